@@ -9,7 +9,7 @@ use std::error::Error as _;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use clap::builder::Resettable;
+use clap::builder::{PossibleValue, Resettable};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args as _, Command, CommandFactory, FromArgMatches as _, Subcommand};
 use serde_json::{Map, json};
@@ -246,10 +246,21 @@ impl ConfigFile {
     }
 }
 
-/// The flags that a file may set: those of `serve`, but for the one that names the file.
+/// Flags that no file sets: the one that names the file, and a short form of `console`.
+const NOT_IN_A_FILE: [&str; 2] = ["config", "no_console"];
+
+/// The flags that a file may set.
 fn flags() -> Vec<Arg> {
     let command = serve::Args::augment_args(Command::new("serve"));
-    command.get_arguments().filter(|flag| flag.get_id() != "config").cloned().collect()
+    command.get_arguments().filter(|flag| !NOT_IN_A_FILE.contains(&flag.get_id().as_str())).cloned().collect()
+}
+
+/// Returns `true` for a flag that is true or false, with a value or without one.
+fn is_boolean(flag: &Arg) -> bool {
+    // Others, such as `yes`, are accepted but hidden.
+    let values = flag.get_possible_values();
+    let shown = values.iter().filter(|value| !value.is_hide_set()).map(PossibleValue::get_name);
+    matches!(flag.get_action(), ArgAction::SetTrue) || shown.eq(["true", "false"])
 }
 
 fn unknown(key: &str, flags: &[Arg]) -> String {
@@ -264,7 +275,7 @@ fn unknown(key: &str, flags: &[Arg]) -> String {
 
 /// The value as the texts that its flag takes.
 fn texts(flag: &Arg, key: &str, value: Value) -> Result<Vec<String>, String> {
-    let is_switch = matches!(flag.get_action(), ArgAction::SetTrue);
+    let is_switch = is_boolean(flag);
     let expected = match (is_switch, flag.get_value_delimiter()) {
         (true, _) => "true or false",
         (false, Some(_)) => "a text, or an array of texts",
@@ -358,13 +369,13 @@ fn print_settings(
         let texts = matches.get_raw(key).into_iter().flatten().map(|text| text.to_string_lossy());
         let texts =
             texts.map(|text| if key == "store" { connect::without_credentials(&text) } else { text.into() });
-        let value = match (flag.get_action(), texts.collect::<Vec<String>>()) {
-            (ArgAction::SetTrue, _) => Value::Boolean(matches.get_flag(key)),
-            (_, texts) if flag.get_value_delimiter().is_some() => {
+        let value = match texts.collect::<Vec<String>>() {
+            _ if is_boolean(&flag) => Value::Boolean(matches.get_flag(key)),
+            texts if flag.get_value_delimiter().is_some() => {
                 let texts = texts.iter().flat_map(|text| text.split(','));
                 Value::Array(texts.map(|text| Value::String(text.to_owned())).collect())
             }
-            (_, texts) => Value::String(texts.concat()),
+            texts => Value::String(texts.concat()),
         };
         // A file has names or tables, not both.
         let comment = if key == "namespaces" && tables.is_some() { "# " } else { "" };
@@ -381,18 +392,25 @@ fn schema() -> serde_json::Value {
     for flag in flags() {
         let is_list = flag.get_value_delimiter().is_some();
         let known: Vec<_> = flag.get_possible_values().iter().map(|it| it.get_name().to_owned()).collect();
-        let mut schema = match flag.get_action() {
-            ArgAction::SetTrue => json!({"type": "boolean"}),
-            _ if is_list => json!({"type": ["array", "string"], "items": {"type": "string"}}),
-            _ if !known.is_empty() => json!({"enum": known}),
-            _ => json!({"type": ["string", "integer"]}),
+        let mut schema = if is_boolean(&flag) {
+            json!({"type": "boolean"})
+        } else if is_list {
+            json!({"type": ["array", "string"], "items": {"type": "string"}})
+        } else if known.is_empty() {
+            json!({"type": ["string", "integer"]})
+        } else {
+            json!({"enum": known})
         };
         if let Some(help) = flag.get_long_help().or(flag.get_help()) {
             schema["description"] = help.to_string().into();
         }
         let defaults: Vec<_> = flag.get_default_values().iter().map(|it| it.to_string_lossy()).collect();
         if !defaults.is_empty() && !matches!(flag.get_action(), ArgAction::SetTrue) {
-            schema["default"] = if is_list { json!(defaults) } else { json!(defaults.concat()) };
+            schema["default"] = match &*defaults.concat() {
+                text if is_boolean(&flag) => json!(text == "true"),
+                _ if is_list => json!(defaults),
+                text => json!(text),
+            };
         }
         properties.insert(flag.get_id().to_string(), schema);
     }

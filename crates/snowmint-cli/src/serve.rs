@@ -138,6 +138,7 @@ async fn until_stopped(plan: &Plan, process: &Process, serving: &Handle) -> Resu
         cors_origins: plan.cors_origins.clone(),
         tls: plan.tls.clone(),
         access: plan.access.clone(),
+        console: plan.console,
         clock: Arc::new(clock.clone()) as SharedClock,
         drain: plan.drain_timeout,
         drain_delay: plan.drain_delay,

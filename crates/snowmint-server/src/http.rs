@@ -5,12 +5,16 @@
 
 mod admin;
 mod client;
+mod console;
 mod cors;
+mod explain;
+mod fleet;
 mod handler;
 mod idempotency;
 mod leaf;
 mod request;
 mod response;
+mod server_info;
 mod tinyid;
 
 use std::convert::Infallible;

@@ -8,10 +8,13 @@
 //!        GET /v1/ids/{namespace}?count=1   {"ids":["…"]}, or one a line with Accept: text/plain
 //!        GET /v1/ranges/{namespace}?count=1   {"ranges":[{"first":"…","count":1,"step":"1"}]}
 //!        GET /v1/inspect/{id}              the fields of an id, with ?namespace= or ?layout= by that
+//!        GET /v1/readings/{id}             every reading of an id, with its bits and text forms
+//!        GET /v1/layouts, /v1/layout?spec= the named layouts, and what a layout gives
 //!        GET /api/segment/get/{key}        as Leaf answers; /api/snowflake/get/{key} and /decodeSnowflakeId too
 //!        GET /tinyid/id/nextId             as TinyID answers; /tinyid/id/nextIdSimple too
 //!        GET /healthz /readyz /metrics     for probes and Prometheus
 //!        GET /openapi.json                 all of this as an OpenAPI 3.1 document
+//!        GET / for browsers, /console      the console: a page that shows and explains all of this
 //! RESP   ID.NEXT namespace [COUNT n] [INTEGER]   an id as text; with COUNT an array of ids
 //!        ID.RANGE namespace COUNT n           ids as ranges of first, count and step
 //!        INCR namespace, INCRBY namespace n   numbers of a segment namespace, as Redis answers
@@ -54,9 +57,11 @@ mod access_log;
 pub mod admin;
 mod connection;
 mod delivery;
+mod fleet;
 mod grpc;
 mod http;
 mod http2;
+pub mod layout_view;
 pub mod limits;
 mod listener;
 mod metrics;

@@ -138,6 +138,30 @@ pub mod admin {
     pub const REFRESH_WITHIN: Duration = Duration::from_secs(3);
 }
 
+/// Limits of the view of the fleet.
+pub mod fleet {
+    use std::time::Duration;
+
+    /// Viewers of a node at once. All of them together cost the store no more than one.
+    pub const VIEWERS: usize = 64;
+    /// Time between two reads of the store while somebody watches. A read also rests four times as long as it took.
+    pub const EVERY: Duration = Duration::from_secs(2);
+    /// The longest time between two reads.
+    pub const AT_LEAST_EVERY: Duration = Duration::from_secs(30);
+    /// Namespaces, counters and changes are read at every second read.
+    pub const OTHERS_EVERY: u32 = 2;
+    /// How long a read may take before the store counts as one that does not answer.
+    pub const WITHIN: Duration = Duration::from_secs(5);
+    /// A list of the workers that takes longer is worth a warning.
+    pub const SLOW_CALL: Duration = Duration::from_secs(1);
+    /// Workers, those with the latest leases first.
+    pub const WORKERS: usize = 1000;
+    /// Namespaces.
+    pub const NAMESPACES: usize = 1000;
+    /// Entries of the audit log.
+    pub const CHANGES: usize = 20;
+}
+
 /// Limits of HTTP.
 pub mod http {
     use std::time::Duration;

@@ -55,7 +55,9 @@ pub async fn serve(
     settings: Settings,
     ends: impl Future<Output = ()>,
 ) -> Ended {
-    let server = Arc::new(ServerState::new(mint, &settings));
+    let mut server = ServerState::new(mint, &settings);
+    server.resp = listeners.resp.as_ref().map(Listener::address);
+    let server = Arc::new(server);
     let shutdown = &server.shutdown;
     let permits = Arc::new(Semaphore::new(settings.max_connections.min(Semaphore::MAX_PERMITS)));
     let acceptor = |protocol| Acceptor {

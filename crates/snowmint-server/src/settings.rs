@@ -32,6 +32,8 @@ pub struct Settings {
     pub tls: Option<Arc<Tls>>,
     /// The tokens of clients; without them, every client may take and decode ids.
     pub access: Option<Arc<Access>>,
+    /// Whether browsers get the console at `/`.
+    pub console: bool,
     /// The store of the node, for the admin API; `None` for a server without a store.
     pub admin: Option<NodeAdmin>,
     /// The log of the process, for the admin API; `None` if its level is fixed.
@@ -55,6 +57,7 @@ impl Default for Settings {
             cors_origins: CorsOrigins::default(),
             tls: None,
             access: None,
+            console: true,
             admin: None,
             log: None,
             drain: limits::DRAIN,
@@ -75,6 +78,7 @@ impl fmt::Debug for Settings {
             .field("cors_origins", &self.cors_origins)
             .field("tls", &self.tls)
             .field("access", &self.access)
+            .field("console", &self.console)
             .field("admin", &self.admin)
             .field("drain", &self.drain)
             .field("drain_delay", &self.drain_delay)

@@ -8,6 +8,7 @@ use crate::accept::{Admission, MemoryTrimmer};
 use crate::access::secret::TokenName;
 use crate::access::{Access, Identity};
 use crate::admin::{LogControl, NodeAdmin};
+use crate::fleet::watch::FleetWatch;
 use crate::http::KeptAnswers;
 use crate::metrics::{Metrics, Protocol};
 use crate::mint::Mint;
@@ -33,6 +34,11 @@ pub(crate) struct ServerState {
     pub(crate) probe_hosts: AllowedHosts,
     pub(crate) admin: Option<NodeAdmin>,
     pub(crate) log: Option<Arc<dyn LogControl>>,
+    /// Whether the console is served.
+    pub(crate) console: bool,
+    pub(crate) fleet: FleetWatch,
+    /// The address of the Redis protocol, which the console shows; `None` if it is off.
+    pub(crate) resp: Option<String>,
     pub(crate) shutdown: Shutdown,
     /// Bytes of commands between `MULTI` and `EXEC`, over all connections.
     pub(crate) queued: AtomicUsize,
@@ -59,6 +65,9 @@ impl ServerState {
             probe_hosts: settings.probe_hosts.clone(),
             admin: settings.admin.clone(),
             log: settings.log.clone(),
+            console: settings.console,
+            fleet: FleetWatch::default(),
+            resp: None,
             shutdown: Shutdown::new(),
             queued: AtomicUsize::new(0),
             memory: Arc::default(),

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::ArgAction;
 use clap::builder::BoolishValueParser;
 use snowmint::field::Field;
 use snowmint::{
@@ -84,6 +85,7 @@ a second signal arrived. 2: invalid flag or setting.";
 /// Run the service: ids over HTTP, the Redis protocol, Thrift and gRPC
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES, after_help = "See --help for examples.")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub(crate) struct Args {
     /// Configuration file (TOML): any of these flags, and namespaces (`snowmint config --help` shows one). Flags and environment
     /// variables win over it
@@ -250,6 +252,12 @@ pub(crate) struct Args {
     /// no others, for /metrics (doctor, start over); default: none
     #[arg(long, value_name = "URL,...", value_delimiter = ',', env = "SNOWMINT_PEERS")]
     pub(super) peers: Vec<String>,
+    /// Serve the console, a page for browsers that explains ids and shows the fleet, at / of the HTTP port: true or false
+    #[arg(long, value_name = "BOOL", default_value = "true", action = ArgAction::Set, value_parser = BoolishValueParser::new(), env = "SNOWMINT_CONSOLE")]
+    pub(super) console: bool,
+    /// Do not serve the console; the same as --console false
+    #[arg(long)]
+    pub(super) no_console: bool,
     /// Time limit for requests in flight after SIGTERM and the drain delay; then their connections are cut
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = flags::drain, env = "SNOWMINT_DRAIN_TIMEOUT")]
     pub(super) drain_timeout: Duration,
@@ -381,6 +389,7 @@ pub(super) struct Plan {
     pub(super) probe_hosts: AllowedHosts,
     pub(super) cors_origins: CorsOrigins,
     pub(super) peers: Vec<String>,
+    pub(super) console: bool,
     pub(super) drain_delay: Duration,
     pub(super) drain_timeout: Duration,
     pub(super) holder: Option<Holder>,
@@ -475,6 +484,7 @@ impl Plan {
             probe_hosts,
             cors_origins,
             peers: args.peers.clone(),
+            console: args.console && !args.no_console,
             drain_delay: args.drain_delay,
             drain_timeout: args.drain_timeout,
             holder: args.holder,

@@ -82,8 +82,7 @@ pub async fn examine(store: &dyn Store, nodes: &[String]) -> Result<Findings, Ad
     let now_unix_ms = WallClock.unix_ms();
     findings.push(clock(store, now_unix_ms).await?);
     let entries = leases(store).await?;
-    findings.extend(far_ahead(&entries, now_unix_ms));
-    findings.extend(unreadable(&entries));
+    findings.extend(of_leases(&entries, now_unix_ms));
     let namespaces = registry::list(store).await?;
     findings.extend(namespaces.iter().filter_map(|listed| namespace(listed, now_unix_ms)));
     findings.extend(without_namespace(store, &namespaces).await?);
@@ -92,9 +91,7 @@ pub async fn examine(store: &dyn Store, nodes: &[String]) -> Result<Findings, Ad
         strange.iter().map(|key| problem("records", format!("`{key}`: its key names no worker; remove it"))),
     );
     findings.extend(store.skipped().into_iter().map(|what| problem("records", format!("skipped {what}"))));
-    let mut pools: Vec<&str> = entries.iter().map(|entry| entry.pool.as_str()).collect();
-    pools.dedup();
-    findings.extend(pools.into_iter().map(|pool| workers_left(pool, &entries, now_unix_ms)));
+    findings.extend(of_pools(&entries, now_unix_ms));
     findings.extend(nodes_and_counters(store, nodes).await?);
     Ok(Findings { findings })
 }
@@ -134,6 +131,11 @@ async fn clock(store: &dyn Store, now_unix_ms: u64) -> Result<Finding, AdminErro
     let Some(store_ms) = store.unix_ms().await? else {
         return Ok(ok("clock", "this store has no clock to compare with"));
     };
+    Ok(clocks(now_unix_ms, store_ms))
+}
+
+/// Checks the clock of this machine against that of the store.
+pub(crate) fn clocks(now_unix_ms: u64, store_ms: u64) -> Finding {
     let difference = now_unix_ms.cast_signed() - store_ms.cast_signed();
     let how = match difference {
         0 => "equals".to_owned(),
@@ -141,7 +143,25 @@ async fn clock(store: &dyn Store, now_unix_ms: u64) -> Result<Finding, AdminErro
         _ => format!("is {} ms behind", difference.unsigned_abs()),
     };
     let text = format!("this machine's clock {how} the store's");
-    Ok(if difference.abs() < 1000 { ok("clock", text) } else { problem("clock", text) })
+    if difference.abs() < 1000 { ok("clock", text) } else { problem("clock", text) }
+}
+
+/// Checks the leases of a store: their ends, and whether their records are readable.
+fn of_leases(entries: &[LeaseEntry], now_unix_ms: u64) -> Vec<Finding> {
+    far_ahead(entries, now_unix_ms).into_iter().chain(unreadable(entries)).collect()
+}
+
+/// Checks how many workers of each pool are free.
+fn of_pools(entries: &[LeaseEntry], now_unix_ms: u64) -> Vec<Finding> {
+    let mut pools: Vec<&str> = entries.iter().map(|entry| entry.pool.as_str()).collect();
+    pools.dedup();
+    pools.into_iter().map(|pool| workers_left(pool, entries, now_unix_ms)).collect()
+}
+
+/// Returns what is wrong with the leases and workers of a store.
+pub(crate) fn wrong_with_leases(entries: &[LeaseEntry], now_unix_ms: u64) -> Vec<Finding> {
+    let all = of_leases(entries, now_unix_ms).into_iter().chain(of_pools(entries, now_unix_ms));
+    all.filter(|finding| !finding.ok).collect()
 }
 
 /// Checks the lease that ends last.
@@ -180,7 +200,7 @@ fn unreadable(entries: &[LeaseEntry]) -> Option<Finding> {
         .then(|| problem("records", format!("unreadable: {}; no node takes these workers", bad.join(", "))))
 }
 
-fn namespace((name, record): &Listed, now_unix_ms: u64) -> Option<Finding> {
+pub(crate) fn namespace((name, record): &Listed, now_unix_ms: u64) -> Option<Finding> {
     let record = match record {
         Ok(record) if record.dropped_unix_ms.is_some() => return None,
         Ok(record) => record,

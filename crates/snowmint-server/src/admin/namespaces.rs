@@ -16,7 +16,7 @@ use snowmint_cluster::namespace::registry::{self, IfDropped, Required};
 use snowmint_cluster::namespace::{
     CounterSource, Definition, Fields, NamespaceError, NamespaceRecord, NumberSource, Scheme, ServedBy,
 };
-use snowmint_cluster::segment::{Mode, SegmentConfig};
+use snowmint_cluster::segment::{Mode, SegmentConfig, Stripe};
 use snowmint_store::{Key, Store, Versioned};
 
 use super::{AdminError, Author, nodes, sources, warnings_of_skipped};
@@ -50,6 +50,15 @@ pub enum State {
 }
 
 impl State {
+    /// Returns the state of a namespace by its record.
+    pub(crate) const fn of(record: &NamespaceRecord) -> Self {
+        match (record.dropped_unix_ms, record.served_by) {
+            (Some(_), _) => Self::Dropped,
+            (None, ServedBy::EveryNode) => Self::Served,
+            (None, ServedBy::ConfiguredNodes) => Self::Named,
+        }
+    }
+
     /// Returns its name.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -117,11 +126,7 @@ impl NamespaceView {
         Ok(Self {
             reserved_to: reserved_to(counters, &name, record).await?,
             name,
-            state: match (record.dropped_unix_ms, record.served_by) {
-                (Some(_), _) => State::Dropped,
-                (None, ServedBy::EveryNode) => State::Served,
-                (None, ServedBy::ConfiguredNodes) => State::Named,
-            },
+            state: State::of(record),
             dropped: record.dropped_unix_ms.map(|when| Utc(when).to_string()),
             unreadable: None,
             settings: Some(Fields::from(&record.definition)),
@@ -559,10 +564,8 @@ async fn reserved_to(
     name: &str,
     record: &NamespaceRecord,
 ) -> Result<Option<u64>, AdminError> {
-    let Scheme::Segment(segment) = &record.definition.scheme else { return Ok(None) };
-    let (NumberSource::Own(stripe), None) = (&segment.source, segment.reset) else { return Ok(None) };
-    let Ok(name) = NamespaceName::new(name) else { return Ok(None) };
-    let key = Key::new(segment.counter_key(&name)).map_err(|error| AdminError::Failed(error.to_string()))?;
+    let Some((key, stripe)) = own_counter(name, record) else { return Ok(None) };
+    let key = Key::new(key).map_err(|error| AdminError::Failed(error.to_string()))?;
     let loaded;
     let value = match counters {
         Counters::Of(store) => {
@@ -571,13 +574,25 @@ async fn reserved_to(
         }
         Counters::Listed(all) => all.get(&key),
     };
-    let Some(value) = value else { return Ok(Some(0)) };
-    let slots: Option<u64> = std::str::from_utf8(&value.value).ok().and_then(|text| text.parse().ok());
-    let last = slots.and_then(|slots| match slots {
+    let slots = value.map(|value| String::from_utf8_lossy(&value.value));
+    Ok(last_number(slots.as_deref(), stripe))
+}
+
+/// Returns the counter in this store whose numbers a namespace has, with its stripe; `None` if its numbers come from elsewhere,
+/// or restart.
+pub(crate) fn own_counter(name: &str, record: &NamespaceRecord) -> Option<(String, Stripe)> {
+    let Scheme::Segment(segment) = &record.definition.scheme else { return None };
+    let (NumberSource::Own(stripe), None) = (&segment.source, segment.reset) else { return None };
+    let name = NamespaceName::new(name).ok()?;
+    Some((segment.counter_key(&name), *stripe))
+}
+
+/// Returns the highest number of a counter, by its record; 0 without a record.
+pub(crate) fn last_number(slots: Option<&str>, stripe: Stripe) -> Option<u64> {
+    match slots.map_or(Ok(0), str::parse::<u64>).ok()? {
         0 => Some(0),
         slots => (slots - 1).checked_mul(stripe.of().into())?.checked_add(stripe.index().into()),
-    });
-    Ok(last)
+    }
 }
 
 #[cfg(test)]

@@ -114,6 +114,10 @@ impl NodeAdmin {
     }
 
     /// Runs an operation that reads.
+    pub(crate) fn describe(&self) -> String {
+        self.store.describe()
+    }
+
     pub(crate) async fn read<T: Send + 'static>(
         &self,
         reach: Reach,

@@ -123,6 +123,14 @@ impl<'a> Operator<'a> {
         Ok(Self { server, node, identity, author: Author { who, from } })
     }
 
+    pub(crate) const fn node(&self) -> &'a NodeAdmin {
+        self.node
+    }
+
+    pub(crate) const fn identity(&self) -> &'a Identity {
+        self.identity
+    }
+
     /// Lists the namespaces that the client may know. A token for some namespaces learns nothing of other records.
     pub(crate) async fn namespaces(&self) -> Result<Namespaces, AdminError> {
         if self.reach() == Reach::All {

@@ -24,10 +24,10 @@ use crate::admin::operator::{ChangedHere, Drain, Operator, Scope, authorize, onl
 use crate::admin::workers::Force;
 use crate::admin::{AdminError, unknown_name};
 use crate::http::Serving;
-use crate::http::cors;
 use crate::http::handler::check_admission;
 use crate::http::request::{check_host, decode, parameters};
 use crate::http::response::{Body, Problem, json};
+use crate::http::{cors, fleet};
 use crate::limits::admin::{MAX_BODY, MAX_CHANGES};
 use crate::mint::MintError;
 use crate::settings::CorsOrigins;
@@ -37,7 +37,7 @@ const PREFIX: &str = "/v1/admin/";
 /// The paths below it, for errors.
 const PATHS: &str = "/v1/admin/namespaces, /v1/admin/namespaces/{namespace}, /v1/admin/workers, \
                      /v1/admin/workers/{worker}/release, /v1/admin/doctor, /v1/admin/drain, /v1/admin/log-level, \
-                     /v1/admin/audit";
+                     /v1/admin/audit, /v1/admin/fleet, /v1/admin/events";
 /// A field of an addition besides the settings.
 const START_OVER: &str = "start_over";
 /// A field of a change besides the settings.
@@ -56,6 +56,8 @@ enum Resource {
     Drain,
     LogLevel,
     Audit { limit: usize, namespace: Option<NamespaceName> },
+    Fleet,
+    Events,
 }
 
 /// Returns `true` for the paths of the admin API.
@@ -85,7 +87,7 @@ where
     check_method(&parts.method, resource.methods())?;
     let from = serving.address.map_or_else(|| "unix socket".to_owned(), |address| address.ip().to_string());
     let operator = Operator::new(server, identity, from)?;
-    Call { operator, parts: &parts, within: server.timeouts.request }.run(resource, body).await
+    Call { serving, operator, parts: &parts, within: server.timeouts.request }.run(resource, body).await
 }
 
 impl Resource {
@@ -113,6 +115,8 @@ impl Resource {
             }
             ["drain"] => Self::Drain,
             ["log-level"] => Self::LogLevel,
+            ["fleet"] => Self::Fleet,
+            ["events"] => Self::Events,
             ["audit"] => {
                 let [limit, of] = parameters(query, ["limit", "namespace"], "/v1/admin/audit")?;
                 return Ok(Self::Audit {
@@ -137,7 +141,12 @@ impl Resource {
 
     const fn methods(&self) -> &'static str {
         match self {
-            Self::Namespaces | Self::Workers | Self::Doctor(_) | Self::Audit { .. } => "GET, HEAD",
+            Self::Namespaces
+            | Self::Workers
+            | Self::Doctor(_)
+            | Self::Audit { .. }
+            | Self::Fleet
+            | Self::Events => "GET, HEAD",
             Self::Namespace(_) => "GET, HEAD, PUT, PATCH, DELETE",
             Self::Release(_) => "POST",
             Self::Drain => "GET, HEAD, POST, DELETE",
@@ -188,6 +197,7 @@ struct LogLevelRequest {
 
 /// A request that may do what it asks for.
 struct Call<'a> {
+    serving: &'a Serving<'a>,
     operator: Operator<'a>,
     parts: &'a Parts,
     /// How long the body may take to arrive.
@@ -240,6 +250,11 @@ impl Call<'_> {
             }
             Resource::LogLevel if *method == Method::DELETE => json(&operator.set_log_level(None).await?),
             Resource::LogLevel => json(&operator.log_level()?),
+            Resource::Fleet => fleet::once(self.serving.server, operator.node(), method).await,
+            Resource::Events => {
+                let (identity, shutdown) = (operator.identity().clone(), &self.serving.peer.shutdown);
+                fleet::events(self.serving.server, operator.node(), identity, shutdown, method)
+            }
         }
     }
 

@@ -18,7 +18,7 @@ use crate::http::leaf::{self, LeafFailure};
 use crate::http::request::{OPENAPI, Route, check_host, exposition, ids_format, route};
 use crate::http::response::{Body, IdsFormat, JSON, Problem, TEXT, failure, json, ok};
 use crate::http::tinyid::{self, TinyIdFailure};
-use crate::http::{admin, cors};
+use crate::http::{admin, console, cors, explain, server_info};
 use crate::metrics::{Exposition, Protocol};
 use crate::mint::{Namespace, parse_count, parse_range_count};
 use crate::shutdown::ShutdownListener;
@@ -154,6 +154,9 @@ async fn try_handle<B: hyper::body::Body>(
 ) -> Result<Response<Body>, Failure> {
     let Serving { server, client, .. } = serving;
     check_host(server.hosts_of(serving.peer.admission), request)?;
+    if let Some(answer) = console::answer(serving, request) {
+        return Ok(answer?);
+    }
     let route = route(request.uri().path(), request.uri().query())?;
     if !matches!(route, Route::Health | Route::Ready | Route::Metrics) {
         check_admission(serving)?;
@@ -220,6 +223,13 @@ async fn try_handle<B: hyper::body::Body>(
             leaf::answer(server, client, identity, mode, &key, request).await.map_err(Failure::Leaf)
         }
         Route::Inspect { id, by } => Ok(json(&identity.inspect(&server.mint, &id, by.as_ref())?)?),
+        Route::Readings { id, by } => {
+            let inspection = identity.inspect(&server.mint, &id, by.as_ref())?;
+            Ok(explain::readings(&id, &inspection)?)
+        }
+        Route::Layouts => Ok(explain::layouts(identity)?),
+        Route::Layout { spec } => Ok(explain::layout(identity, spec.as_deref())?),
+        Route::Server => Ok(server_info::answer(server, identity)?),
         Route::OpenApi => Ok(ok(JSON, Body::whole(OPENAPI))),
         Route::Health => Ok(ok(TEXT, Body::whole("ok\n"))),
         Route::Ready => Ok(ready(server, &serving.peer.shutdown)?),

@@ -21,10 +21,14 @@ use crate::status::ErrorKind;
 pub(super) const OPENAPI: &str = include_str!("openapi.json");
 
 /// The existing paths, as the OpenAPI document writes them.
-const PATHS: [&str; 19] = [
+const PATHS: [&str; 25] = [
     "/v1/ids/{namespace}",
     "/v1/ranges/{namespace}",
     "/v1/inspect/{id}",
+    "/v1/readings/{id}",
+    "/v1/layouts",
+    "/v1/layout",
+    "/v1/server",
     "/api/segment/get/{key}",
     "/api/snowflake/get/{key}",
     "/decodeSnowflakeId",
@@ -37,6 +41,8 @@ const PATHS: [&str; 19] = [
     "/v1/admin/doctor",
     "/v1/admin/drain",
     "/v1/admin/audit",
+    "/v1/admin/fleet",
+    "/v1/admin/events",
     "/healthz",
     "/readyz",
     "/metrics",
@@ -82,6 +88,19 @@ pub(super) enum Route<'a> {
         id: Cow<'a, [u8]>,
         by: InspectParam<'a>,
     },
+    /// Every reading of an id, with its bits and text forms.
+    Readings {
+        id: Cow<'a, [u8]>,
+        by: InspectParam<'a>,
+    },
+    /// The named layouts.
+    Layouts,
+    /// What a layout gives.
+    Layout {
+        spec: Option<Cow<'a, [u8]>>,
+    },
+    /// What this server serves.
+    Server,
     /// One id, as Leaf answers.
     Leaf {
         mode: LeafMode,
@@ -153,12 +172,10 @@ pub(super) fn route<'a>(path: &'a str, query: Option<&'a str>) -> Result<Route<'
         });
     }
     if let Some(id) = path.strip_prefix("/v1/inspect/").and_then(segment) {
-        let by = match parameter(query, &["namespace", "layout"], "/v1/inspect")? {
-            None => InspectParam::Anything,
-            Some(("namespace", name)) => InspectParam::Namespace(name),
-            Some((_, layout)) => InspectParam::Layout(layout),
-        };
-        return Ok(Route::Inspect { id: decode(id)?, by });
+        return Ok(Route::Inspect { id: decode(id)?, by: inspect_param(query, "/v1/inspect")? });
+    }
+    if let Some(id) = path.strip_prefix("/v1/readings/").and_then(segment) {
+        return Ok(Route::Readings { id: decode(id)?, by: inspect_param(query, "/v1/readings")? });
     }
     for (prefix, mode) in
         [("/api/segment/get/", LeafMode::Segment), ("/api/snowflake/get/", LeafMode::Snowflake)]
@@ -180,6 +197,14 @@ pub(super) fn route<'a>(path: &'a str, query: Option<&'a str>) -> Result<Route<'
     }
     // Probes and scrapers may add parameters.
     match path {
+        "/v1/layouts" | "/v1/server" => {
+            let [] = parameters(query, [], path)?;
+            Ok(if path == "/v1/layouts" { Route::Layouts } else { Route::Server })
+        }
+        "/v1/layout" => {
+            let [spec] = parameters(query, ["spec"], path)?;
+            Ok(Route::Layout { spec })
+        }
         "/decodeSnowflakeId" => {
             Ok(Route::LeafDecode { id: first_value(query, "snowflakeId")?.unwrap_or_default() })
         }
@@ -192,6 +217,15 @@ pub(super) fn route<'a>(path: &'a str, query: Option<&'a str>) -> Result<Route<'
             format!("unknown path {}: expected {}", Snippet::of(path), PATHS.join(", ")),
         )),
     }
+}
+
+/// Parses the parameter of a request that decodes an id.
+fn inspect_param<'a>(query: Option<&'a str>, path: &str) -> Result<InspectParam<'a>, Problem> {
+    Ok(match parameter(query, &["namespace", "layout"], path)? {
+        None => InspectParam::Anything,
+        Some(("namespace", name)) => InspectParam::Namespace(name),
+        Some((_, layout)) => InspectParam::Layout(layout),
+    })
 }
 
 /// Returns the rest of a path if it is one segment.
@@ -500,6 +534,10 @@ mod tests {
                 Route::Leaf { mode: LeafMode::Segment, key: b"order".into() },
             ),
             ("/api/snowflake/get/a%2Db", None, Route::Leaf { mode: LeafMode::Snowflake, key: b"a-b".into() }),
+            ("/v1/readings/12", None, Route::Readings { id: b"12".into(), by: InspectParam::Anything }),
+            ("/v1/layouts", None, Route::Layouts),
+            ("/v1/layout", Some("spec=tw%69tter"), Route::Layout { spec: Some(b"twitter".into()) }),
+            ("/v1/server", None, Route::Server),
             ("/healthz", Some("probe=1"), Route::Health),
             ("/readyz", None, Route::Ready),
             ("/metrics", None, Route::Metrics),
@@ -590,6 +628,7 @@ mod tests {
                 ErrorKind::BadRequest,
                 "surplus query parameter `layout`: /v1/inspect takes either `namespace` or it",
             ),
+            ("/v1/layouts", Some("x=1"), ErrorKind::BadRequest, "unknown query parameter `x`"),
             (
                 "/v1/inspect/1",
                 Some("layout=a&layout=b"),

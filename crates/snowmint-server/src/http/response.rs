@@ -13,6 +13,7 @@ use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER
 use hyper::{Method, Response, StatusCode};
 use serde::Serialize;
 
+use crate::http::fleet::EventStream;
 use crate::limits::http::{CHUNK, WHOLE_BODY_IDS};
 use crate::mint::{Entry, IdRange, Ids, MintError};
 use crate::status::ErrorKind;
@@ -85,6 +86,8 @@ pub(super) enum Body {
     Whole(Option<Bytes>),
     /// Ids that are written in chunks.
     Ids(Box<IdChunks>),
+    /// Events, as they happen.
+    Events(EventStream),
 }
 
 /// Writes ids in chunks.
@@ -133,6 +136,8 @@ impl Body {
     pub(super) fn all_ids(ids: Ids, format: IdsFormat) -> io::Result<Bytes> {
         match Self::ids(ids, format)? {
             Self::Whole(bytes) => Ok(bytes.unwrap_or_default()),
+            // Ids are no events.
+            Self::Events(_) => Ok(Bytes::new()),
             Self::Ids(mut chunks) => {
                 let mut all = Vec::new();
                 while !chunks.ended || chunks.first.is_some() {
@@ -220,7 +225,7 @@ impl hyper::body::Body for Body {
 
     fn poll_frame(
         self: Pin<&mut Self>,
-        _: &mut Context<'_>,
+        cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
         Poll::Ready(match self.get_mut() {
             // A client of HTTP/2 that reads nothing makes us hold no more than it has asked for.
@@ -228,6 +233,9 @@ impl hyper::body::Body for Body {
             Self::Whole(bytes) => bytes.take().map(|bytes| Ok(Frame::data(bytes))),
             Self::Ids(chunks) if chunks.ended => None,
             Self::Ids(chunks) => Some(chunks.chunk(CHUNK).map(|chunk| Frame::data(chunk.into()))),
+            Self::Events(events) => {
+                return events.poll_next(cx).map(|event| event.map(|event| Ok(Frame::data(event))));
+            }
         })
     }
 
@@ -235,13 +243,14 @@ impl hyper::body::Body for Body {
         match self {
             Self::Whole(bytes) => bytes.is_none(),
             Self::Ids(chunks) => chunks.ended,
+            Self::Events(_) => false,
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
-            Self::Ids(_) => SizeHint::default(),
+            Self::Ids(_) | Self::Events(_) => SizeHint::default(),
         }
     }
 }

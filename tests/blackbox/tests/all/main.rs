@@ -16,6 +16,7 @@ mod clients;
 mod clock_at_start;
 mod clock_steps;
 mod clusters;
+mod console;
 mod docs;
 mod elastic;
 mod footprint;

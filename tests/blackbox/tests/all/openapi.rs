@@ -116,6 +116,19 @@ for query in ({}, {"namespace": "default"}, {"layout": "twitter"}):
     assert json.loads(call("get", inspect, 200, query, id=id))["id"] == id
 call("get", inspect, 400, id="x")
 call("get", inspect, 404, {"namespace": "nope"}, id=id)
+readings = "/v1/readings/{id}"
+for query in ({}, {"namespace": "default"}, {"layout": "twitter"}):
+    assert json.loads(call("get", readings, 200, query, id=id))["readings"][0]["id"] == id
+for text in ("01ARZ3NDEKTSV4RRFFQ69G5FAV", "507f1f77bcf86cd799439011", "7"):
+    call("get", readings, 200, id=text)
+call("get", readings, 400, id="x")
+call("get", readings, 404, {"namespace": "nope"}, id=id)
+call("get", "/v1/layouts", 200)
+call("get", "/v1/layout", 200, {"spec": "time:41,worker:10,sequence:12,epoch:2026-01-01"})
+call("get", "/v1/layout", 400, {"spec": "time:60,worker:10"})
+call("get", "/v1/server", 200)
+for path in ("/v1/layouts", "/v1/server"):
+    call("get", path, 400, {"unknown": "1"})
 call("get", "/decodeSnowflakeId", 200, {"snowflakeId": id})
 call("get", "/decodeSnowflakeId", 200, {"snowflakeId": "x"})
 for path in ("/healthz", "/readyz", "/openapi.json"):
@@ -195,6 +208,17 @@ call("put", level, 400, {}, typed, body='{"level": "loud"}')
 assert json.loads(call("delete", level, 200, {}, ops))["level"] == "info"
 for method in ("get", "post", "delete"):
     call(method, "/v1/admin/drain", 200, {}, ops)
+call("get", "/v1/admin/fleet", 200, {}, ops)
+# The stream does not end: its first state.
+connection = http.client.HTTPConnection(host, int(port), timeout=30)
+connection.request("GET", "/v1/admin/events", headers=ops)
+events = connection.getresponse()
+assert events.status == 200 and events.getheader("content-type") == "text/event-stream", events.status
+assert events.readline() == b"retry: 2000\n" and events.readline() == b"\n"
+assert events.readline() == b"event: fleet\n"
+valid(json.loads(events.readline().decode().removeprefix("data: ")), document["components"]["schemas"]["Fleet"])
+answered.add(("/v1/admin/events", "get", 200, "text/event-stream"))
+connection.close()
 call("get", "/v1/admin/audit", 200, {}, ops)
 call("get", "/v1/admin/audit", 200, {"limit": "5", "namespace": "n"}, ops)
 "#;

@@ -1,0 +1,263 @@
+// Fleet: workers, namespaces, clocks and changes of the store, live. The stream is read with `fetch`, which can send a token.
+
+import { $, banner, code, el, explain, fill, headers, problemOf, request, span, thousands, time } from './page.js';
+
+let watching;
+let state;
+let receivedAt = 0;
+let ticking;
+
+export function show() {
+  if (watching) return;
+  watching = new AbortController();
+  ticking = setInterval(tick, 1000);
+  watch(watching.signal);
+}
+
+export function hide() {
+  watching?.abort();
+  clearInterval(ticking);
+  watching = undefined;
+  state = undefined;
+  note(null);
+}
+
+/** Shows a problem of the stream, in place of those that the server reports. */
+function note(problem) {
+  delete $('fleet-problems').dataset.shown;
+  fill($('fleet-problems'), problem);
+}
+
+const live = (kind, text) => {
+  $('fleet-live').className = `live ${kind}`;
+  if ($('fleet-live').textContent !== text) $('fleet-live').textContent = text;
+};
+
+const pause = (ms, signal) => new Promise((done) => {
+  const timer = setTimeout(done, ms);
+  signal.addEventListener('abort', () => { clearTimeout(timer); done(); }, { once: true });
+});
+
+/** Reads the stream, and opens it again when it ends. */
+async function watch(signal) {
+  live('', 'connecting');
+  let wait = 1000;
+  while (!signal.aborted) {
+    try {
+      await stream(signal, () => { wait = 1000; });
+      if (signal.aborted) return;
+      live('off', 'the stream ended; connecting again');
+    } catch (error) {
+      if (signal.aborted) return;
+      if ([401, 403].includes(error.status)) return withoutRight(error);
+      live('off', 'not connected; trying again');
+      note(banner('error', error.status ? error.message : 'This node does not answer.', state && 'The view below is the last one that arrived.'));
+    }
+    await pause(wait, signal);
+    wait = Math.min(wait * 2, 15_000);
+  }
+}
+
+async function stream(signal, connected) {
+  let response;
+  try {
+    response = await fetch('v1/admin/events', { headers: headers(), cache: 'no-store', signal });
+  } catch {
+    throw Object.assign(new Error(), { status: 0 });
+  }
+  if (!response.ok) throw await problemOf(response);
+  connected();
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let text = '';
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    text += value;
+    let end;
+    while ((end = text.indexOf('\n\n')) >= 0) {
+      event(text.slice(0, end));
+      text = text.slice(end + 2);
+    }
+  }
+}
+
+function event(lines) {
+  const fields = Object.fromEntries(lines.split('\n').filter((line) => line.includes(': ')).map((line) => [line.slice(0, line.indexOf(': ')), line.slice(line.indexOf(': ') + 2)]));
+  if (fields.event === 'fleet') {
+    state = JSON.parse(fields.data);
+    receivedAt = performance.now();
+    draw();
+  } else if (fields.event === 'end') {
+    note(banner('warn', `The stream ended: ${JSON.parse(fields.data)}`));
+  }
+}
+
+/** The time of the server now, by the clock of the browser since the last state. */
+const now = () => state.at_unix_ms + (performance.now() - receivedAt);
+
+function tick() {
+  if (!state) return;
+  const since = performance.now() - receivedAt;
+  if (since > state.next_in_ms + 8000) live('off', `no news for ${span(since)}`);
+  else live('on', state.store.answers ? 'live' : 'live, without the store');
+  lanes();
+}
+
+/** What a client without the right may see: whether this node is ready. */
+async function withoutRight(error) {
+  live('', 'not watching');
+  state = undefined;
+  note(error.status === 401 ? explain(error) : null);
+  const ready = await request('readyz').then((answer) => ({ ok: true, ...answer }), (problem) => ({ ok: false, why: problem.message }));
+  const until = ready.leases?.map(({ worker, until }) => [el('dt', {}, `worker ${worker}`), el('dd', {}, `lease until ${until}`)]);
+  fill($('fleet-body'),
+    el('p', { class: 'lead' }, 'The fleet needs a token with the right admin, for all namespaces. Enter it under “Token”.'),
+    el('div', { class: 'cards' }, el('div', { class: 'panel card' }, el('h2', {}, 'This node'), el('dl', {}, el('dt', {}, 'state'), el('dd', {}, badge(ready.ok, 'ready', 'not ready')), ready.why && [el('dt', {}, 'why'), el('dd', {}, ready.why)], until, ready.trouble && [el('dt', {}, 'trouble'), el('dd', {}, ready.trouble)]))),
+    el('h2', {}, 'Make such a token'),
+    el('p', { class: 'note' }, error.status === 403 ? error.message : ''),
+    code('Create it; the file may be in use already', "snowmint token create ops --namespaces '*' --rights mint,inspect,admin --file tokens.toml"),
+    code('Serve with it', 'snowmint serve --tokens-file tokens.toml'));
+}
+
+const badge = (good, yes, no) => el('span', { class: `badge ${good ? 'good' : 'bad'}` }, good ? yes : no);
+
+function draw() {
+  const { node, store } = state;
+  // Only what has changed is announced.
+  const problems = JSON.stringify(state.problems);
+  if ($('fleet-problems').dataset.shown !== problems) {
+    fill($('fleet-problems'), state.problems.map(({ severity, what, remedy }) => banner(severity === 'error' ? 'error' : 'warn', what, remedy)));
+    $('fleet-problems').dataset.shown = problems;
+  }
+  fill($('fleet-body'),
+    el('div', { class: 'cards' }, nodeCard(node), storeCard(store, node)),
+    el('h2', {}, 'Workers'), workers(),
+    el('h2', {}, 'Namespaces'), namespaces(),
+    el('h2', {}, 'Newest changes'), changes(),
+    state.warnings.map((warning) => el('p', { class: 'note' }, warning)));
+  tick();
+}
+
+function rows(pairs) {
+  return el('dl', {}, pairs.filter(Boolean).flatMap(([name, value]) => [el('dt', {}, name), el('dd', {}, value)]));
+}
+
+const offset = (ms) => (ms === 0 ? '0 ms' : `${thousands(Math.abs(ms))} ms ${ms > 0 ? 'ahead' : 'behind'}`);
+const speed = (rate) => (rate === undefined ? 'measuring' : thousands(rate));
+
+function nodeCard(node) {
+  return el('section', { class: 'panel card' }, el('h2', {}, 'This node'), rows([
+    ['state', node.drained ? el('span', { class: 'badge warn' }, 'drained') : badge(node.ready, 'ready', 'not ready')],
+    ['ids a second', speed(node.ids_per_second)],
+    ['ids since the start', thousands(node.issued)],
+    ['running for', span(Date.now() - node.started_unix_ms)],
+    ['workers', node.leases.length > 0 ? node.leases.map(({ worker }) => worker).join(', ') : 'none'],
+    ['wall clock', `${offset(node.wall_ahead_ms)}${node.wall_ahead_ms === 0 ? ' off' : ' of'} the clock of the ids`],
+    ['version', node.version],
+  ]));
+}
+
+function storeCard(store, node) {
+  return el('section', { class: 'panel card' }, el('h2', {}, 'Store'), rows([
+    ['state', badge(store.answers, 'answers', 'does not answer')],
+    ['address', store.name],
+    store.took_ms !== undefined && ['last call took', `${store.took_ms} ms`],
+    ['its clock', store.clock_ahead_ms === undefined ? 'none to compare with' : store.clock_ahead_ms === 0 ? 'the same as here' : `this clock is ${offset(store.clock_ahead_ms)}`],
+    node.records_ahead_ms > 0 && ['records', `${span(node.records_ahead_ms)} ahead of this node's clock`],
+    ['failed calls', thousands(node.store_errors)],
+    store.read_unix_ms !== undefined && ['last answer', time(store.read_unix_ms)],
+  ]));
+}
+
+function workers() {
+  if (state.workers === null) return el('p', { class: 'quiet' }, 'The store has not answered yet.');
+  if (state.workers.length === 0) return el('p', { class: 'quiet' }, 'No node has held a worker yet.');
+  const mine = new Set(state.node.leases.map(({ pool, worker }) => `${pool}/${worker}`));
+  const pools = state.pools.map(({ pool, workers, held }) => {
+    const order = state.workers.filter((it) => it.pool === pool).sort((one, other) => (one.state === 'free') - (other.state === 'free'));
+    return order.length > 0 && [el('h3', { class: 'pool' }, `${thousands(workers - held)} of ${thousands(workers)} workers are free · ${pool}`), leases(order, mine)];
+  });
+  return [...pools.flat(), state.more_workers > 0 && el('p', { class: 'note' }, `and ${thousands(state.more_workers)} more, which ended earlier`)];
+}
+
+function leases(order, mine) {
+  return el('table', { class: 'lanes stack' },
+    el('thead', {}, el('tr', {}, el('th', {}, 'Worker'), el('th', {}, 'Holder'), el('th', {}, 'Lease ends'), el('th', {}, el('div', { class: 'axis' }, el('span', { class: 'axis-from' }), el('span', {}, 'now'), el('span', { class: 'axis-to' }))))),
+    el('tbody', {}, order.map((it) => el('tr', {},
+      el('th', { scope: 'row' }, `worker ${it.worker}`),
+      el('td', { 'data-name': 'Holder' }, it.holder ?? el('span', { class: 'badge bad' }, 'unreadable record'), mine.has(`${it.pool}/${it.worker}`) ? ' (this node)' : ''),
+      el('td', { 'data-name': 'Lease ends', class: 'until', 'data-until': it.until_unix_ms }, ''),
+      el('td', { class: 'lane-cell' }, el('div', { class: 'lane', 'data-from': it.from_unix_ms, 'data-until': it.until_unix_ms }))))));
+}
+
+/** Draws the leases around the present instant, and how long they last. */
+function lanes() {
+  const present = now();
+  const cells = [...document.querySelectorAll('.lane')];
+  const ahead = Math.max(...cells.map((lane) => Number(lane.dataset.until ?? 0) - present), 5000);
+  const reach = [10_000, 20_000, 60_000, 300_000, 3_600_000, 86_400_000].find((ms) => ms >= ahead) ?? ahead;
+  const place = (instant) => ((instant - present + reach) / (2 * reach)) * 100;
+  for (const [end, sign] of [['from', '−'], ['to', '+']]) {
+    for (const label of document.querySelectorAll(`.axis-${end}`)) label.textContent = `${sign}${span(reach)}`;
+  }
+  for (const lane of cells) {
+    const until = Number(lane.dataset.until);
+    if (!until) continue;
+    const from = Number(lane.dataset.from) || 0;
+    const [left, right] = [Math.max(place(from), 0), Math.min(place(until), 100)];
+    if (!lane.hasChildNodes()) lane.append(el('div', {}), el('div', { class: 'now' }));
+    const [lease, mark] = lane.children;
+    lease.className = `lease${until > present ? '' : ' free'}${left === 0 ? ' open' : ''}`;
+    lease.hidden = right <= 0;
+    lease.style.left = `${left}%`;
+    lease.style.width = `${Math.max(right - left, 0)}%`;
+    mark.style.left = '50%';
+  }
+  for (const cell of document.querySelectorAll('.until')) {
+    const until = Number(cell.dataset.until);
+    if (!until) continue;
+    const left = until - present;
+    const text = left > 0 ? `in ${span(left)}` : `free for ${span(left)}`;
+    if (cell.textContent !== text) cell.textContent = text;
+  }
+}
+
+function namespaces() {
+  if (state.namespaces.length === 0) return el('p', { class: 'quiet' }, 'There are none.');
+  return [el('table', { class: 'stack' },
+    el('thead', {}, el('tr', {}, el('th', {}, 'Name'), el('th', {}, 'Ids'), el('th', {}, 'State'), el('th', { class: 'n' }, 'Ids a second here'), el('th', { class: 'n' }, 'Reserve here'), el('th', { class: 'n' }, 'Reserved to'), el('th', { class: 'n' }, 'Time left'))),
+    el('tbody', {}, state.namespaces.map((it) => {
+      const here = it.here ?? {};
+      const reserve = here.left === undefined ? '–' : `${thousands(here.left)}${here.lasts_s === undefined ? '' : `, ${span(here.lasts_s * 1000)}`}`;
+      const left = it.days_left !== undefined ? span(it.days_left * 86_400_000) : here.used === undefined ? '–' : `${here.used < 0.001 ? '< 0.1' : (here.used * 100).toFixed(1)}% used`;
+      return el('tr', {},
+        el('th', { scope: 'row', title: it.description }, it.name, it.owner && el('span', { class: 'quiet' }, ` · ${it.owner}`)),
+        el('td', { 'data-name': 'Ids', title: it.summary }, it.scheme || it.summary),
+        el('td', { 'data-name': 'State' }, stateOf(it)),
+        el('td', { 'data-name': 'Ids a second here', class: 'n' }, it.here ? speed(here.ids_per_second) : '–'),
+        el('td', { 'data-name': 'Reserve here', class: 'n' }, reserve),
+        el('td', { 'data-name': 'Reserved to', class: 'n' }, it.reserved_to === undefined ? '–' : thousands(it.reserved_to)),
+        el('td', { 'data-name': 'Time left', class: 'n' }, left));
+    }))),
+  state.more_namespaces > 0 && el('p', { class: 'note' }, `and ${thousands(state.more_namespaces)} more`)];
+}
+
+function stateOf(it) {
+  if (it.state === 'unreadable') return el('span', { class: 'badge bad' }, 'unreadable');
+  if (it.state === 'dropped') return el('span', { class: 'badge' }, 'dropped');
+  if (it.here && !it.here.available) return el('span', { class: 'badge bad' }, 'unavailable here');
+  return it.here ? el('span', { class: 'badge good' }, 'served') : el('span', { class: 'badge' }, 'not served here');
+}
+
+function changes() {
+  if (state.changes.length === 0) return el('p', { class: 'quiet' }, 'Nobody has changed anything yet.');
+  return el('table', { class: 'stack' },
+    el('thead', {}, el('tr', {}, el('th', {}, 'When'), el('th', {}, 'Who'), el('th', {}, 'Change'), el('th', {}, 'Details'))),
+    el('tbody', {}, state.changes.map((it) => (it.unreadable
+      ? el('tr', {}, el('td', {}, it.record), el('td', {}), el('td', {}, el('span', { class: 'badge bad' }, 'unreadable')), el('td', { class: 'quiet' }, it.unreadable))
+      : el('tr', {},
+        el('td', { 'data-name': 'When' }, it.at.slice(0, 19).replace('T', ' ')),
+        el('td', { 'data-name': 'Who' }, `${it.who}, ${it.from}`),
+        el('td', { 'data-name': 'Change' }, `${it.action} ${it.subject}`, it.failed && [' ', el('span', { class: 'badge bad', title: it.failed }, 'failed')]),
+        el('td', { 'data-name': 'Details', class: 'quiet' }, it.failed ?? it.details))))));
+}

@@ -1,0 +1,682 @@
+//! The state of the store and of this node, as operators watch it: workers and their holders, namespaces, clocks, the newest
+//! changes, and what is wrong. `watch` reads it for all viewers together.
+
+pub(crate) mod watch;
+
+use std::borrow::Cow;
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::time::Duration;
+
+use serde::Serialize;
+use snowmint::utc::Utc;
+use snowmint::{Clock as _, WallClock};
+use snowmint_cluster::LeaseStatus;
+use snowmint_cluster::lease::admin::{LeaseEntry, leases};
+use snowmint_cluster::namespace::{Definition, NamespaceRecord, Scheme, registry};
+use snowmint_store::Store;
+use tokio::time::Instant;
+
+use crate::admin::audit::{self, LogLine};
+use crate::admin::doctor::{self, Finding};
+use crate::admin::workers::{WorkerState, workers_of};
+use crate::admin::{AdminError, namespaces};
+use crate::limits::fleet::{CHANGES, NAMESPACES, SLOW_CALL, WORKERS};
+use crate::mint::{Backend, Mint, Namespace};
+use crate::state::ServerState;
+
+const MS_PER_DAY: u64 = 86_400_000;
+
+/// The records of workers, which change every few seconds.
+#[derive(Debug)]
+pub(crate) struct LeaseRecords {
+    workers: Vec<WorkerRow>,
+    /// Workers that `workers` leaves out.
+    more_workers: usize,
+    pools: Vec<PoolRow>,
+    findings: Vec<Finding>,
+    /// How far the clock of this machine is ahead of the store's; `None` if it has none.
+    clock_ahead_ms: Option<i64>,
+    took: Duration,
+}
+
+/// The records that change when an operator changes them, or as numbers are reserved.
+#[derive(Debug)]
+pub(crate) struct OtherRecords {
+    namespaces: Vec<NamespaceRow>,
+    more_namespaces: usize,
+    findings: Vec<Finding>,
+    changes: Vec<LogLine>,
+    warnings: Vec<String>,
+}
+
+/// The state of everything at one moment, as `GET /v1/admin/fleet` shows it.
+#[derive(Debug, Serialize)]
+pub(crate) struct Fleet<'a> {
+    at_unix_ms: u64,
+    /// Until the next one.
+    next_in_ms: u64,
+    /// What is wrong, worst first; empty in health.
+    problems: Vec<Problem>,
+    node: Node,
+    store: StoreState<'a>,
+    /// The workers that have or had a holder, held ones first; `None` until the store has answered.
+    workers: Option<&'a [WorkerRow]>,
+    more_workers: usize,
+    pools: &'a [PoolRow],
+    namespaces: Vec<NamespaceState<'a>>,
+    more_namespaces: usize,
+    changes: &'a [LogLine],
+    warnings: &'a [String],
+}
+
+/// How bad a problem is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Severity {
+    /// Ids or numbers fail, or soon will.
+    Error,
+    /// Ids are made, but somebody should look.
+    Warning,
+}
+
+/// A problem, and what to do about it.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct Problem {
+    severity: Severity,
+    what: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remedy: Option<String>,
+}
+
+/// A worker and its lease.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct WorkerRow {
+    pool: String,
+    worker: u32,
+    state: WorkerState,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    holder: Option<String>,
+    /// The first instant of the lease; unknown in records of earlier versions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from_unix_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    until_unix_ms: Option<u64>,
+}
+
+/// The workers of a layout in a datacenter.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct PoolRow {
+    pool: String,
+    workers: u64,
+    held: u64,
+}
+
+/// The store.
+#[derive(Debug, Serialize)]
+struct StoreState<'a> {
+    name: String,
+    answers: bool,
+    /// Why it does not answer, and since when.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failing_since_unix_ms: Option<u64>,
+    /// When it last answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    read_unix_ms: Option<u64>,
+    /// How long it took to list the workers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    took_ms: Option<f64>,
+    /// How far the clock of this machine is ahead of the store's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    clock_ahead_ms: Option<i64>,
+}
+
+/// This node.
+#[derive(Debug, Serialize)]
+struct Node {
+    version: &'static str,
+    started_unix_ms: u64,
+    ready: bool,
+    /// Why it is not ready.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unready: Option<String>,
+    drained: bool,
+    leases: Vec<HeldLease>,
+    /// Ids given to clients since the start.
+    issued: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ids_per_second: Option<f64>,
+    /// How far the wall clock is ahead of the clock of the ids.
+    wall_ahead_ms: i64,
+    /// How far the store's records reach beyond what a clock like this node's writes.
+    records_ahead_ms: u64,
+    /// Failed store calls since the start.
+    store_errors: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct HeldLease {
+    pool: String,
+    worker: u32,
+    until_unix_ms: u64,
+}
+
+/// A namespace, by its record.
+#[derive(Clone, Debug, Serialize)]
+struct NamespaceRow {
+    name: String,
+    /// Its scheme; empty if its record is unreadable.
+    scheme: &'static str,
+    /// Its definition in one line, or the reason why its record is unreadable.
+    summary: String,
+    /// Which nodes serve it; `None` until the store has answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state: Option<namespaces::State>,
+    /// The end of its layout.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ends_unix_ms: Option<u64>,
+    /// The highest number that the store has reserved for any node, as a text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reserved_to: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    owner: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    description: Option<String>,
+}
+
+/// A namespace in the store and on this node.
+#[derive(Debug, Serialize)]
+struct NamespaceState<'a> {
+    #[serde(flatten)]
+    row: Cow<'a, NamespaceRow>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    days_left: Option<u64>,
+    /// What this node has of it; `None` if it does not serve it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    here: Option<Served>,
+}
+
+/// A namespace on this node.
+#[derive(Debug, Serialize)]
+struct Served {
+    available: bool,
+    issued: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ids_per_second: Option<f64>,
+    /// Numbers in memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    left: Option<u64>,
+    /// How long they last at the present demand.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lasts_s: Option<f64>,
+    /// The reserved share of all numbers up to the maximum.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    used: Option<f64>,
+}
+
+impl LeaseRecords {
+    /// Reads the workers and the clock of a store: two or three calls, whatever the number of nodes.
+    async fn read(store: &dyn Store) -> Result<Self, AdminError> {
+        let started = Instant::now();
+        let entries = leases(store).await?;
+        let took = started.elapsed();
+        let clock = store.unix_ms().await?;
+        Ok(Self::of(&entries, clock, took, WallClock.unix_ms()))
+    }
+
+    fn of(entries: &[LeaseEntry], store_ms: Option<u64>, took: Duration, now_unix_ms: u64) -> Self {
+        let mut findings = doctor::wrong_with_leases(entries, now_unix_ms);
+        findings.extend(store_ms.map(|store_ms| doctor::clocks(now_unix_ms, store_ms)));
+        let mut workers: Vec<WorkerRow> =
+            entries.iter().map(|entry| WorkerRow::of(entry, now_unix_ms)).collect();
+        let mut pools: Vec<PoolRow> = Vec::new();
+        for worker in &workers {
+            let held = u64::from(worker.state == WorkerState::Held);
+            match pools.iter_mut().find(|pool| pool.pool == worker.pool) {
+                Some(pool) => pool.held += held,
+                None => {
+                    pools.push(PoolRow {
+                        pool: worker.pool.clone(),
+                        workers: workers_of(&worker.pool),
+                        held,
+                    });
+                }
+            }
+        }
+        let more_workers = workers.len().saturating_sub(WORKERS);
+        if more_workers > 0 {
+            workers.sort_by_key(|worker| Reverse(worker.until_unix_ms));
+            workers.truncate(WORKERS);
+            workers.sort_by(|one, other| (&one.pool, one.worker).cmp(&(&other.pool, other.worker)));
+        }
+        let clock_ahead_ms = store_ms.map(|store_ms| now_unix_ms.cast_signed() - store_ms.cast_signed());
+        Self { workers, more_workers, pools, findings, clock_ahead_ms, took }
+    }
+}
+
+impl WorkerRow {
+    fn of(entry: &LeaseEntry, now_unix_ms: u64) -> Self {
+        let record = entry.record.as_ref().ok();
+        Self {
+            pool: entry.pool.clone(),
+            worker: entry.worker.0,
+            state: match record {
+                None => WorkerState::Unreadable,
+                Some(record) if record.until_unix_ms > now_unix_ms => WorkerState::Held,
+                Some(_) => WorkerState::Free,
+            },
+            holder: record.map(|record| record.holder.to_string()),
+            from_unix_ms: record.and_then(|record| record.from_unix_ms),
+            until_unix_ms: record.map(|record| record.until_unix_ms),
+        }
+    }
+}
+
+impl OtherRecords {
+    /// Reads namespaces, counters and the newest changes of a store: three calls, whatever the number of namespaces.
+    async fn read(store: &dyn Store) -> Result<Self, AdminError> {
+        let now_unix_ms = WallClock.unix_ms();
+        let listed = registry::list(store).await?;
+        let mut findings: Vec<Finding> =
+            listed.iter().filter_map(|listed| doctor::namespace(listed, now_unix_ms)).collect();
+        findings.retain(|finding| !finding.ok);
+        let counters: HashMap<String, String> = store
+            .list("segments/")
+            .await?
+            .into_iter()
+            .filter_map(|(key, value)| Some((key.to_string(), String::from_utf8(value.value).ok()?)))
+            .collect();
+        let more_namespaces = listed.len().saturating_sub(NAMESPACES);
+        let of_name = |(name, record): &(String, Result<NamespaceRecord, String>)| {
+            NamespaceRow::of(name, record.as_ref(), &counters)
+        };
+        let namespaces = listed.iter().take(NAMESPACES).map(of_name).collect();
+        let audit::Log { changes, warnings } = audit::list(store, CHANGES, None).await?;
+        Ok(Self { namespaces, more_namespaces, findings, changes, warnings })
+    }
+}
+
+impl NamespaceRow {
+    fn of(name: &str, record: Result<&NamespaceRecord, &String>, counters: &HashMap<String, String>) -> Self {
+        let record = match record {
+            Ok(record) => record,
+            Err(why) => {
+                return Self {
+                    name: name.to_owned(),
+                    scheme: "",
+                    summary: why.clone(),
+                    state: Some(namespaces::State::Unreadable),
+                    ends_unix_ms: None,
+                    reserved_to: None,
+                    owner: None,
+                    description: None,
+                };
+            }
+        };
+        let counter = namespaces::own_counter(name, record);
+        let last = counter.and_then(|(key, stripe)| {
+            namespaces::last_number(counters.get(&key).map(String::as_str), stripe)
+        });
+        Self {
+            state: Some(namespaces::State::of(record)),
+            reserved_to: last.map(|number| number.to_string()),
+            ..Self::of_definition(name, &record.definition)
+        }
+    }
+
+    fn of_definition(name: &str, definition: &Definition) -> Self {
+        Self {
+            name: name.to_owned(),
+            scheme: definition.scheme.name(),
+            summary: definition.to_string(),
+            state: None,
+            ends_unix_ms: match &definition.scheme {
+                Scheme::Snowflake { layout, .. } => Some(layout.ends_at_unix_ms()),
+                _ => None,
+            },
+            reserved_to: None,
+            owner: definition.about.owner.clone(),
+            description: definition.about.description.clone(),
+        }
+    }
+}
+
+/// Ids of each namespace that were issued until an instant, to compute rates.
+#[derive(Debug)]
+pub(crate) struct Issued {
+    at: Instant,
+    by_name: HashMap<String, u64>,
+}
+
+impl Issued {
+    fn of(mint: &Mint) -> Self {
+        let table = mint.table();
+        let by_name =
+            table.namespaces().iter().map(|it| (it.name().as_str().to_owned(), it.issued())).collect();
+        Self { at: Instant::now(), by_name }
+    }
+
+    /// Returns the ids a second of a namespace since `before`.
+    #[expect(clippy::cast_precision_loss, reason = "a rate needs no more than 52 bits")]
+    fn rate_since(&self, before: Option<&Self>, name: &str) -> Option<f64> {
+        let before = before?;
+        let seconds = self.at.duration_since(before.at).as_secs_f64();
+        let ids = self.by_name.get(name)?.saturating_sub(*before.by_name.get(name)?);
+        (seconds > 0.0).then(|| (ids as f64 / seconds * 10.0).round() / 10.0)
+    }
+}
+
+/// What was last read of the store.
+#[derive(Debug, Default)]
+pub(crate) struct LastRead {
+    leases: Option<LeaseRecords>,
+    others: Option<OtherRecords>,
+    read_unix_ms: Option<u64>,
+    error: Option<String>,
+    failing_since_unix_ms: Option<u64>,
+}
+
+impl LastRead {
+    fn succeeded(&mut self, leases: LeaseRecords, now_unix_ms: u64) {
+        self.leases = Some(leases);
+        self.read_unix_ms = Some(now_unix_ms);
+        (self.error, self.failing_since_unix_ms) = (None, None);
+    }
+
+    fn failed(&mut self, error: String, now_unix_ms: u64) {
+        self.failing_since_unix_ms.get_or_insert(now_unix_ms);
+        self.error = Some(error);
+    }
+
+    /// Returns the state of everything, as JSON.
+    fn fleet(
+        &self,
+        server: &ServerState,
+        store: String,
+        (issued, before): (&Issued, Option<&Issued>),
+        next_in: Duration,
+    ) -> Vec<u8> {
+        let now_unix_ms = WallClock.unix_ms();
+        let node = Node::of(server, issued, before);
+        let fleet = Fleet {
+            at_unix_ms: now_unix_ms,
+            next_in_ms: u64::try_from(next_in.as_millis()).unwrap_or(u64::MAX),
+            problems: self.problems(server, &node, &store),
+            store: StoreState {
+                name: store,
+                answers: self.error.is_none(),
+                error: self.error.as_deref(),
+                failing_since_unix_ms: self.failing_since_unix_ms,
+                read_unix_ms: self.read_unix_ms,
+                took_ms: self
+                    .leases
+                    .as_ref()
+                    .map(|leases| (leases.took.as_secs_f64() * 10_000.0).round() / 10.0),
+                clock_ahead_ms: self.leases.as_ref().and_then(|leases| leases.clock_ahead_ms),
+            },
+            node,
+            workers: self.leases.as_ref().map(|leases| &*leases.workers),
+            more_workers: self.leases.as_ref().map_or(0, |leases| leases.more_workers),
+            pools: self.leases.as_ref().map_or(&[], |leases| &leases.pools),
+            namespaces: self.namespaces(&server.mint, issued, before, now_unix_ms),
+            more_namespaces: self.others.as_ref().map_or(0, |others| others.more_namespaces),
+            changes: self.others.as_ref().map_or(&[], |others| &others.changes),
+            warnings: self.others.as_ref().map_or(&[], |others| &others.warnings),
+        };
+        // Strings and numbers always serialize.
+        serde_json::to_vec(&fleet).unwrap_or_default()
+    }
+
+    fn namespaces<'a>(
+        &'a self,
+        mint: &Mint,
+        issued: &Issued,
+        before: Option<&Issued>,
+        now_unix_ms: u64,
+    ) -> Vec<NamespaceState<'a>> {
+        let table = mint.table();
+        let here = |name: &str| {
+            let namespace = table.find(name.as_bytes()).ok()?;
+            Some(Served::of(namespace, issued.rate_since(before, name)))
+        };
+        let state = |row: Cow<'a, NamespaceRow>| NamespaceState {
+            days_left: row.ends_unix_ms.map(|ends| ends.saturating_sub(now_unix_ms) / MS_PER_DAY),
+            here: here(&row.name),
+            row,
+        };
+        match &self.others {
+            Some(others) => others.namespaces.iter().map(|row| state(Cow::Borrowed(row))).collect(),
+            // What this node knows without the store.
+            None => table
+                .namespaces()
+                .iter()
+                .take(NAMESPACES)
+                .map(|it| NamespaceRow::of_definition(it.name().as_str(), it.definition()))
+                .map(|row| state(Cow::Owned(row)))
+                .collect(),
+        }
+    }
+
+    /// Lists what is wrong, worst first.
+    fn problems(&self, server: &ServerState, node: &Node, store: &str) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        let mut add = |severity, what: String, remedy: Option<String>| {
+            problems.push(Problem { severity, what, remedy });
+        };
+        if let Some(error) = &self.error {
+            let since =
+                self.failing_since_unix_ms.map_or_else(String::new, |since| format!(" since {}", Utc(since)));
+            let until = node.leases.iter().map(|lease| lease.until_unix_ms).min();
+            let lasts = match until {
+                Some(until) => format!("this node makes ids until {} at least", Utc(until)),
+                None => "this node holds no lease and makes no ids of layouts".to_owned(),
+            };
+            add(
+                Severity::Error,
+                format!("{store} does not answer{since}: {error}"),
+                Some(format!("{lasts}; check that the store runs and that this node can reach it")),
+            );
+        }
+        if node.drained {
+            let remedy = "DELETE /v1/admin/drain makes it ready again";
+            add(Severity::Warning, "an operator has drained this node".to_owned(), Some(remedy.to_owned()));
+        }
+        let mint = &server.mint;
+        if let Some(why) = &node.unready {
+            let remedy = "other nodes serve meanwhile; the log of this node has the details";
+            add(Severity::Error, format!("this node is not ready: {why}"), Some(remedy.to_owned()));
+        }
+        if let Some(trouble) = mint.trouble() {
+            add(Severity::Warning, trouble, Some("see the log of this node".to_owned()));
+        }
+        if let Some(leases) = &self.leases {
+            if leases.took > SLOW_CALL && self.error.is_none() {
+                let what = format!("{store} is slow: a list of the workers took {:.1?}", leases.took);
+                add(Severity::Warning, what, None);
+            }
+            for finding in leases.findings.iter().filter(|finding| !finding.ok) {
+                add(Severity::Warning, finding.text.clone(), None);
+            }
+        }
+        for finding in self.others.iter().flat_map(|others| &others.findings) {
+            add(Severity::Warning, finding.text.clone(), None);
+        }
+        problems.sort_by_key(|problem| problem.severity);
+        problems
+    }
+}
+
+impl Served {
+    fn of(namespace: &Namespace, ids_per_second: Option<f64>) -> Self {
+        let status = namespace.segment_status();
+        Self {
+            available: !matches!(namespace.backend(), Backend::Unavailable(_)),
+            issued: namespace.issued(),
+            ids_per_second,
+            left: status.as_ref().map(|status| status.left),
+            lasts_s: status.as_ref().and_then(|status| Some(status.lasts?.as_secs_f64().round())),
+            used: status.as_ref().map(|status| status.used),
+        }
+    }
+}
+
+impl Node {
+    fn of(server: &ServerState, issued: &Issued, before: Option<&Issued>) -> Self {
+        let mint = &server.mint;
+        let status = mint.status();
+        let table = mint.table();
+        let mut leases: Vec<HeldLease> = mint.leases().iter().filter_map(HeldLease::of).collect();
+        for namespace in table.namespaces() {
+            if let Backend::Snowflake(pool) = namespace.backend().plain()
+                && let Some(lease) = HeldLease::of(&pool.status())
+                && !leases.iter().any(|it| it.pool == lease.pool && it.worker == lease.worker)
+            {
+                leases.push(lease);
+            }
+        }
+        let rates = table.namespaces().iter().map(|it| issued.rate_since(before, it.name().as_str()));
+        let is_drained = server.shutdown.is_drained();
+        let unready = mint.check_ready().err().map(|error| error.to_string());
+        Self {
+            version: env!("CARGO_PKG_VERSION"),
+            started_unix_ms: server.started_unix_ms,
+            ready: !is_drained && unready.is_none(),
+            unready,
+            drained: is_drained,
+            leases,
+            issued: table.namespaces().iter().map(|it| it.issued()).sum(),
+            ids_per_second: before.is_some().then(|| rates.flatten().sum()),
+            wall_ahead_ms: status.wall_ahead_ms,
+            records_ahead_ms: status.records_ahead_ms,
+            store_errors: status.store_errors,
+        }
+    }
+}
+
+impl HeldLease {
+    fn of(status: &LeaseStatus) -> Option<Self> {
+        Some(Self {
+            pool: status.pool.clone(),
+            worker: status.worker?.0,
+            until_unix_ms: status.until_unix_ms?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use snowmint_store::{Expected, Key, MemoryStore};
+
+    use super::*;
+    use crate::testing;
+
+    const POOL: &str = "time41@1ms.worker10.sequence12.1767225600000";
+
+    async fn store(records: impl IntoIterator<Item = (String, String)>) -> MemoryStore {
+        let store = MemoryStore::new();
+        for (key, value) in records {
+            let key = Key::new(key).unwrap();
+            store.compare_and_set(&key, Expected::Absent, value.as_bytes()).await.unwrap();
+        }
+        store
+    }
+
+    fn lease(worker: u32, until_unix_ms: u64) -> (String, String) {
+        let tag = "0".repeat(32);
+        let value =
+            format!("{{\"holder\":\"n{worker}\",\"from\":1,\"until\":{until_unix_ms},\"tag\":\"{tag}\"}}");
+        (format!("workers/{POOL}/{worker}"), value)
+    }
+
+    /// Goal: whatever the number of workers, the state stays small, and it leaves out those that ended first.
+    #[tokio::test]
+    async fn the_workers_with_the_latest_leases_are_shown() {
+        let now = WallClock.unix_ms();
+        let more: u32 = 5;
+        let count = u32::try_from(WORKERS).unwrap() + more;
+        let store = store((0..count).map(|worker| lease(worker, now - 100_000 + u64::from(worker)))).await;
+        let read = LeaseRecords::read(&store).await.unwrap();
+        assert_eq!((read.workers.len(), read.more_workers), (WORKERS, more as usize));
+        assert!(read.workers.iter().all(|it| it.worker >= more && it.state == WorkerState::Free));
+        assert!(read.workers.is_sorted_by_key(|it| it.worker));
+        assert_eq!(read.pools, [PoolRow { pool: POOL.to_owned(), workers: 1024, held: 0 }]);
+    }
+
+    /// Goal: what `snowmint doctor` finds wrong with records is shown here too, and nothing in health.
+    #[tokio::test]
+    async fn wrong_records_are_problems() {
+        let now = WallClock.unix_ms();
+        let held = store([lease(3, now + 10_000)]).await;
+        let read = LeaseRecords::read(&held).await.unwrap();
+        assert!(read.findings.iter().all(|finding| finding.ok), "{:?}", read.findings);
+        assert_eq!((read.workers[0].state, read.pools[0].held), (WorkerState::Held, 1));
+        let broken = (format!("workers/{POOL}/4"), "x".to_owned());
+        let store = store([lease(3, now + 900_000), broken]).await;
+        let read = LeaseRecords::read(&store).await.unwrap();
+        let wrong: Vec<&str> =
+            read.findings.iter().filter(|finding| !finding.ok).map(|finding| &*finding.text).collect();
+        assert!(
+            wrong.iter().any(|text| text.contains("for the next 9") || text.contains("for the next 8")),
+            "{wrong:?}"
+        );
+        assert!(wrong.iter().any(|text| text.contains("unreadable: worker 4")), "{wrong:?}");
+    }
+
+    /// Goal: a store that does not answer is an error with its begin and a remedy; the last workers stay; once it answers, the
+    /// error is gone.
+    #[tokio::test]
+    async fn a_store_that_fails_is_shown_until_it_answers() {
+        let server = ServerState::for_tests(testing::mint());
+        let now = WallClock.unix_ms();
+        let records = async || LeaseRecords::read(&store([lease(3, now + 10_000)]).await).await.unwrap();
+        let mut read = LastRead::default();
+        let shown = |read: &LastRead| -> serde_json::Value {
+            let issued = Issued::of(&server.mint);
+            let json = read.fleet(&server, "redis://x".to_owned(), (&issued, None), Duration::from_secs(2));
+            serde_json::from_slice(&json).unwrap()
+        };
+        let before = shown(&read);
+        assert_eq!(
+            (&before["workers"], &before["store"]["answers"]),
+            (&serde_json::Value::Null, &true.into())
+        );
+        assert_eq!(before["namespaces"][0]["name"], "default", "this node knows it without the store");
+        read.succeeded(records().await, 5);
+        read.failed("no answer".to_owned(), 1_000);
+        read.failed("no answer at all".to_owned(), 2_000);
+        let failing = shown(&read);
+        let problem = &failing["problems"][0];
+        assert_eq!(problem["severity"], "error");
+        assert_eq!(
+            problem["what"],
+            "redis://x does not answer since 1970-01-01T00:00:01.000Z: no answer at all"
+        );
+        assert!(problem["remedy"].as_str().unwrap().contains("check that the store runs"), "{problem}");
+        assert_eq!(
+            (&failing["workers"][0]["worker"], &failing["store"]["read_unix_ms"]),
+            (&3.into(), &5.into())
+        );
+        read.succeeded(records().await, 9);
+        let healthy = shown(&read);
+        assert_eq!(
+            (&healthy["problems"], &healthy["store"]["answers"]),
+            (&serde_json::json!([]), &true.into())
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_rate_is_of_the_time_between_two_states() {
+        let mint = testing::mint();
+        let before = Issued::of(&mint);
+        mint.table().find(b"default").unwrap().add_issued(300);
+        tokio::time::advance(Duration::from_secs(2)).await;
+        let after = Issued::of(&mint);
+        assert_eq!(after.rate_since(Some(&before), "default"), Some(150.0));
+        assert_eq!(
+            (after.rate_since(None, "default"), after.rate_since(Some(&before), "nope")),
+            (None, None)
+        );
+    }
+}

@@ -1,0 +1,184 @@
+//! Watches the fleet for all viewers together. One task reads the store while somebody watches, and none otherwise, so that
+//! viewers cost the store no more than one of them does. A viewer that reads slowly misses states, and holds up nobody.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use snowmint::{Clock as _, WallClock};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::{Issued, LastRead, LeaseRecords, OtherRecords};
+use crate::admin::node::{Reach, boxed};
+use crate::admin::{AdminError, NodeAdmin};
+use crate::limits::fleet::{AT_LEAST_EVERY, EVERY, OTHERS_EVERY, VIEWERS, WITHIN};
+use crate::state::ServerState;
+
+/// The state of the fleet at one moment, as JSON.
+#[derive(Clone, Debug)]
+struct State {
+    json: Bytes,
+    at: Instant,
+}
+
+/// The watch of a node.
+#[derive(Debug)]
+pub(crate) struct FleetWatch {
+    states: watch::Sender<Option<State>>,
+    /// Whether a task reads the store. Viewers come and the task goes under this lock, so that none waits for a task that is gone.
+    is_reading: Mutex<bool>,
+    viewers: Arc<Semaphore>,
+}
+
+/// One viewer: receives the state now, and each one after it.
+#[derive(Debug)]
+pub(crate) struct Viewer {
+    states: watch::Receiver<Option<State>>,
+    _permit: OwnedSemaphorePermit,
+}
+
+/// Too many viewers watch this node.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("viewer limit ({VIEWERS}) reached: close another console of this node, or watch another node")]
+pub(crate) struct TooManyViewers;
+
+impl Default for FleetWatch {
+    fn default() -> Self {
+        Self {
+            states: watch::Sender::new(None),
+            is_reading: Mutex::new(false),
+            viewers: Arc::new(Semaphore::new(VIEWERS)),
+        }
+    }
+}
+
+impl FleetWatch {
+    /// Adds a viewer of `server`, whose watch this is.
+    pub(crate) fn view(&self, server: &Arc<ServerState>, node: &NodeAdmin) -> Result<Viewer, TooManyViewers> {
+        let permit = Arc::clone(&self.viewers).try_acquire_owned().map_err(|_| TooManyViewers)?;
+        let mut is_reading = self.lock();
+        let mut states = self.states.subscribe();
+        if self.states.borrow().as_ref().is_some_and(|state| state.at.elapsed() < EVERY) {
+            states.mark_changed();
+        }
+        if !*is_reading {
+            *is_reading = true;
+            tokio::spawn(Reader::new(Arc::clone(server), node.clone()).run());
+        }
+        Ok(Viewer { states, _permit: permit })
+    }
+
+    /// Ends the reading if nobody watches.
+    fn ends(&self) -> bool {
+        let mut is_reading = self.lock();
+        *is_reading = self.states.receiver_count() > 0;
+        !*is_reading
+    }
+
+    fn lock(&self) -> MutexGuard<'_, bool> {
+        // A panic elsewhere leaves the flag whole.
+        self.is_reading.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Viewer {
+    /// Returns the next state. A viewer that was slow gets the newest one.
+    pub(crate) async fn next(&mut self) -> Option<Bytes> {
+        self.states.changed().await.ok()?;
+        self.states.borrow_and_update().as_ref().map(|state| state.json.clone())
+    }
+}
+
+type Reading<T> = Pin<Box<dyn Future<Output = Result<T, AdminError>> + Send>>;
+
+/// A read of the store that is begun at most once at a time: a store that hangs is not asked again and again.
+struct Pending<T>(Option<Reading<T>>);
+
+impl<T> Pending<T> {
+    /// Waits for the read, which `begin` begins unless it runs already.
+    async fn get(&mut self, begin: impl FnOnce() -> Reading<T>) -> Result<T, String> {
+        let reading = self.0.get_or_insert_with(begin);
+        let Ok(read) = timeout(WITHIN, reading).await else {
+            return Err(format!("no answer within {WITHIN:?}"));
+        };
+        self.0 = None;
+        read.map_err(|error| error.to_string())
+    }
+}
+
+/// The task that reads the store.
+struct Reader {
+    server: Arc<ServerState>,
+    node: NodeAdmin,
+    read: LastRead,
+    leases: Pending<LeaseRecords>,
+    others: Pending<OtherRecords>,
+}
+
+impl Reader {
+    fn new(server: Arc<ServerState>, node: NodeAdmin) -> Self {
+        Self { server, node, read: LastRead::default(), leases: Pending(None), others: Pending(None) }
+    }
+
+    async fn run(mut self) {
+        let server = Arc::clone(&self.server);
+        let watch = &server.fleet;
+        // Also for viewers that come one after the other.
+        let due = watch.states.borrow().as_ref().map_or_else(Instant::now, |state| state.at + EVERY);
+        sleep_until(due).await;
+        let mut ended = Box::pin(server.shutdown.listener().ended());
+        let mut before: Option<Issued> = None;
+        let mut reads = 0_u32;
+        loop {
+            let began = Instant::now();
+            tokio::select! {
+                biased;
+                () = &mut ended => break,
+                () = self.read_store(reads.is_multiple_of(OTHERS_EVERY)) => {}
+            }
+            reads = reads.wrapping_add(1);
+            let rest = (began.elapsed() * 4).clamp(EVERY, AT_LEAST_EVERY);
+            let issued = Issued::of(&server.mint);
+            let store = self.node.describe();
+            let json = self.read.fleet(&server, store, (&issued, before.as_ref()), rest);
+            before = Some(issued);
+            watch.states.send_replace(Some(State { json: json.into(), at: Instant::now() }));
+            tokio::select! {
+                biased;
+                () = &mut ended => break,
+                () = sleep_until(began + rest.max(began.elapsed())) => {}
+            }
+            if watch.ends() {
+                return;
+            }
+        }
+        *watch.lock() = false;
+    }
+
+    async fn read_store(&mut self, with_others: bool) {
+        let node = self.node.clone();
+        let leases = self.leases.get(|| {
+            Box::pin(async move {
+                node.read(Reach::All, |store| boxed(async move { LeaseRecords::read(&*store).await })).await
+            })
+        });
+        match leases.await {
+            Ok(leases) => self.read.succeeded(leases, WallClock.unix_ms()),
+            Err(error) => return self.read.failed(error, WallClock.unix_ms()),
+        }
+        if !with_others && self.read.others.is_some() {
+            return;
+        }
+        let node = self.node.clone();
+        let others = self.others.get(|| {
+            Box::pin(async move {
+                node.read(Reach::All, |store| boxed(async move { OtherRecords::read(&*store).await })).await
+            })
+        });
+        match others.await {
+            Ok(others) => self.read.others = Some(others),
+            Err(error) => self.read.failed(error, WallClock.unix_ms()),
+        }
+    }
+}

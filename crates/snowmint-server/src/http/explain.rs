@@ -1,0 +1,165 @@
+//! Explains ids and layouts: every reading of a text with its bits and text forms, the named layouts, and what a layout of one's
+//! own gives. The console draws these answers; it computes none of them itself.
+
+use hyper::Response;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use snowmint::codec::Digits;
+use snowmint::error::Snippet;
+use snowmint::field::Field;
+use snowmint::inspect::{Candidate, Decoded, Inspection};
+use snowmint::utc::Utc;
+use snowmint::{Clock as _, Id, Layout, WallClock};
+
+use crate::access::{Identity, Right};
+use crate::http::response::{Body, Problem, json};
+use crate::layout_view::{LayoutAdvice, PresetView};
+use crate::mint::MintError;
+
+/// A field of a reading. The value is a text: JavaScript keeps only 53 bits of a number.
+#[derive(Serialize)]
+struct FieldReading {
+    name: &'static str,
+    bits: u32,
+    shift: u32,
+    value: String,
+}
+
+/// All readings of a text.
+pub(super) fn readings(text: &[u8], inspection: &Inspection) -> Result<Response<Body>, Problem> {
+    let likeliest = [inspection.likeliest().clone()];
+    let candidates = if inspection.candidates().is_empty() { &likeliest } else { inspection.candidates() };
+    let readings: Vec<Value> = candidates.iter().map(reading).collect();
+    json(&json!({ "text": String::from_utf8_lossy(text), "readings": readings }))
+}
+
+fn reading(candidate: &Candidate) -> Value {
+    let decoded = &candidate.decoded;
+    let mut reading = Map::new();
+    let mut add = |name: &str, value: Value| reading.insert(name.to_owned(), value);
+    add("name", decoded.name().into());
+    add("form", candidate.form.into());
+    if let Some(likelihood) = candidate.likelihood {
+        add("likelihood", ((likelihood * 1000.0).round() / 1000.0).into());
+    }
+    if !candidate.namespaces.is_empty() {
+        add("namespaces", candidate.namespaces.clone().into());
+    }
+    if let Some(unix_ms) = decoded.unix_ms() {
+        add("unix_ms", unix_ms.into());
+        add("utc", Utc(unix_ms).to_string().into());
+    }
+    match decoded {
+        Decoded::Snowflake { id, layout, parts } => {
+            let field = |field: Field| FieldReading {
+                name: field.name(),
+                bits: layout.width(field),
+                shift: layout.shift(field),
+                value: parts.value(field).to_string(),
+            };
+            add("id", id.to_string().into());
+            add("width", 64.into());
+            add("layout", layout.to_string().into());
+            add("fields", json!(layout.fields().map(field).collect::<Vec<_>>()));
+            add("texts", texts(*id));
+        }
+        Decoded::Scheme(id) => {
+            let field = |(field, value): (&snowmint::scheme::SchemeField, u128)| FieldReading {
+                name: field.name,
+                bits: field.width,
+                shift: field.shift,
+                value: field.show(value).to_string(),
+            };
+            let bytes = id.write_bytes(&mut [0; 16]).len();
+            let hex = format!("{:0digits$x}", id.as_u128(), digits = 2 * bytes);
+            add("id", id.to_string().into());
+            add("width", (8 * bytes).into());
+            add("scheme", id.scheme().name().into());
+            add("hex", hex.clone().into());
+            add("fields", json!(id.values().map(field).collect::<Vec<_>>()));
+            add(
+                "texts",
+                json!([{"form": id.scheme().name(), "text": id.to_string()}, {"form": "hex", "text": hex}]),
+            );
+        }
+        Decoded::Number(id) => {
+            add("id", id.to_string().into());
+            add("width", 64.into());
+            add("texts", texts(*id));
+        }
+        // A kind that this version does not know has its name and instant.
+        _ => {}
+    }
+    Value::Object(reading)
+}
+
+/// The id in every text form that has a name.
+fn texts(id: Id) -> Value {
+    let text = |digits: &Digits| json!({"form": digits.name(), "text": digits.encode(id).as_str()});
+    Value::Array(Digits::NAMED.iter().map(text).collect())
+}
+
+/// The named layouts.
+pub(super) fn layouts(identity: &Identity) -> Result<Response<Body>, Problem> {
+    identity.may_somewhere(Right::Inspect)?;
+    json(&json!({ "layouts": PresetView::all(WallClock.unix_ms()) }))
+}
+
+/// What a layout gives.
+pub(super) fn layout(identity: &Identity, spec: Option<&[u8]>) -> Result<Response<Body>, Problem> {
+    identity.may_somewhere(Right::Inspect)?;
+    let spec = String::from_utf8_lossy(spec.unwrap_or_default());
+    let layout: Layout = spec
+        .parse()
+        .map_err(|why| MintError::BadLayout { layout: Snippet::of(&spec), why: Box::new(why) })?;
+    json(&LayoutAdvice::of(&layout, WallClock.unix_ms()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: u64 = 1_785_542_400_000;
+
+    fn all(text: &str) -> Vec<Value> {
+        Inspection::of_text(text, Vec::new(), NOW).unwrap().candidates().iter().map(reading).collect()
+    }
+
+    /// Goal: each reading shows the id that it is of: the same text is other ids in other text forms.
+    #[test]
+    fn each_reading_has_its_own_id_bits_and_texts() {
+        let readings = all("1541815603606036480");
+        let first = &readings[0];
+        assert_eq!((&first["name"], &first["id"]), (&"twitter".into(), &"1541815603606036480".into()));
+        assert_eq!(
+            first["fields"],
+            json!([
+                {"name": "time", "bits": 41, "shift": 22, "value": "367597485448"},
+                {"name": "datacenter", "bits": 5, "shift": 17, "value": "11"},
+                {"name": "worker", "bits": 5, "shift": 12, "value": "26"},
+                {"name": "sequence", "bits": 12, "shift": 0, "value": "0"},
+            ])
+        );
+        assert!(readings.len() > 3, "{readings:?}");
+        let texts = first["texts"].as_array().unwrap();
+        assert!(texts.contains(&json!({"form": "base62", "text": "1ptWyK4WgZU"})), "{texts:?}");
+        let of_a_word = all("4aaW4SzAyQK");
+        let mut forms = Vec::new();
+        for reading in &of_a_word {
+            let texts = reading["texts"].as_array().unwrap();
+            let own = texts.iter().find(|it| it["form"] == reading["form"]).unwrap();
+            assert_eq!(own["text"], "4aaW4SzAyQK", "{reading}");
+            forms.push(reading["form"].as_str().unwrap());
+        }
+        assert!(forms.contains(&"base58") && forms.contains(&"base62"), "{forms:?}");
+    }
+
+    #[test]
+    fn a_scheme_has_its_bits() {
+        let ulid = &all("01ARZ3NDEKTSV4RRFFQ69G5FAV")[0];
+        assert_eq!((&ulid["name"], &ulid["width"]), (&"ulid".into(), &128.into()));
+        let bits: u64 =
+            ulid["fields"].as_array().unwrap().iter().map(|it| it["bits"].as_u64().unwrap()).sum();
+        assert_eq!((bits, ulid["hex"].as_str().unwrap().len()), (128, 32));
+    }
+}

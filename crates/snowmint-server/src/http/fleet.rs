@@ -1,0 +1,149 @@
+//! The state of the fleet over HTTP: once as JSON, or live as server-sent events.
+//!
+//! A stream begins with the present state and ends when the service shuts down, or when its token is no longer valid. Browsers
+//! read it with `fetch`, since an `EventSource` cannot send a token.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use futures_util::stream::{Stream, unfold};
+use hyper::header::{HeaderName, HeaderValue};
+use hyper::{Method, Response};
+
+use crate::access::{Identity, Right};
+use crate::admin::NodeAdmin;
+use crate::fleet::watch::{TooManyViewers, Viewer};
+use crate::http::response::{Body, JSON, Problem, ok};
+use crate::limits::fleet::WITHIN;
+use crate::mint::MintError;
+use crate::shutdown::ShutdownListener;
+use crate::state::ServerState;
+use crate::status::ErrorKind;
+
+const EVENT_STREAM: &str = "text/event-stream";
+/// Tells nginx to send each event at once.
+const NO_BUFFERING: (HeaderName, HeaderValue) =
+    (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
+
+/// Answers with the present state.
+pub(super) async fn once(
+    server: &Arc<ServerState>,
+    node: &NodeAdmin,
+    method: &Method,
+) -> Result<Response<Body>, Problem> {
+    if *method == Method::HEAD {
+        return Ok(ok(JSON, Body::whole("")));
+    }
+    let mut viewer = server.fleet.view(server, node)?;
+    // A read takes as long, twice at most: workers, then namespaces.
+    match tokio::time::timeout(3 * WITHIN, viewer.next()).await {
+        Ok(Some(json)) => Ok(ok(JSON, Body::whole(json))),
+        _ => Err(Problem::new(ErrorKind::NotReady, "the store did not answer in time".to_owned())),
+    }
+}
+
+/// Answers with each state from now on.
+pub(super) fn events(
+    server: &Arc<ServerState>,
+    node: &NodeAdmin,
+    identity: Identity,
+    shutdown: &ShutdownListener,
+    method: &Method,
+) -> Result<Response<Body>, Problem> {
+    let body = if *method == Method::HEAD {
+        Body::whole("")
+    } else {
+        let viewer = server.fleet.view(server, node)?;
+        Body::Events(EventStream::new(viewer, identity, shutdown.clone()))
+    };
+    let mut response = ok(EVENT_STREAM, body);
+    let (name, value) = NO_BUFFERING;
+    response.headers_mut().insert(name, value);
+    Ok(response)
+}
+
+impl From<TooManyViewers> for Problem {
+    fn from(error: TooManyViewers) -> Self {
+        Self::new(ErrorKind::TooManyClients, error.to_string()).retry_after(Duration::from_secs(10))
+    }
+}
+
+/// The body of a stream of events.
+pub(super) struct EventStream(Pin<Box<dyn Stream<Item = Bytes> + Send>>);
+
+impl fmt::Debug for EventStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("EventStream")
+    }
+}
+
+/// Where a stream is.
+enum Phase {
+    Begin(Watching),
+    Watch(Watching),
+    Ended,
+}
+
+struct Watching {
+    viewer: Viewer,
+    identity: Identity,
+    shutdown: ShutdownListener,
+}
+
+impl EventStream {
+    fn new(viewer: Viewer, identity: Identity, shutdown: ShutdownListener) -> Self {
+        let begin = Phase::Begin(Watching { viewer, identity, shutdown });
+        Self(Box::pin(unfold(begin, |phase| async move {
+            match phase {
+                // At once, so that the client knows that it is connected.
+                Phase::Begin(watching) => {
+                    Some((Bytes::from_static(b"retry: 2000\n\n"), Phase::Watch(watching)))
+                }
+                Phase::Watch(watching) => Some(watching.next().await),
+                Phase::Ended => None,
+            }
+        })))
+    }
+
+    pub(super) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        self.0.as_mut().poll_next(cx)
+    }
+}
+
+impl Watching {
+    async fn next(mut self) -> (Bytes, Phase) {
+        let state = tokio::select! {
+            biased;
+            () = self.shutdown.clone().ended() => None,
+            state = self.viewer.next() => state,
+        };
+        let Some(state) = state else {
+            return (event("end", b"\"this node is shutting down\""), Phase::Ended);
+        };
+        if let Err(error) = self.may_watch() {
+            // A text always serializes.
+            let why = serde_json::to_vec(&error.to_string()).unwrap_or_default();
+            return (event("end", &why), Phase::Ended);
+        }
+        (event("fleet", &state), Phase::Watch(self))
+    }
+
+    /// A token may be revoked or expire while its holder watches.
+    fn may_watch(&mut self) -> Result<(), MintError> {
+        self.identity.refresh();
+        self.identity.may_everywhere(Right::Admin)
+    }
+}
+
+/// Returns an event. JSON has no line ends.
+fn event(name: &str, json: &[u8]) -> Bytes {
+    let mut event = BytesMut::with_capacity(name.len() + json.len() + 20);
+    for part in [b"event: ", name.as_bytes(), b"\ndata: ", json, b"\n\n"] {
+        event.put_slice(part);
+    }
+    event.freeze()
+}
