@@ -21,7 +21,7 @@ use crate::status::ErrorKind;
 pub(super) const OPENAPI: &str = include_str!("openapi.json");
 
 /// The existing paths, as the OpenAPI document writes them.
-const PATHS: [&str; 25] = [
+const PATHS: [&str; 26] = [
     "/v1/ids/{namespace}",
     "/v1/ranges/{namespace}",
     "/v1/inspect/{id}",
@@ -40,6 +40,7 @@ const PATHS: [&str; 25] = [
     "/v1/admin/workers/{worker}/release",
     "/v1/admin/doctor",
     "/v1/admin/drain",
+    "/v1/admin/log-level",
     "/v1/admin/audit",
     "/v1/admin/fleet",
     "/v1/admin/events",
