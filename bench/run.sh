@@ -8,10 +8,10 @@ out=RESULTS.md
 only=
 case "${1-} ${2-}" in
     '--quick ') quick=(--quick) out=/dev/stdout ;;
-    '--only hostile' | '--only fleet' | '--only network' | '--only network-short') only=$2 ;;
+    '--only hostile' | '--only fleet' | '--only network' | '--only network-short' | '--only sql') only=$2 ;;
     ' ') ;;
     *)
-        echo "usage: $0 [--quick | --only hostile|fleet|network|network-short]" >&2
+        echo "usage: $0 [--quick | --only hostile|fleet|network|network-short|sql]" >&2
         echo "  --quick: a few minutes, to standard output; --only: replaces these tables of RESULTS.md" >&2
         exit 2
         ;;
@@ -50,6 +50,7 @@ case $only in
     hostile) part '^## Hostile clients' "$release/hostile" "$dist/snowmint" && exit ;;
     network) part '^## Network: ' network && exit ;;
     network-short) part '^## Network: ' network --short && exit ;;
+    sql) SNOWMINT="$dist/snowmint" part '^## SQL: ' ./sql.sh && exit ;;
     fleet) part '^## [0-9]+ nodes ' "$release/fleet" && exit ;;
 esac
 
@@ -68,6 +69,7 @@ esac
     "$release/whole" "$dist/snowmint" "${quick[@]}"
     network "${quick[@]}"
     "$release/hostile" "$dist/snowmint" "${quick[@]}"
+    SNOWMINT="$dist/snowmint" ./sql.sh "${quick[@]}"
     [ ${#quick[@]} -gt 0 ] || "$release/fleet"
     echo
     echo "## Instructions an id, under callgrind, on a manual clock"

@@ -52,7 +52,8 @@ pub(crate) fn timeout(text: &str) -> Result<Duration, String> {
     time(text, Duration::from_millis(100)..=Duration::from_hours(1), "from 100ms to 1h, such as 30s")
 }
 
-fn time(text: &str, range: RangeInclusive<Duration>, expected: &str) -> Result<Duration, String> {
+/// Parses a time within a range; `expected` names the range.
+pub(crate) fn time(text: &str, range: RangeInclusive<Duration>, expected: &str) -> Result<Duration, String> {
     let time = text.parse::<SignedDuration>().ok().and_then(|time| Duration::try_from(time).ok());
     time.filter(|time| range.contains(time)).ok_or_else(|| expected_time(expected))
 }
@@ -170,7 +171,8 @@ pub(crate) fn check_node(
     Ok((worker, DatacenterId(datacenter)))
 }
 
-fn check_field(layout: &Layout, field: Field, flag: &str, value: u32) -> Result<(), Failure> {
+/// Checks that a value fits its field, under its flag's name.
+pub(crate) fn check_field(layout: &Layout, field: Field, flag: &str, value: u32) -> Result<(), Failure> {
     if layout.width(field) == 0 && value != 0 {
         return Err(Failure::flag(
             flag,

@@ -20,6 +20,7 @@ mod new;
 mod ns;
 mod remote;
 mod serve;
+mod sql;
 mod store;
 mod token;
 mod workers;
@@ -40,6 +41,7 @@ Start with:
   snowmint audit                          list who changed a store
   snowmint config check FILE              check a configuration file of serve
   snowmint token create NAME --help       make a token for a client
+  snowmint sql postgres --layout twitter  print SQL functions for ids
 
 Exit codes. 0: done. 1: something outside failed (store, port, lease). 2: invalid input or settings.
 Output is coloured on a terminal only, unless NO_COLOR is set.";
@@ -68,6 +70,7 @@ enum Command {
     Audit(audit::Args),
     LogLevel(log_level::Args),
     Store(store::Args),
+    Sql(sql::Args),
     Token(token::Args),
 }
 
@@ -115,6 +118,7 @@ fn run(cli: Cli, matches: &clap::ArgMatches) -> Result<(), error::Failure> {
         Command::Audit(args) => audit::run(&args),
         Command::LogLevel(args) => log_level::run(&args),
         Command::Store(args) => store::run(&args),
+        Command::Sql(args) => sql::run(&args),
         Command::Token(args) => token::run(&args),
     }
 }

@@ -14,6 +14,7 @@ mod recover;
 mod remote;
 mod run;
 mod serve;
+mod sql;
 mod stores;
 mod tokens;
 mod workers;

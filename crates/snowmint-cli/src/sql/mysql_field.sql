@@ -1,0 +1,3 @@
+
+{{create}} {{name}}_{{field}}(id BIGINT) RETURNS BIGINT DETERMINISTIC NO SQL SQL SECURITY INVOKER
+RETURN CASE WHEN {{is_id}} THEN {{value}} END;

@@ -1,0 +1,12 @@
+-- Read ids of the layout {{layout}}
+-- PostgreSQL 15 or later. Safe to run again.
+-- Each function is immutable and one expression: the planner inlines it, and indexes and generated columns may use it.
+-- A number that is no id of the layout gives NULL.
+
+CREATE OR REPLACE FUNCTION {{name}}_time(id bigint) RETURNS timestamptz
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN {{is_id}} THEN
+    -- Whole seconds and the rest apart: an interval times a number is exact only below 2^53.
+    (timestamp '1970-01-01' + {{unix_ms}} / 1000 * interval '1 second'
+                            + {{unix_ms}} % 1000 * interval '1 millisecond') AT TIME ZONE 'UTC'
+END;

@@ -1,0 +1,4 @@
+
+CREATE OR REPLACE FUNCTION {{name}}_{{field}}(id bigint) RETURNS bigint
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN {{is_id}} THEN {{value}} END;

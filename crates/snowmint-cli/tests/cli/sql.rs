@@ -1,0 +1,308 @@
+//! `snowmint sql`: what it prints is run by real databases. The generators are in [`generators`].
+
+mod generators;
+
+use std::process::{Command, Stdio};
+use std::{io::Write as _, iter};
+
+use snowmint::field::Field;
+use snowmint::layout::PRESETS;
+use snowmint::utc::{MAX_UNIX_MS, Utc};
+use snowmint::{Id, Layout};
+use snowmint_test_servers::{MariaDb, Postgres};
+
+use crate::run::Sandbox;
+
+/// Runs `snowmint sql` with flags.
+fn script(args: &str) -> String {
+    let args: Vec<_> = iter::once("sql").chain(args.split(' ')).collect();
+    Sandbox::new().out(&args)
+}
+
+/// Numbers that are the same in each run (splitmix64).
+struct Numbers(u64);
+
+impl Numbers {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+}
+
+/// The layouts with names, and orders of fields that none of those has.
+fn layouts() -> Vec<Layout> {
+    let other = [
+        "worker:10 sequence:12 time:41 epoch:2020-01-01",
+        "time:30@7s generation:2 sequence:3 worker:9 epoch:2001-02-03",
+    ];
+    PRESETS.iter().map(|it| it.layout).chain(other.map(|text| text.parse().unwrap())).collect()
+}
+
+/// Ids of a layout: the ends, any, and some of the years until 2100.
+fn ids(layout: &Layout, numbers: &mut Numbers) -> Vec<u64> {
+    let mask = u64::MAX >> (64 - layout.bits());
+    let time = layout.shift(Field::Timestamp);
+    let mut ids = vec![0, mask];
+    for _ in 0..60 {
+        let any = numbers.next() & mask;
+        let years =
+            (4_102_444_800_000 - layout.epoch_unix_ms()) / u64::try_from(layout.tick().as_millis()).unwrap();
+        let ticks = numbers.below(years.min(layout.max(Field::Timestamp)));
+        ids.extend([any, any & !(layout.max(Field::Timestamp) << time) | ticks << time]);
+    }
+    ids
+}
+
+/// The values that the functions have to return for an id, as the databases print them.
+fn expected(layout: &Layout, id: u64, last_unix_ms: u64) -> Vec<String> {
+    let parts = layout.split(Id::new(id).unwrap()).unwrap();
+    let unix_ms = layout.unix_ms(parts.timestamp);
+    let time = if unix_ms > last_unix_ms { "NULL".to_owned() } else { unix_ms.to_string() };
+    let others =
+        layout.fields().filter(|it| *it != Field::Timestamp).map(|field| parts.value(field).to_string());
+    iter::once(time).chain(others).collect()
+}
+
+/// The calls of the functions of all fields but the time.
+fn calls(layout: &Layout) -> String {
+    let fields = layout.fields().filter(|it| *it != Field::Timestamp);
+    fields.map(|field| format!(", snowmint_{}(id)", field.name())).collect()
+}
+
+/// Instants of a layout until the year 9999, and one in a tick's midst.
+fn instants(layout: &Layout, numbers: &mut Numbers) -> Vec<u64> {
+    let (begin, end) = (layout.epoch_unix_ms(), layout.ends_at_unix_ms().min(MAX_UNIX_MS));
+    let any = (0..30).map(|_| begin + numbers.below(end - begin)).collect::<Vec<_>>();
+    [begin, begin + 1, end - 1].into_iter().chain(any).collect()
+}
+
+fn bounds(layout: &Layout, unix_ms: u64) -> String {
+    let id = |id: Option<Id>| id.unwrap().get();
+    format!("{}|{}", id(layout.first_id_at(unix_ms)), id(layout.last_id_at(unix_ms)))
+}
+
+/// Goal: the functions agree with the library to the millisecond. Method: ids and instants of every layout, the ends among them.
+#[test]
+fn postgres_reads_every_layout_as_the_library_does() {
+    let (server, mut numbers) = (Postgres::start(), Numbers(1));
+    for layout in layouts() {
+        let install = Sandbox::new().out(&["sql", "postgres", "--layout", &layout.to_string()]);
+        let ids = ids(&layout, &mut numbers);
+        let list = ids.iter().map(u64::to_string).collect::<Vec<_>>().join(",");
+        let read = format!(
+            "SELECT coalesce((extract(epoch FROM snowmint_time(id)) * 1000)::bigint::text, 'NULL'){} \
+             FROM unnest(ARRAY[{list}]::bigint[]) AS id",
+            calls(&layout)
+        );
+        let rows = server.sql(&format!("{install}{read}"));
+        let wanted = ids.iter().map(|id| expected(&layout, *id, u64::MAX).join("|"));
+        assert_eq!(
+            rows.lines().map(str::to_owned).collect::<Vec<_>>(),
+            wanted.collect::<Vec<_>>(),
+            "{layout}"
+        );
+        if !layout.sorts_by_time() {
+            assert!(!install.contains("first_id("), "{install}");
+            continue;
+        }
+        // A part of a millisecond is cut off.
+        let instants = instants(&layout, &mut numbers);
+        let list = instants.iter().map(|it| format!("'{}'", Utc(*it).to_string().replace('Z', "999Z")));
+        let list = list.collect::<Vec<_>>().join(",");
+        let rows = server.sql(&format!(
+            "SELECT snowmint_first_id(at), snowmint_last_id(at) FROM unnest(ARRAY[{list}]::timestamptz[]) AS at"
+        ));
+        let wanted = instants.iter().map(|it| bounds(&layout, *it));
+        assert_eq!(
+            rows.lines().map(str::to_owned).collect::<Vec<_>>(),
+            wanted.collect::<Vec<_>>(),
+            "{layout}"
+        );
+    }
+}
+
+/// Goal: queries by time use the index, columns are computed, and what is outside of the layout is an error or NULL.
+#[test]
+fn postgres_uses_the_functions_in_indexes_and_columns() {
+    let server = Postgres::start();
+    let install = script("postgres --layout twitter");
+    server.sql(&format!("{install}{install}"));
+    server.sql(
+        "CREATE TABLE orders (id bigint PRIMARY KEY, made timestamptz GENERATED ALWAYS AS (snowmint_time(id)) STORED);
+         CREATE INDEX ON orders (snowmint_worker(id));
+         INSERT INTO orders SELECT snowmint_first_id(timestamptz '2026-11-01Z' + minutes * interval '1 minute') FROM generate_series(1, 20000) AS minutes;
+         ANALYZE orders",
+    );
+    let plan =
+        server.sql("EXPLAIN SELECT * FROM orders WHERE id >= snowmint_first_id(now() - interval '1 day')");
+    assert!(
+        plan.contains("Index Cond: (id >= ") && !plan.contains("snowmint_first_id"),
+        "inlined, by the index: {plan}"
+    );
+    let plan = server.sql("EXPLAIN VERBOSE SELECT snowmint_time(id) FROM orders");
+    assert!(!plan.contains("snowmint_time"), "inlined: {plan}");
+    let count = "SELECT count(*) FROM orders WHERE id BETWEEN snowmint_first_id('2026-11-02Z') AND snowmint_last_id('2026-11-02 00:59Z')";
+    assert_eq!(server.sql(count), "60");
+    assert_eq!(server.sql("SELECT count(*) FROM orders WHERE made IS DISTINCT FROM snowmint_time(id)"), "0");
+    let marks = "SELECT DISTINCT provolatile, proparallel FROM pg_proc WHERE proname LIKE 'snowmint%'";
+    assert_eq!(server.sql(marks), "i|s", "immutable and parallel safe");
+
+    let nulls =
+        "SELECT snowmint_time(-1) IS NULL, snowmint_worker(NULL) IS NULL, snowmint_first_id(NULL) IS NULL";
+    assert_eq!(server.sql(nulls), "t|t|t");
+    for outside in ["2000-01-01", "2080-07-10 17:30:30.209+00", "infinity", "-infinity"] {
+        let error =
+            "WHEN datetime_field_overflow THEN RAISE NOTICE 'outside'; RETURN; END; RAISE 'accepted'; END";
+        server
+            .sql(&format!("DO $$ BEGIN BEGIN PERFORM snowmint_first_id('{outside}'); EXCEPTION {error} $$"));
+    }
+    server.sql(&script("postgres --layout js53"));
+    assert_eq!(server.sql("SELECT snowmint_time(1::bigint << 53) IS NULL"), "t", "no id of this layout");
+
+    server.sql("DROP TABLE orders");
+    server.sql(&script("postgres --layout twitter --drop"));
+    assert_eq!(server.sql("SELECT count(*) FROM pg_proc WHERE proname LIKE 'snowmint%'"), "0");
+}
+
+/// As for PostgreSQL, with the SQL for MySQL and that for MariaDB.
+#[test]
+fn mariadb_reads_every_layout_as_the_library_does() {
+    let (server, mut numbers) = (MariaDb::start(), Numbers(2));
+    for (nth, layout) in layouts().into_iter().enumerate() {
+        let dialect = ["mysql", "mariadb"][nth % 2];
+        let install =
+            Sandbox::new().out(&["sql", dialect, "--layout", &layout.to_string(), "--schema", "test"]);
+        let ids = ids(&layout, &mut numbers);
+        let rows = ids.iter().map(|id| {
+            let time = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', snowmint_time(id)) DIV 1000";
+            format!("SELECT {time}{} FROM (SELECT {id} AS id) AS one;", calls(&layout))
+        });
+        let rows = server.sql(&format!("{install} USE test; {}", rows.collect::<String>()));
+        let wanted = ids.iter().map(|id| expected(&layout, *id, MAX_UNIX_MS).join("\t"));
+        assert_eq!(
+            rows.lines().map(str::to_owned).collect::<Vec<_>>(),
+            wanted.collect::<Vec<_>>(),
+            "{layout}"
+        );
+        if !layout.sorts_by_time() {
+            continue;
+        }
+        let instants = instants(&layout, &mut numbers);
+        let rows = instants.iter().map(|it| {
+            let at = Utc(*it).to_string().replace('T', " ").replace('Z', "999");
+            format!("SELECT CONCAT(snowmint_first_id('{at}'), '|', snowmint_last_id('{at}'));")
+        });
+        let rows = server.sql(&format!("USE test; {}", rows.collect::<String>()));
+        let wanted = instants.iter().map(|it| bounds(&layout, *it));
+        assert_eq!(
+            rows.lines().map(str::to_owned).collect::<Vec<_>>(),
+            wanted.collect::<Vec<_>>(),
+            "{layout}"
+        );
+    }
+}
+
+/// As for PostgreSQL: by the index, in columns, NULL outside of the layout, and removed again.
+#[test]
+fn mariadb_uses_the_functions_with_indexes() {
+    let server = MariaDb::start();
+    let sql = |sql: &str| server.sql(&format!("USE test; {sql}"));
+    sql(&script("mysql --layout twitter").repeat(2));
+    sql("CREATE TABLE orders (id BIGINT PRIMARY KEY, worker INT AS (id >> 12 & 31) STORED);
+         INSERT INTO orders (id) SELECT snowmint_first_id(UTC_TIMESTAMP() - INTERVAL seq MINUTE) FROM seq_1_to_20000;
+         ANALYZE TABLE orders");
+    let plan =
+        sql("EXPLAIN SELECT * FROM orders WHERE id >= snowmint_first_id(UTC_TIMESTAMP() - INTERVAL 1 DAY)");
+    assert!(plan.contains("range\tPRIMARY"), "by the index: {plan}");
+    let outside = sql(
+        "SELECT snowmint_time(-1), snowmint_first_id('2000-01-01'), snowmint_last_id('2080-07-10 17:30:30.209')",
+    );
+    assert_eq!(outside, "NULL\tNULL\tNULL");
+    let made = sql(
+        "SELECT DISTINCT is_deterministic, sql_data_access FROM information_schema.routines WHERE routine_schema = 'test'",
+    );
+    assert_eq!(made, "YES\tNO SQL");
+    sql(&script("mysql --layout twitter --drop"));
+    assert_eq!(sql("SELECT COUNT(*) FROM information_schema.routines WHERE routine_schema = 'test'"), "0");
+}
+
+/// Runs SQL by the program `sqlite3`.
+fn sqlite(sql: &str) -> String {
+    let mut command = Command::new("sqlite3");
+    command.args(["-bail", "-separator", "\t", ":memory:"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().expect("sqlite3 is missing: apt-get install sqlite3");
+    child.stdin.take().unwrap().write_all(sql.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{sql}");
+    String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
+}
+
+/// As for PostgreSQL; the columns are added to a table.
+#[test]
+fn sqlite_reads_every_layout_as_the_library_does() {
+    let mut numbers = Numbers(3);
+    for layout in layouts() {
+        let install =
+            Sandbox::new().out(&["sql", "sqlite", "--layout", &layout.to_string(), "--table", "orders"]);
+        let ids = ids(&layout, &mut numbers);
+        let list = ids.iter().map(|id| format!("({id})")).collect::<Vec<_>>().join(",");
+        let columns = calls(&layout).replace("(id)", "");
+        let rows = sqlite(&format!(
+            "CREATE TABLE orders (id INTEGER PRIMARY KEY); {install}
+             CREATE TABLE numbered (nth INTEGER PRIMARY KEY, id INTEGER); INSERT INTO numbered (id) VALUES {list};
+             INSERT OR IGNORE INTO orders (id) SELECT id FROM numbered;
+             SELECT snowmint_time{columns} FROM numbered JOIN orders USING (id) ORDER BY nth;"
+        ));
+        for (id, row) in ids.iter().zip(rows.lines()) {
+            let mut wanted = expected(&layout, *id, MAX_UNIX_MS);
+            let unix_ms = layout.unix_ms(layout.split(Id::new(*id).unwrap()).unwrap().timestamp);
+            wanted[0] = if unix_ms > MAX_UNIX_MS { String::new() } else { Utc(unix_ms).to_string() };
+            let row = row.split('\t').map(str::to_owned).collect::<Vec<_>>();
+            // Its calendar ends with the year 9999.
+            assert_eq!(row[1..], wanted[1..], "{layout}: {id}");
+            assert!(row[0] == wanted[0] || unix_ms > MAX_UNIX_MS, "{layout}: {id}: {row:?}");
+        }
+        assert_eq!(rows.lines().count(), ids.len(), "{layout}");
+    }
+    let install = script("sqlite --layout twitter --table orders");
+    let bound = install.lines().find(|line| line.contains("'2026-11-01'")).unwrap();
+    let bound = bound.split_once(">= ").unwrap().1;
+    let wanted = Layout::TWITTER.first_id_at(1_793_491_200_000).unwrap();
+    assert_eq!(sqlite(&format!("SELECT {bound};")), wanted.to_string());
+    let drop = script("sqlite --layout twitter --table orders --drop");
+    assert_eq!(
+        sqlite(&format!("CREATE TABLE orders (id INTEGER PRIMARY KEY); {install} {drop} {install}")),
+        ""
+    );
+}
+
+/// Goal: a flag that the database has no use for is refused, and says what to do.
+#[test]
+fn flags_that_do_not_fit_are_refused() {
+    let sandbox = Sandbox::new();
+    for (args, wanted) in [
+        ("mysql --layout leaf --worker 1", "--worker: MySQL has no sequences"),
+        ("sqlite --layout leaf --table t --worker 1", "--worker: SQLite has no stored functions"),
+        ("sqlite --layout leaf", "--table: "),
+        ("postgres --layout leaf --table t", "--table: expected with sqlite only"),
+        ("mariadb --layout leaf --max-ahead 1s", "--max-ahead: expected with postgres only"),
+        ("postgres --layout leaf --worker 1024", "--worker: "),
+        ("postgres --layout leaf --worker 1 --datacenter 1", "--datacenter: the layout"),
+        ("postgres --layout baidu --worker 1", "--layout: layout `time:28@1s"),
+        ("postgres --layout leaf --schema a;b", "--schema: "),
+        ("postgres --layout leaf --prefix App", "--prefix: "),
+        ("postgres --layout leaf --max-ahead 0s", "--max-ahead: "),
+        ("oracle --layout leaf", "oracle"),
+        ("postgres", "--layout"),
+    ] {
+        let args: Vec<_> = iter::once("sql").chain(args.split(' ')).collect();
+        let error = sandbox.refused(&args, 2);
+        assert!(error.contains(wanted), "{args:?}: {error}");
+    }
+}
