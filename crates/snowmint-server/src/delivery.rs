@@ -14,7 +14,7 @@ use bytes::{Buf, Bytes};
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, sleep};
 
-use crate::limits::HEAR_OUT;
+use crate::limits::{HEAR_OUT, REST};
 use crate::settings::Timeouts;
 
 /// No deadline.
@@ -43,6 +43,16 @@ struct TimerState {
     /// Whether the system takes no more bytes of this client's answers now.
     is_blocked: AtomicBool,
     is_hung_up: AtomicBool,
+    keeps_socket: AtomicBool,
+}
+
+/// Why a client of HTTP/1.1 is not served any more, or for now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pause {
+    /// A time limit has passed.
+    Exceeded,
+    /// It has sent nothing for a while, and has all its answers.
+    Rests,
 }
 
 impl ClientTimer {
@@ -58,6 +68,7 @@ impl ClientTimer {
             moved: AtomicU64::new(0),
             is_blocked: AtomicBool::new(false),
             is_hung_up: AtomicBool::new(false),
+            keeps_socket: AtomicBool::new(false),
         };
         Self(Arc::new(state))
     }
@@ -110,6 +121,15 @@ impl ClientTimer {
 
     pub(crate) fn is_hung_up(&self) -> bool {
         self.0.is_hung_up.load(Ordering::Relaxed)
+    }
+
+    /// Sets whether the socket outlives the present connection of hyper, which then does not close it.
+    pub(crate) fn keep_socket(&self, keeps: bool) {
+        self.0.keeps_socket.store(keeps, Ordering::Relaxed);
+    }
+
+    pub(crate) fn keeps_socket(&self) -> bool {
+        self.0.keeps_socket.load(Ordering::Relaxed)
     }
 
     fn is_busy(&self) -> bool {
@@ -165,16 +185,41 @@ impl ClientTimer {
         }
     }
 
+    /// Returns once a time limit has passed, or a client of HTTP/1.1 rests. Sleeps as [`exceeded`](Self::exceeded) does.
+    pub(crate) async fn pauses(&self) -> Pause {
+        let mut requests = self.requests();
+        loop {
+            let left = self.left();
+            if left == Some(Duration::ZERO) {
+                return Pause::Exceeded;
+            }
+            sleep(left.unwrap_or(REST).min(REST)).await;
+            let is_incomplete = self.0.arrives_until.load(Ordering::Relaxed) != NEVER;
+            if self.is_done_since(requests) && !is_incomplete {
+                return Pause::Rests;
+            }
+            requests = self.requests();
+        }
+    }
+
     /// Returns once nothing is left to do for the client of HTTP/2 for [`HEAR_OUT`].
     pub(crate) async fn rested(&self) {
         loop {
-            let requests = self.0.requests.load(Ordering::Relaxed);
+            let requests = self.requests();
             sleep(HEAR_OUT).await;
-            let is_same = self.0.requests.load(Ordering::Relaxed) == requests;
-            if is_same && !self.is_busy() && !self.0.is_blocked.load(Ordering::Relaxed) {
+            if self.is_done_since(requests) {
                 return;
             }
         }
+    }
+
+    fn requests(&self) -> u64 {
+        self.0.requests.load(Ordering::Relaxed)
+    }
+
+    /// Returns `true` if no further request has arrived, and the system has all answers.
+    fn is_done_since(&self, requests: u64) -> bool {
+        self.requests() == requests && !self.is_busy() && !self.0.is_blocked.load(Ordering::Relaxed)
     }
 }
 

@@ -35,7 +35,7 @@ use crate::accept::Admission;
 use crate::access::{BearerCache, Identity, Right};
 use crate::access_log::{self, LoggedRequest, OK};
 use crate::delivery::Delivery;
-use crate::http2::{self, Peer, Preface};
+use crate::http2::{self, Peer};
 use crate::limits::admin::MAX_BODY;
 use crate::limits::grpc::{MAX_MESSAGE, MAX_NAMESPACES};
 use crate::metrics::Protocol;
@@ -248,13 +248,19 @@ pub(crate) async fn serve(
     shutdown: ShutdownListener,
     services: Arc<Services>,
 ) {
-    let Some(stream) = accepted.establish(&server, &shutdown).await else { return };
+    let Some(mut stream) = accepted.establish(&server, &shutdown).await else { return };
     let turn = Turn::default();
     let peer = Peer::new(&turn, server.timeouts, shutdown, admission);
-    let session = Session::new(&server, &services, &peer);
-    let answer = |request, delivery| Arc::clone(&session).call(request, delivery);
-    let connection = pin!(http2::serve(stream, Preface::default(), &peer, answer));
-    server.turns.take(&turn, connection).await;
+    let serving = async {
+        let Some(preface) = http2::wait_for_bytes(&mut stream, &peer).await else {
+            return stream.close().await;
+        };
+        let session = Session::new(&server, &services, &peer);
+        let answer = |request, delivery| Arc::clone(&session).call(request, delivery);
+        // Boxed, since it is much larger than a client that is silent.
+        Box::pin(http2::serve(stream, preface, &peer, answer)).await;
+    };
+    server.turns.take(&turn, pin!(serving)).await;
 }
 
 /// One connection: what its calls share.

@@ -19,6 +19,7 @@ mod tinyid;
 
 use std::convert::Infallible;
 use std::error::Error;
+use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, OnceLock};
@@ -33,12 +34,12 @@ use hyper_util::rt::TokioIo;
 
 use crate::accept::Admission;
 use crate::access::BearerCache;
-use crate::delivery::{DeliveredBody, Delivery, Making};
+use crate::delivery::{DeliveredBody, Delivery, Making, Pause};
 use crate::grpc;
 use crate::http::client::Client;
 use crate::http::request::check_host;
 use crate::http::response::Body;
-use crate::http2::{self, Peer, PeerStream, Preface};
+use crate::http2::{self, Peer, PeerStream, Preface, Prefaced};
 use crate::limits::http::{MAX_HEAD, MAX_HEADERS};
 use crate::shutdown::ShutdownListener;
 use crate::state::ServerState;
@@ -87,21 +88,24 @@ struct Serving<'a> {
 
 impl Serving<'_> {
     async fn run(&self, mut stream: Stream) {
-        let preface = tokio::select! {
-            biased;
-            read = http2::read_preface(&mut stream) => match read {
-                Ok(preface) => preface,
-                Err(error) => return tracing::debug!(%error, "HTTP connection failed"),
-            },
-            () = self.peer.timer.exceeded() => return tracing::debug!("HTTP client disconnected; no request in time"),
-            () = self.peer.ended() => return,
-        };
-        if preface.is_http2() {
-            // Boxed, since it is larger than a connection of HTTP/1.1, which is the usual one.
-            Box::pin(self.serve_http2(stream, preface)).await;
-        } else {
-            self.serve_http1(stream, preface).await;
+        // What was read before and belongs to the next request.
+        let mut input = Bytes::new();
+        loop {
+            if input.is_empty() {
+                let Some(preface) = http2::wait_for_bytes(&mut stream, &self.peer).await else { break };
+                // Boxed, since both are much larger than a client that is silent.
+                if preface.is_http2() && self.peer.timer.is_fresh() {
+                    return Box::pin(self.serve_http2(stream, preface)).await;
+                }
+                input = Bytes::copy_from_slice(preface.bytes());
+            }
+            match Box::pin(self.serve_http1(Prefaced { first: input, stream })).await {
+                Some(rests) => (input, stream) = (rests.first, rests.stream),
+                None => return,
+            }
+            self.server.memory.rested();
         }
+        stream.close().await;
     }
 
     async fn serve_http2(&self, stream: Stream, preface: Preface) {
@@ -138,11 +142,12 @@ impl Serving<'_> {
         }
     }
 
-    async fn serve_http1(&self, stream: Stream, preface: Preface) {
+    /// Serves a client until it leaves or rests. Returns the stream of one that rests, for which hyper would hold its buffers.
+    async fn serve_http1(&self, stream: Prefaced<Stream>) -> Option<Prefaced<Stream>> {
         let timer = &self.peer.timer;
         // It has one answer at a time.
         let delivery = Delivery::new(timer.clone());
-        let has_write_limit = stream.has_write_limit();
+        let has_write_limit = stream.stream.has_write_limit();
         let stalled = async {
             if has_write_limit {
                 std::future::pending::<()>().await;
@@ -158,35 +163,54 @@ impl Serving<'_> {
             let response = handler::handle(self, request).await;
             Ok(response.map(|body| DeliveredBody::new(body, making)))
         };
-        let stream = PeerStream::http1(preface.before(stream), &self.peer);
-        let connection = http1::Builder::new()
+        let mut connection = http1::Builder::new()
             // This limit would apply to idle connections too: `ClientTimer` has one for each.
             .header_read_timeout(None)
             .max_buf_size(MAX_HEAD)
             .max_headers(MAX_HEADERS)
             // No `pipeline_flush`: with it, hyper holds back all answers while requests are queued.
-            .serve_connection(TokioIo::new(stream), service_fn(answer));
-        let mut connection = pin!(connection);
+            .serve_connection(TokioIo::new(PeerStream::http1(stream, &self.peer)), service_fn(answer));
         let served = async {
             tokio::select! {
                 biased;
-                ended = connection.as_mut() => return ended,
+                ended = &mut connection => return ended,
                 () = self.peer.ended() => {}
             }
             // Finishes the request in flight, or closes an idle connection.
-            connection.as_mut().graceful_shutdown();
-            connection.await
+            Pin::new(&mut connection).graceful_shutdown();
+            (&mut connection).await
         };
-        tokio::select! {
+        let pause = tokio::select! {
             biased;
             ended = served => {
                 if let Err(error) = ended {
                     tracing::debug!(%error, "HTTP connection failed");
                 }
+                return None;
             }
-            () = timer.exceeded() => tracing::debug!("HTTP client disconnected; time limit exceeded"),
-            () = stalled => tracing::debug!("HTTP client disconnected; it reads nothing"),
+            pause = timer.pauses() => pause,
+            () = stalled => {
+                tracing::debug!("HTTP client disconnected; it reads nothing");
+                return None;
+            }
+        };
+        if pause == Pause::Exceeded {
+            tracing::debug!("HTTP client disconnected; time limit exceeded");
+            return None;
         }
+        // An idle connection ends at once, and the socket stays open.
+        timer.keep_socket(true);
+        Pin::new(&mut connection).graceful_shutdown();
+        let is_idle = poll_fn(|cx| Poll::Ready(Pin::new(&mut connection).poll(cx))).await;
+        timer.keep_socket(false);
+        if !matches!(is_idle, Poll::Ready(Ok(()))) {
+            tracing::debug!("HTTP client disconnected; incomplete request");
+            return None;
+        }
+        let parts = connection.into_parts();
+        let Prefaced { first, stream } = parts.io.into_inner().into_inner();
+        // Of requests that were sent together, hyper may have read a part of the next one.
+        Some(Prefaced { first: Bytes::from([parts.read_buf, first].concat()), stream })
     }
 }
 

@@ -30,6 +30,7 @@ use crate::limits::http2::{
 use crate::limits::{HEAR_OUT, LINGER};
 use crate::settings::Timeouts;
 use crate::shutdown::ShutdownListener;
+use crate::stream::Stream;
 use crate::turns::Turn;
 
 /// The first bytes of every HTTP/2 connection (RFC 9113, section 3.4).
@@ -346,8 +347,29 @@ pub(crate) struct Preface {
     len: u8,
 }
 
+/// Waits for the first bytes of a connection, or of a request after a rest, and holds no buffer meanwhile. Returns `None` if the
+/// client has left or exceeded a time limit, or the service ends.
+pub(crate) async fn wait_for_bytes(stream: &mut Stream, peer: &Peer<'_>) -> Option<Preface> {
+    tokio::select! {
+        // Requests that have arrived are answered even at shutdown.
+        biased;
+        read = read_preface(stream) => match read {
+            Ok(preface) => Some(preface).filter(|it| !it.bytes().is_empty()),
+            Err(error) => {
+                tracing::debug!(%error, "HTTP connection failed");
+                None
+            }
+        },
+        () = peer.timer.exceeded() => {
+            tracing::debug!("HTTP client disconnected; no request in time");
+            None
+        }
+        () = peer.ended() => None,
+    }
+}
+
 /// Reads until the first bytes are those of HTTP/2, or differ from them.
-pub(crate) async fn read_preface(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Preface> {
+async fn read_preface(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Preface> {
     let mut preface = Preface::default();
     while !preface.is_http2() {
         let len = usize::from(preface.len);
@@ -366,32 +388,27 @@ impl Preface {
         self.bytes() == PREFACE
     }
 
-    fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }
 
     /// Returns the stream with these bytes before it.
-    pub(crate) const fn before<T>(self, stream: T) -> Prefaced<T> {
-        Prefaced { preface: self, replayed: 0, stream }
+    pub(crate) fn before<T>(&self, stream: T) -> Prefaced<T> {
+        Prefaced { first: Bytes::copy_from_slice(self.bytes()), stream }
     }
 }
 
 /// A stream, of which the first bytes were read before.
 #[derive(Debug)]
 pub(crate) struct Prefaced<T> {
-    preface: Preface,
-    replayed: u8,
-    stream: T,
+    pub(crate) first: Bytes,
+    pub(crate) stream: T,
 }
 
 impl<T: AsyncRead + Unpin> Prefaced<T> {
     fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        if self.replayed < self.preface.len {
-            let rest = &self.preface.bytes()[usize::from(self.replayed)..];
-            let rest = &rest[..rest.len().min(buffer.remaining())];
-            buffer.put_slice(rest);
-            // At most 24 bytes.
-            self.replayed += u8::try_from(rest.len()).unwrap_or(u8::MAX);
+        if !self.first.is_empty() {
+            buffer.put_slice(&self.first.split_to(self.first.len().min(buffer.remaining())));
             return Poll::Ready(Ok(()));
         }
         Pin::new(&mut self.stream).poll_read(cx, buffer)
@@ -416,6 +433,11 @@ impl<'a, T> PeerStream<'a, T> {
 
     fn http2(inner: Prefaced<T>, peer: &Peer<'a>) -> Self {
         Self { frames: Some(Frames::default()), ..Self::http1(inner, peer) }
+    }
+
+    /// Returns the stream, and the first bytes that were not read again.
+    pub(crate) fn into_inner(self) -> Prefaced<T> {
+        self.inner
     }
 }
 
@@ -472,7 +494,14 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for PeerStream<'_, T> {
 
     /// A connection of HTTP/2 is read until the client closes it: closing with unread input would discard the last answers.
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Self { inner: Prefaced { stream, .. }, lingers, frames, .. } = &mut *self;
+        if self.timer.keeps_socket() {
+            return Poll::Ready(Ok(()));
+        }
+        let Self { inner: Prefaced { stream, .. }, lingers, frames, timer, .. } = &mut *self;
+        if frames.is_none() {
+            // It does not rest any more.
+            timer.wrote(true);
+        }
         if lingers.is_none() {
             ready!(Pin::new(&mut *stream).poll_shutdown(cx))?;
         }

@@ -604,6 +604,47 @@ async fn a_connection_serves_many_requests_also_pipelined() {
     assert_eq!(answers.matches("{\"ids\":[\"").count(), 100);
 }
 
+/// Goal: a client that rests between its requests, for which the server keeps no buffers meanwhile, is served as any other. Method:
+/// paused time; each time it sends a request and a part of the next one, rests, and sends the remainder.
+#[tokio::test(start_paused = true)]
+async fn a_client_that_rests_is_served_on() {
+    use std::time::Duration;
+    let server = Running::start().await;
+    let mut client = server.http().await;
+    let request = b"GET /v1/ids/default?format=text HTTP/1.1\r\nhost: test\r\n\r\n";
+    let mut last = 0;
+    let mut answered = async |client: &mut Client| {
+        assert_eq!(client.line().await, "HTTP/1.1 200 OK");
+        while !client.line().await.is_empty() {}
+        let id = client.bytes(20).await;
+        let id = std::str::from_utf8(&id).unwrap().trim().parse::<u64>().unwrap();
+        assert!(id > last);
+        last = id;
+    };
+    for cut in [0, 1, 3, 24, 25, request.len() - 1] {
+        client.send(&[request, &request[..cut]].concat()).await;
+        answered(&mut client).await;
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        client.send(&request[cut..]).await;
+        answered(&mut client).await;
+        tokio::time::sleep(Duration::from_mins(5)).await;
+    }
+    // The part of a request that was sent before the rest is late, too.
+    client.send(&[request, &request[..9]].concat()).await;
+    answered(&mut client).await;
+    let began = tokio::time::Instant::now();
+    assert!(client.rest().await.is_empty());
+    let (took, limit) = (began.elapsed(), Timeouts::default().request);
+    assert!(took >= limit && took < limit + Duration::from_secs(4), "{took:?}");
+    // A client that rests is closed at once when the service ends.
+    let mut client = server.http().await;
+    client.send(request).await;
+    answered(&mut client).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(server.end().await.unwrap().cut, 0);
+    assert!(client.rest().await.is_empty());
+}
+
 #[tokio::test]
 async fn heads_beyond_the_bounds_are_refused() {
     let server = Running::start().await;

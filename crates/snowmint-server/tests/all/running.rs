@@ -148,6 +148,14 @@ impl Client {
         }
     }
 
+    /// Reads this many bytes.
+    pub(crate) async fn bytes(&mut self, count: usize) -> Vec<u8> {
+        while self.buffer.len() < count {
+            assert!(self.stream.read_buf(&mut self.buffer).await.unwrap() > 0, "closed within an answer");
+        }
+        self.buffer.drain(..count).collect()
+    }
+
     /// Sends an inline command and reads a reply of one line.
     pub(crate) async fn ask(&mut self, line: &str) -> String {
         self.send(format!("{line}\r\n").as_bytes()).await;
