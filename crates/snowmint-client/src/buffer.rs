@@ -103,16 +103,19 @@ struct Stock {
     dropped: u64,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Aging {
-    range: IdRange,
-    until_ms: u64,
+/// Ids that may be used before `until_ms`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Aging {
+    pub(crate) range: IdRange,
+    pub(crate) until_ms: u64,
 }
 
 /// Ids that a draw returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Drawn {
     pub(crate) range: IdRange,
+    /// From this instant of the clock on, its ids are too old.
+    pub(crate) until_ms: u64,
     /// Whether this draw left fewer ids than the buffer should have.
     pub(crate) is_low: bool,
 }
@@ -162,6 +165,19 @@ impl Slot {
     }
 }
 
+impl Aging {
+    /// Returns whether the ids may not be used any more.
+    pub(crate) const fn is_old(&self, now_ms: u64) -> bool {
+        self.until_ms <= now_ms
+    }
+}
+
+impl From<Drawn> for Aging {
+    fn from(Drawn { range, until_ms, .. }: Drawn) -> Self {
+        Self { range, until_ms }
+    }
+}
+
 impl<C: Clock> Buffer<C> {
     /// Makes an empty buffer.
     pub(crate) fn new(clock: C) -> Self {
@@ -175,7 +191,6 @@ impl<C: Clock> Buffer<C> {
     }
 
     /// Returns the clock that measures the age of ids.
-    #[cfg(test)]
     pub(crate) const fn clock(&self) -> &C {
         &self.clock
     }
@@ -197,6 +212,7 @@ impl<C: Clock> Buffer<C> {
             let first = slot.first.load(Ordering::Relaxed);
             let step = slot.step.load(Ordering::Relaxed);
             let mark = slot.mark.load(Ordering::Relaxed);
+            let until_ms = slot.until_ms.load(Ordering::Relaxed);
             let moved = self.cursor.0.compare_exchange_weak(
                 cursor,
                 cursor + count,
@@ -206,7 +222,7 @@ impl<C: Clock> Buffer<C> {
             // The turn did not change since the first load, so that the words above are those of its range.
             if moved.is_ok() {
                 let range = IdRange { first: first + index * step, count, step };
-                return Some(Drawn { range, is_low: index <= mark && mark < index + count });
+                return Some(Drawn { range, until_ms, is_low: index <= mark && mark < index + count });
             }
         }
     }
@@ -272,9 +288,15 @@ impl<C: Clock> Buffer<C> {
     }
 
     /// Adds ids that may be drawn before `until_ms`.
+    #[cfg(test)]
     pub(crate) fn put(&self, ranges: impl IntoIterator<Item = IdRange>, until_ms: u64) {
+        self.put_all(ranges.into_iter().map(|range| Aging { range, until_ms }));
+    }
+
+    /// Adds ids, each range with its own end.
+    pub(crate) fn put_all(&self, ranges: impl IntoIterator<Item = Aging>) {
         let mut stock = self.stock();
-        for range in ranges {
+        for Aging { range, until_ms } in ranges {
             stock.ranges.push_back(Aging { range, until_ms });
             stock.waiting += range.count;
             stock.put += range.count;
@@ -316,7 +338,7 @@ impl<C: Clock> Buffer<C> {
 impl Stock {
     /// Drops the ranges that are too old.
     fn drop_old(&mut self, now_ms: u64) {
-        while let Some(oldest) = self.ranges.pop_front_if(|oldest| oldest.until_ms <= now_ms) {
+        while let Some(oldest) = self.ranges.pop_front_if(|oldest| oldest.is_old(now_ms)) {
             self.waiting -= oldest.range.count;
             self.dropped += oldest.range.count;
         }

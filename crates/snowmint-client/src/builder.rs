@@ -128,8 +128,8 @@ impl ClientBuilder {
 
     /// Sets how old an id may be when it is taken from the buffer, counted from its request. Default: 1 s.
     ///
-    /// Older ids in the buffer are dropped. This says nothing of a call that has to wait: the ids that it drew before, and those of
-    /// each answer that it needs, grow older until it returns, which [`timeout`](Self::timeout) limits. The ids of two clients are
+    /// Older ids are dropped, also those that a call drew before it had to wait for others. Only the ids of the last answer that a
+    /// call waits for may be older, by the time of that request, which [`timeout`](Self::timeout) limits. The ids of two clients are
     /// in the order of time only up to these ages. A longer time keeps ids for a longer outage of all servers.
     pub const fn max_age(mut self, max_age: Duration) -> Self {
         self.max_age = max_age;

@@ -13,7 +13,7 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-use crate::buffer::IdRange;
+use crate::buffer::{Aging, IdRange};
 use crate::builder::ClientBuilder;
 use crate::error::{BuildError, ClientError};
 use crate::link::{Link, Stats, lock};
@@ -173,7 +173,7 @@ impl Ids {
         if let Some(id) = self.try_draw()? {
             return Ok(id);
         }
-        self.first_of(self.0.source.wait(1).await?)
+        self.first_of(self.0.source.wait(Vec::new(), 1).await?)
     }
 
     /// Returns the next id, and blocks the thread while it waits.
@@ -189,7 +189,7 @@ impl Ids {
         if let Some(id) = self.try_draw()? {
             return Ok(id);
         }
-        self.first_of(block_on(self.0.source.wait(1))?)
+        self.first_of(block_on(self.0.source.wait(Vec::new(), 1))?)
     }
 
     /// Returns the next id if the buffer has one. Never waits: if the buffer is empty, it is filled in the background. With
@@ -217,11 +217,11 @@ impl Ids {
     ///
     /// A dropped future loses its ids. No id is returned twice.
     pub async fn next_ids(&self, count: usize) -> Result<Vec<Id>, ClientError> {
-        let (mut ids, missing) = self.draw_many(count)?;
-        if missing > 0 {
-            ids.extend(self.0.source.wait(missing).await?.into_iter().flat_map(IdRange::ids));
+        let (drawn, missing) = self.draw_many(count)?;
+        if missing == 0 {
+            return Ok(ids_of(drawn.into_iter().map(|it| it.range), count));
         }
-        Ok(ids)
+        Ok(ids_of(self.0.source.wait(drawn, missing).await?, count))
     }
 
     /// Returns `count` ids, as [`next_ids`](Self::next_ids) does, and blocks the thread while it waits.
@@ -230,11 +230,11 @@ impl Ids {
     ///
     /// As for [`next_ids`](Self::next_ids).
     pub fn blocking_next_ids(&self, count: usize) -> Result<Vec<Id>, ClientError> {
-        let (mut ids, missing) = self.draw_many(count)?;
-        if missing > 0 {
-            ids.extend(block_on(self.0.source.wait(missing))?.into_iter().flat_map(IdRange::ids));
+        let (drawn, missing) = self.draw_many(count)?;
+        if missing == 0 {
+            return Ok(ids_of(drawn.into_iter().map(|it| it.range), count));
         }
-        Ok(ids)
+        Ok(ids_of(block_on(self.0.source.wait(drawn, missing))?, count))
     }
 
     /// Returns the name of the namespace.
@@ -279,7 +279,7 @@ impl Ids {
     }
 
     /// Draws up to `count` ids. Returns them, and the number of missing ones.
-    fn draw_many(&self, count: usize) -> Result<(Vec<Id>, u64), ClientError> {
+    fn draw_many(&self, count: usize) -> Result<(Vec<Aging>, u64), ClientError> {
         let source = &*self.0.source;
         if !source.mark.is_same_process() {
             return Err(ClientError::forked(&source.namespace));
@@ -288,7 +288,7 @@ impl Ids {
         if !(1..=MAX_REQUEST).contains(&missing) {
             return Err(ClientError::invalid_count(&source.namespace, count, MAX_REQUEST));
         }
-        let mut ids = Vec::with_capacity(count);
+        let mut ranges = Vec::new();
         while missing > 0
             && let Some(drawn) = source.buffer.draw(missing)
         {
@@ -296,15 +296,22 @@ impl Ids {
                 source.refill();
             }
             missing -= drawn.range.count();
-            ids.extend(drawn.range.ids());
+            ranges.push(drawn.into());
         }
-        Ok((ids, missing))
+        Ok((ranges, missing))
     }
 
     fn first_of(&self, ranges: Vec<IdRange>) -> Result<Id, ClientError> {
         let first = ranges.into_iter().flat_map(IdRange::ids).next();
         first.ok_or_else(|| ClientError::closed(&self.0.source.namespace))
     }
+}
+
+/// Returns the `count` ids of some ranges.
+fn ids_of(ranges: impl IntoIterator<Item = IdRange>, count: usize) -> Vec<Id> {
+    let mut ids = Vec::with_capacity(count);
+    ids.extend(ranges.into_iter().flat_map(IdRange::ids));
+    ids
 }
 
 /// Wakes a thread that blocks on a future.

@@ -33,6 +33,8 @@ pub enum ErrorKind {
     Forbidden,
     /// The server has no such namespace (404). Do not retry.
     UnknownNamespace,
+    /// Every server has a certificate that the client does not trust, or rejected that of the client. Do not retry.
+    InvalidCertificate,
     /// The server rejected the request for another reason, such as a namespace whose ids are not plain numbers. Do not retry.
     Rejected,
     /// The name is no valid namespace name.
@@ -131,6 +133,11 @@ impl fmt::Display for ClientError {
             ErrorKind::Closed => {
                 f.write_str("the background thread of this client has ended: build a new client")
             }
+            ErrorKind::InvalidCertificate => write!(
+                f,
+                "{detail}; check the certificates of the servers, and those set with ClientBuilder::ca_file and \
+                 ClientBuilder::client_certificate"
+            ),
             ErrorKind::Unavailable => write!(f, "{detail}; check that a server runs and can be reached"),
             ErrorKind::Unauthorized => write!(f, "{detail}; set a valid token with ClientBuilder::token"),
             ErrorKind::Forbidden => {
@@ -167,6 +174,8 @@ pub(crate) enum Retry {
     Never,
     /// At another server, or later at the same one.
     Elsewhere,
+    /// At another server, or later at the same one. It fails the same way until somebody replaces a certificate.
+    OtherCertificate,
     /// At another server, or after this time at the same one.
     After(Duration),
     /// For fewer ids.

@@ -152,7 +152,7 @@ impl Link {
         let mut attempts = FuturesUnordered::new();
         attempts.push(self.attempt(first, ask, deadline));
         let mut hedge_at = self.hedge_at();
-        let mut is_over_quota = false;
+        let (mut is_over_quota, mut distrusted) = (false, 0);
         loop {
             let hedges = hedge_at.is_some() && rest.len() > 0;
             // At least one attempt runs: with the last one failed, the next begins or the round ends.
@@ -171,6 +171,13 @@ impl Link {
                     match failure.retry {
                         Retry::Never => return Err(Unfilled::Rejected(failure)),
                         Retry::Fewer if ask.count > 1 => return Err(Unfilled::TooMany),
+                        Retry::OtherCertificate => {
+                            distrusted += 1;
+                            // No retry within the caller's timeout will help.
+                            if distrusted == self.servers.len() {
+                                return Err(Unfilled::Rejected(failure));
+                            }
+                        }
                         Retry::Fewer | Retry::Elsewhere | Retry::After(_) => {}
                     }
                     is_over_quota |= failure.kind == ErrorKind::OverQuota;
@@ -230,7 +237,7 @@ impl Link {
         let retry_after = match failure.retry {
             // Not a fault of this server.
             Retry::Never | Retry::Fewer => return,
-            Retry::Elsewhere => None,
+            Retry::Elsewhere | Retry::OtherCertificate => None,
             Retry::After(after) => Some(after),
         };
         self.note_failure(server, retry_after, &failure.detail);

@@ -9,12 +9,12 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
-use snowmint::AnchoredClock;
 use snowmint::fork::ForkMark;
+use snowmint::{AnchoredClock, Clock as _};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep_until};
 
-use crate::buffer::{Buffer, IdRange};
+use crate::buffer::{Aging, Buffer, IdRange};
 use crate::error::{ClientError, Failure};
 use crate::link::{Answer, Link, Unfilled, lock};
 use crate::pace::Pace;
@@ -65,30 +65,42 @@ struct Generation(u64);
 #[derive(Debug)]
 struct Waiter {
     missing: u64,
-    got: Vec<IdRange>,
+    got: Vec<Aging>,
     deadline: Instant,
-    sender: oneshot::Sender<Result<Vec<IdRange>, ClientError>>,
+    sender: oneshot::Sender<Result<Vec<Aging>, ClientError>>,
+}
+
+impl Waiter {
+    /// Drops the ids that became too old while the caller waits for others.
+    fn drop_old(&mut self, now_ms: u64) {
+        for old in self.got.extract_if(.., |got| got.is_old(now_ms)) {
+            self.missing += old.range.count();
+        }
+    }
 }
 
 impl Line {
     /// Forgets callers that left. Returns how many ids the others wait for.
-    fn wanted(&mut self) -> u64 {
+    fn wanted(&mut self, now_ms: u64) -> u64 {
         self.waiters.retain(|waiter| !waiter.sender.is_closed());
+        self.waiters.iter_mut().for_each(|waiter| waiter.drop_old(now_ms));
         self.waiters.iter().fold(0, |sum, waiter| waiter.missing.saturating_add(sum))
     }
 
     /// Divides ids among the callers in line. Returns those that have all of theirs.
-    fn serve(&mut self, ranges: &mut VecDeque<IdRange>) -> Vec<Waiter> {
+    fn serve(&mut self, ranges: &mut VecDeque<Aging>, now_ms: u64) -> Vec<Waiter> {
         let mut served = Vec::new();
         while let Some(mut waiter) = self.waiters.pop_front() {
+            // Only those of earlier answers: however slow an answer is, the caller had to wait for it.
+            waiter.drop_old(now_ms);
             while waiter.missing > 0
-                && let Some(range) = ranges.pop_front()
+                && let Some(Aging { range, until_ms }) = ranges.pop_front()
             {
                 let (given, rest) = range.split(waiter.missing);
                 waiter.missing -= given.count();
-                waiter.got.push(given);
-                if let Some(rest) = rest {
-                    ranges.push_front(rest);
+                waiter.got.push(Aging { range: given, until_ms });
+                if let Some(range) = rest {
+                    ranges.push_front(Aging { range, until_ms });
                 }
             }
             if waiter.missing > 0 {
@@ -145,7 +157,7 @@ impl Source {
         line.generation.0 += 1;
         line.was_empty = false;
         for waiter in &mut line.waiters {
-            waiter.missing += waiter.got.drain(..).map(IdRange::count).sum::<u64>();
+            waiter.missing += waiter.got.drain(..).map(|got| got.range.count()).sum::<u64>();
         }
         // Under the lock, so that no earlier answer is put afterwards.
         self.buffer.clear();
@@ -156,8 +168,9 @@ impl Source {
         *self.settings.sizes.end() == 0
     }
 
-    /// Waits for ids. The timeout is the background's, so that no runtime is needed here.
-    pub(crate) async fn wait(&self, count: u64) -> Result<Vec<IdRange>, ClientError> {
+    /// Waits until there are `missing` ids besides those that the caller `got` from the buffer, and returns all of them. The timeout
+    /// is the background's, so that no runtime is needed here.
+    pub(crate) async fn wait(&self, got: Vec<Aging>, missing: u64) -> Result<Vec<IdRange>, ClientError> {
         let (sender, receiver) = oneshot::channel();
         let deadline = Instant::now() + self.settings.timeout;
         {
@@ -166,7 +179,7 @@ impl Source {
                 return Err(ClientError::closed(&self.namespace));
             }
             line.drawn_in = line.generation;
-            line.waiters.push_back(Waiter { missing: count, got: Vec::new(), deadline, sender });
+            line.waiters.push_back(Waiter { missing, got, deadline, sender });
         }
         self.wake.notify_one();
         let mut receiver = pin!(receiver);
@@ -176,7 +189,10 @@ impl Source {
                 return Poll::Ready(Err(ClientError::forked(&self.namespace)));
             }
             let polled = receiver.as_mut().poll(context);
-            polled.map(|sent| sent.unwrap_or_else(|_| Err(ClientError::closed(&self.namespace))))
+            polled.map(|sent| match sent {
+                Ok(sent) => sent.map(|got| got.into_iter().map(|it| it.range).collect()),
+                Err(_) => Err(ClientError::closed(&self.namespace)),
+            })
         })
         .await
     }
@@ -190,55 +206,49 @@ impl Source {
     fn deliver(&self, Answer { ranges, sent_ms }: Answer, requested_in: Generation) {
         let max_age_ms = u64::try_from(self.settings.max_age.as_millis()).unwrap_or(u64::MAX);
         let until_ms = sent_ms.saturating_add(max_age_ms);
-        let mut ranges = VecDeque::from(ranges);
-        let (served, is_first_mixed) = {
+        let mut ranges: VecDeque<_> = ranges.into_iter().map(|range| Aging { range, until_ms }).collect();
+        let served = {
             let mut line = lock(&self.line);
             if line.generation != requested_in {
                 return;
             }
-            let is_first_mixed = line.waiters.front().is_some_and(|first| !first.got.is_empty());
-            let served = line.serve(&mut ranges);
+            let served = line.serve(&mut ranges, self.now_ms());
             // Before the callers wake: what they see of the buffer is then up to date.
-            self.keep(&line, ranges, until_ms, requested_in);
-            (served, is_first_mixed)
+            self.keep(&line, ranges, requested_in);
+            served
         };
-        for (nth, waiter) in served.into_iter().enumerate() {
-            // Some ids of the first may come from an earlier answer, and be older.
-            let is_mixed = nth == 0 && is_first_mixed;
-            if let Err(Ok(unused)) = waiter.sender.send(Ok(waiter.got))
-                && !is_mixed
-            {
+        for waiter in served {
+            if let Err(Ok(unused)) = waiter.sender.send(Ok(waiter.got)) {
                 // The caller left, and nobody else has seen them.
-                self.keep(&lock(&self.line), unused, until_ms, requested_in);
+                self.keep(&lock(&self.line), unused, requested_in);
             }
         }
     }
 
     /// Puts ids into the buffer, unless they were discarded since their request or none may lie there.
-    fn keep(
-        &self,
-        line: &Line,
-        ranges: impl IntoIterator<Item = IdRange>,
-        until_ms: u64,
-        requested_in: Generation,
-    ) {
+    fn keep(&self, line: &Line, ranges: impl IntoIterator<Item = Aging>, requested_in: Generation) {
         if line.generation == requested_in && !self.keeps_none() {
-            self.buffer.put(ranges, until_ms);
+            self.buffer.put_all(ranges);
         }
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.buffer.clock().unix_ms()
     }
 
     /// Gives ids of the buffer to callers that found it empty just before it was filled.
     fn serve_from_buffer(&self) {
         let mut line = lock(&self.line);
-        let mut missing = line.wanted();
+        let now_ms = self.now_ms();
+        let mut missing = line.wanted(now_ms);
         let mut ranges = VecDeque::new();
         while missing > 0
             && let Some(drawn) = self.buffer.draw(missing)
         {
             missing -= drawn.range.count();
-            ranges.push_back(drawn.range);
+            ranges.push_back(drawn.into());
         }
-        let served = line.serve(&mut ranges);
+        let served = line.serve(&mut ranges, now_ms);
         drop(line);
         for waiter in served {
             // The ids of a caller that has just left are lost.
@@ -320,7 +330,7 @@ fn to_request(source: &Source, pace: &mut Pace, rejected_at: Option<Instant>) ->
     let rests = rejected_at.is_some_and(|at| at.elapsed() < AFTER_REJECTION);
     let (wanted, level, generation) = {
         let mut line = lock(&source.line);
-        let (wanted, level) = (line.wanted(), source.buffer.level());
+        let (wanted, level) = (line.wanted(source.now_ms()), source.buffer.level());
         let is_empty = level.left == 0 && std::mem::take(&mut line.was_empty);
         let is_low = level.is_low && line.drawn_in == line.generation;
         if wanted == 0 && (rests || !(is_low || is_empty)) {
@@ -352,8 +362,6 @@ async fn fetch(source: &Source, link: &Link, count: u64) -> Result<Answer, Unfil
 mod tests {
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
-
-    use snowmint::Clock;
 
     use super::*;
     use crate::error::ErrorKind;
@@ -387,13 +395,13 @@ mod tests {
     #[test]
     fn callers_are_served_in_line_and_the_rest_is_kept() {
         let source = source();
-        let (mut first, mut second) = (pin!(source.wait(3)), pin!(source.wait(4)));
+        let (mut first, mut second) = (pin!(source.wait(Vec::new(), 3)), pin!(source.wait(Vec::new(), 4)));
         assert!(poll!(first).is_pending() && poll!(second).is_pending());
-        assert_eq!(lock(&source.line).wanted(), 7);
+        assert_eq!(lock(&source.line).wanted(0), 7);
         source.deliver(answer(&source, &[range(10, 2), range(20, 3)]), Generation(0));
         assert_eq!(numbers(poll!(first)), [10, 11, 20]);
         assert!(poll!(second).is_pending());
-        assert_eq!(lock(&source.line).wanted(), 2);
+        assert_eq!(lock(&source.line).wanted(0), 2);
         source.deliver(answer(&source, &[range(30, 5)]), Generation(0));
         assert_eq!(numbers(poll!(second)), [21, 22, 30, 31]);
         assert_eq!(source.buffer.draw(9).unwrap().range, range(32, 3));
@@ -404,10 +412,10 @@ mod tests {
     fn the_ids_of_a_caller_that_left_go_to_the_next() {
         let source = source();
         {
-            let mut left = pin!(source.wait(2));
+            let mut left = pin!(source.wait(Vec::new(), 2));
             assert!(poll!(left).is_pending());
         }
-        let mut next = pin!(source.wait(1));
+        let mut next = pin!(source.wait(Vec::new(), 1));
         assert!(poll!(next).is_pending());
         source.deliver(answer(&source, &[range(10, 4)]), Generation(0));
         assert_eq!(numbers(poll!(next)), [12]);
@@ -421,7 +429,7 @@ mod tests {
     fn a_caller_that_just_missed_an_answer_gets_its_ids_without_a_request() {
         let source = source();
         source.deliver(answer(&source, &[range(10, 50)]), Generation(0));
-        let mut late = pin!(source.wait(2));
+        let mut late = pin!(source.wait(Vec::new(), 2));
         assert!(poll!(late).is_pending());
         let mut pace = Pace::new(0..=100, Duration::MAX);
         assert_eq!(to_request(&source, &mut pace, None), None);
@@ -433,7 +441,7 @@ mod tests {
         let source = source();
         let mut pace = Pace::new(100..=100, Duration::MAX);
         // A caller gets a part, then leaves; one that stays gets its ids from later answers only.
-        let mut stays = pin!(source.wait(3));
+        let mut stays = pin!(source.wait(Vec::new(), 3));
         assert!(poll!(stays).is_pending());
         source.deliver(answer(&source, &[range(10, 2)]), Generation(0));
         let (_, earlier) = to_request(&source, &mut pace, None).unwrap();
@@ -470,20 +478,47 @@ mod tests {
         let mut source = source();
         source.settings.max_age = Duration::from_secs(1);
         {
-            let mut left = pin!(source.wait(3));
+            let mut left = pin!(source.wait(Vec::new(), 3));
             assert!(poll!(left).is_pending());
             source.deliver(answer(&source, &[range(10, 2)]), Generation(0));
         }
         source.buffer.clock().advance_to(source.buffer.clock().unix_ms() + 2000);
         source.deliver(answer(&source, &[range(20, 3)]), Generation(0));
-        assert_eq!(source.buffer.draw(9).unwrap().range, range(21, 2));
+        assert_eq!(source.buffer.draw(9).unwrap().range, range(20, 3));
         assert_eq!(source.buffer.draw(9), None);
+    }
+
+    /// Goal: a caller that waits for the rest of its ids gets none that became too old meanwhile, wherever it had them from.
+    #[test]
+    fn ids_that_become_too_old_while_a_caller_waits_are_replaced() {
+        let mut source = source();
+        source.settings.max_age = Duration::from_mins(1);
+        let mut pace = Pace::new(0..=0, Duration::MAX);
+        let now_ms = source.now_ms();
+        let drawn = [(range(1, 2), now_ms + 60_000), (range(5, 1), now_ms + 300_000)];
+        let drawn = drawn.map(|(range, until_ms)| Aging { range, until_ms }).to_vec();
+        let mut waits = pin!(source.wait(drawn, 3));
+        assert!(poll!(waits).is_pending());
+        source.deliver(answer(&source, &[range(10, 2)]), Generation(0));
+        assert!(poll!(waits).is_pending());
+        assert_eq!(lock(&source.line).wanted(source.now_ms()), 1);
+        source.buffer.clock().advance_to(now_ms + 120_000);
+        assert_eq!(
+            to_request(&source, &mut pace, None),
+            Some((5, Generation(0))),
+            "1 is missing, and 4 are too old"
+        );
+        // An answer that took long is used: its caller waited for it.
+        let mut slow = answer(&source, &[range(20, 4), range(30, 1)]);
+        slow.sent_ms -= 90_000;
+        source.deliver(slow, Generation(0));
+        assert_eq!(numbers(poll!(waits)), [5, 20, 21, 22, 23, 30]);
     }
 
     #[test]
     fn an_error_goes_to_those_that_waited_for_long_enough() {
         let source = source();
-        let mut early = pin!(source.wait(1));
+        let mut early = pin!(source.wait(Vec::new(), 1));
         assert!(poll!(early).is_pending());
         source.time_out(Instant::now());
         assert!(poll!(early).is_pending(), "not before its deadline");
@@ -496,10 +531,10 @@ mod tests {
     #[test]
     fn nobody_waits_for_a_task_that_has_ended() {
         let source = Arc::new(source());
-        let mut waiting = pin!(source.wait(1));
+        let mut waiting = pin!(source.wait(Vec::new(), 1));
         assert!(poll!(waiting).is_pending());
         drop(Closes(Arc::clone(&source)));
-        for mut polled in [waiting, pin!(source.wait(1))] {
+        for mut polled in [waiting, pin!(source.wait(Vec::new(), 1))] {
             let Poll::Ready(Err(error)) = poll!(polled) else { panic!("no error") };
             assert_eq!(error.kind(), ErrorKind::Closed);
         }

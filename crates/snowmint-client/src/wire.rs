@@ -5,14 +5,14 @@ use std::error::Error;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Empty, Limited};
-use hyper::header::{AUTHORIZATION, HeaderValue, RETRY_AFTER, USER_AGENT};
+use hyper::header::{AUTHORIZATION, DATE, HeaderMap, HeaderValue, RETRY_AFTER, USER_AGENT};
 use hyper::{Method, Request, Response, StatusCode, Uri};
 use serde::Deserialize;
-use snowmint::Id;
+use snowmint::{Clock as _, Id, WallClock};
 
 use crate::buffer::IdRange;
 use crate::connect::Connections;
@@ -69,6 +69,15 @@ impl Server {
     /// Returns the failure of a server that is not asked because it said so before.
     pub(crate) fn closed(&self) -> Failure {
         self.unavailable("the server asked for no request yet (Retry-After)".to_owned())
+    }
+
+    /// Returns the failure of a connection.
+    fn unsent(&self, error: &(dyn Error + 'static)) -> Failure {
+        let detail = chain(error);
+        if is_about_certificates(error) {
+            return self.failure(ErrorKind::InvalidCertificate, None, detail, Retry::OtherCertificate);
+        }
+        self.unavailable(detail)
     }
 
     fn unavailable(&self, detail: String) -> Failure {
@@ -141,7 +150,7 @@ impl Server {
     ) -> Result<Vec<IdRange>, Failure> {
         let request = self.to_send(token, ask, wait)?;
         let sent = connections.request(request).await;
-        let response = sent.map_err(|error| self.unavailable(chain(&error)))?;
+        let response = sent.map_err(|error| self.unsent(&error))?;
         if response.status() != StatusCode::OK {
             return Err(self.refusal(response).await);
         }
@@ -175,8 +184,7 @@ impl Server {
     /// Reads why a server returned no ids.
     async fn refusal(&self, response: Response<hyper::body::Incoming>) -> Failure {
         let status = response.status();
-        let retry_after = response.headers().get(RETRY_AFTER).and_then(|it| it.to_str().ok()?.parse().ok());
-        let retry_after = retry_after.map(Duration::from_secs);
+        let retry_after = retry_after(response.headers());
         let body = Limited::new(response.into_body(), LONGEST_ERROR).collect().await;
         // Without its text, an error is still an error.
         let body = body.map(http_body_util::Collected::to_bytes).unwrap_or_default();
@@ -190,6 +198,56 @@ impl Server {
         };
         self.failure(kind, Some(status.as_u16()), format!("status {}: {text}", status.as_u16()), retry)
     }
+}
+
+/// Reads when a server asks to retry: in seconds, or as a date, which proxies send. The date of the answer tells how far away that
+/// is, so that the clocks need not agree.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = text.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let date = |text: &str| httpdate::parse_http_date(text).ok();
+    let at = date(text)?;
+    let now = headers.get(DATE).and_then(|it| date(it.to_str().ok()?));
+    let now = now.unwrap_or_else(|| SystemTime::UNIX_EPOCH + Duration::from_millis(WallClock.unix_ms()));
+    Some(at.duration_since(now).unwrap_or_default())
+}
+
+/// Returns whether a connection failed because one side does not trust the certificate of the other.
+#[cfg(feature = "tls")]
+fn is_about_certificates(error: &(dyn Error + 'static)) -> bool {
+    use rustls::{AlertDescription as Alert, Error as Tls};
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        // The source of an I/O error is that of the error inside.
+        let inner = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+        let tls = error.downcast_ref().or_else(|| inner?.downcast_ref());
+        if let Some(tls) = tls {
+            return matches!(
+                tls,
+                Tls::InvalidCertificate(_)
+                    | Tls::NoCertificatesPresented
+                    | Tls::AlertReceived(
+                        Alert::BadCertificate
+                            | Alert::UnsupportedCertificate
+                            | Alert::CertificateRevoked
+                            | Alert::CertificateExpired
+                            | Alert::CertificateUnknown
+                            | Alert::UnknownCA
+                            | Alert::AccessDenied
+                            | Alert::CertificateRequired
+                    )
+            );
+        }
+        cause = error.source();
+    }
+    false
+}
+
+#[cfg(not(feature = "tls"))]
+fn is_about_certificates(_: &(dyn Error + 'static)) -> bool {
+    false
 }
 
 /// Returns what a status means for the caller, and whether to retry. `name` is the last part of Snowmint's problem type.
@@ -358,6 +416,23 @@ mod tests {
             let status = StatusCode::from_u16(status).unwrap();
             assert_eq!(meaning(status, name, retry_after), (kind, retry), "{status} {name}");
         }
+    }
+
+    #[test]
+    fn a_retry_may_be_due_after_seconds_or_at_a_date() {
+        let after = |pairs: &[(hyper::header::HeaderName, &str)]| {
+            retry_after(&pairs.iter().map(|(name, value)| (name.clone(), value.parse().unwrap())).collect())
+        };
+        let (seconds, noon) = (Duration::from_secs, "Sun, 06 Nov 1994 12:00:00 GMT");
+        assert_eq!(after(&[(RETRY_AFTER, "120")]), Some(seconds(120)));
+        assert_eq!(after(&[]), None);
+        assert_eq!(after(&[(RETRY_AFTER, "soon")]), None);
+        assert_eq!(after(&[(RETRY_AFTER, "Sun, 06 Nov 1994 12:01:30 GMT"), (DATE, noon)]), Some(seconds(90)));
+        assert_eq!(after(&[(RETRY_AFTER, "Sun, 06 Nov 1994 11:00:00 GMT"), (DATE, noon)]), Some(seconds(0)));
+        // Without a date of the answer it counts from now.
+        assert_eq!(after(&[(RETRY_AFTER, noon)]), Some(seconds(0)));
+        let later = after(&[(RETRY_AFTER, "Fri, 01 Jan 2300 00:00:00 GMT")]);
+        assert!(later > Some(Duration::from_hours(24 * 365 * 100)), "{later:?}");
     }
 
     #[test]
