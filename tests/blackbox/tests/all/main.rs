@@ -8,6 +8,7 @@
     reason = "this is test code: a panic is how a test fails, and figures go to the test's output"
 )]
 
+mod abuse;
 mod access_log;
 mod bad_data;
 mod bad_input;

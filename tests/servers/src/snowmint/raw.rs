@@ -27,9 +27,14 @@ pub fn grpc_stream(requests: usize, count: u32) -> Vec<u8> {
     message.push(u8::try_from(left).expect("seven bits"));
     let mut framed = vec![0, 0, 0, 0, u8::try_from(message.len()).expect("a short message")];
     framed.extend(message);
+    grpc_call("/snowmint.v1.Snowmint/Stream", &framed.repeat(requests))
+}
+
+/// The bytes of a connection with one call of this method. `body` is all that it sends, whether it is messages or not.
+pub fn grpc_call(method: &str, body: &[u8]) -> Vec<u8> {
     let mut bytes = OPENING.to_vec();
-    bytes.extend(frame(HEADERS, END_HEADERS, &headers("/snowmint.v1.Snowmint/Stream")));
-    bytes.extend(frame(DATA, END_STREAM, &framed.repeat(requests)));
+    bytes.extend(frame(HEADERS, END_HEADERS, &headers(method)));
+    bytes.extend(frame(DATA, END_STREAM, body));
     bytes
 }
 
@@ -98,11 +103,30 @@ impl Grpc {
     /// # Panics
     ///
     /// If the server sends what is not gRPC.
-    pub fn read_to_the_end(mut self) -> io::Result<Streamed> {
+    pub fn read_to_the_end(self) -> io::Result<Streamed> {
+        self.read_until(|_| false)
+    }
+
+    /// Reads until the server ends the call.
+    ///
+    /// # Errors
+    ///
+    /// What the system says, and an end within a frame or a message.
+    ///
+    /// # Panics
+    ///
+    /// If the server sends what is not gRPC.
+    pub fn read_call(self) -> io::Result<Streamed> {
+        self.read_until(|streamed| streamed.ended)
+    }
+
+    fn read_until(mut self, is_done: impl Fn(&Streamed) -> bool) -> io::Result<Streamed> {
         let (mut streamed, mut body) = (Streamed::default(), Vec::new());
         let cut = |what: &str| io::Error::new(ErrorKind::UnexpectedEof, format!("cut within a {what}"));
         let mut head = [0; 9];
-        while let Some(first) = self.byte()? {
+        while !is_done(&streamed)
+            && let Some(first) = self.byte()?
+        {
             head[0] = first;
             self.0.read_exact(&mut head[1..]).map_err(|_| cut("frame"))?;
             let len = u32::from_be_bytes([0, head[0], head[1], head[2]]);
