@@ -578,7 +578,7 @@ mod tests {
         let store = MemoryStore::new();
         for (key, value) in records {
             let key = Key::new(key).unwrap();
-            store.compare_and_set(&key, Expected::Absent, value.as_bytes()).await.unwrap();
+            let _ = store.compare_and_set(&key, Expected::Absent, value.as_bytes()).await.unwrap();
         }
         store
     }
