@@ -10,6 +10,7 @@ mod doctor;
 mod drawing;
 mod error;
 mod flags;
+mod health;
 mod hide_key;
 mod human;
 mod import;
@@ -21,6 +22,8 @@ mod ns;
 mod remote;
 mod serve;
 mod sql;
+#[cfg(all(target_os = "linux", target_env = "gnu", target_feature = "crt-static"))]
+mod static_names;
 mod store;
 mod token;
 mod workers;
@@ -38,6 +41,7 @@ Start with:
   snowmint ns list                        list the namespaces of a store
   snowmint workers                        list workers and their holders
   snowmint doctor                         check a store
+  snowmint health                         ask a node whether it can make ids
   snowmint audit                          list who changed a store
   snowmint config check FILE              check a configuration file of serve
   snowmint token create NAME --help       make a token for a client
@@ -67,6 +71,7 @@ enum Command {
     Import(import::Args),
     Workers(workers::Args),
     Doctor(doctor::Args),
+    Health(health::Args),
     Audit(audit::Args),
     LogLevel(log_level::Args),
     Store(store::Args),
@@ -94,6 +99,8 @@ impl Cli {
 }
 
 fn main() -> ExitCode {
+    #[cfg(all(target_os = "linux", target_env = "gnu", target_feature = "crt-static"))]
+    static_names::use_built_in_services();
     let outcome = match config::parse_command_line() {
         Ok((cli, matches)) => serve::report_in_log_format(config::with_file(cli, matches))
             .and_then(|(cli, matches)| run(cli, &matches)),
@@ -115,6 +122,7 @@ fn run(cli: Cli, matches: &clap::ArgMatches) -> Result<(), error::Failure> {
         Command::Import(args) => import::run(&args),
         Command::Workers(args) => workers::run(&args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Health(args) => health::run(&args),
         Command::Audit(args) => audit::run(&args),
         Command::LogLevel(args) => log_level::run(&args),
         Command::Store(args) => store::run(&args),

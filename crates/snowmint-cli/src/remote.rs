@@ -223,6 +223,16 @@ impl Server {
         })
     }
 
+    /// A node whose paths need no token.
+    pub(crate) fn without_token(url: &str) -> Result<Self, Failure> {
+        Self::new(url, None, TlsFiles::default(), false)
+    }
+
+    /// Returns the status and body of the answer to a GET.
+    pub(crate) async fn get(&self, path: &str, patience: Duration) -> Result<(u16, Bytes), Failure> {
+        self.answer(Method::GET, path, None, patience).await
+    }
+
     pub(crate) async fn namespaces(&self) -> Result<Namespaces, Failure> {
         self.call(Method::GET, "namespaces", None).await
     }
@@ -313,15 +323,7 @@ impl Server {
         path: &str,
         body: Option<Value>,
     ) -> Result<T, Failure> {
-        let answered = tokio::time::timeout(PATIENCE, self.send(method, path, body)).await;
-        let (status, answer) = match answered {
-            Ok(answered) => {
-                answered.map_err(|why| Failure::runtime(format!("no answer from {}: {why}", self.url)))?
-            }
-            Err(_) => {
-                return Err(Failure::runtime(format!("no answer from {} within {PATIENCE:?}", self.url)));
-            }
-        };
+        let (status, answer) = self.answer(method, &format!("/v1/admin/{path}"), body, PATIENCE).await?;
         let unexpected = |why: &dyn std::fmt::Display| {
             Failure::runtime(format!("unexpected answer of {} with status {status}: {why}", self.url))
         };
@@ -331,6 +333,21 @@ impl Server {
         let problem: Problem = serde_json::from_slice(&answer)
             .map_err(|_| unexpected(&"expected the HTTP address of a Snowmint node"))?;
         Err(problem.failure(status))
+    }
+
+    async fn answer(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+        patience: Duration,
+    ) -> Result<(u16, Bytes), Failure> {
+        match tokio::time::timeout(patience, self.send(method, path, body)).await {
+            Ok(answered) => {
+                answered.map_err(|why| Failure::runtime(format!("no answer from {}: {why}", self.url)))
+            }
+            Err(_) => Err(Failure::runtime(format!("no answer from {} within {patience:?}", self.url))),
+        }
     }
 
     async fn send(&self, method: Method, path: &str, body: Option<Value>) -> Result<(u16, Bytes), String> {
@@ -356,7 +373,7 @@ impl Server {
         let host = self.url.split_once("://").map_or("", |(_, authority)| authority);
         let mut request = Request::builder()
             .method(method)
-            .uri(format!("/v1/admin/{path}"))
+            .uri(path)
             .header(HOST, host)
             .header(ACCEPT, "application/json")
             .header(USER_AGENT, concat!("snowmint/", env!("CARGO_PKG_VERSION")));

@@ -1,0 +1,65 @@
+//! `snowmint health`: asks a node whether it serves ids, for health checks of containers, which may hold no other program.
+
+use std::time::Duration;
+
+use clap::ValueEnum;
+
+use crate::error::Failure;
+use crate::human::Output;
+use crate::remote;
+
+const EXAMPLES: &str = "\
+Examples:
+  snowmint health
+      Exits with 0 if the node on this machine can make ids.
+  snowmint health --of process --server http://127.0.0.1:9100
+      Exits with 0 while its process lives, also without a lease. Port 9100 is
+      its --probe, which needs no TLS and no token.
+
+Exit codes. 0: healthy. 1: not healthy, or no answer within 5 s.";
+
+/// How long a node may take to answer: both answers come from its memory.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Check whether a running node serves ids; for health checks of containers
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLES, after_help = "See --help for examples.")]
+pub(crate) struct Args {
+    /// HTTP address of the node, or that of its --probe
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080")]
+    server: String,
+    /// What to check
+    #[arg(long, value_enum, default_value_t = Health::Ids)]
+    of: Health,
+}
+
+/// What is healthy.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Health {
+    /// The node can make ids (`/readyz`)
+    Ids,
+    /// The process answers (`/healthz`), also while its store is down
+    Process,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let server = remote::Server::without_token(&args.server)?;
+    let path = match args.of {
+        Health::Ids => "/readyz",
+        Health::Process => "/healthz",
+    };
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::runtime)?;
+    let (status, answer) = runtime.block_on(server.get(path, PATIENCE))?;
+    let answer = String::from_utf8_lossy(&answer);
+    if status != 200 {
+        return Err(Failure::runtime(format!(
+            "{path} of {} answered {status}: {}",
+            args.server,
+            answer.trim()
+        )));
+    }
+    let mut out = Output::new();
+    out.line(answer.trim())?;
+    out.flush()
+}
