@@ -40,11 +40,13 @@ fn pages_of_docs() -> Vec<PathBuf> {
 
 /// The pages of the repository's root and of docs, and the README of each crate and folder.
 fn pages() -> Vec<PathBuf> {
-    const FOLDERS: [&str; 6] = ["", "bench", "fuzz", "monitoring", "sim", "tests"];
+    const FOLDERS: [&str; 7] = ["", "bench", "examples", "fuzz", "monitoring", "sim", "tests"];
     let root = snowmint::workspace();
     let mut pages: Vec<_> = FOLDERS.iter().flat_map(|folder| entries(root.join(folder))).collect();
     pages.extend(pages_of_docs());
-    pages.extend(entries(root.join("crates")).map(|path| path.join("README.md")));
+    for folder in ["crates", "examples"] {
+        pages.extend(entries(root.join(folder)).map(|path| path.join("README.md")));
+    }
     // These two are records: what they name may be gone.
     pages.retain(|path| {
         path.extension().is_some_and(|it| it == "md")

@@ -154,15 +154,17 @@ fn sockets_that_do_not_fit_are_refused() {
 /// Goal: the units that we ship use flags that exist, and name the sockets as the service looks for them.
 #[test]
 fn the_units_fit_the_service() {
-    let units = workspace().join("packaging/systemd");
-    let text = |name: &str| std::fs::read_to_string(units.join(name)).unwrap();
-    let service = text("snowmint.service");
+    let packaging = workspace().join("packaging");
+    let text = |name: &str| std::fs::read_to_string(packaging.join(name)).unwrap();
+    let (service, settings) = (text("systemd/snowmint.service"), text("snowmint.toml"));
     for name in ["http", "resp"] {
-        assert!(service.contains(&format!("--{name} systemd")), "{service}");
-        let socket = text(&format!("snowmint-{name}.socket"));
+        let socket = text(&format!("systemd/snowmint-{name}.socket"));
         for line in [format!("FileDescriptorName={name}\n"), "Service=snowmint.service\n".to_owned()] {
             assert!(socket.contains(&line), "{line}{socket}");
         }
+        // Both ways serve the same address.
+        let address = socket.lines().find_map(|line| line.strip_prefix("ListenStream=")).unwrap();
+        assert!(settings.contains(&format!("{name} = \"{address}\"\n")), "{settings}");
     }
     let line =
         service.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/bin/snowmint serve ")).unwrap();
@@ -170,4 +172,6 @@ fn the_units_fit_the_service() {
     for flag in line.split(' ').filter(|word| word.starts_with("--")) {
         assert!(help.contains(flag), "{flag}");
     }
+    let settings = packaging.join("snowmint.toml");
+    output(binary().to_str().unwrap(), ["config", "check", settings.to_str().unwrap()]);
 }

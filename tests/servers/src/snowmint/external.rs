@@ -13,7 +13,7 @@ use super::server::{Server, spawn_bound_to_this_thread};
 use crate::{port, time};
 
 /// How each tool is installed.
-const TOOLS: [(&str, &str); 19] = [
+const TOOLS: [(&str, &str); 21] = [
     ("haproxy", "apt-get install haproxy"),
     ("nginx", "apt-get install nginx libnginx-mod-stream"),
     ("redis-cli", "apt-get install redis-tools"),
@@ -32,6 +32,8 @@ const TOOLS: [(&str, &str); 19] = [
     ("mount", "apt-get install mount"),
     ("strip", "apt-get install binutils"),
     ("sh", "apt-get install dash"),
+    ("env", "apt-get install coreutils"),
+    ("systemd-analyze", "apt-get install systemd"),
     ("date", "apt-get install coreutils"),
 ];
 

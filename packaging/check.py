@@ -1,0 +1,245 @@
+"""Checks the manifests in packaging/ that other programs read: packaging/check.py SNOWMINT
+
+Kubernetes manifests are rendered from each kustomization and validated against the schemas of the oldest and newest supported
+release; compose.yaml and Dockerfile are parsed by libraries; the variables in all of them have to be flags of `snowmint serve`
+with valid values; the bill of materials fits its schema. It prints one line for each file.
+"""
+
+import copy
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import compose_spec
+import kubernetes_validate
+import yaml
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+from dockerfile_parse import DockerfileParser
+
+HERE = Path(__file__).parent
+SNOWMINT = Path(sys.argv[1])
+RELEASES = ["1.31", kubernetes_validate.latest_version()]
+# Lists that kustomize merges by a key instead of replacing them.
+MERGE_KEYS = {"containers": "name", "env": "name", "volumeMounts": "mountPath", "volumes": "name", "ports": "containerPort"}
+
+
+def require(truth, text):
+    if not truth:
+        sys.exit(f"packaging: {text}")
+
+
+# --- kustomize: what these manifests use of it, and an error for everything else
+
+
+def documents(path):
+    return [it for it in yaml.safe_load_all(path.read_text()) if it]
+
+
+def merged(base, patch):
+    """A strategic merge patch."""
+    if not (isinstance(base, dict) and isinstance(patch, dict)):
+        return copy.deepcopy(patch)
+    result = dict(base)
+    for key, value in patch.items():
+        if key in MERGE_KEYS and isinstance(value, list):
+            result[key] = merged_list(base.get(key, []), value, MERGE_KEYS[key])
+        else:
+            result[key] = merged(base[key], value) if key in base else copy.deepcopy(value)
+    return result
+
+
+def merged_list(base, patch, key):
+    result = list(base)
+    for item in patch:
+        at = next((at for at, it in enumerate(result) if it[key] == item[key]), None)
+        if item.get("$patch") == "delete":
+            require(at is not None, f"a patch deletes {item[key]}, which does not exist")
+            del result[at]
+        elif at is None:
+            result.append(copy.deepcopy(item))
+        else:
+            result[at] = merged(result[at], item)
+    return result
+
+
+def rendered(folder):
+    file = folder / "kustomization.yaml"
+    (kustomization,) = documents(file)
+    known = {"apiVersion", "kind", "resources", "patches", "namespace", "images", "replicas"}
+    require(set(kustomization) <= known, f"{file}: {set(kustomization) - known} is not known to this check")
+    objects = []
+    for name in kustomization["resources"]:
+        path = folder / name
+        objects += rendered(path) if path.is_dir() else documents(path)
+    named = lambda patch: [it for it in objects if (it["kind"], it["metadata"]["name"]) == (patch["kind"], patch["metadata"]["name"])]
+    for entry in kustomization.get("patches", []):
+        require(set(entry) == {"path"}, f"{file}: {entry} is not known to this check")
+        for patch in documents(folder / entry["path"]):
+            (target,) = named(patch)
+            objects[objects.index(target)] = merged(target, patch)
+    if namespace := kustomization.get("namespace"):
+        for it in objects:
+            if it["kind"] != "Namespace":
+                it["metadata"]["namespace"] = namespace
+            for subject in it.get("subjects", []):
+                subject["namespace"] = namespace
+    for change in kustomization.get("replicas", []):
+        targets = [it for it in objects if it["kind"] in ("Deployment", "StatefulSet") and it["metadata"]["name"] == change["name"]]
+        require(targets, f"{file}: nothing has the name {change['name']}")
+        for it in targets:
+            it["spec"]["replicas"] = change["count"]
+    for change in kustomization.get("images", []):
+        found = [c for it in objects for c in containers(it) if c["image"].split(":")[0] == change["name"]]
+        require(found, f"{file}: nothing has the image {change['name']}")
+        for container in found:
+            container["image"] = f"{change['newName']}:{change['newTag']}"
+    return objects
+
+
+def containers(it):
+    return it["spec"]["template"]["spec"]["containers"] if it["kind"] in ("Deployment", "StatefulSet") else []
+
+
+# --- what has to agree
+
+
+def settings(variables, where):
+    """Variables are flags of `serve`, and their values are valid."""
+    environment = {"PATH": os.environ["PATH"], **variables}
+    ran = subprocess.run([SNOWMINT, "config", "print"], env=environment, capture_output=True, text=True)
+    require(ran.returncode == 0, f"{where}: {ran.stderr}")
+    for name in (it for it in variables if it.startswith("SNOWMINT_")):
+        key = name.removeprefix("SNOWMINT_").lower()
+        require(re.search(rf"^{key} = ", ran.stdout, re.M), f"{where}: {name} is no variable of `snowmint serve`")
+
+
+def check_kubernetes(folder):
+    objects = rendered(folder)
+    for it in objects:
+        for release in RELEASES:
+            kubernetes_validate.validate(it, release, strict=True)
+    (workload,) = [it for it in objects if it["kind"] in ("Deployment", "StatefulSet")]
+    template = workload["spec"]["template"]
+    labels, pod = template["metadata"]["labels"], template["spec"]
+    (container,) = pod["containers"]
+    selects = lambda selector: selector.items() <= labels.items()
+    require(selects(workload["spec"]["selector"]["matchLabels"]), "the workload selects its pods")
+    ports = {it["name"]: it["containerPort"] for it in container["ports"]}
+    for it in objects:
+        if it["kind"] == "Service":
+            require(selects(it["spec"]["selector"]), f"{it['metadata']['name']} selects the pods")
+            require({port["targetPort"] for port in it["spec"]["ports"]} <= set(ports), "a Service names ports of the pod")
+        elif it["kind"] == "PodDisruptionBudget":
+            require(selects(it["spec"]["selector"]["matchLabels"]), "the budget selects the pods")
+        elif it["kind"] == "NetworkPolicy":
+            require(selects(it["spec"]["podSelector"]["matchLabels"]), "the policy selects the pods")
+            named = {port["port"] for rule in it["spec"]["ingress"] for port in rule["ports"]}
+            require(named == set(ports), "the policy names each port")
+    probes = {name: container[name]["httpGet"] for name in ("startupProbe", "livenessProbe", "readinessProbe")}
+    require(all(it["port"] == "probe" for it in probes.values()), "probes ask the port without TLS")
+    require(probes["readinessProbe"]["path"] == "/readyz", "readiness follows the lease")
+    require(probes["livenessProbe"]["path"] == "/healthz", "liveness does not follow the store")
+    mounted = {it["name"] for it in container["volumeMounts"]}
+    require(mounted == {it["name"] for it in pod["volumes"]}, "each volume is mounted")
+    (role,) = [it for it in objects if it["kind"] == "Role"]
+    rule = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "list", "create", "patch"]}
+    require(role["rules"] == [rule], "the role has the four rights of the store")
+    # A file of a Secret is not here, and a pod's name is known in the pod.
+    variables = {it["name"]: it.get("value", "node-0") for it in container["env"]}
+    settings({**image_variables(), **variables}, folder)
+    seconds = lambda name: int(variables[name].removesuffix("s"))
+    require(pod["terminationGracePeriodSeconds"] > seconds("SNOWMINT_DRAIN_DELAY") + 5, "a pod may end its requests")
+    compared = kustomized(folder, objects)
+    print(f"{folder.relative_to(HERE)}: {len(objects)} objects valid in {', '.join(RELEASES)}{compared}")
+
+
+def kustomized(folder, objects):
+    """If kustomize is installed, it has to render the same."""
+    if not shutil.which("kubectl"):
+        return ""
+    ran = subprocess.run(["kubectl", "kustomize", folder], capture_output=True, text=True)
+    require(ran.returncode == 0, ran.stderr)
+    in_order = lambda them: sorted(json.dumps(unordered(it), sort_keys=True) for it in them)
+    require(in_order(yaml.safe_load_all(ran.stdout)) == in_order(objects), f"{folder}: kustomize renders something else")
+    return "; the same by kustomize"
+
+
+def unordered(it):
+    """An object whose lists with merge keys are sorted: an added item may stand first or last."""
+    if isinstance(it, dict):
+        return {key: sorted(map(unordered, value), key=lambda item: json.dumps(item, sort_keys=True))
+                if key in MERGE_KEYS and isinstance(value, list) else unordered(value) for key, value in it.items()}
+    return [unordered(item) for item in it] if isinstance(it, list) else it
+
+
+def dockerfile():
+    parser = DockerfileParser(fileobj=open(HERE / "docker/Dockerfile", "rb"))
+    last = max(at for at, it in enumerate(parser.structure) if it["instruction"] == "FROM")
+    return parser, parser.structure[last:]
+
+
+def image_variables():
+    parser, _ = dockerfile()
+    return {name: value for name, value in parser.envs.items() if name.startswith("SNOWMINT_")}
+
+
+def check_docker():
+    _, last = dockerfile()
+    said = {}
+    for it in last:
+        said.setdefault(it["instruction"], []).append(it["value"])
+    require(said["FROM"] == ["scratch"], "the image is built from nothing")
+    (user,) = said["USER"]
+    require(re.fullmatch(r"[1-9]\d*:[1-9]\d*", user), "the user is a number other than 0, as runAsNonRoot asks")
+    variables = image_variables()
+    settings(variables, "Dockerfile")
+    ports = {variables[name].rsplit(":", 1)[1] for name in ("SNOWMINT_HTTP", "SNOWMINT_RESP", "SNOWMINT_PROBE")}
+    require(set(said["EXPOSE"][0].split()) == ports, "each port is exposed")
+    require(said["VOLUME"] == [variables["SNOWMINT_DATA"]] == said["WORKDIR"], "the data directory is the volume")
+    (health,) = said["HEALTHCHECK"]
+    command = json.loads(health.split("CMD", 1)[1])
+    ran = subprocess.run([SNOWMINT, *command[1:], "--help"], capture_output=True)
+    require(ran.returncode == 0, f"the health check is a command: {command}")
+    require(json.loads(said["ENTRYPOINT"][0]) == command[:1], "the entry point is the binary")
+    print(f"docker/Dockerfile: user {user}, ports {' '.join(sorted(ports))}")
+
+
+def check_compose():
+    text = (HERE / "docker/compose.yaml").read_text()
+    # The library knows no YAML anchors.
+    compose_spec.PyCompose.from_yaml(yaml.safe_dump(yaml.safe_load(text))).validate()
+    services = yaml.safe_load(text)["services"]
+    for name, service in services.items():
+        if name.startswith("node"):
+            require(service["command"][0] == "serve", f"{name} serves")
+            settings({**image_variables(), **service["environment"]}, f"compose.yaml, {name}")
+            require(service["environment"]["SNOWMINT_STORE"].split("//")[1].split(":")[0] in services, "the store is a service")
+            build = HERE / "docker" / service["build"]["context"]
+            require((build / service["build"]["dockerfile"]).is_file(), "the Dockerfile is there")
+    print(f"docker/compose.yaml: {', '.join(services)}")
+
+
+def check_bill_of_materials():
+    text = subprocess.check_output([sys.executable, HERE / "sbom.py"], text=True)
+    wrong = JsonStrictValidator(SchemaVersion.V1_6).validate_str(text)
+    require(wrong is None, f"the bill of materials: {wrong}")
+    told = json.loads(text)
+    names = {it["name"] for it in told["components"]}
+    require({"snowmint", "snowmint-server", "tokio", "libsqlite3-sys", "ring"} <= names, "it names what is linked")
+    # Those of tests only.
+    require(not {"proptest", "loom", "stateright"} & names, "it names nothing else")
+    require(all("licenses" in it for it in told["components"]), "each crate has a licence")
+    print(f"sbom.py: {len(names)} crates")
+
+
+check_docker()
+check_compose()
+check_bill_of_materials()
+for file in sorted((HERE / "kubernetes").rglob("kustomization.yaml")):
+    if file.parent.name != "base":
+        check_kubernetes(file.parent)
