@@ -23,14 +23,13 @@ impl Drop for Example {
 
 impl Example {
     /// Starts a program in the folder of its example, and waits for the port that is the last argument.
-    fn start(folder: &str, program: &[&str], modules: &Path, server: &Server) -> Self {
+    fn start(folder: &str, program: &[&str], server: &Server) -> Self {
         let port = port::free().port().to_string();
         let mut command = Command::new(program[0]);
         command.args(&program[1..]).current_dir(workspace().join("examples").join(folder));
         if program[0] == "python3" {
             command.args(["--port", &port]);
         }
-        // Node.js looks for modules beside the program; `./check` keeps them elsewhere.
         let child = command
             .env("PORT", &port)
             .env("SNOWMINT_URL", format!("redis://{}", server.resp()))
@@ -68,7 +67,7 @@ fn fastapi() {
     let folder = tempfile::tempdir().unwrap();
     let server = Serve::new(folder.path()).start();
     let program = ["python3", "-m", "uvicorn", "--log-level", "warning", "app:app"];
-    let example = Example::start("fastapi", &program, folder.path(), &server);
+    let example = Example::start("fastapi", &program, &server);
     let mut last = 0;
     for _ in 0..5 {
         let order = example.post("[\"apple\", \"pear\"]");
@@ -102,7 +101,7 @@ fn node() {
     }
     std::os::unix::fs::symlink(&modules, copy.join("node_modules")).unwrap();
     let server = Serve::new(folder.path()).start();
-    let example = Example::start(path(&copy), &["node", "app.js"], &modules, &server);
+    let example = Example::start(path(&copy), &["node", "app.js"], &server);
     let order = example.post("{}");
     let id = order["id"].as_str().unwrap();
     assert!(id.parse::<u64>().unwrap() > 1 << 53, "{id} has more digits than a number of JavaScript keeps");

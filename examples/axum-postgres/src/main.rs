@@ -1,0 +1,154 @@
+//! A web service whose orders lie in several PostgreSQL databases. An order's id holds its shard, so every instance finds an
+//! order without a lookup table. See README.md.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::routing::{get, post};
+use serde_json::json;
+use snowmint::{AnchoredClock, DatacenterId, Id, Layout};
+use snowmint_cluster::lease::WorkerPool;
+use snowmint_cluster::{Holder, LeaseConfig, Leases, NodeClock};
+use sqlx::postgres::{PgPool, PgPoolOptions};
+
+/// The field `datacenter` is the shard: 16 shards, up to 64 instances, 4,096 ids a millisecond from each instance in each shard.
+const LAYOUT: &str = "time:41@1ms datacenter:4 worker:6 sequence:12 epoch:2026-01-01";
+/// More shards than databases: a database that is full gives some of its shards, which are schemas, to a new one.
+const SHARDS: u32 = 16;
+
+type Error = Box<dyn std::error::Error>;
+
+/// One shard: the schema `shard_N` of a database, and the lease for ids with this number.
+struct Shard {
+    number: u32,
+    database: PgPool,
+    ids: Leases,
+}
+
+struct Orders {
+    layout: Layout,
+    shards: Vec<Shard>,
+}
+
+impl Orders {
+    /// All orders of a customer lie in one shard.
+    fn of_customer(&self, customer: u64) -> &Shard {
+        #[expect(clippy::cast_possible_truncation, reason = "the rest of a division by a u32")]
+        let number = (customer % u64::from(SHARDS)) as usize;
+        &self.shards[number]
+    }
+
+    /// The shard that an id names.
+    fn of_id(&self, id: Id) -> Option<&Shard> {
+        let shard = self.layout.split(id).ok()?.datacenter;
+        self.shards.get(usize::try_from(shard.0).ok()?)
+    }
+}
+
+type Answer = Result<String, (StatusCode, String)>;
+
+fn unavailable(error: impl std::fmt::Display) -> (StatusCode, String) {
+    (StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n"))
+}
+
+/// `POST /customers/7/orders` with the article as its body answers the new id.
+async fn create(State(orders): State<Arc<Orders>>, Path(customer): Path<u64>, article: String) -> Answer {
+    let shard = orders.of_customer(customer);
+    // No database is asked: the lease says which ids this instance may make.
+    let id = shard.ids.handle().next_id().await.map_err(unavailable)?;
+    let insert =
+        format!("INSERT INTO shard_{}.orders (id, customer, article) VALUES ($1, $2, $3)", shard.number);
+    let insert = sqlx::query(sqlx::AssertSqlSafe(insert)).bind(id).bind(customer.cast_signed()).bind(article);
+    insert.execute(&shard.database).await.map_err(unavailable)?;
+    Ok(format!("{id}\n"))
+}
+
+/// `GET /orders/ID` finds the order in the one database that has it.
+async fn find(State(orders): State<Arc<Orders>>, Path(text): Path<String>) -> Answer {
+    let none = || (StatusCode::NOT_FOUND, format!("no order {text}\n"));
+    let id: Id = text.parse().map_err(|_| none())?;
+    let shard = orders.of_id(id).ok_or_else(none)?;
+    let select = format!("SELECT customer, article FROM shard_{}.orders WHERE id = $1", shard.number);
+    let select = sqlx::query_as(sqlx::AssertSqlSafe(select)).bind(id);
+    let mut found: Vec<(i64, String)> = select.fetch_all(&shard.database).await.map_err(unavailable)?;
+    let (customer, article) = found.pop().ok_or_else(none)?;
+    let parts = orders.layout.split(id).map_err(|_| none())?;
+    let made_at_ms = orders.layout.unix_ms(parts.timestamp);
+    // The id is text: JavaScript keeps 53 bits of a number.
+    Ok(json!({ "id": id.to_string(), "customer": customer, "article": article, "made_at_ms": made_at_ms })
+        .to_string())
+}
+
+/// `GET /customers/7/orders/since/1790000000000` reads a range of the primary key: there is no column and no index for the time.
+async fn since(State(orders): State<Arc<Orders>>, Path((customer, unix_ms)): Path<(u64, u64)>) -> Answer {
+    let shard = orders.of_customer(customer);
+    let first = orders.layout.first_id_at(unix_ms);
+    let first = first.ok_or((StatusCode::BAD_REQUEST, "no id has this time\n".to_owned()))?;
+    let select = format!(
+        "SELECT id FROM shard_{}.orders WHERE customer = $1 AND id >= $2 ORDER BY id LIMIT 1000",
+        shard.number
+    );
+    let select = sqlx::query_scalar(sqlx::AssertSqlSafe(select)).bind(customer.cast_signed()).bind(first);
+    let ids: Vec<Id> = select.fetch_all(&shard.database).await.map_err(unavailable)?;
+    Ok(ids.iter().map(|id| format!("{id}\n")).collect())
+}
+
+/// Takes a lease for each shard, all in one store: the first database.
+async fn open(databases: &[String], holder: &Holder) -> Result<Orders, Error> {
+    let layout: Layout = LAYOUT.parse()?;
+    let store = snowmint_store::open(&databases[0]).await?;
+    let clock = Arc::new(AnchoredClock::new());
+    let mut pools = Vec::new();
+    for url in databases {
+        pools.push(PgPoolOptions::new().max_connections(8).connect(url).await?);
+    }
+    let mut shards = Vec::new();
+    for number in 0..SHARDS {
+        let database = pools[number as usize % pools.len()].clone();
+        // One transaction, with a lock: two instances that start at the same time would make the schema twice.
+        let make = format!(
+            "SELECT pg_advisory_xact_lock(1); CREATE SCHEMA IF NOT EXISTS shard_{number}; CREATE TABLE IF NOT EXISTS shard_{number}.orders \
+             (id bigint PRIMARY KEY, customer bigint NOT NULL, article text NOT NULL)"
+        );
+        sqlx::raw_sql(sqlx::AssertSqlSafe(make)).execute(&database).await?;
+        let pool = WorkerPool::new(layout, DatacenterId(number));
+        let config = LeaseConfig::new(pool, holder.clone()).clock(NodeClock::from(Arc::clone(&clock)));
+        shards.push(Shard { number, database, ids: Leases::start(Arc::clone(&store), config)? });
+    }
+    for shard in &shards {
+        shard.ids.ready().await?;
+    }
+    Ok(Orders { layout, shards })
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Error> {
+    let databases = std::env::var("DATABASES")
+        .map_err(|_| "set DATABASES to the URLs of the databases, separated by commas")?;
+    let address = std::env::var("ADDRESS").unwrap_or_else(|_| "127.0.0.1:3000".to_owned());
+    let listener = tokio::net::TcpListener::bind(&address).await?;
+    let databases: Vec<_> = databases.split(',').map(ToOwned::to_owned).collect();
+    let orders = Arc::new(open(&databases, &Holder::of_this_host(&address)).await?);
+    let app = Router::new()
+        .route("/customers/{customer}/orders", post(create))
+        .route("/customers/{customer}/orders/since/{unix_ms}", get(since))
+        .route("/orders/{id}", get(find))
+        .with_state(Arc::clone(&orders));
+    axum::serve(listener, app).with_graceful_shutdown(stopped()).await?;
+    // Without this, the next instance would not get these workers for a window (10 s).
+    for shard in &orders.shards {
+        shard.ids.release(Duration::from_secs(1)).await;
+    }
+    Ok(())
+}
+
+async fn stopped() {
+    let stop = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate());
+    match stop {
+        Ok(mut stop) => drop(stop.recv().await),
+        Err(_) => std::future::pending().await,
+    }
+}

@@ -1,0 +1,96 @@
+//! Goal: two instances of the example share the databases, find each other's orders by the shard in the id, and repeat no id.
+//! Method: two PostgreSQL servers, both instances as processes, and plain HTTP.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::process::{Child, Command};
+use std::time::Duration;
+
+use snowmint_test_servers::snowmint::external::output;
+use snowmint_test_servers::{Postgres, port, time};
+
+/// The epoch of the example's layout, 2026-01-01: no id is older.
+const EPOCH_MS: u64 = 1_767_225_600_000;
+
+struct Instance {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+impl Instance {
+    fn start(databases: &str) -> Self {
+        let address = SocketAddr::from(port::free());
+        let mut command = Command::new(env!("CARGO_BIN_EXE_axum-postgres"));
+        let child = command.env("DATABASES", databases).env("ADDRESS", address.to_string()).spawn().unwrap();
+        let instance = Self { child, address };
+        time::eventually("an order is taken", Duration::from_secs(60), || {
+            let ran = Command::new("curl")
+                .args(["-sf", "-d", "first", &instance.url("customers/0/orders")])
+                .output();
+            ran.unwrap().status.success().then_some(())
+        });
+        instance
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("http://{}/{path}", self.address)
+    }
+
+    fn order(&self, customer: u64, article: &str) -> u64 {
+        let answer =
+            output("curl", ["-sf", "-d", article, &self.url(&format!("customers/{customer}/orders"))]);
+        answer.trim().parse().unwrap()
+    }
+}
+
+#[test]
+fn two_instances_find_each_others_orders_in_the_shard_that_the_id_names() {
+    let servers = [Postgres::start(), Postgres::start()];
+    let databases =
+        servers.each_ref().map(|it| format!("postgres://postgres@{}/postgres", it.address())).join(",");
+    let instances = [Instance::start(&databases), Instance::start(&databases)];
+    let mut ids = BTreeSet::new();
+    for customer in 0..20 {
+        let id = instances[0].order(customer, "apple");
+        // Time, 4 bits of shard, 6 of worker, 12 of sequence.
+        assert_eq!((id >> 18) & 15, customer % 16, "{id}");
+        assert!(ids.insert(id) && ids.insert(instances[1].order(customer, "pear")), "{id} came twice");
+        let found = output("curl", ["-sf", &instances[1].url(&format!("orders/{id}"))]);
+        assert!(
+            found.contains("\"apple\"") && found.contains(&format!("\"customer\":{customer},")),
+            "{found}"
+        );
+    }
+    let rows: usize = servers
+        .iter()
+        .flat_map(|server| (0..16).map(move |shard| (server, shard)))
+        .filter(|(server, shard)| server.sql(&format!("SELECT to_regnamespace('shard_{shard}')")) != "")
+        .map(|(server, shard)| {
+            server.sql(&format!("SELECT count(*) FROM shard_{shard}.orders")).parse::<usize>().unwrap()
+        })
+        .sum();
+    // Each instance began with an order of customer 0.
+    assert_eq!(rows, ids.len() + 2, "every order is in one shard");
+    let of_seven =
+        |since: u64| output("curl", ["-sf", &instances[0].url(&format!("customers/7/orders/since/{since}"))]);
+    assert_eq!(of_seven(EPOCH_MS).lines().count(), 2, "{}", of_seven(EPOCH_MS));
+    let last: serde_json::Value = serde_json::from_str(&output(
+        "curl",
+        ["-sf", &instances[0].url(&format!("orders/{}", of_seven(EPOCH_MS).lines().last().unwrap()))],
+    ))
+    .unwrap();
+    let made_at = last["made_at_ms"].as_u64().unwrap();
+    assert_eq!(
+        of_seven(made_at).lines().last(),
+        of_seven(EPOCH_MS).lines().last(),
+        "its own millisecond is in the range"
+    );
+    assert_eq!(of_seven(made_at + 60_000), "", "none is from the future");
+}
