@@ -258,6 +258,7 @@ function changes() {
       : el('tr', {},
         el('td', { 'data-name': 'When' }, it.at.slice(0, 19).replace('T', ' ')),
         el('td', { 'data-name': 'Who' }, `${it.who}, ${it.from}`),
-        el('td', { 'data-name': 'Change' }, `${it.action} ${it.subject}`, it.failed && [' ', el('span', { class: 'badge bad', title: it.failed }, 'failed')]),
-        el('td', { 'data-name': 'Details', class: 'quiet' }, it.failed ?? it.details))))));
+        el('td', { 'data-name': 'Change' }, `${it.action} ${it.subject}`, it.failed && [' ', el('span', { class: 'badge bad', title: it.failed }, it.outcome === 'refused' ? 'refused' : 'failed')],
+          it.possibly_made && [' ', el('span', { class: 'badge bad', title: it.possibly_made }, 'possibly made')]),
+        el('td', { 'data-name': 'Details', class: 'quiet' }, it.failed ?? it.possibly_made ?? it.details))))));
 }

@@ -113,11 +113,12 @@ impl NodeAdmin {
             .map(|outcome| (outcome, self.outcomes[outcome as usize].load(Ordering::Relaxed)))
     }
 
-    /// Runs an operation that reads.
+    /// Returns the store, as errors and logs name it.
     pub(crate) fn describe(&self) -> String {
         self.store.describe()
     }
 
+    /// Runs an operation that reads.
     pub(crate) async fn read<T: Send + 'static>(
         &self,
         reach: Reach,
