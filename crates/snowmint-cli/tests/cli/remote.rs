@@ -103,7 +103,10 @@ fn the_log_level_of_a_node_changes_while_it_runs() {
     let ops = token(&sandbox, "ops", "*", "admin");
     let orders = token(&sandbox, "orders", "orders-*", "admin");
     std::fs::write(sandbox.path("ops.token"), ops).unwrap();
-    let (mut node, url) = node(&sandbox);
+    // Its polls are lines of the level debug.
+    let polls = ["--namespaces-poll", "100ms", "--window", "1s"];
+    let mut node = sandbox.serve(&[&["--tokens-file", "tokens.toml"][..], &polls].concat());
+    let url = format!("http://{}", node.ready("http"));
     let level = |args: &[&str]| {
         sandbox.out(&[&["log-level"][..], args, &["--server", &url, "--token-file", "ops.token"]].concat())
     };
