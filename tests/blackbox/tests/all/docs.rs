@@ -15,6 +15,7 @@ use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::thread;
 
+use serde_json::{Value, json};
 use snowmint_test_servers::snowmint::{self, Serve, Server};
 
 use self::other_systems::OtherSystems;
@@ -105,6 +106,23 @@ fn the_book_has_every_page() {
 /// Whether the page is a translation: `docs/zh/check.py` finds that its blocks are those of the page that is tried.
 fn translated(page: &Path) -> bool {
     page.starts_with(snowmint::workspace().join("docs/zh"))
+}
+
+/// In the book, a link to a file outside docs leads to the code host; a link to a page does not change.
+#[test]
+fn links_out_of_the_book_lead_to_the_host() {
+    let chapter = |content: &str| {
+        let chapter = json!({ "path": "migrate/leaf.md", "content": content, "sub_items": [] });
+        json!({ "items": [{ "Chapter": chapter }, "Separator"] })
+    };
+    let book = json!([{}, chapter("[a](../../crates/x#y) [b](../faq.md) [c](README.md)")]);
+    let mut python = Command::new("python3");
+    python.arg(snowmint::workspace().join("docs/book.py")).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = python.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(book.to_string().as_bytes()).unwrap();
+    let written: Value = serde_json::from_slice(&child.wait_with_output().unwrap().stdout).unwrap();
+    let host = "https://github.com/snowmint/snowmint/blob/main/crates/x#y";
+    assert_eq!(written, chapter(&format!("[a]({host}) [b](../faq.md) [c](README.md)")));
 }
 
 /// A page with examples in Rust is among those that the doc tests of snowmint-server compile.
@@ -275,7 +293,7 @@ fn blocks(text: &str) -> Vec<Block> {
             if language == "console" && note("not run").is_none() {
                 blocks.push(Block::Console { on: note("on"), steps: steps(&body) });
             } else if let Some(language) = note("run") {
-                let source = body.iter().map(|(_, line)| format!("{line}\n")).collect();
+                let source = body.iter().flat_map(|(_, line)| [*line, "\n"]).collect();
                 blocks.push(Block::Program { line: nth + 1, language, source });
             }
         }
