@@ -99,4 +99,5 @@ echo "| snowmint_next_ids($bulk) | | | | $(per_id <"$scratch/many") | |"
 echo
 echo "Median of $rounds rounds, $(psql -V | awk '{ print "PostgreSQL", $3 }'). Calls are \`SELECT\` of one id; rows are \`INSERT\` of one row with a \`DEFAULT\`,"
 echo "each committed and synced; bulk loads are \`INSERT\` of 5,000 rows. Instagram's function counts modulo 1,024 a millisecond and"
-echo "does not notice when it wraps."
+echo "does not notice when it wraps. A call that moves to a new millisecond is synced too, at most once in 5 ms. pgEdge's README"
+echo "(github.com/pgEdge/snowflake) says of its extension, without a table: \"in the double digit per millisecond range\"."
