@@ -1,9 +1,13 @@
 //! The cost of a server: time to its first id, memory, size of the binary. The docs show the figures.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::time::Duration;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use snowmint_test_servers::snowmint::{self, Serve, external, server};
+use snowmint_test_servers::time;
 
 const MIB: f64 = 1024.0;
 
@@ -51,9 +55,51 @@ fn memory_when_idle() {
         mib(after),
     );
     snowmint::publish("footprint-memory", &text);
-    let is_debug = snowmint::binary().components().any(|part| part.as_os_str() == "debug");
-    let limit_kib = if is_debug { 36 * 1024 } else { 20 * 1024 };
+    let limit_kib = if is_debug() { 36 * 1024 } else { 20 * 1024 };
     assert!(rss < limit_kib && after < limit_kib, "{text}");
+}
+
+/// Goal: idle connections cost little, and nothing after they close. Method: 9,900 clients ask once and stay. The aim of a release
+/// build is 60 MiB for 10,000.
+#[test]
+fn memory_of_idle_connections() {
+    const CLIENTS: usize = 9_900;
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let server = Serve::new(folder.path()).start();
+    let rss_mib = || server::rss_kib(server.pid()) / 1024;
+    let before = rss_mib();
+    let mut text = format!("{CLIENTS} idle connections: {before} MiB before");
+    for (protocol, address, request) in [
+        ("HTTP", server.http(), &b"GET /v1/ids/default HTTP/1.1\r\nHost: localhost\r\n\r\n"[..]),
+        ("RESP", server.resp(), b"ID.NEXT default\r\n"),
+    ] {
+        let clients: Vec<TcpStream> = (0..CLIENTS)
+            .map(|_| {
+                let mut client = TcpStream::connect(address).unwrap();
+                client.write_all(request).unwrap();
+                assert!(client.read(&mut [0; 512]).unwrap() > 0);
+                client
+            })
+            .collect();
+        let most = rss_mib();
+        let limit = if is_debug() { 100 } else { 60 };
+        // The server returns the memory of connections that rest every 10 s.
+        let idle = time::eventually("idle connections are small", Duration::from_secs(30), || {
+            Some(rss_mib()).filter(|now| *now < limit)
+        });
+        drop(clients);
+        let after = time::eventually("their memory is returned", Duration::from_secs(20), || {
+            Some(rss_mib()).filter(|now| *now < before + 10)
+        });
+        text += &format!(", {protocol} {most} at most, {idle} at rest, {after} after them");
+    }
+    snowmint::publish("footprint-connections", &text);
+}
+
+fn is_debug() -> bool {
+    snowmint::binary().components().any(|part| part.as_os_str() == "debug")
 }
 
 /// Goal: the size of the binary.
