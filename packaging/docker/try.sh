@@ -26,6 +26,11 @@ mkdir -p "$root/var/lib/snowmint" "$root/proc"
 printf '127.0.0.1 localhost\n127.0.0.1 store.internal\n' >"$root/etc/hosts"
 printf 'nameserver 127.0.0.1\n' >"$root/etc/resolv.conf"
 mount -t proc proc "$root/proc"
+mkdir "$root/dev"
+for device in null random urandom zero; do
+    touch "$root/dev/$device"
+    mount --bind "/dev/$device" "$root/dev/$device"
+done
 
 from_dockerfile() { sed -n "/^FROM scratch/,\$ s/^ *$1 //p" "$here/Dockerfile"; }
 user=$(from_dockerfile USER)
