@@ -56,12 +56,13 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME")]
     namespace: Option<NamespaceName>,
     /// Print one JSON object a line
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     json: bool,
 }
 
 /// Who changes the store.
 #[derive(Debug, Default, clap::Args)]
+#[command(next_help_heading = "Audit log")]
 pub(crate) struct Author {
     /// Name to record in the audit log of the store; default: the system user
     #[arg(long = "as", value_name = "NAME", global = true)]

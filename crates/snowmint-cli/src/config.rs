@@ -18,6 +18,7 @@ use snowmint::{Clock as _, WallClock};
 use toml::{Spanned, Value};
 
 use crate::error::{Failure, report};
+use crate::habits;
 use crate::human::Output;
 use crate::serve::logging::{AccessLog, Filter};
 use crate::{Cli, connect, serve};
@@ -55,6 +56,9 @@ enum ConfigCommand {
         /// The file
         #[arg(value_name = "FILE", env = "SNOWMINT_CONFIG")]
         file: PathBuf,
+        /// Print one JSON object: file, settings, namespaces and warnings
+        #[arg(long, help_heading = "Output")]
+        json: bool,
     },
     /// Print the settings in effect and where each comes from, as a file; takes the flags of `snowmint serve`
     Print(Box<serve::Args>),
@@ -75,7 +79,7 @@ impl Args {
 
 pub(crate) fn run(args: &Args, matches: &ArgMatches) -> Result<(), Failure> {
     match &args.command {
-        ConfigCommand::Check { file } => check(file),
+        ConfigCommand::Check { file, json } => check(file, *json),
         ConfigCommand::Print(args) => {
             let named = args.config.as_deref().map(ConfigFile::read).transpose()?;
             let print = matches.subcommand_matches("config").and_then(|it| it.subcommand_matches("print"));
@@ -97,7 +101,7 @@ pub(crate) fn run(args: &Args, matches: &ArgMatches) -> Result<(), Failure> {
 
 /// Parses the command line. Where `serve` has a configuration file, its values are the defaults.
 pub(crate) fn parse_command_line() -> Result<(Cli, ArgMatches), clap::Error> {
-    parse(Cli::command())
+    parse(Cli::command().color(habits::colour_of_help()))
 }
 
 /// Parses the command line again, with the values of its configuration file.
@@ -323,7 +327,7 @@ fn expected_values(error: &clap::Error) -> String {
     }
 }
 
-fn check(path: &Path) -> Result<(), Failure> {
+fn check(path: &Path, json: bool) -> Result<(), Failure> {
     let file = ConfigFile::read(path)?;
     let without_env =
         serve::Args::augment_args(Command::new("serve")).mut_args(|flag| flag.env(Resettable::Reset));
@@ -338,6 +342,15 @@ fn check(path: &Path) -> Result<(), Failure> {
         report("warning", warning);
     }
     let mut out = Output::new();
+    if json {
+        out.json(&json!({
+            "file": path.display().to_string(),
+            "settings": file.values.len(),
+            "namespaces": checked.namespaces,
+            "warnings": checked.warnings,
+        }))?;
+        return out.flush();
+    }
     out.line(&format!(
         "{}: valid; settings: {}, namespaces: {}",
         path.display(),

@@ -12,12 +12,20 @@ use crate::flags;
 
 /// The flags that name the store.
 #[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Store")]
 pub(crate) struct StoreArgs {
     /// Store; default: the file snowmint.db in the data directory
     #[arg(long, value_name = "URL", env = "SNOWMINT_STORE", hide_env_values = true, global = true)]
     store: Option<String>,
     /// Data directory
-    #[arg(long, value_name = "DIR", default_value = "./snowmint-data", env = "SNOWMINT_DATA", global = true)]
+    #[arg(
+        long,
+        value_name = "DIR",
+        default_value = "./snowmint-data",
+        alias = "data-dir",
+        env = "SNOWMINT_DATA",
+        global = true
+    )]
     data: String,
 }
 

@@ -40,7 +40,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "URLS", value_delimiter = ',')]
     nodes: Vec<String>,
     /// Print one JSON object a line: check, ok, text
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     json: bool,
 }
 

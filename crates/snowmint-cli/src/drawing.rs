@@ -1,6 +1,7 @@
 //! Draws the 64 bits of an id: its fields in a box, and a line from each field to its value.
 //!
 //! ```text
+//! bit  62                                        21    16    11         0
 //!     ┌─────────────────────────────────────────┬─────┬─────┬────────────┐
 //!   0 │00101010110010110100001000111110110001000│01011│11010│000000000000│
 //!     └┬────────────────────────────────────────┴┬────┴┬────┴┬───────────┘
@@ -30,7 +31,7 @@ pub(crate) struct Drawing<'a, B, L> {
 impl<B: Fn(Field) -> String, L: Fn(Field) -> String> Drawing<'_, B, L> {
     /// Returns the lines, at most 100 columns wide for labels of up to 20.
     pub(crate) fn lines(&self) -> Vec<String> {
-        let mut lines = vec![self.top(), self.middle(), self.bottom()];
+        let mut lines = vec![self.ruler(), self.top(), self.middle(), self.bottom()];
         let fields: Vec<_> = self.layout.fields().collect();
         for last in (0..fields.len()).rev() {
             lines.push(self.drop_line(&fields[..=last]));
@@ -49,6 +50,28 @@ impl<B: Fn(Field) -> String, L: Fn(Field) -> String> Drawing<'_, B, L> {
 
     fn margin(&self) -> String {
         format!("{INDENT}{} ", " ".repeat(self.unused()))
+    }
+
+    /// Returns the number of the highest bit of each field above that bit, and 0 above the last bit; a number without room is
+    /// left out.
+    fn ruler(&self) -> String {
+        let mut line = "bit ".to_owned();
+        let mut column = self.margin().len();
+        let mut numbers = Vec::new();
+        let mut top = self.layout.bits();
+        for field in self.layout.fields() {
+            numbers.push((column + 1, top - 1));
+            column += 1 + self.width(field);
+            top -= self.layout.width(field);
+        }
+        numbers.push((column - 1, 0));
+        for (column, bit) in numbers {
+            if line.len() < column {
+                line += &" ".repeat(column - line.len());
+                line += &bit.to_string();
+            }
+        }
+        self.paint.faint(&line)
     }
 
     fn top(&self) -> String {
@@ -107,6 +130,8 @@ mod tests {
     #[test]
     fn a_field_of_one_bit_has_room() {
         let lines = draw("time:3 generation:1 worker:1 sequence:1 epoch:2024-01-01", false);
+        assert_eq!(lines[0], format!("bit {:58}5   2 1 0", ""));
+        let lines = &lines[1..];
         let box_at = lines[0].find('┌').unwrap();
         assert_eq!(box_at, 2 + 58 + 1);
         let right: Vec<_> = lines.iter().map(|line| line[box_at..].to_owned()).collect();

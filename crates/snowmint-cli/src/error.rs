@@ -12,6 +12,8 @@ use snowmint::utc::Utc;
 use snowmint::{Clock as _, WallClock};
 use snowmint_cluster::audit::ChangeFailure;
 
+use crate::habits;
+
 /// Exit code if a store, port, lease or disk failed.
 const FAILED: u8 = 1;
 /// Exit code for invalid input or settings.
@@ -135,7 +137,7 @@ pub(crate) fn explain(error: &clap::Error) -> Result<(), Failure> {
             let _ = error.print();
             Err(Failure::Reported)
         }
-        _ => Err(Failure::Usage(one_line(error))),
+        _ => Err(Failure::Usage(habits::advice(error).unwrap_or_else(|| one_line(error)))),
     }
 }
 

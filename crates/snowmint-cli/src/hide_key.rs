@@ -37,6 +37,9 @@ pub(crate) struct Args {
     /// File to append the key to, created if it is missing; default: print the line
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
+    /// Print one JSON object: name and key, or with --file name and file
+    #[arg(long, help_heading = "Output")]
+    json: bool,
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
@@ -44,9 +47,17 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let line = format!("\"{}\" = \"{key}\"", args.name);
     let mut out = Output::new();
     match &args.file {
+        None if args.json => {
+            out.json(&serde_json::json!({"name": args.name.as_str(), "key": key.to_string()}))?;
+        }
         None => out.line(&line)?,
         Some(path) => {
             append(path, &args.name, &line)?;
+            if args.json {
+                let file = path.display().to_string();
+                out.json(&serde_json::json!({"name": args.name.as_str(), "file": file}))?;
+                return out.flush();
+            }
             out.line(&format!("added key {} to {}: keep a copy", args.name, path.display()))?;
         }
     }

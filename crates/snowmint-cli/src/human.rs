@@ -1,6 +1,7 @@
 //! Output for people: buffered standard output, colours, numbers and times.
 
 use std::io::{self, BufWriter, StdoutLock, Write};
+use std::sync::OnceLock;
 
 use jiff::tz::TimeZone;
 use snowmint::Layout;
@@ -36,15 +37,50 @@ impl Output {
         self.out.write_all(bytes).map_err(|error| Failure::output(&error))
     }
 
+    /// Writes a value as a line of JSON.
+    pub(crate) fn json(&mut self, value: &impl serde::Serialize) -> Result<(), Failure> {
+        let line = serde_json::to_string(value).map_err(Failure::runtime)?;
+        self.line(&line)
+    }
+
     pub(crate) fn flush(&mut self) -> Result<(), Failure> {
         self.out.flush().map_err(|error| Failure::output(&error))
     }
 }
 
-/// Returns whether a stream is a terminal and `NO_COLOR` is not set.
-pub(crate) fn wants_colour(stream: &impl io::IsTerminal) -> bool {
-    stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+/// When output is coloured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Colour {
+    /// On a terminal, unless `NO_COLOR` is set
+    #[default]
+    Auto,
+    /// Always, also in a pipe
+    Always,
+    /// Never
+    Never,
 }
+
+static COLOUR: OnceLock<Colour> = OnceLock::new();
+
+/// Sets when output is coloured, once for the process.
+pub(crate) fn choose_colour(colour: Colour) {
+    // A second choice of the same command line is the same one.
+    let _ = COLOUR.set(colour);
+}
+
+/// Returns whether what is written to a stream is coloured.
+pub(crate) fn wants_colour(stream: &impl io::IsTerminal) -> bool {
+    match COLOUR.get().copied().unwrap_or_default() {
+        Colour::Always => true,
+        Colour::Never => false,
+        Colour::Auto => {
+            stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+        }
+    }
+}
+
+/// Ends a colour.
+const END: &str = "\x1b[0m";
 
 /// Colours text if the output is a terminal.
 #[derive(Clone, Copy)]
@@ -79,8 +115,15 @@ impl Paint {
         self.with("31", text)
     }
 
+    /// Returns the sequences before and after a text of a field.
+    pub(crate) fn field_marks(self, field: Field) -> (String, &'static str) {
+        let marked = self.field(field, "");
+        let end = if self.on { END } else { "" };
+        (marked.strip_suffix(end).unwrap_or_default().to_owned(), end)
+    }
+
     fn with(self, code: &str, text: &str) -> String {
-        if self.on { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+        if self.on { format!("\x1b[{code}m{text}{END}") } else { text.to_owned() }
     }
 
     #[cfg(test)]

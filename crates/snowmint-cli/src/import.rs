@@ -56,7 +56,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     author: Author,
     /// Print one JSON object a line
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     json: bool,
 }
 

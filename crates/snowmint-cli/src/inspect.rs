@@ -1,6 +1,7 @@
-//! `snowmint inspect`: explains ids, as a drawing for people or as JSON for programs.
+//! `snowmint inspect`: explains ids, as a drawing or a table for people, or as JSON for programs.
 
-use std::io::{self, BufRead, IsTerminal as _};
+mod rows;
+
 use std::path::PathBuf;
 
 use snowmint::codec::{Alphabet, Digits, hex};
@@ -8,6 +9,7 @@ use snowmint::error::Snippet;
 use snowmint::field::Field;
 use snowmint::hide::Hider;
 use snowmint::inspect::{Candidate, Decoded, Inspection};
+use snowmint::layout::SplitError;
 use snowmint::scheme::SchemeId;
 use snowmint::utc::Utc;
 use snowmint::{Clock as _, Id, Layout, Parts, WallClock};
@@ -17,6 +19,8 @@ use crate::drawing::Drawing;
 use crate::error::{Failure, report};
 use crate::hide_key;
 use crate::human::{self, Output, thousands};
+use crate::input::{Items, Sink, each_item, standard_input};
+use rows::{GuessedRow, Rows};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -28,6 +32,10 @@ Examples:
   snowmint inspect --layout sonyflake 500000000000000000
   snowmint inspect 01ARZ3NDEKTSV4RRFFQ69G5FAV
   snowmint new -n 3 | snowmint inspect
+      Several ids are a table, a line each; --view drawing draws each of them.
+  cut -f1 ids.tsv | snowmint inspect --layout twitter > decoded.txt
+      With --layout, and a table or --json, a pipe runs at millions of ids a
+      second.
   snowmint inspect --format base62 1ptWyK4WgZU --json
   snowmint inspect --format base58 4aaW4SzAyQK
 
@@ -69,6 +77,16 @@ pub(crate) struct Args {
     /// Ids; if there are none, reads them from standard input, separated by blanks, line ends or commas
     #[arg(value_name = "ID", allow_negative_numbers = true)]
     ids: Vec<String>,
+    #[command(flatten)]
+    reading: Reading,
+    #[command(flatten)]
+    shown: Shown,
+}
+
+/// How ids are read.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "How to read the ids")]
+struct Reading {
     /// Layout of the ids: a name (see `snowmint layouts`) or a text form; default: the likeliest
     #[arg(long, value_name = "SPEC|NAME", env = "SNOWMINT_LAYOUT")]
     layout: Option<Layout>,
@@ -81,73 +99,154 @@ pub(crate) struct Args {
     /// File of hide keys (see `snowmint hide-key`)
     #[arg(long, value_name = "FILE", env = "SNOWMINT_HIDE_KEYS_FILE")]
     hide_keys_file: Option<PathBuf>,
+}
+
+/// How ids are shown.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Output")]
+struct Shown {
+    /// Draw each id, or write a table with a line for each; default: a drawing of one id, a table of several
+    #[arg(long, value_name = "VIEW", value_enum, conflicts_with = "json")]
+    view: Option<View>,
     /// Instant to measure ages from, such as 2026-11-22T08:00:00Z; default: now
     #[arg(long, value_name = "INSTANT", value_parser = snowmint::utc::parse)]
     now: Option<u64>,
     /// Print one JSON object a line
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     json: bool,
 }
 
+/// The form of the output for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum View {
+    /// The bits of each id, with its instant and other readings
+    Drawing,
+    /// A line for each id
+    Table,
+}
+
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let now_unix_ms = args.now.unwrap_or_else(|| WallClock.unix_ms());
-    let hider = match (&args.hide_key, &args.hide_keys_file) {
+    let now_unix_ms = args.shown.now.unwrap_or_else(|| WallClock.unix_ms());
+    let Reading { hide_key, hide_keys_file, layout, .. } = &args.reading;
+    let hider = match (hide_key, hide_keys_file) {
         (Some(key), Some(file)) => {
             let found = hide_key::read(file)?.key(key).cloned();
             Some(found.map_err(|error| Failure::flag("--hide-key", error))?)
         }
         _ => None,
     };
-    let mut inspector = Inspector { args, hider, out: Output::new(), now_unix_ms, shown: 0, refused: 0 };
+    let out = Output::new();
+    let rows = layout.map(|layout| Rows::new(layout, out.paint));
+    let view = args.shown.view;
+    let (held, row) = (None, Vec::with_capacity(512));
+    let mut inspector =
+        Inspector { args, hider, out, rows, row, now_unix_ms, view, held, shown: 0, refused: 0 };
     if args.ids.is_empty() {
-        inspector.standard_input()?;
+        let mut input = standard_input("snowmint new | snowmint inspect")?;
+        each_item(&mut input, Items::Words, &mut inspector)?;
     } else {
         for text in &args.ids {
-            inspector.one(text)?;
+            inspector.item(text, 1)?;
         }
     }
-    inspector.out.flush()?;
-    if inspector.refused > 0 { Err(Failure::Reported) } else { Ok(()) }
+    inspector.finish()
 }
 
 struct Inspector<'a> {
     args: &'a Args,
     hider: Option<Hider>,
     out: Output,
+    /// Writes rows, if the layout is known.
+    rows: Option<Rows>,
+    /// The row that is written.
+    row: Vec<u8>,
     now_unix_ms: u64,
+    /// How ids are shown, once that is known.
+    view: Option<View>,
+    /// The first id, until it is known whether there is a second one.
+    held: Option<String>,
     shown: u64,
     refused: u64,
 }
 
-impl Inspector<'_> {
-    fn standard_input(&mut self) -> Result<(), Failure> {
-        let input = io::stdin();
-        if input.is_terminal() {
-            return Err(Failure::usage(
-                "missing ids: pass them as arguments, or on standard input as in `snowmint new | snowmint inspect`",
-            ));
+impl Sink for Inspector<'_> {
+    fn item(&mut self, text: &str, _line: u64) -> Result<(), Failure> {
+        if self.view.is_some() || self.args.shown.json {
+            return self.one(text);
         }
-        let inspector = std::cell::RefCell::new(self);
-        let read = each_word(
-            &mut input.lock(),
-            || inspector.borrow_mut().out.flush(),
-            |word| inspector.borrow_mut().one(word),
-        );
-        read?.map_err(|error| Failure::runtime(format!("cannot read standard input: {error}")))
+        match self.held.take() {
+            None => self.held = Some(text.to_owned()),
+            Some(first) => {
+                self.view = Some(View::Table);
+                self.one(&first)?;
+                self.one(text)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn pause(&mut self) -> Result<(), Failure> {
+        self.out.flush()
+    }
+}
+
+impl Inspector<'_> {
+    fn finish(&mut self) -> Result<(), Failure> {
+        if let Some(only) = self.held.take() {
+            self.view = Some(View::Drawing);
+            self.one(&only)?;
+        }
+        self.out.flush()?;
+        if self.refused > 0 { Err(Failure::Reported) } else { Ok(()) }
     }
 
     fn one(&mut self, text: &str) -> Result<(), Failure> {
+        let is_drawn = self.view == Some(View::Drawing);
+        if let Some(layout) = self.args.reading.layout.filter(|_| !is_drawn) {
+            return self.row(text, &layout);
+        }
         let inspection = match self.read(text) {
             Ok(inspection) => inspection,
             Err(why) => return self.refuse(&why),
         };
-        if self.args.json {
-            self.out.line(&serde_json::to_string(&inspection).map_err(Failure::runtime)?)?;
-        } else {
+        if self.args.shown.json {
+            self.out.json(&inspection)?;
+        } else if is_drawn {
             self.draw(&inspection)?;
+        } else {
+            if self.shown == 0 {
+                let heading = GuessedRow::heading(self.out.paint);
+                self.out.line(&heading)?;
+            }
+            let row = GuessedRow(&inspection).line(self.now_unix_ms);
+            self.out.line(&row)?;
         }
         self.shown += 1;
         Ok(())
+    }
+
+    /// Writes an id of the known layout as a row of the table, or as JSON.
+    fn row(&mut self, text: &str, layout: &Layout) -> Result<(), Failure> {
+        let split = self.read_id(text).and_then(|id| match layout.split(id) {
+            Ok(parts) => Ok((id, parts)),
+            Err(error) => Err(not_of_layout(text, &error)),
+        });
+        let (id, parts) = match split {
+            Ok(split) => split,
+            Err(why) => return self.refuse(&why),
+        };
+        let Some(rows) = &mut self.rows else { return Ok(()) };
+        self.row.clear();
+        if self.args.shown.json {
+            rows.json(id, &parts, &mut self.row);
+        } else {
+            if self.shown == 0 {
+                rows.heading(&mut self.row);
+            }
+            rows.row(id, &parts, &mut self.row);
+        }
+        self.shown += 1;
+        self.out.bytes(&self.row)
     }
 
     fn refuse(&mut self, why: &str) -> Result<(), Failure> {
@@ -158,34 +257,36 @@ impl Inspector<'_> {
         Ok(())
     }
 
-    /// Reads a text by the given layout and form, or else as the likeliest id.
-    fn read(&self, text: &str) -> Result<Inspection, String> {
-        let form = self.args.format.as_ref();
-        let Some(hider) = &self.hider else { return self.read_as(text, form) };
-        let hidden = form.unwrap_or(&Digits::Decimal).decode(text);
-        let hidden = hidden.map_err(|error| format!("invalid id {}: {error}", Snippet::of(text)))?;
-        self.read_as(&hider.reveal(hidden).to_string(), Some(&Digits::Decimal))
+    /// Reads the number of a text in the given form, and reveals it.
+    fn read_id(&self, text: &str) -> Result<Id, String> {
+        let form = self.args.reading.format.as_ref();
+        let hint = if form.is_none() && self.hider.is_none() { OTHER_FORMS } else { "" };
+        let id = form.unwrap_or(&Digits::Decimal).decode(text);
+        let id = id.map_err(|error| format!("invalid id {}: {error}{hint}", Snippet::of(text)))?;
+        Ok(self.hider.as_ref().map_or(id, |hider| hider.reveal(id)))
     }
 
-    fn read_as(&self, text: &str, form: Option<&Digits>) -> Result<Inspection, String> {
-        let Some(layout) = self.args.layout else {
-            let read = match form {
-                Some(form) => {
-                    Inspection::of_digits(text, form, self.now_unix_ms).map_err(|error| error.to_string())
-                }
-                None => Inspection::of_text(text, Vec::new(), self.now_unix_ms)
-                    .ok_or_else(|| format!("{}{OTHER_FORMS}", why_not_decimal(text))),
-            };
-            return read.map_err(|why| format!("invalid id {}: {why}", Snippet::of(text)));
+    /// Reads a text by the given layout and form, or else as the likeliest id.
+    fn read(&self, text: &str) -> Result<Inspection, String> {
+        let form = self.args.reading.format.as_ref();
+        if let Some(layout) = self.args.reading.layout {
+            let id = self.read_id(text)?;
+            let decoded = Decoded::by_layout(id, layout).map_err(|error| not_of_layout(text, &error))?;
+            return Ok(Inspection::known(decoded, form.unwrap_or(&Digits::Decimal).name()));
+        }
+        let read = match (form, &self.hider) {
+            (_, Some(_)) => {
+                let revealed = self.read_id(text)?.to_string();
+                Inspection::of_digits(&revealed, &Digits::Decimal, self.now_unix_ms)
+                    .map_err(|it| it.to_string())
+            }
+            (Some(form), None) => {
+                Inspection::of_digits(text, form, self.now_unix_ms).map_err(|error| error.to_string())
+            }
+            (None, None) => Inspection::of_text(text, Vec::new(), self.now_unix_ms)
+                .ok_or_else(|| format!("{}{OTHER_FORMS}", why_not_decimal(text))),
         };
-        let hint = if form.is_none() { OTHER_FORMS } else { "" };
-        let form = form.unwrap_or(&Digits::Decimal);
-        let id =
-            form.decode(text).map_err(|error| format!("invalid id {}: {error}{hint}", Snippet::of(text)))?;
-        let decoded = Decoded::by_layout(id, layout).map_err(|error| {
-            format!("invalid id {} for this layout: {error}; name another with --layout", Snippet::of(text))
-        })?;
-        Ok(Inspection::known(decoded, form.name()))
+        read.map_err(|why| format!("invalid id {}: {why}", Snippet::of(text)))
     }
 
     /// Draws the likeliest reading and lists the others.
@@ -244,6 +345,10 @@ impl Inspector<'_> {
         self.facts(instant(layout, layout.unix_ms(parts.timestamp), self.now_unix_ms))?;
         self.facts(texts(id))
     }
+}
+
+fn not_of_layout(text: &str, error: &SplitError) -> String {
+    format!("invalid id {} for this layout: {error}; name another with --layout", Snippet::of(text))
 }
 
 /// Advice for a text that is not decimal.
@@ -346,81 +451,4 @@ fn scheme_facts(id: &SchemeId, now_unix_ms: u64) -> Vec<(&'static str, String)> 
         facts.push(("age", human::age(unix_ms, now_unix_ms)));
     }
     facts
-}
-
-/// Longer than an id in any form. Longer words are cut, so that memory is bounded.
-const MAX_LEN: usize = 64;
-
-/// Calls `each` with every word, separated by blanks, line ends or commas, and `pause` before it waits for more input.
-fn each_word<E>(
-    input: &mut impl BufRead,
-    mut pause: impl FnMut() -> Result<(), E>,
-    mut each: impl FnMut(&str) -> Result<(), E>,
-) -> Result<io::Result<()>, E> {
-    let mut word = Vec::with_capacity(MAX_LEN);
-    loop {
-        pause()?;
-        let room = match input.fill_buf() {
-            Ok(room) => room,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Ok(Err(error)),
-        };
-        let read = room.len();
-        for &byte in room {
-            if byte.is_ascii_whitespace() || byte == b',' {
-                finish_word(&mut word, &mut each)?;
-            } else if word.len() < MAX_LEN {
-                word.push(byte);
-            }
-        }
-        if read == 0 {
-            finish_word(&mut word, &mut each)?;
-            return Ok(Ok(()));
-        }
-        input.consume(read);
-    }
-}
-
-fn finish_word<E>(word: &mut Vec<u8>, each: &mut impl FnMut(&str) -> Result<(), E>) -> Result<(), E> {
-    if !word.is_empty() {
-        each(&String::from_utf8_lossy(word))?;
-        word.clear();
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::convert::Infallible;
-    use std::io::BufReader;
-
-    fn words(input: &[u8], room: usize) -> Vec<String> {
-        let mut words = Vec::new();
-        let mut input = BufReader::with_capacity(room, input);
-        let read = each_word::<Infallible>(
-            &mut input,
-            || Ok(()),
-            |word| {
-                words.push(word.to_owned());
-                Ok(())
-            },
-        );
-        read.unwrap().unwrap();
-        words
-    }
-
-    #[test]
-    fn words_survive_every_split_of_the_input() {
-        for room in 1..12 {
-            assert_eq!(words(b" 12, 34\r\n\n56,,7\t8", room), ["12", "34", "56", "7", "8"]);
-        }
-        assert!(words(b" \n,", 4).is_empty());
-    }
-
-    #[test]
-    fn an_endless_word_is_cut() {
-        let long = vec![b'9'; 100_000];
-        assert_eq!(words(&long, 4096), ["9".repeat(MAX_LEN)]);
-    }
 }

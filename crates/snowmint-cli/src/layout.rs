@@ -1,4 +1,6 @@
-//! `snowmint layout` shows one layout, `snowmint layouts` lists those that have a name.
+//! `snowmint layout` shows one layout or a move to another, `snowmint layouts` lists those that have a name.
+
+mod successor;
 
 use serde::Serialize;
 use snowmint::field::Field;
@@ -15,6 +17,12 @@ Examples:
   snowmint layout twitter
   snowmint layout time:41 worker:10 sequence:12 epoch:2026-01-01
   snowmint layout 'time:31@1s worker:20 sequence:12 epoch:2024-01-01' --json
+  snowmint layout twitter --successor auto
+      Layouts that can follow this one: from the switch on, all their ids are
+      greater than the old ones.
+  snowmint layout twitter --successor 'time:42 worker:12 sequence:9' \\
+      --switch 2027-01-01
+      Computes the epoch of the new layout, and explains the move.
 
 A layout names its fields from the top bit down, each with its bits:
   time:BITS@TICK   ticks since the epoch; the tick is 1ms, 10ms, 1s ...;
@@ -39,6 +47,10 @@ JSON, one object:
   sorts_by_time               whether the timestamp is on top
   safe_in_javascript          whether ids fit in 53 bits
 
+JSON with --successor, one object a line: old, new, switch_unix_ms, switch_utc,
+largest_old_id (before the switch), smallest_new_id (from then on), ends_unix_ms,
+ends_utc, years (from the switch), workers and ids_per_second_per_worker.
+
 Invalid layouts are rejected with a suggestion that fits; exit code 2.";
 
 /// Show the fields, capacity and lifetime of a layout
@@ -48,8 +60,20 @@ pub(crate) struct Args {
     /// Name (see `snowmint layouts`) or fields, as one argument or several
     #[arg(value_name = "SPEC|NAME", required = true)]
     spec: Vec<String>,
+    /// Layout that shall follow this one: its fields, without the epoch, which is computed; or `auto` for proposals
+    #[arg(long, value_name = "SPEC|auto", help_heading = "Move to another layout")]
+    successor: Option<String>,
+    /// Instant of the move: no id of the old layout has a later timestamp; default: the next midnight, UTC
+    #[arg(
+        long,
+        value_name = "INSTANT",
+        value_parser = snowmint::utc::parse,
+        requires = "successor",
+        help_heading = "Move to another layout"
+    )]
+    switch: Option<u64>,
     /// Print one JSON object
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     json: bool,
 }
 
@@ -57,6 +81,14 @@ pub(crate) fn show(args: &Args) -> Result<(), Failure> {
     let layout: Layout = args.spec.join(" ").parse().map_err(Failure::usage)?;
     let now_unix_ms = WallClock.unix_ms();
     let mut out = Output::new();
+    if let Some(spec) = &args.successor {
+        let switch_unix_ms = args.switch.unwrap_or_else(|| successor::next_midnight(now_unix_ms));
+        let moves = match spec.as_str() {
+            "auto" => successor::Move::proposals(&layout, switch_unix_ms)?,
+            spec => vec![successor::Move::plan(&layout, spec, switch_unix_ms)?],
+        };
+        return successor::show(&mut out, &moves, args.json);
+    }
     if args.json {
         let line = serde_json::to_string(&Summary::of(&layout, now_unix_ms)).map_err(Failure::runtime)?;
         out.line(&line)?;
@@ -213,7 +245,7 @@ const NAME: usize = 18;
 )]
 pub(crate) struct ListArgs {
     /// Print one JSON object a line
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     json: bool,
 }
 

@@ -4,28 +4,37 @@
 #![recursion_limit = "256"]
 
 mod audit;
+mod bench;
 mod config;
 mod connect;
+mod convert;
 mod doctor;
 mod drawing;
 mod error;
+mod explain;
 mod flags;
+mod habits;
 mod health;
 mod hide_key;
 mod human;
 mod import;
+mod input;
 mod inspect;
 mod layout;
 mod log_level;
 mod new;
 mod ns;
+mod range;
 mod remote;
 mod serve;
+mod shell;
 mod sql;
 #[cfg(all(target_os = "linux", target_env = "gnu", target_feature = "crt-static"))]
 mod static_names;
 mod store;
 mod token;
+mod version;
+mod when;
 mod workers;
 
 use std::process::ExitCode;
@@ -46,37 +55,78 @@ Start with:
   snowmint config check FILE              check a configuration file of serve
   snowmint token create NAME --help       make a token for a client
   snowmint sql postgres --layout twitter  print SQL functions for ids
+  snowmint explain                        list the errors, and explain one
+  snowmint help COMMAND                   the flags of a command, with examples
 
-Exit codes. 0: done. 1: something outside failed (store, port, lease). 2: invalid input or settings.
-Output is coloured on a terminal only, unless NO_COLOR is set.";
+--json writes one JSON object a line, on every command that prints results. Ids
+in JSON are strings: JavaScript keeps only 53 bits of a number.
+
+Exit codes. 0: done. 1: something outside failed (store, port, lease). 2: invalid input or settings.";
 
 /// Unique, time-ordered 64-bit ids
 #[derive(Debug, Parser)]
-#[command(name = "snowmint", version, after_help = EXAMPLES, arg_required_else_help = true)]
+#[command(
+    name = "snowmint",
+    version,
+    after_help = EXAMPLES,
+    arg_required_else_help = true,
+    disable_version_flag = true
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
+    /// Colour of output: auto (on a terminal, unless `NO_COLOR` is set), always or never
+    #[arg(
+        long,
+        value_name = "WHEN",
+        value_enum,
+        default_value_t,
+        hide_possible_values = true,
+        alias = "colour",
+        global = true,
+        help_heading = "Global options"
+    )]
+    color: human::Colour,
+    /// Print the version
+    #[arg(short = 'V', short_alias = 'v', long, action = clap::ArgAction::Version, help_heading = "Global options")]
+    version: Option<bool>,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    #[command(aliases = ["server", "start", "run"])]
     Serve(Box<serve::Args>),
     Config(config::Args),
+    #[command(aliases = ["generate", "gen", "next", "mint"])]
     New(new::Args),
+    #[command(aliases = ["decode", "parse", "show"])]
     Inspect(inspect::Args),
+    Convert(convert::Args),
+    Range(range::Args),
     Layout(layout::Args),
     Layouts(layout::ListArgs),
+    #[command(aliases = ["namespace", "namespaces"])]
     Ns(ns::Args),
     HideKey(hide_key::Args),
     Import(import::Args),
+    #[command(alias = "worker")]
     Workers(workers::Args),
+    #[command(alias = "check")]
     Doctor(doctor::Args),
     Health(health::Args),
     Audit(audit::Args),
     LogLevel(log_level::Args),
     Store(store::Args),
     Sql(sql::Args),
+    #[command(alias = "tokens")]
     Token(token::Args),
+    #[command(alias = "benchmark")]
+    Bench(bench::Args),
+    Explain(explain::Args),
+    #[command(alias = "completion")]
+    Completions(shell::CompletionArgs),
+    Man(shell::ManArgs),
+    Version(version::Args),
 }
 
 impl Cli {
@@ -110,11 +160,14 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli, matches: &clap::ArgMatches) -> Result<(), error::Failure> {
+    human::choose_colour(cli.color);
     match cli.command {
         Command::Serve(args) => serve::start(*args),
         Command::Config(args) => config::run(&args, matches),
         Command::New(args) => new::run(&args),
         Command::Inspect(args) => inspect::run(&args),
+        Command::Convert(args) => convert::run(&args),
+        Command::Range(args) => range::run(&args),
         Command::Layout(args) => layout::show(&args),
         Command::Layouts(args) => layout::list(&args),
         Command::Ns(args) => ns::run(&args),
@@ -128,5 +181,10 @@ fn run(cli: Cli, matches: &clap::ArgMatches) -> Result<(), error::Failure> {
         Command::Store(args) => store::run(&args),
         Command::Sql(args) => sql::run(&args),
         Command::Token(args) => token::run(&args),
+        Command::Bench(args) => bench::run(&args),
+        Command::Explain(args) => explain::run(&args),
+        Command::Completions(args) => shell::completions(&args),
+        Command::Man(args) => shell::man(&args),
+        Command::Version(args) => version::run(&args),
     }
 }

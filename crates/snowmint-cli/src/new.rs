@@ -61,37 +61,62 @@ JSON, one object a line:
 #[command(after_long_help = EXAMPLES, after_help = "See --help for examples and what --store none does not guarantee.")]
 pub(crate) struct Args {
     /// Number of ids, 1 to 10,000,000
-    #[arg(short = 'n', value_name = "N", default_value = "1", value_parser = count, allow_negative_numbers = true)]
+    #[arg(short = 'n', long = "count", value_name = "N", default_value = "1", value_parser = count, allow_negative_numbers = true, help_heading = "Ids")]
     count: u64,
     /// Layout of the ids: a name (see `snowmint layouts`) or its fields
-    #[arg(long, value_name = "SPEC|NAME", default_value = "twitter", env = "SNOWMINT_LAYOUT")]
+    #[arg(
+        long,
+        value_name = "SPEC|NAME",
+        default_value = "twitter",
+        env = "SNOWMINT_LAYOUT",
+        help_heading = "Ids"
+    )]
     layout: Layout,
     /// Require this worker: a number, `ordinal` (after the last `-` of the host name), `ipv4` or `ipv4:NETWORK`, such as
     /// ipv4:10.244.0.0/16 (the low bits of this host's address, as wide as the worker field). Without a network, hosts
     /// of two subnets can get the same worker: a store rejects the second one, --store none does not. Default: any free
     /// worker
-    #[arg(long, value_name = "W", allow_negative_numbers = true)]
+    #[arg(long, value_name = "W", allow_negative_numbers = true, help_heading = "Ids")]
     worker: Option<WorkerSource>,
     /// Datacenter, if the layout has one
-    #[arg(long, value_name = "D", default_value = "0", value_parser = flags::node_number, allow_negative_numbers = true, env = "SNOWMINT_DATACENTER")]
+    #[arg(long, value_name = "D", default_value = "0", value_parser = flags::node_number, allow_negative_numbers = true, env = "SNOWMINT_DATACENTER", help_heading = "Ids")]
     datacenter: u32,
     /// Start of the sequence in each new millisecond: zero, random, random(N) (below N) or rolling. Do not use zero if
     /// `id % n` picks a shard: each run would start with sequence 0. With random, ids increase only from one millisecond
     /// to the next
-    #[arg(long, value_name = "START", default_value = "zero", env = "SNOWMINT_SEQUENCE_START")]
+    #[arg(
+        long,
+        value_name = "START",
+        default_value = "zero",
+        env = "SNOWMINT_SEQUENCE_START",
+        help_heading = "Ids"
+    )]
     sequence_start: Start,
     /// Write ids in this text form: decimal (or dec), hex, base32 (Crockford), base36, base58 (Bitcoin's order),
     /// `base58_flickr`, base62, or alphabet=CHARS: 2 to 94 characters in any order, such as shuffled ones
-    #[arg(long, value_name = "FORM", default_value = "decimal")]
+    #[arg(long, value_name = "FORM", default_value = "decimal", help_heading = "Output")]
     format: Digits,
     /// Print one JSON object a line
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     json: bool,
     /// Store of the lease, such as sqlite:PATH, or none; default: the file snowmint.db in the data directory
-    #[arg(long, value_name = "URL|none", env = "SNOWMINT_STORE", hide_env_values = true)]
+    #[arg(
+        long,
+        value_name = "URL|none",
+        env = "SNOWMINT_STORE",
+        hide_env_values = true,
+        help_heading = "Store"
+    )]
     store: Option<String>,
     /// Data directory
-    #[arg(long, value_name = "DIR", default_value = "./snowmint-data", env = "SNOWMINT_DATA")]
+    #[arg(
+        long,
+        value_name = "DIR",
+        default_value = "./snowmint-data",
+        alias = "data-dir",
+        env = "SNOWMINT_DATA",
+        help_heading = "Store"
+    )]
     data: String,
 }
 

@@ -87,6 +87,10 @@ names its highest number: at least the largest snowmint_numbers_highest of all
 nodes, because nodes hold reserved numbers that the table of the old one may not
 show.
 
+JSON, one object a line. list and show: name, state, dropped, reserved_to,
+unreadable and the settings, named as in a file. add, set and drop: namespace
+(these members), store, edition, resumed_above and warnings.
+
 The same in a file, for snowmint serve --namespaces-file FILE (TOML):
   [namespaces.orders]
   scheme = \"segment\"
@@ -117,15 +121,15 @@ pub(crate) struct Args {
     target: TargetArgs,
     #[command(flatten)]
     author: Author,
-    /// Print JSON, one object a line (list only)
-    #[arg(long, global = true)]
+    /// Print one JSON object a line
+    #[arg(long, global = true, help_heading = "Output")]
     json: bool,
 }
 
 #[derive(Debug, clap::Subcommand)]
 enum Action {
     /// Add a namespace that every node of the store serves, or resume a dropped one
-    #[command(after_long_help = EXAMPLES, after_help = "See --help for examples.")]
+    #[command(aliases = ["create", "new"], after_long_help = EXAMPLES, after_help = "See --help for examples.")]
     Add {
         /// Name of the namespace: 1 to 64 letters, digits, `.`, `_`, `-` or `:`
         name: NamespaceName,
@@ -142,6 +146,10 @@ enum Action {
         nodes: Vec<String>,
     },
     /// Change the settings of a namespace
+    #[command(
+        aliases = ["update", "change", "edit"],
+        after_help = "Example: snowmint ns set orders --maximum 999999. `snowmint ns --help` has more."
+    )]
     Set {
         /// Name of the namespace
         name: NamespaceName,
@@ -167,16 +175,30 @@ enum Action {
         above: Option<u64>,
     },
     /// Drop a namespace: nodes stop serving it, its record stays
+    #[command(
+        aliases = ["rm", "remove", "delete", "del"],
+        after_help = "Example: snowmint ns drop orders. `snowmint ns add orders` resumes it above its last number."
+    )]
     Drop {
         /// Name of the namespace
         name: NamespaceName,
     },
     /// List all namespaces, including dropped ones
     #[command(
-        after_help = "States: served (by every node of the store), named (by nodes whose flags or file name it), \
+        alias = "ls",
+        after_help = "Example: snowmint ns list --json\n\nStates: served (by every node of the store), named (by nodes whose flags or file name it), \
                             dropped, unreadable."
     )]
     List,
+    /// Show one namespace with all its settings
+    #[command(
+        aliases = ["get", "describe", "info"],
+        after_help = "Example: snowmint ns show orders --json. The members are those of `snowmint ns list --json`."
+    )]
+    Show {
+        /// Name of the namespace
+        name: NamespaceName,
+    },
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
@@ -190,46 +212,57 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
                 let settings = settings(&changeable.over(pinned.fields()?))?;
                 let start_over = start_over.then(|| StartOver { nodes: nodes.clone() });
                 let addition = Addition { settings, start_over, ..Addition::default() };
-                show_added(&match target {
-                    Target::Store(store) => {
-                        let add = async |store: Arc<dyn Store>| {
-                            Ok(namespaces::add(&*store, author, name, &addition).await?)
-                        };
-                        store.change_persistent(add).await?
-                    }
-                    Target::Server(server) => server.add(name, &addition).await?,
-                })
+                show_added(
+                    &match target {
+                        Target::Store(store) => {
+                            let add = async |store: Arc<dyn Store>| {
+                                Ok(namespaces::add(&*store, author, name, &addition).await?)
+                            };
+                            store.change_persistent(add).await?
+                        }
+                        Target::Server(server) => server.add(name, &addition).await?,
+                    },
+                    args.json,
+                )
             }
             Action::Set { name, changeable, plain, sources, above } => {
                 let change = changed(changeable, *plain, sources, *above)?;
-                show_set(&match target {
-                    Target::Store(store) => {
-                        let set = async |store: Arc<dyn Store>| {
-                            Ok(namespaces::set(&*store, author, name, &change).await?)
-                        };
-                        store.change(set).await?
-                    }
-                    Target::Server(server) => server.set(name, &change).await?,
-                })
+                show_set(
+                    &match target {
+                        Target::Store(store) => {
+                            let set = async |store: Arc<dyn Store>| {
+                                Ok(namespaces::set(&*store, author, name, &change).await?)
+                            };
+                            store.change(set).await?
+                        }
+                        Target::Server(server) => server.set(name, &change).await?,
+                    },
+                    args.json,
+                )
             }
-            Action::Drop { name } => show_dropped(&match target {
-                Target::Store(store) => {
-                    let drop = async |store: Arc<dyn Store>| {
-                        Ok(namespaces::drop_namespace(&*store, author, name, Required::Any).await?)
-                    };
-                    store.change(drop).await?
-                }
-                Target::Server(server) => server.drop_namespace(name).await?,
-            }),
-            Action::List => show_list(
+            Action::Drop { name } => show_dropped(
                 &match target {
-                    Target::Store(store) => namespaces::list(&*store.open_read_only().await?).await?,
-                    Target::Server(server) => server.namespaces().await?,
+                    Target::Store(store) => {
+                        let drop = async |store: Arc<dyn Store>| {
+                            Ok(namespaces::drop_namespace(&*store, author, name, Required::Any).await?)
+                        };
+                        store.change(drop).await?
+                    }
+                    Target::Server(server) => server.drop_namespace(name).await?,
                 },
                 args.json,
             ),
+            Action::List => show_list(&all(target).await?, args.json),
+            Action::Show { name } => show_one(&all(target).await?, name, args.json),
         }
     })
+}
+
+async fn all(target: Target<'_>) -> Result<Namespaces, Failure> {
+    match target {
+        Target::Store(store) => Ok(namespaces::list(&*store.open_read_only().await?).await?),
+        Target::Server(server) => server.namespaces().await,
+    }
 }
 
 fn changed(
@@ -254,6 +287,7 @@ fn changed(
 
 /// The settings of a namespace that can change: flags of `add` and `set`.
 #[derive(Debug, Default, clap::Args)]
+#[command(next_help_heading = "Settings that can change")]
 struct Changeable {
     /// Write ids in this form: literal text around {number}, {number:6}, {hex}, {base32}, {base36}, {base58}, {base62},
     /// {alphabet=CHARS}, or {id} (of uuid7, uuid4, ulid, objectid), with {date}, {yyyy}, {mm}, {dd}
@@ -292,6 +326,7 @@ struct Changeable {
 
 /// The settings of a namespace that are fixed once it exists.
 #[derive(Debug, Default, clap::Args)]
+#[command(next_help_heading = "Settings that are fixed")]
 struct Pinned {
     /// Scheme: snowflake (implied by --layout), segment, uuid7, uuid4, ulid or objectid
     #[arg(long, value_name = "SCHEME")]
@@ -407,8 +442,45 @@ fn show_list(Namespaces { namespaces, warnings }: &Namespaces, json: bool) -> Re
     out.flush()
 }
 
-fn show_added(changed: &Changed) -> Result<(), Failure> {
+fn show_one(
+    Namespaces { namespaces, warnings }: &Namespaces,
+    name: &NamespaceName,
+    json: bool,
+) -> Result<(), Failure> {
+    warn(warnings);
+    let Some(namespace) = namespaces.iter().find(|it| it.name == name.as_str()) else {
+        return Err(Failure::usage(format!(
+            "unknown namespace {name}: `snowmint ns list` lists those of the store"
+        )));
+    };
+    let mut out = Output::new();
+    if json {
+        out.json(namespace)?;
+        return out.flush();
+    }
+    let title = format!("{}  {}", out.paint.bold(&namespace.name), namespace.summary());
+    out.line(title.trim_end())?;
+    if let Value::Object(members) = serde_json::to_value(namespace).map_err(Failure::runtime)? {
+        for (member, value) in members.iter().filter(|(member, _)| *member != "name") {
+            let value = value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned);
+            out.line(&format!("  {} {value}", out.paint.faint(&format!("{member:<14}"))))?;
+        }
+    }
+    out.flush()
+}
+
+/// Writes the outcome of a change as JSON. Warnings are members of it too.
+fn show_json(changed: &Changed) -> Result<(), Failure> {
+    let mut out = Output::new();
+    out.json(changed)?;
+    out.flush()
+}
+
+fn show_added(changed: &Changed, json: bool) -> Result<(), Failure> {
     warn(&changed.warnings);
+    if json {
+        return show_json(changed);
+    }
     let mut out = Output::new();
     out.line(&format!("{} is {}", changed.namespace.name, changed.namespace.summary()))?;
     out.line(&format!(
@@ -422,14 +494,20 @@ fn show_added(changed: &Changed) -> Result<(), Failure> {
     out.flush()
 }
 
-fn show_set(changed: &Changed) -> Result<(), Failure> {
+fn show_set(changed: &Changed, json: bool) -> Result<(), Failure> {
     warn(&changed.warnings);
+    if json {
+        return show_json(changed);
+    }
     let mut out = Output::new();
     out.line(&format!("{} is {}", changed.namespace.name, changed.namespace.summary()))?;
     out.flush()
 }
 
-fn show_dropped(changed: &Changed) -> Result<(), Failure> {
+fn show_dropped(changed: &Changed, json: bool) -> Result<(), Failure> {
+    if json {
+        return show_json(changed);
+    }
     let name = &changed.namespace.name;
     let mut out = Output::new();
     out.line(&format!(

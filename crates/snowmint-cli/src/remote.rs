@@ -60,6 +60,7 @@ const SETTINGS: [(&str, &str); 10] = [
 
 /// The flags that name a store, or a node that works on its own.
 #[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Node instead of a store")]
 pub(crate) struct TargetArgs {
     #[command(flatten)]
     store: StoreArgs,
@@ -138,10 +139,10 @@ impl ServerArgs {
 
 /// The files of a TLS client.
 #[derive(Clone, Copy, Debug, Default)]
-struct TlsFiles<'a> {
-    ca: Option<&'a Path>,
+pub(crate) struct TlsFiles<'a> {
+    pub(crate) ca: Option<&'a Path>,
     /// The certificate and its key.
-    identity: Option<(&'a Path, &'a Path)>,
+    pub(crate) identity: Option<(&'a Path, &'a Path)>,
 }
 
 /// The level of the log of a node.
@@ -152,12 +153,13 @@ pub(crate) struct LogLevel {
 }
 
 /// Returns whether the command line has a flag.
-fn is_on_command_line(flag: &str) -> bool {
+pub(crate) fn is_on_command_line(flag: &str) -> bool {
     std::env::args()
         .any(|arg| arg.strip_prefix(flag).is_some_and(|rest| rest.is_empty() || rest.starts_with('=')))
 }
 
-fn read_token(file: &Path) -> Result<String, Failure> {
+/// Reads a token from its file.
+pub(crate) fn read_token(file: &Path) -> Result<String, Failure> {
     let read = std::fs::read_to_string(file);
     let text = read
         .map_err(|error| Failure::flag("--token-file", format!("cannot read {}: {error}", file.display())))?;
@@ -412,7 +414,7 @@ async fn exchange(
 }
 
 /// Returns whether a host is this machine, so that nothing crosses a network.
-fn is_this_machine(host: &str) -> bool {
+pub(crate) fn is_this_machine(host: &str) -> bool {
     let address: Option<std::net::IpAddr> = host.parse().ok();
     address.map_or(host == "localhost", |address| address.is_loopback())
 }
@@ -433,7 +435,7 @@ fn certificates(flag: &str, file: &Path) -> Result<Vec<CertificateDer<'static>>,
 }
 
 /// Returns the TLS of a client that trusts an authority, or those of the system.
-fn tls(TlsFiles { ca, identity }: TlsFiles<'_>) -> Result<TlsConnector, Failure> {
+pub(crate) fn tls(TlsFiles { ca, identity }: TlsFiles<'_>) -> Result<TlsConnector, Failure> {
     let mut roots = RootCertStore::empty();
     match ca {
         Some(file) => {

@@ -55,6 +55,9 @@ enum Action {
         /// Print them without connecting
         #[arg(long)]
         dry_run: bool,
+        /// Print one JSON object: store and ready, or with --dry-run schema
+        #[arg(long, help_heading = "Output")]
+        json: bool,
     },
     /// Make a restored store safe: raise its counters and leases above everything nodes may have used
     #[command(after_long_help = RECOVER_EXAMPLES, after_help = "See --help for examples.")]
@@ -62,15 +65,19 @@ enum Action {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let (store, dry_run) = match &args.action {
-        Action::Init { store, dry_run } => (store, dry_run),
+    let (store, dry_run, json) = match &args.action {
+        Action::Init { store, dry_run, json } => (store, dry_run, *json),
         Action::Recover(args) => return run_recover(args),
     };
     let url = store.url();
     let mut out = Output::new();
     if *dry_run {
         let schema = snowmint_store::schema(&url).map_err(|error| Failure::flag("--store", error))?;
-        out.line(schema.trim_end())?;
+        if json {
+            out.json(&serde_json::json!({"schema": schema.trim_end()}))?;
+        } else {
+            out.line(schema.trim_end())?;
+        }
         return out.flush();
     }
     let runtime =
@@ -82,7 +89,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         store.list("namespaces/").await.map_err(Failure::runtime)?;
         Ok::<_, Failure>(store.describe())
     })?;
-    out.line(&format!("{described} is ready"))?;
+    if json {
+        out.json(&serde_json::json!({"store": described, "ready": true}))?;
+    } else {
+        out.line(&format!("{described} is ready"))?;
+    }
     out.flush()
 }
 

@@ -45,7 +45,7 @@ A running server notices a change of the file within five seconds, and at SIGHUP
 at once. Copy the file to each node.
 
 JSON: name, file, namespaces, rights, rate, per_day and expires; with create and
-rotate also token, the secret.";
+rotate also token, the secret. revoke: name, file and revoked.";
 
 /// Make, list, replace or revoke the tokens of clients
 #[derive(Debug, clap::Args)]
@@ -58,13 +58,16 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum Action {
     /// Make a token, and print it once
+    #[command(aliases = ["add", "new"], after_help = "Example: snowmint token create orders --namespaces orders --file tokens.toml")]
     Create(CreateArgs),
     /// List the tokens of a file
+    #[command(alias = "ls", after_help = "Example: snowmint token list --file tokens.toml --json")]
     List {
         #[command(flatten)]
         file: FileArgs,
     },
     /// Remove a token: its clients are rejected
+    #[command(aliases = ["rm", "remove", "delete", "drop"], after_help = "Example: snowmint token revoke orders --file tokens.toml")]
     Revoke {
         /// Name of the token
         name: TokenName,
@@ -72,6 +75,7 @@ enum Action {
         file: FileArgs,
     },
     /// Replace the secret of a token, and print the new one once
+    #[command(after_help = "Example: snowmint token rotate orders --overlap 24h --file tokens.toml")]
     Rotate {
         /// Name of the token
         name: TokenName,
@@ -109,10 +113,10 @@ struct CreateArgs {
 #[derive(Debug, clap::Args)]
 struct FileArgs {
     /// File of tokens (TOML), as `snowmint serve --tokens-file` takes it
-    #[arg(long, value_name = "FILE", env = "SNOWMINT_TOKENS_FILE")]
+    #[arg(long, help_heading = "File", value_name = "FILE", env = "SNOWMINT_TOKENS_FILE")]
     file: PathBuf,
     /// Print one JSON object a line
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     json: bool,
 }
 
@@ -173,7 +177,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         Action::Revoke { name, file } => {
             change(&file.file, |text| without_row(text, name).map(|text| (text, ())))?;
             let mut out = Output::new();
-            if !file.json {
+            if file.json {
+                let file = file.file.display().to_string();
+                out.json(&serde_json::json!({"name": name.as_str(), "file": file, "revoked": true}))?;
+            } else {
                 out.line(&format!("token `{name}` revoked in {}", file.file.display()))?;
             }
             out.flush()

@@ -27,7 +27,8 @@ Examples:
       The workers of the store of that node.
 
 JSON, one object a line: pool, worker, holder, until, until_unix_ms, state
-(held, free or unreadable) and ahead_ms (until minus now, negative when past).";
+(held, free or unreadable) and ahead_ms (until minus now, negative when past).
+release: outcome (free or taken), worker, and ended, or holder and free_from.";
 
 /// List workers and their holders, or take a worker from its holder
 #[derive(Debug, clap::Args)]
@@ -40,13 +41,17 @@ pub(crate) struct Args {
     #[command(flatten)]
     author: Author,
     /// Print one JSON object a line
-    #[arg(long)]
+    #[arg(long, help_heading = "Output", global = true)]
     json: bool,
 }
 
 #[derive(Debug, clap::Subcommand)]
 enum Action {
+    /// List workers and their holders, as `snowmint workers` does
+    #[command(aliases = ["ls", "show"], after_help = "Example: snowmint workers list --json")]
+    List,
     /// Take a worker from its holder
+    #[command(after_help = "Example: snowmint workers release 7. See `snowmint workers --help` for --force.")]
     Release {
         /// Number of the worker
         worker: u32,
@@ -66,10 +71,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         let target = args.target.open()?;
         let author = &args.author.at(&target)?;
         match (&args.action, target) {
-            (None, Target::Store(store)) => {
+            (None | Some(Action::List), Target::Store(store)) => {
                 show(&workers::list(&*store.open_read_only().await?).await?, args.json)
             }
-            (None, Target::Server(server)) => show(&server.workers().await?, args.json),
+            (None | Some(Action::List), Target::Server(server)) => show(&server.workers().await?, args.json),
             (Some(Action::Release { worker, pool, force }), target) => {
                 let force = if *force { Force::Take } else { Force::Refuse };
                 let (released, warnings) = match target {
@@ -82,7 +87,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
                     Target::Server(server) => server.release(*worker, pool.as_deref(), force).await?,
                 };
                 warn(&warnings);
-                show_released(&released)
+                show_released(&released, args.json)
             }
         }
     })
@@ -118,8 +123,12 @@ fn show(Workers { workers, warnings }: &Workers, json: bool) -> Result<(), Failu
     out.flush()
 }
 
-fn show_released(released: &Released) -> Result<(), Failure> {
+fn show_released(released: &Released, json: bool) -> Result<(), Failure> {
     let mut out = Output::new();
+    if json {
+        out.json(released)?;
+        return out.flush();
+    }
     out.line(&match released {
         Released::Free { worker, ended } => format!("worker {worker} is free: its lease ended at {ended}"),
         Released::Taken { worker, holder, free_from } => format!(

@@ -133,6 +133,11 @@ pub fn of_text(text: &str, now_unix_ms: u64) -> Vec<Guess> {
             add_numbers(&mut guesses, id, form.name, form_bits, now_unix_ms);
         }
     }
+    // A plain number in decimal is no number of other digits: `1000` is not the binary 8.
+    let is_number = |guess: &Guess| matches!(guess.what, Decoded::Number(_));
+    if guesses.iter().any(|guess| is_number(guess) && guess.form == "decimal") {
+        guesses.retain(|guess| !is_number(guess) || guess.form == "decimal");
+    }
     #[cfg(feature = "schemes")]
     add_schemes(&mut guesses, text, now_unix_ms);
     guesses.sort_by(|one, other| one.cost_bits.total_cmp(&other.cost_bits));
@@ -428,6 +433,20 @@ mod tests {
                     of_text(&text, now)
                 );
             }
+        }
+    }
+
+    /// Goal: a decimal number is never taken for a number of other digits. Method: every number up to 20,000, and every one
+    /// that has the digits of binary.
+    #[test]
+    #[cfg_attr(miri, ignore = "minutes of logarithms")]
+    fn a_plain_number_is_read_as_decimal() {
+        let binary = (0..1 << 9_u32).map(|bits| format!("{bits:b}"));
+        for text in (0..20_000_u32).map(|number| number.to_string()).chain(binary) {
+            let guesses = of_text(&text, NOW);
+            let first = &guesses[0];
+            assert_eq!((&*first.name(), first.form()), ("number", "decimal"), "{text}: {guesses:?}");
+            assert_eq!(first.id().map(Id::get), text.parse().ok());
         }
     }
 

@@ -89,7 +89,7 @@ a second signal arrived. 2: invalid flag or setting.";
 pub(crate) struct Args {
     /// Configuration file (TOML): any of these flags, and namespaces (`snowmint config --help` shows one). Flags and environment
     /// variables win over it
-    #[arg(long, value_name = "FILE", env = "SNOWMINT_CONFIG")]
+    #[arg(long, value_name = "FILE", env = "SNOWMINT_CONFIG", help_heading = "Configuration")]
     pub(crate) config: Option<PathBuf>,
     /// The configuration file, if it defines namespaces.
     #[arg(skip)]
@@ -102,151 +102,228 @@ pub(crate) struct Args {
     pub(crate) config_access_log: Option<PathBuf>,
     /// Address for HTTP, and for gRPC over HTTP/2: HOST:PORT (port 0 for any free port), unix:PATH, off, or systemd (a socket
     /// that systemd opens: see below)
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080", value_parser = flags::listen_or_unix, env = "SNOWMINT_HTTP")]
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080", value_parser = flags::listen_or_unix, env = "SNOWMINT_HTTP", help_heading = "Addresses")]
     pub(super) http: Listen,
     /// Address for the Redis protocol: HOST:PORT (port 0 for any free port), unix:PATH, off, or systemd
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:6380", value_parser = flags::listen_or_unix, env = "SNOWMINT_RESP")]
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:6380", value_parser = flags::listen_or_unix, env = "SNOWMINT_RESP", help_heading = "Addresses")]
     pub(super) resp: Listen,
     /// Address for Thrift, Twitter's Snowflake service (its port was 7609): HOST:PORT (port 0 for any free port), off, or
     /// systemd
-    #[arg(long, value_name = "ADDR", default_value = "off", value_parser = flags::listen, env = "SNOWMINT_THRIFT")]
+    #[arg(long, value_name = "ADDR", default_value = "off", value_parser = flags::listen, env = "SNOWMINT_THRIFT", help_heading = "Addresses")]
     pub(super) thrift: Listen,
     /// Namespace whose ids Thrift clients get; default: the first of --namespaces
-    #[arg(long, value_name = "NAME", env = "SNOWMINT_THRIFT_NAMESPACE")]
+    #[arg(long, value_name = "NAME", env = "SNOWMINT_THRIFT_NAMESPACE", help_heading = "Addresses")]
     pub(super) thrift_namespace: Option<NamespaceName>,
     /// How Thrift clients learn of an invalid user agent or a clock that went back: `application` suits clients of Twitter's
     /// interface, `declared` those of an interface whose `get_id` throws `InvalidUserAgentError` and `InvalidSystemClock`
-    #[arg(long, value_name = "KIND", value_enum, default_value_t = ThriftErrors::Application, env = "SNOWMINT_THRIFT_EXCEPTIONS")]
+    #[arg(long, value_name = "KIND", value_enum, default_value_t = ThriftErrors::Application, env = "SNOWMINT_THRIFT_EXCEPTIONS", help_heading = "Addresses")]
     pub(super) thrift_exceptions: ThriftErrors,
     /// Address for gRPC alone, the service snowmint.v1 with health and reflection: HOST:PORT (port 0 for any free port), off,
     /// or systemd
-    #[arg(long, value_name = "ADDR", default_value = "off", value_parser = flags::listen, env = "SNOWMINT_GRPC")]
+    #[arg(long, value_name = "ADDR", default_value = "off", value_parser = flags::listen, env = "SNOWMINT_GRPC", help_heading = "Addresses")]
     pub(super) grpc: Listen,
     /// Address for noeqd's one-byte protocol (its port was 4444): HOST:PORT (port 0 for any free port), off, or
     /// systemd
-    #[arg(long, value_name = "ADDR", default_value = "off", value_parser = flags::listen, env = "SNOWMINT_NOEQD")]
+    #[arg(long, value_name = "ADDR", default_value = "off", value_parser = flags::listen, env = "SNOWMINT_NOEQD", help_heading = "Addresses")]
     pub(super) noeqd: Listen,
     /// Namespace whose ids noeqd's clients get; default: the first of --namespaces
-    #[arg(long, value_name = "NAME", env = "SNOWMINT_NOEQD_NAMESPACE")]
+    #[arg(long, value_name = "NAME", env = "SNOWMINT_NOEQD_NAMESPACE", help_heading = "Addresses")]
     pub(super) noeqd_namespace: Option<NamespaceName>,
     /// Address for health checks and Prometheus: /healthz, /readyz and /metrics over HTTP, without TLS, certificates or tokens.
     /// It serves no ids; clients see the names of namespaces. HOST:PORT (port 0 for any free port), unix:PATH,
     /// off, or systemd
-    #[arg(long, value_name = "ADDR", default_value = "off", value_parser = flags::listen_or_unix, env = "SNOWMINT_PROBE")]
+    #[arg(long, value_name = "ADDR", default_value = "off", value_parser = flags::listen_or_unix, env = "SNOWMINT_PROBE", help_heading = "Addresses")]
     pub(super) probe: Listen,
     /// Certificate for TLS on every TCP port but that of --probe, followed by those of intermediate authorities (PEM). The TLS files are loaded
     /// again when they change, and at SIGHUP
-    #[arg(long, value_name = "FILE", env = "SNOWMINT_TLS_CERT")]
+    #[arg(long, value_name = "FILE", env = "SNOWMINT_TLS_CERT", help_heading = "TLS, tokens and web pages")]
     pub(super) tls_cert: Option<PathBuf>,
     /// Private key of the certificate (PEM, not encrypted)
-    #[arg(long, value_name = "FILE", env = "SNOWMINT_TLS_KEY")]
+    #[arg(long, value_name = "FILE", env = "SNOWMINT_TLS_KEY", help_heading = "TLS, tokens and web pages")]
     pub(super) tls_key: Option<PathBuf>,
     /// Require client certificates of these authorities (PEM), on every TCP port but that of --probe
-    #[arg(long, value_name = "FILE", env = "SNOWMINT_TLS_CLIENT_CA")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "SNOWMINT_TLS_CLIENT_CA",
+        help_heading = "TLS, tokens and web pages"
+    )]
     pub(super) tls_client_ca: Option<PathBuf>,
     /// File of tokens (TOML; `snowmint token --help` shows how it is made). Every client then needs one, but for /healthz,
     /// /readyz, /metrics, /openapi.json and gRPC health checks. The file is read again when it changes, and at SIGHUP
-    #[arg(long, value_name = "FILE", env = "SNOWMINT_TOKENS_FILE")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "SNOWMINT_TOKENS_FILE",
+        help_heading = "TLS, tokens and web pages"
+    )]
     pub(super) tokens_file: Option<PathBuf>,
     /// Token whose rights and quotas Thrift clients have, by its name: Thrift has no way to send one
-    #[arg(long, value_name = "NAME", env = "SNOWMINT_THRIFT_TOKEN")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "SNOWMINT_THRIFT_TOKEN",
+        help_heading = "TLS, tokens and web pages"
+    )]
     pub(super) thrift_token: Option<TokenName>,
     /// Accept every client on addresses that other machines can reach, and tokens without TLS. Otherwise these addresses
     /// require --tls-client-ca, or --tokens-file with TLS
-    #[arg(long, env = "SNOWMINT_INSECURE", value_parser = BoolishValueParser::new())]
+    #[arg(long, env = "SNOWMINT_INSECURE", value_parser = BoolishValueParser::new(), help_heading = "TLS, tokens and web pages")]
     pub(super) insecure: bool,
     /// Store of leases and namespaces: sqlite:PATH, redis://, postgres://, mysql://, etcd://, zookeeper://, kubernetes: or
     /// memory:; default: the file snowmint.db in the data directory
-    #[arg(long, value_name = "URL", env = "SNOWMINT_STORE", hide_env_values = true)]
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "SNOWMINT_STORE",
+        hide_env_values = true,
+        help_heading = "Store and namespaces"
+    )]
     pub(super) store: Option<String>,
     /// Data directory
-    #[arg(long, value_name = "DIR", default_value = "./snowmint-data", env = "SNOWMINT_DATA")]
+    #[arg(
+        long,
+        alias = "data-dir",
+        value_name = "DIR",
+        default_value = "./snowmint-data",
+        env = "SNOWMINT_DATA",
+        help_heading = "Store and namespaces"
+    )]
     pub(super) data: String,
     /// Layout of ids: a name (see `snowmint layouts`) or its text form (see `snowmint layout --help`)
-    #[arg(long, value_name = "SPEC|NAME", default_value = "twitter", env = "SNOWMINT_LAYOUT")]
+    #[arg(
+        long,
+        value_name = "SPEC|NAME",
+        default_value = "twitter",
+        env = "SNOWMINT_LAYOUT",
+        help_heading = "Ids and leases"
+    )]
     pub(super) layout: Layout,
     /// Datacenter, if the layout has one
-    #[arg(long, value_name = "N", default_value = "0", value_parser = flags::node_number, allow_negative_numbers = true, env = "SNOWMINT_DATACENTER")]
+    #[arg(long, value_name = "N", default_value = "0", value_parser = flags::node_number, allow_negative_numbers = true, env = "SNOWMINT_DATACENTER", help_heading = "Ids and leases")]
     pub(super) datacenter: u32,
     /// Require this worker: a number, `ordinal` (after the last `-` of the host name), `ipv4` or `ipv4:NETWORK`, such as
     /// ipv4:10.244.0.0/16 (the low bits of this host's address, as wide as the worker field). Without a network, hosts
     /// of two subnets can get the same worker, and the store rejects the second one. Default: any free worker
-    #[arg(long, value_name = "N", allow_negative_numbers = true, env = "SNOWMINT_WORKER")]
+    #[arg(
+        long,
+        value_name = "N",
+        allow_negative_numbers = true,
+        env = "SNOWMINT_WORKER",
+        help_heading = "Ids and leases"
+    )]
     pub(super) worker: Option<WorkerSource>,
     /// Number of workers to hold, 1 to 8, or a range such as 1..8. The node takes another worker when sequences run out for
     /// a second, and gives it back when it was not needed for three windows
-    #[arg(long, value_name = "N|MIN..MAX", default_value = "1", env = "SNOWMINT_WORKERS")]
+    #[arg(
+        long,
+        value_name = "N|MIN..MAX",
+        default_value = "1",
+        env = "SNOWMINT_WORKERS",
+        help_heading = "Ids and leases"
+    )]
     pub(super) workers: WorkerCount,
     /// After a restart while the store is down, continue under the lease saved in the data directory, until it expires.
     /// Each node then needs its own data directory on a local disk. Do not use this option if the disks of running nodes
     /// may be cloned
-    #[arg(long, env = "SNOWMINT_START_WITHOUT_STORE", value_parser = BoolishValueParser::new())]
+    #[arg(long, env = "SNOWMINT_START_WITHOUT_STORE", value_parser = BoolishValueParser::new(), help_heading = "Store and namespaces")]
     pub(super) start_without_store: bool,
     /// Namespaces to serve, separated by commas
     #[arg(
         long,
+        alias = "namespace",
         value_name = "NAME,...",
         default_value = "default",
         value_delimiter = ',',
-        env = "SNOWMINT_NAMESPACES"
+        env = "SNOWMINT_NAMESPACES",
+        help_heading = "Store and namespaces"
     )]
     pub(super) namespaces: Vec<NamespaceName>,
     /// File of namespaces of any scheme (TOML; `snowmint ns --help` shows one); SIGHUP reads it again
-    #[arg(long, value_name = "FILE", env = "SNOWMINT_NAMESPACES_FILE")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "SNOWMINT_NAMESPACES_FILE",
+        help_heading = "Store and namespaces"
+    )]
     pub(crate) namespaces_file: Option<PathBuf>,
     /// File of the keys that hide the ids of namespaces (TOML: `NAME = "32 hex digits"`; `snowmint hide-key` makes one). This
     /// node serves no namespace whose key it lacks; SIGHUP reads it again
-    #[arg(long, value_name = "FILE", env = "SNOWMINT_HIDE_KEYS_FILE")]
+    #[arg(long, value_name = "FILE", env = "SNOWMINT_HIDE_KEYS_FILE", help_heading = "Store and namespaces")]
     pub(crate) hide_keys_file: Option<PathBuf>,
     /// Interval at which this node looks for namespaces that were added, changed or dropped in the store
-    #[arg(long, value_name = "TIME", default_value = flags::NAMESPACES_POLL, value_parser = flags::poll, env = "SNOWMINT_NAMESPACES_POLL")]
+    #[arg(long, value_name = "TIME", default_value = flags::NAMESPACES_POLL, value_parser = flags::poll, env = "SNOWMINT_NAMESPACES_POLL", help_heading = "Store and namespaces")]
     pub(super) namespaces_poll: Duration,
     /// Length of a lease. Ids continue through a store outage of up to two thirds of it, and the worker of a crashed node is
     /// free again after it
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = flags::window, env = "SNOWMINT_WINDOW")]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = flags::window, env = "SNOWMINT_WINDOW", help_heading = "Ids and leases")]
     pub(super) window: Duration,
     /// Limit on how far this clock may be ahead of the store's clock to take a lease, or to renew one after a clock step. If
     /// the store has no clock: the largest step forward that this node follows at once
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = flags::skew, env = "SNOWMINT_MAX_SKEW")]
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = flags::skew, env = "SNOWMINT_MAX_SKEW", help_heading = "Ids and leases")]
     pub(super) max_skew: Duration,
     /// Clock of the timestamps. With `anchored`, clock steps never stop ids. With `wall`, ids show the wall clock's time after
     /// each step; a step forward that nothing confirms stops ids until the clock is corrected or the step has lasted. Neither
     /// can repeat an id
-    #[arg(long, value_name = "CLOCK", value_enum, default_value_t = ClockChoice::Anchored, env = "SNOWMINT_CLOCK")]
+    #[arg(long, value_name = "CLOCK", value_enum, default_value_t = ClockChoice::Anchored, env = "SNOWMINT_CLOCK", help_heading = "Ids and leases")]
     pub(super) clock: ClockChoice,
     /// Rule for a clock that goes back and for a tick that is used up: reject, wait(TIME), borrow(TIME), generation, or
     /// several joined by ` then `. The clock goes back only with `--clock wall`
-    #[arg(long, value_name = "RULE", default_value = "wait(10ms)", env = "SNOWMINT_RULE")]
+    #[arg(
+        long,
+        value_name = "RULE",
+        default_value = "wait(10ms)",
+        env = "SNOWMINT_RULE",
+        help_heading = "Ids and leases"
+    )]
     pub(super) rule: Rule,
     /// Start of the sequence in each new millisecond: zero, random, random(N) (below N) or rolling. Do not use zero if ids
     /// are rare and `id % n` picks a shard: most ids would end in sequence 0 and go to one shard. rolling keeps ids in order;
     /// with random, the ids of a connection increase only from one millisecond to the next
-    #[arg(long, value_name = "START", default_value = "zero", env = "SNOWMINT_SEQUENCE_START")]
+    #[arg(
+        long,
+        value_name = "START",
+        default_value = "zero",
+        env = "SNOWMINT_SEQUENCE_START",
+        help_heading = "Ids and leases"
+    )]
     pub(super) sequence_start: Start,
     /// Limit of client connections over all protocols. At the limit, new clients are rejected; /healthz, /readyz and
     /// /metrics are still answered, on 64 reserved connections. Lowered with a warning if the system allows fewer open files
     /// (ulimit -n)
-    #[arg(long, value_name = "N", default_value = "10000", value_parser = flags::connections, env = "SNOWMINT_MAX_CONNECTIONS")]
+    #[arg(long, value_name = "N", default_value = "10000", value_parser = flags::connections, env = "SNOWMINT_MAX_CONNECTIONS", help_heading = "Limits and shutdown")]
     pub(super) max_connections: usize,
     /// Close connections without a request for this long; 0s disables it. Keep it longer than the idle timeout of load
     /// balancers and connection pools, so that they close first
-    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = flags::idle_timeout, env = "SNOWMINT_IDLE_TIMEOUT")]
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = flags::idle_timeout, env = "SNOWMINT_IDLE_TIMEOUT", help_heading = "Limits and shutdown")]
     pub(super) idle_timeout: Duration,
     /// Time limit for a request to arrive completely: the head of an HTTP request, or a whole Redis command
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = flags::timeout, env = "SNOWMINT_REQUEST_TIMEOUT")]
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = flags::timeout, env = "SNOWMINT_REQUEST_TIMEOUT", help_heading = "Limits and shutdown")]
     pub(super) request_timeout: Duration,
     /// Close connections whose client reads nothing of its answers for this long. Over HTTP/2 and gRPC, an answer that is not
     /// read is reset, if the client reads others
-    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = flags::timeout, env = "SNOWMINT_WRITE_TIMEOUT")]
+    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = flags::timeout, env = "SNOWMINT_WRITE_TIMEOUT", help_heading = "Limits and shutdown")]
     pub(super) write_timeout: Duration,
     /// Host names to accept besides localhost and IP addresses; * accepts any. Checked if --http (or --probe) is a loopback address,
     /// against web pages that point a name of their own at it (DNS rebinding), or if this flag is set. A reverse proxy that
     /// passes on the client's Host header needs it
-    #[arg(long, value_name = "NAME,...", value_delimiter = ',', env = "SNOWMINT_ALLOWED_HOSTS")]
+    #[arg(
+        long,
+        value_name = "NAME,...",
+        value_delimiter = ',',
+        env = "SNOWMINT_ALLOWED_HOSTS",
+        help_heading = "TLS, tokens and web pages"
+    )]
     pub(super) allowed_hosts: Vec<String>,
     /// Origins of web pages that may send requests over HTTP and read the answers (CORS), such as
     /// `https://app.example.com`; default: none
-    #[arg(long, value_name = "ORIGIN,...", value_delimiter = ',', env = "SNOWMINT_CORS_ORIGIN")]
+    #[arg(
+        long,
+        value_name = "ORIGIN,...",
+        value_delimiter = ',',
+        env = "SNOWMINT_CORS_ORIGIN",
+        help_heading = "TLS, tokens and web pages"
+    )]
     pub(super) cors_origin: Vec<String>,
     /// HTTP addresses of nodes of the same store: http://HOST:PORT,... Requests to the admin API can make this node ask these, and
     /// no others, for /metrics (doctor, start over); default: none
@@ -259,24 +336,31 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(super) no_console: bool,
     /// Time limit for requests in flight after SIGTERM and the drain delay; then their connections are cut
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = flags::drain, env = "SNOWMINT_DRAIN_TIMEOUT")]
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = flags::drain, env = "SNOWMINT_DRAIN_TIMEOUT", help_heading = "Limits and shutdown")]
     pub(super) drain_timeout: Duration,
     /// Time to keep serving after SIGTERM while `/readyz` answers 503, so that a load balancer notices; about 5s behind one
-    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = flags::drain, env = "SNOWMINT_DRAIN_DELAY")]
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = flags::drain, env = "SNOWMINT_DRAIN_DELAY", help_heading = "Limits and shutdown")]
     pub(super) drain_delay: Duration,
     /// Name that holds the lease of this node; default: the host name and the first open port
-    #[arg(long, value_name = "NAME", value_parser = holder, env = "SNOWMINT_HOLDER")]
+    #[arg(long, value_name = "NAME", value_parser = holder, env = "SNOWMINT_HOLDER", help_heading = "Ids and leases")]
     pub(super) holder: Option<Holder>,
     /// Format of log lines on standard error
-    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Format::Text, env = "SNOWMINT_LOG_FORMAT")]
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Format::Text, env = "SNOWMINT_LOG_FORMAT", help_heading = "Log")]
     pub(super) log_format: Format,
     /// Log level: off, error, warn, info, debug or trace; also per module, as in `warn,snowmint_cluster=debug`. SIGHUP reads it
     /// again if it is set in --config
-    #[arg(long, value_name = "LEVEL", default_value = "info", env = "SNOWMINT_LOG")]
+    #[arg(
+        long,
+        alias = "log-level",
+        value_name = "LEVEL",
+        default_value = "info",
+        env = "SNOWMINT_LOG",
+        help_heading = "Log"
+    )]
     pub(super) log: Filter,
     /// Log each request: protocol, client, request, namespace, count, outcome and duration, at target `snowmint::access`. SIGHUP
     /// reads it again if it is set in --config
-    #[arg(long, env = "SNOWMINT_ACCESS_LOG", value_parser = BoolishValueParser::new())]
+    #[arg(long, env = "SNOWMINT_ACCESS_LOG", value_parser = BoolishValueParser::new(), help_heading = "Log")]
     pub(super) access_log: bool,
 }
 

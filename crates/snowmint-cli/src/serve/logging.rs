@@ -17,6 +17,7 @@ use tracing_subscriber::{Registry, registry};
 
 use crate::config;
 use crate::error::Failure;
+use crate::habits::SERVE;
 use crate::human::wants_colour;
 
 /// The format of log lines.
@@ -43,7 +44,8 @@ impl Format {
 pub(crate) fn requested_format() -> Format {
     const FLAG: &str = "--log-format";
     let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
-    if words.get(1).is_none_or(|command| command != "serve") {
+    // A global flag may stand before the command, which has other names too.
+    if !words.iter().skip(1).take(3).any(|word| SERVE.contains(&word.as_str())) {
         return Format::Text;
     }
     let named = words.iter().enumerate().rev().find_map(|(at, word)| match word.strip_prefix(FLAG)? {

@@ -11,6 +11,7 @@ const TODAY: &str = "--now=2026-11-22T08:00:00Z";
 
 const DRAWN: &str = "\
 1541815603606036480  twitter, 33% likely
+bit  62                                        21    16    11         0
     ┌─────────────────────────────────────────┬─────┬─────┬────────────┐
   0 │00101010110010110100001000111110110001000│01011│11010│000000000000│
     └┬────────────────────────────────────────┴┬────┴┬────┴┬───────────┘
@@ -286,4 +287,68 @@ fn the_layout_may_come_from_the_environment() {
         told.contains("--layout") && told.contains("set by the environment variable SNOWMINT_LAYOUT"),
         "{told}"
     );
+}
+
+/// Goal: a plain number that has the digits of another form too is read as decimal.
+#[test]
+fn a_number_of_ones_and_zeros_is_decimal() {
+    let sandbox = Sandbox::new();
+    for number in ["1000", "1001", "1010", "1112", "101", "11111111"] {
+        let out = sandbox.out(&["inspect", number]);
+        assert!(out.starts_with(&format!("{number}  number, ")), "{out}");
+    }
+}
+
+/// Goal: several ids are a table, one a drawing, from arguments and from a pipe alike.
+#[test]
+fn several_ids_are_a_table() {
+    let sandbox = Sandbox::new();
+    let table = sandbox.out(&["inspect", "--layout", "twitter", TWEET, "1000"]);
+    assert_eq!(
+        table,
+        "                 id  utc                       datacenter  worker  sequence\n\
+         1541815603606036480  2022-06-28T16:07:40.105Z          11      26         0\n\
+         \u{20}              1000  2010-11-04T01:42:54.657Z           0       0      1000\n"
+    );
+    let piped = sandbox.run_with_input(&["inspect", "--layout", "twitter"], &format!("{TWEET}\n1000\n"));
+    assert_eq!((piped.out, piped.code), (table, 0));
+    let one = sandbox.run_with_input(&["inspect", "--layout", "twitter"], TWEET).out;
+    assert_eq!(one, sandbox.out(&["inspect", "--layout", "twitter", TWEET]));
+    assert!(one.contains('┌'), "{one}");
+    let guessed = sandbox.out(&["inspect", TODAY, TWEET, "01ARZ3NDEKTSV4RRFFQ69G5FAV", "7"]);
+    let lines: Vec<&str> = guessed.lines().collect();
+    assert_eq!(lines.len(), 4, "{guessed}");
+    assert!(lines[1].contains("33%  twitter, 4 years ago"), "{guessed}");
+    assert!(lines[2].contains("2016-07-30T23:54:10.259Z") && lines[2].contains("ulid"), "{guessed}");
+    assert!(lines[3].contains("  -  ") && lines[3].ends_with("number"), "{guessed}");
+    let drawn = sandbox.out(&["inspect", TODAY, "--view", "drawing", TWEET, TWEET]);
+    assert_eq!(drawn.matches('┌').count(), 2);
+    assert!(sandbox.out(&["inspect", "--view", "table", "--layout", "leaf", TWEET]).lines().count() == 2);
+}
+
+/// Goal: an invalid id in a pipe stops nothing. Method: 200,000 lines, of which one is invalid, as a table and as JSON.
+#[test]
+fn a_long_pipe_is_decoded_whole() {
+    let sandbox = Sandbox::new();
+    let first = TWEET.parse::<u64>().unwrap();
+    let input: String = (0..200_000).map(|nth| format!("{}\n", first + nth * 4099)).collect();
+    let input = format!("{input}x\n");
+    let table = sandbox.run_with_input(&["inspect", "--layout", "twitter"], &input);
+    assert_eq!((table.code, table.out.lines().count()), (2, 200_001));
+    assert_eq!(table.err.lines().count(), 1, "{}", table.err);
+    let read = sandbox.run_with_input(&["inspect", "--layout", "twitter", "--json"], &input);
+    let last = json(read.out.lines().last().unwrap());
+    assert_eq!(last["id"], (first + 199_999 * 4099).to_string());
+    assert!(table.out.ends_with(&format!("{:>8}\n", last["sequence"])), "{last}");
+}
+
+#[test]
+fn colour_is_a_choice() {
+    let sandbox = Sandbox::new().with_env("NO_COLOR", "1");
+    let plain = sandbox.out(&["inspect", "--layout", "twitter", TWEET]);
+    let coloured = sandbox.out(&["--color", "always", "inspect", "--layout", "twitter", TWEET]);
+    assert!(coloured.contains("\x1b[36m") && !plain.contains('\x1b'), "{coloured}");
+    assert_eq!(sandbox.out(&["inspect", "--layout", "twitter", TWEET, "--color=never"]), plain);
+    assert!(sandbox.out(&["--help", "--color=always"]).contains('\x1b'));
+    assert!(sandbox.refused(&["inspect", "--color", "pink", TWEET], 2).contains("--color"));
 }

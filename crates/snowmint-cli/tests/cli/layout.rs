@@ -4,6 +4,7 @@ use crate::run::{Sandbox, json};
 
 const TWITTER: &str = "\
 twitter  time:41@1ms datacenter:5 worker:5 sequence:12 epoch:2010-11-04T01:42:54.657Z
+bit  62                                        21    16    11         0
     ┌─────────────────────────────────────────┬─────┬─────┬────────────┐
   0 │ttttttttttttttttttttttttttttttttttttttttt│ddddd│wwwww│ssssssssssss│
     └┬────────────────────────────────────────┴┬────┴┬────┴┬───────────┘

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 mod audit;
+mod bench;
 mod config;
 mod hide;
 mod import;
@@ -16,7 +17,9 @@ mod run;
 mod serve;
 mod sql;
 mod stores;
+mod text;
 mod tokens;
+mod words;
 mod workers;
 
 use run::Sandbox;
@@ -34,6 +37,10 @@ fn help_teaches_and_goes_to_standard_output() {
         (&["inspect", "--help"], "unix_ms"),
         (&["layout", "--help"], "safe_in_javascript"),
         (&["layouts", "--help"], "about"),
+        (&["serve", "--help"], "\nAddresses:\n"),
+        (&["serve", "-h"], "\nLimits and shutdown:\n"),
+        (&["ns", "add", "--help"], "\nSettings that are fixed:\n"),
+        (&["range", "--help"], "'1 day'"),
     ] {
         let help = sandbox.out(args);
         assert!(help.contains(wanted), "{args:?}: {help}");
@@ -45,14 +52,14 @@ fn help_teaches_and_goes_to_standard_output() {
 fn without_a_command_help_is_an_error() {
     let ran = Sandbox::new().run(&[]);
     assert_eq!((ran.code, ran.out.as_str()), (2, ""));
-    assert!(ran.err.contains("Usage: snowmint <COMMAND>"), "{}", ran.err);
+    assert!(ran.err.contains("Usage: snowmint [OPTIONS] <COMMAND>"), "{}", ran.err);
 }
 
 #[test]
 fn what_is_typed_wrong_is_told_in_one_line() {
     let sandbox = Sandbox::new();
     for (args, wanted) in [
-        (&["serv"][..], "'serv'; tip: a similar subcommand exists: 'serve'"),
+        (&["serv"][..], "'serv'; tip: some similar subcommands exist: 'server', 'serve'"),
         (&["new", "--wroker", "3"], "'--wroker' found; tip: a similar argument exists: '--worker'"),
         (&["layout"], "were not provided: <SPEC|NAME>..."),
         (&["new", "--format", "base64"], "unknown text form `base64`: expected decimal, hex, base32"),

@@ -49,7 +49,10 @@ fn counts_end_at_both_bounds() {
     assert_eq!(sandbox.out(&["new", "-n", "1"]).lines().count(), 1);
     for bad in ["0", "-1", "10000001", "1000000000", "ten", "", "1.0", "1e3", "99999999999999999999999"] {
         let told = sandbox.refused(&["new", "-n", bad], 2);
-        assert!(told.contains(&format!("-n: invalid value \"{bad}\": expected 1 to 10,000,000")), "{told}");
+        assert!(
+            told.contains(&format!("--count: invalid value \"{bad}\": expected 1 to 10,000,000")),
+            "{told}"
+        );
     }
     assert!(!Sandbox::new().path("snowmint-data").exists());
 }

@@ -1,0 +1,407 @@
+//! `snowmint bench`: draws ids from a server or in process for a while, and reports rate, latencies and duplicates.
+
+mod local;
+mod progress;
+mod svg;
+mod wire;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+use snowmint::Layout;
+use snowmint_cluster::NamespaceName;
+
+use crate::error::{Failure, report};
+use crate::flags;
+use crate::human::{Output, thousands};
+use crate::remote::is_this_machine;
+use progress::Progress;
+use wire::Target;
+
+const EXAMPLES: &str = "\
+Examples:
+  snowmint bench
+      The server on this machine, over HTTP, for 5 seconds.
+  snowmint bench redis://127.0.0.1:6380 --connections 50 --batch 100
+      Over the Redis protocol, 100 ids a request.
+  snowmint bench --layout twitter --threads 2
+      In this process, without server, store or lease: the library alone.
+  snowmint bench https://ids.example.com --token-file client.token --yes
+      Another machine, only with --yes: it takes ids from everybody else there.
+  snowmint bench --svg latency.svg --json
+
+What is measured: each connection sends its next request when it has the answer
+to the last one. The latency is that of one request, seen by this command; a
+server that stalls delays the next request, which is then not counted as slow.
+Client and server share the processors of one machine: its rate is then a lower
+bound. In process, the latency is that of one call; of calls that draw one id,
+every 16th is measured.
+
+The ids are thrown away. The first 20,000,000 are checked for duplicates; one is
+a fault, and the exit code is 1.
+
+JSON, one object: target, namespace, protocol, connections, batch, seconds, ids,
+ids_per_second, requests, errors (number by kind; `snowmint explain` knows them),
+latency_us (p50, p90, p99, p999, max, mean), checked and duplicates.";
+
+/// How many ids are kept to find duplicates.
+const KEPT: usize = 20_000_000;
+/// Latencies are kept to three digits.
+const DIGITS: u8 = 3;
+/// Longer latencies count as this one, in nanoseconds.
+const LONGEST_NS: u64 = 3_600_000_000_000;
+
+/// Draw ids for a while, and report rate, latencies and duplicates
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLES, after_help = "See --help for examples and what is measured.")]
+pub(crate) struct Args {
+    /// Server: http://HOST:PORT, https://, redis://HOST:PORT or rediss://
+    #[arg(value_name = "URL", default_value = "http://127.0.0.1:8080", conflicts_with = "layout")]
+    target: String,
+    /// Draw in this process by a layout, instead of from a server
+    #[arg(long, value_name = "SPEC|NAME", help_heading = "What to draw")]
+    layout: Option<Layout>,
+    /// Namespace to draw from
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "default",
+        conflicts_with = "layout",
+        help_heading = "What to draw"
+    )]
+    namespace: NamespaceName,
+    /// Number of ids in a request, 1 to 10000
+    #[arg(long, value_name = "N", default_value = "1", value_parser = batch, help_heading = "What to draw")]
+    batch: usize,
+    /// Number of connections, or of threads with --layout: 1 to 1000
+    #[arg(short = 'c', long, visible_alias = "threads", value_name = "N", default_value = "4", value_parser = connections, help_heading = "Load")]
+    connections: usize,
+    /// How long to draw, from 100ms to 1h
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = flags::timeout, help_heading = "Load")]
+    duration: Duration,
+    /// Load a server on another machine
+    #[arg(long, help_heading = "Load")]
+    yes: bool,
+    /// Token for the server. Other users of this machine can see flags: prefer the variable or --token-file
+    #[arg(
+        long,
+        value_name = "TOKEN",
+        env = "SNOWMINT_TOKEN",
+        hide_env_values = true,
+        help_heading = "Server"
+    )]
+    token: Option<String>,
+    /// File that holds the token
+    #[arg(long, value_name = "FILE", help_heading = "Server")]
+    token_file: Option<PathBuf>,
+    /// Authorities that the server may have its certificate from (PEM); default: those of this system
+    #[arg(long, value_name = "FILE", help_heading = "Server")]
+    server_ca: Option<PathBuf>,
+    /// Draw the latencies by percentile into this file
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    svg: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long, help_heading = "Output")]
+    json: bool,
+}
+
+fn batch(text: &str) -> Result<usize, String> {
+    number(text, 10_000)
+}
+
+fn connections(text: &str) -> Result<usize, String> {
+    number(text, 1000)
+}
+
+fn number(text: &str, most: usize) -> Result<usize, String> {
+    text.parse()
+        .ok()
+        .filter(|number| (1..=most).contains(number))
+        .ok_or_else(|| format!("expected 1 to {most}"))
+}
+
+/// Returns the present, to measure with.
+#[expect(clippy::disallowed_methods, reason = "it measures a duration, and no id depends on it")]
+fn present() -> Instant {
+    Instant::now()
+}
+
+/// What one connection or thread did.
+struct Lane {
+    latencies: Histogram<u64>,
+    requests: u64,
+    ids: u64,
+    /// Ids as numbers, to find duplicates.
+    kept: Vec<u64>,
+    /// How many it may keep.
+    room: usize,
+    /// Failed requests by kind, each with one of its texts.
+    errors: BTreeMap<String, (u64, String)>,
+}
+
+impl Lane {
+    fn new(lanes: usize) -> Result<Self, Failure> {
+        let latencies = Histogram::new_with_bounds(1, LONGEST_NS, DIGITS).map_err(Failure::runtime)?;
+        let room = KEPT / lanes;
+        Ok(Self { latencies, requests: 0, ids: 0, kept: Vec::new(), room, errors: BTreeMap::new() })
+    }
+
+    fn keep(&mut self, id: u64) {
+        if self.kept.len() < self.room {
+            self.kept.push(id);
+        }
+    }
+
+    fn took(&mut self, time: Duration) {
+        let ns = u64::try_from(time.as_nanos()).unwrap_or(LONGEST_NS);
+        self.latencies.saturating_record(ns.max(1));
+    }
+
+    fn failed(&mut self, kind: &str, why: &str) {
+        self.errors.entry(kind.to_owned()).or_insert_with(|| (0, why.to_owned())).0 += 1;
+    }
+}
+
+/// A run: when it ends, and how many ids it has drawn so far.
+#[derive(Clone)]
+struct Run {
+    until: Instant,
+    drawn: Arc<AtomicU64>,
+}
+
+impl Run {
+    fn is_over(&self) -> bool {
+        present() >= self.until
+    }
+
+    fn add(&self, ids: u64) {
+        self.drawn.fetch_add(ids, Ordering::Relaxed);
+    }
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let (target, what) = match args.layout {
+        Some(layout) => {
+            let threads = plural(args.connections, "thread");
+            (None, format!("{threads} of this process, one generator of `{layout}`"))
+        }
+        None => {
+            let target = Target::new(args)?;
+            if !is_this_machine(target.host()) && !args.yes {
+                return Err(Failure::usage(format!(
+                    "{} is another machine, and its other clients would feel the load: add --yes if it may be loaded",
+                    target.host()
+                )));
+            }
+            let what = format!(
+                "{} to {}, namespace {}",
+                plural(args.connections, "connection"),
+                target.url(),
+                args.namespace
+            );
+            (Some(target), what)
+        }
+    };
+    let begin = present();
+    let run = Run { until: begin + args.duration, drawn: Arc::default() };
+    let progress = Progress::start(&run, args.duration);
+    let lanes = match target {
+        Some(target) => wire::draw(Arc::new(target), args.connections, &run),
+        None => local::draw(args.layout.unwrap_or(Layout::TWITTER), args.connections, args.batch, &run),
+    };
+    let seconds = begin.elapsed().as_secs_f64();
+    progress.stop();
+    let result = Outcome::of(args, lanes?, seconds)?;
+    if let Some(path) = &args.svg {
+        std::fs::write(path, svg::curve(&result.latencies, &what))
+            .map_err(|error| Failure::flag("--svg", format!("cannot write {}: {error}", path.display())))?;
+    }
+    let mut out = Output::new();
+    if args.json {
+        out.json(&result.summary)?;
+    } else {
+        show(&mut out, &result, &what)?;
+    }
+    out.flush()?;
+    result.check()
+}
+
+fn plural(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// What a run found.
+struct Outcome {
+    latencies: Histogram<u64>,
+    summary: Summary,
+    /// A text of each kind of error.
+    errors: BTreeMap<String, (u64, String)>,
+}
+
+/// A run as JSON. The order of the members is part of the format.
+#[derive(Debug, Serialize)]
+struct Summary {
+    target: String,
+    namespace: Option<String>,
+    protocol: &'static str,
+    connections: usize,
+    batch: usize,
+    seconds: f64,
+    ids: u64,
+    ids_per_second: u64,
+    requests: u64,
+    errors: BTreeMap<String, u64>,
+    latency_us: Latencies,
+    checked: u64,
+    duplicates: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Latencies {
+    p50: f64,
+    p90: f64,
+    p99: f64,
+    p999: f64,
+    max: f64,
+    mean: f64,
+}
+
+impl Outcome {
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a rate needs a few digits, and is not negative"
+    )]
+    fn of(args: &Args, lanes: Vec<Lane>, seconds: f64) -> Result<Self, Failure> {
+        let mut all = Lane::new(1)?;
+        for mut lane in lanes {
+            all.latencies.add(&lane.latencies).map_err(Failure::runtime)?;
+            all.requests += lane.requests;
+            all.ids += lane.ids;
+            all.kept.append(&mut lane.kept);
+            for (kind, (count, why)) in lane.errors {
+                all.errors.entry(kind).or_insert((0, why)).0 += count;
+            }
+        }
+        let checked = all.kept.len() as u64;
+        let duplicates = duplicates(&mut all.kept);
+        let us = |ns: u64| (ns as f64 / 100.0).round() / 10.0;
+        let at = |quantile| us(all.latencies.value_at_quantile(quantile));
+        let local = args.layout.map(|layout| layout.to_string());
+        let summary = Summary {
+            protocol: if local.is_some() {
+                "process"
+            } else if args.target.starts_with("redis") {
+                "resp"
+            } else {
+                "http"
+            },
+            namespace: local.is_none().then(|| args.namespace.to_string()),
+            target: local.unwrap_or_else(|| crate::connect::without_credentials(&args.target)),
+            connections: args.connections,
+            batch: args.batch,
+            seconds: (seconds * 1000.0).round() / 1000.0,
+            ids: all.ids,
+            ids_per_second: (all.ids as f64 / seconds) as u64,
+            requests: all.requests,
+            errors: all.errors.iter().map(|(kind, (count, _))| (kind.clone(), *count)).collect(),
+            latency_us: Latencies {
+                p50: at(0.5),
+                p90: at(0.9),
+                p99: at(0.99),
+                p999: at(0.999),
+                max: us(all.latencies.max()),
+                mean: (all.latencies.mean() / 100.0).round() / 10.0,
+            },
+            checked,
+            duplicates,
+        };
+        Ok(Self { latencies: all.latencies, summary, errors: all.errors })
+    }
+
+    /// Reports errors. A run with a duplicate, or without an id, has failed.
+    fn check(&self) -> Result<(), Failure> {
+        for (kind, (count, why)) in &self.errors {
+            report("warning", &format!("{} requests failed with {kind}: {why}", thousands(*count)));
+        }
+        let Summary { duplicates, ids, .. } = self.summary;
+        if duplicates > 0 {
+            return Err(Failure::runtime(format!(
+                "{} duplicates among {} ids: stop using this namespace, and check that all its nodes use one store",
+                thousands(duplicates),
+                thousands(self.summary.checked)
+            )));
+        }
+        if ids == 0 {
+            let kind = self.errors.keys().next();
+            let hint = kind.map_or_else(String::new, |kind| format!(": see `snowmint explain {kind}`"));
+            return Err(Failure::runtime(format!("no id was drawn{hint}")));
+        }
+        Ok(())
+    }
+}
+
+/// Counts the numbers that are there more than once, without the first of each.
+fn duplicates(ids: &mut [u64]) -> u64 {
+    ids.sort_unstable();
+    ids.windows(2).filter(|pair| pair[0] == pair[1]).count() as u64
+}
+
+fn show(out: &mut Output, result: &Outcome, what: &str) -> Result<(), Failure> {
+    let Summary { seconds, ids, ids_per_second, requests, checked, duplicates, batch, .. } = &result.summary;
+    let Latencies { p50, p90, p99, p999, max, .. } = result.summary.latency_us;
+    let failed: u64 = result.summary.errors.values().sum();
+    let times = [("p50", p50), ("p90", p90), ("p99", p99), ("p99.9", p999), ("max", max)];
+    let times: Vec<_> = times.iter().map(|(name, us)| format!("{name} {}", time(*us))).collect();
+    let facts = [
+        ("measured", format!("{what}, {} a request, {seconds:.1} s", plural(*batch, "id"))),
+        ("ids", format!("{}, {} a second", thousands(*ids), thousands(*ids_per_second))),
+        ("requests", format!("{}, {} failed", thousands(*requests), thousands(failed))),
+        ("latency", times.join(", ")),
+        (
+            "duplicates",
+            match duplicates {
+                0 => format!("none among {} ids", thousands(*checked)),
+                some => out.paint.alarm(&format!("{} among {} ids", thousands(*some), thousands(*checked))),
+            },
+        ),
+    ];
+    for (name, value) in facts {
+        out.line(&format!("{} {value}", out.paint.faint(&format!("{name:<11}"))))?;
+    }
+    Ok(())
+}
+
+/// Formats microseconds with a unit that leaves few digits.
+fn time(us: f64) -> String {
+    match us {
+        us if us < 1000.0 => format!("{us:.1} µs"),
+        us if us < 1_000_000.0 => format!("{:.2} ms", us / 1000.0),
+        us => format!("{:.2} s", us / 1_000_000.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn duplicates_are_counted_without_their_first() {
+        assert_eq!(duplicates(&mut []), 0);
+        assert_eq!(duplicates(&mut [3, 1, 2]), 0);
+        assert_eq!(duplicates(&mut [3, 1, 3, 2, 3, 1]), 3);
+    }
+
+    #[test]
+    fn times_have_a_unit() {
+        for (us, wanted) in [(0.04, "0.0 µs"), (12.34, "12.3 µs"), (4500.0, "4.50 ms"), (2.5e6, "2.50 s")] {
+            assert_eq!(time(us), wanted);
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Words that people type by habit and that this command does not have: each error names what it has instead.
+//! Words that mean one thing here are aliases, beside their command or flag.
+
+use clap::ColorChoice;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+/// The names of `serve`.
+pub(crate) const SERVE: [&str; 4] = ["serve", "server", "start", "run"];
+
+/// An unknown flag, and what to use instead: on `serve`, and on other commands.
+const FLAGS: [(&[&str], &str, &str); 7] = [
+    (
+        &["--port", "-p", "--http-port"],
+        "use --http 127.0.0.1:PORT for HTTP and gRPC, --resp 127.0.0.1:PORT for the Redis protocol",
+        "name the server by its URL, as in --server http://HOST:PORT, or the store by --store URL",
+    ),
+    (
+        &["--host", "--bind", "-b", "--listen", "--addr", "--address"],
+        "use --http HOST:PORT for HTTP and gRPC, --resp HOST:PORT for the Redis protocol",
+        "name the server by its URL, as in --server http://HOST:PORT, or the store by --store URL",
+    ),
+    (
+        &["-v", "-vv", "-vvv", "--verbose", "--debug", "-d"],
+        "use --log debug for more log lines; `snowmint version` prints the version",
+        "only serve has log lines (--log LEVEL); `snowmint version` prints the version",
+    ),
+    (
+        &["-q", "--quiet", "--silent"],
+        "use --log warn, or --log off",
+        "only serve has log lines (--log LEVEL)",
+    ),
+    (
+        &["-o", "--output", "--format=json"],
+        "use --log-format json for log lines",
+        "use --json for JSON, or redirect standard output to a file",
+    ),
+    (
+        &["--redis", "--redis-port"],
+        "use --resp HOST:PORT to speak the Redis protocol, --store redis://HOST to keep leases in a Redis",
+        "use --store redis://HOST",
+    ),
+    (
+        &["--epoch", "--worker-bits", "--sequence-bits", "--node-bits"],
+        "name it in the layout, as in --layout 'time:41 worker:10 sequence:12 epoch:2026-01-01'",
+        "name it in the layout, as in 'time:41 worker:10 sequence:12 epoch:2026-01-01'",
+    ),
+];
+
+/// An unknown subcommand, and what to use instead.
+const COMMANDS: [(&[&str], &str); 6] = [
+    (&["init", "migrate", "schema"], "`snowmint store init` prepares a store"),
+    (
+        &["status", "health", "ping", "top"],
+        "`snowmint doctor` checks a store, `snowmint workers` lists its workers",
+    ),
+    (&["list", "ls"], "`snowmint ns list`, `snowmint workers` and `snowmint layouts` list"),
+    (
+        &["stop", "kill", "restart", "reload"],
+        "send SIGTERM to `snowmint serve` to stop it, SIGHUP to read its files again",
+    ),
+    (
+        &["add", "create", "drop", "rm", "delete"],
+        "`snowmint ns add|drop` changes namespaces, `snowmint token create|revoke` tokens",
+    ),
+    (&["encode", "decimal", "hex", "base62"], "`snowmint convert --to FORM` writes ids in another text form"),
+];
+
+/// Returns the error of a word that has no meaning here but a habit behind it.
+pub(crate) fn advice(error: &clap::Error) -> Option<String> {
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.as_str()),
+        _ => None,
+    };
+    match error.kind() {
+        ErrorKind::UnknownArgument => {
+            let flag = text(ContextKind::InvalidArg)?;
+            let is_serve = std::env::args().nth(1).is_some_and(|command| SERVE.contains(&command.as_str()));
+            let (_, of_serve, of_others) = FLAGS.iter().find(|(flags, ..)| flags.contains(&flag))?;
+            Some(format!("unknown flag {flag}: {}", if is_serve { of_serve } else { of_others }))
+        }
+        ErrorKind::InvalidSubcommand => {
+            let word = text(ContextKind::InvalidSubcommand)?;
+            // A subcommand of a subcommand has its own words.
+            std::env::args().nth(1).filter(|first| first == word)?;
+            let (_, advice) = COMMANDS.iter().find(|(words, _)| words.contains(&word))?;
+            Some(format!("unknown command {word}: {advice}; see --help"))
+        }
+        _ => None,
+    }
+}
+
+/// Returns the colour of help, which is printed before `--color` is parsed.
+pub(crate) fn colour_of_help() -> ColorChoice {
+    let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    let named = words.iter().enumerate().rev().find_map(|(at, word)| {
+        let rest = word.strip_prefix("--color").or_else(|| word.strip_prefix("--colour"))?;
+        if rest.is_empty() { words.get(at + 1).map(String::as_str) } else { rest.strip_prefix('=') }
+    });
+    match named {
+        Some("always") => ColorChoice::Always,
+        Some("never") => ColorChoice::Never,
+        _ => ColorChoice::Auto,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+    use crate::Cli;
+
+    /// Goal: no advice hides a word that works. Method: the words of every command.
+    #[test]
+    fn no_word_of_advice_is_a_word_of_the_command() {
+        let command = Cli::command();
+        for (words, _) in COMMANDS {
+            for word in words {
+                let named = command
+                    .get_subcommands()
+                    .find(|it| it.get_name() == *word || it.get_all_aliases().any(|alias| alias == *word));
+                assert!(named.is_none(), "{word}");
+            }
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Standard input, cut into words or lines: millions a second, with bounded memory.
+
+use std::io::{self, BufRead, BufReader, IsTerminal as _};
+
+use crate::error::Failure;
+
+/// Longer than an id in any form. Longer items are cut, so that memory is bounded.
+pub(crate) const MAX_LEN: usize = 80;
+/// Size of the input buffer.
+const BUFFER: usize = 128 * 1024;
+
+/// Where an item ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Items {
+    /// At blanks, line ends and commas.
+    Words,
+    /// At line ends; blanks around it do not count.
+    Lines,
+}
+
+impl Items {
+    fn ends_at(self, byte: u8) -> bool {
+        match self {
+            Self::Words => byte.is_ascii_whitespace() || byte == b',',
+            Self::Lines => byte == b'\n',
+        }
+    }
+}
+
+/// Returns standard input, or an error if it is a terminal, where nobody knows that they should type.
+pub(crate) fn standard_input(example: &str) -> Result<impl BufRead, Failure> {
+    let input = io::stdin();
+    if input.is_terminal() {
+        return Err(Failure::usage(format!(
+            "missing ids: pass them as arguments, or on standard input as in `{example}`"
+        )));
+    }
+    Ok(BufReader::with_capacity(BUFFER, input.lock()))
+}
+
+/// Returns the failure of a read.
+pub(crate) fn unread(error: &io::Error) -> Failure {
+    Failure::runtime(format!("cannot read standard input: {error}"))
+}
+
+/// Takes the items of an input.
+pub(crate) trait Sink {
+    /// Takes an item that is not empty, and the number of its line, from 1.
+    fn item(&mut self, text: &str, line: u64) -> Result<(), Failure>;
+
+    /// Is called before the input is waited for.
+    fn pause(&mut self) -> Result<(), Failure>;
+}
+
+/// Gives every item of an input that is not empty to a sink.
+pub(crate) fn each_item(input: &mut impl BufRead, items: Items, sink: &mut impl Sink) -> Result<(), Failure> {
+    // The begin of an item that the buffer does not end.
+    let mut begun: Vec<u8> = Vec::with_capacity(MAX_LEN);
+    let mut line = 1;
+    loop {
+        sink.pause()?;
+        let room = match input.fill_buf() {
+            Ok(room) => room,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(unread(&error)),
+        };
+        if room.is_empty() {
+            return give(&begun, line, sink);
+        }
+        let mut start = 0;
+        for (at, &byte) in room.iter().enumerate() {
+            if !items.ends_at(byte) {
+                continue;
+            }
+            let item = &room[start..at];
+            if begun.is_empty() {
+                give(item, line, sink)?;
+            } else {
+                extend(&mut begun, item);
+                give(&begun, line, sink)?;
+                begun.clear();
+            }
+            line += u64::from(byte == b'\n');
+            start = at + 1;
+        }
+        extend(&mut begun, &room[start..]);
+        let read = room.len();
+        input.consume(read);
+    }
+}
+
+/// Adds to an item, up to the most that an item may have.
+fn extend(begun: &mut Vec<u8>, more: &[u8]) {
+    let room = MAX_LEN - begun.len().min(MAX_LEN);
+    begun.extend_from_slice(&more[..more.len().min(room)]);
+}
+
+fn give(item: &[u8], line: u64, sink: &mut impl Sink) -> Result<(), Failure> {
+    let item = item.trim_ascii();
+    if item.is_empty() {
+        return Ok(());
+    }
+    let item = &item[..item.len().min(MAX_LEN)];
+    match std::str::from_utf8(item) {
+        Ok(text) => sink.item(text, line),
+        Err(_) => sink.item(&String::from_utf8_lossy(item), line),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct Seen(Vec<(String, u64)>);
+
+    impl Sink for Seen {
+        fn item(&mut self, text: &str, line: u64) -> Result<(), Failure> {
+            self.0.push((text.to_owned(), line));
+            Ok(())
+        }
+
+        fn pause(&mut self) -> Result<(), Failure> {
+            Ok(())
+        }
+    }
+
+    fn seen(input: &[u8], room: usize, items: Items) -> Vec<(String, u64)> {
+        let mut seen = Seen::default();
+        each_item(&mut BufReader::with_capacity(room, input), items, &mut seen).unwrap();
+        seen.0
+    }
+
+    fn of(items: &[(&str, u64)]) -> Vec<(String, u64)> {
+        items.iter().map(|(text, line)| ((*text).to_owned(), *line)).collect()
+    }
+
+    #[test]
+    fn items_survive_every_split_of_the_input() {
+        for room in 1..12 {
+            let words = seen(b" 12, 34\r\n\n56,,7\t8", room, Items::Words);
+            assert_eq!(words, of(&[("12", 1), ("34", 1), ("56", 3), ("7", 3), ("8", 3)]), "{room}");
+            let lines = seen(b" 1,2 \r\n\n3\n\xff", room, Items::Lines);
+            assert_eq!(lines, of(&[("1,2", 1), ("3", 3), ("\u{fffd}", 4)]), "{room}");
+        }
+        assert!(seen(b" \n,", 4, Items::Words).is_empty());
+    }
+
+    #[test]
+    fn an_endless_item_is_cut() {
+        let long = vec![b'9'; 100_000];
+        assert_eq!(seen(&long, 4096, Items::Words), of(&[(&"9".repeat(MAX_LEN), 1)]));
+        let long = [&long[..], b"\n1"].concat();
+        assert_eq!(seen(&long, 4096, Items::Lines)[1], ("1".to_owned(), 2));
+    }
+}

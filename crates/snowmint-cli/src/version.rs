@@ -1,0 +1,59 @@
+//! `snowmint version`: the version, and what this build has.
+
+use serde::Serialize;
+
+use crate::error::Failure;
+use crate::human::Output;
+
+/// Print the version and the stores of this build
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  snowmint version
+  snowmint version --json
+
+JSON, one object: version, target and stores (the kinds of store that this
+build can use).")]
+pub(crate) struct Args {
+    /// Print one JSON object
+    #[arg(long, help_heading = "Output")]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Version {
+    version: &'static str,
+    target: String,
+    stores: Vec<&'static str>,
+}
+
+/// The stores of this build.
+fn stores() -> Vec<&'static str> {
+    let all = [
+        ("etcd", cfg!(feature = "etcd")),
+        ("kubernetes", cfg!(feature = "kubernetes")),
+        ("memory", true),
+        ("mysql", cfg!(feature = "mysql")),
+        ("postgres", cfg!(feature = "postgres")),
+        ("redis", cfg!(feature = "redis")),
+        ("sqlite", true),
+        ("zookeeper", cfg!(feature = "zookeeper")),
+    ];
+    all.into_iter().filter(|(_, has)| *has).map(|(name, _)| name).collect()
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let version = Version {
+        version: env!("CARGO_PKG_VERSION"),
+        target: format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS),
+        stores: stores(),
+    };
+    let mut out = Output::new();
+    if args.json {
+        out.json(&version)?;
+    } else {
+        out.line(&format!("snowmint {}", version.version))?;
+        out.line(&format!("{}, stores: {}", version.target, version.stores.join(", ")))?;
+    }
+    out.flush()
+}

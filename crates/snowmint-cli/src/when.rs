@@ -1,0 +1,103 @@
+//! Instants as people type them: a date, an instant, unix milliseconds, `1 day`, `2h ago`, `now`, `today`, `yesterday`.
+
+use jiff::tz::TimeZone;
+use jiff::{Span, Timestamp};
+use snowmint::utc::{self, UtcError};
+
+const MS_PER_DAY: u64 = 86_400_000;
+const EXPECTED: &str = "expected an instant such as 2026-11-22T08:00:00Z, a date such as 2026-11-22 (UTC), a time before now such \
+                        as '1 day' or '2h ago', or now, today or yesterday (UTC)";
+
+/// An instant, or a time before the present.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum When {
+    /// In unix milliseconds.
+    At(u64),
+    /// This long before the present.
+    Ago(Length),
+    /// This many days before the start of the present day, UTC.
+    DaysBefore(u64),
+}
+
+/// A length of time: of the calendar, so that a month has its own days.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Length(Span);
+
+impl PartialEq for Length {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.fieldwise() == other.0.fieldwise()
+    }
+}
+
+impl Eq for Length {}
+
+/// Parses `--since`, `--until` and the like.
+pub(crate) fn parse(text: &str) -> Result<When, String> {
+    let text = text.trim();
+    match text.to_ascii_lowercase().as_str() {
+        "now" => return Ok(When::Ago(Length(Span::new()))),
+        "today" => return Ok(When::DaysBefore(0)),
+        "yesterday" => return Ok(When::DaysBefore(1)),
+        _ => {}
+    }
+    match utc::parse(text) {
+        Ok(unix_ms) => Ok(When::At(unix_ms)),
+        Err(UtcError::Malformed { .. }) => match text.parse::<Span>() {
+            // `1 day`, `1 day ago` and `-1d` mean the same: ids of the future are not asked for.
+            Ok(span) => Ok(When::Ago(Length(span.abs()))),
+            Err(_) => Err(EXPECTED.to_owned()),
+        },
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+impl When {
+    /// Returns the instant in unix milliseconds; `None` before 1970.
+    pub(crate) fn unix_ms(self, now_unix_ms: u64) -> Option<u64> {
+        match self {
+            Self::At(unix_ms) => Some(unix_ms),
+            Self::Ago(Length(span)) => {
+                let now = Timestamp::from_millisecond(i64::try_from(now_unix_ms).ok()?).ok()?;
+                let then = now.to_zoned(TimeZone::UTC).checked_sub(span).ok()?;
+                u64::try_from(then.timestamp().as_millisecond()).ok()
+            }
+            Self::DaysBefore(days) => {
+                (now_unix_ms / MS_PER_DAY).checked_sub(days).map(|day| day * MS_PER_DAY)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use snowmint::utc::Utc;
+
+    #[test]
+    fn instants_are_read_as_people_type_them() {
+        let now = utc::parse("2026-03-31T08:30:00Z").unwrap();
+        for (text, wanted) in [
+            ("2026-01-02", "2026-01-02T00:00:00.000Z"),
+            ("2026-01-02T03:04:05+02:00", "2026-01-02T01:04:05.000Z"),
+            ("1700000000000", "2023-11-14T22:13:20.000Z"),
+            ("now", "2026-03-31T08:30:00.000Z"),
+            ("Today", "2026-03-31T00:00:00.000Z"),
+            ("yesterday", "2026-03-30T00:00:00.000Z"),
+            ("1 day", "2026-03-30T08:30:00.000Z"),
+            ("1d", "2026-03-30T08:30:00.000Z"),
+            ("2h ago", "2026-03-31T06:30:00.000Z"),
+            ("2 hours 30 minutes ago", "2026-03-31T06:00:00.000Z"),
+            ("1 week", "2026-03-24T08:30:00.000Z"),
+            ("1 month", "2026-02-28T08:30:00.000Z"),
+            ("500ms", "2026-03-31T08:29:59.500Z"),
+        ] {
+            let found = parse(text).map(|when| Utc(when.unix_ms(now).unwrap()).to_string());
+            assert_eq!(found.as_deref(), Ok(wanted), "{text}");
+        }
+        for text in ["", "soon", "2026", "2026-13-01", "1", "day", "10 years 5", "2026-01-01T00:00:00"] {
+            let found = parse(text);
+            assert!(text == "1" || found.is_err(), "{text}: {found:?}");
+        }
+        assert_eq!(parse("100 years").map(|when| when.unix_ms(now)), Ok(None), "before 1970");
+    }
+}

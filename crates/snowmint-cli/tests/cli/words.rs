@@ -1,0 +1,144 @@
+//! Words that people type by habit, completions and man pages, and JSON on every command that a script may read.
+
+use std::process::Command;
+
+use crate::run::{Sandbox, json};
+
+#[test]
+fn habits_work_or_lead_on() {
+    let sandbox = Sandbox::with_store();
+    let version = sandbox.out(&["--version"]);
+    for args in [&["-v"][..], &["-V"]] {
+        assert_eq!(sandbox.out(args), version, "{args:?}");
+    }
+    assert!(sandbox.out(&["version"]).starts_with(&version));
+    assert_eq!(json(&sandbox.out(&["version", "--json"]))["version"], env!("CARGO_PKG_VERSION"));
+    for word in ["generate", "gen", "next"] {
+        assert_eq!(sandbox.out(&[word, "--count", "3"]).lines().count(), 3, "{word}");
+    }
+    let inspected = sandbox.out(&["inspect", "--layout", "twitter", "1541815603606036480"]);
+    for word in ["decode", "parse"] {
+        assert_eq!(sandbox.out(&[word, "--layout", "twitter", "1541815603606036480"]), inspected);
+    }
+    for word in ["server", "start", "run"] {
+        assert_eq!(sandbox.out(&[word, "-h"]), sandbox.out(&["serve", "-h"]), "{word}");
+    }
+    sandbox.out(&["ns", "create", "orders", "--scheme", "segment"]);
+    assert_eq!(sandbox.out(&["ns", "ls"]), sandbox.out(&["namespaces", "list"]));
+    let shown = sandbox.out(&["ns", "show", "orders"]);
+    assert!(shown.starts_with("orders  ") && shown.contains("  scheme         segment\n"), "{shown}");
+    assert!(sandbox.refused(&["ns", "show", "nothing"], 2).contains("snowmint ns list"));
+    assert!(sandbox.out(&["ns", "rm", "orders"]).contains("is dropped"));
+    assert_eq!(sandbox.out(&["workers", "list"]), sandbox.out(&["workers"]));
+    assert!(sandbox.out(&["help", "gen"]).contains("snowmint new -n 1000"));
+    for (args, wanted) in [
+        (&["serve", "--port", "9000"][..], "unknown flag --port: use --http 127.0.0.1:PORT"),
+        (&["serve", "-p", "9000"], "--resp 127.0.0.1:PORT for the Redis protocol"),
+        (&["serve", "-v"], "use --log debug"),
+        (&["serve", "--host", "0.0.0.0"], "use --http HOST:PORT"),
+        (&["serve", "--log-level", "loud"], "--log"),
+        (&["new", "--port", "9000"], "--store URL"),
+        (&["init"], "`snowmint store init`"),
+        (&["status"], "`snowmint doctor`"),
+        (&["stop"], "SIGTERM"),
+        (&["drop", "orders"], "`snowmint ns add|drop`"),
+        (&["ns", "init"], "unrecognized subcommand 'init'"),
+    ] {
+        let error = sandbox.refused(args, 2);
+        assert!(error.contains(wanted), "{args:?}: {error}");
+    }
+}
+
+/// Goal: what a script reads is JSON everywhere. Method: each command that prints a result, each line parsed.
+#[test]
+fn every_result_has_json() {
+    let sandbox = Sandbox::new();
+    std::fs::write(sandbox.path("snowmint.toml"), "log_format = 'json'\n").unwrap();
+    for args in [
+        &["store", "init"][..],
+        &["store", "init", "--dry-run"],
+        &["ns", "add", "orders", "--scheme", "segment"],
+        &["ns", "set", "orders", "--maximum", "99"],
+        &["ns", "list"],
+        &["ns", "show", "orders"],
+        &["ns", "drop", "orders"],
+        &["new", "-n", "2"],
+        &["workers"],
+        &["workers", "list"],
+        &["doctor"],
+        &["audit"],
+        &["layouts"],
+        &["layout", "twitter"],
+        &["layout", "twitter", "--successor", "auto"],
+        &["inspect", "7", "8"],
+        &["convert", "--to", "hex", "7"],
+        &["range", "--layout", "twitter", "--since", "1d"],
+        &["explain"],
+        &["explain", "busy"],
+        &["version"],
+        &["token", "create", "a", "--namespaces", "*", "--file", "tokens.toml"],
+        &["token", "list", "--file", "tokens.toml"],
+        &["token", "rotate", "a", "--file", "tokens.toml"],
+        &["token", "revoke", "a", "--file", "tokens.toml"],
+        &["config", "check", "snowmint.toml"],
+        &["hide-key", "a"],
+        &["hide-key", "a", "--file", "keys.toml"],
+    ] {
+        let ran = sandbox.run(&[args, &["--json"]].concat());
+        assert_eq!(ran.code, 0, "{args:?}: {}", ran.err);
+        assert!(!ran.out.is_empty(), "{args:?}");
+        for line in ran.out.lines() {
+            assert!(json(line).is_object(), "{args:?}: {line}");
+        }
+    }
+}
+
+/// Names of the subcommands in the help.
+fn subcommands(sandbox: &Sandbox) -> Vec<String> {
+    let help = sandbox.out(&["--help"]);
+    let (_, commands) = help.split_once("Commands:\n").unwrap();
+    let names = commands
+        .lines()
+        .take_while(|line| !line.is_empty())
+        .filter_map(|line| line.split_whitespace().next());
+    let names: Vec<_> = names.filter(|name| *name != "help").map(str::to_owned).collect();
+    assert!(names.len() > 18, "{names:?}");
+    names
+}
+
+#[test]
+fn completions_have_every_subcommand_and_load_in_bash() {
+    let sandbox = Sandbox::new();
+    for shell in ["bash", "zsh", "fish", "powershell"] {
+        let script = sandbox.out(&["completions", shell]);
+        for name in subcommands(&sandbox) {
+            assert!(script.contains(&name), "{shell}: {name}");
+        }
+    }
+    std::fs::write(sandbox.path("snowmint.bash"), sandbox.out(&["completions", "bash"])).unwrap();
+    let complete = "source ./snowmint.bash && COMP_WORDS=(snowmint ran) COMP_CWORD=1 && _snowmint snowmint ran snowmint && \
+                    echo \"${COMPREPLY[@]}\" && COMP_WORDS=(snowmint ns sh) COMP_CWORD=2 && _snowmint snowmint sh ns && echo \
+                    \"${COMPREPLY[@]}\"";
+    let ran =
+        Command::new("bash").args(["--norc", "-c", complete]).current_dir(sandbox.path("")).output().unwrap();
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    assert_eq!(String::from_utf8_lossy(&ran.stdout), "range\nshow\n");
+}
+
+#[test]
+fn man_has_a_page_for_every_subcommand() {
+    let sandbox = Sandbox::new();
+    let page = sandbox.out(&["man"]);
+    assert!(page.contains(".TH snowmint 1"), "{page:.300}");
+    for name in subcommands(&sandbox) {
+        assert!(page.contains(&format!("snowmint\\-{}", name.replace('-', "\\-"))), "{name}");
+    }
+    let told = sandbox.out(&["man", "pages"]);
+    for name in subcommands(&sandbox) {
+        let page = std::fs::read_to_string(sandbox.path(&format!("pages/snowmint-{name}.1"))).unwrap();
+        assert!(page.contains(".SH NAME"), "{name}");
+    }
+    let pages = std::fs::read_dir(sandbox.path("pages")).unwrap().count();
+    assert_eq!(told, format!("{pages} pages written to pages\n"));
+    assert!(sandbox.path("pages/snowmint-ns-add.1").exists() && sandbox.path("pages/snowmint.1").exists());
+}
