@@ -50,8 +50,8 @@ const FLAGS: [(&[&str], &str, &str); 7] = [
 const COMMANDS: [(&[&str], &str); 6] = [
     (&["init", "migrate", "schema"], "`snowmint store init` prepares a store"),
     (
-        &["status", "health", "ping", "top"],
-        "`snowmint doctor` checks a store, `snowmint workers` lists its workers",
+        &["status", "ping", "top"],
+        "`snowmint doctor` checks a store, `snowmint health` a node, `snowmint workers` lists workers",
     ),
     (&["list", "ls"], "`snowmint ns list`, `snowmint workers` and `snowmint layouts` list"),
     (
