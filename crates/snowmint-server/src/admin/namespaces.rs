@@ -227,11 +227,11 @@ pub async fn list_some(
     let listed = registry::list(store).await?;
     // One call for all, since a store may have thousands.
     let counters = Counters::Listed(store.list(COUNTERS).await?.into_iter().collect());
-    let mut shown = Vec::new();
+    let mut views = Vec::new();
     for (name, record) in listed.iter().filter(|(name, _)| shows(name)) {
-        shown.push(NamespaceView::of(&counters, name, record).await?);
+        views.push(NamespaceView::of(&counters, name, record).await?);
     }
-    Ok(shown)
+    Ok(views)
 }
 
 /// Returns a namespace and the edition of its record.

@@ -429,11 +429,11 @@ mod tests {
             let nodes: Vec<_> = nodes.into_iter().map(str::to_owned).collect();
             let checked = operator.node.check_nodes(&nodes);
             assert_eq!(checked.as_ref().err().map(AdminError::kind), kind, "{nodes:?}: {checked:?}");
-            if kind.is_some() {
-                assert_eq!(operator.doctor(nodes.clone()).await.unwrap_err().kind(), kind.unwrap());
+            if let Some(kind) = kind {
+                assert_eq!(operator.doctor(nodes.clone()).await.unwrap_err().kind(), kind);
                 let start_over = Some(namespaces::StartOver { nodes });
                 let over = Addition { start_over, ..Addition::default() };
-                assert_eq!(operator.add(name("n"), over).await.unwrap_err().kind(), kind.unwrap());
+                assert_eq!(operator.add(name("n"), over).await.unwrap_err().kind(), kind);
             }
         }
     }

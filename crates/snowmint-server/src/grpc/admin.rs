@@ -123,20 +123,7 @@ async fn answer_at_leisure(
     match method {
         AdminMethod::ListNamespaces => {
             let operator = allowed(Scope::Own)?;
-            let messages::ListNamespacesRequest { page_size, page_token } = decode(message)?;
-            let size = in_range("page size", page_size, MAX_NAMESPACES, MAX_NAMESPACES)?;
-            let all = operator.namespaces().await?;
-            // A token is the last name of the page before, which may be gone since.
-            let after = all.namespaces.into_iter().filter(|it| it.name > page_token);
-            let mut page: Vec<_> = after.take(size + 1).collect();
-            let is_last = page.len() <= size;
-            page.truncate(size);
-            let next = page.last().filter(|_| !is_last).map_or_else(String::new, |last| last.name.clone());
-            Ok(Answer::of_message(&messages::ListNamespacesResponse {
-                namespaces: page.into_iter().map(record).collect(),
-                next_page_token: next,
-                warnings: all.warnings,
-            }))
+            list_namespaces(&operator, decode(message)?).await
         }
         AdminMethod::GetNamespace => {
             let messages::GetNamespaceRequest { name } = decode(message)?;
@@ -148,14 +135,7 @@ async fn answer_at_leisure(
         AdminMethod::AddNamespace => {
             let request: messages::AddNamespaceRequest = decode(message)?;
             let (name, operator) = of_namespace(&request.name, allowed)?;
-            let required = match (request.edition, request.must_be_new) {
-                (None, false) => Required::Any,
-                (None, true) => Required::Absent,
-                (Some(edition), false) => Required::Edition(edition),
-                (Some(_), true) => {
-                    return Err(bad("edition and must_be_new exclude each other: omit one of them"));
-                }
-            };
+            let required = required_to_add(&request)?;
             let start_over = request.start_over.map(|messages::StartOver { nodes }| StartOver { nodes });
             let settings = settings(request.settings.unwrap_or_default());
             let added = operator.add(name, Addition { settings, start_over, required }).await?;
@@ -164,13 +144,7 @@ async fn answer_at_leisure(
         AdminMethod::SetNamespace => {
             let request: messages::SetNamespaceRequest = decode(message)?;
             let (name, operator) = of_namespace(&request.name, allowed)?;
-            let mut settings = settings(request.settings.unwrap_or_default());
-            for removed in request.remove {
-                if settings.insert(removed.clone(), Value::Null).is_some() {
-                    let text = format!("setting {} is both set and removed: omit one", Snippet::of(&removed));
-                    return Err(bad(text));
-                }
-            }
+            let settings = settings_to_set(request.settings.unwrap_or_default(), request.remove)?;
             let required = request.edition.map_or(Required::Any, Required::Edition);
             let set = operator.set(name, Change { settings, above: None, required }).await?;
             Ok(Answer::of_message(&changed(set)))
@@ -190,15 +164,7 @@ async fn answer_at_leisure(
         }
         AdminMethod::ReleaseWorker => {
             let operator = allowed(Scope::Everything)?;
-            let messages::ReleaseWorkerRequest { worker, pool, force } = decode(message)?;
-            let force = if force { Force::Take } else { Force::Refuse };
-            let answer = operator.release(worker, pool, force).await?;
-            let (outcome, holder, free_from) = match answer.released {
-                Released::Free { ended, .. } => ("free", String::new(), ended),
-                Released::Taken { holder, free_from, .. } => ("taken", holder, free_from),
-            };
-            let (outcome, warnings) = (outcome.to_owned(), answer.warnings);
-            Ok(Answer::of_message(&messages::ReleaseWorkerResponse { outcome, holder, free_from, warnings }))
+            release_worker(&operator, decode(message)?).await
         }
         AdminMethod::Doctor => {
             let operator = allowed(Scope::Everything)?;
@@ -249,6 +215,62 @@ async fn answer_at_leisure(
     }
 }
 
+async fn list_namespaces(
+    operator: &Operator<'_>,
+    request: messages::ListNamespacesRequest,
+) -> Result<Answer, Failure> {
+    let messages::ListNamespacesRequest { page_size, page_token } = request;
+    let size = in_range("page size", page_size, MAX_NAMESPACES, MAX_NAMESPACES)?;
+    let all = operator.namespaces().await?;
+    // A token is the last name of the page before, which may be gone since.
+    let after = all.namespaces.into_iter().filter(|it| it.name > page_token);
+    let mut page: Vec<_> = after.take(size + 1).collect();
+    let is_last = page.len() <= size;
+    page.truncate(size);
+    let next = page.last().filter(|_| !is_last).map_or_else(String::new, |last| last.name.clone());
+    Ok(Answer::of_message(&messages::ListNamespacesResponse {
+        namespaces: page.into_iter().map(record).collect(),
+        next_page_token: next,
+        warnings: all.warnings,
+    }))
+}
+
+fn required_to_add(request: &messages::AddNamespaceRequest) -> Result<Required, Failure> {
+    match (request.edition, request.must_be_new) {
+        (None, false) => Ok(Required::Any),
+        (None, true) => Ok(Required::Absent),
+        (Some(edition), false) => Ok(Required::Edition(edition)),
+        (Some(_), true) => Err(bad("edition and must_be_new exclude each other: omit one of them")),
+    }
+}
+
+/// Returns the settings of a change; `null` removes one.
+fn settings_to_set(set: messages::NamespaceSettings, remove: Vec<String>) -> Result<Settings, Failure> {
+    let mut settings = settings(set);
+    for removed in remove {
+        if settings.insert(removed.clone(), Value::Null).is_some() {
+            let text = format!("setting {} is both set and removed: omit one", Snippet::of(&removed));
+            return Err(bad(text));
+        }
+    }
+    Ok(settings)
+}
+
+async fn release_worker(
+    operator: &Operator<'_>,
+    request: messages::ReleaseWorkerRequest,
+) -> Result<Answer, Failure> {
+    let messages::ReleaseWorkerRequest { worker, pool, force } = request;
+    let force = if force { Force::Take } else { Force::Refuse };
+    let answer = operator.release(worker, pool, force).await?;
+    let (outcome, holder, free_from) = match answer.released {
+        Released::Free { ended, .. } => ("free", String::new(), ended),
+        Released::Taken { holder, free_from, .. } => ("taken", holder, free_from),
+    };
+    let (outcome, warnings) = (outcome.to_owned(), answer.warnings);
+    Ok(Answer::of_message(&messages::ReleaseWorkerResponse { outcome, holder, free_from, warnings }))
+}
+
 fn bad(text: impl Into<String>) -> Failure {
     Failure::new(ErrorKind::BadRequest, text)
 }
@@ -258,15 +280,12 @@ fn of_namespace<'a>(
     name: &str,
     allowed: impl FnOnce(Scope<'_>) -> Result<Operator<'a>, Failure>,
 ) -> Result<(NamespaceName, Operator<'a>), Failure> {
-    match NamespaceName::new(name) {
-        Ok(name) => {
-            let operator = allowed(Scope::Namespace(&name))?;
-            Ok((name, operator))
-        }
-        Err(_) => {
-            allowed(Scope::Everything)?;
-            Err(MintError::BadNamespace { name: Snippet::of(name) }.into())
-        }
+    if let Ok(name) = NamespaceName::new(name) {
+        let operator = allowed(Scope::Namespace(&name))?;
+        Ok((name, operator))
+    } else {
+        allowed(Scope::Everything)?;
+        Err(MintError::BadNamespace { name: Snippet::of(name) }.into())
     }
 }
 

@@ -358,8 +358,8 @@ fn read<T: for<'de> Deserialize<'de>>(object: Settings) -> Result<T, Problem> {
 
 /// Returns the record that `If-Match` and `If-None-Match` require.
 fn required(headers: &HeaderMap, method: &Method) -> Result<Required, Problem> {
-    let matching = condition(headers, IF_MATCH)?;
-    match (matching, condition(headers, IF_NONE_MATCH)?) {
+    let matching = condition(headers, &IF_MATCH)?;
+    match (matching, condition(headers, &IF_NONE_MATCH)?) {
         (None, None) => Ok(Required::Any),
         (Some(required), None) => Ok(required),
         (None, Some(Required::Present)) if *method == Method::PUT => Ok(Required::Absent),
@@ -371,8 +371,8 @@ fn required(headers: &HeaderMap, method: &Method) -> Result<Required, Problem> {
 }
 
 /// Returns what a header names: any record, or that of an `ETag`.
-fn condition(headers: &HeaderMap, header: HeaderName) -> Result<Option<Required>, Problem> {
-    let mut values = headers.get_all(&header).iter();
+fn condition(headers: &HeaderMap, header: &HeaderName) -> Result<Option<Required>, Problem> {
+    let mut values = headers.get_all(header).iter();
     let (value, more) = (values.next(), values.next());
     let Some(value) = value else { return Ok(None) };
     let text = value.to_str().unwrap_or_default();

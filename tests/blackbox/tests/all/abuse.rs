@@ -239,7 +239,7 @@ fn the_seeds_of_every_protocol_on_every_port() {
     let victim = Victim::spawn(folder.path(), &[]);
     let mut honest = Honest::connect(&victim.server, None);
     let seeds = seeds();
-    let sent = &std::sync::Mutex::new(0);
+    let count = &std::sync::Mutex::new(0);
     let ports = victim.ports().map(|(address, _)| address);
     let send = |address: SocketAddrV4| {
         let (seeds, mut random) = (&seeds, Random(u64::from(0x5eed_u16)));
@@ -250,7 +250,7 @@ fn the_seeds_of_every_protocol_on_every_port() {
                 for _ in 0..CHANGED {
                     say(address, &random.changed(seed));
                 }
-                *sent.lock().unwrap() += 1 + CHANGED;
+                *count.lock().unwrap() += 1 + CHANGED;
             }
         }
     };
@@ -261,9 +261,9 @@ fn the_seeds_of_every_protocol_on_every_port() {
             thread::sleep(Duration::from_millis(1));
         }
     });
-    let sent = *sent.lock().unwrap();
-    println!("{sent} inputs of {} seeds", seeds.len());
-    assert_eq!(sent, 5 * seeds.len() * (1 + CHANGED));
+    let inputs = *count.lock().unwrap();
+    println!("{inputs} inputs of {} seeds", seeds.len());
+    assert_eq!(inputs, 5 * seeds.len() * (1 + CHANGED));
     victim.assert_unharmed(96);
 }
 

@@ -235,17 +235,17 @@ fn many_viewers_cost_the_store_as_much_as_one() {
         (viewer, status)
     };
     let (first, _) = open();
-    let of_one = over(6);
+    let alone = over(6);
     let viewers: Vec<_> = (1..64).map(|_| open()).collect();
     assert!(viewers.iter().all(|(_, status)| status.contains(" 200 ")));
-    let of_all = over(6);
-    assert!(of_one > 0 && of_all <= 2 * of_one + 10, "{of_one} calls for one viewer and {of_all} for 64");
+    let watched = over(6);
+    assert!(alone > 0 && watched <= 2 * alone + 10, "{alone} calls for one viewer and {watched} for 64");
     let (_, status) = open();
     assert!(status.contains(" 503 "), "{status}");
     drop((first, viewers));
     // The node notices that they are gone when it writes to them.
     std::thread::sleep(std::time::Duration::from_secs(5));
-    let of_none = over(4);
-    assert!(of_none < of_one.max(4), "{of_none} calls for nobody, {of_one} for one viewer");
+    let unwatched = over(4);
+    assert!(unwatched < alone.max(4), "{unwatched} calls for nobody, {alone} for one viewer");
     assert_stops(server);
 }

@@ -38,7 +38,7 @@ impl Example {
             .spawn()
             .unwrap();
         let example = Self { child, url: format!("http://127.0.0.1:{port}/orders") };
-        time::eventually("the example listens", Duration::from_secs(60), || {
+        time::eventually("the example listens", Duration::from_mins(1), || {
             let asked = run("curl", ["-s", "-o", "/dev/null", &example.url]);
             asked.status.success().then_some(())
         });
@@ -61,7 +61,7 @@ impl Example {
     }
 }
 
-/// Goal: the FastAPI example gives orders ids that increase, reads them back, and answers 503 without the service.
+/// Goal: the `FastAPI` example gives orders ids that increase, reads them back, and answers 503 without the service.
 #[test]
 fn fastapi() {
     let folder = tempfile::tempdir().unwrap();

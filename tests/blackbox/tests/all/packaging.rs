@@ -19,9 +19,9 @@ fn path(path: &std::path::Path) -> &str {
 #[test]
 fn the_debian_package_installs_serves_and_goes() {
     let folder = tempfile::tempdir().unwrap();
-    let build = packaging("debian/build.sh");
+    let script = packaging("debian/build.sh");
     // Packed without compression: the debug binary is large.
-    let built = output("env", ["COMPRESSION=none", path(&build), path(&binary()), path(folder.path())]);
+    let built = output("env", ["COMPRESSION=none", path(&script), path(&binary()), path(folder.path())]);
     let said = output(path(&packaging("debian/try.sh")), [built.trim()]);
     for line in ["units verified", "installed; first id", "upgraded; next id", "removed; purged"] {
         assert!(said.contains(line), "{line}: {said}");
