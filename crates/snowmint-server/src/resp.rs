@@ -9,6 +9,7 @@ mod command;
 mod compat;
 mod reply;
 mod session;
+mod table;
 
 use std::io;
 use std::pin::pin;

@@ -10,9 +10,10 @@ use snowmint::utc::Utc;
 use crate::access::Identity;
 use crate::limits::resp::{MAX_CLIENT_NAME, MAX_QUEUED, MAX_QUEUED_IN_ALL};
 use crate::metrics::Protocol;
-use crate::resp::command::{COMMANDS, Call, CommandName, CommandSpec, Outcome, find_command};
+use crate::resp::command::{Call, Outcome};
 use crate::resp::reply::{self, Version};
 use crate::resp::session::{Queued, Session, Transaction};
+use crate::resp::table::{COMMANDS, CommandName, CommandSpec, find_command};
 use crate::state::ServerState;
 use crate::status::ErrorKind;
 
