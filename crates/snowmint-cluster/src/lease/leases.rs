@@ -140,6 +140,11 @@ impl Leases {
         self.shared.statuses.as_one()
     }
 
+    /// Returns the number of ticks that lay ahead of the clock when their first id was made, over all leases since the start.
+    pub fn borrowed_ticks(&self) -> u64 {
+        self.shared.generators.borrowed_ticks()
+    }
+
     /// Ends all generators for every caller and releases all leases, so that other nodes can go on from the next timestamps.
     ///
     /// Returns when the store has acknowledged the release, or after `patience`: then the leases end by themselves.

@@ -15,7 +15,7 @@ use snowmint_cluster::{LeaseStatus, SegmentStatus};
 
 use crate::access::Access;
 use crate::admin::NodeAdmin;
-use crate::mint::{HighestReceived, Mint, Namespace};
+use crate::mint::{Backend, HighestReceived, Mint, Namespace};
 use crate::settings::SharedClock;
 use crate::tls::Tls;
 
@@ -163,6 +163,7 @@ impl Collector for NamespaceCollector {
         issued(&mut encoder, table.namespaces())?;
         received(&mut encoder, &self.mint.received().highest())?;
         layouts(&mut encoder, table.namespaces(), self.clock.unix_ms())?;
+        borrowed(&mut encoder, table.namespaces())?;
         let state = |namespace: &Arc<Namespace>| {
             Some(SegmentState { name: namespace.name().to_string(), status: namespace.segment_status()? })
         };
@@ -236,6 +237,25 @@ fn layouts(encoder: &mut DescriptorEncoder<'_>, all: &[Arc<Namespace>], now_unix
     for (name, left) in all {
         let labels = [("namespace", name.as_str())];
         ConstGauge::new(left.as_secs_f64()).encode(family.encode_family(&labels)?)?;
+    }
+    Ok(())
+}
+
+/// Encodes how often the workers of a namespace went ahead of the clock.
+fn borrowed(encoder: &mut DescriptorEncoder<'_>, all: &[Arc<Namespace>]) -> fmt::Result {
+    let ticks = |namespace: &Arc<Namespace>| match namespace.backend().plain() {
+        Backend::Snowflake(pool) => Some((namespace.name().to_string(), pool.borrowed_ticks())),
+        _ => None,
+    };
+    let all: Vec<_> = all.iter().filter_map(ticks).collect();
+    if all.is_empty() {
+        return Ok(());
+    }
+    let help = "Ticks ahead of the clock in which ids were made; namespaces with the same workers show the same number";
+    let mut family = encoder.encode_descriptor("borrowed_ticks", help, None, MetricType::Counter)?;
+    for (name, ticks) in all {
+        let labels = [("namespace", name.as_str())];
+        ConstCounter::new(ticks).encode(family.encode_family(&labels)?)?;
     }
     Ok(())
 }

@@ -29,6 +29,11 @@ pub trait IdSource: fmt::Debug + Send + Sync + 'static {
         vec![self.status()]
     }
 
+    /// Returns the number of ticks that lay ahead of the clock when their first id was made.
+    fn borrowed_ticks(&self) -> u64 {
+        0
+    }
+
     /// Stops making ids and releases the lease, within `patience`.
     async fn release(&self, patience: Duration);
 }
@@ -67,6 +72,10 @@ impl IdSource for Leases {
 
     fn leases(&self) -> Vec<LeaseStatus> {
         self.statuses()
+    }
+
+    fn borrowed_ticks(&self) -> u64 {
+        Self::borrowed_ticks(self)
     }
 
     async fn release(&self, patience: Duration) {
@@ -118,6 +127,11 @@ impl IdPool {
     /// Returns the state of the lease.
     pub fn status(&self) -> LeaseStatus {
         self.source.status()
+    }
+
+    /// Returns the number of ticks that lay ahead of the clock when their first id was made.
+    pub fn borrowed_ticks(&self) -> u64 {
+        self.source.borrowed_ticks()
     }
 
     /// Stops making ids and releases the leases, within `patience`.

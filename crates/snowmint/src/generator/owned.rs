@@ -135,7 +135,7 @@ impl<C: Clock> OwnedGenerator<C> {
         if let Some(claim) = self.claim.take() {
             let unused = claim.run.end - self.batch.left();
             self.generator.give_back(&claim, unused);
-            self.generator.note_used(claim.run.start, unused);
+            self.generator.note_used(&claim.run, unused);
             self.batch = Batch::empty(self.generator.fork_mark());
         }
     }

@@ -67,6 +67,8 @@ struct Listed<C> {
     members: Members<C>,
     /// For each removed datacenter and worker, the first unused cursor. At most one entry per worker of the layout.
     used: BTreeMap<u64, Cursor>,
+    /// The borrowed ticks of the removed generators.
+    borrowed: u64,
 }
 
 impl<C: Clock> Listed<C> {
@@ -80,6 +82,7 @@ impl<C: Clock> Listed<C> {
     fn remember(&mut self, old: &Generator<C>) {
         let used = self.used.entry(old.node()).or_default();
         *used = old.span_end().max(*used);
+        self.borrowed += old.borrowed_ticks();
     }
 }
 
@@ -87,7 +90,7 @@ impl<C: Clock> GeneratorPool<C> {
     /// Makes an empty pool. All of its generators must have this layout.
     pub fn new(layout: Layout) -> Self {
         let (version, seats) = (AtomicU64::new(0), AtomicUsize::new(0));
-        let listed = RwLock::new(Listed { members: Arc::new([]), used: BTreeMap::new() });
+        let listed = RwLock::new(Listed { members: Arc::new([]), used: BTreeMap::new(), borrowed: 0 });
         Self { shared: Arc::new(Shared { layout, listed, version, seats }) }
     }
 
@@ -156,6 +159,12 @@ impl<C: Clock> GeneratorPool<C> {
     /// Returns the current generators.
     pub fn generators(&self) -> Arc<[Arc<Generator<C>>]> {
         self.shared.members()
+    }
+
+    /// Returns the number of [borrowed ticks](Generator::borrowed_ticks) of all generators, removed ones included.
+    pub fn borrowed_ticks(&self) -> u64 {
+        let listed = self.shared.listed.read().unwrap_or_else(PoisonError::into_inner);
+        listed.borrowed + listed.members.iter().map(|member| member.borrowed_ticks()).sum::<u64>()
     }
 
     /// Returns the layout of the ids.

@@ -91,6 +91,8 @@ struct PerTick {
     highest_tick: AtomicU64,
     /// The tick after the last one that was used up, from which the cursor may trail the clock.
     after_full_tick: AtomicU64,
+    /// Ticks that lay ahead of the clock when their first id was made.
+    borrowed: AtomicU64,
     first_cursor: u64,
 }
 
@@ -123,6 +125,7 @@ impl<C: Clock> Generator<C> {
                 // A clock that shows an earlier tick than the one before the lease is behind.
                 highest_tick: AtomicU64::new(first_tick.saturating_sub(1)),
                 after_full_tick: AtomicU64::new(0),
+                borrowed: AtomicU64::new(0),
                 first_cursor,
             },
             generations: Generations::new(&layout, &rule, first_tick),
@@ -188,7 +191,7 @@ impl<C: Clock> Generator<C> {
             return Ok(taken);
         }
         let claim = self.claim(wanted)?;
-        self.note_used(claim.run.start, claim.run.end);
+        self.note_used(&claim.run, claim.run.end);
         self.publish(&claim);
         Ok((self.batch(&claim), claim.hold))
     }
@@ -310,7 +313,7 @@ impl<C: Clock> Generator<C> {
     #[cold]
     fn next_of_claim(&self) -> Result<Id, GenerateError> {
         let claim = self.claim(1)?;
-        self.note_used(claim.run.start, claim.run.end);
+        self.note_used(&claim.run, claim.run.end);
         self.publish(&claim);
         Ok(self.composer.in_generation(claim.generation).id(claim.run.start))
     }
@@ -401,11 +404,18 @@ impl<C: Clock> Generator<C> {
         }
     }
 
-    /// Stores which tick is used up, if the used cursors reach into the next one.
-    pub(super) fn note_used(&self, start: u64, end: u64) {
+    /// Stores which tick is used up, if the used cursors reach into the next one, and counts the ticks ahead of the clock.
+    /// `end` is the end of the cursors of the run that were used.
+    pub(super) fn note_used(&self, run: &Run, end: u64) {
         let bits = self.limits.sequence_bits;
-        if end >> bits > start >> bits {
+        if end >> bits > run.start >> bits {
             self.tick.after_full_tick.fetch_max(end >> bits, Ordering::Relaxed);
+        }
+        let unused = self.limits.first_unused_tick(end);
+        if unused > run.now_tick + 1 {
+            // An earlier run may have begun the first one, and counted it.
+            let first = self.limits.first_unused_tick(run.start).max(run.now_tick + 1);
+            self.tick.borrowed.fetch_add(unused.saturating_sub(first), Ordering::Relaxed);
         }
     }
 
@@ -472,6 +482,14 @@ impl<C: Clock> Generator<C> {
     /// Returns the end of the lease, in unix milliseconds: no id has this timestamp or a later one.
     pub fn lease_until_unix_ms(&self) -> u64 {
         self.limits.unix_ms(self.tick.lease_end.load(Ordering::Relaxed) >> self.limits.sequence_bits)
+    }
+
+    /// Returns the number of ticks that lay ahead of the clock when their first id was made.
+    ///
+    /// It grows if the rule lets the generator [borrow](crate::Rule) ticks: while callers take more ids than a tick has, or
+    /// after the clock went back.
+    pub fn borrowed_ticks(&self) -> u64 {
+        self.tick.borrowed.load(Ordering::Relaxed)
     }
 
     /// Returns the layout of the ids.
@@ -542,7 +560,7 @@ impl<C: Clock> Generator<C> {
         let wanted = count as u64;
         let plan = |position: &Position, generation| self.plan_from(floor, position, generation, wanted);
         let claim = self.claim_by(|position, generation| Ok(plan(position, generation)?.0))?;
-        self.note_used(claim.run.start, claim.run.end);
+        self.note_used(&claim.run, claim.run.end);
         self.publish(&claim);
         Ok(self.batch(&claim))
     }

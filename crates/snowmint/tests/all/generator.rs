@@ -23,6 +23,32 @@ fn instant(id: Id) -> u64 {
     Layout::TWITTER.unix_ms(Layout::TWITTER.split(id).unwrap().timestamp)
 }
 
+/// Goal: each tick ahead of the clock counts once, however its ids were taken; ticks of the clock and unused ones do not.
+#[test]
+fn borrowed_ticks_are_counted_once() {
+    let clock = ManualClock::at_unix_ms(T0);
+    let generator = generator(&clock, Rule::borrow(MS(10)));
+    assert_eq!(generator.try_take(4096).unwrap().len(), 4096);
+    assert_eq!(generator.borrowed_ticks(), 0, "the tick of the clock");
+    for _ in 0..4096 {
+        generator.try_next_id().unwrap();
+        assert_eq!(generator.borrowed_ticks(), 1);
+    }
+    // The rest of one tick and two whole ones, cut anywhere.
+    for (count, wanted) in [(1, 2), (4095, 2), (4000, 3), (97, 4), (4095, 4)] {
+        assert_eq!(generator.try_take(count).unwrap().len(), count);
+        assert_eq!(generator.borrowed_ticks(), wanted, "{count}");
+    }
+    assert_eq!(generator.try_take(2 * 4096 + 7).unwrap().len(), 2 * 4096 + 7);
+    assert_eq!(generator.borrowed_ticks(), 7);
+    clock.set_unix_ms(T0 + 20);
+    let _ = generator.try_take(4096).unwrap();
+    assert_eq!(generator.borrowed_ticks(), 7, "the clock has caught up");
+    clock.set_unix_ms(T0 + 15);
+    generator.try_next_id().unwrap();
+    assert_eq!(generator.borrowed_ticks(), 8, "the clock went back");
+}
+
 #[test]
 fn ids_carry_their_fields_and_count_from_zero_in_each_tick() {
     let clock = ManualClock::at_unix_ms(T0);

@@ -53,6 +53,28 @@ fn parts(layout: &str, id: Id) -> Parts {
     layout.parse::<Layout>().unwrap().split(id).unwrap()
 }
 
+/// Goal: the borrowed ticks of a pool are those of all its generators, also of replaced and removed ones.
+#[test]
+fn a_pool_remembers_the_borrowed_ticks_of_generators_that_left() {
+    let clock = clock();
+    let borrower = |worker: u32, from_unix_ms: u64| {
+        let builder = Generator::builder(WORKER_FIRST.parse().unwrap()).worker(WorkerId(worker));
+        let builder = builder.rule(Rule::borrow(Duration::from_millis(2))).not_before_unix_ms(from_unix_ms);
+        Arc::new(builder.build(Arc::clone(&clock)).unwrap())
+    };
+    let pool: Pool = GeneratorPool::new(WORKER_FIRST.parse().unwrap());
+    let (first, second) = (borrower(1, 0), borrower(2, 0));
+    pool.add(Arc::clone(&first)).unwrap();
+    pool.add(Arc::clone(&second)).unwrap();
+    assert_eq!(pool.borrowed_ticks(), 0);
+    assert_eq!(drain(&mut pool.handle()).len(), 2 * 3 * 4);
+    assert_eq!(pool.borrowed_ticks(), 4);
+    let used_until = first.end().unwrap();
+    pool.replace(&first, borrower(1, used_until)).unwrap();
+    pool.remove(&second);
+    assert_eq!(pool.borrowed_ticks(), 4);
+}
+
 #[test]
 fn one_caller_draws_what_all_have_in_order() {
     for seats_before in 0..3 {
