@@ -40,8 +40,8 @@ impl Socket {
 /// Opens a port. `address` was given with the flag `flag`: `host:port`, where port 0 takes any free port, or `unix:` and the
 /// path of a socket.
 ///
-/// A socket file that nobody listens on any more is replaced. Owner and group of the new one may connect to it. The file
-/// beside it, whose name ends in `.lock`, keeps two starts from replacing the same socket. It stays.
+/// A socket file that nobody listens on any more is replaced. Owner and group of the new one may connect to it. While the
+/// socket is opened, a file beside it, whose name ends in `.lock`, keeps two starts from replacing the same socket.
 ///
 /// # Errors
 ///
@@ -216,7 +216,7 @@ mod unix {
             let address = SockAddr::unix(path)?;
             is_there(path)?;
             // Of two servers that find the same stale file, the second would remove the live socket of the first.
-            let _locked = lock(path).await?;
+            let _locked = Lock::take(path).await?;
             remove_stale(path)?;
             let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
             socket.bind(&address)?;
@@ -257,30 +257,64 @@ mod unix {
         fs::symlink_metadata(path).ok().map(|file| (file.dev(), file.ino()))
     }
 
-    /// Locks the path of a socket until the returned file is dropped. The lock has a file of its own: all who may read a file
-    /// or folder may lock it. The file stays, since a process that removed it could leave two with a lock.
-    async fn lock(path: &Path) -> io::Result<File> {
-        let mut name = path.as_os_str().to_owned();
-        name.push(".lock");
-        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(LOCK_MODE)
-            .custom_flags(flags.bits().cast_signed())
-            .open(name)?;
-        let until = Instant::now() + LOCK_PATIENCE;
-        loop {
-            match file.try_lock() {
-                Ok(()) => return Ok(file),
-                Err(TryLockError::WouldBlock) if Instant::now() < until => sleep(LOCK_INTERVAL).await,
-                Err(TryLockError::WouldBlock) => return Err(io::ErrorKind::ResourceBusy.into()),
-                // A file system without locks.
-                Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {
-                    return Ok(file);
+    /// The lock of the path of a socket. It has a file of its own: all who may read a file or folder may lock it.
+    ///
+    /// Its holder removes the file, which would otherwise keep another user from starting a server here later. Therefore a lock
+    /// counts only if its file is still there: whoever got the lock of a removed file tries again.
+    pub(super) struct Lock {
+        file: File,
+        path: PathBuf,
+    }
+
+    impl Lock {
+        pub(super) async fn take(socket: &Path) -> io::Result<Self> {
+            let mut path = socket.as_os_str().to_owned();
+            path.push(".lock");
+            let path = PathBuf::from(path);
+            let until = Instant::now() + LOCK_PATIENCE;
+            loop {
+                let file = Self::open(&path)?;
+                match file.try_lock() {
+                    Ok(()) => {
+                        let lock = Self { file, path: path.clone() };
+                        if lock.is_in_place() {
+                            return Ok(lock);
+                        }
+                    }
+                    Err(TryLockError::WouldBlock) if Instant::now() < until => sleep(LOCK_INTERVAL).await,
+                    Err(TryLockError::WouldBlock) => return Err(io::ErrorKind::ResourceBusy.into()),
+                    // A file system without locks.
+                    Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {
+                        return Ok(Self { file, path });
+                    }
+                    Err(TryLockError::Error(error)) => return Err(error),
                 }
-                Err(TryLockError::Error(error)) => return Err(error),
+            }
+        }
+
+        fn open(path: &Path) -> io::Result<File> {
+            let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+            OpenOptions::new()
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .mode(LOCK_MODE)
+                .custom_flags(flags.bits().cast_signed())
+                .open(path)
+        }
+
+        /// Returns `true` if the path leads to the locked file.
+        fn is_in_place(&self) -> bool {
+            let locked = self.file.metadata().ok().map(|file| (file.dev(), file.ino()));
+            locked.is_some() && identity(&self.path) == locked
+        }
+    }
+
+    impl Drop for Lock {
+        fn drop(&mut self) {
+            if self.is_in_place() {
+                // A file that is left can still be locked by the same user.
+                let _ = fs::remove_file(&self.path);
             }
         }
     }
@@ -468,8 +502,36 @@ mod tests {
         UnixStream::connect(&path).unwrap();
     }
 
-    /// Goal: nobody else can hold up a start: a lock on the folder, which every reader may take, does not matter, and only the
-    /// owner may open the lock file. A link in its place is not followed, and a wrong path leaves no file.
+    /// Goal: the lock of a removed file locks nothing: of many starts, one after the other has the lock. Method: each notes that
+    /// it has the lock, gives the others time to err, and checks that nobody else had it.
+    #[cfg(unix)]
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn one_start_at_a_time_has_the_lock() {
+        use std::sync::Arc;
+        use std::sync::atomic::{AtomicUsize, Ordering};
+
+        let folder = Arc::new(tempfile::tempdir().unwrap());
+        let holders = Arc::new(AtomicUsize::new(0));
+        let starts = (0..8).map(|_| {
+            let (folder, holders) = (Arc::clone(&folder), Arc::clone(&holders));
+            tokio::spawn(async move {
+                for _ in 0..20 {
+                    let lock = unix::Lock::take(&folder.path().join("socket")).await.unwrap();
+                    assert_eq!(holders.fetch_add(1, Ordering::SeqCst), 0);
+                    tokio::task::yield_now().await;
+                    assert_eq!(holders.fetch_sub(1, Ordering::SeqCst), 1);
+                    drop(lock);
+                }
+            })
+        });
+        for start in starts.collect::<Vec<_>>() {
+            start.await.unwrap();
+        }
+    }
+
+    /// Goal: nobody else can hold up a start: a lock on the folder, which every reader may take, does not matter, only the
+    /// owner may open the lock file, and no file is left for the next user. A link in its place is not followed, and a wrong path
+    /// leaves no file. Method: the file of a lock that another start holds is seen while it waits.
     #[cfg(unix)]
     #[tokio::test]
     async fn a_start_is_locked_by_a_file_of_its_own() {
@@ -481,9 +543,12 @@ mod tests {
         let address = |name: &str| format!("unix:{}/{name}", folder.path().display());
         for _ in 0..2 {
             drop(bind(&address("socket"), "--resp").await.unwrap());
-            let lock = std::fs::metadata(folder.path().join("socket.lock")).unwrap();
-            assert_eq!(lock.permissions().mode() & 0o777, 0o600);
+            assert!(!folder.path().join("socket.lock").exists());
         }
+        let lock = unix::Lock::take(&folder.path().join("socket")).await.unwrap();
+        let mode = std::fs::metadata(folder.path().join("socket.lock")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        drop(lock);
         std::os::unix::fs::symlink("target", folder.path().join("linked.lock")).unwrap();
         bind(&address("linked"), "--resp").await.unwrap_err();
         assert!(!folder.path().join("target").exists());
