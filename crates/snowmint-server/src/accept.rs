@@ -40,15 +40,32 @@ pub(crate) enum Admission {
     Probe,
 }
 
+impl Admission {
+    /// Returns the protocol under which a request counts: those of the port for health and metrics count for themselves.
+    pub(crate) const fn protocol(self, spoken: Protocol) -> Protocol {
+        if matches!(self, Self::Probe) { Protocol::Probe } else { spoken }
+    }
+}
+
+/// How many connections a port accepts.
+#[derive(Clone, Debug)]
+pub(crate) enum Capacity {
+    Shared {
+        /// One permit for each connection, over all protocols.
+        permits: Arc<Semaphore>,
+        /// The number of reserved connections of this protocol, beyond the permits.
+        reserved: usize,
+    },
+    /// This many, whatever clients of other ports do; a new one replaces the oldest. For the port for health and metrics.
+    Own(usize),
+}
+
 /// Accepts the connections of one protocol until the service ends, then drains them.
 pub(crate) struct Acceptor<'a> {
     pub(crate) protocol: Protocol,
     pub(crate) metrics: &'a Metrics,
     pub(crate) memory: &'a Arc<MemoryTrimmer>,
-    /// One permit for each connection, over all protocols.
-    pub(crate) permits: Arc<Semaphore>,
-    /// The number of reserved connections of this protocol.
-    pub(crate) reserved: usize,
+    pub(crate) capacity: Capacity,
     pub(crate) write_timeout: Duration,
     /// For TCP ports. Who may use a Unix socket is up to the mode of its file.
     pub(crate) tls: Option<Arc<Tls>>,
@@ -56,9 +73,9 @@ pub(crate) struct Acceptor<'a> {
     pub(crate) drain: Duration,
 }
 
-/// The reserved connections, oldest first.
+/// Connections of which a new one replaces the oldest.
 #[derive(Default)]
-struct Reserved {
+struct Replaceable {
     tasks: JoinSet<()>,
     oldest_first: VecDeque<AbortHandle>,
 }
@@ -71,7 +88,7 @@ impl Acceptor<'_> {
         Fut: Future<Output = ()> + Send + 'static,
     {
         let mut connections = JoinSet::new();
-        let mut reserved = Reserved::default();
+        let mut replaceable = Replaceable::default();
         let (mut failing, mut full) = (RecurringProblem::default(), RecurringProblem::default());
         let mut ends = std::pin::pin!(self.shutdown.clone().ended());
         loop {
@@ -79,7 +96,7 @@ impl Acceptor<'_> {
                 biased;
                 () = &mut ends => break,
                 Some(_) = connections.join_next(), if !connections.is_empty() => continue,
-                Some(_) = reserved.tasks.join_next(), if !reserved.tasks.is_empty() => continue,
+                Some(_) = replaceable.tasks.join_next(), if !replaceable.tasks.is_empty() => continue,
                 accepted = listener.accept() => accepted,
             };
             match accepted {
@@ -91,22 +108,22 @@ impl Acceptor<'_> {
                             "accepting connections again"
                         );
                     }
-                    match Arc::clone(&self.permits).try_acquire_owned() {
-                        Ok(permit) => {
-                            if let Some(refused) = full.ended() {
-                                tracing::info!(
-                                    protocol = self.protocol.name(),
-                                    refused,
-                                    "below the connection limit again"
-                                );
-                            }
-                            self.spawn(&mut connections, socket, Some(permit), &connection);
-                        }
-                        Err(_) => self.admit(&mut reserved, &mut full, socket, &connection).await,
+                    let permit = match &self.capacity {
+                        Capacity::Shared { permits, .. } => Arc::clone(permits).try_acquire_owned().ok(),
+                        Capacity::Own(_) => None,
+                    };
+                    if permit.is_some() {
+                        self.note_room(&mut full);
+                        self.spawn(&mut connections, socket, permit, &connection);
+                    } else {
+                        self.admit(&mut replaceable, &mut full, socket, &connection).await;
                     }
                 }
                 Err(error) => self.after_failure(&error, &mut failing).await,
             }
+        }
+        if let Capacity::Own(_) = self.capacity {
+            connections = replaceable.tasks;
         }
         self.take_the_rest(listener, &mut connections, &connection);
         let cut = shutdown::drain(&mut connections, self.drain).await;
@@ -128,7 +145,11 @@ impl Acceptor<'_> {
         self.prepare(&socket);
         let peer = socket.peer();
         let open = Open::new(self.metrics.open(self.protocol).clone(), Arc::clone(self.memory));
-        let admission = if permit.is_some() { Admission::Client } else { Admission::Reserved };
+        let admission = match (&self.capacity, &permit) {
+            (Capacity::Own(_), _) => Admission::Probe,
+            (Capacity::Shared { .. }, Some(_)) => Admission::Client,
+            (Capacity::Shared { .. }, None) => Admission::Reserved,
+        };
         let accepted = Accepted { socket, protocol: self.protocol, tls: self.tls.clone() };
         let serving = access_log::of_client(peer, connection(accepted, admission));
         let held = (permit, open);
@@ -141,12 +162,19 @@ impl Acceptor<'_> {
         }
     }
 
-    /// Admits a connection beyond the limit. It replaces the oldest one: a health check sends its request at once, a client of
-    /// a flood often never.
+    /// Notes that the port has room for a client.
+    fn note_room(&self, full: &mut RecurringProblem) {
+        if let Some(refused) = full.ended() {
+            tracing::info!(protocol = self.protocol.name(), refused, "below the connection limit again");
+        }
+    }
+
+    /// Admits a connection that replaces the oldest one if there are too many: a health check sends its request at once, a
+    /// client of a flood often never.
     #[cold]
     async fn admit<F, Fut>(
         &self,
-        reserved: &mut Reserved,
+        replaceable: &mut Replaceable,
         full: &mut RecurringProblem,
         socket: Socket,
         connection: &F,
@@ -154,28 +182,48 @@ impl Acceptor<'_> {
         F: Fn(Accepted, Admission) -> Fut,
         Fut: Future<Output = ()> + Send + 'static,
     {
-        if let Some(since) = full.occurred() {
-            tracing::warn!(
-                protocol = self.protocol.name(),
-                refused = since,
-                "connection limit reached; new clients are rejected, health and metrics are answered; raise --max-connections, or \
-                 lower --idle-timeout"
-            );
-        }
+        let limit = match self.capacity {
+            Capacity::Shared { reserved, .. } => {
+                if let Some(since) = full.occurred() {
+                    tracing::warn!(
+                        protocol = self.protocol.name(),
+                        refused = since,
+                        "connection limit reached; new clients are rejected, health and metrics are answered; raise \
+                         --max-connections, or lower --idle-timeout"
+                    );
+                }
+                reserved
+            }
+            Capacity::Own(limit) => limit,
+        };
         // Waits for its task, which frees its file descriptor.
+        let mut is_full = false;
         loop {
-            reserved.oldest_first.retain(|task| !task.is_finished());
-            if reserved.tasks.len() < self.reserved {
+            while replaceable.tasks.try_join_next().is_some() {}
+            replaceable.oldest_first.retain(|task| !task.is_finished());
+            if replaceable.tasks.len() < limit {
                 break;
             }
-            if let Some(oldest) = reserved.oldest_first.pop_front() {
+            if let Some(oldest) = replaceable.oldest_first.pop_front() {
                 oldest.abort();
                 self.metrics.failed(self.protocol, ErrorKind::TooManyClients);
+                access_log::refused(self.protocol, ErrorKind::TooManyClients.status().name);
+                is_full = true;
             }
-            reserved.tasks.join_next().await;
+            replaceable.tasks.join_next().await;
         }
-        let task = self.spawn(&mut reserved.tasks, socket, None, connection);
-        reserved.oldest_first.push_back(task);
+        if let Capacity::Own(limit) = self.capacity {
+            if !is_full {
+                self.note_room(full);
+            } else if let Some(closed) = full.occurred() {
+                tracing::warn!(
+                    closed,
+                    "connection limit of --probe ({limit}) reached; each new client closes the oldest connection"
+                );
+            }
+        }
+        let task = self.spawn(&mut replaceable.tasks, socket, None, connection);
+        replaceable.oldest_first.push_back(task);
     }
 
     #[cold]
@@ -204,9 +252,17 @@ impl Acceptor<'_> {
         F: Fn(Accepted, Admission) -> Fut,
         Fut: Future<Output = ()> + Send + 'static,
     {
-        while let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
+        loop {
+            let permit = match &self.capacity {
+                Capacity::Shared { permits, .. } => match Arc::clone(permits).try_acquire_owned() {
+                    Ok(permit) => Some(permit),
+                    Err(_) => break,
+                },
+                Capacity::Own(limit) if connections.len() < *limit => None,
+                Capacity::Own(_) => break,
+            };
             let Ok(socket) = listener.accept_waiting() else { break };
-            self.spawn(connections, socket, Some(permit), connection);
+            self.spawn(connections, socket, permit, connection);
         }
         // From here on the system refuses clients, and the next process can have the port.
         drop(listener);

@@ -61,6 +61,17 @@ pub(crate) fn client() -> String {
 /// The outcome of a request that succeeded.
 pub(crate) const OK: &str = "ok";
 
+/// The outcome of a request whose client left before the answer.
+pub(crate) const CANCELLED: &str = "cancelled";
+
+/// Writes the line of input that is not a request: it cannot be read, it does not end, or its client is rejected at once.
+pub(crate) fn refused(protocol: Protocol, outcome: &str) {
+    if is_on() {
+        let (namespace, count, took) = (None, None, Duration::ZERO);
+        LoggedRequest { protocol, request: "-", namespace, count, outcome, took }.log();
+    }
+}
+
 /// A request that was answered.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LoggedRequest<'a> {
@@ -70,7 +81,7 @@ pub(crate) struct LoggedRequest<'a> {
     pub(crate) namespace: Option<&'a str>,
     /// The number of requested ids, of a request for ids.
     pub(crate) count: Option<u64>,
-    /// [`OK`], or the code of the failure in this protocol.
+    /// [`OK`], [`CANCELLED`], or the code of the failure in this protocol.
     pub(crate) outcome: &'a str,
     pub(crate) took: Duration,
 }

@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::accept::{Admission, reply_and_close};
 use crate::access::Usage;
+use crate::access_log;
 use crate::limits::{FLUSH_AT, HEAR_OUT, READ_ROOM, REST};
 use crate::metrics::{Metrics, Protocol};
 use crate::mint::{ConnectionState, MintError, Namespace};
@@ -36,7 +37,8 @@ pub(crate) trait Dialogue: Send {
     ) -> impl Future<Output = io::Result<Result<u64, Broken>>> + Send;
 }
 
-/// Why a connection ends after the answers so far: nothing after this request can be answered.
+/// Why a connection ends after the answers so far: nothing after this request can be answered. Whoever returns it has logged
+/// the request.
 #[derive(Debug)]
 pub(crate) struct Broken {
     pub(crate) kind: ErrorKind,
@@ -97,7 +99,7 @@ pub(crate) async fn serve<D: Dialogue>(
 ) {
     let Some(stream) = accepted.establish(&server, &shutdown).await else { return };
     if admission == Admission::Reserved {
-        server.metrics.failed(D::PROTOCOL, ErrorKind::TooManyClients);
+        server.refused(D::PROTOCOL, ErrorKind::TooManyClients);
         // An answer needs a request: these protocols have no greeting.
         return reply_and_close(stream, b"").await;
     }
@@ -171,7 +173,8 @@ async fn run<D: Dialogue>(wire: &mut Wire, dialogue: &mut D, shutdown: ShutdownL
                 }
                 TimerAction::Late => {
                     tracing::debug!(protocol, "client disconnected; incomplete request");
-                    wire.server.metrics.failed(D::PROTOCOL, ErrorKind::BadRequest);
+                    wire.counts.failed(&wire.server.metrics, ErrorKind::BadRequest);
+                    access_log::refused(D::PROTOCOL, ErrorKind::BadRequest.status().name);
                     return Ok(End::Quiet);
                 }
             },
@@ -191,7 +194,7 @@ async fn run<D: Dialogue>(wire: &mut Wire, dialogue: &mut D, shutdown: ShutdownL
             Ok(requests) => requests,
             Err(Broken { kind, why }) => {
                 tracing::debug!(protocol, error = why, "client disconnected");
-                wire.server.metrics.failed(D::PROTOCOL, kind);
+                wire.counts.failed(&wire.server.metrics, kind);
                 return Ok(End::AfterReply);
             }
         };

@@ -93,6 +93,11 @@ impl ClientTimer {
         }
     }
 
+    /// Returns `true` if the input ends within a request.
+    pub(crate) fn is_within_request(&self) -> bool {
+        self.0.is_incomplete.load(Ordering::Relaxed)
+    }
+
     /// Notes that a request has arrived completely.
     pub(crate) fn requested(&self) {
         // Nobody else writes it.
@@ -233,6 +238,8 @@ fn whole_ms(time: Duration) -> u64 {
 pub(crate) struct Delivery {
     timer: ClientTimer,
     is_making: AtomicBool,
+    /// Whether it has no end of its own: the service ends it.
+    is_endless: AtomicBool,
     /// Bytes that hyper has and the system has not.
     unsent: AtomicUsize,
     /// When a byte was last sent, or the first one was ready.
@@ -241,8 +248,13 @@ pub(crate) struct Delivery {
 
 impl Delivery {
     pub(crate) fn new(timer: ClientTimer) -> Arc<Self> {
-        let (is_making, unsent) = (AtomicBool::new(false), AtomicUsize::new(0));
-        Arc::new(Self { timer, is_making, unsent, moved: AtomicU64::new(0) })
+        Arc::new(Self {
+            timer,
+            is_making: AtomicBool::new(false),
+            is_endless: AtomicBool::new(false),
+            unsent: AtomicUsize::new(0),
+            moved: AtomicU64::new(0),
+        })
     }
 
     /// Notes that the answer is being made.
@@ -253,6 +265,15 @@ impl Delivery {
     /// Notes that the answer is made, or that it waits for the client's next message.
     pub(crate) fn wait(&self) {
         self.update(|| self.is_making.store(false, Ordering::Relaxed));
+    }
+
+    /// Notes that the answer goes on until the client or the service ends it.
+    pub(crate) fn goes_on(&self) {
+        self.is_endless.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_endless(&self) -> bool {
+        self.is_endless.load(Ordering::Relaxed)
     }
 
     fn offer(&self, bytes: usize) {

@@ -33,9 +33,9 @@ use tonic_reflection::server::Builder as Reflection;
 
 use crate::accept::Admission;
 use crate::access::{BearerCache, Identity, Right};
-use crate::access_log::{self, LoggedRequest, OK};
+use crate::access_log::{self, CANCELLED, LoggedRequest, OK};
 use crate::delivery::Delivery;
-use crate::http2::{self, Peer};
+use crate::http2::{self, Ended, Peer};
 use crate::limits::admin::MAX_BODY;
 use crate::limits::grpc::{MAX_MESSAGE, MAX_NAMESPACES};
 use crate::metrics::Protocol;
@@ -258,7 +258,9 @@ pub(crate) async fn serve(
         let session = Session::new(&server, &services, &peer);
         let answer = |request, delivery| Arc::clone(&session).call(request, delivery);
         // Boxed, since it is much larger than a client that is silent.
-        Box::pin(http2::serve(stream, preface, &peer, answer)).await;
+        if Box::pin(http2::serve(stream, preface, &peer, answer)).await == Ended::Broken {
+            server.refused(Protocol::Grpc, ErrorKind::BadRequest);
+        }
     };
     server.turns.take(&turn, pin!(serving)).await;
 }
@@ -321,8 +323,10 @@ impl Session {
         delivery: Arc<Delivery>,
     ) -> Response<Body> {
         let began = Instant::now();
+        let mut line = CallLine::begin(self.protocol(), &request, began);
         if request.method() != Method::POST || !is_grpc(request.headers()) {
-            self.server.metrics.failed(Protocol::Grpc, ErrorKind::BadRequest);
+            self.server.metrics.failed(self.protocol(), ErrorKind::BadRequest);
+            line.end(Some(ErrorKind::BadRequest));
             return not_grpc();
         }
         // Health checks and reflection need no token.
@@ -331,25 +335,39 @@ impl Session {
         let identity =
             if is_open { Ok(self.server.anonymous()) } else { self.bearer.identity(request.headers()) };
         let usage = identity.as_ref().ok().and_then(Identity::usage).cloned();
-        let path = access_log::is_on().then(|| request.uri().path().to_owned());
-        let mut drawn = None;
-        let answered = self.try_call(request, began, delivery, identity, &mut drawn).await;
-        if let Some(path) = path {
-            log(&path, drawn.as_ref(), answered.as_ref().err(), began);
-        }
-        answered.unwrap_or_else(|failure| {
-            if let Some(usage) = usage {
-                usage.failed(failure.kind);
+        match self.try_call(request, began, delivery, identity, &mut line).await {
+            Ok(Called { response, kind }) => {
+                match kind {
+                    CallKind::Unary { failed } => line.end(failed),
+                    // Each of its requests has a line.
+                    CallKind::Stream => line.omit(),
+                }
+                response
             }
-            self.server.metrics.took(Protocol::Grpc, 1, began.elapsed());
-            self.refuse(&failure)
-        })
+            Err(failure) => {
+                if let Some(usage) = usage {
+                    usage.failed(failure.kind);
+                }
+                self.refuse(&failure, line)
+            }
+        }
     }
 
-    /// Answers a call with a failure.
-    pub(crate) fn refuse(&self, failure: &Failure) -> Response<Body> {
-        self.server.metrics.failed(Protocol::Grpc, failure.kind);
+    /// Refuses a call that may not reach the service.
+    pub(crate) fn reject(&self, request: &Request<Incoming>, failure: &Failure) -> Response<Body> {
+        self.refuse(failure, CallLine::begin(self.protocol(), request, Instant::now()))
+    }
+
+    fn refuse(&self, failure: &Failure, line: CallLine) -> Response<Body> {
+        self.server.metrics.took(self.protocol(), 1, line.began.elapsed());
+        self.server.metrics.failed(self.protocol(), failure.kind);
+        line.end(Some(failure.kind));
         failed(failure)
+    }
+
+    /// The protocol under which the calls of this connection count.
+    fn protocol(&self) -> Protocol {
+        self.admission.protocol(Protocol::Grpc)
     }
 
     async fn try_call(
@@ -358,15 +376,18 @@ impl Session {
         began: Instant,
         delivery: Arc<Delivery>,
         identity: Result<Identity, MintError>,
-        drawn: &mut Option<messages::NextRequest>,
-    ) -> Result<Response<Body>, Failure> {
+        line: &mut CallLine,
+    ) -> Result<Called, Failure> {
         let path = request.uri().path();
         if path.starts_with(HEALTH) {
             let ends = path.ends_with("/Watch").then(|| self.shutdown.clone());
+            if ends.is_some() {
+                delivery.goes_on();
+            }
             // A watch may last for ever, and tonic waits as long for the message of a call: neither keeps the connection busy.
             delivery.wait();
             let answered = self.arrived(self.services.health.clone().call(request)).await?;
-            return Ok(self.tonic(answered, ends));
+            return Ok(self.tonic(answered, ends, began));
         }
         match self.admission {
             Admission::Client => {}
@@ -384,9 +405,10 @@ impl Session {
             }
         }
         if let Some((_, service)) = self.services.reflection.iter().find(|(at, _)| path.starts_with(at)) {
+            delivery.goes_on();
             delivery.wait();
             let answered = service(request).await;
-            return Ok(self.tonic(answered, Some(self.shutdown.clone())));
+            return Ok(self.tonic(answered, Some(self.shutdown.clone()), began));
         }
         if let Some(name) = path.strip_prefix(admin::SERVICE) {
             // Boxed, since most calls are others.
@@ -402,11 +424,11 @@ impl Session {
         let mut reader = MessageReader::new(request.into_body(), MAX_MESSAGE);
         if method == CallMethod::Stream {
             let call = StreamCall::new(Arc::clone(self), identity, reader, deadline, delivery);
-            return Ok(response(Body::Stream(Box::new(call))));
+            return Ok(Called { response: response(Body::Stream(Box::new(call))), kind: CallKind::Stream });
         }
         let message = deadline.bound(self.read_one(&mut reader)).await?;
-        if method == CallMethod::Next && access_log::is_on() {
-            *drawn = decode(&message).ok();
+        if method == CallMethod::Next {
+            line.draws(&message);
         }
         let answer = self.answer(method, &identity, &message, deadline).await?;
         Ok(self.succeeded(&identity, began, answer))
@@ -419,7 +441,7 @@ impl Session {
         request: Request<Incoming>,
         identity: Identity,
         began: Instant,
-    ) -> Result<Response<Body>, Failure> {
+    ) -> Result<Called, Failure> {
         admin::check(&identity)?;
         let deadline = Deadline::of(request.headers(), began)?;
         check_encoding(request.headers())?;
@@ -429,13 +451,14 @@ impl Session {
         Ok(self.succeeded(&identity, began, answer))
     }
 
-    fn succeeded(&self, identity: &Identity, began: Instant, answer: Answer) -> Response<Body> {
+    fn succeeded(&self, identity: &Identity, began: Instant, answer: Answer) -> Called {
         self.server.metrics.succeeded(Protocol::Grpc, 1);
         if let Some(usage) = identity.usage() {
             usage.succeeded(1);
         }
         self.server.metrics.took(Protocol::Grpc, 1, began.elapsed());
-        response(Body::Answer { answer, trailers: Trailers::Due })
+        let response = response(Body::Answer { answer, trailers: Trailers::Due });
+        Called { response, kind: CallKind::Unary { failed: None } }
     }
 
     /// Reads the one message of a call.
@@ -533,27 +556,105 @@ impl Session {
         &self,
         answered: Result<Response<tonic::body::Body>, Infallible>,
         ends: Option<ShutdownListener>,
-    ) -> Response<Body> {
+        began: Instant,
+    ) -> Called {
         let Ok(response) = answered;
-        self.server.metrics.succeeded(Protocol::Grpc, 1);
+        let failed = failure_of_tonic(response.headers());
+        match failed {
+            None => self.server.metrics.succeeded(self.protocol(), 1),
+            Some(kind) => self.server.metrics.failed(self.protocol(), kind),
+        }
+        self.server.metrics.took(self.protocol(), 1, began.elapsed());
         let ends =
             ends.map(|shutdown| Box::pin(shutdown.ended()) as Pin<Box<dyn Future<Output = ()> + Send>>);
-        response.map(|body| Body::Tonic { body, ends, trailers: Trailers::Due })
+        let response = response.map(|body| Body::Tonic { body, ends, trailers: Trailers::Due });
+        Called { response, kind: CallKind::Unary { failed } }
     }
 }
 
-/// Writes the line of a call, or of a request of a stream, in the access log.
-#[cold]
-fn log(path: &str, drawn: Option<&messages::NextRequest>, failure: Option<&Failure>, began: Instant) {
-    LoggedRequest {
-        protocol: Protocol::Grpc,
-        request: path,
-        namespace: drawn.map(|request| request.namespace.as_str()),
-        count: drawn.map(|request| request.count.map_or(1, u64::from)),
-        outcome: failure.map_or(OK, |failure| failure.kind.status().name),
-        took: began.elapsed(),
+/// A call with its answer.
+struct Called {
+    response: Response<Body>,
+    kind: CallKind,
+}
+
+/// What is left of a call when its answer begins.
+enum CallKind {
+    /// Nothing. `failed` is what the answer reports.
+    Unary { failed: Option<ErrorKind> },
+    /// Its requests, each of which counts.
+    Stream,
+}
+
+/// Returns the kind of a failure that a service of tonic has answered.
+fn failure_of_tonic(headers: &HeaderMap) -> Option<ErrorKind> {
+    match headers.get("grpc-status")?.as_bytes() {
+        b"0" => None,
+        // Not found, and unimplemented.
+        b"5" | b"12" => Some(ErrorKind::Unknown),
+        _ => Some(ErrorKind::BadRequest),
     }
-    .log();
+}
+
+/// The line of a call, or of a request of a stream, in the access log. It is written when it is dropped.
+struct CallLine {
+    began: Instant,
+    /// `None` if nothing is to be logged.
+    logged: Option<Box<LoggedCall>>,
+}
+
+struct LoggedCall {
+    protocol: Protocol,
+    path: String,
+    drawn: Option<messages::NextRequest>,
+    /// Until there is one, the client has left before it.
+    outcome: &'static str,
+}
+
+impl CallLine {
+    fn begin(protocol: Protocol, request: &Request<Incoming>, began: Instant) -> Self {
+        Self::of(protocol, began, || request.uri().path().to_owned())
+    }
+
+    fn of(protocol: Protocol, began: Instant, path: impl FnOnce() -> String) -> Self {
+        let logged = || Box::new(LoggedCall { protocol, path: path(), drawn: None, outcome: CANCELLED });
+        Self { began, logged: access_log::is_on().then(logged) }
+    }
+
+    /// Notes which ids the message asks for.
+    fn draws(&mut self, message: &Bytes) {
+        if let Some(logged) = &mut self.logged {
+            logged.drawn = decode(message).ok();
+        }
+    }
+
+    /// Writes the line.
+    fn end(mut self, failed: Option<ErrorKind>) {
+        if let Some(logged) = &mut self.logged {
+            logged.outcome = failed.map_or(OK, |kind| kind.status().name);
+        }
+    }
+
+    /// Writes no line.
+    fn omit(mut self) {
+        self.logged = None;
+    }
+}
+
+impl Drop for CallLine {
+    fn drop(&mut self) {
+        let Some(logged) = &self.logged else { return };
+        let LoggedCall { protocol, path, drawn, outcome } = &**logged;
+        LoggedRequest {
+            protocol: *protocol,
+            request: path,
+            namespace: drawn.as_ref().map(|request| request.namespace.as_str()),
+            count: drawn.as_ref().map(|request| request.count.map_or(1, u64::from)),
+            outcome,
+            took: self.began.elapsed(),
+        }
+        .log();
+    }
 }
 
 /// The calls of the service.

@@ -34,15 +34,18 @@ use hyper_util::rt::TokioIo;
 
 use crate::accept::Admission;
 use crate::access::BearerCache;
+use crate::access_log;
 use crate::delivery::{DeliveredBody, Delivery, Making, Pause};
 use crate::grpc;
 use crate::http::client::Client;
 use crate::http::request::check_host;
 use crate::http::response::Body;
-use crate::http2::{self, Peer, PeerStream, Preface, Prefaced};
+use crate::http2::{self, Ended, Peer, PeerStream, Preface, Prefaced};
 use crate::limits::http::{MAX_HEAD, MAX_HEADERS};
+use crate::metrics::Protocol;
 use crate::shutdown::ShutdownListener;
 use crate::state::ServerState;
+use crate::status::ErrorKind;
 use crate::stream::Stream;
 use crate::tls::Accepted;
 use crate::turns::Turn;
@@ -124,7 +127,14 @@ impl Serving<'_> {
                 }
             }
         };
-        http2::serve(stream, preface, &self.peer, answer).await;
+        if http2::serve(stream, preface, &self.peer, answer).await == Ended::Broken {
+            self.server.refused(self.protocol(), ErrorKind::BadRequest);
+        }
+    }
+
+    /// The protocol under which the requests of this connection count.
+    fn protocol(&self) -> Protocol {
+        self.peer.admission.protocol(Protocol::Http)
     }
 
     /// Answers a gRPC call, which a page of a browser may have sent as well.
@@ -138,8 +148,15 @@ impl Serving<'_> {
             .and_then(|()| cors::check_site(&self.server.cors_origins, request.headers()));
         match checked {
             Ok(()) => session.call(request, delivery).await,
-            Err(problem) => session.refuse(&grpc::Failure::new(problem.kind, problem.detail)),
+            Err(problem) => session.reject(&request, &grpc::Failure::new(problem.kind, problem.detail)),
         }
+    }
+
+    /// Counts and logs a request that hyper could not read.
+    #[cold]
+    fn unreadable(&self, outcome: &str) {
+        self.server.metrics.failed(self.protocol(), ErrorKind::BadRequest);
+        access_log::refused(self.protocol(), outcome);
     }
 
     /// Serves a client until it leaves or rests. Returns the stream of one that rests, for which hyper would hold its buffers.
@@ -185,6 +202,9 @@ impl Serving<'_> {
             ended = served => {
                 if let Err(error) = ended {
                     tracing::debug!(%error, "HTTP connection failed");
+                    if error.is_parse() {
+                        self.unreadable(if error.is_parse_too_large() { "431" } else { "400" });
+                    }
                 }
                 return None;
             }
@@ -196,6 +216,9 @@ impl Serving<'_> {
         };
         if pause == Pause::Exceeded {
             tracing::debug!("HTTP client disconnected; time limit exceeded");
+            if timer.is_within_request() {
+                self.unreadable(ErrorKind::BadRequest.status().name);
+            }
             return None;
         }
         // An idle connection ends at once, and the socket stays open.

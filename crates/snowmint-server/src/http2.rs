@@ -4,6 +4,7 @@
 //! one with a single request. Limits of streams, headers, resets and control frames are h2's own, with the values below.
 
 use std::convert::Infallible;
+use std::error::Error as _;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -82,8 +83,17 @@ impl<'a> Peer<'a> {
     }
 }
 
+/// How a connection of HTTP/2 ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// By either side, or because it failed.
+    Closed,
+    /// By input that is not HTTP/2, or a request that did not end in time.
+    Broken,
+}
+
 /// Serves one connection of HTTP/2. `preface` is what was read of it.
-pub(crate) async fn serve<T, F, R, B>(stream: T, preface: Preface, peer: &Peer<'_>, answer: F)
+pub(crate) async fn serve<T, F, R, B>(stream: T, preface: Preface, peer: &Peer<'_>, answer: F) -> Ended
 where
     T: AsyncRead + AsyncWrite + Unpin,
     F: Fn(Request<Incoming>, Arc<Delivery>) -> R,
@@ -116,21 +126,24 @@ where
         new: &new,
         running: FuturesUnordered::new(),
         tails: Vec::new(),
-        check: None,
-        closes: None,
+        timer: None,
         peer,
-        is_finishing: false,
+        phase: Phase::Open,
     });
     let is_late = tokio::select! {
         biased;
-        () = connection.as_mut() => return,
+        ended = connection.as_mut() => return ended,
         () = peer.timer.exceeded() => true,
         () = peer.ended() => false,
     };
+    let mut ended = Ended::Closed;
     if is_late {
         tracing::debug!("HTTP client disconnected; time limit exceeded");
+        if peer.timer.is_within_request() {
+            ended = Ended::Broken;
+        }
         if peer.timer.is_fresh() {
-            return;
+            return ended;
         }
     }
     // Takes no new requests, and ends when the present ones are answered.
@@ -138,12 +151,13 @@ where
     let rested = async { if is_late { sleep(LINGER).await } else { peer.timer.rested().await } };
     tokio::select! {
         biased;
-        () = connection.as_mut() => return,
+        _ = connection.as_mut() => return ended,
         // A client that does not confirm would hold its connection.
         () = rested => {}
     }
     peer.timer.hang_up();
     connection.await;
+    ended
 }
 
 type AnswerTask<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
@@ -224,12 +238,28 @@ where
     running: FuturesUnordered<Running<'a>>,
     /// Answers whose last bytes wait for the client to read.
     tails: Vec<Arc<Delivery>>,
-    /// When to look next for answers that the client does not read.
-    check: Option<Pin<Box<Sleep>>>,
-    /// When the connection ends although not all is sent; only of a client that is hung up.
-    closes: Option<Pin<Box<Sleep>>>,
+    timer: Option<Timer>,
     peer: &'p Peer<'p>,
-    is_finishing: bool,
+    phase: Phase,
+}
+
+/// What a connection of HTTP/2 waits for besides its client.
+enum Timer {
+    /// To look again for answers that the client does not read.
+    Check(Pin<Box<Sleep>>),
+    /// To end although not all is sent: its client is hung up.
+    Close(Pin<Box<Sleep>>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Open,
+    /// No new requests are taken.
+    Leaving,
+    /// The answers that go on are to be ended.
+    Ending,
+    /// They are.
+    Ended,
 }
 
 impl<'a, I, S, B> Http2Connection<'a, '_, I, S>
@@ -243,8 +273,22 @@ where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     fn finish(mut self: Pin<&mut Self>) {
-        self.is_finishing = true;
+        self.phase = Phase::Ending;
         self.connection.as_mut().graceful_shutdown();
+    }
+
+    /// Ends the answers that go on, such as a health watch. Each of them ends by itself in one step unless its client does not
+    /// read it: its stream is reset, since it would hold the connection for the time limit of a write.
+    #[cold]
+    fn end_endless(&mut self, cx: &mut Context<'_>) {
+        for mut running in std::mem::take(&mut self.running) {
+            match Pin::new(&mut running).poll(cx) {
+                Poll::Ready(ended) => self.tails.push(ended),
+                // Dropping the task resets its stream.
+                Poll::Pending if running.delivery.is_endless() => {}
+                Poll::Pending => self.running.push(running),
+            }
+        }
     }
 
     /// Runs the answers, and returns `true` if any has ended.
@@ -270,18 +314,23 @@ where
     /// once anything has changed.
     fn poll_stalled(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.tails.retain(|tail| tail.is_unsent());
+        if self.peer.timer.is_hung_up() {
+            return Poll::Pending;
+        }
         if self.tails.is_empty() && self.running.is_empty() {
-            self.check = None;
+            self.timer = None;
             return Poll::Pending;
         }
         let write = self.peer.timer.timeouts().write;
         loop {
-            ready!(self.check.get_or_insert_with(|| Box::pin(sleep(write))).as_mut().poll(cx));
+            let timer = self.timer.get_or_insert_with(|| Timer::Check(Box::pin(sleep(write))));
+            let Timer::Check(check) = timer else { return Poll::Pending };
+            ready!(check.as_mut().poll(cx));
             let is_stalled = |delivery: &Delivery| delivery.left() == Some(Duration::ZERO);
             let deliveries = || self.running.iter().map(|it| &it.delivery).chain(&self.tails);
             let any_stalled = deliveries().any(|it| is_stalled(it));
             let next = deliveries().filter_map(|it| it.left()).filter(|left| !left.is_zero()).min();
-            self.check = Some(Box::pin(sleep(next.unwrap_or(write).min(write))));
+            check.as_mut().reset(Instant::now() + next.unwrap_or(write).min(write));
             if any_stalled {
                 tracing::debug!("HTTP answer reset; the client does not read it");
                 if self.peer.timer.is_deaf() || self.tails.iter().any(|tail| is_stalled(tail)) {
@@ -296,17 +345,20 @@ where
     }
 
     /// Runs the connection and its answers until both have ended.
-    fn poll_served(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll_served(&mut self, cx: &mut Context<'_>) -> Poll<Ended> {
         loop {
             self.poll_running(cx);
-            if let Poll::Ready(ended) = self.connection.as_mut().poll(cx) {
-                if let Err(error) = ended {
-                    tracing::debug!(%error, "HTTP connection failed");
-                }
-                return Poll::Ready(());
+            if self.phase == Phase::Ending {
+                self.phase = Phase::Ended;
+                self.end_endless(cx);
             }
-            if !self.is_finishing && self.peer.is_leaving() {
-                self.is_finishing = true;
+            if let Poll::Ready(ended) = self.connection.as_mut().poll(cx) {
+                let Err(error) = ended else { return Poll::Ready(Ended::Closed) };
+                tracing::debug!(%error, "HTTP connection failed");
+                return Poll::Ready(if is_protocol_error(&error) { Ended::Broken } else { Ended::Closed });
+            }
+            if self.phase == Phase::Open && self.peer.is_leaving() {
+                self.phase = Phase::Leaving;
                 self.connection.as_mut().graceful_shutdown();
             } else if !self.poll_running(cx) {
                 ready!(self.poll_stalled(cx));
@@ -325,19 +377,29 @@ where
     B::Data: Send,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    type Output = ();
+    type Output = Ended;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Ended> {
         let this = &mut *self;
-        if this.poll_served(cx).is_ready() {
-            return Poll::Ready(());
+        if let Poll::Ready(ended) = this.poll_served(cx) {
+            return Poll::Ready(ended);
         }
         if !this.peer.timer.is_hung_up() {
             return Poll::Pending;
         }
         // h2 sends what it has before it ends, for which a client that does not read would make it wait for ever.
-        this.closes.get_or_insert_with(|| Box::pin(sleep(2 * LINGER))).as_mut().poll(cx)
+        if !matches!(this.timer, Some(Timer::Close(_))) {
+            this.timer = Some(Timer::Close(Box::pin(sleep(2 * LINGER))));
+        }
+        let Some(Timer::Close(close)) = &mut this.timer else { return Poll::Pending };
+        close.as_mut().poll(cx).map(|()| Ended::Closed)
     }
+}
+
+/// Returns `true` if the client broke the rules of HTTP/2, for which h2 ended the connection.
+fn is_protocol_error(error: &hyper::Error) -> bool {
+    let cause = error.source().and_then(|cause| cause.downcast_ref::<h2::Error>());
+    cause.is_some_and(|error| error.is_go_away() && error.is_library())
 }
 
 /// The first bytes of a connection, which are a part of its input.

@@ -44,11 +44,12 @@ pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// The default time limit for a client that reads nothing of its answer.
 pub const WRITE_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// The protocols, each with reserved connections of its own.
-pub const PROTOCOLS: usize = 5;
+/// The protocols, each with reserved connections of its own. The port for health and metrics counts as one.
+pub const PROTOCOLS: usize = 6;
 
 /// Connections of each protocol beyond the connection limit. On them HTTP answers `/healthz`, `/readyz` and `/metrics`, and
-/// gRPC health checks; both reject every other request with the reason. When all are taken, a new one replaces the oldest.
+/// gRPC health checks; both reject every other request with the reason. When all are taken, a new one replaces the oldest. The
+/// port for health and metrics has only these.
 pub const RESERVED: usize = 64;
 
 /// Open files reserved for the store, the log and the process itself.

@@ -36,10 +36,13 @@ pub(crate) enum Protocol {
     Thrift,
     Grpc,
     Noeqd,
+    /// Health and metrics on a port of their own.
+    Probe,
 }
 
 impl Protocol {
-    pub(crate) const ALL: [Self; PROTOCOLS] = [Self::Http, Self::Resp, Self::Thrift, Self::Grpc, Self::Noeqd];
+    pub(crate) const ALL: [Self; PROTOCOLS] =
+        [Self::Http, Self::Resp, Self::Thrift, Self::Grpc, Self::Noeqd, Self::Probe];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -48,6 +51,7 @@ impl Protocol {
             Self::Thrift => "thrift",
             Self::Grpc => "grpc",
             Self::Noeqd => "noeqd",
+            Self::Probe => "probe",
         }
     }
 }

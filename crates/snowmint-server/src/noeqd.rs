@@ -14,7 +14,7 @@ use snowmint::error::Snippet;
 use snowmint_cluster::NamespaceName;
 use tokio::time::Instant;
 
-use crate::access::{Access, Identity};
+use crate::access::Identity;
 use crate::access_log::{self, LoggedRequest, OK};
 use crate::connection::{Broken, Dialogue, Wire};
 use crate::limits::MAX_WAIT;
@@ -97,13 +97,16 @@ impl Noeqd {
     }
 
     /// Takes the token with which a connection begins if the server has tokens. Otherwise it is invalid, as for noeqd.
-    fn authenticate(&mut self, access: Option<&Arc<Access>>, token: &[u8]) -> Result<(), Broken> {
+    fn authenticate(&mut self, wire: &mut Wire, token: &[u8]) -> Result<(), Broken> {
         let invalid = |why: &str| Broken { kind: ErrorKind::BadRequest, why: why.to_owned() };
+        let access = wire.server.access.as_ref();
         let access = access.ok_or_else(|| invalid("unexpected token: this server has none"))?;
         if !self.identity.is_anonymous() {
             return Err(invalid("unexpected token: the connection has one"));
         }
         self.identity = access.authenticate(token).map_err(Broken::from)?;
+        wire.counts.count_for(&wire.server.metrics, self.identity.usage());
+        wire.counts.succeeded += 1;
         Ok(())
     }
 
@@ -151,15 +154,15 @@ impl Noeqd {
 }
 
 impl Noeqd {
-    /// Writes the line of a request in the access log.
+    /// Writes the line of a request in the access log. A token is a request without a count, and stays out.
     #[cold]
-    fn log(&self, count: NonZeroU8, taken: &Result<(), MintError>, began: Instant) {
+    fn log(&self, count: Option<NonZeroU8>, failed: Option<ErrorKind>, began: Instant) {
         LoggedRequest {
             protocol: Protocol::Noeqd,
-            request: "ids",
-            namespace: Some(self.namespace.as_str()),
-            count: Some(count.get().into()),
-            outcome: taken.as_ref().map_or_else(|error| error.kind().status().name, |()| OK),
+            request: if count.is_some() { "ids" } else { "token" },
+            namespace: count.map(|_| self.namespace.as_str()),
+            count: count.map(|count| count.get().into()),
+            outcome: failed.map_or(OK, |kind| kind.status().name),
             took: began.elapsed(),
         }
         .log();
@@ -173,28 +176,23 @@ impl Dialogue for Noeqd {
         let (mut start, mut requests) = (0, 0);
         self.identity.refresh();
         if std::mem::take(&mut self.is_fresh) && HTTP.iter().any(|begin| input.starts_with(begin)) {
+            let kind = ErrorKind::BadRequest;
+            access_log::refused(Protocol::Noeqd, kind.status().name);
             let why = "a request of HTTP: this port speaks noeqd's protocol".to_owned();
-            return Ok(Err(Broken { kind: ErrorKind::BadRequest, why }));
+            return Ok(Err(Broken { kind, why }));
         }
         let outcome = loop {
             let Some((request, len)) = parse(&input[start..]) else { break Ok(requests) };
-            match request {
-                Request::Ids(count) => {
-                    let logs = access_log::is_on().then(Instant::now);
-                    let taken = self.ids(wire, count).await?;
-                    if let Some(began) = logs {
-                        self.log(count, &taken, began);
-                    }
-                    if let Err(error) = taken {
-                        break Err(error.into());
-                    }
-                }
-                Request::Token(token) => {
-                    if let Err(broken) = self.authenticate(wire.server.access.as_ref(), token) {
-                        break Err(broken);
-                    }
-                    wire.counts.count_for(&wire.server.metrics, self.identity.usage());
-                }
+            let logs = access_log::is_on().then(Instant::now);
+            let (count, answered) = match request {
+                Request::Ids(count) => (Some(count), self.ids(wire, count).await?.map_err(Broken::from)),
+                Request::Token(token) => (None, self.authenticate(wire, token)),
+            };
+            if let Some(began) = logs {
+                self.log(count, answered.as_ref().err().map(|broken| broken.kind), began);
+            }
+            if let Err(broken) = answered {
+                break Err(broken);
             }
             (start, requests) = (start + len, requests + 1);
             wire.flush_full().await?;

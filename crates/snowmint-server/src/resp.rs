@@ -7,6 +7,7 @@
 pub mod codec;
 mod command;
 mod compat;
+mod log;
 mod reply;
 mod session;
 mod table;
@@ -19,7 +20,7 @@ use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, sleep_until};
 
 use crate::accept::{Admission, reply_and_close};
-use crate::access_log::{self, LoggedRequest, OK};
+use crate::access_log;
 use crate::connection::{ClientTimer, PendingCounts, TimerAction, send};
 use crate::limits::resp::{FIRST_ROOM, MAX_READ_ROOM, READ_ROOM};
 use crate::limits::{FLUSH_AT, HEAR_OUT, MAX_WAIT};
@@ -50,7 +51,7 @@ pub(crate) async fn serve(
 ) {
     let Some(stream) = accepted.establish(&server, &shutdown).await else { return };
     if admission == Admission::Reserved {
-        server.metrics.failed(Protocol::Resp, ErrorKind::TooManyClients);
+        server.refused(Protocol::Resp, ErrorKind::TooManyClients);
         return reply_and_close(stream, REFUSAL).await;
     }
     let mut connection = Connection {
@@ -67,7 +68,7 @@ pub(crate) async fn serve(
     let (server, turn) = (Arc::clone(&connection.server), Arc::clone(&connection.turn));
     let ended = server.turns.take(&turn, pin!(connection.run(shutdown))).await;
     connection.counts.add_up(&connection.server.metrics);
-    connection.session.transaction.end(&connection.server.queued);
+    connection.session.transaction.discard(&connection.server.queued);
     match ended {
         Ok(End::Quiet) => connection.stream.close().await,
         // `out` has the error; the client may still be sending.
@@ -93,6 +94,14 @@ enum Handled {
     End(End),
 }
 
+/// What the access log needs to know from before a command runs.
+struct Observed {
+    began: Instant,
+    /// The length of the output.
+    replied: usize,
+    flushes: u64,
+}
+
 struct Connection {
     server: Arc<ServerState>,
     stream: Stream,
@@ -105,21 +114,6 @@ struct Connection {
     turn: Arc<Turn>,
     /// How often output was sent.
     flushes: u64,
-}
-
-/// A command that will be logged, before it runs.
-struct Logged {
-    began: Instant,
-    /// The length of the output.
-    replied: usize,
-    flushes: u64,
-}
-
-impl Logged {
-    #[cold]
-    fn new(connection: &Connection) -> Self {
-        Self { began: Instant::now(), replied: connection.out.len(), flushes: connection.flushes }
-    }
 }
 
 impl Connection {
@@ -214,7 +208,7 @@ impl Connection {
         self.session.identity.refresh();
         let logs = access_log::is_on();
         while start < input.len() {
-            let logged = logs.then(|| Logged::new(self));
+            let mut observed = logs.then(|| self.observe());
             let begins = start;
             let (outcome, len) = match self.call(parser, &input[start..]) {
                 Ok(Some(called)) => called,
@@ -223,21 +217,34 @@ impl Connection {
             };
             match outcome {
                 Outcome::Done => {}
+                // Logged once it has run.
+                Outcome::Queued => observed = None,
                 Outcome::Repeated(more) => (start, commands) = (start + more * len, commands + more as u64),
                 // Boxed, since an idle connection would hold their room.
-                Outcome::Execute(queued) => Box::pin(self.execute(queued)).await?,
+                Outcome::Execute(queued) => {
+                    Box::pin(self.execute(queued)).await?;
+                    if let Some(observed) = observed.take() {
+                        // The reply may begin with the error of a command.
+                        log::answered(&input[start..start + len], 1, None, observed.began.elapsed());
+                    }
+                }
                 outcome => match Box::pin(self.finish(outcome, created)).await? {
                     Handled::Answered => {}
                     Handled::Again => {
                         created = true;
                         continue;
                     }
-                    Handled::End(end) => return Ok((Some(end), commands)),
+                    Handled::End(end) => {
+                        if let Some(observed) = observed {
+                            self.log_last(&input[start..start + len], &end, &observed);
+                        }
+                        return Ok((Some(end), commands));
+                    }
                 },
             }
             (start, commands, created) = (start + len, commands + 1, false);
-            if let Some(logged) = logged {
-                self.log(&input[begins..begins + len], (start - begins) / len, &logged);
+            if let Some(observed) = observed {
+                self.log(&input[begins..begins + len], (start - begins) / len, &observed);
             }
             self.flush_full().await?;
         }
@@ -245,42 +252,33 @@ impl Connection {
         Ok((None, commands))
     }
 
+    /// Starts to observe a command for the access log.
+    #[cold]
+    fn observe(&self) -> Observed {
+        Observed { began: Instant::now(), replied: self.out.len(), flushes: self.flushes }
+    }
+
+    /// Returns the first word of the error that answered a command, if one did. The reply begins where the output did, or the
+    /// output was sent in between.
+    fn error_since(&self, observed: &Observed) -> Option<&[u8]> {
+        let reply = if self.flushes == observed.flushes { &self.out[observed.replied..] } else { &self.out };
+        reply.strip_prefix(b"-")?.split(|byte| matches!(byte, b' ' | b'\r')).next()
+    }
+
     /// Writes the lines of `times` equal commands in the access log.
     #[cold]
-    fn log(&self, command: &[u8], times: usize, logged: &Logged) {
-        let mut parser = Parser::default();
-        let Ok(Step::Command { args, .. }) = parser.next(command) else { return };
-        if args.is_empty() {
-            return;
-        }
-        let name = String::from_utf8_lossy(args.at(0)).to_ascii_uppercase();
-        let number = |digits: &[u8]| std::str::from_utf8(digits).ok()?.parse().ok();
-        // Arguments of other commands may be secrets.
-        let count = match name.as_str() {
-            "ID.NEXT" | "ID.RANGE" => {
-                let count = args.from(2).skip_while(|it| !it.eq_ignore_ascii_case(b"COUNT")).nth(1);
-                Some(count.map_or(Some(1), number))
-            }
-            "INCR" => Some(Some(1)),
-            "INCRBY" => Some(number(args.at(2))),
-            _ => None,
+    fn log(&self, command: &[u8], times: usize, observed: &Observed) {
+        log::answered(command, times, self.error_since(observed), observed.began.elapsed());
+    }
+
+    /// Writes the line of the command that ended the connection. An HTTP request gets no answer.
+    #[cold]
+    fn log_last(&self, command: &[u8], end: &End, observed: &Observed) {
+        let error = match end {
+            End::AfterReply => self.error_since(observed),
+            End::Quiet => Some(ErrorKind::Unknown.status().resp.as_bytes()),
         };
-        let namespace = count.map(|_| String::from_utf8_lossy(args.at(1)));
-        // The reply begins where the output did, or the output was sent in between.
-        let reply = if self.flushes == logged.flushes { &self.out[logged.replied..] } else { &self.out };
-        let refused = reply.strip_prefix(b"-").map(|error| {
-            let end = error.iter().position(|byte| matches!(byte, b' ' | b'\r')).unwrap_or(error.len());
-            String::from_utf8_lossy(&error[..end])
-        });
-        let line = LoggedRequest {
-            protocol: Protocol::Resp,
-            request: &name,
-            namespace: namespace.as_deref(),
-            count: count.flatten(),
-            outcome: refused.as_deref().unwrap_or(OK),
-            took: logged.began.elapsed(),
-        };
-        (0..times).for_each(|_| line.log());
+        log::answered(command, 1, error, observed.began.elapsed());
     }
 
     /// Runs the command at the start of `input`. Returns the outcome and the length of the command; `None` if it is
@@ -311,8 +309,11 @@ impl Connection {
     async fn execute(&mut self, queued: Queued) -> io::Result<()> {
         reply::array(&mut self.out, queued.commands);
         let (mut parser, mut start, mut created) = (Parser::default(), 0, false);
-        // Each was parsed once before it was queued.
-        while let Ok(Some((outcome, len))) = self.call(&mut parser, &queued.bytes[start..]) {
+        let logs = access_log::is_on();
+        loop {
+            let (observed, begins) = (logs.then(|| self.observe()), start);
+            // Each was parsed once before it was queued.
+            let Ok(Some((outcome, len))) = self.call(&mut parser, &queued.bytes[start..]) else { break };
             match outcome {
                 Outcome::Done => {}
                 Outcome::Repeated(more) => start += more * len,
@@ -324,6 +325,9 @@ impl Connection {
                 }
             }
             (start, created) = (start + len, false);
+            if let Some(observed) = observed {
+                self.log(&queued.bytes[begins..begins + len], (start - begins) / len, &observed);
+            }
             self.flush_full().await?;
         }
         Ok(())
@@ -354,10 +358,7 @@ impl Connection {
     fn late(&mut self) -> End {
         let within = self.server.timeouts.request;
         tracing::debug!(client = self.session.id, "RESP client disconnected; incomplete command");
-        self.server.metrics.failed(Protocol::Resp, ErrorKind::BadRequest);
-        let text = format!("Protocol error: incomplete command after {within:?}");
-        reply::error(&mut self.out, ErrorKind::BadRequest.status().resp, text);
-        End::AfterReply
+        self.refuse_input(format!("Protocol error: incomplete command after {within:?}"))
     }
 
     /// Sends the replies so far, then waits for ids.
@@ -443,8 +444,15 @@ impl Connection {
     #[cold]
     fn broken(&mut self, error: ProtocolError) -> End {
         tracing::debug!(client = self.session.id, %error, "RESP client disconnected");
-        self.server.metrics.failed(Protocol::Resp, ErrorKind::BadRequest);
-        reply::error(&mut self.out, ErrorKind::BadRequest.status().resp, error);
+        self.refuse_input(error)
+    }
+
+    /// Refuses input that is not a command.
+    fn refuse_input(&mut self, why: impl std::fmt::Display) -> End {
+        let kind = ErrorKind::BadRequest;
+        self.counts.failed(&self.server.metrics, kind);
+        access_log::refused(Protocol::Resp, kind.status().resp);
+        reply::error(&mut self.out, kind.status().resp, why);
         End::AfterReply
     }
 

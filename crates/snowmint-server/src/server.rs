@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 
-use crate::accept::{Acceptor, Admission};
+use crate::accept::{Acceptor, Capacity};
 use crate::listener::Listener;
 use crate::metrics::Protocol;
 use crate::mint::Mint;
@@ -64,8 +64,7 @@ pub async fn serve(
         protocol,
         metrics: &server.metrics,
         memory: &server.memory,
-        permits: Arc::clone(&permits),
-        reserved: settings.reserved_connections,
+        capacity: Capacity::Shared { permits: Arc::clone(&permits), reserved: settings.reserved_connections },
         write_timeout: settings.timeouts.write,
         tls: settings.tls.clone(),
         shutdown: shutdown.listener(),
@@ -118,13 +117,13 @@ pub async fn serve(
     };
     let probe = async {
         let Some(listener) = listeners.probe else { return 0 };
-        let connection = |accepted, _| {
+        let connection = |accepted, admission| {
             let (server, services) = (Arc::clone(&server), Arc::clone(&services));
-            http::serve(server, accepted, Admission::Probe, shutdown.listener(), services)
+            http::serve(server, accepted, admission, shutdown.listener(), services)
         };
         // No load of other clients keeps probes out.
-        let permits = Arc::new(Semaphore::new(settings.reserved_connections));
-        Acceptor { permits, tls: None, ..acceptor(Protocol::Http) }.run(listener, connection).await
+        let capacity = Capacity::Own(settings.reserved_connections);
+        Acceptor { capacity, tls: None, ..acceptor(Protocol::Probe) }.run(listener, connection).await
     };
     let ending = async {
         ends.await;

@@ -98,12 +98,11 @@ impl Settings {
     /// let mut settings = Settings::default();
     /// assert!(!settings.fit_open_files(1_048_576));
     /// assert!(settings.fit_open_files(1024));
-    /// assert_eq!((settings.max_connections, settings.reserved_connections), (740, 36));
+    /// assert_eq!((settings.max_connections, settings.reserved_connections), (740, 42));
     /// ```
     pub fn fit_open_files(&mut self, limit: u64) -> bool {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        // The port for health and metrics has as many within its limit and beyond it.
-        let pools = limits::PROTOCOLS + 2;
+        let pools = limits::PROTOCOLS;
         let reserved = limits::RESERVED.min(limit / 4 / pools).max(1);
         let fits = limit.saturating_sub(pools * reserved + limits::OTHER_FILES).max(limit / 4).max(1);
         let lowers = self.max_connections > fits;

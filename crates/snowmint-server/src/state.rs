@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::accept::{Admission, MemoryTrimmer};
 use crate::access::secret::TokenName;
 use crate::access::{Access, Identity};
+use crate::access_log;
 use crate::admin::{LogControl, NodeAdmin};
 use crate::fleet::watch::FleetWatch;
 use crate::http::KeptAnswers;
@@ -85,9 +86,16 @@ impl ServerState {
     /// Counts a failed handshake and logs it.
     #[cold]
     pub(crate) fn handshake_failed(&self, protocol: Protocol, error: &dyn Error) {
-        self.metrics.failed(protocol, ErrorKind::BadTls);
+        self.refused(protocol, ErrorKind::BadTls);
         tracing::debug!(protocol = protocol.name(), %error, "TLS handshake failed");
         self.handshakes.failed(protocol, error);
+    }
+
+    /// Counts and logs a client that sent no request, or none that can be read.
+    #[cold]
+    pub(crate) fn refused(&self, protocol: Protocol, kind: ErrorKind) {
+        self.metrics.failed(protocol, kind);
+        access_log::refused(protocol, kind.status().name);
     }
 
     /// Returns the identity of a client that has not sent a token.

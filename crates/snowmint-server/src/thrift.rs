@@ -113,7 +113,9 @@ impl Dialogue for Thrift {
                 }
                 Ok(None) => break Ok(requests),
                 Err(error) => {
-                    break Err(Broken { kind: ErrorKind::BadRequest, why: error.to_string() });
+                    let kind = ErrorKind::BadRequest;
+                    access_log::refused(Protocol::Thrift, kind.status().name);
+                    break Err(Broken { kind, why: error.to_string() });
                 }
             }
             wire.flush_full().await?;
@@ -128,6 +130,7 @@ impl Thrift {
     async fn call(&self, wire: &mut Wire, request: &Request<'_>) -> io::Result<&'static str> {
         if !request.wants_answer() {
             // Nobody would get the id.
+            wire.counts.succeeded += 1;
             return Ok(OK);
         }
         let answer = match request.method() {

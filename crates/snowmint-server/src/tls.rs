@@ -138,7 +138,8 @@ impl Tls {
     fn config(&self, protocol: Protocol) -> Arc<ServerConfig> {
         let current = self.current.load();
         Arc::clone(match protocol {
-            Protocol::Http => &current.http,
+            // The port for health and metrics has no TLS.
+            Protocol::Http | Protocol::Probe => &current.http,
             Protocol::Grpc => &current.grpc,
             Protocol::Resp | Protocol::Thrift | Protocol::Noeqd => &current.other,
         })
@@ -361,6 +362,6 @@ fn plain_answer(protocol: Protocol) -> String {
             status.resp
         ),
         // An answer needs a request.
-        Protocol::Thrift | Protocol::Grpc | Protocol::Noeqd => String::new(),
+        Protocol::Thrift | Protocol::Grpc | Protocol::Noeqd | Protocol::Probe => String::new(),
     }
 }

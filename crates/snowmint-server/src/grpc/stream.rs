@@ -10,10 +10,9 @@ use tokio::time::Instant;
 
 use super::draw::{self, Drawn};
 use super::message::{Answer, MessageReader};
-use super::messages::NextRequest;
-use super::{BodyFrame, Deadline, Failure, Session, StateLease, decode, succeeded};
+use super::messages;
+use super::{BodyFrame, CallLine, Deadline, Failure, Session, StateLease, decode, succeeded};
 use crate::access::Identity;
-use crate::access_log;
 use crate::delivery::Delivery;
 use crate::limits::HEAR_OUT;
 use crate::limits::grpc::CHUNK;
@@ -33,8 +32,8 @@ pub(crate) struct StreamCall {
     ends: Pin<Box<dyn Future<Output = Failure> + Send>>,
     /// When the service began to end.
     ending: Option<Instant>,
-    /// The current request and its arrival, if requests are logged.
-    logged: Option<(NextRequest, Instant)>,
+    /// The line of the current request in the access log.
+    line: Option<CallLine>,
 }
 
 enum Phase {
@@ -75,7 +74,7 @@ impl StreamCall {
             phase: Phase::Reading,
             ends,
             ending: None,
-            logged: None,
+            line: None,
         }
     }
 
@@ -137,14 +136,16 @@ impl StreamCall {
     /// Draws the ids of a request, or starts to wait for them.
     fn draw(&mut self, message: &bytes::Bytes) -> Result<(), Failure> {
         let came = Instant::now();
+        let mut line = Self::line(came);
+        line.draws(message);
+        self.line = Some(line);
         self.deadline.check(came)?;
         if self.session.shutdown.is_ending() && came - *self.ending.get_or_insert(came) > HEAR_OUT {
             return Err(Failure::ending());
         }
         self.delivery.make();
         self.identity.refresh();
-        let request = decode(message)?;
-        self.logged = access_log::is_on().then(|| (NextRequest::clone(&request), came));
+        let request: messages::NextRequest = decode(message)?;
         let mut state = self.state.take().unwrap_or_else(|| StateLease::of(&self.session));
         match draw::try_draw(&self.session.server, &self.identity, state.get(), &request) {
             Ok(Drawn::Done(answer)) => {
@@ -172,15 +173,14 @@ impl StreamCall {
         if let Some(usage) = self.identity.usage() {
             usage.succeeded(1);
         }
-        self.log(None);
+        if let Some(line) = self.line.take() {
+            line.end(None);
+        }
         self.phase = Phase::Writing(answer);
     }
 
-    /// Writes the line of the current request in the access log, if there is one.
-    fn log(&mut self, failure: Option<&Failure>) {
-        if let Some((request, came)) = self.logged.take() {
-            super::log("/snowmint.v1.Snowmint/Stream", Some(&request), failure, came);
-        }
+    fn line(came: Instant) -> CallLine {
+        CallLine::of(Protocol::Grpc, came, || "/snowmint.v1.Snowmint/Stream".to_owned())
     }
 
     fn fail(&mut self, failure: Failure) {
@@ -188,7 +188,9 @@ impl StreamCall {
         if let Some(usage) = self.identity.usage() {
             usage.failed(failure.kind);
         }
-        self.log(Some(&failure));
+        // A stream may fail between two requests.
+        let line = self.line.take().unwrap_or_else(|| Self::line(Instant::now()));
+        line.end(Some(failure.kind));
         self.phase = Phase::Ending(Some(failure));
     }
 }

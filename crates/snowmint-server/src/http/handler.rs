@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::accept::Admission;
 use crate::access::{Identity, Right};
-use crate::access_log::{self, LoggedRequest, OK};
+use crate::access_log::{self, CANCELLED, LoggedRequest, OK};
 use crate::http::Serving;
 use crate::http::idempotency::{self, Caller, KeyedRequest};
 use crate::http::leaf::{self, LeafFailure};
@@ -53,21 +53,21 @@ where
     B: hyper::body::Body<Data = Bytes> + Unpin,
 {
     let (version, began) = (request.version(), Instant::now());
-    let logged = access_log::is_on().then(|| (request.method().clone(), request.uri().clone()));
+    let mut line = access_log::is_on().then(|| RequestLine::begin(serving.protocol(), &request, began));
     let mut response = if admin::is_admin(request.uri().path()) {
         // Boxed, since most requests are others.
         let mut identity = None;
         let answered = Box::pin(admin::answer(serving, request, &mut identity)).await;
-        counted(serving.server, identity.as_ref(), began, answered.map_err(Failure::Problem))
+        counted(serving, identity.as_ref(), began, answered.map_err(Failure::Problem))
     } else {
         let mut identity = None;
         let answered = try_handle(serving, &request, &mut identity).await;
-        let mut response = counted(serving.server, identity.as_ref(), began, answered);
+        let mut response = counted(serving, identity.as_ref(), began, answered);
         cors::mark(&serving.server.cors_origins, request.headers(), &mut response);
         response
     };
-    if let Some((method, uri)) = logged {
-        log(&method, &uri, response.status(), began);
+    if let Some(line) = &mut line {
+        line.status = Some(response.status());
     }
     // HTTP/2 has a frame for it, which its connection sends.
     if serving.peer.is_leaving() && version < Version::HTTP_2 {
@@ -79,14 +79,15 @@ where
 
 /// Returns the answer, and counts its outcome, also for the token of the request.
 fn counted(
-    server: &ServerState,
+    serving: &Serving<'_>,
     identity: Option<&Identity>,
     began: Instant,
     answered: Result<Response<Body>, Failure>,
 ) -> Response<Body> {
+    let (metrics, protocol) = (&serving.server.metrics, serving.protocol());
     let response = match answered {
         Ok(response) => {
-            server.metrics.succeeded(Protocol::Http, 1);
+            metrics.succeeded(protocol, 1);
             if let Some(usage) = identity.and_then(Identity::usage) {
                 usage.succeeded(1);
             }
@@ -98,39 +99,61 @@ fn counted(
                 Failure::Leaf(failure) => (failure.kind(), failure.response()),
                 Failure::TinyId(failure) => (failure.kind(), failure.response()),
             };
-            server.metrics.failed(Protocol::Http, kind);
+            metrics.failed(protocol, kind);
             if let Some(usage) = identity.and_then(Identity::usage) {
                 usage.failed(kind);
             }
             response
         }
     };
-    server.metrics.took(Protocol::Http, 1, began.elapsed());
+    metrics.took(protocol, 1, began.elapsed());
     response
 }
 
-/// Writes the line of a request in the access log. The query stays out, since it may have a token.
-#[cold]
-fn log(method: &Method, uri: &Uri, status: StatusCode, began: Instant) {
-    let (path, query) = (uri.path(), uri.query().unwrap_or_default());
-    let parameter = |name: &str| query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
-    let (mut namespace, mut count) = (None, None);
-    match *path.split('/').skip(1).collect::<Vec<_>>() {
-        ["v1", "ids" | "ranges", name] => (namespace, count) = (Some(name), Some("count")),
-        ["api", "segment" | "snowflake", "get", name] => (namespace, count) = (Some(name), Some("")),
-        ["tinyid", "id", _] => (namespace, count) = (parameter("bizType"), Some("batchSize")),
-        _ => {}
+/// The line of a request in the access log. It is written when it is dropped: after the answer, or when the client left before.
+struct RequestLine {
+    protocol: Protocol,
+    method: Method,
+    uri: Uri,
+    began: Instant,
+    status: Option<StatusCode>,
+}
+
+impl RequestLine {
+    #[cold]
+    fn begin<B>(protocol: Protocol, request: &Request<B>, began: Instant) -> Self {
+        Self { protocol, method: request.method().clone(), uri: request.uri().clone(), began, status: None }
     }
-    let outcome = if status.is_success() { OK } else { status.as_str() };
-    LoggedRequest {
-        protocol: Protocol::Http,
-        request: &format!("{method} {path}"),
-        namespace,
-        count: count.and_then(|name| parameter(name).map_or(Some(1), |count| count.parse().ok())),
-        outcome,
-        took: began.elapsed(),
+}
+
+impl Drop for RequestLine {
+    /// The query stays out, since it may have a token.
+    fn drop(&mut self) {
+        let (path, query) = (self.uri.path(), self.uri.query().unwrap_or_default());
+        let parameter =
+            |name: &str| query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
+        let (mut namespace, mut count) = (None, None);
+        match *path.split('/').skip(1).collect::<Vec<_>>() {
+            ["v1", "ids" | "ranges", name] => (namespace, count) = (Some(name), Some("count")),
+            ["api", "segment" | "snowflake", "get", name] => (namespace, count) = (Some(name), Some("")),
+            ["tinyid", "id", _] => (namespace, count) = (parameter("bizType"), Some("batchSize")),
+            _ => {}
+        }
+        let outcome = match &self.status {
+            None => CANCELLED,
+            Some(status) if status.is_success() => OK,
+            Some(status) => status.as_str(),
+        };
+        LoggedRequest {
+            protocol: self.protocol,
+            request: &format!("{} {path}", self.method),
+            namespace,
+            count: count.and_then(|name| parameter(name).map_or(Some(1), |count| count.parse().ok())),
+            outcome,
+            took: self.began.elapsed(),
+        }
+        .log();
     }
-    .log();
 }
 
 /// A failure, in the format of the requested path.

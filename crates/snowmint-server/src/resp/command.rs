@@ -33,6 +33,8 @@ const MAX_REPEATS: usize = 255;
 pub(super) enum Outcome {
     /// Nothing: the reply is written.
     Done,
+    /// Nothing: it will run when the transaction is executed.
+    Queued,
     /// Nothing: this command is answered, and this many of the same that follow it.
     Repeated(usize),
     /// Send the output and close.
@@ -464,6 +466,7 @@ impl Call<'_> {
         let name = self.args.at(0);
         if name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:") {
             tracing::debug!("connection closed; HTTP request on the RESP port");
+            self.counts.failed(&self.server.metrics, ErrorKind::Unknown);
             return Outcome::Abandon;
         }
         let mut args = String::new();

@@ -165,7 +165,7 @@ impl Call<'_> {
     }
 
     pub(super) fn reset(&mut self) -> Outcome {
-        self.session.transaction.end(&self.server.queued);
+        self.session.transaction.discard(&self.server.queued);
         self.become_client(self.server.anonymous());
         *self.session = Session::new(self.session.id, self.server.anonymous());
         reply::simple(self.out, "RESET");
@@ -321,7 +321,7 @@ impl Call<'_> {
     }
 
     pub(super) fn discard(&mut self) -> Outcome {
-        match self.session.transaction.end(&self.server.queued) {
+        match self.session.transaction.discard(&self.server.queued) {
             Transaction::None => self.fail(ErrorKind::BadRequest, "DISCARD without MULTI"),
             _ => self.ok(),
         }
@@ -363,14 +363,14 @@ impl Call<'_> {
             queued.commands += 1;
         }
         reply::simple(self.out, "QUEUED");
-        Outcome::Done
+        Outcome::Queued
     }
 
     /// Fails the transaction: `EXEC` will run none of its commands.
     #[cold]
     pub(super) fn fail_transaction(&mut self) {
         if !matches!(self.session.transaction, Transaction::None) {
-            self.session.transaction.end(&self.server.queued);
+            self.session.transaction.discard(&self.server.queued);
             self.session.transaction = Transaction::Failed;
         }
     }

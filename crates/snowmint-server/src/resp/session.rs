@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::access::Identity;
+use crate::access_log;
+use crate::resp::log;
 use crate::resp::reply::Version;
 
 /// What the client has set on its connection.
@@ -56,6 +58,17 @@ impl Transaction {
         let ended = std::mem::take(self);
         if let Self::Open(it) = &ended {
             queued.fetch_sub(it.bytes.len(), Ordering::Relaxed);
+        }
+        ended
+    }
+
+    /// Ends the transaction without running its commands.
+    pub(super) fn discard(&mut self, queued: &AtomicUsize) -> Self {
+        let ended = self.end(queued);
+        if let Self::Open(queued) = &ended
+            && access_log::is_on()
+        {
+            log::discarded(queued);
         }
         ended
     }

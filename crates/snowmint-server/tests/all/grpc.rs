@@ -561,6 +561,29 @@ async fn health_calls_hold_no_shutdown() {
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
 }
 
+/// Goal: a watch whose client reads nothing does not delay a shutdown, which would take the time limit of a write. Method: a
+/// client that gives its streams no window; paused time.
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_not_read_holds_no_shutdown() {
+    for windows in [0, 3] {
+        let running = Running::with(Settings { drain: Duration::from_hours(1), ..settings() }).await;
+        let stream = TcpStream::connect(running.grpc).await.unwrap();
+        let connecting = h2::client::Builder::new().initial_window_size(windows).handshake(stream);
+        let (send, connection) = connecting.await.unwrap();
+        let connection = tokio::spawn(connection);
+        let client = Client(send);
+        let mut watch = client.open("/grpc.health.v1.Health/Watch", &[]).await;
+        watch.send(&NamespacesRequest::default());
+        watch.send.send_data(Bytes::new(), true).unwrap();
+        watch.body().await;
+        let began = Instant::now();
+        assert_eq!(running.end().await.unwrap().cut, 0);
+        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+        drop((watch, client));
+        let _ = connection.await.unwrap();
+    }
+}
+
 /// Goal: the HTTP port answers calls beside requests of HTTP/2, on one connection, counts them as gRPC, and checks their host.
 #[tokio::test]
 async fn the_http_port_answers_calls_too() {

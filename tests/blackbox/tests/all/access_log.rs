@@ -5,8 +5,9 @@ use std::net::{Shutdown, SocketAddrV4, TcpStream};
 use std::time::Duration;
 
 use serde_json::Value;
+use snowmint_test_servers::snowmint::external::{output, python};
 use snowmint_test_servers::snowmint::raw::THRIFT_GET_ID;
-use snowmint_test_servers::snowmint::{Serve, Server};
+use snowmint_test_servers::snowmint::{Serve, Server, binary};
 use snowmint_test_servers::{port, time};
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -81,6 +82,154 @@ fn each_request_is_a_line_without_secrets() {
     send(noeqd, b"\x02\xff");
     assert_eq!(lines(&server, "noeqd", 2), ["ids default 2 ok", "ids default 255 ok"]);
     assert!(!server.log().contains("secret"), "{}", server.log());
+}
+
+/// Returns how many requests a protocol has counted.
+fn counted(server: &Server, protocol: &str) -> usize {
+    let metrics = server.get("/metrics").body;
+    let of_protocol = format!("snowmint_requests_total{{protocol=\"{protocol}\"");
+    let counts = metrics.lines().filter(|line| line.starts_with(&of_protocol));
+    counts.filter_map(|line| line.rsplit(' ').next()?.parse::<usize>().ok()).sum()
+}
+
+/// Goal: each request has exactly one line, with its outcome, also if it is queued, refused, unreadable or the last of its
+/// connection. Method: for each protocol, the lines are as many as the requests that the metrics count; only discarded
+/// commands, which never ran, have a line without a count.
+#[test]
+fn each_request_is_one_line_with_its_outcome() {
+    let folder = tempfile::tempdir().unwrap();
+    let tokens = folder.path().join("tokens.toml");
+    let args = ["token", "create", "web", "--namespaces", "default", "--file", tokens.to_str().unwrap()];
+    let token = output(binary().to_str().unwrap(), args).trim().to_owned();
+    let (thrift, noeqd) = (port::free(), port::free());
+    let ports = ["--thrift", &thrift.to_string(), "--noeqd", &noeqd.to_string(), "--thrift-token", "web"];
+    let flags = ["--log-format", "json", "--access-log", "--request-timeout", "1s", "--tokens-file"];
+    let serve = Serve::new(folder.path()).args(ports).args(flags).args([&tokens]);
+    let server = serve.spawn();
+    server.log_with("ready: ids are served", PATIENCE);
+
+    // The commands of a transaction are logged when they have run, not when they are queued.
+    let auth = format!("AUTH {token}\r\n");
+    let ran = "MULTI\r\nID.NEXT default\r\nID.NEXT none\r\nEXEC\r\nQUIT\r\nPING\r\n";
+    send(server.resp(), format!("{auth}{ran}").as_bytes());
+    let discarded =
+        "MULTI\r\nID.NEXT default\r\nDISCARD\r\nMULTI\r\nINCR default\r\nNOPE\r\nEXEC\r\n*1\r\n+x";
+    send(server.resp(), format!("{auth}{discarded}").as_bytes());
+    // Queued commands of a client that leaves, a request of HTTP, and a command that never ends.
+    send(server.resp(), format!("{auth}MULTI\r\nECHO hi\r\n").as_bytes());
+    send(server.resp(), b"POST / HTTP/1.1\r\n");
+    let mut slow = TcpStream::connect(server.resp()).unwrap();
+    slow.write_all(b"*2\r\n").unwrap();
+    let resp = lines(&server, "resp", 22);
+    let first = [
+        "AUTH - - ok",
+        "MULTI - - ok",
+        "ID.NEXT default 1 ok",
+        "ID.NEXT none 1 NOPERM",
+        "EXEC - - ok",
+        "QUIT - - ok",
+    ];
+    assert_eq!(resp[..6], first);
+    let second = [
+        "AUTH - - ok",
+        "MULTI - - ok",
+        "ID.NEXT default 1 discarded",
+        "DISCARD - - ok",
+        "MULTI - - ok",
+        "INCR default 1 discarded",
+        "NOPE - - ERR",
+        "EXEC - - EXECABORT",
+        "- - - ERR",
+    ];
+    assert_eq!(resp[6..15], second);
+    let third = ["AUTH - - ok", "MULTI - - ok", "ECHO - - discarded", "POST - - ERR", "- - - ERR"];
+    assert_eq!(resp[15..], third);
+    let ran = resp.iter().filter(|line| !line.ends_with(" discarded")).count();
+    assert_eq!(ran, counted(&server, "resp"), "{resp:?}");
+
+    // A token, ids of another namespace, a wrong token, a request without one, and one of HTTP.
+    let frame = |token: &str| [&[0, u8::try_from(token.len()).unwrap()], token.as_bytes()].concat();
+    send(noeqd, &[&frame(&token)[..], &[2, 3]].concat());
+    send(noeqd, &frame("wrong"));
+    send(noeqd, &[1]);
+    send(noeqd, b"GET / HTTP/1.1\r\n\r\n");
+    let noeqd = lines(&server, "noeqd", 6);
+    let wanted = [
+        "token - - ok",
+        "ids default 2 ok",
+        "ids default 3 ok",
+        "token - - unauthorized",
+        "ids default 1 unauthorized",
+        "- - - bad-request",
+    ];
+    assert_eq!(noeqd, wanted);
+    assert_eq!(noeqd.len(), counted(&server, "noeqd"));
+
+    send(thrift, &[THRIFT_GET_ID, b"\xff\xff\xff\xff"].concat());
+    let thrift = lines(&server, "thrift", 2);
+    assert_eq!(thrift, ["get_id default 1 ok", "- - - bad-request"]);
+    assert_eq!(thrift.len(), counted(&server, "thrift"));
+
+    // What is no HTTP, and what never ends. The metrics are read over HTTP as well.
+    send(server.http(), b"GET /x HTTP/9.9\r\n\r\n");
+    let mut slow = TcpStream::connect(server.http()).unwrap();
+    slow.write_all(b"GET /healthz").unwrap();
+    slow.set_read_timeout(Some(PATIENCE)).unwrap();
+    assert_eq!(slow.read(&mut [0; 8]).unwrap(), 0);
+    let before = counted(&server, "http");
+    // The line of the request that reads the metrics is written after they are.
+    let http = lines(&server, "http", before + 1);
+    assert_eq!(http.len(), before + 1, "{http:?}");
+    for wanted in ["- - - 400", "- - - bad-request"] {
+        assert_eq!(http.iter().filter(|line| *line == wanted).count(), 1, "{wanted}: {http:?}");
+    }
+    assert!(!server.log().contains(&token), "{}", server.log());
+}
+
+/// Goal: the same for gRPC on the port of HTTP: calls that are refused before they reach the service, requests of a stream, and
+/// health checks. Method: grpcio, and headers that a page of a browser would send.
+#[test]
+fn each_call_is_one_line_with_its_outcome() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Serve::new(folder.path()).args(["--log-format", "json", "--access-log"]).start();
+    let script = "
+import grpc, sys
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+channel = grpc.insecure_channel(sys.argv[1])
+def call(method, *metadata, body=b'\\x0a\\x07default'):
+    raw = lambda it: it
+    try: channel.unary_unary('/snowmint.v1.Snowmint/' + method, raw, raw)(body, metadata=metadata, timeout=30)
+    except grpc.RpcError as error: return error.code()
+call('Next')
+call('Next', body=b'\\x0a\\x04none')
+call('Nope')
+call('Next', ('origin', 'https://evil.example'), ('sec-fetch-site', 'cross-site'))
+raw = lambda it: it
+stream = channel.stream_stream('/snowmint.v1.Snowmint/Stream', raw, raw)
+try: list(stream(iter([b'\\x0a\\x07default', b'\\x0a\\x07default\\x10\\x02', b'\\x0a\\x04none'])))
+except grpc.RpcError: pass
+list(stream(iter([])))
+health = health_pb2_grpc.HealthStub(channel)
+health.Check(health_pb2.HealthCheckRequest())
+try: health.Check(health_pb2.HealthCheckRequest(service='other'))
+except grpc.RpcError: pass
+print('done')
+";
+    assert!(python("grpc_health", script, &[&server.http().to_string()]).contains("done"));
+    let grpc = lines(&server, "grpc", 9);
+    let wanted = [
+        "/snowmint.v1.Snowmint/Next default 1 ok",
+        "/snowmint.v1.Snowmint/Next none 1 unknown-namespace",
+        "/snowmint.v1.Snowmint/Nope - - unknown",
+        "/snowmint.v1.Snowmint/Next - - cross-site",
+        "/snowmint.v1.Snowmint/Stream default 1 ok",
+        "/snowmint.v1.Snowmint/Stream default 2 ok",
+        "/snowmint.v1.Snowmint/Stream none 1 unknown-namespace",
+        "/grpc.health.v1.Health/Check - - ok",
+        "/grpc.health.v1.Health/Check - - unknown",
+    ];
+    assert_eq!(grpc, wanted);
+    assert_eq!(grpc.len(), counted(&server, "grpc"));
 }
 
 #[test]

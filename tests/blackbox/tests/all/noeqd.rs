@@ -170,4 +170,13 @@ fn a_connection_begins_with_its_token() {
     ] {
         assert_eq!(said(noeqd, &request), b"", "{what}");
     }
+    // Refused requests count for their token.
+    let metrics = server.get("/metrics").body;
+    for line in [
+        "snowmint_token_requests_total{token=\"other\",outcome=\"forbidden\"} 1\n",
+        "snowmint_token_requests_total{token=\"web\",outcome=\"bad-request\"} 1\n",
+        "snowmint_requests_total{protocol=\"noeqd\",outcome=\"unauthorized\"} 2\n",
+    ] {
+        assert!(metrics.contains(line), "{line}:\n{metrics}");
+    }
 }

@@ -246,9 +246,20 @@ fn probes_without_a_certificate() {
         plain(probe, request.as_bytes())
     };
     assert!(named("evil.example").starts_with("HTTP/1.1 421 "), "a page of another site");
-    // Idle connections of probes are replaced.
+    // Idle connections of probes are replaced. They count for themselves: a limit of their own is reached.
     let idle: Vec<_> = (0..200).map(|_| TcpStream::connect(probe).unwrap()).collect();
     assert_eq!(get("/healthz").status, 200);
+    let metrics = get("/metrics").body;
+    let open =
+        metrics.lines().find_map(|line| line.strip_prefix("snowmint_connections{protocol=\"probe\"} "));
+    assert!((1..=64).contains(&open.unwrap().parse::<u32>().unwrap()), "{metrics}");
+    let replaced = "snowmint_requests_total{protocol=\"probe\",outcome=\"too-many-clients\"} ";
+    let replaced = metrics.lines().find_map(|line| line.strip_prefix(replaced)).unwrap();
+    assert!(replaced.parse::<u32>().unwrap() >= 136, "{metrics}");
+    assert!(metrics.contains("snowmint_requests_total{protocol=\"probe\",outcome=\"ok\"} "), "{metrics}");
+    assert!(metrics.contains("snowmint_connections{protocol=\"http\"} 0\n"), "{metrics}");
+    let log = server.log_with("connection limit of --probe (64) reached", PATIENCE);
+    assert!(!log.contains("raise --max-connections"), "{log}");
     drop(idle);
     server.signal(Signal::TERM);
     time::eventually("not ready", PATIENCE, || (get("/readyz").status == 503).then_some(()));
