@@ -292,6 +292,7 @@ fn texts(flag: &Arg, key: &str, value: Value) -> Result<Vec<String>, String> {
             None => vec![text],
         }),
         Value::Integer(number) if !is_switch => Ok(vec![number.to_string()]),
+        Value::Float(number) if !is_switch => Ok(vec![number.to_string()]),
         Value::Array(values) if flag.get_value_delimiter().is_some() => {
             let text = |value: &Value| value.as_str().map(str::to_owned);
             values.iter().map(text).collect::<Option<_>>().filter(|texts: &Vec<_>| !texts.is_empty())

@@ -8,6 +8,7 @@
 mod config;
 pub(crate) mod logging;
 mod systemd;
+mod traces;
 mod without_store;
 
 use std::io;
@@ -145,6 +146,7 @@ async fn until_stopped(plan: &Plan, process: &Process, serving: &Handle) -> Resu
         log: Some(Arc::new(process.logging.clone())),
         ..Settings::default()
     };
+    plan.traces.apply(&mut settings);
     raise_open_files(&mut settings);
     let mint = Arc::new(Mint::new([], leases.clone(), plan.layout, plan.datacenter));
     let store = Arc::clone(&prepared.store);

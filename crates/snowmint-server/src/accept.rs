@@ -321,7 +321,7 @@ impl RecurringProblem {
 
     /// Notes that the problem is absent. Returns the number of occurrences if its end is to be logged: after a minute, since it
     /// may come and go.
-    fn ended(&mut self) -> Option<u64> {
+    pub(crate) fn ended(&mut self) -> Option<u64> {
         let quiet = self.logged.is_some_and(|logged| logged.elapsed() >= LOG_INTERVAL);
         quiet.then(|| {
             self.logged = None;

@@ -1,5 +1,6 @@
-//! gRPC: the calls of `snowmint.v1.Snowmint` and `snowmint.v1.Admin`, health and reflection. `http2` runs a connection, `message` reads and
-//! writes messages, `draw` asks the mint, `stream` answers the calls of a stream, `health` says whether ids can be made.
+//! gRPC: the calls of `snowmint.v1.Snowmint` and `snowmint.v1.Admin`, health and reflection. `http2` runs a connection, `message`
+//! reads and writes messages, `draw` asks the mint, `stream` answers the calls of a stream, `line` logs and traces them, `health`
+//! says whether ids can be made.
 //!
 //! The calls of this service do not go through tonic: a response of 100,000 ids is made while it is sent, and holds little
 //! memory for a client that reads slowly. tonic would make it whole. Health and reflection are tonic's.
@@ -7,6 +8,7 @@
 mod admin;
 mod draw;
 mod health;
+mod line;
 pub mod message;
 mod stream;
 
@@ -33,7 +35,6 @@ use tonic_reflection::server::Builder as Reflection;
 
 use crate::accept::Admission;
 use crate::access::{BearerCache, Identity, Right};
-use crate::access_log::{self, CANCELLED, LoggedRequest, OK};
 use crate::delivery::Delivery;
 use crate::http2::{self, Ended, Peer};
 use crate::limits::admin::MAX_BODY;
@@ -47,6 +48,7 @@ use crate::tls::Accepted;
 use crate::turns::Turn;
 use admin::AdminMethod;
 use health::NodeHealth;
+use line::CallLine;
 use message::{Answer, FrameError, MessageReader};
 use messages::inspect_request::By;
 use stream::StreamCall;
@@ -323,7 +325,7 @@ impl Session {
         delivery: Arc<Delivery>,
     ) -> Response<Body> {
         let began = Instant::now();
-        let mut line = CallLine::begin(self.protocol(), &request, began);
+        let mut line = self.line(&request, began);
         if request.method() != Method::POST || !is_grpc(request.headers()) {
             self.server.metrics.failed(self.protocol(), ErrorKind::BadRequest);
             line.end(Some(ErrorKind::BadRequest));
@@ -339,7 +341,7 @@ impl Session {
             Ok(Called { response, kind }) => {
                 match kind {
                     CallKind::Unary { failed } => line.end(failed),
-                    // Each of its requests has a line.
+                    // Each of its requests has a line; the call has the span.
                     CallKind::Stream => line.omit(),
                 }
                 response
@@ -355,7 +357,7 @@ impl Session {
 
     /// Refuses a call that may not reach the service.
     pub(crate) fn reject(&self, request: &Request<Incoming>, failure: &Failure) -> Response<Body> {
-        self.refuse(failure, CallLine::begin(self.protocol(), request, Instant::now()))
+        self.refuse(failure, self.line(request, Instant::now()))
     }
 
     fn refuse(&self, failure: &Failure, line: CallLine) -> Response<Body> {
@@ -363,6 +365,17 @@ impl Session {
         self.server.metrics.failed(self.protocol(), failure.kind);
         line.end(Some(failure.kind));
         failed(failure)
+    }
+
+    fn line(&self, request: &Request<Incoming>, began: Instant) -> CallLine {
+        let line = CallLine::of(self.protocol(), began, || request.uri().path().to_owned());
+        #[cfg(feature = "otlp")]
+        if let Some(tracer) = &self.server.tracer
+            && let Some(span) = tracer.begin(request.headers(), began)
+        {
+            return line.traced(span, self.protocol(), request.uri().path());
+        }
+        line
     }
 
     /// The protocol under which the calls of this connection count.
@@ -423,7 +436,8 @@ impl Session {
         check_encoding(request.headers())?;
         let mut reader = MessageReader::new(request.into_body(), MAX_MESSAGE);
         if method == CallMethod::Stream {
-            let call = StreamCall::new(Arc::clone(self), identity, reader, deadline, delivery);
+            let call = line.of_stream();
+            let call = StreamCall::new(Arc::clone(self), identity, reader, deadline, delivery, call);
             return Ok(Called { response: response(Body::Stream(Box::new(call))), kind: CallKind::Stream });
         }
         let message = deadline.bound(self.read_one(&mut reader)).await?;
@@ -593,67 +607,6 @@ fn failure_of_tonic(headers: &HeaderMap) -> Option<ErrorKind> {
         // Not found, and unimplemented.
         b"5" | b"12" => Some(ErrorKind::Unknown),
         _ => Some(ErrorKind::BadRequest),
-    }
-}
-
-/// The line of a call, or of a request of a stream, in the access log. It is written when it is dropped.
-struct CallLine {
-    began: Instant,
-    /// `None` if nothing is to be logged.
-    logged: Option<Box<LoggedCall>>,
-}
-
-struct LoggedCall {
-    protocol: Protocol,
-    path: String,
-    drawn: Option<messages::NextRequest>,
-    /// Until there is one, the client has left before it.
-    outcome: &'static str,
-}
-
-impl CallLine {
-    fn begin(protocol: Protocol, request: &Request<Incoming>, began: Instant) -> Self {
-        Self::of(protocol, began, || request.uri().path().to_owned())
-    }
-
-    fn of(protocol: Protocol, began: Instant, path: impl FnOnce() -> String) -> Self {
-        let logged = || Box::new(LoggedCall { protocol, path: path(), drawn: None, outcome: CANCELLED });
-        Self { began, logged: access_log::is_on().then(logged) }
-    }
-
-    /// Notes which ids the message asks for.
-    fn draws(&mut self, message: &Bytes) {
-        if let Some(logged) = &mut self.logged {
-            logged.drawn = decode(message).ok();
-        }
-    }
-
-    /// Writes the line.
-    fn end(mut self, failed: Option<ErrorKind>) {
-        if let Some(logged) = &mut self.logged {
-            logged.outcome = failed.map_or(OK, |kind| kind.status().name);
-        }
-    }
-
-    /// Writes no line.
-    fn omit(mut self) {
-        self.logged = None;
-    }
-}
-
-impl Drop for CallLine {
-    fn drop(&mut self) {
-        let Some(logged) = &self.logged else { return };
-        let LoggedCall { protocol, path, drawn, outcome } = &**logged;
-        LoggedRequest {
-            protocol: *protocol,
-            request: path,
-            namespace: drawn.as_ref().map(|request| request.namespace.as_str()),
-            count: drawn.as_ref().map(|request| request.count.map_or(1, u64::from)),
-            outcome,
-            took: self.began.elapsed(),
-        }
-        .log();
     }
 }
 

@@ -12,6 +12,7 @@ mod fleet;
 mod handler;
 mod idempotency;
 mod leaf;
+mod line;
 mod request;
 mod response;
 mod server_info;

@@ -68,6 +68,8 @@ mod metrics;
 pub mod mint;
 pub mod namespace_sync;
 mod noeqd;
+#[cfg(feature = "otlp")]
+mod otlp;
 mod reload;
 mod resp;
 mod server;
@@ -92,6 +94,8 @@ pub use listener::{BindError, Listener, bind};
 pub use mint::{IdHandle, IdSource, Mint, MintError};
 pub use namespace_sync::NamespaceSync;
 pub use noeqd::NoeqdListener;
+#[cfg(feature = "otlp")]
+pub use otlp::{InvalidEndpoint, InvalidRatio, OtlpEndpoint, SampleRatio, TraceSettings};
 pub use server::{Ended, Listeners, serve};
 pub use settings::{AllowedHosts, CorsOrigins, HostError, OriginError, Settings, SharedClock, Timeouts};
 

@@ -73,6 +73,8 @@ pub(crate) struct Metrics {
     /// The standard metrics of a process, which have no prefix.
     process: Registry,
     protocols: [PerProtocol; Protocol::ALL.len()],
+    #[cfg(feature = "otlp")]
+    pub(crate) spans: Option<crate::otlp::SpanCounters>,
 }
 
 impl Metrics {
@@ -104,9 +106,17 @@ impl Metrics {
         let latencies =
             Protocol::ALL.map(|protocol| (protocol, Arc::clone(&protocols[protocol as usize].latency)));
         registry.register_collector(Box::new(LatencyCollector(latencies)));
+        #[cfg(feature = "otlp")]
+        let spans = settings.traces.as_ref().map(|_| crate::otlp::SpanCounters::register(&mut registry));
         let mut process = Registry::default();
         process.register_collector(Box::new(ProcessCollector::new(clock.unix_ms())));
-        Self { registry, process, protocols }
+        Self {
+            registry,
+            process,
+            protocols,
+            #[cfg(feature = "otlp")]
+            spans,
+        }
     }
 
     /// Counts successful requests.

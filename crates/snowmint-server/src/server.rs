@@ -6,6 +6,8 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 
 use crate::accept::{Acceptor, Capacity};
+#[cfg(feature = "otlp")]
+use crate::limits::LINGER;
 use crate::listener::Listener;
 use crate::metrics::Protocol;
 use crate::mint::Mint;
@@ -140,6 +142,10 @@ pub async fn serve(
         ended = serving => ended,
         never = server.memory.run() => never,
     };
+    #[cfg(feature = "otlp")]
+    if let Some(tracer) = &server.tracer {
+        tracer.flush(LINGER).await;
+    }
     let cut = http_cut + resp_cut + thrift_cut + grpc_cut + noeqd_cut + probe_cut;
     if cut > 0 {
         tracing::warn!(cut, within = ?settings.drain, "connections closed; they did not finish in time");

@@ -38,6 +38,9 @@ pub struct Settings {
     pub admin: Option<NodeAdmin>,
     /// The log of the process, for the admin API; `None` if its level is fixed.
     pub log: Option<Arc<dyn LogControl>>,
+    /// Where traces of requests go; `None` for no traces.
+    #[cfg(feature = "otlp")]
+    pub traces: Option<crate::otlp::TraceSettings>,
     /// Time limit for requests in flight at shutdown.
     pub drain: Duration,
     /// How long a shutdown waits with `/readyz` answering 503, so that load balancers notice. All requests are still served.
@@ -60,6 +63,8 @@ impl Default for Settings {
             console: true,
             admin: None,
             log: None,
+            #[cfg(feature = "otlp")]
+            traces: None,
             drain: limits::DRAIN,
             drain_delay: Duration::ZERO,
             clock: Arc::new(WallClock),

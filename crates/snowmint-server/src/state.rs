@@ -13,6 +13,8 @@ use crate::fleet::watch::FleetWatch;
 use crate::http::KeptAnswers;
 use crate::metrics::{Metrics, Protocol};
 use crate::mint::Mint;
+#[cfg(feature = "otlp")]
+use crate::otlp::Tracer;
 use crate::settings::{AllowedHosts, CorsOrigins, Settings, SharedClock, Timeouts};
 use crate::shutdown::Shutdown;
 use crate::status::ErrorKind;
@@ -40,6 +42,8 @@ pub(crate) struct ServerState {
     pub(crate) fleet: FleetWatch,
     /// The address of the Redis protocol, which the console shows; `None` if it is off.
     pub(crate) resp: Option<String>,
+    #[cfg(feature = "otlp")]
+    pub(crate) tracer: Option<Tracer>,
     pub(crate) shutdown: Shutdown,
     /// Bytes of commands between `MULTI` and `EXEC`, over all connections.
     pub(crate) queued: AtomicUsize,
@@ -53,6 +57,12 @@ impl ServerState {
     pub(crate) fn new(mint: Arc<Mint>, settings: &Settings) -> Self {
         let metrics = Metrics::new(&mint, settings);
         Self {
+            #[cfg(feature = "otlp")]
+            tracer: settings
+                .traces
+                .as_ref()
+                .zip(metrics.spans.as_ref())
+                .map(|(it, spans)| Tracer::start(it, spans)),
             mint,
             metrics,
             clock: Arc::clone(&settings.clock),

@@ -22,6 +22,7 @@ use snowmint_server::{AllowedHosts, CorsOrigins, ThriftExceptions, Timeouts, Tls
 
 use super::logging::{Filter, Format, Log};
 use super::systemd::Sockets;
+use super::traces::{self, Traces};
 use crate::config::namespaces_of;
 use crate::error::Failure;
 use crate::flags::{self, Listen};
@@ -362,6 +363,13 @@ pub(crate) struct Args {
     /// reads it again if it is set in --config
     #[arg(long, env = "SNOWMINT_ACCESS_LOG", value_parser = BoolishValueParser::new(), help_heading = "Log")]
     pub(super) access_log: bool,
+    /// OpenTelemetry collector for traces of requests over HTTP and gRPC (OTLP over HTTP), such as `http://localhost:4318`;
+    /// default: `OTEL_EXPORTER_OTLP_ENDPOINT`. Requires a build with the feature `otlp`
+    #[arg(long, value_name = "URL", env = "SNOWMINT_OTLP_ENDPOINT")]
+    pub(super) otlp_endpoint: Option<String>,
+    /// Share of requests to trace, from 0 to 1, of those without a trace context; otherwise the caller decides
+    #[arg(long, value_name = "RATIO", default_value = "0", value_parser = traces::ratio, env = "SNOWMINT_OTLP_SAMPLE_RATIO")]
+    pub(super) otlp_sample_ratio: f64,
 }
 
 impl Args {
@@ -478,6 +486,7 @@ pub(super) struct Plan {
     pub(super) drain_timeout: Duration,
     pub(super) holder: Option<Holder>,
     pub(super) log: Log,
+    pub(super) traces: Traces,
     /// Valid settings that are worth a warning.
     pub(super) warnings: Vec<String>,
 }
@@ -521,6 +530,7 @@ impl Plan {
         let tls = load_tls(args.tls_cert, args.tls_key, args.tls_client_ca)?;
         let access = load_tokens(args.tokens_file)?;
         check_thrift_token(&args.thrift, access.as_ref(), args.thrift_token.as_ref())?;
+        let traces = Traces::new(args.otlp_endpoint.as_deref(), args.otlp_sample_ratio)?;
         let outside = ports.into_iter().find(|(_, listen)| !listen.is_loopback());
         let checks_clients = tls.as_ref().is_some_and(|tls| tls.requires_client_certificates());
         if !checks_clients && !args.insecure {
@@ -579,6 +589,7 @@ impl Plan {
                 filter_file: args.config_log,
                 access_file: args.config_access_log,
             },
+            traces,
             warnings,
         })
     }

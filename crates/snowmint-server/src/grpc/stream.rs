@@ -9,9 +9,10 @@ use hyper::body::Frame;
 use tokio::time::Instant;
 
 use super::draw::{self, Drawn};
+use super::line::CallLine;
 use super::message::{Answer, MessageReader};
 use super::messages;
-use super::{BodyFrame, CallLine, Deadline, Failure, Session, StateLease, decode, succeeded};
+use super::{BodyFrame, Deadline, Failure, Session, StateLease, decode, succeeded};
 use crate::access::Identity;
 use crate::delivery::Delivery;
 use crate::limits::HEAR_OUT;
@@ -34,6 +35,8 @@ pub(crate) struct StreamCall {
     ending: Option<Instant>,
     /// The line of the current request in the access log.
     line: Option<CallLine>,
+    /// The span of the call.
+    call: CallLine,
 }
 
 enum Phase {
@@ -54,6 +57,7 @@ impl StreamCall {
         reader: MessageReader,
         deadline: Deadline,
         delivery: Arc<Delivery>,
+        call: CallLine,
     ) -> Self {
         let shutdown = session.shutdown.clone();
         let ends = Box::pin(async move {
@@ -75,6 +79,7 @@ impl StreamCall {
             ends,
             ending: None,
             line: None,
+            call,
         }
     }
 
@@ -99,7 +104,10 @@ impl StreamCall {
                             self.fail(failure);
                         }
                     }
-                    Poll::Ready(Ok(None)) => self.phase = Phase::Ending(None),
+                    Poll::Ready(Ok(None)) => {
+                        self.call.set(None);
+                        self.phase = Phase::Ending(None);
+                    }
                     Poll::Ready(Err(failure)) => self.fail(failure),
                     // Requests that have arrived are answered, also at shutdown.
                     Poll::Pending if !chunk.is_empty() => return data(chunk),
@@ -191,6 +199,7 @@ impl StreamCall {
         // A stream may fail between two requests.
         let line = self.line.take().unwrap_or_else(|| Self::line(Instant::now()));
         line.end(Some(failure.kind));
+        self.call.set(Some(failure.kind));
         self.phase = Phase::Ending(Some(failure));
     }
 }

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use hyper::header::{AUTHORIZATION, CONNECTION, HeaderValue};
-use hyper::{Method, Request, Response, StatusCode, Uri, Version};
+use hyper::{Method, Request, Response, Version};
 use serde::Serialize;
 use snowmint::utc::Utc;
 use snowmint_cluster::LeaseStatus;
@@ -11,15 +11,15 @@ use tokio::time::Instant;
 
 use crate::accept::Admission;
 use crate::access::{Identity, Right};
-use crate::access_log::{self, CANCELLED, LoggedRequest, OK};
 use crate::http::Serving;
 use crate::http::idempotency::{self, Caller, KeyedRequest};
 use crate::http::leaf::{self, LeafFailure};
+use crate::http::line::RequestLine;
 use crate::http::request::{OPENAPI, Route, check_host, exposition, ids_format, route};
 use crate::http::response::{Body, IdsFormat, JSON, Problem, TEXT, failure, json, ok};
 use crate::http::tinyid::{self, TinyIdFailure};
 use crate::http::{admin, console, cors, explain, server_info};
-use crate::metrics::{Exposition, Protocol};
+use crate::metrics::Exposition;
 use crate::mint::{Namespace, parse_count, parse_range_count};
 use crate::shutdown::ShutdownListener;
 use crate::state::ServerState;
@@ -53,7 +53,7 @@ where
     B: hyper::body::Body<Data = Bytes> + Unpin,
 {
     let (version, began) = (request.version(), Instant::now());
-    let mut line = access_log::is_on().then(|| RequestLine::begin(serving.protocol(), &request, began));
+    let mut line = RequestLine::begin(serving, &request, began);
     let mut response = if admin::is_admin(request.uri().path()) {
         // Boxed, since most requests are others.
         let mut identity = None;
@@ -108,52 +108,6 @@ fn counted(
     };
     metrics.took(protocol, 1, began.elapsed());
     response
-}
-
-/// The line of a request in the access log. It is written when it is dropped: after the answer, or when the client left before.
-struct RequestLine {
-    protocol: Protocol,
-    method: Method,
-    uri: Uri,
-    began: Instant,
-    status: Option<StatusCode>,
-}
-
-impl RequestLine {
-    #[cold]
-    fn begin<B>(protocol: Protocol, request: &Request<B>, began: Instant) -> Self {
-        Self { protocol, method: request.method().clone(), uri: request.uri().clone(), began, status: None }
-    }
-}
-
-impl Drop for RequestLine {
-    /// The query stays out, since it may have a token.
-    fn drop(&mut self) {
-        let (path, query) = (self.uri.path(), self.uri.query().unwrap_or_default());
-        let parameter =
-            |name: &str| query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
-        let (mut namespace, mut count) = (None, None);
-        match *path.split('/').skip(1).collect::<Vec<_>>() {
-            ["v1", "ids" | "ranges", name] => (namespace, count) = (Some(name), Some("count")),
-            ["api", "segment" | "snowflake", "get", name] => (namespace, count) = (Some(name), Some("")),
-            ["tinyid", "id", _] => (namespace, count) = (parameter("bizType"), Some("batchSize")),
-            _ => {}
-        }
-        let outcome = match &self.status {
-            None => CANCELLED,
-            Some(status) if status.is_success() => OK,
-            Some(status) => status.as_str(),
-        };
-        LoggedRequest {
-            protocol: self.protocol,
-            request: &format!("{} {path}", self.method),
-            namespace,
-            count: count.and_then(|name| parameter(name).map_or(Some(1), |count| count.parse().ok())),
-            outcome,
-            took: self.began.elapsed(),
-        }
-        .log();
-    }
 }
 
 /// A failure, in the format of the requested path.

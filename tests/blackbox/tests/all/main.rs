@@ -42,3 +42,4 @@ mod store_outage;
 mod thrift;
 mod tls;
 mod tokens;
+mod traces;

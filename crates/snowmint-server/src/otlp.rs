@@ -1,0 +1,326 @@
+//! Traces of requests over HTTP and gRPC, for OpenTelemetry: which requests have a span, and what it says. `context` reads the
+//! caller's span, `message` has the messages of OTLP, `export` sends them.
+//!
+//! A request of a caller that records its spans has one, which is the child of the caller's. Of the requests without a caller
+//! that says so, a share has one. Other requests cost a look at their headers.
+
+mod context;
+mod export;
+mod message;
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use hyper::Uri;
+use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::registry::Registry;
+use snowmint::error::Snippet;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, timeout};
+
+use context::Parent;
+use export::{Command, Exporter};
+pub(crate) use message::KeyValue;
+use message::{ERROR, SERVER, Span, Status};
+
+/// Spans that wait for the exporter. Further ones are dropped.
+const QUEUE: usize = 2048;
+
+/// Where spans go, and which requests have one.
+#[derive(Clone, Debug)]
+pub struct TraceSettings {
+    /// The collector.
+    pub endpoint: OtlpEndpoint,
+    /// Headers of each request to the collector, such as an API key.
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// The name of this service.
+    pub service_name: String,
+    /// The share of requests with a span, of those whose caller has none.
+    pub ratio: SampleRatio,
+}
+
+/// The address of a collector that accepts OTLP over HTTP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OtlpEndpoint {
+    is_tls: bool,
+    host: String,
+    port: u16,
+    path: String,
+}
+
+/// The address of a collector is invalid.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "invalid OTLP endpoint `{0}`: expected http://HOST:PORT or https://HOST:PORT, such as http://localhost:4318"
+)]
+pub struct InvalidEndpoint(Snippet);
+
+impl FromStr for OtlpEndpoint {
+    type Err = InvalidEndpoint;
+
+    /// Parses a base URL, to which `v1/traces` is appended.
+    fn from_str(text: &str) -> Result<Self, InvalidEndpoint> {
+        let invalid = || InvalidEndpoint(Snippet::of(text));
+        let uri: Uri = text.parse().map_err(|_| invalid())?;
+        let is_tls = match uri.scheme_str() {
+            Some("http") => false,
+            Some("https") => true,
+            _ => return Err(invalid()),
+        };
+        let authority = uri.authority().filter(|it| !it.as_str().contains('@')).ok_or_else(invalid)?;
+        let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
+        if host.is_empty() || uri.query().is_some() {
+            return Err(invalid());
+        }
+        let port = authority.port_u16().unwrap_or(4318);
+        let path = format!("{}/v1/traces", uri.path().trim_end_matches('/'));
+        Ok(Self { is_tls, host, port, path })
+    }
+}
+
+impl fmt::Display for OtlpEndpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { is_tls, host, port, path } = self;
+        let scheme = if *is_tls { "https" } else { "http" };
+        if host.contains(':') {
+            return write!(f, "{scheme}://[{host}]:{port}{path}");
+        }
+        write!(f, "{scheme}://{host}:{port}{path}")
+    }
+}
+
+/// A share of requests, from 0 to 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct SampleRatio(f64);
+
+/// The share of requests is invalid.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[error("invalid ratio {0}: expected 0 to 1, such as 0.01")]
+pub struct InvalidRatio(f64);
+
+impl SampleRatio {
+    /// Returns a share from 0 to 1.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidRatio`] for any other number.
+    pub fn new(ratio: f64) -> Result<Self, InvalidRatio> {
+        if (0.0..=1.0).contains(&ratio) { Ok(Self(ratio)) } else { Err(InvalidRatio(ratio)) }
+    }
+
+    /// Returns `true` for this share of random trace ids. All services of a trace that use its last 56 bits decide alike.
+    fn takes(self, trace_id: &[u8; 16]) -> bool {
+        let [.., a, b, c, d, e, f, g] = *trace_id;
+        let random = u64::from_be_bytes([0, a, b, c, d, e, f, g]);
+        #[expect(clippy::cast_precision_loss, reason = "a share needs no more than 52 bits")]
+        let random = random as f64;
+        random < self.0 * 56_f64.exp2()
+    }
+}
+
+/// Counts spans.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SpanCounters {
+    exported: Counter,
+    dropped: Counter,
+}
+
+impl SpanCounters {
+    pub(crate) fn register(registry: &mut Registry) -> Self {
+        let counters = Self::default();
+        let Self { exported, dropped } = counters.clone();
+        registry.register("spans_exported", "Spans that the collector accepted", exported);
+        let help = "Spans that were dropped: the collector did not accept them, or not fast enough";
+        registry.register("spans_dropped", help, dropped);
+        counters
+    }
+}
+
+/// Decides which requests have a span, and passes finished spans on.
+#[derive(Debug)]
+pub(crate) struct Tracer {
+    ratio: SampleRatio,
+    commands: mpsc::Sender<Command>,
+    counters: SpanCounters,
+}
+
+impl Tracer {
+    /// Starts to export, on the current runtime.
+    pub(crate) fn start(settings: &TraceSettings, counters: &SpanCounters) -> Self {
+        let (commands, received) = mpsc::channel(QUEUE);
+        tokio::spawn(Exporter::new(settings.clone(), counters.clone()).run(received));
+        Self { ratio: settings.ratio, commands, counters: counters.clone() }
+    }
+
+    /// Begins the span of a request, if it has one.
+    pub(crate) fn begin(&self, headers: &HeaderMap, began: Instant) -> Option<Box<ActiveSpan>> {
+        let parent = Parent::of(headers);
+        match &parent {
+            Some(parent) if !parent.is_sampled => return None,
+            None if self.ratio.0 <= 0.0 => return None,
+            _ => {}
+        }
+        let mut random = [0; 24];
+        getrandom::fill(&mut random).ok()?;
+        let (mut trace_id, mut span_id) = ([0; 16], [0; 8]);
+        trace_id.copy_from_slice(&random[..16]);
+        span_id.copy_from_slice(&random[16..]);
+        // An id of zeros is none.
+        span_id[7] |= 1;
+        match &parent {
+            Some(parent) => trace_id = parent.trace_id,
+            None if self.ratio.takes(&trace_id) => trace_id[0] |= 1,
+            None => return None,
+        }
+        Some(Box::new(ActiveSpan {
+            trace_id,
+            span_id,
+            parent,
+            began,
+            started_unix: wall_clock().saturating_sub(began.elapsed()),
+            commands: self.commands.clone(),
+            counters: self.counters.clone(),
+        }))
+    }
+
+    /// Sends the finished spans, within `patience`.
+    pub(crate) async fn flush(&self, patience: Duration) {
+        let (done, flushed) = oneshot::channel();
+        let flushing = async {
+            if self.commands.send(Command::Flush(done)).await.is_ok() {
+                // It fails if the exporter has ended.
+                let _ = flushed.await;
+            }
+        };
+        if timeout(patience, flushing).await.is_err() {
+            tracing::debug!("spans dropped; the collector does not answer");
+        }
+    }
+}
+
+/// Returns the wall clock's time since 1970: spans of other services show that of their machines.
+#[expect(clippy::disallowed_methods, reason = "ids do not depend on it")]
+fn wall_clock() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// The span of a request that is not answered yet.
+#[derive(Debug)]
+pub(crate) struct ActiveSpan {
+    trace_id: [u8; 16],
+    span_id: [u8; 8],
+    parent: Option<Parent>,
+    began: Instant,
+    /// Since 1970.
+    started_unix: Duration,
+    commands: mpsc::Sender<Command>,
+    counters: SpanCounters,
+}
+
+/// The outcome of a request, for its span.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SpanOutcome {
+    /// It succeeded, or its client sent what cannot succeed.
+    Unset,
+    /// It failed here.
+    Error,
+}
+
+impl ActiveSpan {
+    /// Ends the span, and passes it on if there is room.
+    pub(crate) fn end(&self, name: String, attributes: Vec<KeyValue>, outcome: SpanOutcome) {
+        let nanos = |since: Duration| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
+        let parent = self.parent.as_ref();
+        let span = Span {
+            trace_id: self.trace_id.to_vec(),
+            span_id: self.span_id.to_vec(),
+            trace_state: parent.map(|parent| parent.state.clone()).unwrap_or_default(),
+            parent_span_id: parent.map(|parent| parent.span_id.to_vec()).unwrap_or_default(),
+            name,
+            kind: SERVER,
+            start_time_unix_nano: nanos(self.started_unix),
+            end_time_unix_nano: nanos(self.started_unix + self.began.elapsed()),
+            attributes,
+            status: (outcome == SpanOutcome::Error).then_some(Status { code: ERROR }),
+        };
+        if self.commands.try_send(Command::Export(Box::new(span))).is_err() {
+            self.counters.dropped.inc();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tracer(ratio: f64) -> (Tracer, mpsc::Receiver<Command>) {
+        let (commands, received) = mpsc::channel(2);
+        (
+            Tracer { ratio: SampleRatio::new(ratio).unwrap(), commands, counters: SpanCounters::default() },
+            received,
+        )
+    }
+
+    fn headers(flags: &str) -> HeaderMap {
+        let parent = format!("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-{flags}");
+        HeaderMap::from_iter([(HeaderName::from_static("traceparent"), parent.parse().unwrap())])
+    }
+
+    #[test]
+    fn the_caller_decides_and_otherwise_the_ratio() {
+        let sampled = |ratio: f64, headers: &HeaderMap| {
+            let (tracer, _received) = tracer(ratio);
+            (0..2000).filter(|_| tracer.begin(headers, Instant::now()).is_some()).count()
+        };
+        for ratio in [0.0, 0.5, 1.0] {
+            assert_eq!(sampled(ratio, &headers("01")), 2000, "{ratio}");
+            assert_eq!(sampled(ratio, &headers("00")), 0, "{ratio}");
+        }
+        let none = HeaderMap::new();
+        assert_eq!((sampled(0.0, &none), sampled(1.0, &none)), (0, 2000));
+        // Of 2,000 tosses, fewer than 600 or more than 1,400 never happen.
+        assert!((600..1400).contains(&sampled(0.5, &none)));
+    }
+
+    /// Goal: a request never waits: without room a span is dropped and counted.
+    #[test]
+    fn spans_without_room_are_dropped_and_counted() {
+        let (tracer, mut received) = tracer(0.0);
+        for dropped in [0, 0, 1, 2] {
+            let span = tracer.begin(&headers("01"), Instant::now()).unwrap();
+            span.end("GET /".to_owned(), vec![KeyValue::number("n", 1)], SpanOutcome::Unset);
+            assert_eq!(tracer.counters.dropped.get(), dropped);
+        }
+        let Ok(Command::Export(span)) = received.try_recv() else { panic!("no span") };
+        assert_eq!((span.trace_id[0], &*span.parent_span_id), (0x4b, &headers_span()[..]));
+        assert!(span.span_id.len() == 8 && span.span_id != span.parent_span_id);
+        assert!(span.start_time_unix_nano <= span.end_time_unix_nano && span.status.is_none());
+    }
+
+    fn headers_span() -> [u8; 8] {
+        [0, 0xf0, 0x67, 0xaa, 0x0b, 0xa9, 0x02, 0xb7]
+    }
+
+    #[test]
+    fn endpoints_and_ratios_are_checked() {
+        for (text, wanted) in [
+            ("http://localhost:4318", "http://localhost:4318/v1/traces"),
+            ("http://localhost", "http://localhost:4318/v1/traces"),
+            ("https://otel.example.com:443/base/", "https://otel.example.com:443/base/v1/traces"),
+            ("http://[::1]:4318/", "http://[::1]:4318/v1/traces"),
+        ] {
+            assert_eq!(text.parse::<OtlpEndpoint>().unwrap().to_string(), wanted);
+        }
+        for text in
+            ["", "localhost:4318", "grpc://a:1", "http://", "http://u:p@a:1", "http://a:1/?x=1", "http://a:x"]
+        {
+            let error = text.parse::<OtlpEndpoint>().unwrap_err().to_string();
+            assert!(error.contains("expected http://HOST:PORT"), "{error}");
+        }
+        for ratio in [-0.1, 1.1, f64::NAN] {
+            assert!(SampleRatio::new(ratio).is_err(), "{ratio}");
+        }
+    }
+}

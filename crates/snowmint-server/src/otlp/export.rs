@@ -1,0 +1,205 @@
+//! Sends spans to a collector in batches, in a task of its own. Requests never wait for it: spans that find no room are dropped
+//! and counted, and so are those that the collector does not take after a few attempts.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::body::{Frame, SizeHint};
+use hyper::header::{CONTENT_TYPE, HOST};
+use hyper::rt::{Read, Write};
+use hyper::{Request, StatusCode};
+use hyper_util::rt::TokioIo;
+use prost::Message as _;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, RootCertStore};
+use tokio::net::TcpStream;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio_rustls::TlsConnector;
+
+use super::message::{ExportRequest, KeyValue, Resource, ResourceSpans, Scope, ScopeSpans, Span};
+use super::{OtlpEndpoint, SpanCounters, TraceSettings};
+use crate::accept::RecurringProblem;
+
+/// Spans of one message.
+const BATCH: usize = 512;
+/// How long a span waits for others.
+const DELAY: Duration = Duration::from_secs(1);
+/// How long the collector may take for a message.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The waits before further attempts.
+const RETRIES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(2)];
+
+/// What the exporter receives.
+pub(super) enum Command {
+    Export(Box<Span>),
+    /// Send what has arrived, and then tell.
+    Flush(oneshot::Sender<()>),
+}
+
+type Failure = Box<dyn Error + Send + Sync>;
+
+/// How an attempt to send failed.
+enum Refusal {
+    /// A later attempt may succeed.
+    Temporary(Failure),
+    Final(Failure),
+}
+
+pub(super) struct Exporter {
+    settings: TraceSettings,
+    resource: Resource,
+    tls: Option<TlsConnector>,
+    counters: SpanCounters,
+    problem: RecurringProblem,
+}
+
+impl Exporter {
+    pub(super) fn new(settings: TraceSettings, counters: SpanCounters) -> Self {
+        let name = KeyValue::text("service.name", &*settings.service_name);
+        let version = KeyValue::text("service.version", env!("CARGO_PKG_VERSION"));
+        let resource = Resource { attributes: vec![name, version] };
+        let tls = settings.endpoint.is_tls.then(connector);
+        Self { settings, resource, tls, counters, problem: RecurringProblem::default() }
+    }
+
+    /// Exports until all senders are gone.
+    pub(super) async fn run(mut self, mut commands: mpsc::Receiver<Command>) {
+        while let Some(first) = commands.recv().await {
+            let (mut batch, mut flushed) = (Vec::new(), None);
+            let until = Instant::now() + DELAY;
+            let mut next = Some(first);
+            while let Some(command) = next {
+                match command {
+                    Command::Export(span) => batch.push(*span),
+                    Command::Flush(done) => flushed = Some(done),
+                }
+                if flushed.is_some() || batch.len() >= BATCH {
+                    break;
+                }
+                next = timeout_at(until, commands.recv()).await.ok().flatten();
+            }
+            if !batch.is_empty() {
+                self.export(batch).await;
+            }
+            if let Some(done) = flushed {
+                // Whoever asked may have given up.
+                let _ = done.send(());
+            }
+        }
+    }
+
+    async fn export(&mut self, spans: Vec<Span>) {
+        let count = spans.len() as u64;
+        let scope = Scope { name: "snowmint".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() };
+        let scope_spans = vec![ScopeSpans { scope: Some(scope), spans }];
+        let of_this_node = ResourceSpans { resource: Some(self.resource.clone()), scope_spans };
+        let body = Bytes::from(ExportRequest { resource_spans: vec![of_this_node] }.encode_to_vec());
+        let mut waits = RETRIES.iter();
+        let error = loop {
+            let sent = timeout(PATIENCE, self.send(body.clone())).await;
+            match (sent.unwrap_or_else(|_| Err(Refusal::Temporary("no answer in time".into()))), waits.next())
+            {
+                (Ok(()), _) => {
+                    self.counters.exported.inc_by(count);
+                    if self.problem.ended().is_some() {
+                        tracing::info!("the collector accepts spans again");
+                    }
+                    return;
+                }
+                (Err(Refusal::Temporary(_)), Some(wait)) => sleep(*wait).await,
+                (Err(Refusal::Temporary(error) | Refusal::Final(error)), _) => break error,
+            }
+        };
+        self.counters.dropped.inc_by(count);
+        if self.problem.occurred().is_some() {
+            let endpoint = &self.settings.endpoint;
+            tracing::warn!(%endpoint, %error, "cannot export spans; they are dropped and counted");
+        }
+    }
+
+    async fn send(&self, body: Bytes) -> Result<(), Refusal> {
+        let OtlpEndpoint { host, port, .. } = &self.settings.endpoint;
+        let temporary = |error: Failure| Refusal::Temporary(error);
+        let stream =
+            TcpStream::connect((host.as_str(), *port)).await.map_err(|error| temporary(error.into()))?;
+        let status = match &self.tls {
+            None => self.post(TokioIo::new(stream), body).await,
+            Some(tls) => {
+                let name =
+                    ServerName::try_from(host.clone()).map_err(|error| Refusal::Final(error.into()))?;
+                let stream = tls.connect(name, stream).await.map_err(|error| temporary(error.into()))?;
+                self.post(TokioIo::new(stream), body).await
+            }
+        };
+        let status = status.map_err(temporary)?;
+        let refused = || Failure::from(format!("the collector answered {status}"));
+        match status {
+            status if status.is_success() => Ok(()),
+            StatusCode::TOO_MANY_REQUESTS
+            | StatusCode::BAD_GATEWAY
+            | StatusCode::SERVICE_UNAVAILABLE
+            | StatusCode::GATEWAY_TIMEOUT => Err(temporary(refused())),
+            _ => Err(Refusal::Final(refused())),
+        }
+    }
+
+    /// Sends one request over a connection of its own.
+    async fn post(&self, io: impl Read + Write + Unpin, body: Bytes) -> Result<StatusCode, Failure> {
+        let OtlpEndpoint { host, port, path, .. } = &self.settings.endpoint;
+        let mut request = Request::post(path.as_str())
+            .header(HOST, format!("{host}:{port}"))
+            .header(CONTENT_TYPE, "application/x-protobuf");
+        for (name, value) in &self.settings.headers {
+            request = request.header(name, value);
+        }
+        let request = request.body(Whole(Some(body)))?;
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(io).await?;
+        let response = sender.send_request(request);
+        tokio::select! {
+            biased;
+            response = response => Ok(response?.status()),
+            ended = connection => {
+                ended?;
+                Err("the collector closed the connection".into())
+            }
+        }
+    }
+}
+
+/// A body of one piece.
+struct Whole(Option<Bytes>);
+
+impl hyper::body::Body for Whole {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: std::pin::Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        std::task::Poll::Ready(self.0.take().map(|bytes| Ok(Frame::data(bytes))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.0.as_ref().map_or(0, |bytes| bytes.len() as u64))
+    }
+}
+
+/// Trusts the authorities of the system.
+fn connector() -> TlsConnector {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        // The provider has the protocols that rustls was built with.
+        .map(|builder| builder.with_root_certificates(roots).with_no_client_auth());
+    TlsConnector::from(Arc::new(config.unwrap_or_else(|error| unreachable!("{error}"))))
+}
