@@ -185,33 +185,30 @@ impl Run {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let (target, what) = match args.layout {
-        Some(layout) => {
-            let threads = plural(args.connections, "thread");
-            (None, format!("{threads} of this process, one generator of `{layout}`"))
+    let (target, what) = if let Some(layout) = args.layout {
+        let threads = plural(args.connections, "thread");
+        (None, format!("{threads} of this process, one generator of `{layout}`"))
+    } else {
+        let target = Target::new(args)?;
+        if !is_this_machine(target.host()) && !args.yes {
+            return Err(Failure::usage(format!(
+                "{} is another machine, and its other clients would feel the load: add --yes if it may be loaded",
+                target.host()
+            )));
         }
-        None => {
-            let target = Target::new(args)?;
-            if !is_this_machine(target.host()) && !args.yes {
-                return Err(Failure::usage(format!(
-                    "{} is another machine, and its other clients would feel the load: add --yes if it may be loaded",
-                    target.host()
-                )));
-            }
-            let what = format!(
-                "{} to {}, namespace {}",
-                plural(args.connections, "connection"),
-                target.url(),
-                args.namespace
-            );
-            (Some(target), what)
-        }
+        let what = format!(
+            "{} to {}, namespace {}",
+            plural(args.connections, "connection"),
+            target.url(),
+            args.namespace
+        );
+        (Some(target), what)
     };
     let begin = present();
     let run = Run { until: begin + args.duration, drawn: Arc::default() };
     let progress = Progress::start(&run, args.duration);
     let lanes = match target {
-        Some(target) => wire::draw(Arc::new(target), args.connections, &run),
+        Some(target) => wire::draw(&Arc::new(target), args.connections, &run),
         None => local::draw(args.layout.unwrap_or(Layout::TWITTER), args.connections, args.batch, &run),
     };
     let seconds = begin.elapsed().as_secs_f64();

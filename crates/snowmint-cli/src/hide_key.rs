@@ -48,7 +48,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let mut out = Output::new();
     match &args.file {
         None if args.json => {
-            out.json(&serde_json::json!({"name": args.name.as_str(), "key": key.to_string()}))?;
+            out.json(&serde_json::json!({"name": args.name.as_str(), "key": key.clone()}))?;
         }
         None => out.line(&line)?,
         Some(path) => {

@@ -305,7 +305,7 @@ impl Values {
         let region = region_ticks << bits;
         let max_ahead =
             args.max_ahead.as_ref().map_or((Duration::from_hours(24), "1d"), |it| (it.time, &*it.text));
-        let max_cursor = (u128::from(layout.max(Field::Timestamp)) + 1 << bits) - 1;
+        let max_cursor = ((u128::from(layout.max(Field::Timestamp)) + 1) << bits) - 1;
         let max_cursor = u64::try_from(max_cursor).map_err(Failure::runtime)?;
         let sequence_max = layout.max(Field::Sequence);
         self.set(
@@ -400,7 +400,7 @@ impl Values {
             match self.0.get(name) {
                 Some(value) => filled += value,
                 // Filled in later.
-                None => filled += &format!("{{{{{name}}}}}"),
+                None => filled.extend(["{{", name, "}}"]),
             }
             rest = after;
         }
@@ -448,9 +448,9 @@ fn replace_functions(script: &str) -> String {
         match line.strip_prefix("{{create}} ") {
             Some(rest) => {
                 let name = rest.split('(').next().unwrap_or_default();
-                replaced += &format!("DROP FUNCTION IF EXISTS {name};\nCREATE FUNCTION {rest}\n");
+                replaced.extend(["DROP FUNCTION IF EXISTS ", name, ";\nCREATE FUNCTION ", rest, "\n"]);
             }
-            None => replaced += &format!("{line}\n"),
+            None => replaced.extend([line, "\n"]),
         }
     }
     replaced

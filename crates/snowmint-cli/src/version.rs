@@ -21,7 +21,7 @@ pub(crate) struct Args {
 }
 
 #[derive(Serialize)]
-struct Version {
+struct Build {
     version: &'static str,
     target: String,
     stores: Vec<&'static str>,
@@ -43,17 +43,17 @@ fn stores() -> Vec<&'static str> {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let version = Version {
+    let build = Build {
         version: env!("CARGO_PKG_VERSION"),
         target: format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS),
         stores: stores(),
     };
     let mut out = Output::new();
     if args.json {
-        out.json(&version)?;
+        out.json(&build)?;
     } else {
-        out.line(&format!("snowmint {}", version.version))?;
-        out.line(&format!("{}, stores: {}", version.target, version.stores.join(", ")))?;
+        out.line(&format!("snowmint {}", build.version))?;
+        out.line(&format!("{}, stores: {}", build.target, build.stores.join(", ")))?;
     }
     out.flush()
 }

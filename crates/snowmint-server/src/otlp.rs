@@ -112,8 +112,7 @@ impl SampleRatio {
 
     /// Returns `true` for this share of random trace ids. All services of a trace that use its last 56 bits decide alike.
     fn takes(self, trace_id: &[u8; 16]) -> bool {
-        let [.., a, b, c, d, e, f, g] = *trace_id;
-        let random = u64::from_be_bytes([0, a, b, c, d, e, f, g]);
+        let random = u128::from_be_bytes(*trace_id) & ((1 << 56) - 1);
         #[expect(clippy::cast_precision_loss, reason = "a share needs no more than 52 bits")]
         let random = random as f64;
         random < self.0 * 56_f64.exp2()

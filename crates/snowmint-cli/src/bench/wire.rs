@@ -117,12 +117,12 @@ fn command(words: &[&str]) -> String {
 }
 
 /// Draws over some connections until the run is over.
-pub(super) fn draw(target: Arc<Target>, connections: usize, run: &Run) -> Result<Vec<Lane>, Failure> {
+pub(super) fn draw(target: &Arc<Target>, connections: usize, run: &Run) -> Result<Vec<Lane>, Failure> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::runtime)?;
     runtime.block_on(async {
         let lanes: Vec<_> = (0..connections)
-            .map(|_| tokio::spawn(lane(Arc::clone(&target), connections, run.clone())))
+            .map(|_| tokio::spawn(lane(Arc::clone(target), connections, run.clone())))
             .collect();
         let mut ended = Vec::with_capacity(connections);
         for lane in lanes {
@@ -287,7 +287,9 @@ async fn over_http(
         return Err(NoIds { kind, why: problem.detail, is_broken: false });
     }
     let Ids { ids } = serde_json::from_slice(&body).map_err(NoIds::unexpected)?;
-    ids.iter().for_each(|id| lane.keep(key(id)));
+    for id in &ids {
+        lane.keep(key(id));
+    }
     Ok(ids.len() as u64)
 }
 

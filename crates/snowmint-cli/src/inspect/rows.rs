@@ -5,6 +5,7 @@ use snowmint::field::Field;
 use snowmint::inspect::Inspection;
 use snowmint::utc::Utc;
 use snowmint::{Id, Layout, Parts};
+use std::fmt::Write as _;
 
 use super::percent;
 use crate::human::{self, Paint};
@@ -65,7 +66,7 @@ impl Rows {
     pub(super) fn heading(&self, out: &mut Vec<u8>) {
         let mut line = format!("{:>1$}  {2:<UTC$}", "id", self.id_width, "utc");
         for column in &self.columns {
-            line += &format!("  {:>1$}", column.field.name(), column.width);
+            let _ = write!(line, "  {:>1$}", column.field.name(), column.width);
         }
         out.extend_from_slice(self.paint.faint(&line).as_bytes());
         out.push(b'\n');

@@ -331,8 +331,8 @@ fn several_ids_are_a_table() {
 fn a_long_pipe_is_decoded_whole() {
     let sandbox = Sandbox::new();
     let first = TWEET.parse::<u64>().unwrap();
-    let input: String = (0..200_000).map(|nth| format!("{}\n", first + nth * 4099)).collect();
-    let input = format!("{input}x\n");
+    let lines: Vec<_> = (0..200_000).map(|nth| format!("{}\n", first + nth * 4099)).collect();
+    let input = format!("{}x\n", lines.concat());
     let table = sandbox.run_with_input(&["inspect", "--layout", "twitter"], &input);
     assert_eq!((table.code, table.out.lines().count()), (2, 200_001));
     assert_eq!(table.err.lines().count(), 1, "{}", table.err);

@@ -72,7 +72,8 @@ fn expected(layout: &Layout, id: u64, last_unix_ms: u64) -> Vec<String> {
 /// The calls of the functions of all fields but the time.
 fn calls(layout: &Layout) -> String {
     let fields = layout.fields().filter(|it| *it != Field::Timestamp);
-    fields.map(|field| format!(", snowmint_{}(id)", field.name())).collect()
+    let calls: Vec<_> = fields.map(|field| format!(", snowmint_{}(id)", field.name())).collect();
+    calls.concat()
 }
 
 /// Instants of a layout until the year 9999, and one in a tick's midst.
@@ -236,7 +237,8 @@ fn mariadb_uses_the_functions_with_indexes() {
 fn sqlite(sql: &str) -> String {
     let mut command = Command::new("sqlite3");
     command.args(["-bail", "-separator", "\t", ":memory:"]).stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut child = command.spawn().expect("sqlite3 is missing: apt-get install sqlite3");
+    let mut child =
+        command.spawn().unwrap_or_else(|error| panic!("sqlite3: {error}: apt-get install sqlite3"));
     child.stdin.take().unwrap().write_all(sql.as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{sql}");

@@ -42,6 +42,7 @@ pub(super) struct Scope {
     pub(super) version: String,
 }
 
+#[expect(clippy::struct_field_names, reason = "the names of OTLP")]
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Span {
     #[prost(bytes = "vec", tag = "1")]
