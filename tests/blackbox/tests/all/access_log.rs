@@ -120,7 +120,7 @@ fn each_request_is_one_line_with_its_outcome() {
     send(server.resp(), b"POST / HTTP/1.1\r\n");
     let mut slow = TcpStream::connect(server.resp()).unwrap();
     slow.write_all(b"*2\r\n").unwrap();
-    let resp = lines(&server, "resp", 22);
+    let resp = lines(&server, "resp", 20);
     let first = [
         "AUTH - - ok",
         "MULTI - - ok",
