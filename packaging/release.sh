@@ -3,6 +3,7 @@
 # materials and checksums. Then it tests the shipped binary: package, image and black-box tests of their own. See
 # docs/releasing.md.
 set -euo pipefail
+umask 022
 cd "$(dirname "$0")/.."
 # The time of the commit: the same commit gives the same files.
 export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
@@ -16,8 +17,8 @@ architecture=$(uname -m)
 grep -q "^## \[\?$version" CHANGELOG.md || { echo "CHANGELOG.md has no section for $version" >&2; exit 1; }
 
 files=$PWD/target/release-files
-rm -rf "$files"
 name=snowmint-$version-linux-$architecture
+rm -rf "$files" "target/$name"
 mkdir -p "$files" "target/$name"/{man,completions}
 cp "$binary" README.md CHANGELOG.md LICENSE-APACHE LICENSE-MIT packaging/snowmint.toml "target/$name"
 cp -r packaging/systemd "target/$name"
@@ -26,7 +27,7 @@ for shell in bash zsh fish powershell; do
     "$binary" completions $shell >"target/$name/completions/snowmint.$shell"
 done
 tar --create --gzip --file "$files/$name.tar.gz" --directory target --sort=name --mtime="@$SOURCE_DATE_EPOCH" \
-    --owner=0 --group=0 --numeric-owner "$name"
+    --owner=0 --group=0 --numeric-owner --mode='u=rwX,go=rX' "$name"
 rm -r "target/$name"
 packaging/debian/build.sh "$binary" "$files"
 python3 packaging/sbom.py >"$files/$name.cdx.json"

@@ -9,8 +9,9 @@ kubectl create namespace "$namespace" --dry-run=client -o yaml | kubectl apply -
 kubectl apply -k ../../packaging/kubernetes/deployment
 kubectl rollout status deployment/snowmint --timeout=5m
 
-kubectl delete job draw --ignore-not-found
+kubectl delete job draw --ignore-not-found --cascade=foreground
 kubectl apply -f draw.yaml
+until [[ -n $(kubectl get pod --selector=job-name=draw -o name) ]]; do sleep 0.2; done
 kubectl wait --for=condition=ready pod --selector=job-name=draw --timeout=2m
 kubectl rollout restart deployment/snowmint
 kubectl rollout status deployment/snowmint --timeout=5m

@@ -49,7 +49,8 @@ start() {
 stop() { kill -TERM $pid; wait $pid || fail "the service ended with $?"; }
 draw() { inside bash -c 'exec 3<>/dev/tcp/127.0.0.1/8080; printf "GET /v1/ids/default?format=text HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n" >&3; tail -n1 <&3'; }
 
-install() { inside dpkg --force-unsafe-io --force-confold -i /run/snowmint.deb >>"$log" 2>&1 || fail "the package was not installed"; }
+# Slim systems leave documentation out.
+install() { inside dpkg --force-unsafe-io --force-confold --path-include='/usr/share/*' -i /run/snowmint.deb >>"$log" 2>&1 || fail "the package was not installed"; }
 
 install
 is "$(owner /etc/snowmint/snowmint.toml)" 'root:snowmint 640' 'the configuration file'

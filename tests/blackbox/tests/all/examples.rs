@@ -87,7 +87,7 @@ fn fastapi() {
     assert_eq!(example.status_without_mint("[\"apple\"]"), "503");
 }
 
-/// Goal: the Node.js example keeps every digit of an id, and outlives a restart of the service.
+/// Goal: the Node.js example keeps every digit of an id, and answers 503 without the service.
 #[test]
 fn node() {
     let folder = tempfile::tempdir().unwrap();
