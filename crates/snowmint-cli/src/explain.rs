@@ -181,7 +181,7 @@ const fn text(cause: &'static str, ids: &'static str, remedy: &'static str) -> T
 }
 
 /// The errors of the service, by their names in `status.rs`.
-const SERVICE: [(&str, Text); 32] = [
+const SERVICE: [(&str, Text); 33] = [
     (
         "unknown-namespace",
         text(
@@ -189,6 +189,15 @@ const SERVICE: [(&str, Text); 32] = [
          (--namespaces-poll).",
             NONE_GIVEN,
             "Check the spelling. List the namespaces with `snowmint ns list`, add one with `snowmint ns add NAME`.",
+        ),
+    ),
+    (
+        "outcome-unknown",
+        text(
+            "The store did not confirm a change in time: it may have happened, or may still happen.",
+            "No id was given. Ids of the namespace follow the record that the store has.",
+            "Look at the present state (`snowmint ns list`, `snowmint workers`) before you repeat the change. `snowmint audit` \
+         shows it as possibly made.",
         ),
     ),
     (

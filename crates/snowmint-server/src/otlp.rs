@@ -53,7 +53,7 @@ pub struct OtlpEndpoint {
 /// The address of a collector is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "invalid OTLP endpoint `{0}`: expected http://HOST:PORT or https://HOST:PORT, such as http://localhost:4318"
+    "invalid OTLP endpoint {0}: expected http://HOST:PORT or https://HOST:PORT, such as http://localhost:4318"
 )]
 pub struct InvalidEndpoint(Snippet);
 

@@ -100,6 +100,8 @@ fn subcommands(sandbox: &Sandbox) -> Vec<String> {
     let names = commands
         .lines()
         .take_while(|line| !line.is_empty())
+        // A long text goes on below, without a name.
+        .filter(|line| !line.starts_with("   "))
         .filter_map(|line| line.split_whitespace().next());
     let names: Vec<_> = names.filter(|name| *name != "help").map(str::to_owned).collect();
     assert!(names.len() > 18, "{names:?}");
