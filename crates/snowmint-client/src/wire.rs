@@ -220,9 +220,13 @@ fn is_about_certificates(error: &(dyn Error + 'static)) -> bool {
     use rustls::{AlertDescription as Alert, Error as Tls};
     let mut cause = Some(error);
     while let Some(error) = cause {
-        // The source of an I/O error is that of the error inside.
-        let inner = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
-        let tls = error.downcast_ref().or_else(|| inner?.downcast_ref());
+        // The source of an I/O error is that of the error inside, which may be one as well.
+        let mut tls = error.downcast_ref::<Tls>();
+        let mut outer = error.downcast_ref::<std::io::Error>();
+        while let (None, Some(inner)) = (tls, outer.and_then(std::io::Error::get_ref)) {
+            tls = inner.downcast_ref();
+            outer = inner.downcast_ref();
+        }
         if let Some(tls) = tls {
             return matches!(
                 tls,
