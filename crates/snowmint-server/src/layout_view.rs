@@ -190,7 +190,7 @@ mod tests {
                 "time:40@10s worker:10 sequence:8 epoch:2026-01-01",
                 &["a worker makes 25 ids a second at most"],
             ),
-            ("time:30@1h worker:10 sequence:8 epoch:2026-01-01", &["makes less than 1 ids a second"]),
+            ("time:40@10s worker:10 sequence:3 epoch:2026-01-01", &["makes less than 1 ids a second"]),
         ] {
             let found = warnings(&layout.parse().unwrap(), now);
             assert_eq!(found.len(), wanted.len(), "{layout}: {found:?}");
