@@ -70,9 +70,11 @@ impl Sandbox {
     pub(crate) fn run_with_input(&self, args: &[&str], input: &str) -> Ran {
         let mut child = self.command(args).stdin(Stdio::piped()).spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
-        stdin.write_all(input.as_bytes()).unwrap();
-        drop(stdin);
-        child.wait_with_output().unwrap().into()
+        // Side by side: the command stops reading while nobody reads what it writes.
+        std::thread::scope(|scope| {
+            scope.spawn(move || stdin.write_all(input.as_bytes()).unwrap());
+            child.wait_with_output().unwrap().into()
+        })
     }
 
     /// Runs the command, which must succeed and write nothing to standard error.
