@@ -222,25 +222,30 @@ impl Connection {
                 Outcome::Repeated(more) => (start, commands) = (start + more * len, commands + more as u64),
                 // Boxed, since an idle connection would hold their room.
                 Outcome::Execute(queued) => {
-                    Box::pin(self.execute(queued)).await?;
+                    let (command, began) = (&input[start..start + len], observed.as_ref().map(|it| it.began));
+                    Box::pin(log::unless_answered(command, began, self.execute(queued))).await?;
                     if let Some(observed) = observed.take() {
                         // The reply may begin with the error of a command.
-                        log::answered(&input[start..start + len], 1, None, observed.began.elapsed());
+                        log::answered(command, 1, None, observed.began.elapsed());
                     }
                 }
-                outcome => match Box::pin(self.finish(outcome, created)).await? {
-                    Handled::Answered => {}
-                    Handled::Again => {
-                        created = true;
-                        continue;
-                    }
-                    Handled::End(end) => {
-                        if let Some(observed) = observed {
-                            self.log_last(&input[start..start + len], &end, &observed);
+                outcome => {
+                    let (command, began) = (&input[start..start + len], observed.as_ref().map(|it| it.began));
+                    let finishing = self.finish(outcome, created);
+                    match Box::pin(log::unless_answered(command, began, finishing)).await? {
+                        Handled::Answered => {}
+                        Handled::Again => {
+                            created = true;
+                            continue;
                         }
-                        return Ok((Some(end), commands));
+                        Handled::End(end) => {
+                            if let Some(observed) = observed {
+                                self.log_last(command, &end, &observed);
+                            }
+                            return Ok((Some(end), commands));
+                        }
                     }
-                },
+                }
             }
             (start, commands, created) = (start + len, commands + 1, false);
             if let Some(observed) = observed {
@@ -308,25 +313,33 @@ impl Connection {
     /// Runs the commands of a transaction, and answers all of them.
     async fn execute(&mut self, queued: Queued) -> io::Result<()> {
         reply::array(&mut self.out, queued.commands);
-        let (mut parser, mut start, mut created) = (Parser::default(), 0, false);
+        let (mut parser, mut created) = (Parser::default(), false);
         let logs = access_log::is_on();
+        let mut rest = log::Rest(&queued.bytes);
         loop {
-            let (observed, begins) = (logs.then(|| self.observe()), start);
+            let (observed, here) = (logs.then(|| self.observe()), rest.0);
             // Each was parsed once before it was queued.
-            let Ok(Some((outcome, len))) = self.call(&mut parser, &queued.bytes[start..]) else { break };
+            let Ok(Some((outcome, len))) = self.call(&mut parser, here) else { break };
+            let (command, mut times) = (&here[..len], 1);
+            rest.0 = &here[len..];
             match outcome {
                 Outcome::Done => {}
-                Outcome::Repeated(more) => start += more * len,
+                Outcome::Repeated(more) => {
+                    times += more;
+                    rest.0 = &here[times * len..];
+                }
                 outcome => {
-                    if let Handled::Again = self.finish(outcome, created).await? {
-                        created = true;
+                    let began = observed.as_ref().map(|it| it.began);
+                    let finishing = self.finish(outcome, created);
+                    if let Handled::Again = log::unless_answered(command, began, finishing).await? {
+                        (rest.0, created) = (here, true);
                         continue;
                     }
                 }
             }
-            (start, created) = (start + len, false);
+            created = false;
             if let Some(observed) = observed {
-                self.log(&queued.bytes[begins..begins + len], (start - begins) / len, &observed);
+                self.log(command, times, &observed);
             }
             self.flush_full().await?;
         }

@@ -11,6 +11,7 @@ use crate::access::Identity;
 use crate::limits::resp::{MAX_CLIENT_NAME, MAX_QUEUED, MAX_QUEUED_IN_ALL};
 use crate::metrics::Protocol;
 use crate::resp::command::{Call, Outcome};
+use crate::resp::log;
 use crate::resp::reply::{self, Version};
 use crate::resp::session::{Queued, Session, Transaction};
 use crate::resp::table::{COMMANDS, CommandName, CommandSpec, find_command};
@@ -361,6 +362,9 @@ impl Call<'_> {
             }
             queued.bytes.extend_from_slice(&self.input[..self.len]);
             queued.commands += 1;
+        } else {
+            // The transaction has failed.
+            log::discarded(&self.input[..self.len]);
         }
         reply::simple(self.out, "QUEUED");
         Outcome::Queued

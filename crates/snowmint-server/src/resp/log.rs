@@ -1,12 +1,14 @@
 //! The lines of RESP commands in the access log. A command between `MULTI` and `EXEC` gets its line when it has run, or when it
 //! is discarded.
 
+use std::io;
 use std::time::Duration;
 
-use crate::access_log::{LoggedRequest, OK};
+use tokio::time::Instant;
+
+use crate::access_log::{CANCELLED, LoggedRequest, OK, is_on};
 use crate::metrics::Protocol;
 use crate::resp::codec::{Parser, Step};
-use crate::resp::session::Queued;
 
 /// The outcome of a command that was queued and did not run.
 const DISCARDED: &[u8] = b"discarded";
@@ -44,13 +46,51 @@ pub(super) fn answered(command: &[u8], times: usize, error: Option<&[u8]>, took:
     (0..times).for_each(|_| line.log());
 }
 
-/// Writes the lines of queued commands that will not run.
+/// Writes the lines of queued commands that will not run, if requests are logged.
 #[cold]
-pub(super) fn discarded(queued: &Queued) {
+pub(super) fn discarded(queued: &[u8]) {
+    if !is_on() {
+        return;
+    }
     let (mut parser, mut start) = (Parser::default(), 0);
     // Each was parsed once before it was queued.
-    while let Ok(Step::Command { len, .. }) = parser.next(&queued.bytes[start..]) {
-        answered(&queued.bytes[start..start + len], 1, Some(DISCARDED), Duration::ZERO);
+    while let Ok(Step::Command { len, .. }) = parser.next(&queued[start..]) {
+        answered(&queued[start..start + len], 1, Some(DISCARDED), Duration::ZERO);
         start += len;
     }
+}
+
+/// The commands of a transaction that have not run yet. If it is dropped, they will not run.
+pub(super) struct Rest<'a>(pub(super) &'a [u8]);
+
+impl Drop for Rest<'_> {
+    fn drop(&mut self) {
+        if !self.0.is_empty() {
+            discarded(self.0);
+        }
+    }
+}
+
+/// A command that is logged and not answered yet. If it is dropped, its client left before the answer.
+struct Unanswered<'a>(Option<(&'a [u8], Instant)>);
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        if let Some((command, began)) = self.0 {
+            answered(command, 1, Some(CANCELLED.as_bytes()), began.elapsed());
+        }
+    }
+}
+
+/// Runs a command to the end of its answer. Writes its line only if the client leaves before, or its connection is cut. `began`
+/// is `None` if requests are not logged.
+pub(super) async fn unless_answered<T>(
+    command: &[u8],
+    began: Option<Instant>,
+    running: impl Future<Output = io::Result<T>>,
+) -> io::Result<T> {
+    let mut unanswered = Unanswered(began.map(|began| (command, began)));
+    let answer = running.await?;
+    unanswered.0 = None;
+    Ok(answer)
 }

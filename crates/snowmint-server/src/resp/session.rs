@@ -3,7 +3,6 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::access::Identity;
-use crate::access_log;
 use crate::resp::log;
 use crate::resp::reply::Version;
 
@@ -65,10 +64,8 @@ impl Transaction {
     /// Ends the transaction without running its commands.
     pub(super) fn discard(&mut self, queued: &AtomicUsize) -> Self {
         let ended = self.end(queued);
-        if let Self::Open(queued) = &ended
-            && access_log::is_on()
-        {
-            log::discarded(queued);
+        if let Self::Open(queued) = &ended {
+            log::discarded(&queued.bytes);
         }
         ended
     }

@@ -112,15 +112,14 @@ fn each_request_is_one_line_with_its_outcome() {
     let auth = format!("AUTH {token}\r\n");
     let ran = "MULTI\r\nID.NEXT default\r\nID.NEXT none\r\nEXEC\r\nQUIT\r\nPING\r\n";
     send(server.resp(), format!("{auth}{ran}").as_bytes());
-    let discarded =
-        "MULTI\r\nID.NEXT default\r\nDISCARD\r\nMULTI\r\nINCR default\r\nNOPE\r\nEXEC\r\n*1\r\n+x";
+    let discarded = "MULTI\r\nID.NEXT default\r\nDISCARD\r\nMULTI\r\nINCR default\r\nNOPE\r\nID.NEXT default COUNT 7\r\nEXEC\r\n*1\r\n+x";
     send(server.resp(), format!("{auth}{discarded}").as_bytes());
     // Queued commands of a client that leaves, a request of HTTP, and a command that never ends.
     send(server.resp(), format!("{auth}MULTI\r\nECHO hi\r\n").as_bytes());
     send(server.resp(), b"POST / HTTP/1.1\r\n");
     let mut slow = TcpStream::connect(server.resp()).unwrap();
     slow.write_all(b"*2\r\n").unwrap();
-    let resp = lines(&server, "resp", 20);
+    let resp = lines(&server, "resp", 21);
     let first = [
         "AUTH - - ok",
         "MULTI - - ok",
@@ -138,12 +137,13 @@ fn each_request_is_one_line_with_its_outcome() {
         "MULTI - - ok",
         "INCR default 1 discarded",
         "NOPE - - ERR",
+        "ID.NEXT default 7 discarded",
         "EXEC - - EXECABORT",
         "- - - ERR",
     ];
-    assert_eq!(resp[6..15], second);
+    assert_eq!(resp[6..16], second);
     let third = ["AUTH - - ok", "MULTI - - ok", "ECHO - - discarded", "POST - - ERR", "- - - ERR"];
-    assert_eq!(resp[15..], third);
+    assert_eq!(resp[16..], third);
     let ran = resp.iter().filter(|line| !line.ends_with(" discarded")).count();
     assert_eq!(ran, counted(&server, "resp"), "{resp:?}");
 
@@ -184,6 +184,35 @@ fn each_request_is_one_line_with_its_outcome() {
         assert_eq!(http.iter().filter(|line| *line == wanted).count(), 1, "{wanted}: {http:?}");
     }
     assert!(!server.log().contains(&token), "{}", server.log());
+}
+
+/// Goal: a command whose client leaves while the answer is sent has its line too: its ids are counted as issued. Method: clients
+/// request more than fits into the buffers of their connection, and leave.
+#[test]
+fn a_command_whose_client_leaves_is_cancelled() {
+    const COMMANDS: usize = 40;
+    let folder = tempfile::tempdir().unwrap();
+    let server = Serve::new(folder.path()).args(["--log-format", "json", "--access-log"]).start();
+    let leave = |commands: &str| {
+        TcpStream::connect(server.resp()).unwrap().write_all(commands.as_bytes()).unwrap();
+    };
+    let many = "ID.NEXT default COUNT 100000\r\n".repeat(COMMANDS);
+
+    leave(&format!("MULTI\r\n{many}EXEC\r\n"));
+    let resp = lines(&server, "resp", COMMANDS + 2);
+    assert_eq!((&*resp[0], &*resp[COMMANDS + 1]), ("MULTI - - ok", "EXEC - - cancelled"));
+    let (ran, rest) =
+        resp[1..=COMMANDS].split_at(resp.iter().position(|it| it.ends_with("cancelled")).unwrap());
+    let (cancelled, ran) = ran.split_last().unwrap();
+    assert_eq!(cancelled, "ID.NEXT default 100000 cancelled");
+    assert!(ran.iter().all(|line| line == "ID.NEXT default 100000 ok"), "{resp:?}");
+    assert!(rest.iter().all(|line| line == "ID.NEXT default 100000 discarded"), "{resp:?}");
+
+    leave(&many);
+    time::eventually("the line", PATIENCE, || {
+        let resp = lines(&server, "resp", COMMANDS + 3);
+        Some(()).filter(|()| resp.last().is_some_and(|line| line == "ID.NEXT default 100000 cancelled"))
+    });
 }
 
 /// Goal: the same for gRPC on the port of HTTP: calls that are refused before they reach the service, requests of a stream, and
