@@ -8,7 +8,6 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use snowmint::error::Snippet;
 use tracing::Level;
 
 use crate::metrics::Protocol;
@@ -58,6 +57,14 @@ pub(crate) fn client() -> String {
     }
 }
 
+/// Bytes of a text of a client that a log line or a span shows.
+const SHOWN: usize = 256;
+
+/// Returns the start of a client's text: clients may send long ones before they are authenticated.
+pub(crate) fn shortened(text: &str) -> &str {
+    &text[..text.floor_char_boundary(SHOWN)]
+}
+
 /// The outcome of a request that succeeded.
 pub(crate) const OK: &str = "ok";
 
@@ -93,18 +100,28 @@ impl LoggedRequest<'_> {
         let Self { protocol, request, namespace, count, outcome, took } = *self;
         let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         let peer = PEER.try_with(|peer| *peer).unwrap_or(Peer::Gone);
-        // What a client sent is cut to a reasonable length.
-        let (request, namespace) = (Snippet::of(request), namespace.map(Snippet::of));
         tracing::info!(
             target: "snowmint::access",
             protocol = protocol.name(),
             peer = peer.to_string(),
-            request = request.as_str(),
-            namespace = namespace.as_ref().map(Snippet::as_str),
+            request = shortened(request),
+            namespace = namespace.map(shortened),
             count,
             outcome,
             duration_us = us,
             "request"
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_long_texts_are_shortened_and_at_a_character() {
+        assert_eq!(shortened("DELETE /v1/admin/namespaces/orders"), "DELETE /v1/admin/namespaces/orders");
+        assert_eq!(shortened(&"a".repeat(16 * 1024)), "a".repeat(256));
+        assert_eq!(shortened(&format!("a{}", "é".repeat(200))), format!("a{}", "é".repeat(127)));
     }
 }

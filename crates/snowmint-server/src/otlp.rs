@@ -20,6 +20,7 @@ use snowmint::error::Snippet;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 
+use crate::access_log::shortened;
 use context::Parent;
 use export::{Command, Exporter};
 pub(crate) use message::KeyValue;
@@ -229,7 +230,7 @@ pub(crate) enum SpanOutcome {
 
 impl ActiveSpan {
     /// Ends the span, and passes it on if there is room.
-    pub(crate) fn end(&self, name: String, attributes: Vec<KeyValue>, outcome: SpanOutcome) {
+    pub(crate) fn end(&self, name: &str, attributes: Vec<KeyValue>, outcome: SpanOutcome) {
         let nanos = |since: Duration| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
         let parent = self.parent.as_ref();
         let span = Span {
@@ -237,7 +238,7 @@ impl ActiveSpan {
             span_id: self.span_id.to_vec(),
             trace_state: parent.map(|parent| parent.state.clone()).unwrap_or_default(),
             parent_span_id: parent.map(|parent| parent.span_id.to_vec()).unwrap_or_default(),
-            name,
+            name: shortened(name).to_owned(),
             kind: SERVER,
             start_time_unix_nano: nanos(self.started_unix),
             end_time_unix_nano: nanos(self.started_unix + self.began.elapsed()),
@@ -283,19 +284,22 @@ mod tests {
         assert!((600..1400).contains(&sampled(0.5, &none)));
     }
 
-    /// Goal: a request never waits: without room a span is dropped and counted.
+    /// Goal: a request never waits: without room a span is dropped and counted. Long texts take no more room.
     #[test]
     fn spans_without_room_are_dropped_and_counted() {
         let (tracer, mut received) = tracer(0.0);
         for dropped in [0, 0, 1, 2] {
             let span = tracer.begin(&headers("01"), Instant::now()).unwrap();
-            span.end("GET /".to_owned(), vec![KeyValue::number("n", 1)], SpanOutcome::Unset);
+            let long = "é".repeat(8 * 1024);
+            span.end(&long, vec![KeyValue::text("path", &long)], SpanOutcome::Unset);
             assert_eq!(tracer.counters.dropped.get(), dropped);
         }
         let Ok(Command::Export(span)) = received.try_recv() else { panic!("no span") };
         assert_eq!((span.trace_id[0], &*span.parent_span_id), (0x4b, &headers_span()[..]));
         assert!(span.span_id.len() == 8 && span.span_id != span.parent_span_id);
         assert!(span.start_time_unix_nano <= span.end_time_unix_nano && span.status.is_none());
+        assert_eq!(span.name.len(), 256);
+        assert_eq!(span.attributes, [KeyValue::text("path", &"é".repeat(128))]);
     }
 
     fn headers_span() -> [u8; 8] {

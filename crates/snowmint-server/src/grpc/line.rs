@@ -69,7 +69,7 @@ impl ObservedCall {
             attributes.push(KeyValue::text("rpc.method", method));
         }
         if let Some(request) = &self.drawn {
-            attributes.push(KeyValue::text("snowmint.namespace", &*request.namespace));
+            attributes.push(KeyValue::text("snowmint.namespace", &request.namespace));
             attributes.push(KeyValue::number("snowmint.count", request.count.map_or(1, u64::from)));
         }
         let code = match self.outcome {
@@ -92,7 +92,7 @@ impl ObservedCall {
                 | Code::DataLoss
         );
         let outcome = if is_error { SpanOutcome::Error } else { SpanOutcome::Unset };
-        span.end(name.to_owned(), attributes, outcome);
+        span.end(name, attributes, outcome);
     }
 }
 

@@ -87,7 +87,7 @@ impl RequestLine {
         let is_error = self.status.is_some_and(|status| status.is_server_error());
         let outcome = if is_error { SpanOutcome::Error } else { SpanOutcome::Unset };
         let name = format!("{} {route}", self.method);
-        span.end(name.trim_end().to_owned(), attributes, outcome);
+        span.end(name.trim_end(), attributes, outcome);
     }
 }
 

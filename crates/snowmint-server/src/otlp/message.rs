@@ -6,6 +6,8 @@
 
 use prost::{Message, Oneof};
 
+use crate::access_log::shortened;
+
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct ExportRequest {
     #[prost(message, repeated, tag = "1")]
@@ -101,8 +103,9 @@ pub(super) const SERVER: i32 = 2;
 pub(super) const ERROR: i32 = 2;
 
 impl KeyValue {
-    pub(crate) fn text(key: &str, value: impl Into<String>) -> Self {
-        Self::of(key, Value::Text(value.into()))
+    /// The value is shortened: the queue of spans is limited by their number.
+    pub(crate) fn text(key: &str, value: &str) -> Self {
+        Self::of(key, Value::Text(shortened(value).to_owned()))
     }
 
     pub(crate) fn number(key: &str, value: u64) -> Self {
