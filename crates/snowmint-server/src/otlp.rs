@@ -61,7 +61,7 @@ pub struct InvalidEndpoint(Snippet);
 impl FromStr for OtlpEndpoint {
     type Err = InvalidEndpoint;
 
-    /// Parses a base URL, to which `v1/traces` is appended.
+    /// Parses a base URL, to which `v1/traces` is appended. A URL without a port means that of its scheme, 80 or 443.
     fn from_str(text: &str) -> Result<Self, InvalidEndpoint> {
         let invalid = || InvalidEndpoint(Snippet::of(text));
         let uri: Uri = text.parse().map_err(|_| invalid())?;
@@ -75,20 +75,29 @@ impl FromStr for OtlpEndpoint {
         if host.is_empty() || uri.query().is_some() {
             return Err(invalid());
         }
-        let port = authority.port_u16().unwrap_or(4318);
+        let port = match authority.port_u16() {
+            Some(port) => port,
+            None if authority.as_str() != authority.host() => return Err(invalid()),
+            None if is_tls => 443,
+            None => 80,
+        };
         let path = format!("{}/v1/traces", uri.path().trim_end_matches('/'));
         Ok(Self { is_tls, host, port, path })
     }
 }
 
+impl OtlpEndpoint {
+    /// Returns host and port, as a URL and the header `Host` have them.
+    fn authority(&self) -> String {
+        let Self { host, port, .. } = self;
+        if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+    }
+}
+
 impl fmt::Display for OtlpEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { is_tls, host, port, path } = self;
-        let scheme = if *is_tls { "https" } else { "http" };
-        if host.contains(':') {
-            return write!(f, "{scheme}://[{host}]:{port}{path}");
-        }
-        write!(f, "{scheme}://{host}:{port}{path}")
+        let scheme = if self.is_tls { "https" } else { "http" };
+        write!(f, "{scheme}://{}{}", self.authority(), self.path)
     }
 }
 
@@ -310,15 +319,24 @@ mod tests {
     fn endpoints_and_ratios_are_checked() {
         for (text, wanted) in [
             ("http://localhost:4318", "http://localhost:4318/v1/traces"),
-            ("http://localhost", "http://localhost:4318/v1/traces"),
+            ("http://localhost", "http://localhost:80/v1/traces"),
+            ("https://otel.example.com", "https://otel.example.com:443/v1/traces"),
+            ("https://[::1]/base", "https://[::1]:443/base/v1/traces"),
             ("https://otel.example.com:443/base/", "https://otel.example.com:443/base/v1/traces"),
             ("http://[::1]:4318/", "http://[::1]:4318/v1/traces"),
         ] {
             assert_eq!(text.parse::<OtlpEndpoint>().unwrap().to_string(), wanted);
         }
-        for text in
-            ["", "localhost:4318", "grpc://a:1", "http://", "http://u:p@a:1", "http://a:1/?x=1", "http://a:x"]
-        {
+        for text in [
+            "",
+            "localhost:4318",
+            "grpc://a:1",
+            "http://",
+            "http://u:p@a:1",
+            "http://a:1/?x=1",
+            "http://a:x",
+            "http://a:65536",
+        ] {
             let error = text.parse::<OtlpEndpoint>().unwrap_err().to_string();
             assert!(error.contains("expected http://HOST:PORT"), "{error}");
         }

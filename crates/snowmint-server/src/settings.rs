@@ -41,7 +41,7 @@ pub struct Settings {
     /// Where traces of requests go; `None` for no traces.
     #[cfg(feature = "otlp")]
     pub traces: Option<crate::otlp::TraceSettings>,
-    /// Time limit for requests in flight at shutdown.
+    /// Time limit for requests in flight at shutdown. With traces, the remaining spans then have a second of their own.
     pub drain: Duration,
     /// How long a shutdown waits with `/readyz` answering 503, so that load balancers notice. All requests are still served.
     pub drain_delay: Duration,

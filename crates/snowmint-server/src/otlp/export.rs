@@ -2,6 +2,7 @@
 //! and counted, and so are those that the collector does not take after a few attempts.
 
 use std::error::Error;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -58,7 +59,7 @@ pub(super) struct Exporter {
 
 impl Exporter {
     pub(super) fn new(settings: TraceSettings, counters: SpanCounters) -> Self {
-        let name = KeyValue::text("service.name", &*settings.service_name);
+        let name = KeyValue::text("service.name", &settings.service_name);
         let version = KeyValue::text("service.version", env!("CARGO_PKG_VERSION"));
         let resource = Resource { attributes: vec![name, version] };
         let tls = settings.endpoint.is_tls.then(connector);
@@ -148,23 +149,22 @@ impl Exporter {
 
     /// Sends one request over a connection of its own.
     async fn post(&self, io: impl Read + Write + Unpin, body: Bytes) -> Result<StatusCode, Failure> {
-        let OtlpEndpoint { host, port, path, .. } = &self.settings.endpoint;
-        let mut request = Request::post(path.as_str())
-            .header(HOST, format!("{host}:{port}"))
+        let endpoint = &self.settings.endpoint;
+        let mut request = Request::post(endpoint.path.as_str())
+            .header(HOST, endpoint.authority())
             .header(CONTENT_TYPE, "application/x-protobuf");
         for (name, value) in &self.settings.headers {
             request = request.header(name, value);
         }
         let request = request.body(Whole(Some(body)))?;
         let (mut sender, connection) = hyper::client::conn::http1::handshake(io).await?;
-        let response = sender.send_request(request);
+        let mut response = pin!(sender.send_request(request));
         tokio::select! {
             biased;
-            response = response => Ok(response?.status()),
-            ended = connection => {
-                ended?;
-                Err("the collector closed the connection".into())
-            }
+            response = &mut response => Ok(response?.status()),
+            // A collector that answers and closes ends the connection in the step that receives its answer. Without an answer,
+            // the response has the error.
+            _ = connection => Ok(response.await?.status()),
         }
     }
 }
@@ -202,4 +202,61 @@ fn connector() -> TlsConnector {
         // The provider has the protocols that rustls was built with.
         .map(|builder| builder.with_root_certificates(roots).with_no_client_auth());
     TlsConnector::from(Arc::new(config.unwrap_or_else(|error| unreachable!("{error}"))))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::otlp::SampleRatio;
+
+    /// Reads one request, answers it and closes. Returns the head of the request.
+    async fn answer_once(listener: &TcpListener, answer: &str) -> String {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut all = Vec::new();
+        loop {
+            assert!(stream.read_buf(&mut all).await.unwrap() > 0, "no complete request");
+            let text = String::from_utf8_lossy(&all).to_lowercase();
+            let Some((head, _)) = text.split_once("\r\n\r\n") else { continue };
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
+            if all.len() == head.len() + 4 + length.parse::<usize>().unwrap() {
+                stream.write_all(answer.as_bytes()).await.unwrap();
+                return head.to_owned();
+            }
+        }
+    }
+
+    /// Goal: spans are sent again only if the collector did not accept them. Method: collectors that answer and close at once,
+    /// as without keep-alive; the first one of the last case closes without an answer.
+    #[tokio::test]
+    async fn an_answer_counts_even_if_the_collector_closes_with_it() {
+        for answers in [
+            &["HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"][..],
+            &["HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n"],
+            &["HTTP/1.0 200 OK\r\n\r\n"],
+            &["", "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"],
+        ] {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            let settings = TraceSettings {
+                endpoint: format!("http://{address}").parse().unwrap(),
+                headers: Vec::new(),
+                service_name: "ids".to_owned(),
+                ratio: SampleRatio::default(),
+            };
+            let counters = SpanCounters::default();
+            let mut exporter = Exporter::new(settings, counters.clone());
+            // Each of these answers is needed, and one request more would have none.
+            let collecting = async {
+                for answer in answers {
+                    let head = answer_once(&listener, answer).await;
+                    assert!(head.contains(&format!("\r\nhost: {address}\r\n")), "{head}");
+                }
+            };
+            tokio::join!(exporter.export(vec![Span::default()]), collecting);
+            assert_eq!((counters.exported.get(), counters.dropped.get()), (1, 0), "{answers:?}");
+        }
+    }
 }
