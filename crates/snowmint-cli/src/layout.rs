@@ -2,11 +2,11 @@
 
 mod successor;
 
-use serde::Serialize;
 use snowmint::field::Field;
 use snowmint::layout::{PRESETS, Preset};
 use snowmint::utc::Utc;
 use snowmint::{Clock as _, Layout, WallClock};
+use snowmint_server::layout_view::{LayoutView, PresetView, preset_name};
 
 use crate::drawing::Drawing;
 use crate::error::Failure;
@@ -90,7 +90,7 @@ pub(crate) fn show(args: &Args) -> Result<(), Failure> {
         return successor::show(&mut out, &moves, args.json);
     }
     if args.json {
-        let line = serde_json::to_string(&Summary::of(&layout, now_unix_ms)).map_err(Failure::runtime)?;
+        let line = serde_json::to_string(&LayoutView::of(&layout, now_unix_ms)).map_err(Failure::runtime)?;
         out.line(&line)?;
     } else {
         draw(&mut out, &layout, now_unix_ms)?;
@@ -169,72 +169,6 @@ const fn last_unix_ms(layout: &Layout) -> u64 {
     layout.ends_at_unix_ms() - 1
 }
 
-/// A layout in JSON. The order of the members is part of the format.
-#[derive(Serialize)]
-struct Summary {
-    name: Option<&'static str>,
-    layout: String,
-    fingerprint: String,
-    bits: u32,
-    fields: Vec<FieldSummary>,
-    tick_ms: u64,
-    epoch_unix_ms: u64,
-    epoch_utc: String,
-    ids_per_second_per_worker: u64,
-    workers: u64,
-    ids_per_second: u128,
-    first_unix_ms: u64,
-    first_utc: String,
-    last_unix_ms: u64,
-    last_utc: String,
-    years_left: f64,
-    ended: bool,
-    sorts_by_time: bool,
-    safe_in_javascript: bool,
-}
-
-#[derive(Serialize)]
-struct FieldSummary {
-    name: &'static str,
-    bits: u32,
-    shift: u32,
-    max: u64,
-}
-
-impl Summary {
-    fn of(layout: &Layout, now_unix_ms: u64) -> Self {
-        let field = |field: Field| FieldSummary {
-            name: field.name(),
-            bits: layout.width(field),
-            shift: layout.shift(field),
-            max: layout.max(field),
-        };
-        // At most 2^63 ms, or 2.9 billion tenths of a year: exact in an f64.
-        let tenths = u32::try_from(tenths_of_years_left(layout, now_unix_ms)).unwrap_or(u32::MAX);
-        Self {
-            name: preset_name(layout),
-            layout: layout.to_string(),
-            fingerprint: layout.fingerprint().to_string(),
-            bits: layout.bits(),
-            fields: layout.fields().map(field).collect(),
-            tick_ms: u64::try_from(layout.tick().as_millis()).unwrap_or(u64::MAX),
-            epoch_unix_ms: layout.epoch_unix_ms(),
-            epoch_utc: Utc(layout.epoch_unix_ms()).to_string(),
-            ids_per_second_per_worker: layout.ids_per_second_per_worker(),
-            workers: layout.workers(),
-            ids_per_second: layout.ids_per_second(),
-            first_unix_ms: layout.epoch_unix_ms(),
-            first_utc: Utc(layout.epoch_unix_ms()).to_string(),
-            last_unix_ms: last_unix_ms(layout),
-            last_utc: Utc(last_unix_ms(layout)).to_string(),
-            years_left: f64::from(tenths) / 10.0,
-            ended: layout.ends_at_unix_ms() <= now_unix_ms,
-            sorts_by_time: layout.sorts_by_time(),
-            safe_in_javascript: layout.is_safe_in_javascript(),
-        }
-    }
-}
-
 /// Width of the column of names.
 const NAME: usize = 18;
 
@@ -257,31 +191,13 @@ pub(crate) fn list(args: &ListArgs) -> Result<(), Failure> {
     }
     for preset in PRESETS {
         if args.json {
-            out.line(&json(preset, now_unix_ms)?)?;
+            let view = PresetView::of(preset, now_unix_ms);
+            out.line(&serde_json::to_string(&view).map_err(Failure::runtime)?)?;
         } else {
             entry(&mut out, preset, now_unix_ms)?;
         }
     }
     out.flush()
-}
-
-/// Returns the name of a layout, if it has one.
-fn preset_name(layout: &Layout) -> Option<&'static str> {
-    PRESETS.iter().find(|preset| preset.layout == *layout).map(|preset| preset.name)
-}
-
-#[derive(Serialize)]
-struct Entry {
-    #[serde(flatten)]
-    layout: Summary,
-    about: &'static str,
-    source: &'static str,
-}
-
-fn json(preset: &Preset, now_unix_ms: u64) -> Result<String, Failure> {
-    let layout = Summary::of(&preset.layout, now_unix_ms);
-    let entry = Entry { layout, about: preset.about, source: preset.source };
-    serde_json::to_string(&entry).map_err(Failure::runtime)
 }
 
 fn heading(out: &Output) -> String {
