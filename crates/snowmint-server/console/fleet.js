@@ -6,9 +6,11 @@ let watching;
 let state;
 let receivedAt = 0;
 let ticking;
+/** Whether the stream delivers states. */
+let open = false;
 
 export function show() {
-  if (watching) return;
+  if (watching || document.hidden) return;
   watching = new AbortController();
   ticking = setInterval(tick, 1000);
   watch(watching.signal);
@@ -19,8 +21,15 @@ export function hide() {
   clearInterval(ticking);
   watching = undefined;
   state = undefined;
+  open = false;
   note(null);
 }
+
+// A hidden tab would use up a viewer of the node.
+document.addEventListener('visibilitychange', () => {
+  if (document.hidden) hide();
+  else if (!$('fleet').hidden) show();
+});
 
 /** Shows a problem of the stream, in place of those that the server reports. */
 function note(problem) {
@@ -44,7 +53,7 @@ async function watch(signal) {
   let wait = 1000;
   while (!signal.aborted) {
     try {
-      await stream(signal, () => { wait = 1000; });
+      await stream(signal, () => { wait = 1000; }).finally(() => { open = false; });
       if (signal.aborted) return;
       live('off', 'the stream ended; connecting again');
     } catch (error) {
@@ -86,6 +95,7 @@ function event(lines) {
   if (fields.event === 'fleet') {
     state = JSON.parse(fields.data);
     receivedAt = performance.now();
+    open = true;
     draw();
   } else if (fields.event === 'end') {
     note(banner('warn', `The stream ended: ${JSON.parse(fields.data)}`));
@@ -98,8 +108,9 @@ const now = () => state.at_unix_ms + (performance.now() - receivedAt);
 function tick() {
   if (!state) return;
   const since = performance.now() - receivedAt;
-  if (since > state.next_in_ms + 8000) live('off', `no news for ${span(since)}`);
-  else live('on', state.store.answers ? 'live' : 'live, without the store');
+  // Without a stream, `watch` says why.
+  if (open && since > state.next_in_ms + 8000) live('off', `no news for ${span(since)}`);
+  else if (open) live('on', state.store.answers ? 'live' : 'live, without the store');
   lanes();
 }
 

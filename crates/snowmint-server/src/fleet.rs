@@ -379,9 +379,15 @@ pub(crate) struct LastRead {
 }
 
 impl LastRead {
-    fn succeeded(&mut self, leases: LeaseRecords, now_unix_ms: u64) {
+    /// Receives the first half of a read. The second half may fail all the same, so an error stays.
+    fn has_leases(&mut self, leases: LeaseRecords, now_unix_ms: u64) {
         self.leases = Some(leases);
         self.read_unix_ms = Some(now_unix_ms);
+    }
+
+    /// Receives the second half of a read, and so the store answers.
+    fn succeeded(&mut self, others: OtherRecords) {
+        self.others = Some(others);
         (self.error, self.failing_since_unix_ms) = (None, None);
     }
 
@@ -399,7 +405,7 @@ impl LastRead {
         next_in: Duration,
     ) -> Vec<u8> {
         let now_unix_ms = WallClock.unix_ms();
-        let node = Node::of(server, issued, before);
+        let node = Node::of(server, issued, before, now_unix_ms);
         let fleet = Fleet {
             at_unix_ms: now_unix_ms,
             next_in_ms: u64::try_from(next_in.as_millis()).unwrap_or(u64::MAX),
@@ -523,14 +529,15 @@ impl Served {
 }
 
 impl Node {
-    fn of(server: &ServerState, issued: &Issued, before: Option<&Issued>) -> Self {
+    fn of(server: &ServerState, issued: &Issued, before: Option<&Issued>, now_unix_ms: u64) -> Self {
         let mint = &server.mint;
         let status = mint.status();
         let table = mint.table();
-        let mut leases: Vec<HeldLease> = mint.leases().iter().filter_map(HeldLease::of).collect();
+        let held = |status: &LeaseStatus| HeldLease::of(status, now_unix_ms);
+        let mut leases: Vec<HeldLease> = mint.leases().iter().filter_map(held).collect();
         for namespace in table.namespaces() {
             if let Backend::Snowflake(pool) = namespace.backend().plain()
-                && let Some(lease) = HeldLease::of(&pool.status())
+                && let Some(lease) = held(&pool.status())
                 && !leases.iter().any(|it| it.pool == lease.pool && it.worker == lease.worker)
             {
                 leases.push(lease);
@@ -542,7 +549,7 @@ impl Node {
         Self {
             version: env!("CARGO_PKG_VERSION"),
             started_unix_ms: server.started_unix_ms,
-            ready: !is_drained && unready.is_none(),
+            ready: !server.shutdown.listener().is_leaving() && unready.is_none(),
             unready,
             drained: is_drained,
             leases,
@@ -556,12 +563,10 @@ impl Node {
 }
 
 impl HeldLease {
-    fn of(status: &LeaseStatus) -> Option<Self> {
-        Some(Self {
-            pool: status.pool.clone(),
-            worker: status.worker?.0,
-            until_unix_ms: status.until_unix_ms?,
-        })
+    /// Returns `None` without a lease. A status also names one that has ended, since it may be renewed.
+    fn of(status: &LeaseStatus, now_unix_ms: u64) -> Option<Self> {
+        let until_unix_ms = status.until_unix_ms.filter(|until| *until > now_unix_ms)?;
+        Some(Self { pool: status.pool.clone(), worker: status.worker?.0, until_unix_ms })
     }
 }
 
@@ -624,13 +629,14 @@ mod tests {
         assert!(wrong.iter().any(|text| text.contains("unreadable: worker 4")), "{wrong:?}");
     }
 
-    /// Goal: a store that does not answer is an error with its begin and a remedy; the last workers stay; once it answers, the
-    /// error is gone.
+    /// Goal: a store that does not answer is an error with its begin and a remedy; the last workers stay; half a read changes
+    /// nothing of it; once all of it answers, the error is gone.
     #[tokio::test]
     async fn a_store_that_fails_is_shown_until_it_answers() {
         let server = ServerState::for_tests(testing::mint());
         let now = WallClock.unix_ms();
-        let records = async || LeaseRecords::read(&store([lease(3, now + 10_000)]).await).await.unwrap();
+        let store = store([lease(3, now + 10_000)]).await;
+        let records = async || LeaseRecords::read(&store).await.unwrap();
         let mut read = LastRead::default();
         let shown = |read: &LastRead| -> serde_json::Value {
             let issued = Issued::of(&server.mint);
@@ -643,7 +649,7 @@ mod tests {
             (&serde_json::Value::Null, &true.into())
         );
         assert_eq!(before["namespaces"][0]["name"], "default", "this node knows it without the store");
-        read.succeeded(records().await, 5);
+        read.has_leases(records().await, 5);
         read.failed("no answer".to_owned(), 1_000);
         read.failed("no answer at all".to_owned(), 2_000);
         let failing = shown(&read);
@@ -658,12 +664,35 @@ mod tests {
             (&failing["workers"][0]["worker"], &failing["store"]["read_unix_ms"]),
             (&3.into(), &5.into())
         );
-        read.succeeded(records().await, 9);
+        read.has_leases(records().await, 9);
+        let half = shown(&read);
+        assert_eq!(
+            (&half["problems"][0]["what"], &half["store"]["failing_since_unix_ms"]),
+            (&problem["what"], &1_000.into())
+        );
+        read.succeeded(OtherRecords::read(&store).await.unwrap());
         let healthy = shown(&read);
         assert_eq!(
             (&healthy["problems"], &healthy["store"]["answers"]),
             (&serde_json::json!([]), &true.into())
         );
+    }
+
+    /// Goal: a lease that ended is not held, and a node that shuts down is not ready. Method: a lease up to its last millisecond,
+    /// and each phase of a shutdown.
+    #[tokio::test]
+    async fn a_node_shows_what_it_has_now() {
+        let mint = testing::mint();
+        let until = mint.status().until_unix_ms.unwrap();
+        let server = ServerState::for_tests(mint);
+        let node = |now_unix_ms| Node::of(&server, &Issued::of(&server.mint), None, now_unix_ms);
+        assert!(node(until - 1).leases.iter().any(|it| (it.worker, it.until_unix_ms) == (3, until)));
+        assert!(node(until).leases.is_empty());
+        assert!(node(until).ready);
+        server.shutdown.drain();
+        assert!(!node(until).ready && node(until).drained);
+        server.shutdown.leave();
+        assert!(!node(until).ready && !node(until).drained);
     }
 
     #[tokio::test(start_paused = true)]

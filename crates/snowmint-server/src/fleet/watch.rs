@@ -20,6 +20,15 @@ use crate::state::ServerState;
 struct State {
     json: Bytes,
     at: Instant,
+    /// When the next read begins.
+    until: Instant,
+}
+
+impl State {
+    /// Returns `true` if a new viewer gets this state at once. A slow store is read rarely, and its state stays current as long.
+    fn is_current(&self) -> bool {
+        self.at.elapsed() < EVERY || Instant::now() < self.until
+    }
 }
 
 /// The watch of a node.
@@ -59,7 +68,7 @@ impl FleetWatch {
         let permit = Arc::clone(&self.viewers).try_acquire_owned().map_err(|_| TooManyViewers)?;
         let mut is_reading = self.lock();
         let mut states = self.states.subscribe();
-        if self.states.borrow().as_ref().is_some_and(|state| state.at.elapsed() < EVERY) {
+        if self.states.borrow().as_ref().is_some_and(State::is_current) {
             states.mark_changed();
         }
         if !*is_reading {
@@ -143,11 +152,12 @@ impl Reader {
             let store = self.node.describe();
             let json = self.read.fleet(&server, store, (&issued, before.as_ref()), rest);
             before = Some(issued);
-            watch.states.send_replace(Some(State { json: json.into(), at: Instant::now() }));
+            let until = began + rest.max(began.elapsed());
+            watch.states.send_replace(Some(State { json: json.into(), at: Instant::now(), until }));
             tokio::select! {
                 biased;
                 () = &mut ended => break,
-                () = sleep_until(began + rest.max(began.elapsed())) => {}
+                () = sleep_until(until) => {}
             }
             if watch.ends() {
                 return;
@@ -164,10 +174,11 @@ impl Reader {
             })
         });
         match leases.await {
-            Ok(leases) => self.read.succeeded(leases, WallClock.unix_ms()),
+            Ok(leases) => self.read.has_leases(leases, WallClock.unix_ms()),
             Err(error) => return self.read.failed(error, WallClock.unix_ms()),
         }
-        if !with_others && self.read.others.is_some() {
+        // After a failure, only a whole read shows that the store answers again.
+        if !with_others && self.read.others.is_some() && self.read.error.is_none() {
             return;
         }
         let node = self.node.clone();
@@ -177,8 +188,33 @@ impl Reader {
             })
         });
         match others.await {
-            Ok(others) => self.read.others = Some(others),
+            Ok(others) => self.read.succeeded(others),
             Err(error) => self.read.failed(error, WallClock.unix_ms()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Goal: a new viewer gets the last state at once until the next read begins. Method: the age of a state on both sides of
+    /// each limit.
+    #[tokio::test(start_paused = true)]
+    async fn a_state_is_current_until_the_next_read() {
+        let of = |until: Duration| {
+            let at = Instant::now();
+            State { json: Bytes::new(), at, until: at + until }
+        };
+        let (fast, slow) = (of(Duration::ZERO), of(AT_LEAST_EVERY));
+        assert!(fast.is_current() && slow.is_current());
+        tokio::time::advance(EVERY).await;
+        assert!(!fast.is_current() && slow.is_current());
+        tokio::time::advance(AT_LEAST_EVERY - EVERY - Duration::from_millis(1)).await;
+        assert!(slow.is_current());
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert!(!slow.is_current());
     }
 }

@@ -2,7 +2,8 @@
 //! HEAD is answered like GET, but without a body, and takes no ids.
 
 use bytes::Bytes;
-use hyper::header::{AUTHORIZATION, CONNECTION, HeaderValue};
+use hyper::body::Body as _;
+use hyper::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HeaderValue};
 use hyper::{Method, Request, Response, Version};
 use serde::Serialize;
 use snowmint::utc::Utc;
@@ -53,6 +54,7 @@ where
     B: hyper::body::Body<Data = Bytes> + Unpin,
 {
     let (version, began) = (request.version(), Instant::now());
+    let is_head = *request.method() == Method::HEAD;
     let mut line = RequestLine::begin(serving, &request, began);
     let mut response = if admin::is_admin(request.uri().path()) {
         // Boxed, since most requests are others.
@@ -69,12 +71,24 @@ where
     if let Some(line) = &mut line {
         line.status = Some(response.status());
     }
+    // Over HTTP/1.1, hyper leaves the body out.
+    if is_head && version == Version::HTTP_2 {
+        remove_body(&mut response);
+    }
     // HTTP/2 has a frame for it, which its connection sends.
     if serving.peer.is_leaving() && version < Version::HTTP_2 {
         // So the client's next request goes to another node and not to a connection that is being closed.
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     response
+}
+
+/// Removes the body of an answer and keeps its length.
+fn remove_body(response: &mut Response<Body>) {
+    let len = std::mem::replace(response.body_mut(), Body::whole("")).size_hint().exact();
+    if let Some(len) = len.filter(|len| *len > 0) {
+        response.headers_mut().insert(CONTENT_LENGTH, len.into());
+    }
 }
 
 /// Returns the answer, and counts its outcome, also for the token of the request.

@@ -262,6 +262,23 @@ fn curl_over_http_2() {
     curl_with("--http2-prior-knowledge", "2");
 }
 
+/// Goal: HEAD is answered like GET without the body, over either version. curl fails if a body follows.
+#[test]
+fn curl_asks_with_head() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Serve::new(folder.path()).start();
+    for flag in ["--http1.1", "--http2-prior-knowledge"] {
+        for (path, status) in [("/readyz", " 200"), ("/console", " 200"), ("/nope", " 404")] {
+            let url = format!("http://{}{path}", server.http());
+            let answer = output("curl", ["-sS", flag, "-I", &url]).to_ascii_lowercase();
+            assert!(answer.contains(status), "{flag} {path}: {answer}");
+            let length = answer.lines().find_map(|line| line.strip_prefix("content-length: "));
+            let body = output("curl", ["-sS", flag, &url]);
+            assert_eq!(length, Some(&*body.len().to_string()), "{flag} {path}: {answer}");
+        }
+    }
+}
+
 /// Goal: a page of a named origin may ask and read over either version, and a repeated POST gets the same ids.
 #[test]
 fn curl_as_a_web_page() {

@@ -199,6 +199,15 @@ async function watches(page) {
   }, token);
   await page.waitForFunction(() => document.querySelector('#fleet-body').innerText.includes('token ops'), null, { timeout: 15_000 });
   await page.waitForFunction(() => [...document.querySelectorAll('#fleet-body th')].some((it) => it.innerText === 'late'));
+  // A hidden tab holds no stream.
+  const isStream = (request) => request.url().endsWith('/v1/admin/events');
+  const hides = (hidden) => page.evaluate((hidden) => {
+    Object.defineProperty(document, 'hidden', { configurable: true, get: () => hidden });
+    document.dispatchEvent(new Event('visibilitychange'));
+  }, hidden);
+  await Promise.all([page.waitForEvent('requestfailed', isStream), hides(true)]);
+  await Promise.all([page.waitForEvent('request', isStream), hides(false)]);
+  await page.waitForFunction(() => document.querySelector('#fleet-live').innerText === 'live');
 }
 
 /** The store goes away and comes back: the test that runs this says so on its standard input. */
@@ -212,11 +221,15 @@ async function seesTrouble(page, next) {
   await page.emulateMedia({ colorScheme: 'light', reducedMotion: 'reduce' });
   await picture(page, 'fleet-trouble');
   console.log('mend');
+  // A store that was silent is read every 30 s at worst.
   await next();
-  await page.waitForFunction(() => !document.querySelector('#fleet-problems .banner.error'), null, { timeout: 20_000 });
+  await page.waitForFunction(() => !document.querySelector('#fleet-problems .banner.error'), null, { timeout: 45_000 });
   console.log('stop');
   await next();
   await page.waitForFunction(() => /stream ended|not connected/.test(document.querySelector('#fleet-live').innerText), null, { timeout: 10_000 });
+  // The view ticks every second, and stays one that is not connected.
+  await page.waitForTimeout(2500);
+  assert.doesNotMatch(await text(page, '#fleet-live'), /^live/);
 }
 
 const VIEWS = [['inspect', `${open}/#/inspect/${ID}`, '#inspect-result .texts'], ['design', `${open}/#/design`, '#design-facts .facts'], ['draw', `${open}/#/draw`, '#draw-code pre'], ['fleet', `${fleet}/#/fleet`, '.lane .lease']];
