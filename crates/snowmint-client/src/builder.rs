@@ -128,9 +128,10 @@ impl ClientBuilder {
 
     /// Sets how old an id may be when it is taken from the buffer, counted from its request. Default: 1 s.
     ///
-    /// Older ids are dropped, also those that a call drew before it had to wait for others. Only the ids of the last answer that a
-    /// call waits for may be older, by the time of that request, which [`timeout`](Self::timeout) limits. The ids of two clients are
-    /// in the order of time only up to these ages. A longer time keeps ids for a longer outage of all servers.
+    /// Older ids are dropped. A call that waits for several answers also drops the ids that became too old meanwhile, but only once,
+    /// so that it ends. Ids of a call that waits may therefore be older, by the time that it waits, which
+    /// [`timeout`](Self::timeout) limits. The ids of two clients are in the order of time only up to these ages. A longer time keeps
+    /// ids for a longer outage of all servers.
     pub const fn max_age(mut self, max_age: Duration) -> Self {
         self.max_age = max_age;
         self

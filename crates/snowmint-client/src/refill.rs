@@ -66,15 +66,22 @@ struct Generation(u64);
 struct Waiter {
     missing: u64,
     got: Vec<Aging>,
+    /// Whether ids that became too old were dropped.
+    is_renewed: bool,
     deadline: Instant,
     sender: oneshot::Sender<Result<Vec<Aging>, ClientError>>,
 }
 
 impl Waiter {
-    /// Drops the ids that became too old while the caller waits for others.
+    /// Drops the ids that became too old while the caller waits for others. Only once: a call whose answers together take longer
+    /// than the maximum age would never end.
     fn drop_old(&mut self, now_ms: u64) {
+        if self.is_renewed {
+            return;
+        }
         for old in self.got.extract_if(.., |got| got.is_old(now_ms)) {
             self.missing += old.range.count();
+            self.is_renewed = true;
         }
     }
 }
@@ -179,7 +186,7 @@ impl Source {
                 return Err(ClientError::closed(&self.namespace));
             }
             line.drawn_in = line.generation;
-            line.waiters.push_back(Waiter { missing, got, deadline, sender });
+            line.waiters.push_back(Waiter { missing, got, is_renewed: false, deadline, sender });
         }
         self.wake.notify_one();
         let mut receiver = pin!(receiver);
@@ -513,6 +520,27 @@ mod tests {
         slow.sent_ms -= 90_000;
         source.deliver(slow, Generation(0));
         assert_eq!(numbers(poll!(waits)), [5, 20, 21, 22, 23, 30]);
+    }
+
+    /// Goal: a call ends although all its ids take longer than their maximum age. Method: 50 ids in answers of 10, one each
+    /// 400 ms of a maximum age of 1 s.
+    #[test]
+    fn a_call_ends_although_its_ids_take_longer_than_their_maximum_age() {
+        let mut source = source();
+        source.settings.max_age = Duration::from_secs(1);
+        let mut waits = pin!(source.wait(Vec::new(), 50));
+        assert!(poll!(waits).is_pending());
+        let began_ms = source.now_ms();
+        for nth in 0..100 {
+            source.buffer.clock().advance_to(began_ms + 400 * nth);
+            source.deliver(answer(&source, &[range(1 + 10 * nth, 10)]), Generation(0));
+            if let Poll::Ready(ids) = poll!(waits) {
+                let ids = numbers(Poll::Ready(ids));
+                assert_eq!((ids.len(), ids[0]), (50, 11), "the ids of the first answer became too old");
+                return;
+            }
+        }
+        panic!("the call got 1,000 ids and has not ended");
     }
 
     #[test]

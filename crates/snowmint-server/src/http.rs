@@ -179,6 +179,8 @@ impl Serving<'_> {
             timer.requested();
             let making = Making::of(&delivery);
             let response = handler::handle(self, request).await;
+            // A body that came in packets of its own belongs to this request, not to the next one.
+            timer.received(false);
             Ok(response.map(|body| DeliveredBody::new(body, making)))
         };
         let mut connection = http1::Builder::new()

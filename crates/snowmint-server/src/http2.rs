@@ -551,7 +551,10 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for PeerStream<'_, T> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner.stream).poll_flush(cx)
+        // TLS accepts bytes that the system has not taken yet. Only the flush tells.
+        let flushed = Pin::new(&mut self.inner.stream).poll_flush(cx);
+        self.timer.wrote(flushed.is_pending());
+        flushed
     }
 
     /// A connection of HTTP/2 is read until the client closes it: closing with unread input would discard the last answers.
@@ -692,6 +695,27 @@ mod tests {
             let mut room = [0; 16];
             assert!(Pin::new(&mut stream).poll_read(&mut cx, &mut ReadBuf::new(&mut room)).is_pending());
         }
+    }
+
+    /// Goal: a client of HTTP/1.1 does not rest before the system has all its answers. Method: a stream that accepts bytes before
+    /// the system does, as TLS does; paused time.
+    #[tokio::test(start_paused = true)]
+    async fn a_client_does_not_rest_before_its_answer_is_flushed() {
+        let (turn, shutdown) = (Turn::default(), Shutdown::new());
+        let timeouts = crate::Settings::default().timeouts;
+        let peer = Peer::new(&turn, timeouts, shutdown.listener(), Admission::Client);
+        let (mut client, stream) = tokio::io::duplex(16);
+        let stream = Preface::default().before(tokio::io::BufWriter::new(stream));
+        let mut stream = PeerStream::http1(stream, &peer);
+        stream.write_all(&[7; 100]).await.unwrap();
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        assert!(Pin::new(&mut stream).poll_flush(&mut cx).is_pending());
+        let within = 5 * crate::limits::REST;
+        assert!(tokio::time::timeout(within, peer.timer.pauses()).await.is_err(), "84 bytes are unsent");
+        let (flushed, read) = tokio::join!(stream.flush(), client.read_exact(&mut [0; 100]));
+        assert_eq!((flushed.unwrap(), read.unwrap()), ((), 100));
+        let rests = tokio::time::timeout(within, peer.timer.pauses()).await;
+        assert_eq!(rests.unwrap(), crate::delivery::Pause::Rests);
     }
 
     /// Goal: requests that come by the hundred in one packet use up the turn, however small they and their answers are.

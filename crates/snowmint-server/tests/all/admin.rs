@@ -110,6 +110,39 @@ impl Node {
     }
 }
 
+/// Goal: a client whose body comes in a packet of its own may be idle afterwards: the body begins no further request. Method:
+/// paused time, and a client that sends the body when the server tells it to go on.
+#[tokio::test(start_paused = true)]
+async fn a_body_of_its_own_packet_is_no_part_of_the_next_request() {
+    let node = Node::start().await;
+    let mut client = node.running.http().await;
+    let body = json!({"level": "debug"}).to_string();
+    let head = format!(
+        "PUT /v1/admin/log-level HTTP/1.1\r\nhost: test\r\nauthorization: Bearer {}\r\n\
+         content-type: application/json\r\ncontent-length: {}\r\nexpect: 100-continue\r\n\r\n",
+        node.admin,
+        body.len()
+    );
+    for _ in 0..3 {
+        client.send(head.as_bytes()).await;
+        assert_eq!(client.line().await, "HTTP/1.1 100 Continue");
+        assert_eq!(client.line().await, "");
+        client.send(body.as_bytes()).await;
+        assert_eq!(client.line().await, "HTTP/1.1 503 Service Unavailable", "the level is fixed here");
+        let mut answer = 0;
+        loop {
+            let line = client.line().await;
+            match line.strip_prefix("content-length: ") {
+                Some(length) => answer = length.parse().unwrap(),
+                None if line.is_empty() => break,
+                None => {}
+            }
+        }
+        client.bytes(answer).await;
+        tokio::time::sleep(Duration::from_mins(5)).await;
+    }
+}
+
 /// Goal: what an operator does with a namespace has its effect on this node at once, and is in the audit log. Method: a node
 /// that never looks at the store by itself.
 #[tokio::test]

@@ -7,9 +7,9 @@ use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddrV4, TcpStream};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setpriority_process, setrlimit};
 use snowmint_test_servers::snowmint::http::Http;
@@ -22,7 +22,7 @@ use snowmint_test_servers::{port, time};
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The p99 of an honest client on a busy machine. The aim on a quiet one is 50 ms.
 const SLOWEST: Duration = Duration::from_secs(3);
-/// How long each kind of abuse lasts.
+/// How long each kind of abuse lasts once it has begun.
 const ABUSE: Duration = Duration::from_secs(2);
 
 const HTTP_ID: &[u8] = b"GET /v1/ids/default HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -108,10 +108,13 @@ impl Honest {
         assert_eq!(answer.ids().expect("ids").len(), 1);
     }
 
-    /// Asks until `time` has passed, and checks how long it waited.
-    fn ask_for(&mut self, what: &str, time: Duration) {
-        let (began, mut waits) = (time::now(), Vec::new());
-        while began.elapsed() < time {
+    /// Asks until `time` has passed since the abuse began, and checks how long it waited.
+    fn ask_for(&mut self, what: &str, time: Duration, has_begun: impl Fn() -> bool) {
+        let (mut began, mut waits) = (None, Vec::new());
+        while began.is_none_or(|began: Instant| began.elapsed() < time) {
+            if began.is_none() && has_begun() {
+                began = Some(time::now());
+            }
             let asked = time::now();
             self.ask();
             waits.push(asked.elapsed());
@@ -134,35 +137,51 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Runs `hostile` clients at the lowest priority, as if they had processors of their own, while an honest one asks.
+/// Runs `hostile` clients at the lowest priority, as if they had processors of their own, while an honest one asks: until
+/// they have begun, and for [`ABUSE`] after that.
 fn abuse<'a>(
     what: &str,
     honest: &mut Honest,
+    has_begun: impl Fn() -> bool,
     hostile: impl IntoIterator<Item = Box<dyn Fn(&AtomicBool) + Send + 'a>>,
 ) {
     let stop = &AtomicBool::new(false);
     thread::scope(|scope| {
         let _stop = Stop(stop);
-        for client in hostile {
+        let run = |client: Box<dyn Fn(&AtomicBool) + Send + 'a>| {
             scope.spawn(move || {
                 setpriority_process(None, 19).unwrap();
                 client(stop);
-            });
-        }
-        honest.ask_for(what, ABUSE);
+            })
+        };
+        let hostile: Vec<_> = hostile.into_iter().map(run).collect();
+        // One that fails would never begin.
+        honest.ask_for(what, ABUSE, || has_begun() || hostile.iter().any(|client| client.is_finished()));
     });
 }
 
+/// What the server did for a hostile client.
+#[derive(Debug, Default)]
+struct Served {
+    connections: AtomicUsize,
+    bytes: AtomicUsize,
+}
+
 /// Sends a piece without a pause and reads as fast as the server writes, on one connection after the other.
-fn send_greedily(address: SocketAddrV4, begin: &[u8], piece: &[u8], stop: &AtomicBool) {
+fn send_greedily(address: SocketAddrV4, begin: &[u8], piece: &[u8], served: &Served, stop: &AtomicBool) {
     let is_stopped = || stop.load(Ordering::Relaxed);
     while !is_stopped() {
         let Ok(mut client) = TcpStream::connect(address) else { continue };
+        served.connections.fetch_add(1, Ordering::Relaxed);
         let mut reader = client.try_clone().unwrap();
         thread::scope(|scope| {
             scope.spawn(|| {
                 let mut ignored = vec![0; 1 << 18];
-                while !is_stopped() && reader.read(&mut ignored).is_ok_and(|read| read > 0) {}
+                while !is_stopped()
+                    && let Ok(read @ 1..) = reader.read(&mut ignored)
+                {
+                    served.bytes.fetch_add(read, Ordering::Relaxed);
+                }
                 // This ends a writer that waits for room.
                 let _ = reader.shutdown(Shutdown::Both);
             });
@@ -192,6 +211,7 @@ fn five_thousand_connections_at_once() {
     let victim = Victim::spawn(folder.path(), &[]);
     let mut honest = Honest::connect(&victim.server, None);
     let before = server::rss_kib(victim.server.pid());
+    let ready = &AtomicUsize::new(0);
     let crowd = |address: SocketAddrV4, request: Vec<u8>| {
         move |stop: &AtomicBool| {
             let mut clients: Vec<TcpStream> =
@@ -204,6 +224,7 @@ fn five_thousand_connections_at_once() {
                     slow.write_all(&[*byte]).expect("it is not late yet");
                 }
             }
+            ready.fetch_add(1, Ordering::Relaxed);
             while !stop.load(Ordering::Relaxed) {
                 thread::sleep(Duration::from_millis(20));
             }
@@ -212,7 +233,9 @@ fn five_thousand_connections_at_once() {
         }
     };
     let crowds = victim.ports().map(|(address, request)| Box::new(crowd(address, request)) as Box<_>);
-    abuse("5,000 connections at once", &mut honest, crowds);
+    let count = crowds.len();
+    let all_ready = || ready.load(Ordering::Relaxed) == count;
+    abuse("5,000 connections at once", &mut honest, all_ready, crowds);
     time::eventually("their connections are gone", PATIENCE, || {
         (victim.server.metric("snowmint_connections") < 3.5).then_some(())
     });
@@ -355,14 +378,28 @@ fn greedy_pipelines_on_every_port() {
             Vec::new(),
             [&b"\0\0\0\x1b"[..], b"\x80\x01\0\x01\0\0\0\x0dget_worker_id\0\0\0\x01\0"].concat().repeat(500),
         ),
-        (victim.grpc, Vec::new(), grpc_call("/grpc.health.v1.Health/Check", &[0; 5])),
+        // A call, and pings, each of which the server acknowledges.
+        (
+            victim.grpc,
+            grpc_call("/grpc.health.v1.Health/Check", &[0; 5]),
+            b"\0\0\x08\x06\0\0\0\0\0abcdefgh".repeat(5000),
+        ),
         // A token where there are none closes the connection, so that one follows the other.
         (victim.noeqd, Vec::new(), b"\0\x01x".repeat(5000)),
     ];
-    let hostile = pipelines.iter().map(|(address, begin, piece)| {
-        Box::new(move |stop: &AtomicBool| send_greedily(*address, begin, piece, stop)) as Box<_>
+    let served: [Served; 5] = Default::default();
+    let hostile = pipelines.iter().zip(&served).map(|((address, begin, piece), served)| {
+        Box::new(move |stop: &AtomicBool| send_greedily(*address, begin, piece, served, stop)) as Box<_>
     });
-    abuse("greedy pipelines on every port", &mut honest, hostile);
+    abuse("greedy pipelines on every port", &mut honest, || true, hostile);
+    let [pipelined @ .., noeqd] = served;
+    for (Served { connections, bytes }, (address, ..)) in pipelined.into_iter().zip(&pipelines) {
+        let (connections, bytes) = (connections.into_inner(), bytes.into_inner());
+        println!("{address}: {bytes} bytes over {connections} connections");
+        assert!(connections == 1 && bytes > 100_000, "{address}: {bytes} bytes, {connections} connections");
+    }
+    let connections = noeqd.connections.into_inner();
+    assert!(connections > 10, "{connections} connections of noeqd are too few to show anything");
     victim.assert_unharmed(96);
 }
 
@@ -397,10 +434,11 @@ fn wrong_tokens_at_full_speed() {
         ),
         (victim.noeqd, [&[0, u8::try_from(token.len()).unwrap()], &token.as_bytes()[..token.len() - 1], b"x\x01"].concat()),
     ];
+    let served = &Served::default();
     let hostile = pieces.iter().map(|(address, piece)| {
-        Box::new(move |stop: &AtomicBool| send_greedily(*address, b"", piece, stop)) as Box<_>
+        Box::new(move |stop: &AtomicBool| send_greedily(*address, b"", piece, served, stop)) as Box<_>
     });
-    abuse("wrong tokens at full speed", &mut honest, hostile);
+    abuse("wrong tokens at full speed", &mut honest, || true, hostile);
     honest.ask();
     victim.assert_bounded(96);
     let metrics = victim.server.get("/metrics").body;
