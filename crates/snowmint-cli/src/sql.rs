@@ -19,6 +19,8 @@ use crate::human::Output;
 
 /// How far a cursor may be behind the clock before a draw opens a new region, as in the library.
 const MAX_BEHIND_MS: u64 = 4;
+/// How long the timestamps are that a crash skips, by default.
+const MAY_LOSE: Duration = Duration::from_secs(10);
 /// The longest name of PostgreSQL and MySQL, less the longest ending, `_generation`.
 const MAX_PREFIX: usize = 63 - "_generation".len();
 /// The largest number of a `BIGINT`.
@@ -50,7 +52,8 @@ Make ids, with --worker, in PostgreSQL and MariaDB. No extension, no superuser:
   Not guaranteed:  copies of the database (restored, cloned, promoted before
                    they had everything) use the same worker: give them another.
 
-Install and run as the role that owns the functions; clients need EXECUTE only.
+Install and run as the role that owns the functions. In PostgreSQL clients need
+EXECUTE only.
 docs/sql.md tells about shards, generated columns, backups and limits.";
 
 /// Print SQL that reads and makes ids in a database
@@ -79,7 +82,8 @@ pub(crate) struct Args {
     /// clock went back, or if they are made faster than the layout allows
     #[arg(long, value_name = "TIME", value_parser = max_ahead)]
     max_ahead: Option<MaxAhead>,
-    /// Skip this time after a crash or a failover, which may lose the end of the log (PostgreSQL; default 10s)
+    /// Skip timestamps of this length after a crash or a failover, which may lose the end of the log (PostgreSQL; default
+    /// 10s). Ids made faster than the layout allows use up more timestamps than that time
     #[arg(long, value_name = "TIME", value_parser = may_lose)]
     may_lose: Option<Duration>,
     /// Table that gets the columns (SQLite)
@@ -208,7 +212,20 @@ fn check_flags(args: &Args) -> Result<(), Failure> {
         "--max-ahead",
         "expected with postgres only: a DEFAULT elsewhere cannot check it",
     )?;
-    refuse(no_postgres && args.may_lose.is_some(), "--may-lose", "expected with postgres only")
+    refuse(no_postgres && args.may_lose.is_some(), "--may-lose", "expected with postgres only")?;
+    let may_lose = args.may_lose.unwrap_or(MAY_LOSE);
+    match &args.max_ahead {
+        Some(max_ahead) if max_ahead.time < may_lose => Err(Failure::flag(
+            "--max-ahead",
+            format_args!(
+                "{} is shorter than --may-lose ({} ms), which a crash skips, so that draws fail after it: expected at least \
+                 --may-lose, or a shorter --may-lose",
+                max_ahead.text,
+                may_lose.as_millis()
+            ),
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// What the templates name, and which parts are printed.
@@ -324,11 +341,8 @@ impl Values {
         self.set("max_tick", layout.max(Field::Timestamp));
         self.set("max_ahead", max_ahead.1);
         self.set("max_ahead_ticks", ticks(max_ahead.0)?);
-        self.set(
-            "may_lose",
-            format_args!("{} ms", args.may_lose.unwrap_or(Duration::from_secs(10)).as_millis()),
-        );
-        self.set("may_lose_ticks", ticks(args.may_lose.unwrap_or(Duration::from_secs(10)))?);
+        self.set("may_lose", format_args!("{} ms", args.may_lose.unwrap_or(MAY_LOSE).as_millis()));
+        self.set("may_lose_ticks", ticks(args.may_lose.unwrap_or(MAY_LOSE))?);
         // The letters SNOW: the other half of the lock is the sequence's own number.
         self.set("lock", u32::from_be_bytes(*b"SNOW"));
         self.set("compose", compose(layout, node, "drawn", "drawn", &qualified));
@@ -382,6 +396,9 @@ impl Values {
         }
         if args.worker.is_some() {
             script += &self.fill(generator);
+        }
+        if args.dialect == Dialect::Postgres {
+            script += include_str!("sql/postgres_end.sql");
         }
         if args.dialect == Dialect::Mysql {
             script = replace_functions(&script);
@@ -437,7 +454,12 @@ impl Values {
         }
         lines.extend(fields(&args.layout).map(|field| function(ending(field), bigint)));
         lines.push(function("time", bigint));
-        lines.join(";\n") + ";\n"
+        let lines = lines.join(";\n");
+        if args.dialect == Dialect::Postgres {
+            // One statement: if a column still uses a function, it changes nothing.
+            return format!("DO $drop$\nBEGIN\n{lines};\nEND\n$drop$;\n");
+        }
+        lines + ";\n"
     }
 }
 

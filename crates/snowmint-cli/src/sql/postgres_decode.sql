@@ -2,6 +2,15 @@
 -- PostgreSQL 15 or later. Safe to run again.
 -- Each function is immutable and one expression: the planner inlines it, and indexes and generated columns may use it.
 -- A number that is no id of the layout gives NULL.
+-- All of it is one statement, which either works or changes nothing. It looks up operators in pg_catalog only: a function keeps
+-- those that its installer's search_path finds.
+
+DO $install$
+DECLARE
+    path CONSTANT pg_catalog.text := pg_catalog.current_setting('search_path');
+    other record;
+BEGIN
+PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
 
 CREATE OR REPLACE FUNCTION {{name}}_time(id bigint) RETURNS timestamptz
 LANGUAGE sql IMMUTABLE PARALLEL SAFE

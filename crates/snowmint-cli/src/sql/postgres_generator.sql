@@ -21,18 +21,41 @@
 -- share sessions.
 --
 -- After a crash: the limit is in the write-ahead log, and an id of a committed transaction lies below a limit that was logged
--- before the commit. The cursor is not logged and starts again from 0, outside of every region, so that a jump follows. It adds
--- {{may_lose}} to the limit, for ids that were given out by transactions which did not write and whose log was lost.
+-- before the commit. The cursor is not logged and starts again far below 0, outside of every region, so that a jump follows. It
+-- skips {{may_lose}} of timestamps above the limit, for ids that were given out by transactions which did not write and whose log
+-- was lost. Ids made faster than the layout allows use up timestamps faster than the clock: the skip covers a loss of that many
+-- timestamps, not of that much time. So use ids only after the commit of a transaction that writes.
 
-CREATE UNLOGGED SEQUENCE IF NOT EXISTS {{name}}_cursor MINVALUE 0 CACHE 1;
+-- Another owner could set a sequence back or replace a function.
+FOR other IN
+    SELECT oid::regclass::text AS name, pg_get_userbyid(relowner) AS owner FROM pg_class
+    WHERE oid IN (to_regclass('{{name}}_cursor'), to_regclass('{{name}}_limit'))
+    UNION ALL SELECT oid::regprocedure::text, pg_get_userbyid(proowner) FROM pg_proc
+    WHERE oid IN (to_regprocedure('{{name}}_clock()'), to_regprocedure('{{name}}_jump()'),
+        to_regprocedure('{{name}}_next_id()'), to_regprocedure('{{name}}_next_ids(integer)'))
+LOOP
+    IF other.owner <> current_user THEN
+        RAISE EXCEPTION '% exists and belongs to %, not to %', other.name, other.owner, current_user
+            USING ERRCODE = 'insufficient_privilege', HINT = 'Install as its owner (SET ROLE), or with another --prefix.';
+    END IF;
+END LOOP;
+
+CREATE UNLOGGED SEQUENCE IF NOT EXISTS {{name}}_cursor MINVALUE -4611686018427387904 CACHE 1;
 CREATE SEQUENCE IF NOT EXISTS {{name}}_limit MINVALUE 0 CACHE 1;
 -- Whoever can set a sequence could set it back. The functions below run with the rights of their owner instead.
-REVOKE ALL ON SEQUENCE {{name}}_cursor, {{name}}_limit FROM PUBLIC;
+-- Default privileges and GRANT ON ALL SEQUENCES give rights to other roles too.
+FOR other IN
+    SELECT DISTINCT CASE acl.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(acl.grantee)) END AS name
+    FROM pg_class, aclexplode(relacl) AS acl
+    WHERE oid IN ('{{name}}_cursor'::regclass, '{{name}}_limit'::regclass) AND acl.grantee <> relowner
+LOOP
+    EXECUTE 'REVOKE ALL ON SEQUENCE {{name}}_cursor, {{name}}_limit FROM ' || other.name || ' CASCADE';
+END LOOP;
 
 -- The clock, in unix milliseconds. A float has room for the microseconds until the year 2255.
 CREATE OR REPLACE FUNCTION {{name}}_clock() RETURNS bigint
 LANGUAGE sql VOLATILE PARALLEL SAFE
-RETURN floor(date_part('epoch', clock_timestamp()) * 1000)::bigint;
+RETURN pg_catalog.floor(pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) OPERATOR(pg_catalog.*) 1000)::bigint;
 
 -- Opens a region at the clock, or at the limit if that is later, and returns its first cursor.
 CREATE OR REPLACE FUNCTION {{name}}_jump() RETURNS bigint

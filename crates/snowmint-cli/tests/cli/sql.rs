@@ -300,6 +300,7 @@ fn flags_that_do_not_fit_are_refused() {
         ("postgres --layout leaf --schema a;b", "--schema: "),
         ("postgres --layout leaf --prefix App", "--prefix: "),
         ("postgres --layout leaf --max-ahead 0s", "--max-ahead: "),
+        ("postgres --layout leaf --max-ahead 9s", "--max-ahead: 9s is shorter than --may-lose (10000 ms)"),
         ("oracle --layout leaf", "oracle"),
         ("postgres", "--layout"),
     ] {

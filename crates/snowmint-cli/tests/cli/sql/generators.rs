@@ -67,13 +67,22 @@ fn generator(server: &Postgres) {
         "CREATE SEQUENCE test_clock MINVALUE -9000000000000 START 0;
          SELECT setval('test_clock', 0);
          CREATE OR REPLACE FUNCTION snowmint_clock() RETURNS bigint LANGUAGE plpgsql AS $$
-         DECLARE read bigint := pg_sequence_last_value('public.test_clock');
+         DECLARE
+            read bigint := pg_sequence_last_value('public.test_clock');
+            began bigint := pg_sequence_last_value('public.snowmint_cursor');
          BEGIN
             IF read < 1000000000000 THEN read := read + floor(date_part('epoch', clock_timestamp()) * 1000)::bigint; END IF;
-            -- Paused within a jump, after it has read the clock.
+            -- Paused within a jump, after it has read the clock, until another session waits for its lock or has drawn far past its
+            -- target.
             IF current_setting('test.pause', true) = 'on' AND EXISTS (
                 SELECT FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()
-            ) THEN PERFORM pg_sleep(1.5); END IF;
+            ) THEN
+                FOR naps IN 1..2000 LOOP
+                    PERFORM pg_sleep(0.01);
+                    EXIT WHEN pg_sequence_last_value('public.snowmint_cursor') > began + 200000
+                        OR EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted);
+                END LOOP;
+            END IF;
             RETURN read;
          END $$;
          CREATE TABLE drawn (id bigint DEFAULT snowmint_next_id())",
@@ -196,9 +205,10 @@ fn postgres_survives_a_jump_that_was_paused() {
     generator(&careless);
     let install = script("postgres --layout twitter --datacenter 3 --worker 7");
     let (_, functions) = install.split_once("CREATE OR REPLACE FUNCTION public.snowmint_next_ids").unwrap();
+    let (functions, _) = functions.split_once("$snowmint$;").unwrap();
     let functions = functions.replace("WHERE drawn >= lowest AND drawn < edge", "WHERE drawn >= lowest");
     let functions = functions.replace("edge - 20480,", "0,");
-    careless.sql(&format!("CREATE OR REPLACE FUNCTION public.snowmint_next_ids{functions}"));
+    careless.sql(&format!("CREATE OR REPLACE FUNCTION public.snowmint_next_ids{functions}$snowmint$"));
     assert!(paused_jump(&careless) > 0, "this test finds no duplicates");
 }
 
@@ -231,20 +241,33 @@ fn postgres_standby_continues_above_all_ids() {
 #[test]
 fn postgres_refuses_what_would_break_it() {
     let server = Postgres::start();
-    server.sql("CREATE SCHEMA app");
-    server
-        .sql(&script("postgres --layout twitter --worker 7 --schema app --prefix order_id --max-ahead 10s"));
     server.sql(
-        "CREATE ROLE client; GRANT USAGE ON SCHEMA app TO client;
-         CREATE TABLE app.orders (id bigint PRIMARY KEY DEFAULT app.order_id_next_id(), number int);
-         GRANT INSERT, SELECT ON app.orders TO client;
+        "CREATE ROLE client; CREATE SCHEMA app; GRANT USAGE ON SCHEMA app TO client;
+         ALTER DEFAULT PRIVILEGES IN SCHEMA app GRANT ALL ON SEQUENCES TO client;
+         CREATE SEQUENCE app.order_id_limit; ALTER SEQUENCE app.order_id_limit OWNER TO client;
          CREATE SCHEMA evil; GRANT USAGE ON SCHEMA evil TO client;
          CREATE FUNCTION evil.yes(bigint, bigint) RETURNS boolean LANGUAGE plpgsql AS $$BEGIN RAISE 'hijacked'; END$$;
          CREATE FUNCTION evil.no(bigint, bigint) RETURNS bigint LANGUAGE plpgsql AS $$BEGIN RAISE 'hijacked'; END$$;
          CREATE OPERATOR evil.< (LEFTARG = bigint, RIGHTARG = bigint, FUNCTION = evil.yes);
          CREATE OPERATOR evil.>= (LEFTARG = bigint, RIGHTARG = bigint, FUNCTION = evil.yes);
          CREATE OPERATOR evil.- (LEFTARG = bigint, RIGHTARG = bigint, FUNCTION = evil.no);
-         CREATE OPERATOR evil.| (LEFTARG = bigint, RIGHTARG = bigint, FUNCTION = evil.no);",
+         CREATE OPERATOR evil.| (LEFTARG = bigint, RIGHTARG = bigint, FUNCTION = evil.no);
+         CREATE FUNCTION evil.no(double precision, int) RETURNS double precision LANGUAGE plpgsql AS $$BEGIN RAISE 'hijacked'; END$$;
+         CREATE OPERATOR evil.* (LEFTARG = double precision, RIGHTARG = int, FUNCTION = evil.no);
+         CREATE FUNCTION evil.no(bigint, int) RETURNS bigint LANGUAGE plpgsql AS $$BEGIN RAISE 'hijacked'; END$$;
+         CREATE OPERATOR evil.& (LEFTARG = bigint, RIGHTARG = int, FUNCTION = evil.no);",
+    );
+    let install =
+        script("postgres --layout twitter --worker 7 --schema app --prefix order_id --max-ahead 10s");
+    let install = format!("SET search_path = evil, pg_catalog;\n{install}SHOW search_path;\n");
+    let (_, error) = session(&server, &install);
+    assert!(error.contains("app.order_id_limit exists and belongs to client, not to postgres"), "{error}");
+    server.sql("DROP SEQUENCE app.order_id_limit");
+    assert_eq!(session(&server, &install), ("evil, pg_catalog\n".to_owned(), String::new()));
+    assert_eq!(server.sql("SELECT app.order_id_worker(7 << 12)"), "7", "operators of the installer's path");
+    server.sql(
+        "CREATE TABLE app.orders (id bigint PRIMARY KEY DEFAULT app.order_id_next_id(), number int);
+         GRANT INSERT, SELECT ON app.orders TO client",
     );
     let as_client = "SET ROLE client; SET search_path = evil, pg_catalog;\n";
     let (rows, error) = session(
@@ -305,8 +328,14 @@ fn postgres_refuses_what_would_break_it() {
     assert!(error.contains("no timestamps left: the layout ends on 2080-07-10T17:30:30.208Z"), "{error}");
 
     let drop = script("postgres --layout twitter --worker 7 --schema app --prefix order_id --drop");
-    let (_, error) = session(&server, &format!("BEGIN; {drop}"));
+    let (_, error) = session(&server, &drop);
     assert!(error.contains("other objects depend on it"), "a table still uses it: {error}");
+    assert_eq!(
+        server.sql("SELECT count(*) FROM pg_class WHERE relname LIKE 'order_id%'"),
+        "2",
+        "half dropped"
+    );
+    server.sql("INSERT INTO app.orders VALUES (DEFAULT)");
     server.sql(&format!("DROP TABLE app.orders; {drop}"));
     assert_eq!(server.sql("SELECT count(*) FROM pg_class WHERE relname LIKE 'order_id%'"), "0");
     assert_eq!(server.sql("SELECT count(*) FROM pg_proc WHERE proname LIKE 'order_id%'"), "0");
@@ -422,6 +451,17 @@ fn mariadb_gives_no_id_twice() {
         (server.sql(late) == "1").then_some(())
     });
     assert!(began.elapsed() < Duration::from_mins(1));
+    // The rights that the docs name are enough, and needed.
+    server.sql("CREATE USER client; GRANT INSERT ON test.drawn TO client");
+    let as_client = || {
+        let mut client = Command::new("mariadb");
+        client.args(["--no-defaults", "--user=client", "--database=test"]);
+        client.arg(format!("--socket={}", server.folder().join("socket").display()));
+        String::from_utf8(feed(&mut client, "INSERT INTO drawn (number) VALUES (9)").stderr).unwrap()
+    };
+    assert!(as_client().contains("denied"));
+    server.sql("GRANT SELECT, INSERT ON test.snowmint_cursor TO client");
+    assert_eq!(as_client(), "");
     server.sql(&format!(
         "USE test; DROP TABLE drawn; {}",
         script("mariadb --layout twitter --worker 7 --drop")

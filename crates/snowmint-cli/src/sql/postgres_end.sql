@@ -1,0 +1,4 @@
+
+PERFORM set_config('search_path', path, true);
+END
+$install$;
