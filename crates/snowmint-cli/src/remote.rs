@@ -33,6 +33,8 @@ use crate::error::{Failure, report};
 
 /// How long a node may take to answer: it waits for its store, and a check asks other nodes.
 const PATIENCE: Duration = Duration::from_mins(1);
+/// How long a node may take to make a change: it also waits until the change has settled, up to 5 min (`may_lose`).
+const CHANGE_PATIENCE: Duration = Duration::from_mins(7);
 /// Bytes of an answer.
 const MAX_ANSWER: usize = 64 << 20;
 /// Fields of a request besides the settings of a namespace, and their flags. Texts name them in backticks.
@@ -325,7 +327,8 @@ impl Server {
         path: &str,
         body: Option<Value>,
     ) -> Result<T, Failure> {
-        let (status, answer) = self.answer(method, &format!("/v1/admin/{path}"), body, PATIENCE).await?;
+        let patience = if method == Method::GET { PATIENCE } else { CHANGE_PATIENCE };
+        let (status, answer) = self.answer(method, &format!("/v1/admin/{path}"), body, patience).await?;
         let unexpected = |why: &dyn std::fmt::Display| {
             Failure::runtime(format!("unexpected answer of {} with status {status}: {why}", self.url))
         };

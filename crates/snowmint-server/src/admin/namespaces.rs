@@ -123,14 +123,19 @@ impl NamespaceView {
                 });
             }
         };
-        Ok(Self {
-            reserved_to: reserved_to(counters, &name, record).await?,
+        let reserved_to = reserved_to(counters, &name, record).await?;
+        Ok(Self::from_record(name, record, reserved_to))
+    }
+
+    fn from_record(name: String, record: &NamespaceRecord, reserved_to: Option<u64>) -> Self {
+        Self {
             name,
             state: State::of(record),
             dropped: record.dropped_unix_ms.map(|when| Utc(when).to_string()),
+            reserved_to,
             unreadable: None,
             settings: Some(Fields::from(&record.definition)),
-        })
+        }
     }
 }
 
@@ -166,11 +171,17 @@ impl Changed {
         store: &dyn Store,
         name: &NamespaceName,
         record: NamespaceRecord,
-        warnings: Vec<String>,
-    ) -> Result<Self, AdminError> {
+        mut warnings: Vec<String>,
+    ) -> Self {
         let edition = record.edition;
-        let namespace = NamespaceView::of(&Counters::Of(store), name.as_str(), &Ok(record)).await?;
-        Ok(Self { namespace, store: store.describe(), edition, resumed_above: None, warnings })
+        // The change is made, whatever becomes of this read.
+        let reserved_to =
+            reserved_to(&Counters::Of(store), name.as_str(), &record).await.unwrap_or_else(|error| {
+                warnings.push(format!("{name} is changed, but its counter cannot be read: {error}"));
+                None
+            });
+        let namespace = NamespaceView::from_record(name.to_string(), &record, reserved_to);
+        Self { namespace, store: store.describe(), edition, resumed_above: None, warnings }
     }
 }
 
@@ -296,7 +307,7 @@ pub async fn add(
              reach the store continues to give the old numbers"
         ));
     }
-    let mut changed = Changed::of(store, name, record, warnings).await?;
+    let mut changed = Changed::of(store, name, record, warnings).await;
     if before.is_some() && if_dropped == IfDropped::Resume {
         changed.resumed_above = changed.namespace.reserved_to;
     }
@@ -334,8 +345,12 @@ pub async fn set(
         let wanted = patched(settings, &before.definition)?;
         check_mode(store, &wanted)?;
         if wanted == before.definition && before.dropped_unix_ms.is_none() {
-            // Nothing would change: no entry of the log, and no new edition.
-            return Changed::of(store, name, before.clone(), Vec::new()).await;
+            // Nothing would change: no entry of the log, and no new edition. The load makes `SettledStore` wait for the change
+            // of another command that made it so a moment ago.
+            let found = registry::existing(store, name).await?;
+            if found.definition == wanted {
+                return Ok(Changed::of(store, name, found, Vec::new()).await);
+            }
         }
         details = wanted.to_string();
     }
@@ -350,7 +365,7 @@ pub async fn set(
     };
     let set = registry::set(store, name, patch);
     let record = author.record(store, Action::NamespaceSet, name, details, set).await??;
-    Changed::of(store, name, record, Vec::new()).await
+    Ok(Changed::of(store, name, record, Vec::new()).await)
 }
 
 /// Drops a namespace: nodes stop serving it, its record stays.
@@ -368,7 +383,7 @@ pub async fn drop_namespace(
     required.check(name, Some(&registry::existing(store, name).await?))?;
     let dropped = registry::drop_namespace_if(store, name, WallClock.unix_ms(), required);
     let record = author.record(store, Action::NamespaceDrop, name, "", dropped).await??;
-    Changed::of(store, name, record, Vec::new()).await
+    Ok(Changed::of(store, name, record, Vec::new()).await)
 }
 
 fn definition_to_add(
@@ -512,7 +527,7 @@ async fn move_sources(
     };
     let details = NumberSource::Other(wanted.clone());
     let record = author.record(store, Action::NamespaceSet, name, details, moved).await??;
-    Changed::of(store, name, record, warnings).await
+    Ok(Changed::of(store, name, record, warnings).await)
 }
 
 /// Returns the record of a namespace, dropped or not.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use snowmint_cluster::audit::ChangeFailure;
-use snowmint_store::Store;
+use snowmint_store::{Store, StoreError, StoreErrorKind};
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
@@ -135,18 +135,30 @@ impl NodeAdmin {
     ) -> Result<T, AdminError> {
         let store = Arc::new(SettledStore::new(Arc::clone(&self.store)));
         let operation = operation(Arc::clone(&store) as _);
+        let (outcomes, refresher) = (Arc::clone(&self.outcomes), self.refresher.clone());
+        // Here and not in the caller, which ends early if its client hangs up.
         let settled = Box::pin(async move {
-            let changed = operation.await?;
-            store.settle().await?;
-            Ok(changed)
+            let mut counted = Counted { outcomes, outcome: Outcome::Unknown };
+            let changed = async {
+                let changed = operation.await?;
+                store.settle().await?;
+                Ok(changed)
+            };
+            let changed = changed.await;
+            counted.outcome =
+                changed.as_ref().map_or_else(|error| (&ChangeFailure::from(error)).into(), |_| Outcome::Made);
+            drop(counted);
+            if changed.is_ok() {
+                refresher.refresh().await;
+            }
+            changed
         });
         let changed = self.run(reach, Effect::Writes, settled).await;
-        let outcome =
-            changed.as_ref().map_or_else(|error| (&ChangeFailure::from(error)).into(), |_| Outcome::Made);
-        self.outcomes[outcome as usize].fetch_add(1, Ordering::Relaxed);
-        let changed = changed?;
-        self.refresher.refresh().await;
-        Ok(changed)
+        if let Err(AdminError::Busy { .. }) = changed {
+            // It was not started.
+            drop(Counted { outcomes: Arc::clone(&self.outcomes), outcome: Outcome::Failed });
+        }
+        changed
     }
 
     /// Runs an operation to its end, even if nobody waits for it any more: a change is not cut in the middle.
@@ -170,12 +182,38 @@ impl NodeAdmin {
             drop(permits);
             done
         });
-        match (timeout(WITHIN, running).await, effect) {
+        let within = match effect {
+            Effect::Reads => WITHIN,
+            // A change also waits until it has settled, and until this node follows it.
+            Effect::Writes => WITHIN.saturating_add(self.store.may_lose()).saturating_add(REFRESH_WITHIN),
+        };
+        match (timeout(within, running).await, effect) {
             (Ok(Ok(done)), _) => done,
-            (Ok(Err(error)), _) => Err(AdminError::Failed(format!("the operation did not end: {error}"))),
-            (Err(_), Effect::Reads) => Err(AdminError::Late { within: WITHIN }),
-            (Err(_), Effect::Writes) => Err(AdminError::LateChange { within: WITHIN }),
+            (Ok(Err(error)), effect) => {
+                let why = format!("the operation did not end: {error}");
+                Err(match effect {
+                    Effect::Reads => AdminError::Failed(why),
+                    Effect::Writes => {
+                        let kind = StoreErrorKind::OutcomeUnknown;
+                        StoreError::new(kind, "change", self.store.describe(), why).into()
+                    }
+                })
+            }
+            (Err(_), Effect::Reads) => Err(AdminError::Late { within }),
+            (Err(_), Effect::Writes) => Err(AdminError::LateChange { within }),
         }
+    }
+}
+
+/// Counts the outcome of a change when it is dropped, and so also after a panic.
+struct Counted {
+    outcomes: Arc<[AtomicU64; Outcome::ALL.len()]>,
+    outcome: Outcome,
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.outcomes[self.outcome as usize].fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -203,6 +241,41 @@ impl Refresher {
         };
         if timeout(REFRESH_WITHIN, refreshed).await.is_err() {
             tracing::debug!("a change of a namespace is not served yet; the next poll follows");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use snowmint_store::MemoryStore;
+
+    use super::*;
+    use crate::status::ErrorKind;
+
+    fn counted(node: &NodeAdmin) -> [u64; Outcome::ALL.len()] {
+        Outcome::ALL.map(|outcome| node.outcomes[outcome as usize].load(Ordering::Relaxed))
+    }
+
+    /// Goal: the outcome of every change is counted, and a change that ended early may have taken place. Method: a change that
+    /// panics, and one whose client hangs up before it ends.
+    #[tokio::test]
+    async fn changes_are_counted_without_a_client_and_after_a_panic() {
+        let node = NodeAdmin::new(Arc::new(MemoryStore::new()), Handle::current(), Refresher::new().0);
+        let panicked =
+            node.change(Reach::All, |_| boxed::<()>(async { panic!("a defect") })).await.unwrap_err();
+        assert_eq!(panicked.kind(), ErrorKind::OutcomeUnknown, "{panicked}");
+        assert_eq!(counted(&node), [0, 0, 0, 1]);
+        let (go_on, waits) = oneshot::channel::<()>();
+        let change = node.change(Reach::All, |_| {
+            boxed(async move {
+                let _ = waits.await;
+                Ok(())
+            })
+        });
+        assert!(timeout(std::time::Duration::from_millis(10), change).await.is_err());
+        go_on.send(()).unwrap();
+        while counted(&node) != [1, 0, 0, 1] {
+            tokio::task::yield_now().await;
         }
     }
 }

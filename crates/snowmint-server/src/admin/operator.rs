@@ -25,6 +25,8 @@ use crate::state::ServerState;
 
 /// The settings of a hide key.
 const HIDE: [&str; 2] = ["hide", "hide_check"];
+/// Settings whose every new value makes each node take one more worker of the store.
+const TAKES_WORKERS: [&str; 3] = ["layout", "rule", "sequence_start"];
 const SOURCES: &str = "sources";
 
 /// What a request concerns, and so which tokens may send it.
@@ -305,15 +307,16 @@ impl<'a> Operator<'a> {
         ChangedHere { changed, served_here }
     }
 
-    /// Rejects settings that only the command line with a store may use, and hide keys of tokens for some namespaces: a client with
-    /// a namespace under a key can reveal the ids of every other namespace with that key.
+    /// Rejects settings that only the command line with a store may use, and of tokens for some namespaces those that reach beyond
+    /// them: a client with a namespace under a hide key can reveal the ids of every other namespace with that key, and one that
+    /// names layouts can use up the workers of all.
     fn check_settings(&self, settings: &Settings) -> Result<(), AdminError> {
         let is_set = |name: &&str| settings.get(*name).is_some_and(|value| !value.is_null());
         if is_set(&SOURCES) {
             // Their URLs name files that this node would read and send, and hosts that get its passwords.
             return Err(only_with_store(SOURCES));
         }
-        HIDE.into_iter().find(is_set).map_or(Ok(()), |setting| self.needs_all(setting))
+        HIDE.into_iter().chain(TAKES_WORKERS).find(is_set).map_or(Ok(()), |setting| self.needs_all(setting))
     }
 
     /// Rejects a setting that only a token for all namespaces may use.
@@ -387,8 +390,8 @@ mod tests {
         NamespaceName::new(text).unwrap()
     }
 
-    /// Goal: a token for some namespaces cannot put a hide key of others on its own ones, where it could reveal their ids, and
-    /// nobody makes a node open a source.
+    /// Goal: a token for some namespaces cannot put a hide key of others on its own ones, where it could reveal their ids, or
+    /// use up the workers of the store, and nobody makes a node open a source.
     #[tokio::test]
     async fn settings_that_reach_beyond_a_namespace_are_rejected() {
         let (server, [ops, team]) = server(Arc::default());
@@ -398,6 +401,9 @@ mod tests {
             ("hide", json!({"hide": "billing", "hide_check": "0011223344556677"}), true),
             ("hide_check", json!({"hide_check": "0011223344556677"}), true),
             ("sources", json!({"sources": ["1/1 sqlite:/etc/x"]}), false),
+            ("layout", json!({"layout": "js53"}), true),
+            ("rule", json!({"scheme": "snowflake", "rule": "reject"}), true),
+            ("sequence_start", json!({"sequence_start": "random(7)"}), true),
         ] {
             let Addition { settings, .. } = addition(body.clone());
             let rejected = operator(&team).check_settings(&settings).unwrap_err();
@@ -409,7 +415,8 @@ mod tests {
             assert_eq!(operator(&ops).check_settings(&settings).is_ok(), is_for_all, "{body}");
         }
         // A client may name every setting.
-        let Addition { settings, .. } = addition(json!({"scheme": "segment", "hide": null, "sources": null}));
+        let Addition { settings, .. } =
+            addition(json!({"scheme": "segment", "hide": null, "sources": null, "layout": null}));
         operator(&team).check_settings(&settings).unwrap();
     }
 

@@ -1,7 +1,9 @@
 //! A store that remembers what an operation wrote, so that it succeeds only once that has settled.
 
 use std::collections::BTreeMap;
+use std::error::Error as _;
 use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -20,17 +22,37 @@ pub struct SettledStore {
     store: Arc<dyn Store>,
     /// The value that must be found again, by key.
     written: Mutex<BTreeMap<Key, Vec<u8>>>,
+    /// Whether a record of the change itself may have been written: not only its entry in the audit log.
+    may_have_changed: AtomicBool,
 }
 
 impl SettledStore {
     /// Returns a store of which nothing was written yet.
     pub fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, written: Mutex::default() }
+        Self { store, written: Mutex::default(), may_have_changed: AtomicBool::new(false) }
     }
 
     fn written(&self) -> MutexGuard<'_, BTreeMap<Key, Vec<u8>>> {
         // Each change is one insertion: a panic elsewhere leaves the map whole.
         self.written.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Remembers a write that took place, or may have.
+    fn remember(&self, key: &Key, value: Vec<u8>) {
+        if !key.as_str().starts_with("audit/") {
+            self.may_have_changed.store(true, Ordering::Relaxed);
+        }
+        self.written().insert(key.clone(), value);
+    }
+
+    /// Returns the error of a call. After a write, "nothing was written" would be true of this call, but not of the command.
+    fn failed(&self, error: StoreError) -> StoreError {
+        let kind = StoreErrorKind::OutcomeUnknown;
+        if error.kind() == kind || !self.may_have_changed.load(Ordering::Relaxed) {
+            return error;
+        }
+        let cause = error.source().map_or_else(|| error.to_string(), ToString::to_string);
+        StoreError::new(kind, error.operation(), error.store(), cause)
     }
 
     /// Waits until everything that was written has settled. Returns at once if the store loses no acknowledged writes.
@@ -46,7 +68,7 @@ impl SettledStore {
         }
         tokio::time::sleep(may_lose).await;
         for (key, value) in written {
-            let found = self.store.load(&key).await?;
+            let found = self.store.load(&key).await.map_err(|error| self.failed(error))?;
             if !found.is_some_and(|found| follows(&key, &value, &found.value)) {
                 let (store, key) = (self.store.describe(), key.to_string());
                 return Err(AdminError::Lost { store, key, may_lose });
@@ -81,7 +103,7 @@ fn follows(key: &Key, written: &[u8], found: &[u8]) -> bool {
 impl Store for SettledStore {
     /// Remembers namespaces that are only read, too: another command may have written them a moment ago.
     async fn load(&self, key: &Key) -> Result<Option<Versioned>, StoreError> {
-        let found = self.store.load(key).await?;
+        let found = self.store.load(key).await.map_err(|error| self.failed(error))?;
         if let Some(found) = &found
             && key.as_str().starts_with("namespaces/")
         {
@@ -94,18 +116,18 @@ impl Store for SettledStore {
         let swap = self.store.compare_and_set(key, expected, value).await;
         let unknown = |error: &StoreError| error.kind() == StoreErrorKind::OutcomeUnknown;
         if matches!(swap, Ok(Swap::Done(_))) || swap.as_ref().is_err_and(unknown) {
-            self.written().insert(key.clone(), value.to_vec());
+            self.remember(key, value.to_vec());
         }
-        swap
+        swap.map_err(|error| self.failed(error))
     }
 
     async fn list(&self, prefix: &str) -> Result<Vec<(Key, Versioned)>, StoreError> {
-        self.store.list(prefix).await
+        self.store.list(prefix).await.map_err(|error| self.failed(error))
     }
 
     async fn add(&self, key: &Key, count: NonZeroU64) -> Result<u64, StoreError> {
-        let before = self.store.add(key, count).await?;
-        self.written().insert(key.clone(), before.saturating_add(count.get()).to_string().into_bytes());
+        let before = self.store.add(key, count).await.map_err(|error| self.failed(error))?;
+        self.remember(key, before.saturating_add(count.get()).to_string().into_bytes());
         Ok(before)
     }
 
@@ -140,21 +162,28 @@ impl Store for SettledStore {
 
 #[cfg(test)]
 mod tests {
-    use snowmint_cluster::Holder;
+    use snowmint_cluster::audit::ChangeFailure;
     use snowmint_cluster::lease::Tag;
+    use snowmint_cluster::{Holder, NamespaceName};
     use snowmint_store::MemoryStore;
 
     use super::*;
+    use crate::admin::Author;
+    use crate::admin::namespaces::{self, Addition, Change, Settings};
+    use crate::status::ErrorKind;
 
     /// A store in memory that may lose what it acknowledged.
     #[derive(Debug)]
-    struct Forgetful(MemoryStore, Duration);
+    struct Forgetful(MemoryStore, Duration, AtomicBool);
 
     const MAY_LOSE: Duration = Duration::from_millis(20);
 
     #[async_trait]
     impl Store for Forgetful {
         async fn load(&self, key: &Key) -> Result<Option<Versioned>, StoreError> {
+            if self.2.load(Ordering::Relaxed) {
+                return Err(StoreError::new(StoreErrorKind::Unavailable, "load", "forgetful", "cut"));
+            }
             self.0.load(key).await
         }
 
@@ -173,6 +202,10 @@ mod tests {
         fn describe(&self) -> String {
             "forgetful".to_owned()
         }
+    }
+
+    fn forgetful(may_lose: Duration) -> Forgetful {
+        Forgetful(MemoryStore::new(), may_lose, AtomicBool::new(false))
     }
 
     fn lease(tag: u128, from_unix_ms: u64, until_unix_ms: u64) -> Vec<u8> {
@@ -198,7 +231,7 @@ mod tests {
             // The holder renewed the lease that was to be taken from it.
             ("workers/p/0000000001", &written, &lease(1, 4500, 9000), None),
         ] {
-            let inner: Arc<dyn Store> = Arc::new(Forgetful(MemoryStore::new(), MAY_LOSE));
+            let inner: Arc<dyn Store> = Arc::new(forgetful(MAY_LOSE));
             let store = SettledStore::new(Arc::clone(&inner));
             let key = Key::new(key).unwrap();
             for (found, is_done) in [(Some(value), true), (Some(older), false), (over, true)] {
@@ -213,12 +246,50 @@ mod tests {
         }
     }
 
+    /// Goal: a failed read after a write does not say that nothing was written. Method: reads fail before and after a write.
+    #[tokio::test]
+    async fn a_failed_read_after_a_write_leaves_the_outcome_unknown() {
+        let inner = Arc::new(forgetful(MAY_LOSE));
+        let store = SettledStore::new(Arc::clone(&inner) as _);
+        put(&store, &Key::new("audit/01").unwrap(), b"e").await;
+        let key = Key::new("segments/n").unwrap();
+        inner.2.store(true, Ordering::Relaxed);
+        let before = store.load(&key).await.unwrap_err();
+        assert_eq!(before.kind(), StoreErrorKind::Unavailable);
+        inner.2.store(false, Ordering::Relaxed);
+        put(&store, &key, b"7").await;
+        inner.2.store(true, Ordering::Relaxed);
+        let settled = store.settle().await.unwrap_err();
+        assert_eq!(settled.kind(), ErrorKind::OutcomeUnknown, "{settled}");
+        assert!(matches!(ChangeFailure::from(&settled), ChangeFailure::Unknown(_)), "{settled}");
+        assert!(!settled.to_string().contains("nothing was written"), "{settled}");
+    }
+
+    /// Goal: a command that would change nothing succeeds only once an earlier change has settled. Method: a failover takes back
+    /// the record meanwhile.
+    #[tokio::test]
+    async fn a_change_that_is_there_already_has_to_settle_too() {
+        let inner = Arc::new(forgetful(MAY_LOSE));
+        let (name, key) = (NamespaceName::new("n").unwrap(), Key::new("namespaces/n").unwrap());
+        let author = Author { who: "w".to_owned(), from: "f".to_owned() };
+        let of = |text: &str| serde_json::from_str::<Settings>(text).unwrap();
+        let addition = Addition { settings: of(r#"{"scheme": "segment"}"#), ..Addition::default() };
+        namespaces::add(&*inner, &author, &name, &addition).await.unwrap();
+        let older = inner.load(&key).await.unwrap().unwrap().value;
+        let change = Change { settings: of(r#"{"owner": "web"}"#), ..Change::default() };
+        namespaces::set(&*inner, &author, &name, &change).await.unwrap();
+        let store = SettledStore::new(Arc::clone(&inner) as _);
+        let again = namespaces::set(&store, &author, &name, &change).await.unwrap();
+        assert_eq!(again.edition, 2);
+        put(&*inner, &key, &older).await;
+        assert!(matches!(store.settle().await, Err(AdminError::Lost { .. })));
+    }
+
     /// Goal: no wait if nothing was written, or if the store loses nothing.
     #[tokio::test]
     async fn only_writes_that_may_be_lost_are_waited_for() {
         // If it waited, the test would never end.
-        let forgetful = Forgetful(MemoryStore::new(), Duration::MAX);
-        SettledStore::new(Arc::new(forgetful)).settle().await.unwrap();
+        SettledStore::new(Arc::new(forgetful(Duration::MAX))).settle().await.unwrap();
         let store = SettledStore::new(Arc::new(MemoryStore::new()));
         put(&store, &Key::new("segments/n").unwrap(), b"7").await;
         store.settle().await.unwrap();
