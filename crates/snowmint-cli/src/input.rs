@@ -1,11 +1,13 @@
-//! Standard input, cut into words or lines: millions a second, with bounded memory.
+//! Standard input, cut into words or lines, with bounded memory.
 
 use std::io::{self, BufRead, BufReader, IsTerminal as _};
 
 use crate::error::Failure;
 
-/// Longer than an id in any form. Longer items are cut, so that memory is bounded.
+/// Longer than an id in any form. Longer items are cut, so that memory is bounded, and end in [`CUT`].
 pub(crate) const MAX_LEN: usize = 80;
+/// The end of a cut item. It is in no text form, so what remains of a cut item is never read as an id.
+const CUT: &str = "…";
 /// Size of the input buffer.
 const BUFFER: usize = 128 * 1024;
 
@@ -89,10 +91,14 @@ pub(crate) fn each_item(input: &mut impl BufRead, items: Items, sink: &mut impl 
     }
 }
 
-/// Adds to an item, up to the most that an item may have.
+/// Adds to an item. Of an item that is too long it keeps one byte too many, which is no blank: so it stays too long.
 fn extend(begun: &mut Vec<u8>, more: &[u8]) {
-    let room = MAX_LEN - begun.len().min(MAX_LEN);
-    begun.extend_from_slice(&more[..more.len().min(room)]);
+    let more = if begun.is_empty() { more.trim_ascii_start() } else { more };
+    let (kept, rest) = more.split_at(more.len().min(MAX_LEN + 1 - begun.len()));
+    begun.extend_from_slice(kept);
+    if let (Some(end), Some(byte)) = (begun.last_mut(), rest.trim_ascii_end().last()) {
+        *end = *byte;
+    }
 }
 
 fn give(item: &[u8], line: u64, sink: &mut impl Sink) -> Result<(), Failure> {
@@ -100,7 +106,10 @@ fn give(item: &[u8], line: u64, sink: &mut impl Sink) -> Result<(), Failure> {
     if item.is_empty() {
         return Ok(());
     }
-    let item = &item[..item.len().min(MAX_LEN)];
+    if item.len() > MAX_LEN {
+        let kept = String::from_utf8_lossy(&item[..MAX_LEN - CUT.len()]);
+        return sink.item(&format!("{kept}{CUT}"), line);
+    }
     match std::str::from_utf8(item) {
         Ok(text) => sink.item(text, line),
         Err(_) => sink.item(&String::from_utf8_lossy(item), line),
@@ -149,8 +158,31 @@ mod tests {
     #[test]
     fn an_endless_item_is_cut() {
         let long = vec![b'9'; 100_000];
-        assert_eq!(seen(&long, 4096, Items::Words), of(&[(&"9".repeat(MAX_LEN), 1)]));
+        let cut = format!("{}{CUT}", "9".repeat(MAX_LEN - CUT.len()));
+        assert_eq!(seen(&long, 4096, Items::Words), of(&[(&cut, 1)]));
         let long = [&long[..], b"\n1"].concat();
         assert_eq!(seen(&long, 4096, Items::Lines)[1], ("1".to_owned(), 2));
+    }
+
+    /// Goal: no id is lost or becomes another id in a long line. Method: blanks before, after and inside, leading zeros, each
+    /// split by buffers of any size.
+    #[test]
+    fn blanks_do_not_count_and_a_long_item_is_never_an_id() {
+        let blanks = " ".repeat(100);
+        for room in 1..=200 {
+            for line in [format!("{blanks}12"), format!("12{blanks}"), format!("{blanks}12{blanks}\r\n")] {
+                assert_eq!(seen(line.as_bytes(), room, Items::Lines), of(&[("12", 1)]), "{room} {line:?}");
+            }
+            for line in [format!("12{blanks}x"), format!("12{blanks}x{blanks}"), format!("{:0>100}", 12)] {
+                let items = seen(line.as_bytes(), room, Items::Lines);
+                assert!(items.len() == 1 && items[0].0.ends_with(CUT), "{room} {line:?}: {items:?}");
+            }
+            let full = "9".repeat(MAX_LEN);
+            assert_eq!(
+                seen(format!("{full}{blanks}").as_bytes(), room, Items::Lines),
+                of(&[(&full, 1)]),
+                "{room}"
+            );
+        }
     }
 }

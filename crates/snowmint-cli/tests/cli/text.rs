@@ -25,6 +25,17 @@ fn ids_change_their_form_and_back() {
     assert!(sandbox.refused(&["convert", TWEET], 2).contains("--to base62"));
 }
 
+/// Goal: a long line loses no id and gives no other one. Method: the split is that of a pipe, beyond the buffer of the command.
+#[test]
+fn an_id_between_many_blanks_is_read() {
+    let sandbox = Sandbox::new();
+    let blanks = " ".repeat(300_000);
+    let ran = sandbox
+        .run_with_input(&["convert", "--to", "hex"], &format!("{blanks}12\n34{blanks}\n56{blanks}x\n"));
+    assert_eq!((ran.code, ran.out.as_str()), (2, "000000000000000c\n0000000000000022\n"));
+    assert!(ran.err.starts_with("error: line 3: invalid id"), "{}", ran.err);
+}
+
 #[test]
 fn an_invalid_line_is_named_and_omitted() {
     let sandbox = Sandbox::new();
