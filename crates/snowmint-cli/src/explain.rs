@@ -257,7 +257,8 @@ const SERVICE: [(&str, Text); 33] = [
         text(
             "The timestamp field of the layout is used up: there is no later id.",
             "All ids given so far stay unique. No further id of this layout will ever be given.",
-            "Move to a layout that follows this one: `snowmint layout OLD --successor auto`.",
+            "Add a namespace with another layout. If the old one has fewer than 63 bits, `snowmint layout OLD --successor auto` finds \
+         one whose ids are greater. After 63 bits none are: keep the new ids in a column or table of their own.",
         ),
     ),
     (

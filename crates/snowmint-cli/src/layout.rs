@@ -21,7 +21,7 @@ Examples:
       Layouts that can follow this one: from the switch on, all their ids are
       greater than the old ones.
   snowmint layout twitter --successor 'time:42 worker:12 sequence:9' \\
-      --switch 2027-01-01
+      --switch 2035-01-01
       Computes the epoch of the new layout, and explains the move.
 
 A layout names its fields from the top bit down, each with its bits:
@@ -63,7 +63,7 @@ pub(crate) struct Args {
     /// Layout that shall follow this one: its fields, without the epoch, which is computed; or `auto` for proposals
     #[arg(long, value_name = "SPEC|auto", help_heading = "Move to another layout")]
     successor: Option<String>,
-    /// Instant of the move: no id of the old layout has a later timestamp; default: the next midnight, UTC
+    /// Instant of the move, not in the past: no id of the old layout has a later timestamp; default: the next midnight, UTC
     #[arg(
         long,
         value_name = "INSTANT",
@@ -83,6 +83,7 @@ pub(crate) fn show(args: &Args) -> Result<(), Failure> {
     let mut out = Output::new();
     if let Some(spec) = &args.successor {
         let switch_unix_ms = args.switch.unwrap_or_else(|| successor::next_midnight(now_unix_ms));
+        successor::check_switch(&layout, switch_unix_ms, now_unix_ms)?;
         let moves = match spec.as_str() {
             "auto" => successor::Move::proposals(&layout, switch_unix_ms)?,
             spec => vec![successor::Move::plan(&layout, spec, switch_unix_ms)?],

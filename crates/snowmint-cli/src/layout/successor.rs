@@ -51,6 +51,21 @@ fn bound_of(layout: &Layout, switch_unix_ms: u64) -> u64 {
     }
 }
 
+/// Checks that the old layout has had no timestamp after the switch yet: its ids would reach above the bound.
+pub(super) fn check_switch(old: &Layout, switch_unix_ms: u64, now_unix_ms: u64) -> Result<(), Failure> {
+    if bound_of(old, switch_unix_ms) >= bound_of(old, now_unix_ms) {
+        return Ok(());
+    }
+    Err(Failure::flag(
+        "--switch",
+        format!(
+            "{} is in the past, and `{old}` may have ids from after it: choose a later instant, or omit --switch for the next \
+             midnight",
+            Utc(switch_unix_ms)
+        ),
+    ))
+}
+
 impl Move {
     /// Plans the move to a layout given as text, with or without its epoch.
     pub(super) fn plan(old: &Layout, spec: &str, switch_unix_ms: u64) -> Result<Self, Failure> {
@@ -108,7 +123,8 @@ impl Move {
             return Err(Failure::flag(
                 "--successor",
                 format!(
-                    "{used}: no greater id is left; choose an earlier --switch, or keep the new ids in a column or table of their own"
+                    "{used}: no greater id is left; keep the new ids in a column or table of their own, or, if `{old}` has not \
+                     ended, choose an earlier --switch"
                 ),
             ));
         }
@@ -147,8 +163,33 @@ impl Move {
     /// Returns moves to layouts with the nodes of the old one, one for each tick: the most ids a second that last long enough,
     /// or else what lasts longest.
     pub(super) fn proposals(old: &Layout, switch_unix_ms: u64) -> Result<Vec<Self>, Failure> {
-        // Ids that a JavaScript number holds shall stay so.
-        let bits = if old.is_safe_in_javascript() { 53 } else { 63 };
+        // Ids that a JavaScript number holds shall stay so, if any are left.
+        if old.is_safe_in_javascript() {
+            let found = Self::proposals_of(old, 53, switch_unix_ms);
+            if !found.is_empty() {
+                return Ok(found);
+            }
+        }
+        let found = Self::proposals_of(old, 63, switch_unix_ms);
+        if !found.is_empty() {
+            return Ok(found);
+        }
+        let bound = bound_of(old, switch_unix_ms);
+        let fields = if bound < ALL_IDS { "name the fields of another layout, or " } else { "" };
+        Err(Failure::flag(
+            "--successor",
+            format!(
+                "no layout with the same nodes follows `{old}` at {}, when its ids reach {} of 2^63 ({}): {fields}keep the new \
+                 ids in a column or table of their own",
+                Utc(switch_unix_ms),
+                bound.saturating_sub(1),
+                share(bound)
+            ),
+        ))
+    }
+
+    /// Returns such moves to layouts of this many bits.
+    fn proposals_of(old: &Layout, bits: u32, switch_unix_ms: u64) -> Vec<Self> {
         let nodes: u32 = nodes_of(old).map(|(_, width)| width).sum();
         let mut found: Vec<Self> = Vec::new();
         for tick in TICKS_MS {
@@ -169,14 +210,7 @@ impl Move {
             found.extend(best);
         }
         found.sort_by_key(|it| (!it.lasts_long(), std::cmp::Reverse(it.new.ids_per_second_per_worker())));
-        if found.is_empty() {
-            // The reason is that of any layout.
-            let widths = with_nodes_of(old, 41, 2, 1).unwrap_or(*old);
-            return Err(Self::with_widths(old, &widths, switch_unix_ms)
-                .err()
-                .unwrap_or_else(|| Failure::flag("--successor", "no layout with the same nodes follows")));
-        }
-        Ok(found)
+        found
     }
 
     fn lasts_long(&self) -> bool {
@@ -396,7 +430,26 @@ mod tests {
             assert!(error.contains(wanted), "{old} {new}: {error}");
         }
         // An ended layout that used all bits has no successor, as baidu's default of 2024.
-        assert!(Move::proposals(&"baidu".parse().unwrap(), u64::MAX / 2).is_err());
+        let error = Move::proposals(&"baidu".parse().unwrap(), u64::MAX / 2).unwrap_err().to_string();
+        assert!(error.contains("column or table of their own") && !error.contains("auto"), "{error}");
+    }
+
+    #[test]
+    fn a_switch_in_the_past_is_refused_while_the_layout_lasts() {
+        let old = Layout::TWITTER;
+        assert!(check_switch(&old, SWITCH, SWITCH).is_ok());
+        assert!(check_switch(&old, SWITCH - 1, SWITCH).unwrap_err().to_string().contains("is in the past"));
+        let end = old.ends_at_unix_ms();
+        assert!(check_switch(&old, end, end + MS_PER_DAY).is_ok());
+        assert!(check_switch(&old, end - 1, end + MS_PER_DAY).is_err());
+    }
+
+    #[test]
+    fn an_ended_layout_of_53_bits_is_followed_by_63() {
+        let old: Layout = "time:40 worker:5 sequence:8 epoch:1990-01-01".parse().unwrap();
+        assert!(old.is_safe_in_javascript() && old.ends_at_unix_ms() < SWITCH);
+        let found = Move::proposals(&old, SWITCH).unwrap();
+        assert!(found[0].lasts_long() && found.iter().all(|it| it.first_new.get() >= it.bound), "{found:?}");
     }
 
     #[test]

@@ -130,7 +130,7 @@ fn errors_are_explained_by_what_a_client_shows() {
 #[test]
 fn a_layout_has_a_successor() {
     let sandbox = Sandbox::new();
-    let args = ["layout", "twitter", "--switch", "2027-01-01", "--successor"];
+    let args = ["layout", "twitter", "--switch", "2035-01-01", "--successor"];
     let text = sandbox.out(&[&args[..], &["time:42 worker:12 sequence:9"]].concat());
     assert!(
         text.contains("new ids     from ") && text.contains("snowmint ns add NEW --layout 'time:42@1ms"),
@@ -139,7 +139,7 @@ fn a_layout_has_a_successor() {
     let read = json(&sandbox.out(&[&args[..], &["time:42 worker:12 sequence:9", "--json"]].concat()));
     let number = |name: &str| read[name].as_str().unwrap().parse::<u64>().unwrap();
     assert!(number("largest_old_id") < number("smallest_new_id"), "{read}");
-    // The old end is the last id of the year, and the new begin is the first id at the switch, by other commands.
+    // The old end is the last id before the switch, and the new begin is the first id at the switch, by other commands.
     let range = |layout: &str| {
         json(&sandbox.out(&[
             "range",
@@ -148,7 +148,7 @@ fn a_layout_has_a_successor() {
             "--since",
             "2026-01-01",
             "--until",
-            "2027-01-01",
+            "2035-01-01",
             "--json",
         ]))
     };
@@ -160,3 +160,5 @@ fn a_layout_has_a_successor() {
     let error = sandbox.refused(&[&args[..], &["discord"]].concat(), 2);
     assert!(error.contains("does not follow") && error.contains("omit the epoch"), "{error}");
 }
+    let error = sandbox.refused(&["layout", "twitter", "--switch", "2026-01-01", "--successor", "auto"], 2);
+    assert!(error.contains("--switch: 2026-01-01T00:00:00.000Z is in the past"), "{error}");
