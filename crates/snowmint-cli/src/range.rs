@@ -6,7 +6,7 @@ use snowmint::{Clock as _, Id, Layout, WallClock};
 use snowmint_cluster::NamespaceName;
 use snowmint_server::admin::namespaces;
 
-use crate::error::Failure;
+use crate::error::{Failure, report};
 use crate::human::Output;
 use crate::remote::{Target, TargetArgs, is_on_command_line, warn};
 use crate::when::{self, When};
@@ -152,7 +152,17 @@ fn layout(args: &Args) -> Result<Layout, Failure> {
         return refuse(format!("the ids of namespace {name} are hidden: they are in no order of time"));
     }
     match settings.layout {
-        Some(layout) => Ok(layout),
+        Some(layout) => {
+            if let Some(text) = &settings.text {
+                report(
+                    "warning",
+                    &format!(
+                        "namespace {name} writes its ids as text (`{text}`): the condition needs a column of numbers"
+                    ),
+                );
+            }
+            Ok(layout)
+        }
         None => refuse(format!(
             "namespace {name} has the scheme {}: only ids of scheme snowflake are in order of time as numbers",
             settings.scheme

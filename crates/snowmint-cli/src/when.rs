@@ -5,6 +5,8 @@ use jiff::{Span, Timestamp};
 use snowmint::utc::{self, UtcError};
 
 const MS_PER_DAY: u64 = 86_400_000;
+/// Lower numbers are unix seconds or a date without its dashes: as unix milliseconds this is in March 1973.
+const FIRST_MS: u64 = 100_000_000_000;
 const EXPECTED: &str = "expected an instant such as 2026-11-22T08:00:00Z, a date such as 2026-11-22 (UTC), a time before now such \
                         as '1 day' or '2h ago', or now, today or yesterday (UTC)";
 
@@ -39,6 +41,19 @@ pub(crate) fn parse(text: &str) -> Result<When, String> {
         "today" => return Ok(When::DaysBefore(0)),
         "yesterday" => return Ok(When::DaysBefore(1)),
         _ => {}
+    }
+    if text.starts_with('+') {
+        return Err(format!("a time counts back from now, without a sign: {EXPECTED}"));
+    }
+    // The 0 is 1970 in both units.
+    if text.bytes().all(|byte| byte.is_ascii_digit())
+        && text.parse().is_ok_and(|ms: u64| (1..FIRST_MS).contains(&ms))
+    {
+        return Err(
+            "too small for unix milliseconds: multiply unix seconds by 1000, or write a date such as \
+                    2026-11-22"
+                .to_owned(),
+        );
     }
     match utc::parse(text) {
         Ok(unix_ms) => Ok(When::At(unix_ms)),
@@ -90,13 +105,27 @@ mod tests {
             ("1 week", "2026-03-24T08:30:00.000Z"),
             ("1 month", "2026-02-28T08:30:00.000Z"),
             ("500ms", "2026-03-31T08:29:59.500Z"),
+            ("-1d", "2026-03-30T08:30:00.000Z"),
+            ("0", "1970-01-01T00:00:00.000Z"),
         ] {
             let found = parse(text).map(|when| Utc(when.unix_ms(now).unwrap()).to_string());
             assert_eq!(found.as_deref(), Ok(wanted), "{text}");
         }
-        for text in ["", "soon", "2026", "2026-13-01", "1", "day", "10 years 5", "2026-01-01T00:00:00"] {
+        for text in ["", "soon", "2026-13-01", "day", "10 years 5", "2026-01-01T00:00:00"] {
             let found = parse(text);
-            assert!(text == "1" || found.is_err(), "{text}: {found:?}");
+            assert!(found.is_err(), "{text}: {found:?}");
+        }
+        // The future is not asked for, and unix seconds are no milliseconds.
+        for (text, wanted) in [
+            ("+1 day", "counts back"),
+            ("+1700000000000", "counts back"),
+            ("1700000000", "by 1000"),
+            ("20261122", "a date such as"),
+            ("2026", "a date such as"),
+            ("99999999999", "by 1000"),
+        ] {
+            let found = parse(text);
+            assert!(found.as_ref().is_err_and(|why| why.contains(wanted)), "{text}: {found:?}");
         }
         assert_eq!(parse("100 years").map(|when| when.unix_ms(now)), Ok(None), "before 1970");
     }

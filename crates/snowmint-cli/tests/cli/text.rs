@@ -77,6 +77,8 @@ fn a_range_is_a_condition() {
     for (args, wanted) in [
         (&["range", "--since", "1d"][..], "--layout or --namespace"),
         (&["range", "--layout", "twitter", "--since", "soon"], "'1 day'"),
+        (&["range", "--layout", "twitter", "--since", "1700000000"], "multiply unix seconds by 1000"),
+        (&["range", "--layout", "twitter", "--since", "1d", "--until", "+1 day"], "counts back from now"),
         (
             &["range", "--layout", "twitter", "--since", "2026-11-02", "--until", "2026-11-01"],
             "is not after --since",
@@ -107,6 +109,13 @@ fn a_range_has_the_layout_of_its_namespace() {
         (&(1_u64 << 32).to_string().into(), &serde_json::Value::Null)
     );
     assert_eq!(read["since_utc"], "2024-01-01T00:00:01.000Z", "the start of the tick");
+    sandbox.out(&["ns", "add", "texts", "--layout", "twitter", "--text", "{base58}"]);
+    let ran = sandbox.run(&["range", "--namespace", "texts", "--since", "1d", "--where"]);
+    assert!(
+        ran.code == 0 && ran.err.starts_with("warning: namespace texts writes its ids as text"),
+        "{}",
+        ran.err
+    );
     for (name, wanted) in [("numbers", "scheme segment"), ("none", "unknown namespace none")] {
         let error = sandbox.refused(&["range", "--namespace", name, "--since", "1d"], 2);
         assert!(error.contains(wanted), "{error}");
@@ -159,6 +168,6 @@ fn a_layout_has_a_successor() {
     assert!(proposals.lines().filter(|line| line.contains("time:")).count() > 2, "{proposals}");
     let error = sandbox.refused(&[&args[..], &["discord"]].concat(), 2);
     assert!(error.contains("does not follow") && error.contains("omit the epoch"), "{error}");
-}
     let error = sandbox.refused(&["layout", "twitter", "--switch", "2026-01-01", "--successor", "auto"], 2);
     assert!(error.contains("--switch: 2026-01-01T00:00:00.000Z is in the past"), "{error}");
+}
