@@ -17,9 +17,9 @@ use snowmint::Layout;
 use snowmint_cluster::NamespaceName;
 
 use crate::error::{Failure, report};
-use crate::flags;
 use crate::human::{Output, thousands};
 use crate::remote::is_this_machine;
+use crate::{explain, flags};
 use progress::Progress;
 use wire::Target;
 
@@ -46,8 +46,10 @@ The ids are thrown away. The first 20,000,000 are checked for duplicates; one is
 a fault, and the exit code is 1.
 
 JSON, one object: target, namespace, protocol, connections, batch, seconds, ids,
-ids_per_second, requests, errors (number by kind; `snowmint explain` knows them),
-latency_us (p50, p90, p99, p999, max, mean), checked and duplicates.";
+ids_per_second, requests, errors (number by kind), latency_us (p50, p90, p99,
+p999, max, mean), checked and duplicates. A kind of error is a code or word that
+`snowmint explain` knows, or connection, no-answer, answer (not of a Snowmint
+node) or generator (of this process).";
 
 /// How many ids are kept to find duplicates.
 const KEPT: usize = 20_000_000;
@@ -214,10 +216,6 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let seconds = begin.elapsed().as_secs_f64();
     progress.stop();
     let result = Outcome::of(args, lanes?, seconds)?;
-    if let Some(path) = &args.svg {
-        std::fs::write(path, svg::curve(&result.latencies, &what))
-            .map_err(|error| Failure::flag("--svg", format!("cannot write {}: {error}", path.display())))?;
-    }
     let mut out = Output::new();
     if args.json {
         out.json(&result.summary)?;
@@ -225,7 +223,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         show(&mut out, &result, &what)?;
     }
     out.flush()?;
-    result.check()
+    // The result is shown also if the file cannot be written, and a duplicate matters more.
+    let written = args.svg.as_ref().map_or(Ok(()), |path| {
+        std::fs::write(path, svg::curve(&result.latencies, &what))
+            .map_err(|error| Failure::flag("--svg", format!("cannot write {}: {error}", path.display())))
+    });
+    result.check()?;
+    written
 }
 
 fn plural(count: usize, what: &str) -> String {
@@ -336,7 +340,7 @@ impl Outcome {
             )));
         }
         if ids == 0 {
-            let kind = self.errors.keys().next();
+            let kind = self.errors.keys().find(|kind| explain::knows(kind));
             let hint = kind.map_or_else(String::new, |kind| format!(": see `snowmint explain {kind}`"));
             return Err(Failure::runtime(format!("no id was drawn{hint}")));
         }

@@ -156,11 +156,18 @@ impl Entry {
     fn is_called(&self, code: &str) -> bool {
         let plain = |text: &str| text.trim().to_ascii_lowercase().replace(['-', '_', ' '], "");
         let code = plain(code.strip_prefix("urn:snowmint:").unwrap_or(code));
+        // Redis has a word of its own for a wrong token.
+        let code = if code == "wrongpass" { "noauth".to_owned() } else { code };
         let of_answers = self.answers.as_ref().is_some_and(|answers| {
             plain(answers.resp) == code || plain(&answers.grpc) == code || answers.http.to_string() == code
         });
         plain(self.code) == code || of_answers
     }
+}
+
+/// Returns whether a code has an explanation.
+pub(crate) fn knows(code: &str) -> bool {
+    all().any(|entry| entry.is_called(code))
 }
 
 fn all() -> impl Iterator<Item = Entry> {
@@ -517,6 +524,7 @@ mod tests {
         }
         assert_eq!(found("TRYAGAIN"), ["busy", "expired", "over-quota", "key-in-use"]);
         assert_eq!(found("429"), ["over-quota"]);
+        assert_eq!(found("WRONGPASS"), ["unauthorized"]);
         assert_eq!(found("DATA_LOSS"), ["unreadable"]);
         assert_eq!(found("deadline exceeded"), ["expired"]);
         assert!(found("503").contains(&"busy") && found("nothing").is_empty());

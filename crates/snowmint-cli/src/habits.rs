@@ -46,6 +46,33 @@ const FLAGS: [(&[&str], &str, &str); 7] = [
     ),
 ];
 
+/// The names of `bench`, which has other flags than commands of the store.
+const BENCH: [&str; 2] = ["bench", "benchmark"];
+/// An unknown flag of `bench`, and what to use instead.
+const BENCH_FLAGS: [(&[&str], &str); 3] = [
+    (
+        &[
+            "--port",
+            "-p",
+            "--http-port",
+            "--host",
+            "--bind",
+            "-b",
+            "--listen",
+            "--addr",
+            "--address",
+            "--server",
+            "--redis",
+            "--redis-port",
+            "--resp",
+            "--http",
+        ],
+        "name the server by its URL, as in `snowmint bench http://HOST:PORT` or `snowmint bench redis://HOST:PORT`",
+    ),
+    (&["-d", "-t", "--time"], "use --duration TIME, such as --duration 10s"),
+    (&["-v", "-vv", "-vvv", "--verbose", "--debug", "-q", "--quiet", "--silent"], "bench has no log lines"),
+];
+
 /// An unknown subcommand, and what to use instead.
 const COMMANDS: [(&[&str], &str); 6] = [
     (&["init", "migrate", "schema"], "`snowmint store init` prepares a store"),
@@ -74,7 +101,13 @@ pub(crate) fn advice(error: &clap::Error) -> Option<String> {
     match error.kind() {
         ErrorKind::UnknownArgument => {
             let flag = text(ContextKind::InvalidArg)?;
-            let is_serve = std::env::args().nth(1).is_some_and(|command| SERVE.contains(&command.as_str()));
+            let command = std::env::args().nth(1).unwrap_or_default();
+            if BENCH.contains(&command.as_str())
+                && let Some((_, advice)) = BENCH_FLAGS.iter().find(|(flags, _)| flags.contains(&flag))
+            {
+                return Some(format!("unknown flag {flag}: {advice}"));
+            }
+            let is_serve = SERVE.contains(&command.as_str());
             let (_, of_serve, of_others) = FLAGS.iter().find(|(flags, ..)| flags.contains(&flag))?;
             Some(format!("unknown flag {flag}: {}", if is_serve { of_serve } else { of_others }))
         }

@@ -22,7 +22,7 @@ use super::{Args, Lane, Run, present};
 use crate::error::Failure;
 use crate::remote::{TlsFiles, is_this_machine, read_token, tls};
 
-/// How long an answer may take.
+/// How long an answer may take, and a connection with its TLS and its token.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Pause after a failed request, so that a server in trouble is not flooded.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -135,11 +135,11 @@ pub(super) fn draw(target: &Arc<Target>, connections: usize, run: &Run) -> Resul
 /// One connection, which is opened again after it breaks.
 async fn lane(target: Arc<Target>, connections: usize, run: Run) -> Result<Lane, Failure> {
     let mut lane = Lane::new(connections)?;
-    let mut link = Some(Link::open(&target).await.map_err(|error| error.failure(&target))?);
+    let mut link = Some(Link::open(&target, PATIENCE).await.map_err(|error| error.failure(&target))?);
     while !run.is_over() {
         let mut open = match link.take() {
             Some(open) => open,
-            None => match Link::open(&target).await {
+            None => match Link::open(&target, PATIENCE).await {
                 Ok(open) => open,
                 Err(error) => {
                     lane.failed(&error.kind, &error.why);
@@ -163,7 +163,10 @@ async fn lane(target: Arc<Target>, connections: usize, run: Run) -> Result<Lane,
                 link = Some(open).filter(|_| !error.is_broken);
                 tokio::time::sleep(PAUSE).await;
             }
-            Err(_) => lane.failed("no-answer", &format!("no answer within {PATIENCE:?}")),
+            Err(_) => {
+                let NoIds { kind, why, .. } = NoIds::silent(PATIENCE);
+                lane.failed(&kind, &why);
+            }
         }
     }
     Ok(lane)
@@ -171,7 +174,7 @@ async fn lane(target: Arc<Target>, connections: usize, run: Run) -> Result<Lane,
 
 /// Why a request has no ids.
 struct NoIds {
-    /// The code of the error, as `snowmint explain` knows it.
+    /// The code of the error, as `snowmint explain` knows it, or a word for an error without answer.
     kind: String,
     why: String,
     /// The connection cannot be used again.
@@ -181,6 +184,11 @@ struct NoIds {
 impl NoIds {
     fn broken(why: impl std::fmt::Display) -> Self {
         Self { kind: "connection".to_owned(), why: why.to_string(), is_broken: true }
+    }
+
+    fn silent(patience: Duration) -> Self {
+        let why = format!("no answer within {patience:?}");
+        Self { kind: "no-answer".to_owned(), why, is_broken: true }
     }
 
     fn unexpected(what: impl std::fmt::Display) -> Self {
@@ -217,7 +225,12 @@ struct Problem {
 }
 
 impl Link {
-    async fn open(target: &Target) -> Result<Self, NoIds> {
+    async fn open(target: &Target, patience: Duration) -> Result<Self, NoIds> {
+        let opened = tokio::time::timeout(patience, Self::connect(target)).await;
+        opened.unwrap_or_else(|_| Err(NoIds::silent(patience)))
+    }
+
+    async fn connect(target: &Target) -> Result<Self, NoIds> {
         let connected = TcpStream::connect((target.host.as_str(), target.port)).await;
         let stream = connected.map_err(NoIds::broken)?;
         stream.set_nodelay(true).map_err(NoIds::broken)?;
@@ -368,6 +381,26 @@ mod tests {
             assert!(key(text) >> 63 == 1, "{text}");
         }
         assert_ne!(key("042"), key("42"));
+    }
+
+    /// Goal: a server that takes connections and says nothing ends the run. Method: nobody accepts, and AUTH waits.
+    #[test]
+    fn a_silent_server_is_not_waited_for() {
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let target = Target {
+            url: String::new(),
+            protocol: Protocol::Resp,
+            host: "127.0.0.1".to_owned(),
+            port: silent.local_addr().unwrap().port(),
+            authority: String::new(),
+            tls: None,
+            token: Some("token".to_owned()),
+            request: String::new(),
+            batch: 1,
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let opened = runtime.block_on(Link::open(&target, Duration::from_millis(50)));
+        assert_eq!(opened.err().map(|error| error.kind), Some("no-answer".to_owned()));
     }
 
     #[test]

@@ -51,6 +51,15 @@ fn a_process_draws_by_itself() {
 }
 
 #[test]
+fn a_result_is_shown_also_without_its_file() {
+    let sandbox = Sandbox::new();
+    let ran =
+        sandbox.run(&["bench", "--layout", "twitter", "--duration", "100ms", "--svg", "missing/curve.svg"]);
+    assert!(ran.code == 2 && ran.out.contains("duplicates  none"), "{} {}", ran.code, ran.out);
+    assert!(ran.err.contains("--svg: cannot write missing/curve.svg"), "{}", ran.err);
+}
+
+#[test]
 fn another_machine_is_not_loaded_by_accident() {
     let sandbox = Sandbox::new();
     let refused = sandbox.refused(&["bench", "http://ids.example.com"], 2);

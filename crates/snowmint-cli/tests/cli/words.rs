@@ -38,6 +38,8 @@ fn habits_work_or_lead_on() {
         (&["serve", "--host", "0.0.0.0"], "use --http HOST:PORT"),
         (&["serve", "--log-level", "loud"], "--log"),
         (&["new", "--port", "9000"], "--store URL"),
+        (&["bench", "--host", "127.0.0.1"], "`snowmint bench http://HOST:PORT`"),
+        (&["bench", "-d", "10s"], "use --duration TIME"),
         (&["init"], "`snowmint store init`"),
         (&["status"], "`snowmint doctor`"),
         (&["stop"], "SIGTERM"),
