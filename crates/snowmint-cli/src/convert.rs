@@ -1,4 +1,4 @@
-//! `snowmint convert`: writes ids in another text form, millions a second in a pipe.
+//! `snowmint convert`: writes ids in another text form, also in a pipe.
 
 use serde::Serialize;
 use snowmint::Id;

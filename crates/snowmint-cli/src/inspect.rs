@@ -34,8 +34,7 @@ Examples:
   snowmint new -n 3 | snowmint inspect
       Several ids are a table, a line each; --view drawing draws each of them.
   cut -f1 ids.tsv | snowmint inspect --layout twitter > decoded.txt
-      With --layout, and a table or --json, a pipe runs at millions of ids a
-      second.
+      With --layout, and a table or --json, a pipe runs fastest.
   snowmint inspect --format base62 1ptWyK4WgZU --json
   snowmint inspect --format base58 4aaW4SzAyQK
 

@@ -1,5 +1,5 @@
 //! Ids as rows of a table or as lines of JSON. For a known layout nothing is allocated and only digits change from row to
-//! row, so that a pipe runs at millions of ids a second.
+//! row, so that a long pipe takes little time.
 
 use snowmint::field::Field;
 use snowmint::inspect::Inspection;
