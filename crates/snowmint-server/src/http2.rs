@@ -712,7 +712,8 @@ mod tests {
         assert!(Pin::new(&mut stream).poll_flush(&mut cx).is_pending());
         let within = 5 * crate::limits::REST;
         assert!(tokio::time::timeout(within, peer.timer.pauses()).await.is_err(), "84 bytes are unsent");
-        let (flushed, read) = tokio::join!(stream.flush(), client.read_exact(&mut [0; 100]));
+        let mut read = [0; 100];
+        let (flushed, read) = tokio::join!(stream.flush(), client.read_exact(&mut read));
         assert_eq!((flushed.unwrap(), read.unwrap()), ((), 100));
         let rests = tokio::time::timeout(within, peer.timer.pauses()).await;
         assert_eq!(rests.unwrap(), crate::delivery::Pause::Rests);

@@ -212,7 +212,7 @@ mod tests {
         assert!(fast.is_current() && slow.is_current());
         tokio::time::advance(EVERY).await;
         assert!(!fast.is_current() && slow.is_current());
-        tokio::time::advance(AT_LEAST_EVERY - EVERY - Duration::from_millis(1)).await;
+        tokio::time::advance(AT_LEAST_EVERY.saturating_sub(EVERY + Duration::from_millis(1))).await;
         assert!(slow.is_current());
         tokio::time::advance(Duration::from_millis(1)).await;
         assert!(!slow.is_current());

@@ -156,7 +156,9 @@ fn abuse<'a>(
         };
         let hostile: Vec<_> = hostile.into_iter().map(run).collect();
         // One that fails would never begin.
-        honest.ask_for(what, ABUSE, || has_begun() || hostile.iter().any(|client| client.is_finished()));
+        honest.ask_for(what, ABUSE, || {
+            has_begun() || hostile.iter().any(thread::ScopedJoinHandle::is_finished)
+        });
     });
 }
 
@@ -392,8 +394,8 @@ fn greedy_pipelines_on_every_port() {
         Box::new(move |stop: &AtomicBool| send_greedily(*address, begin, piece, served, stop)) as Box<_>
     });
     abuse("greedy pipelines on every port", &mut honest, || true, hostile);
-    let [pipelined @ .., noeqd] = served;
-    for (Served { connections, bytes }, (address, ..)) in pipelined.into_iter().zip(&pipelines) {
+    let [answering @ .., noeqd] = served;
+    for (Served { connections, bytes }, (address, ..)) in answering.into_iter().zip(&pipelines) {
         let (connections, bytes) = (connections.into_inner(), bytes.into_inner());
         println!("{address}: {bytes} bytes over {connections} connections");
         assert!(connections == 1 && bytes > 100_000, "{address}: {bytes} bytes, {connections} connections");

@@ -201,11 +201,11 @@ fn a_command_whose_client_leaves_is_cancelled() {
     leave(&format!("MULTI\r\n{many}EXEC\r\n"));
     let resp = lines(&server, "resp", COMMANDS + 2);
     assert_eq!((&*resp[0], &*resp[COMMANDS + 1]), ("MULTI - - ok", "EXEC - - cancelled"));
-    let (ran, rest) =
+    let (before, rest) =
         resp[1..=COMMANDS].split_at(resp.iter().position(|it| it.ends_with("cancelled")).unwrap());
-    let (cancelled, ran) = ran.split_last().unwrap();
+    let (cancelled, answered) = before.split_last().unwrap();
     assert_eq!(cancelled, "ID.NEXT default 100000 cancelled");
-    assert!(ran.iter().all(|line| line == "ID.NEXT default 100000 ok"), "{resp:?}");
+    assert!(answered.iter().all(|line| line == "ID.NEXT default 100000 ok"), "{resp:?}");
     assert!(rest.iter().all(|line| line == "ID.NEXT default 100000 discarded"), "{resp:?}");
 
     leave(&many);
