@@ -378,7 +378,7 @@ fn greedy_pipelines_on_every_port() {
         (
             victim.thrift,
             Vec::new(),
-            [&b"\0\0\0\x1b"[..], b"\x80\x01\0\x01\0\0\0\x0dget_worker_id\0\0\0\x01\0"].concat().repeat(500),
+            [&b"\0\0\0\x1a"[..], b"\x80\x01\0\x01\0\0\0\x0dget_worker_id\0\0\0\x01\0"].concat().repeat(500),
         ),
         // A call, and pings, each of which the server acknowledges.
         (
