@@ -526,7 +526,7 @@ mod tests {
         assert_eq!(found("429"), ["over-quota"]);
         assert_eq!(found("WRONGPASS"), ["unauthorized"]);
         assert_eq!(found("DATA_LOSS"), ["unreadable"]);
-        assert_eq!(found("deadline exceeded"), ["expired"]);
+        assert_eq!(found("deadline exceeded"), ["expired", "outcome-unknown"]);
         assert!(found("503").contains(&"busy") && found("nothing").is_empty());
     }
 

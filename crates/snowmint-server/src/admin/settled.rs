@@ -47,12 +47,12 @@ impl SettledStore {
 
     /// Returns the error of a call. After a write, "nothing was written" would be true of this call, but not of the command.
     fn failed(&self, error: StoreError) -> StoreError {
-        let kind = StoreErrorKind::OutcomeUnknown;
-        if error.kind() == kind || !self.may_have_changed.load(Ordering::Relaxed) {
+        // Other errors do not say so.
+        if error.kind() != StoreErrorKind::Unavailable || !self.may_have_changed.load(Ordering::Relaxed) {
             return error;
         }
         let cause = error.source().map_or_else(|| error.to_string(), ToString::to_string);
-        StoreError::new(kind, error.operation(), error.store(), cause)
+        StoreError::new(StoreErrorKind::OutcomeUnknown, error.operation(), error.store(), cause)
     }
 
     /// Waits until everything that was written has settled. Returns at once if the store loses no acknowledged writes.

@@ -193,22 +193,22 @@ fn a_command_whose_client_leaves_is_cancelled() {
     const COMMANDS: usize = 40;
     let folder = tempfile::tempdir().unwrap();
     let server = Serve::new(folder.path()).args(["--log-format", "json", "--access-log"]).start();
-    let leave = |commands: &str| {
-        TcpStream::connect(server.resp()).unwrap().write_all(commands.as_bytes()).unwrap();
+    let leave = |sent: &str| {
+        TcpStream::connect(server.resp()).unwrap().write_all(sent.as_bytes()).unwrap();
     };
-    let many = "ID.NEXT default COUNT 100000\r\n".repeat(COMMANDS);
+    let commands = "ID.NEXT default COUNT 100000\r\n".repeat(COMMANDS);
 
-    leave(&format!("MULTI\r\n{many}EXEC\r\n"));
+    leave(&format!("MULTI\r\n{commands}EXEC\r\n"));
     let resp = lines(&server, "resp", COMMANDS + 2);
     assert_eq!((&*resp[0], &*resp[COMMANDS + 1]), ("MULTI - - ok", "EXEC - - cancelled"));
     let (before, rest) =
         resp[1..=COMMANDS].split_at(resp.iter().position(|it| it.ends_with("cancelled")).unwrap());
-    let (cancelled, answered) = before.split_last().unwrap();
+    let (cancelled, done) = before.split_last().unwrap();
     assert_eq!(cancelled, "ID.NEXT default 100000 cancelled");
-    assert!(answered.iter().all(|line| line == "ID.NEXT default 100000 ok"), "{resp:?}");
+    assert!(done.iter().all(|line| line == "ID.NEXT default 100000 ok"), "{resp:?}");
     assert!(rest.iter().all(|line| line == "ID.NEXT default 100000 discarded"), "{resp:?}");
 
-    leave(&many);
+    leave(&commands);
     time::eventually("the line", PATIENCE, || {
         let resp = lines(&server, "resp", COMMANDS + 3);
         Some(()).filter(|()| resp.last().is_some_and(|line| line == "ID.NEXT default 100000 cancelled"))
