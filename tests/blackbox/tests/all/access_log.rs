@@ -201,12 +201,12 @@ fn a_command_whose_client_leaves_is_cancelled() {
     leave(&format!("MULTI\r\n{commands}EXEC\r\n"));
     let resp = lines(&server, "resp", COMMANDS + 2);
     assert_eq!((&*resp[0], &*resp[COMMANDS + 1]), ("MULTI - - ok", "EXEC - - cancelled"));
-    let (before, rest) =
+    let (before, later) =
         resp[1..=COMMANDS].split_at(resp.iter().position(|it| it.ends_with("cancelled")).unwrap());
     let (cancelled, done) = before.split_last().unwrap();
     assert_eq!(cancelled, "ID.NEXT default 100000 cancelled");
     assert!(done.iter().all(|line| line == "ID.NEXT default 100000 ok"), "{resp:?}");
-    assert!(rest.iter().all(|line| line == "ID.NEXT default 100000 discarded"), "{resp:?}");
+    assert!(later.iter().all(|line| line == "ID.NEXT default 100000 discarded"), "{resp:?}");
 
     leave(&commands);
     time::eventually("the line", PATIENCE, || {
