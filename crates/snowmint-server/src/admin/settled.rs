@@ -47,8 +47,11 @@ impl SettledStore {
 
     /// Returns the error of a call. After a write, "nothing was written" would be true of this call, but not of the command.
     fn failed(&self, error: StoreError) -> StoreError {
-        // Other errors do not say so.
-        if error.kind() != StoreErrorKind::Unavailable || !self.may_have_changed.load(Ordering::Relaxed) {
+        use StoreErrorKind::{Full, ReadOnly, Unavailable};
+        // The others do not say so; a damaged record is skipped by its kind.
+        if !matches!(error.kind(), Unavailable | ReadOnly | Full)
+            || !self.may_have_changed.load(Ordering::Relaxed)
+        {
             return error;
         }
         let cause = error.source().map_or_else(|| error.to_string(), ToString::to_string);
