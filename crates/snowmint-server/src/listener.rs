@@ -260,7 +260,7 @@ mod unix {
     /// The lock of the path of a socket. It has a file of its own: all who may read a file or folder may lock it.
     ///
     /// Its holder removes the file, which would otherwise keep another user from starting a server here later. Therefore a lock
-    /// counts only if its file is still there: whoever got the lock of a removed file tries again.
+    /// counts only if its file is still there: a process that got the lock of a removed file tries again.
     pub(super) struct Lock {
         file: File,
         path: PathBuf,

@@ -42,7 +42,7 @@ END LOOP;
 
 CREATE UNLOGGED SEQUENCE IF NOT EXISTS {{name}}_cursor MINVALUE -4611686018427387904 CACHE 1;
 CREATE SEQUENCE IF NOT EXISTS {{name}}_limit MINVALUE 0 CACHE 1;
--- Whoever can set a sequence could set it back. The functions below run with the rights of their owner instead.
+-- A role that can set a sequence could set it back. The functions below run with the rights of their owner instead.
 -- Default privileges and GRANT ON ALL SEQUENCES give rights to other roles too.
 FOR other IN
     SELECT DISTINCT CASE acl.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(acl.grantee)) END AS name

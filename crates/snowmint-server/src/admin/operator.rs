@@ -420,7 +420,7 @@ mod tests {
         operator(&team).check_settings(&settings).unwrap();
     }
 
-    /// Goal: a node asks only addresses of its operator, whoever names others, and not more than its limit.
+    /// Goal: a node asks only addresses of its operator, also where a request names others, and not more than its limit.
     #[tokio::test]
     async fn only_peers_are_asked() {
         let (server, [ops, _]) = server(Arc::default());

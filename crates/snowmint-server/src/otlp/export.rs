@@ -86,7 +86,7 @@ impl Exporter {
                 self.export(batch).await;
             }
             if let Some(done) = flushed {
-                // Whoever asked may have given up.
+                // The caller may have given up.
                 let _ = done.send(());
             }
         }
