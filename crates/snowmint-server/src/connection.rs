@@ -37,8 +37,8 @@ pub(crate) trait Dialogue: Send {
     ) -> impl Future<Output = io::Result<Result<u64, Broken>>> + Send;
 }
 
-/// Why a connection ends after the answers so far: nothing after this request can be answered. The function that returns it has logged
-/// the request.
+/// Why a connection ends after the answers so far: nothing after this request can be answered. The function that returns it has
+/// logged the request.
 #[derive(Debug)]
 pub(crate) struct Broken {
     pub(crate) kind: ErrorKind,
