@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use hyper::body::{Frame, SizeHint};
+use http_body_util::Full;
 use hyper::header::{CONTENT_TYPE, HOST};
 use hyper::rt::{Read, Write};
 use hyper::{Request, StatusCode};
@@ -156,7 +156,7 @@ impl Exporter {
         for (name, value) in &self.settings.headers {
             request = request.header(name, value);
         }
-        let request = request.body(Whole(Some(body)))?;
+        let request = request.body(Full::new(body))?;
         let (mut sender, connection) = hyper::client::conn::http1::handshake(io).await?;
         let mut response = pin!(sender.send_request(request));
         tokio::select! {
@@ -166,29 +166,6 @@ impl Exporter {
             // the response has the error.
             _ = connection => Ok(response.await?.status()),
         }
-    }
-}
-
-/// A body of one piece.
-struct Whole(Option<Bytes>);
-
-impl hyper::body::Body for Whole {
-    type Data = Bytes;
-    type Error = std::convert::Infallible;
-
-    fn poll_frame(
-        mut self: std::pin::Pin<&mut Self>,
-        _: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        std::task::Poll::Ready(self.0.take().map(|bytes| Ok(Frame::data(bytes))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.0.is_none()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.0.as_ref().map_or(0, |bytes| bytes.len() as u64))
     }
 }
 
