@@ -393,15 +393,18 @@ fn greedy_pipelines_on_every_port() {
     let hostile = pipelines.iter().zip(&served).map(|((address, begin, piece), served)| {
         Box::new(move |stop: &AtomicBool| send_greedily(*address, begin, piece, served, stop)) as Box<_>
     });
-    abuse("greedy pipelines on every port", &mut honest, || true, hostile);
-    let [answering @ .., noeqd] = served;
-    for (Served { connections, bytes }, (address, ..)) in answering.into_iter().zip(&pipelines) {
-        let (connections, bytes) = (connections.into_inner(), bytes.into_inner());
-        println!("{address}: {bytes} bytes over {connections} connections");
-        assert!(connections == 1 && bytes > 100_000, "{address}: {bytes} bytes, {connections} connections");
+    // A slow machine takes longer until they do what they are for.
+    let [answering @ .., noeqd] = &served;
+    let all_greedy = || {
+        answering.iter().all(|it| it.bytes.load(Ordering::Relaxed) > 100_000)
+            && noeqd.connections.load(Ordering::Relaxed) > 10
+    };
+    abuse("greedy pipelines on every port", &mut honest, all_greedy, hostile);
+    assert!(all_greedy(), "a hostile client ended: {served:?}");
+    for (served, (address, ..)) in answering.iter().zip(&pipelines) {
+        println!("{address}: {served:?}");
+        assert_eq!(served.connections.load(Ordering::Relaxed), 1, "{address} closed it: {served:?}");
     }
-    let connections = noeqd.connections.into_inner();
-    assert!(connections > 10, "{connections} connections of noeqd are too few to show anything");
     victim.assert_unharmed(96);
 }
 
@@ -440,16 +443,15 @@ fn wrong_tokens_at_full_speed() {
     let hostile = pieces.iter().map(|(address, piece)| {
         Box::new(move |stop: &AtomicBool| send_greedily(*address, b"", piece, served, stop)) as Box<_>
     });
-    abuse("wrong tokens at full speed", &mut honest, || true, hostile);
+    let refused = || {
+        let metrics = victim.server.get("/metrics").body;
+        let refused = metrics.lines().filter(|line| {
+            line.starts_with("snowmint_requests_total{") && line.contains("outcome=\"unauthorized\"")
+        });
+        refused.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum::<f64>()
+    };
+    abuse("wrong tokens at full speed", &mut honest, || refused() > 1000.0, hostile);
     honest.ask();
     victim.assert_bounded(96);
-    let metrics = victim.server.get("/metrics").body;
-    let refused: f64 = metrics
-        .lines()
-        .filter(|line| {
-            line.starts_with("snowmint_requests_total{") && line.contains("outcome=\"unauthorized\"")
-        })
-        .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
-        .sum();
-    assert!(refused > 1000.0, "{refused} wrong tokens are too few to show anything:\n{metrics}");
+    assert!(refused() > 1000.0, "a hostile client ended: {} wrong tokens were refused", refused());
 }
