@@ -9,7 +9,7 @@
 //! - An entry without a failure means that the change took place, or that the process died in between. The log may name a
 //!   change that did not happen; it never misses one that did.
 //! - A change whose outcome is unknown, such as a write without an answer, is logged as [`ChangeFailure::Unknown`]: it may have
-//!   taken place.
+//!   taken place. So is one that the store took back before it had settled ([`MadeEntries`]).
 //!
 //! # Records
 //!
@@ -309,6 +309,41 @@ impl Written {
     }
 }
 
+/// The entries of one operation that name a change as made, taken from the pages that it wrote.
+///
+/// A store that [may lose](Store::may_lose) writes can take back a change after [`around`] has ended. Who then notices says so
+/// here.
+#[derive(Debug, Default)]
+pub struct MadeEntries(BTreeSet<u64>);
+
+impl MadeEntries {
+    /// Notes the line that this write of a page appended.
+    pub fn note(&mut self, page: &[u8]) {
+        let Ok(page) = Page::read(page) else { return };
+        let Some(line) = page.lines.lines().last().and_then(|line| serde_json::from_str::<Line>(line).ok())
+        else {
+            return;
+        };
+        if line.is_failure() {
+            self.0.remove(&line.tag.0);
+        } else {
+            self.0.insert(line.tag.0);
+        }
+    }
+
+    /// Records that these changes failed, or may have.
+    ///
+    /// # Errors
+    ///
+    /// [`AuditError`]: the log continues to name some of them as made.
+    pub async fn failed(self, store: &dyn Store, failure: &ChangeFailure) -> Result<(), AuditError> {
+        for tag in self.0 {
+            Written { tag }.failed(store, failure).await?;
+        }
+        Ok(())
+    }
+}
+
 /// Makes a change, with its entry before it, and with its failure after it.
 ///
 /// # Errors
@@ -330,11 +365,16 @@ where
     let changed = change.await;
     if let Err(why) = &changed {
         let failure = ChangeFailure::from(why);
-        if let Err(error) = written.failed(store, &failure).await {
-            tracing::warn!(%error, outcome = failure.name(), failure = failure.why(), "the audit log names a change as made");
-        }
+        warn_if_unrecorded(written.failed(store, &failure).await, &failure);
     }
     Ok(changed)
+}
+
+/// Logs that the failure of a change could not be recorded.
+pub fn warn_if_unrecorded(recorded: Result<(), AuditError>, failure: &ChangeFailure) {
+    if let Err(error) = recorded {
+        tracing::warn!(%error, outcome = failure.name(), failure = failure.why(), "the audit log names a change as made");
+    }
 }
 
 /// Lists the newest entries, newest first; unreadable records come before all entries.

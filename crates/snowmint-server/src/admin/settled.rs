@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use snowmint_cluster::audit;
+use snowmint_cluster::audit::{self, ChangeFailure, MadeEntries};
 use snowmint_cluster::lease::Record;
 use snowmint_store::{Expected, Key, Store, StoreError, StoreErrorKind, Swap, Versioned, Visibility};
 
@@ -24,12 +24,24 @@ pub struct SettledStore {
     written: Mutex<BTreeMap<Key, Vec<u8>>>,
     /// Whether a record of the change itself may have been written: not only its entry in the audit log.
     may_have_changed: AtomicBool,
+    /// What the audit log names as made.
+    entries: Mutex<MadeEntries>,
 }
 
 impl SettledStore {
     /// Returns a store of which nothing was written yet.
     pub fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, written: Mutex::default(), may_have_changed: AtomicBool::new(false) }
+        Self {
+            store,
+            written: Mutex::default(),
+            may_have_changed: AtomicBool::new(false),
+            entries: Mutex::default(),
+        }
+    }
+
+    fn entries(&self) -> MutexGuard<'_, MadeEntries> {
+        // As above.
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn written(&self) -> MutexGuard<'_, BTreeMap<Key, Vec<u8>>> {
@@ -39,7 +51,9 @@ impl SettledStore {
 
     /// Remembers a write that took place, or may have.
     fn remember(&self, key: &Key, value: Vec<u8>) {
-        if !key.as_str().starts_with("audit/") {
+        if key.as_str().starts_with("audit/") {
+            self.entries().note(&value);
+        } else {
             self.may_have_changed.store(true, Ordering::Relaxed);
         }
         self.written().insert(key.clone(), value);
@@ -58,12 +72,23 @@ impl SettledStore {
         StoreError::new(StoreErrorKind::OutcomeUnknown, error.operation(), error.store(), cause)
     }
 
-    /// Waits until everything that was written has settled. Returns at once if the store loses no acknowledged writes.
+    /// Waits until everything that was written has settled. Returns at once if the store loses no acknowledged writes. What
+    /// was lost, or possibly, is named so in the audit log.
     ///
     /// # Errors
     ///
     /// [`AdminError::Lost`], or the store's.
     pub async fn settle(&self) -> Result<(), AdminError> {
+        let settled = self.look_again().await;
+        let entries = std::mem::take(&mut *self.entries());
+        if let Err(error) = &settled {
+            let failure = ChangeFailure::from(error);
+            audit::warn_if_unrecorded(entries.failed(&*self.store, &failure).await, &failure);
+        }
+        settled
+    }
+
+    async fn look_again(&self) -> Result<(), AdminError> {
         let written = std::mem::take(&mut *self.written());
         let may_lose = self.store.may_lose();
         if may_lose.is_zero() || written.is_empty() {
@@ -165,7 +190,7 @@ impl Store for SettledStore {
 
 #[cfg(test)]
 mod tests {
-    use snowmint_cluster::audit::ChangeFailure;
+    use snowmint_cluster::audit::{Action, Listed, Logged};
     use snowmint_cluster::lease::Tag;
     use snowmint_cluster::{Holder, NamespaceName};
     use snowmint_store::MemoryStore;
@@ -286,6 +311,31 @@ mod tests {
         assert_eq!(again.edition, 2);
         put(&*inner, &key, &older).await;
         assert!(matches!(store.settle().await, Err(AdminError::Lost { .. })));
+    }
+
+    /// Goal: the audit log does not name a change as made that a failover took back. Method: of two changes the second is lost.
+    #[tokio::test]
+    async fn a_change_that_is_lost_is_named_so_in_the_audit_log() {
+        let inner = Arc::new(forgetful(MAY_LOSE));
+        let (name, key) = (NamespaceName::new("n").unwrap(), Key::new("namespaces/n").unwrap());
+        let author = Author { who: "w".to_owned(), from: "f".to_owned() };
+        let of = |text: &str| serde_json::from_str::<Settings>(text).unwrap();
+        let store = SettledStore::new(Arc::clone(&inner) as _);
+        let addition = Addition { settings: of(r#"{"scheme": "segment"}"#), ..Addition::default() };
+        namespaces::add(&store, &author, &name, &addition).await.unwrap();
+        store.settle().await.unwrap();
+        let older = inner.load(&key).await.unwrap().unwrap().value;
+        let change = Change { settings: of(r#"{"owner": "web"}"#), ..Change::default() };
+        namespaces::set(&store, &author, &name, &change).await.unwrap();
+        put(&*inner, &key, &older).await;
+        assert!(matches!(store.settle().await, Err(AdminError::Lost { .. })));
+        let failures = audit::list(&*inner, 10).await.unwrap().into_iter();
+        let failures = failures.map(|listed| match listed {
+            Listed::Entry(Logged { entry, failure }) => (entry.action, failure.map(|it| it.name())),
+            other @ Listed::Unreadable { .. } => panic!("{other:?}"),
+        });
+        let failures: Vec<_> = failures.collect();
+        assert_eq!(failures, [(Action::NamespaceSet, Some("unknown")), (Action::NamespaceAdd, None)]);
     }
 
     /// Goal: no wait if nothing was written, or if the store loses nothing.
