@@ -545,11 +545,16 @@ impl Node {
         }
         let rates = table.namespaces().iter().map(|it| issued.rate_since(before, it.name().as_str()));
         let is_drained = server.shutdown.is_drained();
-        let unready = mint.check_ready().err().map(|error| error.to_string());
+        let is_leaving = server.shutdown.listener().is_leaving();
+        let unready = if is_leaving && !is_drained {
+            Some("it is shutting down".to_owned())
+        } else {
+            mint.check_ready().err().map(|error| error.to_string())
+        };
         Self {
             version: env!("CARGO_PKG_VERSION"),
             started_unix_ms: server.started_unix_ms,
-            ready: !server.shutdown.listener().is_leaving() && unready.is_none(),
+            ready: !is_leaving && unready.is_none(),
             unready,
             drained: is_drained,
             leases,
@@ -563,10 +568,9 @@ impl Node {
 }
 
 impl HeldLease {
-    /// Returns `None` without a lease. A status also names one that has ended, since it may be renewed.
     fn of(status: &LeaseStatus, now_unix_ms: u64) -> Option<Self> {
-        let until_unix_ms = status.until_unix_ms.filter(|until| *until > now_unix_ms)?;
-        Some(Self { pool: status.pool.clone(), worker: status.worker?.0, until_unix_ms })
+        let (worker, until_unix_ms) = status.held_at(now_unix_ms)?;
+        Some(Self { pool: status.pool.clone(), worker: worker.0, until_unix_ms })
     }
 }
 
@@ -693,6 +697,7 @@ mod tests {
         assert!(!node(until).ready && node(until).drained);
         server.shutdown.leave();
         assert!(!node(until).ready && !node(until).drained);
+        assert_eq!(node(until).unready.as_deref(), Some("it is shutting down"));
     }
 
     #[tokio::test(start_paused = true)]

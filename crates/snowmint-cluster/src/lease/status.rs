@@ -69,6 +69,13 @@ impl LeaseStatus {
         }
     }
 
+    /// Returns the worker and the end of the lease, in unix milliseconds, if it lasts at an instant. A status also names a lease
+    /// that has ended by time, since it may be renewed.
+    pub fn held_at(&self, unix_ms: u64) -> Option<(WorkerId, u64)> {
+        let until_unix_ms = self.until_unix_ms.filter(|until| *until > unix_ms)?;
+        Some((self.worker?, until_unix_ms))
+    }
+
     /// Adds the counts of another lease.
     pub(super) fn add_counts(&mut self, other: &Self) {
         self.renewals += other.renewals;

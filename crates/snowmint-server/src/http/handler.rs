@@ -292,8 +292,10 @@ fn ready(server: &ServerState, shutdown: &ShutdownListener) -> Result<Response<B
     }
     server.mint.check_ready()?;
     let status = server.mint.status();
+    let now_unix_ms = server.clock.unix_ms();
     let held = |lease: LeaseStatus| {
-        Some(LeaseHeld { worker: lease.worker?.0, until: Utc(lease.until_unix_ms?).to_string() })
+        let (worker, until_unix_ms) = lease.held_at(now_unix_ms)?;
+        Some(LeaseHeld { worker: worker.0, until: Utc(until_unix_ms).to_string() })
     };
     json(&Readiness {
         ready: true,

@@ -41,7 +41,7 @@ impl Collector for LeaseCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let status = self.mint.status();
         encode_lease(&mut encoder, &status, self.clock.unix_ms())?;
-        encode_leases(&mut encoder, &self.mint.leases())?;
+        encode_leases(&mut encoder, &self.mint.leases(), self.clock.unix_ms())?;
         let workers = i64::try_from(self.mint.layout().max(Field::Worker) + 1).unwrap_or(i64::MAX);
         let workers = ConstGauge::new(workers);
         let help = "Workers of the layout for all nodes of a datacenter; subtract the sum of their leases to get the free ones";
@@ -66,9 +66,12 @@ impl Collector for LeaseCollector {
 
 /// Encodes each held lease, by its worker.
 #[expect(clippy::cast_precision_loss, reason = "milliseconds since 1970 are far below 2^52")]
-fn encode_leases(encoder: &mut DescriptorEncoder<'_>, leases: &[LeaseStatus]) -> fmt::Result {
-    let held: Vec<(String, u64)> =
-        leases.iter().filter_map(|lease| Some((lease.worker?.to_string(), lease.until_unix_ms?))).collect();
+fn encode_leases(
+    encoder: &mut DescriptorEncoder<'_>,
+    leases: &[LeaseStatus],
+    now_unix_ms: u64,
+) -> fmt::Result {
+    let held: Vec<_> = leases.iter().filter_map(|lease| lease.held_at(now_unix_ms)).collect();
     let count = ConstGauge::new(held.len() as f64);
     count.encode(encoder.encode_descriptor("leases", "Held leases", None, count.metric_type())?)?;
     if held.is_empty() {
@@ -78,7 +81,7 @@ fn encode_leases(encoder: &mut DescriptorEncoder<'_>, leases: &[LeaseStatus]) ->
     let mut family = encoder.encode_descriptor("lease_until_seconds", about, None, MetricType::Gauge)?;
     for (worker, until_unix_ms) in held {
         let until = ConstGauge::new(until_unix_ms as f64 / 1e3);
-        until.encode(family.encode_family(&[("worker", worker.as_str())])?)?;
+        until.encode(family.encode_family(&[("worker", worker.to_string())])?)?;
     }
     Ok(())
 }
@@ -95,8 +98,9 @@ fn encode_lease(encoder: &mut DescriptorEncoder<'_>, status: &LeaseStatus, now_u
     let remaining_ms = status.until_unix_ms.unwrap_or_default().saturating_sub(now_unix_ms);
     let held = status.worker.is_some() && remaining_ms > 0;
     gauge("lease_held", "1 while a lease is held, else 0", f64::from(u8::from(held)))?;
-    // Without a lease there is no worker; a 0 here would name one.
-    if let Some(worker) = status.worker {
+    // Without a lease there is no worker; a 0 here would name one. One that was set by hand has no end.
+    let ended = status.until_unix_ms.is_some() && remaining_ms == 0;
+    if let Some(worker) = status.worker.filter(|_| !ended) {
         gauge("lease_worker", "The worker of the lease", f64::from(worker.0))?;
     }
     gauge(

@@ -587,6 +587,12 @@ async fn metrics_tell_ids_requests_connections_and_the_lease() {
     let open = String::from_utf8(open).unwrap();
     assert!(open.ends_with("# EOF\n") && open.contains("# TYPE snowmint_ids_issued counter\n"), "{open}");
     assert!(body.contains("snowmint_connections{protocol=\"http\"} "), "{body}");
+    server.source.clock().set_unix_ms(1_700_000_060_000);
+    let (_, body) = server.get("/metrics").await;
+    assert!(body.contains("snowmint_leases 0.0") && body.contains("snowmint_lease_held 0.0"), "{body}");
+    assert!(!body.contains("lease_until_seconds") && !body.contains("lease_worker"), "ended by time: {body}");
+    let (_, body) = server.get("/readyz").await;
+    assert!(!body.contains("22:14:20"), "{body}");
     server.source.set_lease(false);
     let (_, body) = server.get("/metrics").await;
     assert!(body.contains("snowmint_lease_held 0.0") && !body.contains("lease_worker"), "{body}");
