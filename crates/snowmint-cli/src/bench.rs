@@ -29,6 +29,8 @@ Examples:
       The server on this machine, over HTTP, for 5 seconds.
   snowmint bench redis://127.0.0.1:6380 --connections 50 --batch 100
       Over the Redis protocol, 100 ids a request.
+  snowmint bench grpc://127.0.0.1:8080
+      Over gRPC, which the port of HTTP answers, too.
   snowmint bench --layout twitter --threads 2
       In this process, without server, store or lease: the library alone.
   snowmint bench https://ids.example.com --token-file client.token --yes
@@ -62,7 +64,7 @@ const LONGEST_NS: u64 = 3_600_000_000_000;
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES, after_help = "See --help for examples and what is measured.")]
 pub(crate) struct Args {
-    /// Server: http://HOST:PORT, https://, redis://HOST:PORT or rediss://
+    /// Server: http://HOST:PORT, grpc://HOST:PORT or redis://HOST:PORT; with TLS https://, grpcs:// or rediss://
     #[arg(value_name = "URL", default_value = "http://127.0.0.1:8080", conflicts_with = "layout")]
     target: String,
     /// Draw in this process by a layout, instead of from a server
@@ -300,6 +302,8 @@ impl Outcome {
                 "process"
             } else if args.target.starts_with("redis") {
                 "resp"
+            } else if args.target.starts_with("grpc") {
+                "grpc"
             } else {
                 "http"
             },

@@ -114,7 +114,7 @@ pub use thrift::codec as thrift_codec;
 #[doc(hidden)]
 pub use noeqd::check_split as noeqd_check_split;
 
-/// The parser of gRPC messages and the messages, for fuzzing and tests.
+/// The parser of gRPC messages and the messages, for clients of this workspace, fuzzing and tests.
 #[doc(hidden)]
 pub use grpc::{message as grpc_message, messages as grpc_messages};
 

@@ -1,4 +1,6 @@
-//! Draws from a server over HTTP or the Redis protocol, one request after the other on each connection.
+//! Draws from a server over HTTP, gRPC or the Redis protocol, one request after the other on each connection.
+
+mod grpc;
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
@@ -21,6 +23,7 @@ use tokio_rustls::TlsConnector;
 use super::{Args, Lane, Run, present};
 use crate::error::Failure;
 use crate::remote::{TlsFiles, is_this_machine, read_token, tls};
+use grpc::GrpcLink;
 
 /// How long an answer may take, and a connection with its TLS and its token.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -33,6 +36,7 @@ const MAX_LINE: usize = 64 * 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Protocol {
     Http,
+    Grpc,
     Resp,
 }
 
@@ -45,7 +49,7 @@ pub(super) struct Target {
     authority: String,
     tls: Option<TlsConnector>,
     token: Option<String>,
-    /// The path of a request, or the command.
+    /// The path of an HTTP request, the namespace of a gRPC call, or the command of the Redis protocol.
     request: String,
     batch: usize,
 }
@@ -55,7 +59,8 @@ impl Target {
         let shown = crate::connect::without_credentials(&args.target);
         let invalid = || {
             Failure::usage(format!(
-                "invalid URL {shown:?}: expected http://HOST:PORT, https://HOST, redis://HOST:PORT or rediss://HOST"
+                "invalid URL {shown:?}: expected http://HOST:PORT, https://HOST, grpc://HOST:PORT, grpcs://HOST, \
+                 redis://HOST:PORT or rediss://HOST"
             ))
         };
         let uri: Uri = args.target.parse().map_err(|_| invalid())?;
@@ -66,6 +71,9 @@ impl Target {
         let (protocol, is_tls, port) = match uri.scheme_str() {
             Some("http") => (Protocol::Http, false, 8080),
             Some("https") => (Protocol::Http, true, 443),
+            // The port of HTTP answers gRPC, too; one for gRPC alone has no default.
+            Some("grpc") => (Protocol::Grpc, false, 8080),
+            Some("grpcs") => (Protocol::Grpc, true, 443),
             Some("redis") => (Protocol::Resp, false, 6380),
             Some("rediss") => (Protocol::Resp, true, 6380),
             _ => return Err(invalid()),
@@ -77,11 +85,12 @@ impl Target {
         };
         if token.is_some() && !is_tls && !is_this_machine(&host) {
             return Err(Failure::usage(format!(
-                "the token would cross the network to {host} in plain text: use https:// or rediss://"
+                "the token would cross the network to {host} in plain text: use https://, grpcs:// or rediss://"
             )));
         }
         let request = match protocol {
             Protocol::Http => format!("/v1/ids/{}?count={}", args.namespace, args.batch),
+            Protocol::Grpc => args.namespace.to_string(),
             Protocol::Resp => {
                 command(&["ID.NEXT", args.namespace.as_str(), "COUNT", &args.batch.to_string()])
             }
@@ -208,6 +217,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 /// A connection.
 enum Link {
     Http(SendRequest<Empty<Bytes>>),
+    Grpc(GrpcLink),
     Resp(BufStream<Box<dyn Stream>>),
 }
 
@@ -238,7 +248,12 @@ impl Link {
             None => Box::new(stream),
             Some(tls) => {
                 let name = ServerName::try_from(target.host.clone()).map_err(NoIds::broken)?;
-                Box::new(tls.connect(name, stream).await.map_err(NoIds::broken)?)
+                let connected = match target.protocol {
+                    // A server may require this choice of gRPC.
+                    Protocol::Grpc => tls.with_alpn(vec![b"h2".to_vec()]).connect(name, stream).await,
+                    Protocol::Http | Protocol::Resp => tls.connect(name, stream).await,
+                };
+                Box::new(connected.map_err(NoIds::broken)?)
             }
         };
         match target.protocol {
@@ -249,6 +264,7 @@ impl Link {
                 tokio::spawn(connection);
                 Ok(Self::Http(sender))
             }
+            Protocol::Grpc => Ok(Self::Grpc(GrpcLink::open(stream, target).await?)),
             Protocol::Resp => {
                 let mut stream = BufStream::new(stream);
                 if let Some(token) = &target.token {
@@ -269,6 +285,7 @@ impl Link {
     async fn draw(&mut self, target: &Target, lane: &mut Lane) -> Result<u64, NoIds> {
         let drawn = match self {
             Self::Http(sender) => over_http(sender, target, lane).await?,
+            Self::Grpc(link) => link.draw(target, lane).await?,
             Self::Resp(stream) => over_resp(stream, target, lane).await?,
         };
         if drawn != target.batch as u64 {
