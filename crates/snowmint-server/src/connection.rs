@@ -1,5 +1,8 @@
 //! What connections share that do not speak HTTP: the time limits of a client, sending to one that may not read, and counts
-//! that are not added up yet. [`serve`] runs a connection of a simple protocol, Thrift or noeqd; RESP runs its own.
+//! that are not added up yet. [`serve`] runs a connection of a simple protocol, Thrift or noeqd; RESP runs its own. `line` logs
+//! and traces the requests of all three.
+
+pub(crate) mod line;
 
 use std::future::Future;
 use std::io;

@@ -16,11 +16,12 @@ use tokio::time::Instant;
 
 use crate::access::Identity;
 use crate::access_log::{self, LoggedRequest, OK};
-use crate::connection::{Broken, Dialogue, Wire};
+use crate::connection::{Broken, Dialogue, Wire, line};
 use crate::limits::MAX_WAIT;
 use crate::listener::Listener;
 use crate::metrics::Protocol;
 use crate::mint::{MintError, Minted, Taken};
+use crate::state::ServerState;
 use crate::status::ErrorKind;
 
 /// The open port of noeqd's protocol, and whose ids it serves.
@@ -154,18 +155,19 @@ impl Noeqd {
 }
 
 impl Noeqd {
-    /// Writes the line of a request in the access log. A token is a request without a count, and stays out.
+    /// Writes the line and the span of a request. A token is a request without a count, and stays out.
     #[cold]
-    fn log(&self, count: Option<NonZeroU8>, failed: Option<ErrorKind>, began: Instant) {
-        LoggedRequest {
+    fn log(&self, server: &ServerState, count: Option<NonZeroU8>, failed: Option<ErrorKind>, began: Instant) {
+        let request = if count.is_some() { "ids" } else { "token" };
+        let logged = LoggedRequest {
             protocol: Protocol::Noeqd,
-            request: if count.is_some() { "ids" } else { "token" },
+            request,
             namespace: count.map(|_| self.namespace.as_str()),
             count: count.map(|count| count.get().into()),
             outcome: failed.map_or(OK, |kind| kind.status().name),
             took: began.elapsed(),
-        }
-        .log();
+        };
+        line::answered(server, &logged, Some(request), began);
     }
 }
 
@@ -181,15 +183,16 @@ impl Dialogue for Noeqd {
             let why = "a request of HTTP: this port speaks noeqd's protocol".to_owned();
             return Ok(Err(Broken { kind, why }));
         }
+        let is_recorded = line::is_observed(&wire.server);
         let outcome = loop {
             let Some((request, len)) = parse(&input[start..]) else { break Ok(requests) };
-            let logs = access_log::is_on().then(Instant::now);
+            let began = is_recorded.then(Instant::now);
             let (count, answered) = match request {
                 Request::Ids(count) => (Some(count), self.ids(wire, count).await?.map_err(Broken::from)),
                 Request::Token(token) => (None, self.authenticate(wire, token)),
             };
-            if let Some(began) = logs {
-                self.log(count, answered.as_ref().err().map(|broken| broken.kind), began);
+            if let Some(began) = began {
+                self.log(&wire.server, count, answered.as_ref().err().map(|broken| broken.kind), began);
             }
             if let Err(broken) = answered {
                 break Err(broken);

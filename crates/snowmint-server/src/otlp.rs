@@ -1,13 +1,14 @@
-//! Traces of requests over HTTP and gRPC, for OpenTelemetry: which requests have a span, and what it says. `context` reads the
-//! caller's span, `message` has the messages of OTLP, `export` sends them.
+//! Traces of requests, for OpenTelemetry: which requests have a span, and what it says. `context` reads the caller's span,
+//! `message` has the messages of OTLP, `export` sends them.
 //!
 //! A request of a caller that records its spans has one, which is the child of the caller's. Of the requests without a caller
-//! that says so, a share has one. Other requests cost a look at their headers.
+//! that says so, a share has one; only HTTP and gRPC let a caller say so. Other requests cost a look at their headers.
 
 mod context;
 mod export;
 mod message;
 
+use std::cell::Cell;
 use std::fmt;
 use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -120,13 +121,34 @@ impl SampleRatio {
         if (0.0..=1.0).contains(&ratio) { Ok(Self(ratio)) } else { Err(InvalidRatio(ratio)) }
     }
 
-    /// Returns `true` for this share of random trace ids. All services of a trace that use its last 56 bits decide alike.
-    fn takes(self, trace_id: &[u8; 16]) -> bool {
-        let random = u128::from_be_bytes(*trace_id) & ((1 << 56) - 1);
+    /// Returns `true` for this share of the random numbers of [`RANDOM_BITS`].
+    fn takes(self, random: u64) -> bool {
         #[expect(clippy::cast_precision_loss, reason = "a share needs no more than 52 bits")]
         let random = random as f64;
-        random < self.0 * 56_f64.exp2()
+        random < self.0 * f64::from(RANDOM_BITS).exp2()
     }
+}
+
+/// The last bits of a trace id are random. All services of a trace that sample by them decide alike.
+const RANDOM_BITS: u32 = 56;
+
+/// Returns a random number of [`RANDOM_BITS`]; `None` if the system has no randomness. It asks the system once a thread: a call
+/// for each request would cost more than most requests.
+fn toss() -> Option<u64> {
+    thread_local! {
+        static STATE: Cell<Option<u64>> = const { Cell::new(None) };
+    }
+    let seed = || {
+        let mut seed = [0; 8];
+        getrandom::fill(&mut seed).ok()?;
+        Some(u64::from_ne_bytes(seed))
+    };
+    // SplitMix64.
+    let state = STATE.get().or_else(seed)?.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    STATE.set(Some(state));
+    let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    Some((mixed ^ mixed >> 31) >> (u64::BITS - RANDOM_BITS))
 }
 
 /// Counts spans.
@@ -165,25 +187,50 @@ impl Tracer {
 
     /// Begins the span of a request, if it has one.
     pub(crate) fn begin(&self, headers: &HeaderMap, began: Instant) -> Option<Box<ActiveSpan>> {
-        let parent = Parent::of(headers);
-        match &parent {
-            Some(parent) if !parent.is_sampled => return None,
-            None if self.ratio.0 <= 0.0 => return None,
-            _ => {}
+        match Parent::of(headers) {
+            None => self.begin_root(began),
+            Some(parent) if parent.is_sampled => {
+                let mut span_id = [0; 8];
+                getrandom::fill(&mut span_id).ok()?;
+                Some(self.span(parent.trace_id, span_id, Some(parent), began))
+            }
+            Some(_) => None,
         }
+    }
+
+    /// Returns `true` if requests without a caller's span may have one.
+    #[inline]
+    pub(crate) fn samples(&self) -> bool {
+        self.ratio.0 > 0.0
+    }
+
+    /// Begins the span of a request without a caller's span, if it has one.
+    pub(crate) fn begin_root(&self, began: Instant) -> Option<Box<ActiveSpan>> {
+        if !self.samples() {
+            return None;
+        }
+        let tossed = toss().filter(|tossed| self.ratio.takes(*tossed))?;
         let mut random = [0; 24];
         getrandom::fill(&mut random).ok()?;
         let (mut trace_id, mut span_id) = ([0; 16], [0; 8]);
         trace_id.copy_from_slice(&random[..16]);
         span_id.copy_from_slice(&random[16..]);
+        trace_id[9..].copy_from_slice(&tossed.to_be_bytes()[1..]);
+        // An id of zeros is none.
+        trace_id[0] |= 1;
+        Some(self.span(trace_id, span_id, None, began))
+    }
+
+    fn span(
+        &self,
+        trace_id: [u8; 16],
+        mut span_id: [u8; 8],
+        parent: Option<Parent>,
+        began: Instant,
+    ) -> Box<ActiveSpan> {
         // An id of zeros is none.
         span_id[7] |= 1;
-        match &parent {
-            Some(parent) => trace_id = parent.trace_id,
-            None if self.ratio.takes(&trace_id) => trace_id[0] |= 1,
-            None => return None,
-        }
-        Some(Box::new(ActiveSpan {
+        Box::new(ActiveSpan {
             trace_id,
             span_id,
             parent,
@@ -191,7 +238,7 @@ impl Tracer {
             started_unix: wall_clock().saturating_sub(began.elapsed()),
             commands: self.commands.clone(),
             counters: self.counters.clone(),
-        }))
+        })
     }
 
     /// Sends the finished spans, within `patience`.
@@ -291,6 +338,18 @@ mod tests {
         assert_eq!((sampled(0.0, &none), sampled(1.0, &none)), (0, 2000));
         // Of 2,000 tosses, fewer than 600 or more than 1,400 never happen.
         assert!((600..1400).contains(&sampled(0.5, &none)));
+    }
+
+    /// Goal: a service that samples the same trace by the same ratio decides alike. Method: the last bits of each sampled id.
+    #[test]
+    fn the_last_bits_of_a_trace_id_decided() {
+        let (tracer, _received) = tracer(0.25);
+        let spans: Vec<_> = (0..400).filter_map(|_| tracer.begin_root(Instant::now())).collect();
+        let mut trace_ids: Vec<_> = spans.iter().map(|span| u128::from_be_bytes(span.trace_id)).collect();
+        assert!(!trace_ids.is_empty() && trace_ids.iter().all(|id| id & ((1 << 56) - 1) < 1 << 54));
+        trace_ids.sort_unstable();
+        trace_ids.dedup();
+        assert_eq!(trace_ids.len(), spans.len());
     }
 
     /// Goal: a request never waits: without room a span is dropped and counted. Long texts take no more room.

@@ -21,7 +21,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::accept::{Admission, reply_and_close};
 use crate::access_log;
-use crate::connection::{ClientTimer, PendingCounts, TimerAction, send};
+use crate::connection::{ClientTimer, PendingCounts, TimerAction, line, send};
 use crate::limits::resp::{FIRST_ROOM, MAX_READ_ROOM, READ_ROOM};
 use crate::limits::{FLUSH_AT, HEAR_OUT, MAX_WAIT};
 use crate::metrics::Protocol;
@@ -94,7 +94,7 @@ enum Handled {
     End(End),
 }
 
-/// What the access log needs to know from before a command runs.
+/// What the access log and a span need to know from before a command runs.
 struct Observed {
     began: Instant,
     /// The length of the output.
@@ -206,9 +206,9 @@ impl Connection {
     async fn answer(&mut self, parser: &mut Parser, input: &mut Vec<u8>) -> io::Result<(Option<End>, u64)> {
         let (mut start, mut commands, mut created) = (0, 0, false);
         self.session.identity.refresh();
-        let logs = access_log::is_on();
+        let is_recorded = line::is_observed(&self.server);
         while start < input.len() {
-            let mut observed = logs.then(|| self.observe());
+            let mut observed = is_recorded.then(|| self.observe());
             let begins = start;
             let (outcome, len) = match self.call(parser, &input[start..]) {
                 Ok(Some(called)) => called,
@@ -217,22 +217,24 @@ impl Connection {
             };
             match outcome {
                 Outcome::Done => {}
-                // Logged once it has run.
+                // Logged and traced once it has run.
                 Outcome::Queued => observed = None,
                 Outcome::Repeated(more) => (start, commands) = (start + more * len, commands + more as u64),
                 // Boxed, since an idle connection would hold their room.
                 Outcome::Execute(queued) => {
-                    let (command, began) = (&input[start..start + len], observed.as_ref().map(|it| it.began));
-                    Box::pin(log::unless_answered(command, began, self.execute(queued))).await?;
+                    let command = &input[start..start + len];
+                    let unanswered = self.unanswered(command, observed.as_ref());
+                    Box::pin(log::unless_answered(unanswered, self.execute(queued))).await?;
                     if let Some(observed) = observed.take() {
                         // The reply may begin with the error of a command.
-                        log::answered(command, 1, None, observed.began.elapsed());
+                        log::answered(&self.server, command, 1, None, observed.began);
                     }
                 }
                 outcome => {
-                    let (command, began) = (&input[start..start + len], observed.as_ref().map(|it| it.began));
+                    let command = &input[start..start + len];
+                    let unanswered = self.unanswered(command, observed.as_ref());
                     let finishing = self.finish(outcome, created);
-                    match Box::pin(log::unless_answered(command, began, finishing)).await? {
+                    match Box::pin(log::unless_answered(unanswered, finishing)).await? {
                         Handled::Answered => {}
                         Handled::Again => {
                             created = true;
@@ -257,10 +259,15 @@ impl Connection {
         Ok((None, commands))
     }
 
-    /// Starts to observe a command for the access log.
+    /// Starts to observe a command.
     #[cold]
     fn observe(&self) -> Observed {
         Observed { began: Instant::now(), replied: self.out.len(), flushes: self.flushes }
+    }
+
+    /// Returns what is logged and traced of a command if its client leaves before the answer; nothing unless it is observed.
+    fn unanswered<'a>(&self, command: &'a [u8], observed: Option<&Observed>) -> log::Unanswered<'a> {
+        log::Unanswered(observed.map(|observed| (Arc::clone(&self.server), command, observed.began)))
     }
 
     /// Returns the first word of the error that answered a command, if one did. The reply begins where the output did, or the
@@ -270,20 +277,20 @@ impl Connection {
         reply.strip_prefix(b"-")?.split(|byte| matches!(byte, b' ' | b'\r')).next()
     }
 
-    /// Writes the lines of `times` equal commands in the access log.
+    /// Writes the lines and spans of `times` equal commands.
     #[cold]
     fn log(&self, command: &[u8], times: usize, observed: &Observed) {
-        log::answered(command, times, self.error_since(observed), observed.began.elapsed());
+        log::answered(&self.server, command, times, self.error_since(observed), observed.began);
     }
 
-    /// Writes the line of the command that ended the connection. An HTTP request gets no answer.
+    /// Writes the line and the span of the command that ended the connection. An HTTP request gets no answer.
     #[cold]
     fn log_last(&self, command: &[u8], end: &End, observed: &Observed) {
         let error = match end {
             End::AfterReply => self.error_since(observed),
             End::Quiet => Some(ErrorKind::Unknown.status().resp.as_bytes()),
         };
-        log::answered(command, 1, error, observed.began.elapsed());
+        log::answered(&self.server, command, 1, error, observed.began);
     }
 
     /// Runs the command at the start of `input`. Returns the outcome and the length of the command; `None` if it is
@@ -314,10 +321,10 @@ impl Connection {
     async fn execute(&mut self, queued: Queued) -> io::Result<()> {
         reply::array(&mut self.out, queued.commands);
         let (mut parser, mut created) = (Parser::default(), false);
-        let logs = access_log::is_on();
+        let is_recorded = line::is_observed(&self.server);
         let mut rest = log::Rest(&queued.bytes);
         loop {
-            let (observed, here) = (logs.then(|| self.observe()), rest.0);
+            let (observed, here) = (is_recorded.then(|| self.observe()), rest.0);
             // Each was parsed once before it was queued.
             let Ok(Some((outcome, len))) = self.call(&mut parser, here) else { break };
             let (command, mut times) = (&here[..len], 1);
@@ -329,9 +336,9 @@ impl Connection {
                     rest.0 = &here[times * len..];
                 }
                 outcome => {
-                    let began = observed.as_ref().map(|it| it.began);
+                    let unanswered = self.unanswered(command, observed.as_ref());
                     let finishing = self.finish(outcome, created);
-                    if let Handled::Again = log::unless_answered(command, began, finishing).await? {
+                    if let Handled::Again = log::unless_answered(unanswered, finishing).await? {
                         (rest.0, created) = (here, true);
                         continue;
                     }

@@ -19,11 +19,12 @@ use tokio::time::Instant;
 use crate::access::secret::TokenName;
 use crate::access::{Identity, Right};
 use crate::access_log::{self, LoggedRequest, OK};
-use crate::connection::{Broken, Dialogue, Wire};
+use crate::connection::{Broken, Dialogue, Wire, line};
 use crate::limits::MAX_WAIT;
 use crate::listener::Listener;
 use crate::metrics::Protocol;
 use crate::mint::{Backend, ConnectionState, MintError, Minted, Namespace, Taken};
+use crate::state::ServerState;
 use crate::status::ErrorKind;
 use codec::{ApplicationError, Declared, Request, parse};
 
@@ -75,6 +76,9 @@ impl Thrift {
     }
 }
 
+/// The methods of the service.
+const METHODS: [&[u8]; 4] = [b"get_id", b"get_worker_id", b"get_datacenter_id", b"get_timestamp"];
+
 /// The outcome of a request.
 enum Failure {
     /// The user agent of the request is invalid.
@@ -101,13 +105,14 @@ impl Dialogue for Thrift {
             self.identity = wire.server.identity_of(self.token.as_ref());
         }
         wire.counts.count_for(&wire.server.metrics, self.identity.usage());
+        let is_recorded = line::is_observed(&wire.server);
         let outcome = loop {
             match parse(&input[start..]) {
                 Ok(Some((request, len))) => {
-                    let logs = access_log::is_on().then(Instant::now);
+                    let began = is_recorded.then(Instant::now);
                     let outcome = self.call(wire, &request).await?;
-                    if let Some(began) = logs {
-                        self.log(&request, outcome, began);
+                    if let Some(began) = began {
+                        self.log(&wire.server, &request, outcome, began);
                     }
                     (start, requests) = (start + len, requests + 1);
                 }
@@ -126,7 +131,7 @@ impl Dialogue for Thrift {
 }
 
 impl Thrift {
-    /// Answers one call. Returns its outcome for the access log.
+    /// Answers one call. Returns its outcome for the access log and its span.
     async fn call(&self, wire: &mut Wire, request: &Request<'_>) -> io::Result<&'static str> {
         if !request.wants_answer() {
             // Nobody would get the id.
@@ -157,19 +162,21 @@ impl Thrift {
         }
     }
 
-    /// Writes the line of a call in the access log.
+    /// Writes the line and the span of a call.
     #[cold]
-    fn log(&self, request: &Request<'_>, outcome: &str, began: Instant) {
+    fn log(&self, server: &ServerState, request: &Request<'_>, outcome: &str, began: Instant) {
         let takes_id = request.method() == b"get_id";
-        LoggedRequest {
+        let method = String::from_utf8_lossy(request.method());
+        let logged = LoggedRequest {
             protocol: Protocol::Thrift,
-            request: &String::from_utf8_lossy(request.method()),
+            request: &method,
             namespace: takes_id.then(|| self.namespace.as_str()),
             count: takes_id.then_some(1),
             outcome,
             took: began.elapsed(),
-        }
-        .log();
+        };
+        let is_known = METHODS.contains(&request.method());
+        line::answered(server, &logged, is_known.then_some(&*method), began);
     }
 
     /// Returns the next id. The outer error is that of the connection: earlier answers are sent before it waits.

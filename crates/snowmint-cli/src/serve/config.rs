@@ -363,8 +363,8 @@ pub(crate) struct Args {
     /// reads it again if it is set in --config
     #[arg(long, env = "SNOWMINT_ACCESS_LOG", value_parser = BoolishValueParser::new(), help_heading = "Log")]
     pub(super) access_log: bool,
-    /// OpenTelemetry collector for traces of requests over HTTP and gRPC (OTLP over HTTP), such as `http://localhost:4318`;
-    /// default: `OTEL_EXPORTER_OTLP_ENDPOINT`. Requires a build with the feature `otlp`
+    /// OpenTelemetry collector for traces of requests (OTLP over HTTP), such as `http://localhost:4318`; default:
+    /// `OTEL_EXPORTER_OTLP_ENDPOINT`. Requires a build with the feature `otlp`
     #[arg(long, value_name = "URL", env = "SNOWMINT_OTLP_ENDPOINT")]
     pub(super) otlp_endpoint: Option<String>,
     /// Share of requests to trace, from 0 to 1, of those without a trace context; otherwise the caller decides

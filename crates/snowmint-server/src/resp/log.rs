@@ -1,21 +1,43 @@
-//! The lines of RESP commands in the access log. A command between `MULTI` and `EXEC` gets its line when it has run, or when it
-//! is discarded.
+//! The lines of RESP commands in the access log, and their spans. A command between `MULTI` and `EXEC` gets both when it has run.
+//! If it is discarded, it has a line only.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::access_log::{CANCELLED, LoggedRequest, OK, is_on};
+use crate::connection::line;
 use crate::metrics::Protocol;
 use crate::resp::codec::{Parser, Step};
+use crate::resp::table::find_command;
+use crate::state::ServerState;
 
 /// The outcome of a command that was queued and did not run.
 const DISCARDED: &[u8] = b"discarded";
 
-/// Writes the lines of `times` equal commands. `error` is the first word of the error that answered them.
+/// Writes the lines and spans of `times` equal commands. `error` is the first word of the error that answered them.
 #[cold]
-pub(super) fn answered(command: &[u8], times: usize, error: Option<&[u8]>, took: Duration) {
+pub(super) fn answered(
+    server: &ServerState,
+    command: &[u8],
+    times: usize,
+    error: Option<&[u8]>,
+    began: Instant,
+) {
+    describe(command, error, began.elapsed(), |request, name| {
+        (0..times).for_each(|_| line::answered(server, &request, name, began));
+    });
+}
+
+/// Passes on what is logged of a command, and its name if there is such a command.
+fn describe(
+    command: &[u8],
+    error: Option<&[u8]>,
+    took: Duration,
+    to: impl FnOnce(LoggedRequest<'_>, Option<&str>),
+) {
     let mut parser = Parser::default();
     let Ok(Step::Command { args, .. }) = parser.next(command) else { return };
     if args.is_empty() {
@@ -35,7 +57,7 @@ pub(super) fn answered(command: &[u8], times: usize, error: Option<&[u8]>, took:
     };
     let namespace = count.map(|_| String::from_utf8_lossy(args.at(1)));
     let error = error.map(String::from_utf8_lossy);
-    let line = LoggedRequest {
+    let request = LoggedRequest {
         protocol: Protocol::Resp,
         request: &name,
         namespace: namespace.as_deref(),
@@ -43,7 +65,7 @@ pub(super) fn answered(command: &[u8], times: usize, error: Option<&[u8]>, took:
         outcome: error.as_deref().unwrap_or(OK),
         took,
     };
-    (0..times).for_each(|_| line.log());
+    to(request, find_command(args.at(0)).map(|_| &*name));
 }
 
 /// Writes the lines of queued commands that will not run, if requests are logged.
@@ -55,7 +77,7 @@ pub(super) fn discarded(queued: &[u8]) {
     let (mut parser, mut start) = (Parser::default(), 0);
     // Each was parsed once before it was queued.
     while let Ok(Step::Command { len, .. }) = parser.next(&queued[start..]) {
-        answered(&queued[start..start + len], 1, Some(DISCARDED), Duration::ZERO);
+        describe(&queued[start..start + len], Some(DISCARDED), Duration::ZERO, |request, _| request.log());
         start += len;
     }
 }
@@ -71,25 +93,23 @@ impl Drop for Rest<'_> {
     }
 }
 
-/// A command that is logged and not answered yet. If it is dropped, its client left before the answer.
-struct Unanswered<'a>(Option<(&'a [u8], Instant)>);
+/// A command that is observed and not answered yet, and when it began. If it is dropped, its client left before the answer.
+pub(super) struct Unanswered<'a>(pub(super) Option<(Arc<ServerState>, &'a [u8], Instant)>);
 
 impl Drop for Unanswered<'_> {
     fn drop(&mut self) {
-        if let Some((command, began)) = self.0 {
-            answered(command, 1, Some(CANCELLED.as_bytes()), began.elapsed());
+        if let Some((server, command, began)) = &self.0 {
+            answered(server, command, 1, Some(CANCELLED.as_bytes()), *began);
         }
     }
 }
 
-/// Runs a command to the end of its answer. Writes its line only if the client leaves before, or its connection is cut. `began`
-/// is `None` if requests are not logged.
+/// Runs a command to the end of its answer. Its line and span are written only if the client leaves before, or its connection is
+/// cut.
 pub(super) async fn unless_answered<T>(
-    command: &[u8],
-    began: Option<Instant>,
+    mut unanswered: Unanswered<'_>,
     running: impl Future<Output = io::Result<T>>,
 ) -> io::Result<T> {
-    let mut unanswered = Unanswered(began.map(|began| (command, began)));
     let answer = running.await?;
     unanswered.0 = None;
     Ok(answer)

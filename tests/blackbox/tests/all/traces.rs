@@ -1,5 +1,6 @@
 //! Traces by OTLP. The binary of the checks has the feature `otlp`.
 
+use std::collections::HashSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
@@ -7,17 +8,18 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use snowmint_test_servers::snowmint::Serve;
 use snowmint_test_servers::snowmint::external::python;
+use snowmint_test_servers::snowmint::raw::THRIFT_GET_ID;
 use snowmint_test_servers::{port, time};
 
 const PATIENCE: Duration = Duration::from_mins(1);
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const SPAN: &str = "00f067aa0ba902b7";
 
-/// A collector, which decodes with the messages that OpenTelemetry publishes, and the requests of callers.
-const SCRIPT: &str = "
+/// A collector, which decodes with the messages that OpenTelemetry publishes.
+const COLLECTOR: &str = "
 import http.client, http.server, json, sys, threading, grpc
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-port, service, trace, span = int(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4]
+port, service = int(sys.argv[1]), sys.argv[2]
 spans, arrived = [], threading.Condition()
 class Collector(http.server.BaseHTTPRequestHandler):
     def log_message(self, *args): pass
@@ -39,6 +41,11 @@ class Collector(http.server.BaseHTTPRequestHandler):
             arrived.notify_all()
 collector = http.server.ThreadingHTTPServer(('127.0.0.1', port), Collector)
 threading.Thread(target=collector.serve_forever, daemon=True).start()
+";
+
+/// The requests of callers that trace.
+const CALLERS: &str = "
+trace, span = sys.argv[3:]
 parent = lambda flags: '00-%s-%s-%s' % (trace, span, flags)
 client = http.client.HTTPConnection(service)
 def get(path, **headers):
@@ -71,7 +78,8 @@ fn the_span_of_a_request_is_the_child_of_its_callers() {
         .env("OTEL_SERVICE_NAME", "ids")
         .start();
     let args = [&collector.port().to_string(), &server.http().to_string(), TRACE, SPAN];
-    let spans: Vec<Value> = serde_json::from_str(&python("opentelemetry.proto", SCRIPT, &args)).unwrap();
+    let text = python("opentelemetry.proto", &format!("{COLLECTOR}\n{CALLERS}"), &args);
+    let spans: Vec<Value> = serde_json::from_str(&text).unwrap();
     let named = |name: &str, status: Value, key: &str| {
         let found: Vec<_> =
             spans.iter().filter(|it| it["name"] == name && it["attributes"][key] == status).collect();
@@ -109,6 +117,81 @@ fn the_span_of_a_request_is_the_child_of_its_callers() {
     time::eventually("the count", PATIENCE, || {
         Some(()).filter(|()| server.get("/metrics").body.contains("\nsnowmint_spans_exported_total 4\n"))
     });
+}
+
+/// Sends requests over the Redis protocol, Thrift and noeqd's protocol; then waits for the number of spans.
+const WITHOUT_CONTEXT: &str = "
+import socket
+def send(address, data):
+    host, port = address.split(':')
+    with socket.create_connection((host, int(port))) as client:
+        client.settimeout(50)
+        client.sendall(data)
+        client.shutdown(socket.SHUT_WR)
+        while client.recv(65536): pass
+resp, thrift, noeqd, get_id, wanted = sys.argv[3:]
+get_id = bytes(map(int, get_id.split()))
+# Equal commands in one packet, one that is streamed, a transaction, and what clients may get wrong.
+send(resp, b'*2\\r\\n$7\\r\\nID.NEXT\\r\\n$7\\r\\ndefault\\r\\n' * 5)
+send(resp, b'ID.NEXT default COUNT 20000\\r\\nMULTI\\r\\nID.RANGE default COUNT 7\\r\\nEXEC\\r\\n')
+send(resp, b'MULTI\\r\\nPING\\r\\nDISCARD\\r\\nINCR default\\r\\nAUTH hush\\r\\nsecret hush\\r\\n')
+send(thrift, get_id * 2)
+send(thrift, get_id.replace(b'get_id', b'get_me'))
+send(noeqd, b'\\x03\\xff')
+with arrived: arrived.wait_for(lambda: len(spans) >= int(wanted), 50)
+print(json.dumps(spans))
+";
+
+/// Goal: a request over a protocol without a trace context has a span by the ratio: one of its own, with the command, the namespace
+/// and the count, and with no other argument. Method: a ratio of 1, and a count of each name and outcome.
+#[test]
+fn requests_without_a_context_have_spans_by_the_ratio() {
+    let folder = tempfile::tempdir().unwrap();
+    let [collector, thrift, noeqd] = [(); 3].map(|()| port::free());
+    let ports = ["--thrift", &thrift.to_string(), "--noeqd", &noeqd.to_string()];
+    let flags = ["--otlp-endpoint", &format!("http://{collector}"), "--otlp-sample-ratio", "1"];
+    let server = Serve::new(folder.path()).args(ports).args(flags).spawn();
+    server.log_with("ready: ids are served", PATIENCE);
+    let wanted: [(&str, &str, &str, u64, u64, usize); 13] = [
+        ("resp", "ID.NEXT", "default", 1, 0, 5),
+        ("resp", "ID.NEXT", "default", 20_000, 0, 1),
+        ("resp", "MULTI", "-", 0, 0, 2),
+        ("resp", "ID.RANGE", "default", 7, 0, 1),
+        ("resp", "EXEC", "-", 0, 0, 1),
+        ("resp", "DISCARD", "-", 0, 0, 1),
+        ("resp", "INCR WRONGTYPE", "default", 1, 0, 1),
+        ("resp", "AUTH ERR", "-", 0, 0, 1),
+        ("resp", "resp ERR", "-", 0, 0, 1),
+        ("thrift", "get_id", "default", 1, 0, 2),
+        ("thrift", "thrift unknown", "-", 0, 0, 1),
+        ("noeqd", "ids", "default", 3, 0, 1),
+        ("noeqd", "ids", "default", 255, 0, 1),
+    ];
+    let count: usize = wanted.iter().map(|it| it.5).sum();
+    let get_id = THRIFT_GET_ID.iter().map(u8::to_string).collect::<Vec<_>>().join(" ");
+    let [collector, resp, thrift, noeqd] =
+        [collector.port().to_string(), server.resp().to_string(), thrift.to_string(), noeqd.to_string()];
+    let args = [&collector, &String::new(), &resp, &thrift, &noeqd, &get_id, &count.to_string()];
+    let script = format!("{COLLECTOR}\n{WITHOUT_CONTEXT}");
+    let text = python("opentelemetry.proto", &script, &args.map(String::as_str));
+    assert!(!text.contains("hush"), "{text}");
+    let spans: Vec<Value> = serde_json::from_str(&text).unwrap();
+    for (protocol, name, namespace, number, status, times) in wanted {
+        let found = spans.iter().filter(|span| {
+            let attributes = &span["attributes"];
+            let text = |key: &str| attributes[key].as_str().unwrap_or("-");
+            let full = [span["name"].as_str().unwrap(), text("error.type")].join(" ");
+            text("network.protocol.name") == protocol
+                && full.trim_end_matches(" -") == name
+                && text("snowmint.namespace") == namespace
+                && attributes["snowmint.count"].as_u64().unwrap_or(0) == number
+                && span["status"] == status
+        });
+        assert_eq!(found.count(), times, "{protocol} {name} {number}: {spans:?}");
+    }
+    assert_eq!(spans.len(), count, "{spans:?}");
+    let traces: HashSet<&str> = spans.iter().map(|span| span["trace"].as_str().unwrap()).collect();
+    assert!(traces.len() == count && spans.iter().all(|span| span["parent"] == ""), "{spans:?}");
 }
 
 /// Goal: without a collector, requests are answered as ever, and their spans are dropped and counted. Method: more spans than
