@@ -55,8 +55,10 @@ macro_rules! targets {
 targets! {
     alphabet "../fuzz_targets/alphabet.rs",
     client_answer "../fuzz_targets/client_answer.rs",
+    config "../fuzz_targets/config.rs",
     grpc "../fuzz_targets/grpc.rs",
     guess "../fuzz_targets/guess.rs",
+    hide_keys "../fuzz_targets/hide_keys.rs",
     http "../fuzz_targets/http.rs",
     layout "../fuzz_targets/layout.rs",
     namespace "../fuzz_targets/namespace.rs",

@@ -134,20 +134,72 @@ fn parse(mut command: Command) -> Result<(Cli, ArgMatches), clap::Error> {
     Ok((cli, matches))
 }
 
-/// Reads the namespace tables of a configuration file: its text with every other key blanked, so that lines keep their numbers.
+/// Reads the namespace tables of a configuration file.
 pub(crate) fn namespaces_of(path: &Path) -> io::Result<String> {
-    let text = std::fs::read_to_string(path)?;
-    let document = document(&text).map_err(io::Error::other)?;
-    let mut blanked = text.clone().into_bytes();
+    namespace_tables(&std::fs::read_to_string(path)?).map_err(io::Error::other)
+}
+
+/// Returns the text with every key blanked but the namespace tables, so that lines keep their numbers.
+fn namespace_tables(text: &str) -> Result<String, String> {
+    let document = document(text)?;
+    let mut blanked = text.as_bytes().to_vec();
     for (key, value) in
         document.iter().filter(|(key, value)| !is_of_namespaces(key.get_ref(), value.get_ref()))
     {
+        // Its keys may stand on other lines, and would belong to the table before them. No flag takes one.
+        if has_table(value.get_ref()) {
+            let line = line_of(text, key.span().start);
+            return Err(format!("line {line}: unexpected table {}", Snippet::of(key.get_ref())));
+        }
         // A key begins its line.
         let start = text[..key.span().start].rfind('\n').map_or(0, |newline| newline + 1);
         let kept = blanked[start..value.span().end].iter_mut().filter(|byte| **byte != b'\n');
         kept.for_each(|byte| *byte = b' ');
     }
-    String::from_utf8(blanked).map_err(io::Error::other)
+    String::from_utf8(blanked).map_err(|error| error.to_string())
+}
+
+/// Checks that a file is read, or refused with one of its lines, and that its namespace tables keep their values and lines, for
+/// fuzzing.
+///
+/// # Panics
+///
+/// If not.
+pub fn check_text(text: &str) {
+    let lines = text.matches('\n').count();
+    let read = ConfigFile::parse(text);
+    if let Err(why) = &read {
+        let line = why.strip_prefix("line ").and_then(|rest| rest.split(':').next()?.parse().ok());
+        assert!(line.is_some_and(|line: usize| (1..=lines + 1).contains(&line)), "{why}");
+    }
+    // A changed file is read for its namespaces, also if another key is invalid.
+    match namespace_tables(text) {
+        Ok(tables) => {
+            let shown = |text: &str| {
+                let mut document = document(text).unwrap_or_default();
+                document.retain(|key, value| is_of_namespaces(key.get_ref(), value.get_ref()));
+                // As texts, since a float that is not a number does not equal itself.
+                let of = |(key, value): (&Spanned<String>, &Spanned<Value>)| {
+                    (key.get_ref().clone(), value.get_ref().to_string(), line_of(text, key.span().start))
+                };
+                document.iter().map(of).collect::<Vec<_>>()
+            };
+            let kept = shown(text);
+            assert_eq!(shown(&tables), kept, "{tables:?}");
+            assert_eq!(document(&tables).map(|it| it.len()), Ok(kept.len()), "{tables:?}");
+            assert_eq!(tables.matches('\n').count(), lines);
+        }
+        Err(why) => assert!(read.is_err(), "{why}"),
+    }
+}
+
+/// Returns `true` for a table, and for an array with one.
+fn has_table(value: &Value) -> bool {
+    match value {
+        Value::Table(_) => true,
+        Value::Array(values) => values.iter().any(has_table),
+        _ => false,
+    }
 }
 
 /// Reads the level of the log from a configuration file.
@@ -517,5 +569,18 @@ mod tests {
         let text = namespaces_of(&path).unwrap();
         let lines: Vec<_> = text.lines().map(str::trim).collect();
         assert_eq!(lines, ["# why", "", "", "", "[namespaces.a]", "scheme = 'uuid7'"]);
+    }
+
+    /// Goal: the keys of a table that is no namespace do not become settings of the namespace before it.
+    #[test]
+    fn another_table_is_refused_and_changes_no_namespace() {
+        for (text, wanted) in [
+            ("[namespaces.a]\nscheme = 'segment'\n[htpp]\nmaximum = 5\n", "line 3: unexpected table `htpp`"),
+            ("[[http]]\nx = 1\n[namespaces.a]\nscheme = 'uuid7'\n", "line 1: unexpected table `http`"),
+            ("http.host = 'a'\n", "line 1: unexpected table `http`"),
+        ] {
+            assert_eq!(namespace_tables(text), Err(wanted.to_owned()), "{text}");
+            check_text(text);
+        }
     }
 }

@@ -148,7 +148,11 @@ impl Cli {
     }
 }
 
-fn main() -> ExitCode {
+#[doc(hidden)]
+pub use config::check_text as check_config_file;
+
+/// Runs the command that the arguments of this process name, and returns its exit code.
+pub fn main() -> ExitCode {
     #[cfg(all(target_os = "linux", target_env = "gnu", target_feature = "crt-static"))]
     static_names::use_built_in_services();
     let outcome = match config::parse_command_line() {

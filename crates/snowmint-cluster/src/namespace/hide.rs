@@ -161,19 +161,24 @@ impl HideKeys {
             line: span.map(|span| 1 + text[..span.start.min(text.len())].matches('\n').count()),
             message,
         };
+        let invalid_line =
+            |span| at(span, "invalid line: expected a name, `=` and 32 hex digits in quotes".to_owned());
         let document: BTreeMap<Spanned<String>, Spanned<toml::Value>> =
-            toml::from_str(text).map_err(|error| {
-                at(error.span(), "invalid line: expected a name, `=` and 32 hex digits in quotes".to_owned())
-            })?;
+            toml::from_str(text).map_err(|error| invalid_line(error.span()))?;
         let mut keys = BTreeMap::new();
         for (name, key) in document {
             let span = Some(name.span());
+            let bytes = hex(key.get_ref().as_str().unwrap_or_default());
+            // A key in the wrong place: an error with this name would show it.
+            if bytes.is_none() && may_hold_key(name.get_ref()) {
+                return Err(invalid_line(span));
+            }
             let name: HideKeyName = name
                 .get_ref()
                 .parse()
                 .map_err(|error: HideKeyNameError| at(span.clone(), error.to_string()))?;
-            let digits = key.get_ref().as_str().unwrap_or_default();
-            let bytes = hex(digits).ok_or_else(|| {
+            let bytes = bytes.ok_or_else(|| {
+                let digits = key.get_ref().as_str().unwrap_or_default();
                 let found = digits.chars().count();
                 let other = if found == KEY_DIGITS {
                     "other characters".to_owned()
@@ -282,6 +287,11 @@ impl Scheme {
     }
 }
 
+/// Returns `true` if a text has as many hex digits in a row as a key.
+fn may_hold_key(text: &str) -> bool {
+    text.split(|it: char| !it.is_ascii_hexdigit()).any(|run| run.len() >= KEY_DIGITS)
+}
+
 /// Reads exactly `N` bytes in hex digits.
 fn hex<const N: usize>(text: &str) -> Option<[u8; N]> {
     let mut bytes = [0; N];
@@ -332,6 +342,9 @@ mod tests {
             ("'d e' = '00112233445566778899aabbccddeeff'", "invalid name of a hide key `d e`"),
             ("e = 00112233445566778899aabbccddeeff", "line 1: invalid line"),
             ("f = '00112233445566778899aabbccddeeff", "line 1: invalid line"),
+            // A key in the place of the name, and quotes around both.
+            ("# g\n00112233445566778899aabbccddeeff = 'g'", "line 2: invalid line"),
+            ("'h = 00112233445566778899aabbccddeeff' = ''", "line 1: invalid line"),
         ] {
             let error = HideKeys::parse(bad).unwrap_err().to_string();
             assert!(error.contains(words) && !error.contains("8899"), "{bad}: {error}");

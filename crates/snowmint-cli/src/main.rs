@@ -1,0 +1,7 @@
+//! The program `snowmint`. All of it is in the library of this package.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    snowmint_cli::main()
+}
