@@ -1,4 +1,6 @@
-"""A preprocessor of mdBook: links from the pages of docs to files elsewhere in the repository lead to the code host."""
+"""A preprocessor of mdBook. Links to files outside docs lead to the code host, and links to a README.md to the
+index.html that mdBook makes of it.
+"""
 
 import json
 import posixpath
@@ -6,7 +8,8 @@ import re
 import sys
 
 HOST = "https://github.com/snowmint/snowmint/blob/main"
-LINK = re.compile(r"(\]\()(\.\./[^)#]+)")
+OUT = re.compile(r"(\]\()(\.\./[^)#]+)")
+INDEX = re.compile(r"(\]\((?:(?!\w+://)[^)#]*/)?)README\.md(?=[)#])")
 
 
 def leads_out(page, target):
@@ -20,7 +23,7 @@ def rewrite(page, text):
         path = leads_out(page, match[2])
         return f"{match[1]}{HOST}/{path}" if path else match[0]
 
-    return LINK.sub(replaced, text)
+    return INDEX.sub(r"\1index.md", OUT.sub(replaced, text))
 
 
 def chapters(items):

@@ -108,21 +108,26 @@ fn translated(page: &Path) -> bool {
     page.starts_with(snowmint::workspace().join("docs/zh"))
 }
 
-/// In the book, a link to a file outside docs leads to the code host; a link to a page does not change.
+/// In the book, a link to a file outside docs leads to the code host, also to a README.md there. A link to a README.md of
+/// docs leads to the index.html that mdBook makes of it. Other links do not change.
 #[test]
-fn links_out_of_the_book_lead_to_the_host() {
+fn links_of_the_book_lead_to_the_host_or_a_page() {
     let chapter = |content: &str| {
         let chapter = json!({ "path": "migrate/leaf.md", "content": content, "sub_items": [] });
         json!({ "items": [{ "Chapter": chapter }, "Separator"] })
     };
-    let book = json!([{}, chapter("[a](../../crates/x#y) [b](../faq.md) [c](README.md)")]);
+    let book = json!([
+        {},
+        chapter("[a](../../crates/x#y) [b](../faq.md) [c](README.md#z) [d](../../sim/README.md)")
+    ]);
     let mut python = Command::new("python3");
     python.arg(snowmint::workspace().join("docs/book.py")).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = python.spawn().unwrap();
     child.stdin.take().unwrap().write_all(book.to_string().as_bytes()).unwrap();
     let written: Value = serde_json::from_slice(&child.wait_with_output().unwrap().stdout).unwrap();
-    let host = "https://github.com/snowmint/snowmint/blob/main/crates/x#y";
-    assert_eq!(written, chapter(&format!("[a]({host}) [b](../faq.md) [c](README.md)")));
+    let host = "https://github.com/snowmint/snowmint/blob/main";
+    let expected = format!("[a]({host}/crates/x#y) [b](../faq.md) [c](index.md#z) [d]({host}/sim/README.md)");
+    assert_eq!(written, chapter(&expected));
 }
 
 /// A page with examples in Rust is among those that the doc tests of snowmint-server compile.
