@@ -69,6 +69,9 @@ pub enum AdminError {
     /// The definition is invalid.
     #[error(transparent)]
     Definition(#[from] DefinitionError),
+    /// The namespace has another scheme than that of a setting.
+    #[error(transparent)]
+    OtherScheme(DefinitionError),
     /// The registry of namespaces rejected the operation, or its store failed.
     #[error(transparent)]
     Namespace(#[from] NamespaceError),
@@ -205,7 +208,7 @@ impl AdminError {
             Self::Access(error) => error.kind(),
             Self::Forbidden { .. } => ErrorKind::Forbidden,
             Self::TooManyOwn { .. } | Self::TooManyInAll { .. } => ErrorKind::TooManyNamespaces,
-            Self::OnlyOver(_) => ErrorKind::Conflict,
+            Self::OnlyOver(_) | Self::OtherScheme(_) => ErrorKind::Conflict,
             Self::StillServed { .. } | Self::Unanswered(_) | Self::Held { .. } => ErrorKind::InUse,
             Self::WorkerChanged { .. } => ErrorKind::Changed,
             Self::UnknownWorker { .. } => ErrorKind::UnknownWorker,

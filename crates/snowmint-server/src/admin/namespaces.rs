@@ -14,7 +14,8 @@ use snowmint_cluster::NamespaceName;
 use snowmint_cluster::audit::Action;
 use snowmint_cluster::namespace::registry::{self, IfDropped, Required};
 use snowmint_cluster::namespace::{
-    CounterSource, Definition, Fields, NamespaceError, NamespaceRecord, NumberSource, Scheme, ServedBy,
+    ChangeError, CounterSource, Definition, DefinitionError, Fields, NamespaceError, NamespaceRecord,
+    NumberSource, Scheme, ServedBy,
 };
 use snowmint_cluster::segment::{Mode, SegmentConfig, Stripe};
 use snowmint_store::{Key, Store, Versioned};
@@ -342,7 +343,7 @@ pub async fn set(
     }
     let mut details = String::new();
     if let Some(before) = &before {
-        let wanted = patched(settings, &before.definition)?;
+        let wanted = changed(name, settings, &before.definition)?;
         check_mode(store, &wanted)?;
         if wanted == before.definition && before.dropped_unix_ms.is_none() {
             // Nothing would change: no entry of the log, and no new edition. The load makes `SettledStore` wait for the change
@@ -361,7 +362,7 @@ pub async fn set(
         if matches!(required, Required::Edition(_)) && !is_same {
             return Err(NamespaceError::Edition { name: name.clone() }.into());
         }
-        patched(settings, definition)
+        changed(name, settings, definition)
     };
     let set = registry::set(store, name, patch);
     let record = author.record(store, Action::NamespaceSet, name, details, set).await??;
@@ -401,7 +402,7 @@ fn definition_to_add(
     }
     match before {
         Some(before) if !FIXED.iter().any(|fixed| settings.contains_key(*fixed)) => {
-            patched(&settings, &before.definition)
+            changed(name, &settings, &before.definition)
         }
         Some(_) => {
             let why = format!(
@@ -422,6 +423,28 @@ fn definition_to_add(
             Err(AdminError::setting(SCHEME, why))
         }
     }
+}
+
+/// Returns the definition of a namespace with some settings changed. Its scheme is fixed: another one, and the settings of another
+/// one, conflict with the record.
+fn changed(
+    name: &NamespaceName,
+    settings: &Settings,
+    definition: &Definition,
+) -> Result<Definition, AdminError> {
+    let is_scheme = |text: &str| {
+        ["snowflake", "segment"].contains(&text) || text.parse::<snowmint::scheme::Scheme>().is_ok()
+    };
+    let wanted = settings.get(SCHEME).and_then(Value::as_str);
+    if let Some(other) = wanted.filter(|it| *it != definition.scheme.name() && is_scheme(it)) {
+        let (pinned, wanted) = (definition.to_string(), other.to_owned());
+        let error = ChangeError { name: name.clone(), pinned, wanted, what: SCHEME };
+        return Err(NamespaceError::Mismatch(error).into());
+    }
+    patched(settings, definition).map_err(|error| match error {
+        AdminError::Definition(error @ DefinitionError::Foreign { .. }) => AdminError::OtherScheme(error),
+        error => error,
+    })
 }
 
 /// Returns the definition with some settings changed.
@@ -650,7 +673,7 @@ mod tests {
         add(store, &author(), &name(of), &Addition { settings: settings(json), ..Addition::default() }).await
     }
 
-    async fn changed(store: &MemoryStore, of: &str, json: &str) -> Result<Changed, AdminError> {
+    async fn set_to(store: &MemoryStore, of: &str, json: &str) -> Result<Changed, AdminError> {
         set(store, &author(), &name(of), &Change { settings: settings(json), ..Change::default() }).await
     }
 
@@ -705,23 +728,29 @@ mod tests {
     async fn a_change_is_a_merge_patch() {
         let store = MemoryStore::new();
         added(&store, "n", r#"{"scheme":"segment","maximum":90,"text":"A{number}"}"#).await.unwrap();
-        let wider = changed(&store, "n", r#"{"maximum":900,"text":"A{number:6}"}"#).await.unwrap();
+        let wider = set_to(&store, "n", r#"{"maximum":900,"text":"A{number:6}"}"#).await.unwrap();
         assert_eq!(wider.namespace.summary(), "segment cached, all numbers, to 900, as A{number:6}");
-        let open = changed(&store, "n", r#"{"maximum":null}"#).await.unwrap();
+        let open = set_to(&store, "n", r#"{"maximum":null}"#).await.unwrap();
         assert_eq!(open.namespace.settings.unwrap().maximum, None);
         for (json, kind, wanted) in [
             (r#"{"stripe":"1/2"}"#, "conflict", "another stripe or source could produce duplicates"),
             (r#"{"scheme":"ulid","maximum":null,"text":null}"#, "conflict", "another scheme"),
+            // Also with settings that another scheme does not have.
+            (r#"{"scheme":"snowflake"}"#, "conflict", "cannot become `snowflake`: another scheme"),
+            (r#"{"scheme":"snowflakes"}"#, "bad-request", "unknown scheme `snowflakes`"),
+            (r#"{"rule":"reject"}"#, "conflict", "invalid setting `rule` for scheme segment"),
             (r#"{"text":null,"reset":"daily"}"#, "bad-request", "add {date}"),
             ("{}", "bad-request", "nothing to change"),
             (r#"{"scheme":null}"#, "bad-request", "scheme"),
             (r#"{"sources":["1/1 sqlite:x"],"mode":"direct"}"#, "bad-request", "sources: changes alone"),
         ] {
-            let error = changed(&store, "n", json).await.unwrap_err();
+            let error = set_to(&store, "n", json).await.unwrap_err();
             assert_eq!(error.kind().status().name, kind, "{json}: {error}");
             assert!(error.to_string().contains(wanted), "{json}: {error}");
         }
-        let missing = changed(&store, "m", r#"{"maximum":3}"#).await.unwrap_err();
+        let same = set_to(&store, "n", r#"{"scheme":"segment","maximum":80}"#).await.unwrap();
+        assert_eq!(same.namespace.settings.unwrap().maximum, Some(80));
+        let missing = set_to(&store, "m", r#"{"maximum":3}"#).await.unwrap_err();
         assert_eq!(missing.kind().status().name, "unknown-namespace");
     }
 
@@ -814,8 +843,8 @@ mod tests {
             ("damaged", "unreadable", "invalid record of namespace damaged"),
         ] {
             for error in [
-                changed(&store, of, r#"{"maximum":3}"#).await.unwrap_err(),
-                changed(&store, of, r#"{"sources":["1/1 sqlite:x"]}"#).await.unwrap_err(),
+                set_to(&store, of, r#"{"maximum":3}"#).await.unwrap_err(),
+                set_to(&store, of, r#"{"sources":["1/1 sqlite:x"]}"#).await.unwrap_err(),
                 drop_namespace(&store, &author(), &name(of), Required::Any).await.unwrap_err(),
             ] {
                 assert_eq!(error.kind().status().name, kind, "{of}: {error}");
