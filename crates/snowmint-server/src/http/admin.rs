@@ -83,7 +83,11 @@ where
     let resource = Resource::of(parts.uri.path(), parts.uri.query());
     let identity = &*of.insert(BearerCache::new(server.access.as_ref()).identity(&parts.headers)?);
     authorize(identity, resource.as_ref().map_or(Scope::Everything, Resource::scope))?;
-    let resource = resource?;
+    let resource = resource.or_else(|problem| {
+        // A method that the path never takes is named before its query is.
+        check_method(&parts.method, Resource::of(parts.uri.path(), None)?.methods())?;
+        Err(problem)
+    })?;
     check_method(&parts.method, resource.methods())?;
     let from = serving.address.map_or_else(|| "unix socket".to_owned(), |address| address.ip().to_string());
     let operator = Operator::new(server, identity, from)?;

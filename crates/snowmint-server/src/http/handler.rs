@@ -148,7 +148,12 @@ async fn try_handle<B: hyper::body::Body>(
     if let Some(answer) = console::answer(serving, request) {
         return Ok(answer?);
     }
-    let route = route(request.uri().path(), request.uri().query())?;
+    let (path, query) = (request.uri().path(), request.uri().query());
+    let route = route(path, query).or_else(|problem| {
+        // A method that the path never takes is named before its query is.
+        check_method(&route(path, None)?, request)?;
+        Err(problem)
+    })?;
     if !matches!(route, Route::Health | Route::Ready | Route::Metrics) {
         check_admission(serving)?;
     }
