@@ -1,6 +1,9 @@
 //! The document at `/openapi.json` against a running server: each path, method, parameter, status and media type that it documents is
 //! requested, and each answer is valid by its schema.
 
+use std::path::Path;
+use std::time::Duration;
+
 use snowmint_test_servers::snowmint::external::python;
 use snowmint_test_servers::snowmint::{self, Serve};
 
@@ -28,8 +31,11 @@ def resolved(value):
         return found
     return value
 
+def validator(schema):
+    return jsonschema.Draft202012Validator({**schema, "components": document["components"]})
+
 def valid(value, schema):
-    jsonschema.Draft202012Validator({**schema, "components": document["components"]}).validate(value)
+    validator(schema).validate(value)
 
 answered, used = set(), set()
 
@@ -64,18 +70,28 @@ def call(method, path, status, query={}, headers={}, media=None, body=None, **na
     answered.add((path, method, status, kind))
     return text
 
+# What the server refuses as invalid, the schema refuses too; what it takes, or refuses for what the store has, is valid.
+def agrees(status, value, schema):
+    assert validator(schema).is_valid(value) == (status != 400), (status, value)
+
+def agrees_with_parameter(status, path, name, value, **names):
+    operation = document["paths"][path]["get"]
+    call("get", path, status, {name: value}, **names)
+    schema = next(it["schema"] for it in map(resolved, operation["parameters"]) if it["name"] == name)
+    agrees(status, value, schema)
+
 # The paths of administration have a test of their own.
-is_admin = len(sys.argv) > 2
+is_admin = sys.argv[2] == "admin"
 document["paths"] = {path: it for path, it in document["paths"].items() if path.startswith("/v1/admin/") == is_admin}
 "##;
 
 /// Requests everything but the admin API.
 const IDS: &str = r#"elsewhere = {"headers": {"Host": "evil.example"}}
 other_site = {"headers": {"Sec-Fetch-Site": "cross-site"}}
+samples = {"namespace": "default", "id": "1", "key": "default"}
 for path, operations in document["paths"].items():
-    names = {"namespace": "default", "id": "1", "key": "default"}
     for method in operations:
-        call(method, path, 421, **elsewhere, **{n: v for n, v in names.items() if "{" + n + "}" in path})
+        call(method, path, 421, **elsewhere, **{n: v for n, v in samples.items() if "{" + n + "}" in path})
 
 for method in ("get", "post"):
     for path, most in (("/v1/ids/{namespace}", "100000"), ("/v1/ranges/{namespace}", "1000000")):
@@ -115,6 +131,15 @@ inspect = "/v1/inspect/{id}"
 for query in ({}, {"namespace": "default"}, {"layout": "twitter"}):
     assert json.loads(call("get", inspect, 200, query, id=id))["id"] == id
 call("get", inspect, 400, id="x")
+for path in (inspect, "/v1/readings/{id}"):
+    agrees_with_parameter(400, path, "layout", "", id=id)
+    agrees_with_parameter(200, path, "layout", "twitter", id=id)
+agrees_with_parameter(400, "/v1/layout", "spec", "")
+# A method that a path never takes is refused before the query is.
+for path in ("/v1/inspect/1?namespace=default&layout=", "/v1/layout?surplus=1", "/v1/ids/default?wait=x"):
+    for method in ("TRACE", "PUT", "DELETE", "PATCH"):
+        answer, body = request(method, path, {})
+        assert answer.status == 405 and "GET" in answer.getheader("allow"), f"{method} {path}: {answer.status} {body}"
 call("get", inspect, 404, {"namespace": "nope"}, id=id)
 readings = "/v1/readings/{id}"
 for query in ({}, {"namespace": "default"}, {"layout": "twitter"}):
@@ -149,13 +174,29 @@ for method in ("get", "post"):
         bad_encoding(method, path, path + "?bizType=%")
 bad_encoding("get", "/decodeSnowflakeId", "/decodeSnowflakeId?snowflakeId=%")
 
+# A server with tokens.
+host, port = sys.argv[3].rsplit(":", 1)
+mint, look, few = ({"Authorization": "Bearer " + token} for token in sys.argv[4:])
+call("get", "/v1/ids/{namespace}", 200, {"count": "50"}, few, namespace="default")
+for path, operations in document["paths"].items():
+    names = {name: value for name, value in samples.items() if "{" + name + "}" in path}
+    for method, operation in operations.items():
+        if "401" in operation["responses"]:
+            assert operation["security"] == [{}, {"token": []}]
+            call(method, path, 401, {}, {"Authorization": "Bearer wrong"}, **names)
+        if "429" in operation["responses"]:
+            call(method, path, 403, {}, look, **names)
+            call(method, path, 429, {"count": "10"}, few, **names)
+        elif "403" in operation["responses"] and (path, method, 403, "application/problem+json") not in answered:
+            call(method, path, 403, {}, mint, **names)
+
 # A node without a lease is tested elsewhere.
 answered.add(("/readyz", "get", 503, "application/problem+json"))
 "#;
 
 /// Requests the admin API.
 const ADMIN: &str = r#"
-ops, web = ({"Authorization": "Bearer " + token} for token in sys.argv[2:4])
+ops, web = ({"Authorization": "Bearer " + token} for token in sys.argv[3:])
 typed = {**ops, "Content-Type": "application/json"}
 samples = {"namespace": "n", "worker": "5"}
 for path, operations in document["paths"].items():
@@ -171,12 +212,48 @@ for path, operations in document["paths"].items():
             call(method, path, 413, {}, typed, body=json.dumps({"text": "x" * 70000}), **names)
 
 namespace, n = "/v1/admin/namespaces/{namespace}", {"namespace": "n"}
-def put(status, settings, headers={}):
-    return call("put", namespace, status, {}, {**typed, **headers}, body=json.dumps(settings), **n)
-def patch(status, settings, headers={}):
-    return call("patch", namespace, status, {}, {**typed, **headers}, body=json.dumps(settings), **n)
+def put(status, settings, headers={}, **name):
+    agrees(status, settings, document["components"]["schemas"]["Addition"])
+    return call("put", namespace, status, {}, {**typed, **headers}, body=json.dumps(settings), **name or n)
+def patch(status, settings, headers={}, **name):
+    agrees(status, settings, document["components"]["schemas"]["Change"])
+    return call("patch", namespace, status, {}, {**typed, **headers}, body=json.dumps(settings), **name or n)
 for method in ("get", "delete"):
     call(method, namespace, 404, {}, ops, **n)
+
+# What is invalid in itself, by setting and by scheme.
+for settings in (
+    {"scheme": "snowflake", "layout": ""}, {"scheme": "snowflake", "rule": ""}, {"scheme": "snowflake", "rule": "reject then reject?"},
+    {"scheme": "snowflake", "sequence_start": "random(0)"}, {"scheme": "segment", "stripe": ""}, {"scheme": "segment", "mode": "fast"},
+    {"scheme": "segment", "maximum": 2**63}, {"scheme": "segment", "start": -1}, {"scheme": "segment", "size_min": 0},
+    {"scheme": "segment", "size_max": 2**40 + 1}, {"scheme": "segment", "text": ""}, {"scheme": "segment", "hide": ""},
+    {"scheme": "segment", "hide": "a b"}, {"scheme": "segment", "hide": "known", "hide_check": "12"},
+    {"scheme": "segment", "hide_check": "0011223344556677"}, {"scheme": "segment", "description": "x" * 257},
+    {"scheme": "segment", "owner": "a\nb"}, {"scheme": "segment", "reset": "daily"}, {"scheme": "snowflakes"},
+    {"scheme": "segment", "reset": "daily", "text": "{date}-{number}", "hide": "known"},
+    {"scheme": "segment", "layout": "twitter"}, {"scheme": "snowflake", "maximum": 5}, {"layout": "twitter", "maximum": 5},
+    {"scheme": "ulid", "maximum": 5}, {"scheme": "ulid", "rule": "reject"}, {"scheme": "ulid", "hide": "known"},
+    {"hide": "known"}, {"stripe": "1/2"}, {"unknown": 1},
+): put(400, settings, namespace="invalid")
+# What is valid, in each scheme.
+for nth, settings in enumerate((
+    {"scheme": "snowflake"}, {"layout": "time:41,worker:10,sequence:12,epoch:2026-01-01"}, {"layout": "leaf", "hide": "known", "hide_check": "0011223344556677"},
+    {"scheme": "snowflake", "rule": "wait(5ms) then borrow(1s) then reject", "sequence_start": "random(100)"},
+    {"scheme": "segment", "stripe": "1/2", "start": 0, "maximum": 2**63 - 1, "size_min": 1, "size_max": 2**40, "mode": "direct"},
+    {"scheme": "segment", "reset": "yearly", "text": "{yyyy}-{number:6}", "description": "für Bücher", "owner": ""},
+    {"scheme": "segment", "hide": "known", "hide_check": "0011223344556677", "text": "T-{base62}"}, {"scheme": "uuid7", "text": "u_{id}"}, {"scheme": "ulid", "start_over": {}},
+)): put(200, settings, namespace=f"valid-{nth}")
+# Only the check value of a key says which key it is.
+put(409, {"scheme": "segment", "hide": "known"}, namespace="valid")
+# A change is also valid if it conflicts with the namespace, which no schema knows.
+for settings in ({"scheme": "segment"}, {"scheme": "ulid"}, {"start": 5}, {"layout": "leaf"}, {"hide": "known"}):
+    patch(409, settings, namespace="valid-0")
+for settings in ({"scheme": "snowflake"}, {"scheme": "snowflake", "rule": "reject"}, {"rule": None, "owner": "ids"}):
+    patch(200, settings, namespace="valid-0")
+for settings in ({}, {"scheme": "x"}, {"scheme": None}, {"hide": ""}, {"layout": ""}, {"rule": "x"}, {"unknown": 1}):
+    patch(400, settings, namespace="valid-0")
+answer, body = request("PATCH", "/v1/admin/workers?surplus=1", typed, "{}")
+assert answer.status == 405, body
 patch(404, {"maximum": 5})
 added = json.loads(put(200, {"scheme": "segment", "text": "A{number:4}", "maximum": 90, "mode": "cached"}))
 assert added["served_here"] and added["namespace"]["state"] == "served", added
@@ -200,11 +277,22 @@ call("post", release, 404, {}, typed, body="{}", worker="9")
 call("post", release, 200, {}, typed, body='{"force": true}', worker="5")
 call("get", "/v1/admin/doctor", 200, {}, ops)
 call("get", "/v1/admin/doctor", 200, {"nodes": "http://127.0.0.1:9"}, ops)
+nodes = document["paths"]["/v1/admin/doctor"]["get"]["parameters"][0]["schema"]
+for status, text in ((400, "x"), (400, "http://127.0.0.1"), (200, "http://127.0.0.1:9"), (403, "http://[::1]:9,http://n.example:1")):
+    agrees(status, text, nodes)
+    call("get", "/v1/admin/doctor", status, {"nodes": text}, ops)
+matches = next(it for it in document["paths"][namespace]["delete"]["parameters"] if it.get("name") == "If-Match")["schema"]
+for status, text in ((400, ""), (400, "x"), (412, '"77"')):
+    agrees(status, text, matches)
+    call("delete", namespace, status, {}, {**ops, "If-Match": text}, namespace="valid-0")
 call("get", "/v1/admin/doctor", 403, {"nodes": f"http://{host}:{port}"}, ops)
 level = "/v1/admin/log-level"
 assert json.loads(call("get", level, 200, {}, ops)) == {"level": "info", "configured": "info"}
 assert json.loads(call("put", level, 200, {}, typed, body='{"level": "debug"}'))["level"] == "debug"
-call("put", level, 400, {}, typed, body='{"level": "loud"}')
+levels = document["paths"][level]["put"]["requestBody"]["content"]["application/json"]["schema"]
+for status, text in ((400, "loud"), (400, ""), (200, "info,snowmint_cluster=warn"), (200, "warn")):
+    agrees(status, {"level": text}, levels)
+    call("put", level, status, {}, typed, body=json.dumps({"level": text}))
 assert json.loads(call("delete", level, 200, {}, ops))["level"] == "info"
 for method in ("get", "post", "delete"):
     call(method, "/v1/admin/drain", 200, {}, ops)
@@ -234,6 +322,14 @@ const TAIL: &str = r#"for path, operations in document["paths"].items():
 print("checked", len(answered))
 "#;
 
+/// Creates a token in `tokens.toml`.
+fn token(folder: &Path, name: &str, rights: &str, more: &[&str]) -> String {
+    let args = ["token", "create", name, "--namespaces", "*", "--rights", rights, "--file", "tokens.toml"];
+    let created = snowmint::run(folder, [&args, more].concat());
+    assert!(created.status.success(), "{}", snowmint::text(&created));
+    String::from_utf8(created.stdout).unwrap().trim().to_owned()
+}
+
 #[test]
 fn answers_are_as_documented() {
     let folder = tempfile::tempdir().unwrap();
@@ -244,25 +340,27 @@ fn answers_are_as_documented() {
         assert!(added.status.success(), "{}", snowmint::text(&added));
     }
     let server = Serve::new(folder.path()).start();
-    let checked =
-        python("openapi_spec_validator", &[HEAD, IDS, TAIL].concat(), &[&server.http().to_string()]);
+    let other = tempfile::tempdir().unwrap();
+    let [mint, look, few] =
+        [("mint", "mint", &[][..]), ("look", "inspect", &[]), ("few", "mint", &["--per-day", "50"])]
+            .map(|(name, rights, more)| token(other.path(), name, rights, more));
+    let guarded = Serve::new(other.path()).args(["--tokens-file", "tokens.toml"]).spawn();
+    guarded.log_with("ready: ids are served", Duration::from_secs(30));
+    let addresses = [&server, &guarded].map(|it| it.http().to_string());
+    let args = [&addresses[0], "ids", &addresses[1], &mint, &look, &few];
+    let checked = python("openapi_spec_validator", &[HEAD, IDS, TAIL].concat(), &args);
     assert!(checked.starts_with("checked "), "{checked}");
 }
 
 #[test]
 fn answers_of_the_admin_api_are_as_documented() {
     let folder = tempfile::tempdir().unwrap();
-    let token = |name: &str, right: &str| {
-        let args = ["token", "create", name, "--namespaces", "*", "--rights", right, "--file", "tokens.toml"];
-        let created = snowmint::run(folder.path(), args);
-        assert!(created.status.success(), "{}", snowmint::text(&created));
-        String::from_utf8(created.stdout).unwrap().trim().to_owned()
-    };
-    let (ops, web) = (token("ops", "admin"), token("web", "mint"));
+    let (ops, web) = (token(folder.path(), "ops", "admin", &[]), token(folder.path(), "web", "mint", &[]));
     let args =
         ["--tokens-file", "tokens.toml", "--worker", "5", "--window", "1h", "--peers", "http://127.0.0.1:9"];
     let server = Serve::new(folder.path()).args(args).start();
     let script = [HEAD, ADMIN, TAIL].concat();
-    let checked = python("openapi_spec_validator", &script, &[&server.http().to_string(), &ops, &web]);
+    let address = server.http().to_string();
+    let checked = python("openapi_spec_validator", &script, &[&address, "admin", &ops, &web]);
     assert!(checked.starts_with("checked "), "{checked}");
 }
