@@ -305,7 +305,7 @@ fn ready(server: &ServerState, shutdown: &ShutdownListener) -> Result<Response<B
     json(&Readiness {
         ready: true,
         worker: status.worker.map(|worker| worker.0),
-        until: status.until_unix_ms.map(|until| Utc(until).to_string()),
+        until: status.held_at(now_unix_ms).map(|(_, until_unix_ms)| Utc(until_unix_ms).to_string()),
         leases: server.mint.leases().into_iter().filter_map(held).collect(),
         trouble: server.mint.trouble(),
     })
