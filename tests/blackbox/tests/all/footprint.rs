@@ -32,7 +32,7 @@ fn start_to_first_id() {
 }
 
 /// Goal: an idle server stays below 20 MiB, and a million ids leave no memory behind. The limit of a debug build, with its
-/// larger code, is 36 MiB.
+/// larger code, is 42 MiB.
 #[test]
 fn memory_when_idle() {
     let folder = tempfile::tempdir().unwrap();
@@ -55,7 +55,7 @@ fn memory_when_idle() {
         mib(after),
     );
     snowmint::publish("footprint-memory", &text);
-    let limit_kib = if is_debug() { 36 * 1024 } else { 20 * 1024 };
+    let limit_kib = if is_debug() { 42 * 1024 } else { 20 * 1024 };
     assert!(rss < limit_kib && after < limit_kib, "{text}");
 }
 
