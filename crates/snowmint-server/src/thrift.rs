@@ -186,33 +186,37 @@ impl Thrift {
             return Ok(Err(Failure::UserAgent(shown)));
         }
         let name = self.namespace.as_str().as_bytes();
-        let (namespace, id) = match wire.state.find(name) {
+        // Cloned only to wait: a count that all connections share would cost more than the id.
+        let namespace = match wire.state.find(name) {
             Ok((namespace, handles)) => {
                 if let Err(error) = self.identity.spend(name, 1) {
                     return Ok(Err(error.into()));
                 }
-                (Arc::clone(namespace), namespace.try_one(handles))
+                match namespace.try_one(handles) {
+                    Ok(Some(id)) => {
+                        wire.counts.issued(&wire.server.metrics, namespace, 1);
+                        return Ok(Ok(signed(id)));
+                    }
+                    Ok(None) => Arc::clone(namespace),
+                    Err(error) => {
+                        self.identity.give_back(1);
+                        return Ok(Err(error.into()));
+                    }
+                }
             }
             Err(error) => {
                 let error = self.identity.unfound(&wire.server.mint, Right::Mint, name, error);
                 return Ok(Err(error.into()));
             }
         };
-        let id = match id {
-            Ok(Some(id)) => Ok(id),
-            Ok(None) => {
-                wire.flush().await?;
-                wait_for_one(&namespace, &mut wire.state).await
-            }
-            Err(error) => Err(error),
-        };
+        wire.flush().await?;
+        let id = wait_for_one(&namespace, &mut wire.state).await;
         if id.is_ok() {
             wire.counts.issued(&wire.server.metrics, &namespace, 1);
         } else {
             self.identity.give_back(1);
         }
-        // All ids have at most 63 bits.
-        Ok(id.map(|id| i64::try_from(id).unwrap_or(i64::MAX)).map_err(Failure::from))
+        Ok(id.map(signed).map_err(Failure::from))
     }
 
     /// The worker under which the ids of the namespace are made; of several, the first.
@@ -281,6 +285,11 @@ async fn wait_for_one(namespace: &Arc<Namespace>, state: &mut ConnectionState) -
         Some(Minted::Number(id)) => Ok(id),
         _ => Err(wrong_scheme()),
     }
+}
+
+/// The number of an id, which has at most 63 bits.
+fn signed(id: u64) -> i64 {
+    i64::try_from(id).unwrap_or(i64::MAX)
 }
 
 /// The rule of the original server: `[a-zA-Z][a-zA-Z\-0-9]*`.
