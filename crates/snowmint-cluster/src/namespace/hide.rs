@@ -169,14 +169,12 @@ impl HideKeys {
         for (name, key) in document {
             let span = Some(name.span());
             let bytes = hex(key.get_ref().as_str().unwrap_or_default());
-            // A key in the wrong place: an error with this name would show it.
-            if bytes.is_none() && may_hold_key(name.get_ref()) {
+            let parsed: Result<HideKeyName, HideKeyNameError> = name.get_ref().parse();
+            // A key in the wrong place, or most of one: an error with this name would show it.
+            if (bytes.is_none() || parsed.is_err()) && may_hold_key(name.get_ref()) {
                 return Err(invalid_line(span));
             }
-            let name: HideKeyName = name
-                .get_ref()
-                .parse()
-                .map_err(|error: HideKeyNameError| at(span.clone(), error.to_string()))?;
+            let name = parsed.map_err(|error| at(span.clone(), error.to_string()))?;
             let bytes = bytes.ok_or_else(|| {
                 let digits = key.get_ref().as_str().unwrap_or_default();
                 let found = digits.chars().count();
@@ -287,9 +285,9 @@ impl Scheme {
     }
 }
 
-/// Returns `true` if a text has as many hex digits in a row as a key.
+/// Returns `true` if a text has half as many hex digits as a key, wherever they are: keys also come with dashes, or cut short.
 fn may_hold_key(text: &str) -> bool {
-    text.split(|it: char| !it.is_ascii_hexdigit()).any(|run| run.len() >= KEY_DIGITS)
+    text.chars().filter(char::is_ascii_hexdigit).count() >= KEY_DIGITS / 2
 }
 
 /// Reads exactly `N` bytes in hex digits.
@@ -345,6 +343,12 @@ mod tests {
             // A key in the place of the name, and quotes around both.
             ("# g\n00112233445566778899aabbccddeeff = 'g'", "line 2: invalid line"),
             ("'h = 00112233445566778899aabbccddeeff' = ''", "line 1: invalid line"),
+            ("00112233445566778899aabbccddeef = 'public'", "line 1: invalid line"),
+            ("00112233-4455-6677-8899-aabbccddeeff = 'public'", "line 1: invalid line"),
+            (
+                "'00112233445566778899aabbccddeeff old' = '00112233445566778899aabbccddeeff'",
+                "line 1: invalid line",
+            ),
         ] {
             let error = HideKeys::parse(bad).unwrap_err().to_string();
             assert!(error.contains(words) && !error.contains("8899"), "{bad}: {error}");
