@@ -302,10 +302,12 @@ fn ready(server: &ServerState, shutdown: &ShutdownListener) -> Result<Response<B
         let (worker, until_unix_ms) = lease.held_at(now_unix_ms)?;
         Some(LeaseHeld { worker: worker.0, until: Utc(until_unix_ms).to_string() })
     };
+    // A worker that was set by hand has no end.
+    let has_ended = status.until_unix_ms.is_some_and(|until| until <= now_unix_ms);
     json(&Readiness {
         ready: true,
-        worker: status.worker.map(|worker| worker.0),
-        until: status.held_at(now_unix_ms).map(|(_, until_unix_ms)| Utc(until_unix_ms).to_string()),
+        worker: status.worker.filter(|_| !has_ended).map(|worker| worker.0),
+        until: status.until_unix_ms.filter(|_| !has_ended).map(|until| Utc(until).to_string()),
         leases: server.mint.leases().into_iter().filter_map(held).collect(),
         trouble: server.mint.trouble(),
     })

@@ -71,15 +71,17 @@ fn encode_leases(
     leases: &[LeaseStatus],
     now_unix_ms: u64,
 ) -> fmt::Result {
-    let held: Vec<_> = leases.iter().filter_map(|lease| lease.held_at(now_unix_ms)).collect();
-    let count = ConstGauge::new(held.len() as f64);
+    let held = leases.iter().filter(|lease| lease.held_at(now_unix_ms).is_some()).count();
+    let count = ConstGauge::new(held as f64);
     count.encode(encoder.encode_descriptor("leases", "Held leases", None, count.metric_type())?)?;
-    if held.is_empty() {
+    // `store recover` keeps workers reserved to the last of these, so an ended lease is shown until it is renewed or given up.
+    let ends: Vec<_> = leases.iter().filter_map(|lease| lease.worker.zip(lease.until_unix_ms)).collect();
+    if ends.is_empty() {
         return Ok(());
     }
     let about = "End of the lease of a worker if it is not renewed, in seconds since 1970";
     let mut family = encoder.encode_descriptor("lease_until_seconds", about, None, MetricType::Gauge)?;
-    for (worker, until_unix_ms) in held {
+    for (worker, until_unix_ms) in ends {
         let until = ConstGauge::new(until_unix_ms as f64 / 1e3);
         until.encode(family.encode_family(&[("worker", worker.to_string())])?)?;
     }

@@ -597,11 +597,11 @@ async fn metrics_tell_ids_requests_connections_and_the_lease() {
     assert!(body.contains("snowmint_leases 0.0") && body.contains("snowmint_lease_held 0.0"), "{body}");
     let has = |body: &str, name: &str| body.lines().any(|line| line.starts_with(name));
     assert!(
-        !has(&body, "snowmint_lease_until_seconds{") && !has(&body, "snowmint_lease_worker "),
+        has(&body, "snowmint_lease_until_seconds{") && !has(&body, "snowmint_lease_worker "),
         "ended: {body}"
     );
     let (head, body) = server.get("/readyz").await;
-    assert!(head.contains("200") && !body.contains("22:14:20"), "{head} {body}");
+    assert!(head.contains("200") && !body.contains("22:14:20") && !body.contains("worker"), "{head} {body}");
     server.source.set_lease(false);
     let (_, body) = server.get("/metrics").await;
     assert!(has(&body, "snowmint_lease_held 0.0") && !has(&body, "snowmint_lease_worker "), "{body}");
