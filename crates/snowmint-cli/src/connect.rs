@@ -45,9 +45,7 @@ impl StoreArgs {
         change: impl AsyncFnOnce(Arc<dyn Store>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let store = Arc::new(SettledStore::new(self.open().await?));
-        let changed = change(Arc::clone(&store) as _).await?;
-        store.settle().await?;
-        Ok(changed)
+        store.settled(change(Arc::clone(&store) as _).await).await
     }
 
     /// Like [`change`](Self::change), but rejects a store that does not outlive this process.

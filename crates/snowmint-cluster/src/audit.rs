@@ -337,10 +337,17 @@ impl MadeEntries {
     ///
     /// [`AuditError`]: the log continues to name some of them as made.
     pub async fn failed(self, store: &dyn Store, failure: &ChangeFailure) -> Result<(), AuditError> {
+        let mut first = Ok(());
         for tag in self.0 {
-            Written { tag }.failed(store, failure).await?;
+            let recorded = Written { tag }.failed(store, failure).await;
+            first = first.and(recorded);
         }
-        Ok(())
+        first
+    }
+
+    /// Returns `true` if no change was made.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 }
 

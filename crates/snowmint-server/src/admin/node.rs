@@ -139,12 +139,7 @@ impl NodeAdmin {
         // Here and not in the caller, which ends early if its client hangs up.
         let settled = Box::pin(async move {
             let mut counted = Counted { outcomes, outcome: Outcome::Unknown };
-            let changed = async {
-                let changed = operation.await?;
-                store.settle().await?;
-                Ok(changed)
-            };
-            let changed = changed.await;
+            let changed = store.settled(operation.await).await;
             counted.outcome =
                 changed.as_ref().map_or_else(|error| (&ChangeFailure::from(error)).into(), |_| Outcome::Made);
             drop(counted);

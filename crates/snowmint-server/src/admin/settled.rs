@@ -82,10 +82,28 @@ impl SettledStore {
         let settled = self.look_again().await;
         let entries = std::mem::take(&mut *self.entries());
         if let Err(error) = &settled {
-            let failure = ChangeFailure::from(error);
+            // Whatever failed now, the changes were written before.
+            let failure = ChangeFailure::Unknown(error.to_string());
             audit::warn_if_unrecorded(entries.failed(&*self.store, &failure).await, &failure);
         }
         settled
+    }
+
+    /// Returns the outcome of a command once everything that it wrote has settled.
+    ///
+    /// # Errors
+    ///
+    /// Those of the command, and of [`settle`](Self::settle).
+    pub async fn settled<T, E: From<AdminError>>(&self, outcome: Result<T, E>) -> Result<T, E> {
+        let error = match outcome {
+            Ok(made) => return self.settle().await.map(|()| made).map_err(E::from),
+            Err(error) => error,
+        };
+        // Steps before the one that failed were made. If they are lost, the audit log says so.
+        if !self.entries().is_empty() {
+            let _ = self.settle().await;
+        }
+        Err(error)
     }
 
     async fn look_again(&self) -> Result<(), AdminError> {
