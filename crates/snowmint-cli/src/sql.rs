@@ -21,6 +21,9 @@ use crate::human::Output;
 const MAX_BEHIND_MS: u64 = 4;
 /// How long the timestamps are that a crash skips, by default.
 const MAY_LOSE: Duration = Duration::from_secs(10);
+/// How far the limit in PostgreSQL's log is raised above what a draw needs: a draw syncs the log about once in this time. After a
+/// crash ids are ahead of the clock by as much.
+const RESERVE: Duration = Duration::from_secs(1);
 /// The longest name of PostgreSQL and MySQL, less the longest ending, `_generation`.
 const MAX_PREFIX: usize = 63 - "_generation".len();
 /// The largest number of a `BIGINT`.
@@ -212,20 +215,7 @@ fn check_flags(args: &Args) -> Result<(), Failure> {
         "--max-ahead",
         "expected with postgres only: a DEFAULT elsewhere cannot check it",
     )?;
-    refuse(no_postgres && args.may_lose.is_some(), "--may-lose", "expected with postgres only")?;
-    let may_lose = args.may_lose.unwrap_or(MAY_LOSE);
-    match &args.max_ahead {
-        Some(max_ahead) if max_ahead.time < may_lose => Err(Failure::flag(
-            "--max-ahead",
-            format_args!(
-                "{} is shorter than --may-lose ({} ms), which a crash skips, so that draws fail after it: expected at least \
-                 --may-lose, or a shorter --may-lose",
-                max_ahead.text,
-                may_lose.as_millis()
-            ),
-        )),
-        _ => Ok(()),
-    }
+    refuse(no_postgres && args.may_lose.is_some(), "--may-lose", "expected with postgres only")
 }
 
 /// What the templates name, and which parts are printed.
@@ -322,6 +312,7 @@ impl Values {
         let region = region_ticks << bits;
         let max_ahead =
             args.max_ahead.as_ref().map_or((Duration::from_hours(24), "1d"), |it| (it.time, &*it.text));
+        let may_lose = args.may_lose.unwrap_or(MAY_LOSE);
         let max_cursor = ((u128::from(layout.max(Field::Timestamp)) + 1) << bits) - 1;
         let max_cursor = u64::try_from(max_cursor).map_err(Failure::runtime)?;
         let sequence_max = layout.max(Field::Sequence);
@@ -340,9 +331,26 @@ impl Values {
         self.set("roll", sequence_max >> 1);
         self.set("max_tick", layout.max(Field::Timestamp));
         self.set("max_ahead", max_ahead.1);
-        self.set("max_ahead_ticks", ticks(max_ahead.0)?);
-        self.set("may_lose", format_args!("{} ms", args.may_lose.unwrap_or(MAY_LOSE).as_millis()));
-        self.set("may_lose_ticks", ticks(args.may_lose.unwrap_or(MAY_LOSE))?);
+        let (max_ahead_ticks, may_lose_ticks, reserve_ticks) =
+            (ticks(max_ahead.0)?, ticks(may_lose)?, ticks(RESERVE)?);
+        // Draws must not fail after a crash.
+        let skipped = may_lose_ticks + reserve_ticks + region_ticks;
+        if max_ahead_ticks < skipped {
+            return Err(Failure::flag(
+                "--max-ahead",
+                format_args!(
+                    "{} is shorter than what a crash may skip, so that draws would fail after it: expected at least {} s, or a \
+                     shorter --may-lose",
+                    max_ahead.1,
+                    (skipped * tick_ms).div_ceil(1000)
+                ),
+            ));
+        }
+        self.set("max_ahead_ticks", max_ahead_ticks);
+        self.set("may_lose", format_args!("{} ms", may_lose.as_millis()));
+        self.set("may_lose_ticks", may_lose_ticks);
+        self.set("reserve", format_args!("{} s", RESERVE.as_secs()));
+        self.set("reserve_ticks", reserve_ticks);
         // The letters SNOW: the other half of the lock is the sequence's own number.
         self.set("lock", u32::from_be_bytes(*b"SNOW"));
         self.set("compose", compose(layout, node, "drawn", "drawn", &qualified));
@@ -439,7 +447,9 @@ impl Values {
         if args.worker.is_some() && args.dialect == Dialect::Postgres {
             lines.push(function("next_ids", "(integer)"));
             lines.extend(["next_id", "jump", "clock"].map(|ending| function(ending, "()")));
-            lines.extend(["cursor", "limit"].map(|it| format!("DROP SEQUENCE IF EXISTS {name}_{it}")));
+            lines.extend(
+                ["cursor", "edge", "logged"].map(|it| format!("DROP SEQUENCE IF EXISTS {name}_{it}")),
+            );
         } else if args.worker.is_some() {
             lines.push(format!("DROP EVENT IF EXISTS {name}_clock"));
             lines.push(format!("DROP PROCEDURE IF EXISTS {name}_catch_up"));

@@ -300,7 +300,10 @@ fn flags_that_do_not_fit_are_refused() {
         ("postgres --layout leaf --schema a;b", "--schema: "),
         ("postgres --layout leaf --prefix App", "--prefix: "),
         ("postgres --layout leaf --max-ahead 0s", "--max-ahead: "),
-        ("postgres --layout leaf --max-ahead 9s", "--max-ahead: 9s is shorter than --may-lose (10000 ms)"),
+        (
+            "postgres --layout leaf --worker 1 --max-ahead 11s",
+            "--max-ahead: 11s is shorter than what a crash may skip, so that draws would fail after it: expected at least 12 s",
+        ),
         ("oracle --layout leaf", "oracle"),
         ("postgres", "--layout"),
     ] {

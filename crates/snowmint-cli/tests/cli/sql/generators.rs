@@ -93,6 +93,12 @@ fn set_clock(server: &Postgres, ms: i64) {
     server.sql(&format!("SELECT setval('test_clock', {ms})"));
 }
 
+/// The time of an id of the layout `twitter`.
+fn unix_ms_of(id: u64) -> i64 {
+    let layout = Layout::TWITTER;
+    i64::try_from(layout.unix_ms(layout.split(Id::new(id).unwrap()).unwrap().timestamp)).unwrap()
+}
+
 /// What one of the sessions does in a row: single draws, rows, bulk draws that are cancelled, and draws that are rolled back.
 fn postgres_work(nth: usize) -> String {
     match nth % 4 {
@@ -237,6 +243,63 @@ fn postgres_standby_continues_above_all_ids() {
     assert!((5_000..12_000).contains(&ahead), "{ahead} ms ahead, for what was lost");
 }
 
+/// Goal: few draws write to the log, and a crash repeats nothing all the same. Method: over a second of a clock that the test
+/// moves, count the draws that get a transaction id, as those do that log a sequence and sync it. Then the server is killed, and
+/// the clock is set back by an hour.
+#[test]
+fn postgres_logs_few_draws_and_loses_none() {
+    let server = Postgres::start();
+    generator(&server);
+    let start = i64::try_from(unix_ms()).unwrap();
+    let steps = (0..100).map(|nth| {
+        format!(
+            "SELECT setval('test_clock', {});
+             BEGIN; SELECT snowmint_next_id(); SELECT pg_current_xact_id_if_assigned() IS NOT NULL; COMMIT;\n",
+            start + nth * 10
+        )
+    });
+    let (rows, error) = session(&server, &steps.collect::<String>());
+    let logged = rows.lines().filter(|row| *row == "t").count();
+    assert_eq!((rows.lines().count(), &*error), (300, ""), "{rows}");
+    assert!((1..=2).contains(&logged), "{logged} of 100 draws were logged");
+
+    let draw = || -> u64 { server.sql("INSERT INTO drawn VALUES (DEFAULT) RETURNING id").parse().unwrap() };
+    set_clock(&server, start + 60_000);
+    let mut last = draw();
+    // The limit that is logged is now a second ahead; 990 ms later, ids are about to reach it.
+    for (later, skipped) in [(0, 11_000..11_010), (990, 10_000..10_020)] {
+        set_clock(&server, unix_ms_of(last) + later);
+        last = draw();
+        set_clock(&server, start - HOUR_MS);
+        server.kill9();
+        server.restart();
+        let next = draw();
+        let ahead = unix_ms_of(next) - unix_ms_of(last);
+        assert!(skipped.contains(&ahead), "{ahead} ms ahead, {later} ms after the limit was logged");
+        last = next;
+    }
+    assert_eq!(server.sql("SELECT count(*) - count(DISTINCT id) FROM drawn"), "0");
+}
+
+/// Goal: draws go on after a crash, with the shortest `--max-ahead` that is accepted. Method: a server is killed while its clock
+/// stands still, so that all that the crash skips lies ahead of the clock.
+#[test]
+fn postgres_draws_after_a_crash_within_max_ahead() {
+    let server = Postgres::start();
+    generator(&server);
+    let install =
+        script("postgres --layout twitter --datacenter 3 --worker 7 --max-ahead 12s --may-lose 10s");
+    let clock = server.sql("SELECT pg_get_functiondef('snowmint_clock'::regproc)");
+    server.sql(&format!("{install}{clock}"));
+    set_clock(&server, i64::try_from(unix_ms()).unwrap());
+    let last: u64 = server.sql("SELECT snowmint_next_id()").parse().unwrap();
+    server.kill9();
+    server.restart();
+    let next: u64 = server.sql("SELECT snowmint_next_id()").parse().unwrap();
+    let ahead = unix_ms_of(next) - unix_ms_of(last);
+    assert!((11_000..11_010).contains(&ahead), "{ahead} ms ahead");
+}
+
 /// Goal: the limits of the clock are errors that say what to do, and a client with little rights cannot break the generator.
 #[test]
 fn postgres_refuses_what_would_break_it() {
@@ -244,7 +307,7 @@ fn postgres_refuses_what_would_break_it() {
     server.sql(
         "CREATE ROLE client; CREATE SCHEMA app; GRANT USAGE ON SCHEMA app TO client;
          ALTER DEFAULT PRIVILEGES IN SCHEMA app GRANT ALL ON SEQUENCES TO client;
-         CREATE SEQUENCE app.order_id_limit; ALTER SEQUENCE app.order_id_limit OWNER TO client;
+         CREATE SEQUENCE app.order_id_logged; ALTER SEQUENCE app.order_id_logged OWNER TO client;
          CREATE SCHEMA evil; GRANT USAGE ON SCHEMA evil TO client;
          CREATE FUNCTION evil.yes(bigint, bigint) RETURNS boolean LANGUAGE plpgsql AS $$BEGIN RAISE 'hijacked'; END$$;
          CREATE FUNCTION evil.no(bigint, bigint) RETURNS bigint LANGUAGE plpgsql AS $$BEGIN RAISE 'hijacked'; END$$;
@@ -258,11 +321,11 @@ fn postgres_refuses_what_would_break_it() {
          CREATE OPERATOR evil.& (LEFTARG = bigint, RIGHTARG = int, FUNCTION = evil.no);",
     );
     let install =
-        script("postgres --layout twitter --worker 7 --schema app --prefix order_id --max-ahead 10s");
+        script("postgres --layout twitter --worker 7 --schema app --prefix order_id --max-ahead 12s");
     let install = format!("SET search_path = evil, pg_catalog;\n{install}SHOW search_path;\n");
     let (_, error) = session(&server, &install);
-    assert!(error.contains("app.order_id_limit exists and belongs to client, not to postgres"), "{error}");
-    server.sql("DROP SEQUENCE app.order_id_limit");
+    assert!(error.contains("app.order_id_logged exists and belongs to client, not to postgres"), "{error}");
+    server.sql("DROP SEQUENCE app.order_id_logged");
     assert_eq!(session(&server, &install), ("evil, pg_catalog\n".to_owned(), String::new()));
     assert_eq!(server.sql("SELECT app.order_id_worker(7 << 12)"), "7", "operators of the installer's path");
     server.sql(
@@ -282,9 +345,10 @@ fn postgres_refuses_what_would_break_it() {
     assert!(error.is_empty() && rows.ends_with("30000\n"), "{rows}{error}");
     for denied in [
         "SELECT setval('app.order_id_cursor', 1)",
-        "SELECT nextval('app.order_id_limit')",
+        "SELECT nextval('app.order_id_edge')",
+        "SELECT nextval('app.order_id_logged')",
         "SELECT app.order_id_jump()",
-        "UPDATE app.order_id_limit SET last_value = 1",
+        "UPDATE app.order_id_logged SET last_value = 1",
     ] {
         let (_, error) = session(&server, &format!("{as_client}{denied};"));
         assert!(
@@ -314,7 +378,7 @@ fn postgres_refuses_what_would_break_it() {
     assert_eq!(clock("clock_timestamp()"), "");
     let error = clock("clock_timestamp() - interval '1 hour'");
     assert!(
-        error.contains("s ahead of the clock, more than --max-ahead 10s")
+        error.contains("s ahead of the clock, more than --max-ahead 12s")
             && error.contains("The clock went back"),
         "{error}"
     );
@@ -327,12 +391,18 @@ fn postgres_refuses_what_would_break_it() {
     let error = clock("timestamptz '2080-07-11'");
     assert!(error.contains("no timestamps left: the layout ends on 2080-07-10T17:30:30.208Z"), "{error}");
 
+    let install = script("postgres --layout twitter --worker 7 --schema app --prefix order_id");
+    server.sql("CREATE SEQUENCE app.order_id_limit");
+    let (_, error) = session(&server, &install);
+    assert!(error.contains("order_id_limit is of an older version of these functions"), "{error}");
+    server.sql("DROP SEQUENCE app.order_id_limit");
+
     let drop = script("postgres --layout twitter --worker 7 --schema app --prefix order_id --drop");
     let (_, error) = session(&server, &drop);
     assert!(error.contains("other objects depend on it"), "a table still uses it: {error}");
     assert_eq!(
         server.sql("SELECT count(*) FROM pg_class WHERE relname LIKE 'order_id%'"),
-        "2",
+        "3",
         "half dropped"
     );
     server.sql(&format!("DROP TABLE app.orders; {drop}"));
@@ -353,7 +423,9 @@ fn postgres_makes_ids_of_every_layout_with_time_left() {
         let worker_text = worker.to_string();
         let args = ["sql", "postgres", "--layout", &text, "--worker", &worker_text];
         let install = crate::run::Sandbox::new().run(&args).out;
-        server.sql(&format!("DROP SEQUENCE IF EXISTS snowmint_cursor, snowmint_limit CASCADE; {install}"));
+        server.sql(&format!(
+            "DROP SEQUENCE IF EXISTS snowmint_cursor, snowmint_edge, snowmint_logged CASCADE; {install}"
+        ));
         // More than a tick, for slow layouts as well.
         let count = (layout.max(Field::Sequence) + 1).min(20_000) * 3;
         let before = unix_ms();
@@ -377,7 +449,7 @@ fn postgres_makes_ids_of_every_layout_with_time_left() {
     }
     // Without a pause and with one, low bits differ: `id % n` picks each of n shards.
     server.sql(&format!(
-        "DROP SEQUENCE snowmint_cursor, snowmint_limit; {}",
+        "DROP SEQUENCE snowmint_cursor, snowmint_edge, snowmint_logged; {}",
         script("postgres --layout twitter --worker 1")
     ));
     let slow = "SELECT snowmint_next_id(); SELECT pg_sleep(0.006);\n".repeat(64);
