@@ -76,6 +76,9 @@ impl Thrift {
     }
 }
 
+/// Calls that are answered together with the one they repeat.
+const MAX_REPEATS: usize = 1024;
+
 /// The methods of the service.
 const METHODS: [&[u8]; 4] = [b"get_id", b"get_worker_id", b"get_datacenter_id", b"get_timestamp"];
 
@@ -109,6 +112,13 @@ impl Dialogue for Thrift {
         let outcome = loop {
             match parse(&input[start..]) {
                 Ok(Some((request, len))) => {
+                    if !is_recorded
+                        && let Some(calls) = self.ids_at_once(wire, &request, &input[start..], len)
+                    {
+                        (start, requests) = (start + calls * len, requests + calls as u64);
+                        wire.flush_full().await?;
+                        continue;
+                    }
                     let began = is_recorded.then(Instant::now);
                     let outcome = self.call(wire, &request).await?;
                     if let Some(began) = began {
@@ -160,6 +170,33 @@ impl Thrift {
             }
             Err(failure) => Ok(self.refuse(wire, request, &failure)),
         }
+    }
+
+    /// Answers this call of `get_id` and those after it that are the same, as many as there are ids. Returns their number; `None`
+    /// if there is only one, or if an answer is more than an id: then calls are answered one by one.
+    fn ids_at_once(&self, wire: &mut Wire, request: &Request<'_>, input: &[u8], len: usize) -> Option<usize> {
+        let repeats = request.repeats(input, len, MAX_REPEATS);
+        let is_answered = repeats > 0
+            && request.wants_answer()
+            && request.method() == b"get_id"
+            && is_user_agent(request.user_agent.unwrap_or_default());
+        if !is_answered {
+            return None;
+        }
+        let (name, wanted) = (self.namespace.as_str().as_bytes(), repeats + 1);
+        let (namespace, handles) = wire.state.find(name).ok()?;
+        self.identity.spend(name, wanted as u64).ok()?;
+        let mut answered = 0;
+        if let Ok(Some(ids)) = namespace.try_several(handles, wanted) {
+            for (call, id) in input.chunks_exact(len).zip(ids) {
+                let Minted::Number(id) = id else { break };
+                codec::reply(&mut wire.out, &request.repeated(call), signed(id));
+                answered += 1;
+            }
+            wire.counts.issued_one_each(&wire.server.metrics, namespace, answered as u64);
+        }
+        self.identity.give_back((wanted - answered) as u64);
+        (answered > 0).then_some(answered)
     }
 
     /// Writes the line and the span of a call.

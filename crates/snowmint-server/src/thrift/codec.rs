@@ -34,6 +34,27 @@ impl Request<'_> {
     pub(super) const fn wants_answer(&self) -> bool {
         !self.oneway
     }
+
+    /// Where the sequence number stands in the message.
+    const fn sequence_at(&self) -> usize {
+        let frame = if self.framed { 4 } else { 0 };
+        frame + self.name.len() + if self.strict { 8 } else { 5 }
+    }
+
+    /// Returns how many calls follow that differ from this one in their sequence number at most, up to `most`. `input` begins with
+    /// this call, which has `len` bytes: all of them are parsed by parsing one.
+    pub(super) fn repeats(&self, input: &[u8], len: usize, most: usize) -> usize {
+        let (first, after) = input.split_at(len);
+        let at = self.sequence_at();
+        let is_same = |call: &&[u8]| call[..at] == first[..at] && call[at + 4..] == first[at + 4..];
+        after.chunks_exact(len).take(most).take_while(is_same).count()
+    }
+
+    /// Returns one of the calls that repeat this one.
+    pub(super) fn repeated(&self, call: &[u8]) -> Self {
+        let sequence = call[self.sequence_at()..].first_chunk().map_or(0, |bytes| i32::from_be_bytes(*bytes));
+        Self { sequence, ..*self }
+    }
 }
 
 /// A message that ends its connection.
@@ -274,7 +295,8 @@ fn string(out: &mut Vec<u8>, text: &[u8]) {
     out.extend(text);
 }
 
-/// Checks for fuzzing that a message that arrives in pieces is parsed as one that arrives at once.
+/// Checks for fuzzing that a message that arrives in pieces is parsed as one that arrives at once, and that repeated calls are what
+/// parsing each of them gives.
 #[doc(hidden)]
 pub fn check_split(input: &[u8]) {
     let mut start = 0;
@@ -282,6 +304,15 @@ pub fn check_split(input: &[u8]) {
         assert!(len > 0 && start + len <= input.len());
         for end in start..start + len {
             assert_eq!(parse(&input[start..end]), Ok(None), "{end} bytes of {len}");
+        }
+        for (nth, call) in
+            input[start..].chunks_exact(len).take(request.repeats(&input[start..], len, 9) + 1).enumerate()
+        {
+            assert_eq!(
+                parse(&input[start + nth * len..]),
+                Ok(Some((request.repeated(call), len))),
+                "call {nth}"
+            );
         }
         let mut out = Vec::new();
         reply(&mut out, &request, 7);
@@ -317,6 +348,31 @@ mod tests {
                 (strict, framed, Some(&b"web"[..]))
             );
             check_split(&bytes);
+        }
+    }
+
+    #[test]
+    fn calls_that_differ_in_their_number_alone_are_repeats() {
+        for message in [frame(STRICT), frame(PLAIN), STRICT.to_vec()] {
+            let five = message.iter().position(|byte| *byte == 5).unwrap();
+            let numbered = |number: u8| {
+                let mut message = message.clone();
+                message[five] = number;
+                message
+            };
+            let mut other = message.clone();
+            let last = other.len() - 2;
+            other[last] = b'B';
+            let calls = [message.clone(), numbered(6), numbered(0xff), numbered(7)].concat();
+            let (request, len) = parse(&calls).unwrap().unwrap();
+            assert_eq!(request.repeats(&calls, len, 255), 3);
+            assert_eq!(request.repeats(&calls, len, 2), 2);
+            assert_eq!(request.repeats(&calls[..calls.len() - 1], len, 255), 2, "the last one is incomplete");
+            assert_eq!(request.repeated(&numbered(0xff)).sequence, 0xff);
+            let mixed = [message.clone(), numbered(6), other].concat();
+            assert_eq!(request.repeats(&mixed, len, 255), 1, "another user agent");
+            check_split(&calls);
+            check_split(&mixed);
         }
     }
 

@@ -190,3 +190,53 @@ fn a_text_form_is_refused_and_costs_no_number() {
     let next = server.get("/v1/ids/orders").body;
     assert!(first.contains("ORD-000001") && next.contains("ORD-000002"), "{first} {next}");
 }
+
+/// Goal: in a pipeline each call gets its own answer, also where the server answers equal calls together. Method: 6,000 calls of
+/// `get_id` with numbers of their own, more than a millisecond has ids for, and other calls and an invalid user agent in between.
+#[test]
+fn a_pipeline_answers_each_call() {
+    let folder = tempfile::tempdir().unwrap();
+    let (server, address) = serve(folder.path(), &["--datacenter", "7"]);
+    let call = |name: &str, sequence: u32, argument: &[u8]| {
+        let name_len = u32::try_from(name.len()).unwrap().to_be_bytes();
+        let message =
+            [&b"\x80\x01\0\x01"[..], &name_len, name.as_bytes(), &sequence.to_be_bytes(), argument, b"\0"]
+                .concat();
+        [&u32::try_from(message.len()).unwrap().to_be_bytes()[..], &message].concat()
+    };
+    const CALLS: u32 = 6000;
+    let mut requests = Vec::new();
+    for sequence in 0..CALLS {
+        requests.extend(match sequence % 1000 {
+            500 => call("get_datacenter_id", sequence, b""),
+            700 => call("get_id", sequence, b"\x0b\0\x01\0\0\0\x031eb"),
+            _ => call("get_id", sequence, b"\x0b\0\x01\0\0\0\x03web"),
+        });
+    }
+    let mut client = connect(address);
+    let mut writes = client.try_clone().unwrap();
+    let writer = std::thread::spawn(move || writes.write_all(&requests).unwrap());
+    let mut ids = Vec::new();
+    for sequence in 0..CALLS {
+        let mut len = [0; 4];
+        client.read_exact(&mut len).unwrap();
+        let mut answer = vec![0; usize::try_from(u32::from_be_bytes(len)).unwrap()];
+        client.read_exact(&mut answer).unwrap();
+        let name = if sequence % 1000 == 500 { "get_datacenter_id" } else { "get_id" };
+        assert_eq!(&answer[8..8 + name.len()], name.as_bytes(), "call {sequence}");
+        let rest = &answer[8 + name.len()..];
+        assert_eq!(rest[..4], sequence.to_be_bytes(), "call {sequence}");
+        match sequence % 1000 {
+            700 => assert_eq!(answer[3], 3, "call {sequence}: an invalid user agent is an exception"),
+            nth => {
+                assert_eq!((answer[3], &rest[4..7]), (2, &b"\x0a\0\0"[..]), "call {sequence}");
+                let number = u64::from_be_bytes(*rest[7..].first_chunk().unwrap());
+                if nth == 500 { assert_eq!(number, 7) } else { ids.push(number) }
+            }
+        }
+    }
+    writer.join().unwrap();
+    assert!(increase(&ids) && ids.len() == 5988, "{} ids", ids.len());
+    drop(client);
+    assert_eq!(server.metric("snowmint_ids_issued_total").to_string(), "5988");
+}
