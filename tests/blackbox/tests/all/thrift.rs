@@ -195,6 +195,7 @@ fn a_text_form_is_refused_and_costs_no_number() {
 /// `get_id` with numbers of their own, more than a millisecond has ids for, and other calls and an invalid user agent in between.
 #[test]
 fn a_pipeline_answers_each_call() {
+    const CALLS: u32 = 6000;
     let folder = tempfile::tempdir().unwrap();
     let (server, address) = serve(folder.path(), &["--datacenter", "7"]);
     let call = |name: &str, sequence: u32, argument: &[u8]| {
@@ -204,7 +205,6 @@ fn a_pipeline_answers_each_call() {
                 .concat();
         [&u32::try_from(message.len()).unwrap().to_be_bytes()[..], &message].concat()
     };
-    const CALLS: u32 = 6000;
     let mut requests = Vec::new();
     for sequence in 0..CALLS {
         requests.extend(match sequence % 1000 {
@@ -215,7 +215,7 @@ fn a_pipeline_answers_each_call() {
     }
     let mut client = connect(address);
     let mut writes = client.try_clone().unwrap();
-    let writer = std::thread::spawn(move || writes.write_all(&requests).unwrap());
+    let sending = std::thread::spawn(move || writes.write_all(&requests).unwrap());
     let mut ids = Vec::new();
     for sequence in 0..CALLS {
         let mut len = [0; 4];
@@ -235,7 +235,7 @@ fn a_pipeline_answers_each_call() {
             }
         }
     }
-    writer.join().unwrap();
+    sending.join().unwrap();
     assert!(increase(&ids) && ids.len() == 5988, "{} ids", ids.len());
     drop(client);
     assert_eq!(server.metric("snowmint_ids_issued_total").to_string(), "5988");
