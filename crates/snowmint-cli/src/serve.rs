@@ -44,8 +44,8 @@ use without_store::LateStore;
 /// Threads that serve requests. More than two gain nothing at the load of one node, and each costs memory.
 const THREADS: usize = 2;
 /// Tasks that a busy thread runs before it polls its sockets. With 61, the default of tokio, a client waits for 61 turns of
-/// greedy clients; with 8, every eighth task pays for a call of the system.
-const TASKS_PER_POLL: u32 = 24;
+/// greedy clients.
+const TASKS_PER_POLL: u32 = 8;
 /// Shortest and longest wait between attempts to reach the store at the start.
 const FIRST_WAIT: Duration = Duration::from_millis(200);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
