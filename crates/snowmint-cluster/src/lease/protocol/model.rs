@@ -225,7 +225,7 @@ fn forgetful(may_lose_ms: u64) -> World<AfterLastGrant> {
 }
 
 #[test]
-#[ignore = "ten minutes of two processors and some gigabytes: for changes to the protocol"]
+#[ignore = "many minutes and some gigabytes: for changes to the protocol"]
 fn nor_in_a_wider_world() {
     holds_in(World { clock_units: 2, ..World::over(StoreModel::Linearizable) });
     holds_in(World { clock_units: 2, saves: false, ..World::over(StoreModel::StaleReads) });
