@@ -25,6 +25,10 @@ pub const FLUSH_AT: usize = 64 * 1024;
 /// Bytes of the read buffer of Thrift and noeqd.
 pub const READ_ROOM: usize = 4 * 1024;
 
+/// Commands that are answered together with the one they repeat. It also limits the bytes that are compared for a command that
+/// is then rejected.
+pub const MAX_REPEATS: usize = 255;
+
 /// Bytes that a connection reads and writes before other connections get their turn.
 pub const TURN: usize = FLUSH_AT;
 

@@ -20,7 +20,7 @@ use crate::access::secret::TokenName;
 use crate::access::{Identity, Right};
 use crate::access_log::{self, LoggedRequest, OK};
 use crate::connection::{Broken, Dialogue, Wire, line};
-use crate::limits::MAX_WAIT;
+use crate::limits::{MAX_REPEATS, MAX_WAIT};
 use crate::listener::Listener;
 use crate::metrics::Protocol;
 use crate::mint::{Backend, ConnectionState, MintError, Minted, Namespace, Taken};
@@ -75,9 +75,6 @@ impl Thrift {
         Self { namespace, exceptions, token, identity }
     }
 }
-
-/// Calls that are answered together with the one they repeat.
-const MAX_REPEATS: usize = 1024;
 
 /// The methods of the service.
 const METHODS: [&[u8]; 4] = [b"get_id", b"get_worker_id", b"get_datacenter_id", b"get_timestamp"];
@@ -175,12 +172,13 @@ impl Thrift {
     /// Answers this call of `get_id` and those after it that are the same, as many as there are ids. Returns their number; `None`
     /// if there is only one, or if an answer is more than an id: then calls are answered one by one.
     fn ids_at_once(&self, wire: &mut Wire, request: &Request<'_>, input: &[u8], len: usize) -> Option<usize> {
-        let repeats = request.repeats(input, len, MAX_REPEATS);
-        let is_answered = repeats > 0
+        // Most calls come alone. Others are compared only if they can be answered together.
+        let may_repeat = input.len() >= 2 * len
             && request.wants_answer()
             && request.method() == b"get_id"
             && is_user_agent(request.user_agent.unwrap_or_default());
-        if !is_answered {
+        let repeats = if may_repeat { request.repeats(input, len, MAX_REPEATS) } else { 0 };
+        if repeats == 0 {
             return None;
         }
         let (name, wanted) = (self.namespace.as_str().as_bytes(), repeats + 1);

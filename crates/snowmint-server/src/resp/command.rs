@@ -10,6 +10,7 @@ use snowmint::inspect::{Value, Values};
 
 use crate::access::{Identity, Right};
 use crate::connection::PendingCounts;
+use crate::limits::MAX_REPEATS;
 use crate::mint::{
     ConnectionState, Entry, Ids, InspectBy, MintError, Minted, Namespace, PartialIds, Taken, parse_count,
     parse_range_count,
@@ -23,10 +24,6 @@ use crate::status::ErrorKind;
 
 /// Bytes of an unknown command that its error repeats, as in Redis.
 const REPEATED: usize = 128;
-
-/// Commands that are answered together with the one they repeat. It also limits the bytes that are compared for a command that
-/// is then rejected.
-const MAX_REPEATS: usize = 255;
 
 /// What the connection has to do after a command.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use snowmint_test_servers::port;
 use snowmint_test_servers::snowmint::external::{output, python};
 use snowmint_test_servers::snowmint::ids::increase;
-use snowmint_test_servers::snowmint::{Ids, Serve, Server};
+use snowmint_test_servers::snowmint::{self, Ids, Serve, Server};
 
 fn interface() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/snowmint-server/snowflake.thrift")
@@ -192,12 +192,22 @@ fn a_text_form_is_refused_and_costs_no_number() {
 }
 
 /// Goal: in a pipeline each call gets its own answer, also where the server answers equal calls together. Method: 6,000 calls of
-/// `get_id` with numbers of their own, more than a millisecond has ids for, and other calls and an invalid user agent in between.
+/// `get_id` with numbers of their own, 64 ids a millisecond, and other calls and an invalid user agent in between. The
+/// token may draw as many ids as these calls draw, so that what calls answered together take and give back must be exact.
 #[test]
 fn a_pipeline_answers_each_call() {
     const CALLS: u32 = 6000;
     let folder = tempfile::tempdir().unwrap();
-    let (server, address) = serve(folder.path(), &["--datacenter", "7"]);
+    let create = "token create web --namespaces default --per-day 5988 --file tokens.toml";
+    let created = snowmint::run(folder.path(), create.split(' '));
+    assert!(created.status.success(), "{}", snowmint::text(&created));
+    let address = port::free();
+    let port = address.to_string();
+    let tokens = ["--tokens-file", "tokens.toml", "--thrift-token", "web"];
+    let layout =
+        ["--layout", "time:41 datacenter:5 worker:5 sequence:6 epoch:2026-01-01", "--datacenter", "7"];
+    let server = Serve::new(folder.path()).args(["--thrift", &port]).args(tokens).args(layout).spawn();
+    server.log_with("ready: ids are served", Duration::from_secs(30));
     let call = |name: &str, sequence: u32, argument: &[u8]| {
         let name_len = u32::try_from(name.len()).unwrap().to_be_bytes();
         let message =
@@ -237,6 +247,10 @@ fn a_pipeline_answers_each_call() {
     }
     sending.join().unwrap();
     assert!(increase(&ids) && ids.len() == 5988, "{} ids", ids.len());
+    client.write_all(&call("get_id", 1, b"\x0b\0\x01\0\0\0\x03web")).unwrap();
+    let mut refused = [0; 8];
+    client.read_exact(&mut refused).unwrap();
+    assert_eq!(refused[7], 3, "the ids of the day are drawn: an exception");
     drop(client);
     assert_eq!(server.metric("snowmint_ids_issued_total").to_string(), "5988");
 }
