@@ -14,7 +14,7 @@ use bytes::{Buf, Bytes};
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, sleep};
 
-use crate::limits::{HEAR_OUT, REST};
+use crate::limits::{FIRST_REST, HEAR_OUT, REST};
 use crate::settings::Timeouts;
 
 /// No deadline.
@@ -190,20 +190,25 @@ impl ClientTimer {
         }
     }
 
-    /// Returns once a time limit has passed, or a client of HTTP/1.1 rests. Sleeps as [`exceeded`](Self::exceeded) does.
-    pub(crate) async fn pauses(&self) -> Pause {
-        let mut requests = self.requests();
-        loop {
-            let left = self.left();
-            if left == Some(Duration::ZERO) {
-                return Pause::Exceeded;
+    /// Returns once a time limit has passed, or a client of HTTP/1.1 rests, whose next request has begun to arrive. Sleeps as
+    /// [`exceeded`](Self::exceeded) does.
+    pub(crate) fn pauses(&self) -> impl Future<Output = Pause> {
+        // Counted here and not at the first poll, before which the request may be answered.
+        let mut requests = self.requests() + 1;
+        let mut rest = if self.is_fresh() { FIRST_REST } else { REST };
+        async move {
+            loop {
+                let left = self.left();
+                if left == Some(Duration::ZERO) {
+                    return Pause::Exceeded;
+                }
+                sleep(left.unwrap_or(rest).min(rest)).await;
+                let is_incomplete = self.0.arrives_until.load(Ordering::Relaxed) != NEVER;
+                if self.is_done_since(requests) && !is_incomplete {
+                    return Pause::Rests;
+                }
+                (requests, rest) = (self.requests(), REST);
             }
-            sleep(left.unwrap_or(REST).min(REST)).await;
-            let is_incomplete = self.0.arrives_until.load(Ordering::Relaxed) != NEVER;
-            if self.is_done_since(requests) && !is_incomplete {
-                return Pause::Rests;
-            }
-            requests = self.requests();
         }
     }
 
@@ -470,6 +475,37 @@ mod tests {
         assert_left(timer.left(), 3);
         advance(4).await;
         timer.exceeded().await;
+    }
+
+    /// Goal: a new client rests soon after its only request, any other client after a second, and none within a request.
+    #[tokio::test(start_paused = true)]
+    async fn clients_rest() {
+        let timer = ClientTimer::new(TIMEOUTS);
+        let delivery = Delivery::new(timer.clone());
+        let request = || {
+            timer.requested();
+            drop(Making::of(&delivery));
+        };
+        let rests = async |pauses| {
+            let began = Instant::now();
+            assert_eq!(Pin::from(pauses).await, Pause::Rests);
+            began.elapsed()
+        };
+        let boxed = || -> Box<dyn Future<Output = Pause>> { Box::new(timer.pauses()) };
+        let pauses = boxed();
+        request();
+        assert_eq!(rests(pauses).await, FIRST_REST, "the only request");
+        let pauses = boxed();
+        request();
+        assert_eq!(rests(pauses).await, REST, "the second request");
+        let pauses = boxed();
+        request();
+        request();
+        assert_eq!(rests(pauses).await, 2 * REST, "more requests");
+        timer.received(true);
+        let began = Instant::now();
+        assert_eq!(timer.pauses().await, Pause::Exceeded, "within a request");
+        assert_eq!(began.elapsed().as_secs(), TIMEOUTS.request.as_secs());
     }
 
     /// Goal: the progress of one answer is none of another, and an answer goes on until its last byte is written.
