@@ -508,8 +508,15 @@ impl Session {
                 let request: messages::NextRequest = decode(message)?;
                 deadline.check(Instant::now())?;
                 let mut state = StateLease::of(self);
-                let drawn = draw::try_draw(&self.server, identity, state.get(), &request)?;
-                deadline.bound(draw::finish(&self.server, identity, state.get(), &request, drawn)).await
+                match draw::try_draw(&self.server, identity, state.get(), &request)? {
+                    draw::Drawn::Done(answer) => Ok(answer),
+                    // Boxed, since most calls need not wait.
+                    drawn => {
+                        let finish =
+                            Box::pin(draw::finish(&self.server, identity, state.get(), &request, drawn));
+                        deadline.bound(finish).await
+                    }
+                }
             }
             CallMethod::Inspect => {
                 let request: messages::InspectRequest = decode(message)?;

@@ -184,7 +184,8 @@ impl Mint {
             creator.send(CreateRequest { name, done }).await.ok()?;
             outcome.await.ok()
         };
-        match tokio::time::timeout(MAX_WAIT, created).await {
+        // Boxed, since few requests create a namespace.
+        match Box::pin(tokio::time::timeout(MAX_WAIT, created)).await {
             Ok(Some(created)) => created,
             Ok(None) => Err(unknown),
             Err(_) => Err(MintError::NotReady { why: "the store did not answer in time".to_owned() }),

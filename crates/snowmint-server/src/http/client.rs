@@ -102,18 +102,18 @@ impl Client {
             (state, within)
         } else {
             let began = Instant::now();
-            let locked = timeout(within, self.0.lock()).await;
+            // Boxed, as every wait is: each request is moved with all that it may need.
+            let locked = Box::pin(timeout(within, self.0.lock())).await;
             (locked.map_err(|_| namespace.busy(count, within))?, within.saturating_sub(began.elapsed()))
         };
-        match try_take(namespace, state.handles(), count)? {
-            Taken::All(ids) => Ok(ids),
-            Taken::Partial(partial) if matches!(namespace.backend().plain(), Backend::Snowflake(_)) => {
-                namespace.wait(state.handles(), partial, left).await
-            }
-            Taken::Partial(partial) => {
-                drop(state);
-                namespace.wait(&mut IdHandles::default(), partial, left).await
-            }
+        let partial = match try_take(namespace, state.handles(), count)? {
+            Taken::All(ids) => return Ok(ids),
+            Taken::Partial(partial) => partial,
+        };
+        if matches!(namespace.backend().plain(), Backend::Snowflake(_)) {
+            return namespace.wait(state.handles(), partial, left).await;
         }
+        drop(state);
+        namespace.wait(&mut IdHandles::default(), partial, left).await
     }
 }

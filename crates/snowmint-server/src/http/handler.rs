@@ -1,6 +1,8 @@
 //! Handles a request: checks it, asks the mint, chooses the format, and counts the outcome.
 //! HEAD is answered like GET, but without a body, and takes no ids.
 
+use std::pin::pin;
+
 use bytes::Bytes;
 use hyper::body::Body as _;
 use hyper::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HeaderValue};
@@ -189,7 +191,7 @@ async fn try_handle<B: hyper::body::Body>(
                 return Ok(ok(format.media_type(), Body::whole("")));
             }
             let keyed = keyed(serving, request, &namespace, key, count, format)?;
-            let draw = client.take(identity, &namespace, count, wait);
+            let draw = pin!(client.take(identity, &namespace, count, wait));
             Ok(idempotency::answer(serving, keyed, format, draw).await?)
         }
         Route::Ranges { namespace, count, wait } => {
@@ -202,7 +204,7 @@ async fn try_handle<B: hyper::body::Body>(
             }
             let format = IdsFormat::Ranges;
             let keyed = keyed(serving, request, &namespace, key, count, format)?;
-            let draw = client.take_ranges(identity, &namespace, count, wait);
+            let draw = pin!(client.take_ranges(identity, &namespace, count, wait));
             Ok(idempotency::answer(serving, keyed, format, draw).await?)
         }
         Route::TinyId { form, namespace, count, .. } => {

@@ -11,6 +11,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
+use std::pin::Pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -118,7 +119,7 @@ pub(super) async fn answer(
     serving: &Serving<'_>,
     keyed: Option<KeyedRequest>,
     format: IdsFormat,
-    draw: impl Future<Output = Result<Ids, MintError>>,
+    draw: Pin<&mut impl Future<Output = Result<Ids, MintError>>>,
 ) -> Result<Response<Body>, Problem> {
     let Some(keyed) = keyed else {
         let body = Body::ids(draw.await?, format).map_err(|error| failure(&error))?;

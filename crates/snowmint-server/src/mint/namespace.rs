@@ -306,7 +306,8 @@ impl Namespace {
         partial: PartialIds,
         within: Duration,
     ) -> Result<Ids, MintError> {
-        let ids = self.wait_plain(handles, partial, within).await?;
+        // Boxed: few requests wait, and each one is moved with all that it may need.
+        let ids = Box::pin(self.wait_plain(handles, partial, within)).await?;
         Ok(match self.backend.hider() {
             Some(hider) => ids.hidden(Arc::clone(hider)),
             None => ids,

@@ -84,7 +84,7 @@ fn memory_of_idle_connections() {
             })
             .collect();
         let most = rss_mib();
-        let limit = if is_debug() { 100 } else { 60 };
+        let limit = if is_debug() { 80 } else { 60 };
         // The server returns the memory of connections that rest every 10 s.
         let idle = time::eventually("idle connections are small", Duration::from_secs(30), || {
             Some(rss_mib()).filter(|now| *now < limit)
