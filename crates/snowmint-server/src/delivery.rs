@@ -247,18 +247,27 @@ pub(crate) struct Delivery {
     is_endless: AtomicBool,
     /// Bytes that hyper has and the system has not.
     unsent: AtomicUsize,
-    /// When a byte was last sent, or the first one was ready.
-    moved: AtomicU64,
+    /// When a byte was last sent, or the first one was ready. `None` where the system closes a client that reads nothing.
+    moved: Option<AtomicU64>,
 }
 
 impl Delivery {
     pub(crate) fn new(timer: ClientTimer) -> Arc<Self> {
+        Self::of(timer, Some(AtomicU64::new(0)))
+    }
+
+    /// Returns one over a connection that the system closes if its client reads nothing: it needs no time limit, and so no clock.
+    pub(crate) fn limited_by_the_system(timer: ClientTimer) -> Arc<Self> {
+        Self::of(timer, None)
+    }
+
+    fn of(timer: ClientTimer, moved: Option<AtomicU64>) -> Arc<Self> {
         Arc::new(Self {
             timer,
             is_making: AtomicBool::new(false),
             is_endless: AtomicBool::new(false),
             unsent: AtomicUsize::new(0),
-            moved: AtomicU64::new(0),
+            moved,
         })
     }
 
@@ -282,8 +291,10 @@ impl Delivery {
     }
 
     fn offer(&self, bytes: usize) {
-        if !self.is_unsent() {
-            self.moved.store(self.timer.now(), Ordering::Relaxed);
+        if let Some(moved) = &self.moved
+            && !self.is_unsent()
+        {
+            moved.store(self.timer.now(), Ordering::Relaxed);
         }
         self.update(|| self.unsent.store(self.unsent.load(Ordering::Relaxed) + bytes, Ordering::Relaxed));
     }
@@ -294,9 +305,11 @@ impl Delivery {
     }
 
     fn sent(&self, bytes: usize) {
-        let now = self.timer.now();
-        self.moved.store(now, Ordering::Relaxed);
-        self.timer.0.moved.store(now, Ordering::Relaxed);
+        if let Some(moved) = &self.moved {
+            let now = self.timer.now();
+            moved.store(now, Ordering::Relaxed);
+            self.timer.0.moved.store(now, Ordering::Relaxed);
+        }
         self.withdraw(bytes);
     }
 
@@ -321,8 +334,8 @@ impl Delivery {
 
     /// Returns the time left for the client to read a byte of it; `None` if it need not.
     pub(crate) fn left(&self) -> Option<Duration> {
-        let write = self.timer.0.timeouts.write;
-        self.is_unsent().then(|| write.saturating_sub(self.timer.unmoved_since(&self.moved)))
+        let (moved, write) = (self.moved.as_ref()?, self.timer.0.timeouts.write);
+        self.is_unsent().then(|| write.saturating_sub(self.timer.unmoved_since(moved)))
     }
 
     /// Returns once the client has read no byte of it for the time limit of a write.

@@ -39,7 +39,7 @@ use crate::access_log;
 use crate::delivery::{DeliveredBody, Delivery, Making, Pause};
 use crate::grpc;
 use crate::http::client::Client;
-use crate::http::request::check_host;
+use crate::http::request::{KnownHost, check_host};
 use crate::http::response::Body;
 use crate::http2::{self, Ended, Peer, PeerStream, Preface, Prefaced};
 use crate::limits::http::{MAX_HEAD, MAX_HEADERS};
@@ -75,7 +75,8 @@ pub(crate) async fn serve(
     let peer = Peer::new(&turn, server.timeouts, shutdown, admission);
     let (client, address) = (Client::new(&server.mint), stream.peer());
     let bearer = BearerCache::new(server.access.as_ref());
-    let serving = Serving { server: &server, services, peer, client, address, bearer };
+    let known_host = KnownHost::default();
+    let serving = Serving { server: &server, services, peer, client, address, bearer, known_host };
     server.turns.take(&turn, pin!(serving.run(stream))).await;
 }
 
@@ -88,6 +89,7 @@ struct Serving<'a> {
     /// The address of the client; `None` over a Unix socket.
     address: Option<SocketAddr>,
     bearer: BearerCache,
+    known_host: KnownHost,
 }
 
 impl Serving<'_> {
@@ -145,7 +147,7 @@ impl Serving<'_> {
         request: Request<Incoming>,
         delivery: Arc<Delivery>,
     ) -> Response<grpc::Body> {
-        let checked = check_host(self.server.hosts_of(self.peer.admission), &request)
+        let checked = check_host(self.server.hosts_of(self.peer.admission), &self.known_host, &request)
             .and_then(|()| cors::check_site(&self.server.cors_origins, request.headers()));
         match checked {
             Ok(()) => session.call(request, delivery).await,
@@ -163,9 +165,13 @@ impl Serving<'_> {
     /// Serves a client until it leaves or rests. Returns the stream of one that rests, for which hyper would hold its buffers.
     async fn serve_http1(&self, stream: Prefaced<Stream>) -> Option<Prefaced<Stream>> {
         let timer = &self.peer.timer;
-        // It has one answer at a time.
-        let delivery = Delivery::new(timer.clone());
         let has_write_limit = stream.stream.has_write_limit();
+        // It has one answer at a time.
+        let delivery = if has_write_limit {
+            Delivery::limited_by_the_system(timer.clone())
+        } else {
+            Delivery::new(timer.clone())
+        };
         let stalled = async {
             if has_write_limit {
                 std::future::pending::<()>().await;

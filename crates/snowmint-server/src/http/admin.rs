@@ -75,7 +75,7 @@ where
     B: hyper::body::Body<Data = Bytes> + Unpin,
 {
     let server = serving.server;
-    check_host(server.hosts_of(serving.peer.admission), &request)?;
+    check_host(server.hosts_of(serving.peer.admission), &serving.known_host, &request)?;
     check_admission(serving)?;
     // Also of origins that may take ids.
     cors::check_site(&CorsOrigins::default(), request.headers())?;

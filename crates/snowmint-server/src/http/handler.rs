@@ -146,7 +146,7 @@ async fn try_handle<B: hyper::body::Body>(
     identity: &mut Option<Identity>,
 ) -> Result<Response<Body>, Failure> {
     let Serving { server, client, .. } = serving;
-    check_host(server.hosts_of(serving.peer.admission), request)?;
+    check_host(server.hosts_of(serving.peer.admission), &serving.known_host, request)?;
     if let Some(answer) = console::answer(serving, request) {
         return Ok(answer?);
     }

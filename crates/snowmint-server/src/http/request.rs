@@ -2,6 +2,7 @@
 //! Nothing is guessed. An unknown parameter is an error: a misspelt `count` would otherwise be a different request.
 
 use std::borrow::Cow;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use hyper::header::{ACCEPT, HOST, HeaderValue};
@@ -345,6 +346,10 @@ fn decode_value(text: &str) -> Result<Cow<'_, [u8]>, Problem> {
 
 /// Decodes percent-encoding.
 pub(super) fn decode(text: &str) -> Result<Cow<'_, [u8]>, Problem> {
+    // As good as all texts.
+    if !text.contains('%') {
+        return Ok(text.as_bytes().into());
+    }
     let mut after_percents = text.as_bytes().split(|byte| *byte == b'%').skip(1);
     let is_valid = after_percents
         .all(|rest| matches!(rest, [high, low, ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit()));
@@ -356,8 +361,33 @@ pub(super) fn decode(text: &str) -> Result<Cow<'_, [u8]>, Problem> {
     Ok(percent_decode_str(text).into())
 }
 
+/// The first host that the client of a connection named and that is allowed. Clients name the same one each time; to check it
+/// each time would take longer than to make an id.
+#[derive(Debug, Default)]
+pub(super) struct KnownHost(OnceLock<Box<[u8]>>);
+
+impl KnownHost {
+    /// Longer ones are checked each time, since they are held as long as the connection.
+    const MAX: usize = 64;
+
+    fn is(&self, host: &[u8]) -> bool {
+        self.0.get().is_some_and(|known| **known == *host)
+    }
+
+    fn keep(&self, host: &[u8]) {
+        if host.len() <= Self::MAX {
+            // Another one may be kept already.
+            let _ = self.0.set(host.into());
+        }
+    }
+}
+
 /// Checks that a request names its host once (RFC 9112, RFC 9113), and that it is this server.
-pub(super) fn check_host<B>(allowed: &AllowedHosts, request: &Request<B>) -> Result<(), Problem> {
+pub(super) fn check_host<B>(
+    allowed: &AllowedHosts,
+    known: &KnownHost,
+    request: &Request<B>,
+) -> Result<(), Problem> {
     let bad = |what: &str| {
         Problem::new(
             ErrorKind::BadRequest,
@@ -378,8 +408,13 @@ pub(super) fn check_host<B>(allowed: &AllowedHosts, request: &Request<B>) -> Res
     }
     match host.map(HeaderValue::as_bytes) {
         None | Some(b"") => Ok(()),
+        Some(bytes) if known.is(bytes) => Ok(()),
         Some(bytes) => match Authority::try_from(bytes) {
-            Ok(authority) if !authority.as_str().contains('@') => check_name(allowed, authority.host()),
+            Ok(authority) if !authority.as_str().contains('@') => {
+                check_name(allowed, authority.host())?;
+                known.keep(bytes);
+                Ok(())
+            }
             _ => Err(bad("invalid Host header")),
         },
     }
@@ -643,10 +678,11 @@ mod tests {
         }
     }
 
-    /// Goal: a request with the host name of an attacker is rejected; requests of people and tools on this machine are not.
+    /// Goal: a request with the host name of an attacker is rejected; requests of people and tools on this machine are not. Method:
+    /// all on one connection, which knows the first host from then on.
     #[test]
     fn names_of_this_machine_are_allowed_and_others_are_not() {
-        let allowed = AllowedHosts::new(["ids.example.com"]).unwrap();
+        let (allowed, known) = (AllowedHosts::new(["ids.example.com"]).unwrap(), KnownHost::default());
         for (host, wanted) in [
             ("localhost", None),
             ("localhost:8080", None),
@@ -657,6 +693,7 @@ mod tests {
             ("[::1]:8080", None),
             ("[::1]", None),
             ("", None),
+            ("localhost", None),
             ("ids.example.com:8443", None),
             ("evil.example", Some(ErrorKind::UnknownHost)),
             ("evil.example:8080", Some(ErrorKind::UnknownHost)),
@@ -668,11 +705,11 @@ mod tests {
             ("a/b", Some(ErrorKind::BadRequest)),
         ] {
             let request = Request::builder().uri("/x").header(HOST, host).body(()).unwrap();
-            assert_eq!(check_host(&allowed, &request).err().map(|it| it.kind), wanted, "{host}");
+            assert_eq!(check_host(&allowed, &known, &request).err().map(|it| it.kind), wanted, "{host}");
         }
         let absolute =
             Request::builder().uri("http://evil.example/x").header(HOST, "localhost").body(()).unwrap();
-        assert_eq!(check_host(&allowed, &absolute).unwrap_err().kind, ErrorKind::UnknownHost);
+        assert_eq!(check_host(&allowed, &known, &absolute).unwrap_err().kind, ErrorKind::UnknownHost);
     }
 
     #[test]
@@ -681,17 +718,18 @@ mod tests {
             let request = Request::builder().uri("/x").version(version);
             hosts.iter().fold(request, |request, host| request.header(HOST, *host)).body(()).unwrap()
         };
+        let known = KnownHost::default();
         for (version, hosts, is_bad) in [
-            (Version::HTTP_11, &[][..], true),
+            (Version::HTTP_11, &["a"][..], false),
+            (Version::HTTP_11, &[], true),
             (Version::HTTP_10, &[], false),
-            (Version::HTTP_11, &["a"], false),
             (Version::HTTP_11, &["a", "a"], true),
             (Version::HTTP_10, &["a", "b"], true),
             (Version::HTTP_2, &[], true),
             (Version::HTTP_2, &["a"], false),
             (Version::HTTP_2, &["a", "a"], true),
         ] {
-            let checked = check_host(&AllowedHosts::Any, &request(version, hosts));
+            let checked = check_host(&AllowedHosts::Any, &known, &request(version, hosts));
             assert_eq!(
                 checked.err().map(|it| it.kind),
                 is_bad.then_some(ErrorKind::BadRequest),
@@ -702,14 +740,14 @@ mod tests {
 
     #[test]
     fn http_2_has_its_host_in_the_uri() {
-        let allowed = AllowedHosts::new(["ids.example.com"]).unwrap();
+        let (allowed, known) = (AllowedHosts::new(["ids.example.com"]).unwrap(), KnownHost::default());
         for (uri, wanted) in [
             ("http://ids.example.com/x", None),
             ("http://127.0.0.1:8080/x", None),
             ("http://evil.example/x", Some(ErrorKind::UnknownHost)),
         ] {
             let request = Request::builder().uri(uri).version(Version::HTTP_2).body(()).unwrap();
-            assert_eq!(check_host(&allowed, &request).err().map(|it| it.kind), wanted, "{uri}");
+            assert_eq!(check_host(&allowed, &known, &request).err().map(|it| it.kind), wanted, "{uri}");
         }
     }
 
