@@ -105,11 +105,15 @@ impl Serving<'_> {
                 }
                 input = Bytes::copy_from_slice(preface.bytes());
             }
+            let is_new = self.peer.timer.is_fresh();
             match Box::pin(self.serve_http1(Prefaced { first: input, stream })).await {
                 Some(rests) => (input, stream) = (rests.first, rests.stream),
                 None => return,
             }
-            self.server.memory.rested();
+            // The next new client reuses what a new one has freed.
+            if !is_new {
+                self.server.memory.rested();
+            }
         }
         stream.close().await;
     }
