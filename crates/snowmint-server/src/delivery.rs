@@ -38,7 +38,7 @@ struct TimerState {
     requests: AtomicU64,
     /// Answers that are being made or sent. Only HTTP/2 has several.
     busy: AtomicU32,
-    /// When a byte of any answer was last sent.
+    /// When a byte of any answer was last sent. Only of HTTP/2.
     moved: AtomicU64,
     /// Whether the system takes no more bytes of this client's answers now.
     is_blocked: AtomicBool,
@@ -110,7 +110,7 @@ impl ClientTimer {
         self.0.is_blocked.store(is_blocked, Ordering::Relaxed);
     }
 
-    /// Returns `true` if the client has read no byte of any answer for the time limit of a write.
+    /// Returns `true` if the client has read no byte of any answer for the time limit of a write. Only of HTTP/2.
     pub(crate) fn is_deaf(&self) -> bool {
         self.unmoved_since(&self.0.moved) >= self.0.timeouts.write
     }
@@ -190,10 +190,10 @@ impl ClientTimer {
         }
     }
 
-    /// Returns once a time limit has passed, or a client of HTTP/1.1 rests, whose next request has begun to arrive. Sleeps as
-    /// [`exceeded`](Self::exceeded) does.
+    /// Call it when a request of HTTP/1.1 has begun to arrive. Returns once a time limit has passed, or once that request is
+    /// answered and the client rests. Sleeps as [`exceeded`](Self::exceeded) does.
     pub(crate) fn pauses(&self) -> impl Future<Output = Pause> {
-        // Counted here and not at the first poll, before which the request may be answered.
+        // Counts the request that has begun; it may be answered before the first poll.
         let mut requests = self.requests() + 1;
         let mut rest = if self.is_fresh() { FIRST_REST } else { REST };
         async move {

@@ -65,8 +65,8 @@ pub const LINGER: Duration = Duration::from_secs(1);
 /// A connection that is idle for this long frees its buffers, and its next request does not wait in line.
 pub const REST: Duration = Duration::from_secs(1);
 
-/// The same for an HTTP/1.1 client after its first request. Of a thousand new clients, each one uses what the one before it has
-/// freed; what they free after a second lies between their connections, and the system gets few whole pages back.
+/// An HTTP/1.1 client frees its buffers this soon after its first request, so that the next new client reuses them. Freed a
+/// second later, they leave holes between connections that cannot be returned to the system.
 pub const FIRST_REST: Duration = Duration::from_millis(20);
 
 /// Unsent bytes of an answer that the system holds for a client.

@@ -102,7 +102,7 @@ impl Client {
             (state, within)
         } else {
             let began = Instant::now();
-            // Boxed, as every wait is: each request is moved with all that it may need.
+            // Boxed: otherwise every request's future has room for this wait.
             let locked = Box::pin(timeout(within, self.0.lock())).await;
             (locked.map_err(|_| namespace.busy(count, within))?, within.saturating_sub(began.elapsed()))
         };

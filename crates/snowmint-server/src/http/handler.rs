@@ -191,6 +191,7 @@ async fn try_handle<B: hyper::body::Body>(
                 return Ok(ok(format.media_type(), Body::whole("")));
             }
             let keyed = keyed(serving, request, &namespace, key, count, format)?;
+            // Lent: if it were moved, this future would have room for it twice.
             let draw = pin!(client.take(identity, &namespace, count, wait));
             Ok(idempotency::answer(serving, keyed, format, draw).await?)
         }
@@ -204,6 +205,7 @@ async fn try_handle<B: hyper::body::Body>(
             }
             let format = IdsFormat::Ranges;
             let keyed = keyed(serving, request, &namespace, key, count, format)?;
+            // Lent, as above.
             let draw = pin!(client.take_ranges(identity, &namespace, count, wait));
             Ok(idempotency::answer(serving, keyed, format, draw).await?)
         }

@@ -346,7 +346,7 @@ fn decode_value(text: &str) -> Result<Cow<'_, [u8]>, Problem> {
 
 /// Decodes percent-encoding.
 pub(super) fn decode(text: &str) -> Result<Cow<'_, [u8]>, Problem> {
-    // As good as all texts.
+    // Almost no text has an escape.
     if !text.contains('%') {
         return Ok(text.as_bytes().into());
     }

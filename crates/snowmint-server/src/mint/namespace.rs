@@ -306,7 +306,7 @@ impl Namespace {
         partial: PartialIds,
         within: Duration,
     ) -> Result<Ids, MintError> {
-        // Boxed: few requests wait, and each one is moved with all that it may need.
+        // Boxed: otherwise every request's future has room for this wait.
         let ids = Box::pin(self.wait_plain(handles, partial, within)).await?;
         Ok(match self.backend.hider() {
             Some(hider) => ids.hidden(Arc::clone(hider)),
