@@ -15,6 +15,14 @@ pub fn unix_ms() -> u64 {
     u64::try_from(since.as_millis()).expect("before the year 500 million")
 }
 
+/// Waits until the last minute of a day in UTC is over: at its end, limits of ids a day begin again.
+pub fn wait_at_midnight() {
+    let left = 86_400_000 - unix_ms() % 86_400_000;
+    if left < 60_000 {
+        std::thread::sleep(Duration::from_millis(left));
+    }
+}
+
 /// Asks every few milliseconds until there is an answer.
 ///
 /// # Panics

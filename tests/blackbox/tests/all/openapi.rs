@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use snowmint_test_servers::snowmint::external::python;
 use snowmint_test_servers::snowmint::{self, Serve};
+use snowmint_test_servers::time;
 
 /// Requests the document, and defines how it is compared with an answer.
 const HEAD: &str = r##"
@@ -235,6 +236,11 @@ for settings in (
     {"scheme": "ulid", "maximum": 5}, {"scheme": "ulid", "rule": "reject"}, {"scheme": "ulid", "hide": "known"},
     {"hide": "known"}, {"stripe": "1/2"}, {"unknown": 1},
 ): put(400, settings, namespace="invalid")
+# Before other layouts have workers of their own, which may be the same.
+release = "/v1/admin/workers/{worker}/release"
+call("post", release, 409, {}, typed, body="{}", worker="5")
+call("post", release, 404, {}, typed, body="{}", worker="9")
+call("post", release, 200, {}, typed, body='{"force": true}', worker="5")
 # What is valid, in each scheme.
 for nth, settings in enumerate((
     {"scheme": "snowflake"}, {"layout": "time:41,worker:10,sequence:12,epoch:2026-01-01"}, {"layout": "leaf", "hide": "known", "hide_check": "0011223344556677"},
@@ -272,9 +278,6 @@ call("put", namespace, 200, {}, {**typed, "If-None-Match": "*"}, body='{"scheme"
 call("get", "/v1/admin/namespaces", 200, {}, ops)
 call("get", "/v1/admin/workers", 200, {}, ops)
 release = "/v1/admin/workers/{worker}/release"
-call("post", release, 409, {}, typed, body="{}", worker="5")
-call("post", release, 404, {}, typed, body="{}", worker="9")
-call("post", release, 200, {}, typed, body='{"force": true}', worker="5")
 call("get", "/v1/admin/doctor", 200, {}, ops)
 call("get", "/v1/admin/doctor", 200, {"nodes": "http://127.0.0.1:9"}, ops)
 nodes = document["paths"]["/v1/admin/doctor"]["get"]["parameters"][0]["schema"]
@@ -332,6 +335,7 @@ fn token(folder: &Path, name: &str, rights: &str, more: &[&str]) -> String {
 
 #[test]
 fn answers_are_as_documented() {
+    time::wait_at_midnight();
     let folder = tempfile::tempdir().unwrap();
     snowmint::run(folder.path(), ["store", "init", "--data", "data"]);
     for (name, maximum) in [("few", "10"), ("many", "1000000000")] {

@@ -9,6 +9,7 @@ use snowmint_test_servers::port;
 use snowmint_test_servers::snowmint::external::{output, python};
 use snowmint_test_servers::snowmint::ids::increase;
 use snowmint_test_servers::snowmint::{self, Ids, Serve, Server};
+use snowmint_test_servers::time;
 
 fn interface() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/snowmint-server/snowflake.thrift")
@@ -197,6 +198,7 @@ fn a_text_form_is_refused_and_costs_no_number() {
 #[test]
 fn a_pipeline_answers_each_call() {
     const CALLS: u32 = 6000;
+    time::wait_at_midnight();
     let folder = tempfile::tempdir().unwrap();
     let create = "token create web --namespaces default --per-day 5988 --file tokens.toml";
     let created = snowmint::run(folder.path(), create.split(' '));
