@@ -44,7 +44,8 @@ const REBUILDS: usize = 3;
 /// [`Store::may_lose`]. It covers two losses:
 ///
 /// - *A restart* loses what was not yet on disk: nothing with `appendfsync always`; up to 2 s of writes with `everysec`, the
-///   default of Redis, and only if the machine fails, not the process. With `appendfsync no` it is about 30 s on Linux.
+///   default of Redis, and only if the machine fails, not the process. With `appendfsync no` it is about 30 s on Linux. A
+///   replica that has synced rewrites its file first: until that is done, a restart loses everything since before the sync.
 /// - *A failover* to a replica (by Sentinel, a cluster, or a cloud) loses what the replica had not received, and everything
 ///   that the old primary acknowledges until it learns that it was replaced. Name all servers in the URL: a node that
 ///   reaches them notices a second primary within 1 s. For nodes that do not, set `min-replicas-to-write 1` and
@@ -68,6 +69,7 @@ const REBUILDS: usize = 3;
 ///   is an old primary that comes back restarted while this store uses its successor.
 /// - *A primary that was replaced* since this store was opened (by its `master_replid`), and one that does not continue the
 ///   primary in use while that one is unresponsive.
+/// - *A promoted replica that rewrites its file*, until that is done. A rewrite while it is in use is none of a sync.
 /// - *A promoted replica that lacks what has settled*: it left the primary in use before a position (`master_repl_offset`)
 ///   that the primary had reached `may_lose` before a call that it acknowledged. Processes that start later use it.
 /// - *A member of a cluster with replicas* whose `cluster-node-timeout` plus 2 s exceeds `may_lose`, unless its

@@ -47,6 +47,6 @@ pub use etcd::{Etcd, EtcdCluster};
 pub use mariadb::{GaleraPair, MariaDb, MariaDbPair};
 pub use postgres::{PgBouncer, Postgres};
 pub use proxy::Proxy;
-pub use redis::{Redis, RedisSentinels};
+pub use redis::{Redis, RedisSentinels, SLOW_REWRITES};
 pub use server::Server;
 pub use zookeeper::{ZooKeeper, ZooKeeperEnsemble};

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use crate::etcd::start_all;
 use crate::port::Port;
 use crate::server::{Server, folder, probe_redis};
@@ -21,6 +23,9 @@ const WATCHED: &str = "main";
 /// How long replicas, elections and failovers may take on a busy machine.
 // Sentinels that get no processor for two seconds do nothing for the next thirty, again and again on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(3);
+
+/// Settings of a server that takes a minute for each key when it rewrites its file.
+pub const SLOW_REWRITES: [&str; 2] = ["--rdb-key-save-delay", "60000000"];
 
 /// A Redis server.
 #[derive(Debug)]
@@ -116,6 +121,42 @@ impl Redis {
         self.restart();
     }
 
+    /// Returns `true` if the server would have its data after a kill. A replica that has synced rewrites its file first; until
+    /// that is done, it would return with the data of before.
+    pub fn has_its_data_on_disk(&self) -> bool {
+        let info = self.command(&["INFO", "persistence"]);
+        let has = |line: &str| info.lines().any(|it| it.trim_end() == line);
+        has("aof_rewrite_in_progress:0")
+            && has("aof_rewrite_scheduled:0")
+            && has("aof_last_bgrewrite_status:ok")
+    }
+
+    /// Ends a rewrite that [`SLOW_REWRITES`] made slow. If the server needs its result, it repeats it, and that is fast.
+    ///
+    /// # Panics
+    ///
+    /// If the server refuses.
+    pub fn end_rewrite(&self) {
+        assert_eq!(self.command(&["CONFIG", "SET", "rdb-key-save-delay", "0"]), "OK");
+        self.rewrites().into_iter().for_each(|child| kill_process(child, Signal::KILL).unwrap());
+    }
+
+    /// Kills the server like [`kill9`](Server::kill9), and a rewrite that is under way, which would go on by itself.
+    pub fn kill9_with_rewrite(&self) {
+        let rewrites = self.rewrites();
+        // It must not repeat the rewrite.
+        self.pause();
+        rewrites.into_iter().for_each(|child| kill_process(child, Signal::KILL).unwrap());
+        self.kill9();
+    }
+
+    /// The processes of rewrites.
+    fn rewrites(&self) -> Vec<Pid> {
+        let parent = self.info("process_id");
+        let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap();
+        children.split_whitespace().filter_map(|child| Pid::from_raw(child.parse().ok()?)).collect()
+    }
+
     /// Saves all data in an RDB file (`BGSAVE`), and returns its path.
     ///
     /// # Panics
@@ -142,10 +183,7 @@ impl Redis {
         write_settings(self.folder(), &[settings.replace("appendonly yes", "appendonly no")]);
         self.restart();
         assert_eq!(self.command(&["CONFIG", "SET", "appendonly", "yes"]), "OK");
-        let written = holds_within(PATIENCE, || {
-            ["aof_rewrite_in_progress", "aof_rewrite_scheduled"].iter().all(|it| self.info(it) == "0")
-        });
-        assert!(written && self.info("aof_last_bgrewrite_status") == "ok", "{}", self.log());
+        assert!(holds_within(PATIENCE, || self.has_its_data_on_disk()), "{}", self.log());
         write_settings(self.folder(), &[settings]);
     }
 

@@ -304,9 +304,17 @@ impl Shared {
     async fn connect(&self, deadline: Instant) -> Result<Connected, Refusal> {
         let from = Instant::now();
         let (mut server, told) = self.find(deadline).await?;
+        let Settings { must_keep, may_lose, copies, .. } = self.settings;
+        let named = |refusal: Refusal| {
+            let text = format!("{}: {}", server.host, refusal.text);
+            Refusal { text, ..refusal }
+        };
         {
             let mut known = self.known();
             if let Some(line) = told.line() {
+                if must_keep && known.history.line() != Some(&line.now) {
+                    told.check_file(&line).map_err(named)?;
+                }
                 // A member that continues the line in use and has given our keys away was not replaced.
                 let is_alive =
                     known.history.line().is_some_and(|line| known.elsewhere.iter().any(|it| it == line));
@@ -316,7 +324,7 @@ impl Shared {
                         format!("{}: the server {lack}", server.host),
                     ));
                 }
-                let (heard, may_lose) = (Instant::now(), self.settings.may_lose);
+                let heard = Instant::now();
                 match told.member() {
                     None => known.history.accept(&server.host, line, heard, may_lose),
                     Some(_) => known.history.accept_member(&server.host, line, heard, may_lose),
@@ -326,12 +334,8 @@ impl Shared {
                 known.epoch = epoch;
             }
         }
-        let Settings { must_keep, may_lose, copies, .. } = self.settings;
         let copies = copies.map_or(0, |it| it.wanted);
-        told.check_settings(must_keep, may_lose, copies).map_err(|refusal| {
-            let text = format!("{}: {}", server.host, refusal.text);
-            Refusal { text, ..refusal }
-        })?;
+        told.check_settings(must_keep, may_lose, copies).map_err(named)?;
         if told.member().is_some() && self.known().learned.is_none_or(|it| it.elapsed() >= LEARN_EVERY) {
             self.learn(&mut server, deadline).await;
         }

@@ -79,6 +79,18 @@ impl ServerInfo {
         Ok(())
     }
 
+    /// Refuses a server that was promoted before its data was in its file: after a crash it would return with what it had before
+    /// it synced. Redis does not say whether a rewrite is that of a sync, so any counts, on a server that is not in use yet.
+    pub(super) fn check_file(&self, line: &Line) -> Result<(), Refusal> {
+        let rewrites = ["aof_rewrite_in_progress", "aof_rewrite_scheduled"].map(|it| self.field(it) == "1");
+        if !line.before.is_empty() && rewrites.contains(&true) {
+            let text = "was promoted, and its append-only file may lack its data until it is rewritten \
+                (aof_rewrite_in_progress); wait for that";
+            return Err(Refusal::new(StoreErrorKind::Unavailable, text));
+        }
+        Ok(())
+    }
+
     /// Refuses a server whose settings may lose records.
     pub(super) fn check_settings(
         &self,

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use snowmint_store::{Counter, Expected, Store, StoreError, StoreErrorKind, Swap};
-use snowmint_test_servers::{Proxy, Redis, RedisSentinels};
+use snowmint_test_servers::{Proxy, Redis, RedisSentinels, SLOW_REWRITES};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
@@ -103,6 +103,65 @@ async fn a_demoted_primary_answers_nothing() {
         assert_eq!(server.command(&["EXISTS", "{snowmint}:record:sum"]), "0");
         assert_eq!(server.command(&["GET", "orders"]), "100");
     }
+}
+
+/// Goal: a promoted server is used only once its data is in its file, by those who come and by those who were there. Method:
+/// replicas that take minutes over their file after they have synced, one of which shows what a crash would lose.
+#[tokio::test]
+async fn a_promoted_replica_is_used_once_its_file_is_written() {
+    let first = Redis::start();
+    put(&*open(&url(&[&first])).await, "a", b"1").await;
+    let synced = || {
+        let replica = Redis::replica_of(&first, &SLOW_REWRITES);
+        replica.wait_synced(&first);
+        replica
+    };
+    let (lost, second) = (synced(), synced());
+    lost.kill9_with_rewrite();
+    // Or it would sync again at once.
+    first.pause();
+    lost.restart();
+    assert_eq!(lost.command(&["DBSIZE"]), "0", "a crash loses everything");
+    first.resume();
+
+    lost.kill9();
+    let store = open(&url(&[&first, &second])).await;
+    second.promote();
+    first.kill9();
+    for url in [url(&[&second]), url(&[&first, &second])] {
+        let error = snowmint_store::open(&url).await.unwrap_err().to_string();
+        assert!(error.contains("append-only file may lack its data"), "{error}");
+    }
+    let error = store.load(&key("a")).await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
+    second.end_rewrite();
+    assert_eq!(until_it_answers(&*store).await.as_deref(), Some(&b"1"[..]));
+    second.kill9();
+    second.restart();
+    assert_eq!(second.command(&["HGET", "{snowmint}:record:a", "v"]), "1");
+}
+
+/// Goal: an ordinary rewrite of a promoted server in use is no reason to refuse it.
+#[tokio::test]
+async fn a_promoted_replica_may_rewrite_its_file() {
+    let (first, second) = pair();
+    let store = open(&url(&[&first, &second])).await;
+    put(&*store, "a", b"1").await;
+    second.wait_synced(&first);
+    eventually("the replica has written its file", || second.has_its_data_on_disk()).await;
+    second.promote();
+    first.kill9();
+    until_it_answers(&*store).await;
+    let [name, value] = SLOW_REWRITES.map(|it| it.trim_start_matches("--"));
+    assert_eq!(second.command(&["CONFIG", "SET", name, value]), "OK");
+    second.command(&["BGREWRITEAOF"]);
+    let until = Instant::now() + Duration::from_secs(3);
+    while Instant::now() < until {
+        assert!(!second.has_its_data_on_disk(), "a rewrite is under way");
+        store.load(&key("a")).await.unwrap();
+        sleep(Duration::from_millis(100)).await;
+    }
+    second.kill9_with_rewrite();
 }
 
 /// Goal: a primary that was cut off from its replicas ends by itself, for reads too. Method: `min-replicas-to-write`, and
