@@ -328,7 +328,12 @@ pub(crate) struct Redises {
     servers: Vec<Redis>,
     sentinels: RedisSentinels,
     primary: Cell<usize>,
+    /// The last value of [`PROBE`] that all replicas had.
+    probe: Cell<u64>,
 }
+
+/// A key of which a promoted replica shows whether it kept the first rule of this file.
+const PROBE: &str = "probe-of-the-test";
 
 impl Redises {
     pub(crate) fn start() -> Self {
@@ -337,7 +342,8 @@ impl Redises {
         replicas.iter().for_each(Redis::wait_connected);
         let sentinels = RedisSentinels::start(3, &first);
         sentinels.patience(NEVER_DOWN);
-        Self { servers: [first].into_iter().chain(replicas).collect(), sentinels, primary: Cell::new(0) }
+        let servers = [first].into_iter().chain(replicas).collect();
+        Self { servers, sentinels, primary: Cell::new(0), probe: Cell::new(0) }
     }
 
     fn old(&self) -> &Redis {
@@ -353,8 +359,11 @@ impl Redises {
         let began = time::now();
         let offset = |redis: &Redis, field| redis.info(field).parse::<u64>().unwrap_or_default();
         let position = offset(self.old(), "master_repl_offset");
-        let has =
-            |it: &Redis| it.info("master_link_status") == "up" && offset(it, "slave_repl_offset") >= position;
+        let has = |it: &Redis| {
+            it.info("master_link_status") == "up"
+                && offset(it, "slave_repl_offset") >= position
+                && it.has_its_data_on_disk()
+        };
         while !self.replicas().all(has) {
             if began.elapsed() > CATCH_UP {
                 return None;
@@ -369,6 +378,8 @@ impl Redises {
         let promoted = self.sentinels.replace(self.old());
         let is_new = |it: &Redis| it.address() == promoted;
         let new = self.servers.iter().position(is_new).expect("one of the replicas");
+        let probe = self.servers[new].command(&["GET", PROBE]);
+        assert_eq!(probe, self.probe.get().to_string(), "the test broke its own rule: it lost too much");
         self.primary.replace(new)
     }
 
@@ -401,7 +412,10 @@ impl Replicated for Redises {
     }
 
     fn switch(&self, switch: Switch, random: &mut SplitMix64) -> Switched {
+        let probe = self.probe.get() + 1;
+        self.old().command(&["SET", PROBE, &probe.to_string()]);
         let Some(had_all_at) = self.caught_up() else { return Switched::PutOff };
+        self.probe.set(probe);
         match switch {
             Switch::Planned => {
                 // Sentinels let the old primary accept writes for seconds beside the new one, so it has to block them itself.
