@@ -191,6 +191,7 @@ async fn run<D: Dialogue>(wire: &mut Wire, dialogue: &mut D, shutdown: ShutdownL
         }
         let came = Instant::now();
         wire.turn.spend(read);
+        wire.state.read_more();
         let answered = dialogue.answer(wire, &mut input).await?;
         wire.flush().await?;
         let requests = match answered {

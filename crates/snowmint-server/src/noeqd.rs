@@ -17,7 +17,6 @@ use tokio::time::Instant;
 use crate::access::Identity;
 use crate::access_log::{self, LoggedRequest, OK};
 use crate::connection::{Broken, Dialogue, Wire, line};
-use crate::limits::MAX_WAIT;
 use crate::listener::Listener;
 use crate::metrics::Protocol;
 use crate::mint::{MintError, Minted, Taken};
@@ -134,7 +133,7 @@ impl Noeqd {
             Ok(Taken::All(ids)) => Ok(ids),
             Ok(Taken::Partial(part)) => {
                 wire.flush().await?;
-                namespace.wait(wire.state.handles(), part, MAX_WAIT).await
+                wire.state.wait(&namespace, part).await
             }
             Err(error) => Err(error),
         };

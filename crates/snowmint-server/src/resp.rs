@@ -23,7 +23,7 @@ use crate::accept::{Admission, reply_and_close};
 use crate::access_log;
 use crate::connection::{ClientTimer, PendingCounts, TimerAction, line, send};
 use crate::limits::resp::{FIRST_ROOM, MAX_READ_ROOM, READ_ROOM};
-use crate::limits::{FLUSH_AT, HEAR_OUT, MAX_WAIT};
+use crate::limits::{FLUSH_AT, HEAR_OUT};
 use crate::metrics::Protocol;
 use crate::mint::{ConnectionState, Entry, IdRange, Ids, MintError};
 use crate::shutdown::ShutdownListener;
@@ -179,6 +179,7 @@ impl Connection {
             let full = input.len() == input.capacity();
             let came = Instant::now();
             self.turn.spend(read);
+            self.state.read_more();
             let answered = self.answer(&mut parser, &mut input).await?;
             self.flush().await?;
             if let (Some(end), _) = answered {
@@ -361,7 +362,7 @@ impl Connection {
             Outcome::Ids(request, ids) => self.write_ids(request, ids).await?,
             Outcome::Create(name, unknown) => {
                 self.flush().await?;
-                match self.server.mint.create(&name, unknown).await {
+                match self.state.create(&self.server.mint, &name, unknown).await {
                     Ok(()) if !created => return Ok(Handled::Again),
                     Ok(()) => {
                         self.refuse(&MintError::NotReady { why: "it was dropped meanwhile".to_owned() });
@@ -385,13 +386,11 @@ impl Connection {
     async fn wait(&mut self, outcome: Outcome) -> io::Result<()> {
         self.flush().await?;
         match outcome {
-            Outcome::Wait(request, part) => {
-                match request.namespace.wait(self.state.handles(), part, MAX_WAIT).await {
-                    Ok(ids) => self.write_ids(request, ids).await?,
-                    Err(error) => self.not_made(request.count as u64, &error),
-                }
-            }
-            Outcome::Increment(namespace, count) => match namespace.take_run(count).await {
+            Outcome::Wait(request, part) => match self.state.wait(&request.namespace, part).await {
+                Ok(ids) => self.write_ids(request, ids).await?,
+                Err(error) => self.not_made(request.count as u64, &error),
+            },
+            Outcome::Increment(namespace, count) => match self.state.take_run(&namespace, count).await {
                 Ok(run) => {
                     self.counts.issued(&self.server.metrics, &namespace, run.count().get());
                     reply::integer(&mut self.out, run.last());
@@ -526,6 +525,7 @@ mod tests {
     use tokio::net::UnixStream;
 
     use super::*;
+    use crate::limits::MAX_WAIT;
     use crate::listener::Socket;
     use crate::mint::{Backend, Namespace};
     use crate::settings::SharedClock;
@@ -692,6 +692,38 @@ mod tests {
             let task = serve(server().await, accepted, Admission::Client, shutdown.listener());
             let size = size_of_val(&task);
             assert!(size <= 2048, "{size} bytes");
+        });
+    }
+
+    /// Goal: a pipeline waits for ids once, and its next input waits again. Method: a source that makes nothing, and the timer.
+    #[test]
+    fn a_pipeline_waits_in_vain_once() {
+        block_on(async {
+            let layout: Layout =
+                "time:41 datacenter:4 worker:15 sequence:3 epoch:2020-01-01".parse().unwrap();
+            let source = TestSource::new(layout);
+            source.set_stuck(true);
+            let server = Arc::new(ServerState::for_tests(mint_of(source.clone(), layout)));
+            let (near, mut far) = UnixStream::pair().unwrap();
+            let mut connection = connection(&server, near);
+            let began = Instant::now();
+            for nth in 1..=2 {
+                let mut input = "ID.NEXT default COUNT 99\r\n".repeat(50).into_bytes();
+                connection.state.read_more();
+                connection.answer(&mut Parser::default(), &mut input).await.unwrap();
+                connection.flush().await.unwrap();
+                let mut replies = vec![0; 64 * 1024];
+                let mut read = 0;
+                while replies[..read].split(|byte| *byte == b'\n').count() <= 50 {
+                    read += far.read(&mut replies[read..]).await.unwrap();
+                }
+                assert!(replies.starts_with(b"-TRYAGAIN 99 ids could not be made within 10s"));
+                assert_eq!(began.elapsed().as_secs(), nth * MAX_WAIT.as_secs());
+                assert_eq!(source.waits() as u64, nth);
+            }
+            let fewer = &mut b"ID.NEXT default COUNT 98\r\n".to_vec();
+            connection.answer(&mut Parser::default(), fewer).await.unwrap();
+            assert_eq!(source.waits(), 3, "fewer may be there");
         });
     }
 

@@ -20,7 +20,7 @@ use crate::access::secret::TokenName;
 use crate::access::{Identity, Right};
 use crate::access_log::{self, LoggedRequest, OK};
 use crate::connection::{Broken, Dialogue, Wire, line};
-use crate::limits::{MAX_REPEATS, MAX_WAIT};
+use crate::limits::MAX_REPEATS;
 use crate::listener::Listener;
 use crate::metrics::Protocol;
 use crate::mint::{Backend, ConnectionState, MintError, Minted, Namespace, Taken};
@@ -314,7 +314,7 @@ async fn wait_for_one(namespace: &Arc<Namespace>, state: &mut ConnectionState) -
     }
     let mut ids = match namespace.try_take(state.handles(), 1)? {
         Taken::All(ids) => ids,
-        Taken::Partial(part) => namespace.wait(state.handles(), part, MAX_WAIT).await?,
+        Taken::Partial(part) => state.wait(namespace, part).await?,
     };
     match ids.next() {
         Some(Minted::Number(id)) => Ok(id),

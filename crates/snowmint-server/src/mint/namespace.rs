@@ -104,6 +104,12 @@ pub struct PartialIds {
     missing: usize,
 }
 
+impl PartialIds {
+    pub(super) const fn missing(&self) -> usize {
+        self.missing
+    }
+}
+
 #[derive(Debug)]
 enum First {
     Nothing,

@@ -2,18 +2,28 @@
 //! A table never changes: a new one replaces it, and a connection notices with one load of a pointer.
 
 use std::fmt;
+use std::num::NonZeroU64;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::{ArcSwap, Cache};
 use snowmint::error::Snippet;
 use snowmint_cluster::NamespaceName;
+use snowmint_cluster::segment::Run;
+use tokio::time::Instant;
 
+use super::Mint;
 use super::error::MintError;
 use super::id_pool::IdHandles;
-use super::namespace::Namespace;
+use super::ids::Ids;
+use super::namespace::{Namespace, PartialIds};
+use crate::limits::MAX_WAIT;
 
 /// Names that an error lists before it only counts the rest.
 const NAMES_SHOWN: usize = 10;
+
+/// A request that failed later than this has waited in vain; one that failed earlier may have met a passing fault.
+const IN_VAIN: Duration = Duration::from_secs(1);
 
 /// The namespaces that are served at one moment.
 #[derive(Debug)]
@@ -87,6 +97,42 @@ pub struct ConnectionState {
     /// The index of the namespace that the last request used.
     last: usize,
     handles: IdHandles,
+    in_vain: InVain,
+}
+
+/// A request of the present input that has waited in vain. Boxed: it is rare.
+#[derive(Default)]
+struct InVain(Option<Box<Waited>>);
+
+struct Waited {
+    namespace: Box<[u8]>,
+    count: u64,
+    error: MintError,
+}
+
+impl InVain {
+    /// Waits, unless a request for as many or fewer ids has waited in vain.
+    async fn unless<T>(
+        &mut self,
+        namespace: &[u8],
+        count: u64,
+        waiting: impl Future<Output = Result<T, MintError>>,
+    ) -> Result<T, MintError> {
+        if let Some(waited) = &self.0
+            && *waited.namespace == *namespace
+            && waited.count <= count
+        {
+            return Err(waited.error.clone());
+        }
+        let began = Instant::now();
+        let answer = waiting.await;
+        if let Err(error) = &answer
+            && began.elapsed() >= IN_VAIN
+        {
+            self.0 = Some(Box::new(Waited { namespace: namespace.into(), count, error: error.clone() }));
+        }
+        answer
+    }
 }
 
 impl fmt::Debug for ConnectionState {
@@ -97,7 +143,7 @@ impl fmt::Debug for ConnectionState {
 
 impl ConnectionState {
     pub(super) fn new(table: Arc<ArcSwap<NamespaceTable>>) -> Self {
-        Self { table: Cache::new(table), last: 0, handles: IdHandles::default() }
+        Self { table: Cache::new(table), last: 0, handles: IdHandles::default(), in_vain: InVain::default() }
     }
 
     /// Finds a namespace by its name, with this connection's handles to draw ids through. Creates nothing.
@@ -121,5 +167,43 @@ impl ConnectionState {
     /// Returns this connection's handles.
     pub(crate) const fn handles(&mut self) -> &mut IdHandles {
         &mut self.handles
+    }
+
+    /// Notes that further requests were read. Those that were read together wait together: once one of them has waited in vain
+    /// for a namespace, the others are refused at once. Otherwise a pipeline of a hundred would wait a hundred times.
+    #[inline]
+    pub(crate) fn read_more(&mut self) {
+        self.in_vain.0 = None;
+    }
+
+    /// Waits for missing ids, as [`Namespace::wait`] does, unless a request that was read with this one has waited in vain.
+    pub(crate) async fn wait(
+        &mut self,
+        namespace: &Namespace,
+        partial: PartialIds,
+    ) -> Result<Ids, MintError> {
+        let (name, missing) = (namespace.name().as_str().as_bytes(), partial.missing() as u64);
+        let ids = namespace.wait(&mut self.handles, partial, MAX_WAIT);
+        self.in_vain.unless(name, missing, ids).await
+    }
+
+    /// Takes numbers, as [`Namespace::take_run`] does, with the same exception.
+    pub(crate) async fn take_run(
+        &mut self,
+        namespace: &Namespace,
+        count: NonZeroU64,
+    ) -> Result<Run, MintError> {
+        let name = namespace.name().as_str().as_bytes();
+        self.in_vain.unless(name, count.get(), namespace.take_run(count)).await
+    }
+
+    /// Creates a namespace, as [`Mint::create`] does, with the same exception.
+    pub(crate) async fn create(
+        &mut self,
+        mint: &Mint,
+        name: &[u8],
+        unknown: MintError,
+    ) -> Result<(), MintError> {
+        self.in_vain.unless(name, 0, mint.create(name, unknown)).await
     }
 }
