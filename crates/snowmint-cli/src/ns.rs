@@ -316,10 +316,10 @@ struct Changeable {
     /// Largest size of a reservation (segment)
     #[arg(long, value_name = "N")]
     size_max: Option<u64>,
-    /// What the namespace is for, at most 256 bytes; an empty text removes it
+    /// What the namespace is for, at most 256 characters; an empty text removes it
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
-    /// Team or person to ask, at most 128 bytes; an empty text removes it
+    /// Team or person to ask, at most 128 characters; an empty text removes it
     #[arg(long, value_name = "TEXT")]
     owner: Option<String>,
 }

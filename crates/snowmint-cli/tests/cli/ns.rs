@@ -74,7 +74,7 @@ fn a_namespace_has_a_description_and_an_owner() {
     );
     let long = "x".repeat(129);
     let told = sandbox.refused(&["ns", "set", "orders", "--owner", &long], 2);
-    assert!(told.contains("invalid owner") && told.contains("at most 128 bytes"), "{told}");
+    assert!(told.contains("invalid owner") && told.contains("at most 128 characters"), "{told}");
     std::fs::write(sandbox.path("ns.toml"), "[namespaces.users]\nscheme = 'uuid7'\nowner = 'team-id'\n")
         .unwrap();
     let mut server = sandbox.serve(&["--namespaces-file", "ns.toml"]);

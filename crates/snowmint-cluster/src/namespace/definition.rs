@@ -26,9 +26,9 @@ use crate::segment::{Mode, Reset, SegmentConfig, SegmentConfigError, Stripe};
 const SIZES: std::ops::RangeInclusive<u64> = 1000..=10_000_000;
 /// The most stores that the numbers of one namespace may come from.
 const MAX_SOURCES: usize = 16;
-/// The longest description of a namespace, in bytes.
+/// The longest description of a namespace, in characters.
 const MAX_DESCRIPTION: usize = 256;
-/// The longest owner of a namespace, in bytes.
+/// The longest owner of a namespace, in characters.
 const MAX_OWNER: usize = 128;
 
 /// The definition of a namespace.
@@ -45,9 +45,9 @@ pub struct Definition {
 /// What a namespace is for, and who is responsible for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct About {
-    /// What it is for, at most 256 bytes.
+    /// What it is for, at most 256 characters.
     pub description: Option<String>,
-    /// The team or person to ask, at most 128 bytes.
+    /// The team or person to ask, at most 128 characters.
     pub owner: Option<String>,
 }
 
@@ -59,7 +59,7 @@ impl About {
         let all = [("description", &self.description, MAX_DESCRIPTION), ("owner", &self.owner, MAX_OWNER)];
         for (setting, value, limit) in all {
             let Some(value) = value else { continue };
-            if value.len() > limit || value.chars().any(char::is_control) {
+            if value.chars().count() > limit || value.chars().any(char::is_control) {
                 return Err(DefinitionError::About { setting, value: Snippet::of(value), limit });
             }
         }
@@ -153,7 +153,7 @@ pub enum DefinitionError {
     #[error("{0}")]
     Sources(String),
     /// The description or the owner is too long, or has control characters.
-    #[error("invalid {setting} {value}: expected at most {limit} bytes without control characters")]
+    #[error("invalid {setting} {value}: expected at most {limit} characters without control characters")]
     About {
         /// The setting.
         setting: &'static str,

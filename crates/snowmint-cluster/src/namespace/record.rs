@@ -926,7 +926,7 @@ mod tests {
             ),
             (
                 "[namespaces.a]\nscheme = 'segment'\nowner = \"a\\nb\"",
-                "line 1: invalid owner `a\\nb`: expected at most 128 bytes without control characters",
+                "line 1: invalid owner `a\\nb`: expected at most 128 characters without control characters",
             ),
             (
                 "[namespaces.a]\nscheme = 'snowflake'\ntext = '{id}'",

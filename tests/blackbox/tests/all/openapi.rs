@@ -246,7 +246,7 @@ for nth, settings in enumerate((
     {"scheme": "snowflake"}, {"layout": "time:41,worker:10,sequence:12,epoch:2026-01-01"}, {"layout": "leaf", "hide": "known", "hide_check": "0011223344556677"},
     {"scheme": "snowflake", "rule": "wait(5ms) then borrow(1s) then reject", "sequence_start": "random(100)"},
     {"scheme": "segment", "stripe": "1/2", "start": 0, "maximum": 2**63 - 1, "size_min": 1, "size_max": 2**40, "mode": "direct"},
-    {"scheme": "segment", "reset": "yearly", "text": "{yyyy}-{number:6}", "description": "für Bücher", "owner": ""},
+    {"scheme": "segment", "reset": "yearly", "text": "{yyyy}-{number:6}", "description": "ü" * 256, "owner": ""},
     {"scheme": "segment", "hide": "known", "hide_check": "0011223344556677", "text": "T-{base62}"}, {"scheme": "uuid7", "text": "u_{id}"}, {"scheme": "ulid", "start_over": {}},
 )): put(200, settings, namespace=f"valid-{nth}")
 # Only the check value of a key says which key it is.
