@@ -88,12 +88,22 @@ impl Redis {
         value.map(str::trim).unwrap_or_default().to_owned()
     }
 
-    /// Makes this server a primary, with everything that it has received.
+    /// Makes this server a primary, with everything that it has received, once that is in its file.
+    ///
+    /// # Panics
+    ///
+    /// If the server refuses, or that takes more than three minutes.
+    pub fn promote(&self) {
+        assert!(holds_within(PATIENCE, || self.has_its_data_on_disk()), "{}", self.log());
+        self.promote_at_once();
+    }
+
+    /// Makes this server a primary, whatever is in its file.
     ///
     /// # Panics
     ///
     /// If the server refuses.
-    pub fn promote(&self) {
+    pub fn promote_at_once(&self) {
         assert_eq!(self.command(&["REPLICAOF", "NO", "ONE"]), "OK");
     }
 

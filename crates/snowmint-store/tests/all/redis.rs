@@ -191,8 +191,8 @@ async fn a_replica_is_refused_and_the_primary_found() {
     let before = put(&*store, "a", b"1").await.revision;
     // Roles change while the connection stands: neither a read nor a write may go to the old primary.
     eventually("the servers", || cli(replica.address(), &["HGET", "{snowmint}:record:a", "v"]) == "1").await;
-    cli(replica.address(), &["REPLICAOF", "NO", "ONE"]);
-    cli(primary.address(), &["REPLICAOF", "127.0.0.1", &replica.port().to_string()]);
+    replica.promote();
+    primary.follow(&replica);
     let found = match store.load(&key("a")).await {
         // All hosts were due to be asked before this call.
         Ok(found) => found.unwrap(),
