@@ -148,7 +148,9 @@ impl Redis {
     /// If the server refuses.
     pub fn end_rewrite(&self) {
         assert_eq!(self.command(&["CONFIG", "SET", "rdb-key-save-delay", "0"]), "OK");
-        self.rewrites().into_iter().for_each(|child| kill_process(child, Signal::KILL).unwrap());
+        for rewrite in self.rewrites() {
+            kill_process(rewrite, Signal::KILL).unwrap();
+        }
     }
 
     /// Kills the server like [`kill9`](Server::kill9), and a rewrite that is under way, which would go on by itself.
@@ -156,7 +158,9 @@ impl Redis {
         let rewrites = self.rewrites();
         // It must not repeat the rewrite.
         self.pause();
-        rewrites.into_iter().for_each(|child| kill_process(child, Signal::KILL).unwrap());
+        for rewrite in rewrites {
+            kill_process(rewrite, Signal::KILL).unwrap();
+        }
         self.kill9();
     }
 

@@ -22,7 +22,7 @@ fn url(server: &MariaDb) -> String {
     format!("tickets:mysql://root@{}/test", server.address())
 }
 
-/// Flickr's own two statements. InnoDB may end the first one in a deadlock with others who draw, and then has undone it.
+/// Flickr's own two statements. `InnoDB` may end the first one in a deadlock with others who draw, and then has undone it.
 async fn draw_as_flickr(address: String, draws: u64) -> Vec<u64> {
     let mut connection = MySqlConnection::connect(&format!("mysql://root@{address}/test")).await.unwrap();
     let mut all = Vec::new();
