@@ -3,14 +3,14 @@
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU64;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use snowmint_store::{Counter, Expected, Store, StoreError, StoreErrorKind, Swap, open_counter, survey};
 use snowmint_test_servers::{GaleraPair, MariaDb, MariaDbPair};
-use tokio::task::{JoinSet, spawn_blocking};
-use tokio::time::sleep;
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::{Instant, sleep};
 
 use crate::support::{Log, key, open, refused};
 
@@ -65,14 +65,23 @@ impl Source {
 /// Who draws at once, as a user who may write to a server that is read-only and as one who may not.
 struct Writers {
     stop: Arc<AtomicBool>,
-    draws: Vec<Arc<AtomicUsize>>,
-    tasks: JoinSet<(&'static str, Vec<u64>)>,
+    writers: Vec<Writer>,
+}
+
+/// One who draws.
+struct Writer {
+    name: &'static str,
+    draws: Arc<AtomicUsize>,
+    /// Why the last draw failed that did.
+    error: Arc<Mutex<String>>,
+    /// Returns what was drawn.
+    task: JoinHandle<Vec<u64>>,
 }
 
 impl Writers {
     async fn start(pair: &MariaDbPair) -> Self {
         pair.primary().sql(TABLES);
-        let mut writers = Self { stop: Arc::default(), draws: Vec::new(), tasks: JoinSet::new() };
+        let mut writers = Self { stop: Arc::default(), writers: Vec::new() };
         for user in ["root", "node"] {
             let url = format!("{}?timeout_ms=2000", pair.url(user));
             let store = open(&url).await;
@@ -87,15 +96,16 @@ impl Writers {
     }
 
     fn spawn(&mut self, name: &'static str, source: &Source) {
-        let (source, stop, draws) = (source.clone(), Arc::clone(&self.stop), Arc::new(AtomicUsize::new(0)));
-        self.draws.push(Arc::clone(&draws));
-        self.tasks.spawn(async move {
+        let (source, stop) = (source.clone(), Arc::clone(&self.stop));
+        let (draws, last_error) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(String::new())));
+        let (successes, failure) = (Arc::clone(&draws), Arc::clone(&last_error));
+        let task = tokio::spawn(async move {
             let mut given = Vec::new();
             while !stop.load(Ordering::Relaxed) {
                 match source.draw().await {
                     Ok(numbers) => {
                         given.extend(numbers);
-                        draws.fetch_add(1, Ordering::Relaxed);
+                        successes.fetch_add(1, Ordering::Relaxed);
                     }
                     // Nothing else is to be expected of servers that come and go.
                     Err(error) => {
@@ -105,20 +115,29 @@ impl Writers {
                             StoreErrorKind::OutcomeUnknown,
                         ];
                         assert!(kinds.contains(&error.kind()), "{error}");
+                        *failure.lock().unwrap() = error.to_string();
                         sleep(Duration::from_millis(10)).await;
                     }
                 }
             }
-            (name, given)
+            given
         });
+        self.writers.push(Writer { name, draws, error: last_error, task });
     }
 
     /// Waits until each has drawn some more.
     async fn go_on(&self) {
-        let before: Vec<_> = self.draws.iter().map(|it| it.load(Ordering::Relaxed)).collect();
-        for (draws, before) in self.draws.iter().zip(before) {
-            while draws.load(Ordering::Relaxed) < before + 5 {
-                assert!(!self.tasks.is_empty());
+        let before: Vec<_> = self.writers.iter().map(|it| it.draws.load(Ordering::Relaxed)).collect();
+        let until = Instant::now() + Duration::from_mins(2);
+        for (writer, before) in self.writers.iter().zip(before) {
+            while writer.draws.load(Ordering::Relaxed) < before + 5 {
+                let ended = writer.task.is_finished();
+                assert!(
+                    !ended && Instant::now() < until,
+                    "{} draws no more: {:?}",
+                    writer.name,
+                    writer.error
+                );
                 sleep(Duration::from_millis(10)).await;
             }
         }
@@ -128,7 +147,8 @@ impl Writers {
         self.stop.store(true, Ordering::Relaxed);
         let mut given: BTreeSet<(&str, u64)> = BTreeSet::new();
         let (mut total, mut twice) = (0, Vec::new());
-        for (name, numbers) in self.tasks.join_all().await {
+        for Writer { name, task, .. } in self.writers {
+            let numbers = task.await.unwrap();
             total += numbers.len();
             twice.extend(
                 numbers.into_iter().filter(|number| !given.insert((name, *number))).map(|it| (name, it)),
