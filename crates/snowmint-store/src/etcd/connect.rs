@@ -168,7 +168,7 @@ impl Link {
             }
         }
         failed.dedup();
-        Err(Failure::NoConnection(failed.join("; ")))
+        Err(Failure::to_connect(failed.join("; "), self.protocol))
     }
 
     /// Leaves a member that failed: its channel is reopened at its next turn.

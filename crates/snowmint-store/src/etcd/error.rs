@@ -13,6 +13,8 @@ use crate::{StoreError, StoreErrorKind};
 pub(super) enum Failure {
     /// The call was not sent.
     NoConnection(String),
+    /// The call was not sent: the connection ended during the TLS handshake, as it does on a server without TLS.
+    NoHandshake(String),
     /// The user could not be authenticated, so the call was not sent.
     Login(Box<Status>),
     /// The call was sent, and no answer came within this time.
@@ -22,6 +24,20 @@ pub(super) enum Failure {
     /// The call was sent, and the connection failed. In TLS 1.3 a server asks for a certificate only after the first request,
     /// and the client library hides that reason, as it hides an alert to a client without TLS.
     Broken(String, Protocol),
+}
+
+impl Failure {
+    /// Why no connection could be opened.
+    pub(super) fn to_connect(why: String, protocol: Protocol) -> Self {
+        // A server without TLS answers in plain text, closes the connection, or resets it since it did not read all.
+        let ends = ["InvalidContentType", "tls handshake eof", "Connection reset", "Broken pipe"];
+        match protocol {
+            Protocol::Tls | Protocol::TlsWithCertificate if ends.iter().any(|it| why.contains(it)) => {
+                Self::NoHandshake(why)
+            }
+            _ => Self::NoConnection(why),
+        }
+    }
 }
 
 /// The protocol between this client and the members.
@@ -50,7 +66,7 @@ pub(super) fn written_without_revision(store: &str, operation: &'static str, rev
 
 fn kind(effect: Effect, failure: &Failure) -> StoreErrorKind {
     match failure {
-        Failure::NoConnection(_) => StoreErrorKind::Unavailable,
+        Failure::NoConnection(_) | Failure::NoHandshake(_) => StoreErrorKind::Unavailable,
         Failure::Login(status) => of_status(Effect::Reads, status).unwrap_or(StoreErrorKind::Unavailable),
         Failure::NoAnswer(_) | Failure::Broken(..) => effect.unanswered(),
         Failure::Status(status) => of_status(effect, status).unwrap_or(effect.unanswered()),
@@ -82,12 +98,11 @@ fn of_status(effect: Effect, status: &Status) -> Option<StoreErrorKind> {
 
 fn text(effect: Effect, failure: &Failure) -> String {
     match failure {
-        Failure::NoConnection(why)
-            if ["InvalidContentType", "tls handshake eof"].iter().any(|it| why.contains(it)) =>
-        {
-            format!("{why}; if etcd uses no TLS there, use etcd:// without tls=, ca=, cert= and key=")
-        }
         Failure::NoConnection(why) => format!("{why}; check that etcd runs and is reachable from here"),
+        Failure::NoHandshake(why) => format!(
+            "{why}; if etcd uses no TLS there, use etcd:// without tls=, ca=, cert= and key=; \
+             otherwise check that it runs and is reachable from here"
+        ),
         Failure::NoAnswer(waited) => {
             format!("no answer within {} s; check that a majority of the etcd members runs", waited.as_secs())
         }
@@ -127,6 +142,18 @@ fn advice(effect: Effect, status: &Status) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Goal: who uses TLS to a server without is told so, however the system reports the end of the handshake.
+    #[test]
+    fn a_handshake_that_ends_is_not_a_server_that_is_away() {
+        let reset = "127.0.0.1:2379: transport error: Connection reset by peer (os error 104)";
+        let refused = "127.0.0.1:2379: transport error: tcp connect error: Connection refused (os error 111)";
+        let said = |why: &str, protocol| {
+            text(Effect::Writes, &Failure::to_connect(why.to_owned(), protocol)).contains("uses no TLS")
+        };
+        assert!(said(reset, Protocol::Tls) && said(reset, Protocol::TlsWithCertificate));
+        assert!(!said(reset, Protocol::Plain) && !said(refused, Protocol::Tls));
+    }
 
     /// Goal: no status that leaves a write undecided counts as "nothing was written".
     #[test]
