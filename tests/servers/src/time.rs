@@ -23,7 +23,7 @@ pub fn wait_at_midnight() {
     }
 }
 
-/// Asks every few milliseconds until there is an answer.
+/// Asks again and again until there is an answer.
 ///
 /// # Panics
 ///
@@ -32,7 +32,7 @@ pub fn eventually<T>(what: &str, patience: Duration, ask: impl FnMut() -> Option
     within(patience, ask).unwrap_or_else(|| panic!("not within {patience:?}: {what}"))
 }
 
-/// Asks every few milliseconds until the answer is yes; false if the time is up first.
+/// Asks again and again until the answer is yes; false if the time is up first.
 pub(crate) fn holds_within(patience: Duration, mut ask: impl FnMut() -> bool) -> bool {
     within(patience, || ask().then_some(())).is_some()
 }
@@ -40,9 +40,16 @@ pub(crate) fn holds_within(patience: Duration, mut ask: impl FnMut() -> bool) ->
 fn within<T>(patience: Duration, mut ask: impl FnMut() -> Option<T>) -> Option<T> {
     let started = now();
     loop {
+        let asked = now();
         match ask() {
-            None if started.elapsed() < patience => std::thread::sleep(Duration::from_millis(5)),
+            None if started.elapsed() < patience => std::thread::sleep(pause(asked.elapsed())),
             answer => return answer,
         }
     }
+}
+
+/// How long to wait after an answer that took this long. Many answers come from a client program that has to start: who asks all
+/// the time takes the processor from the server that is to become ready.
+fn pause(asked: Duration) -> Duration {
+    (asked * 4).clamp(Duration::from_millis(5), Duration::from_millis(50))
 }
