@@ -399,10 +399,10 @@ async fn serve(
         );
     }
     let (end, ends) = oneshot::channel::<()>();
-    let ends = async {
+    let ends = Box::pin(async {
         // If the sender is dropped, it means the same.
         let _ = ends.await;
-    };
+    });
     let served = serving.spawn(snowmint_server::serve(mint, listeners, settings, ends));
     systemd::ready();
     let following = tokio::spawn(sync.run(reload.namespaces));

@@ -46,7 +46,7 @@
 //!     resp: Some(bind("127.0.0.1:6380", "--resp").await?),
 //!     ..Listeners::default()
 //! };
-//! let ends = async { /* a signal */ };
+//! let ends = Box::pin(async { /* a signal */ });
 //! serve(mint.into(), listeners, Settings::default(), ends).await;
 //! # Ok(()) }
 //! ```

@@ -12,6 +12,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use snowmint::{Layout, Rule, Start};
 use snowmint_cluster::namespace::registry::{self, IfDropped};
 use snowmint_cluster::namespace::{
@@ -143,7 +144,11 @@ impl NamespaceSync {
     /// # Errors
     ///
     /// The error of the store; nothing changed.
-    pub async fn refresh(&mut self) -> Result<(), StoreError> {
+    pub fn refresh(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(self.poll_once())
+    }
+
+    async fn poll_once(&mut self) -> Result<(), StoreError> {
         let mut desired = self.config.desired(&*self.options.store).await?;
         for what in self.options.store.skipped() {
             self.warn_once(&format!("the lists of the store skip {what}"));
@@ -517,7 +522,11 @@ impl NamespaceSync {
     }
 
     /// Polls the store, reloads the file when `reload` is notified, and creates requested namespaces, until dropped.
-    pub async fn run(mut self, reload: Arc<Notify>) {
+    pub fn run(self, reload: Arc<Notify>) -> BoxFuture<'static, ()> {
+        Box::pin(self.follow_all(reload))
+    }
+
+    async fn follow_all(mut self, reload: Arc<Notify>) {
         let (sender, mut requests) = mpsc::channel(CREATE_REQUESTS);
         let mut sender = Some(sender);
         let mut polls = interval(self.options.poll);

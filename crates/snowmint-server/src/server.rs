@@ -1,8 +1,8 @@
 //! The service as a whole: accepts connections on all protocols, and shuts down.
 
-use std::future::Future;
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use tokio::sync::Semaphore;
 
 use crate::accept::{Acceptor, Capacity};
@@ -51,104 +51,111 @@ pub struct Ended {
 /// # Cancel safety
 ///
 /// Dropping the future closes every connection at once.
-pub async fn serve(
+// Not an `async fn`: it would be compiled by the crate that awaits it, and optimised as that crate is.
+pub fn serve(
     mint: Arc<Mint>,
     listeners: Listeners,
     settings: Settings,
-    ends: impl Future<Output = ()>,
-) -> Ended {
-    let mut server = ServerState::new(mint, &settings);
-    server.resp = listeners.resp.as_ref().map(Listener::address);
-    let server = Arc::new(server);
-    let shutdown = &server.shutdown;
-    let permits = Arc::new(Semaphore::new(settings.max_connections.min(Semaphore::MAX_PERMITS)));
-    let acceptor = |protocol| Acceptor {
-        protocol,
-        metrics: &server.metrics,
-        memory: &server.memory,
-        capacity: Capacity::Shared { permits: Arc::clone(&permits), reserved: settings.reserved_connections },
-        write_timeout: settings.timeouts.write,
-        tls: settings.tls.clone(),
-        shutdown: shutdown.listener(),
-        drain: settings.drain,
-    };
-    let services = Arc::new(grpc::Services::new(&server, shutdown.listener()));
-    let http = async {
-        let Some(listener) = listeners.http else { return 0 };
-        let connection = |accepted, admission| {
-            let (server, services) = (Arc::clone(&server), Arc::clone(&services));
-            http::serve(server, accepted, admission, shutdown.listener(), services)
+    ends: BoxFuture<'static, ()>,
+) -> BoxFuture<'static, Ended> {
+    Box::pin(async move {
+        let mut server = ServerState::new(mint, &settings);
+        server.resp = listeners.resp.as_ref().map(Listener::address);
+        let server = Arc::new(server);
+        let shutdown = &server.shutdown;
+        let permits = Arc::new(Semaphore::new(settings.max_connections.min(Semaphore::MAX_PERMITS)));
+        let acceptor = |protocol| Acceptor {
+            protocol,
+            metrics: &server.metrics,
+            memory: &server.memory,
+            capacity: Capacity::Shared {
+                permits: Arc::clone(&permits),
+                reserved: settings.reserved_connections,
+            },
+            write_timeout: settings.timeouts.write,
+            tls: settings.tls.clone(),
+            shutdown: shutdown.listener(),
+            drain: settings.drain,
         };
-        acceptor(Protocol::Http).run(listener, connection).await
-    };
-    let resp = async {
-        let Some(listener) = listeners.resp else { return 0 };
-        let connection =
-            |accepted, admission| resp::serve(Arc::clone(&server), accepted, admission, shutdown.listener());
-        acceptor(Protocol::Resp).run(listener, connection).await
-    };
-    let thrift = async {
-        let Some(ThriftListener { listener, namespace, exceptions, token }) = listeners.thrift else {
-            return 0;
+        let services = Arc::new(grpc::Services::new(&server, shutdown.listener()));
+        let http = async {
+            let Some(listener) = listeners.http else { return 0 };
+            let connection = |accepted, admission| {
+                let (server, services) = (Arc::clone(&server), Arc::clone(&services));
+                http::serve(server, accepted, admission, shutdown.listener(), services)
+            };
+            acceptor(Protocol::Http).run(listener, connection).await
         };
-        let namespace = Arc::new(namespace);
-        let connection = |accepted, admission| {
-            let (server, namespace) = (Arc::clone(&server), Arc::clone(&namespace));
-            let identity = server.identity_of(token.as_ref());
-            let dialogue = Thrift::new(namespace, exceptions, token.clone(), identity);
-            connection::serve(server, accepted, admission, shutdown.listener(), dialogue)
+        let resp = async {
+            let Some(listener) = listeners.resp else { return 0 };
+            let connection = |accepted, admission| {
+                resp::serve(Arc::clone(&server), accepted, admission, shutdown.listener())
+            };
+            acceptor(Protocol::Resp).run(listener, connection).await
         };
-        acceptor(Protocol::Thrift).run(listener, connection).await
-    };
-    let grpc = async {
-        let Some(listener) = listeners.grpc else { return 0 };
-        let connection = |accepted, admission| {
-            let (server, services) = (Arc::clone(&server), Arc::clone(&services));
-            grpc::serve(server, accepted, admission, shutdown.listener(), services)
+        let thrift = async {
+            let Some(ThriftListener { listener, namespace, exceptions, token }) = listeners.thrift else {
+                return 0;
+            };
+            let namespace = Arc::new(namespace);
+            let connection = |accepted, admission| {
+                let (server, namespace) = (Arc::clone(&server), Arc::clone(&namespace));
+                let identity = server.identity_of(token.as_ref());
+                let dialogue = Thrift::new(namespace, exceptions, token.clone(), identity);
+                connection::serve(server, accepted, admission, shutdown.listener(), dialogue)
+            };
+            acceptor(Protocol::Thrift).run(listener, connection).await
         };
-        acceptor(Protocol::Grpc).run(listener, connection).await
-    };
-    let noeqd = async {
-        let Some(NoeqdListener { listener, namespace }) = listeners.noeqd else { return 0 };
-        let namespace = Arc::new(namespace);
-        let connection = |accepted, admission| {
-            let dialogue = Noeqd::new(Arc::clone(&namespace), server.anonymous());
-            connection::serve(Arc::clone(&server), accepted, admission, shutdown.listener(), dialogue)
+        let grpc = async {
+            let Some(listener) = listeners.grpc else { return 0 };
+            let connection = |accepted, admission| {
+                let (server, services) = (Arc::clone(&server), Arc::clone(&services));
+                grpc::serve(server, accepted, admission, shutdown.listener(), services)
+            };
+            acceptor(Protocol::Grpc).run(listener, connection).await
         };
-        acceptor(Protocol::Noeqd).run(listener, connection).await
-    };
-    let probe = async {
-        let Some(listener) = listeners.probe else { return 0 };
-        let connection = |accepted, admission| {
-            let (server, services) = (Arc::clone(&server), Arc::clone(&services));
-            http::serve(server, accepted, admission, shutdown.listener(), services)
+        let noeqd = async {
+            let Some(NoeqdListener { listener, namespace }) = listeners.noeqd else { return 0 };
+            let namespace = Arc::new(namespace);
+            let connection = |accepted, admission| {
+                let dialogue = Noeqd::new(Arc::clone(&namespace), server.anonymous());
+                connection::serve(Arc::clone(&server), accepted, admission, shutdown.listener(), dialogue)
+            };
+            acceptor(Protocol::Noeqd).run(listener, connection).await
         };
-        // No load of other clients keeps probes out.
-        let capacity = Capacity::Own(settings.reserved_connections);
-        Acceptor { capacity, tls: None, ..acceptor(Protocol::Probe) }.run(listener, connection).await
-    };
-    let ending = async {
-        ends.await;
-        if !settings.drain_delay.is_zero() {
-            tracing::info!(delay = ?settings.drain_delay, "shutdown requested; /readyz answers 503, requests are still served");
-            shutdown.leave();
-            tokio::time::sleep(settings.drain_delay).await;
+        let probe = async {
+            let Some(listener) = listeners.probe else { return 0 };
+            let connection = |accepted, admission| {
+                let (server, services) = (Arc::clone(&server), Arc::clone(&services));
+                http::serve(server, accepted, admission, shutdown.listener(), services)
+            };
+            // No load of other clients keeps probes out.
+            let capacity = Capacity::Own(settings.reserved_connections);
+            Acceptor { capacity, tls: None, ..acceptor(Protocol::Probe) }.run(listener, connection).await
+        };
+        let ending = async {
+            ends.await;
+            if !settings.drain_delay.is_zero() {
+                tracing::info!(delay = ?settings.drain_delay, "shutdown requested; /readyz answers 503, requests are still served");
+                shutdown.leave();
+                tokio::time::sleep(settings.drain_delay).await;
+            }
+            tracing::info!("shutting down; finishing the requests in flight");
+            shutdown.begin();
+        };
+        let serving = async { tokio::join!(http, resp, thrift, grpc, noeqd, probe, ending) };
+        let (http_cut, resp_cut, thrift_cut, grpc_cut, noeqd_cut, probe_cut, ()) = tokio::select! {
+            ended = serving => ended,
+            never = server.memory.run() => never,
+        };
+        #[cfg(feature = "otlp")]
+        if let Some(tracer) = &server.tracer {
+            tracer.flush(LINGER).await;
         }
-        tracing::info!("shutting down; finishing the requests in flight");
-        shutdown.begin();
-    };
-    let serving = async { tokio::join!(http, resp, thrift, grpc, noeqd, probe, ending) };
-    let (http_cut, resp_cut, thrift_cut, grpc_cut, noeqd_cut, probe_cut, ()) = tokio::select! {
-        ended = serving => ended,
-        never = server.memory.run() => never,
-    };
-    #[cfg(feature = "otlp")]
-    if let Some(tracer) = &server.tracer {
-        tracer.flush(LINGER).await;
-    }
-    let cut = http_cut + resp_cut + thrift_cut + grpc_cut + noeqd_cut + probe_cut;
-    if cut > 0 {
-        tracing::warn!(cut, within = ?settings.drain, "connections closed; they did not finish in time");
-    }
-    Ended { cut }
+        let cut = http_cut + resp_cut + thrift_cut + grpc_cut + noeqd_cut + probe_cut;
+        if cut > 0 {
+            tracing::warn!(cut, within = ?settings.drain, "connections closed; they did not finish in time");
+        }
+        Ended { cut }
+    })
 }

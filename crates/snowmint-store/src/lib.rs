@@ -107,7 +107,7 @@ pub use etcd::EtcdStore;
 pub use kubernetes::KubernetesStore;
 #[cfg(feature = "memory")]
 pub use memory::MemoryStore;
-pub use open::{OpenError, UrlError, Visibility, may_lose, open, open_to_read, schema};
+pub use open::{BoxFuture, OpenError, UrlError, Visibility, may_lose, open, open_to_read, schema};
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresStore;
 #[cfg(feature = "sqlite")]

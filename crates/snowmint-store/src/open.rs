@@ -4,11 +4,19 @@
 //! The URL also tells which processes see the records of the store, and so are coordinated by it.
 
 use std::fmt;
+use std::future::Future;
 use std::net::IpAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::{Store, StoreError};
+
+/// A future on the heap, which may be sent to another thread.
+///
+/// What returns one is compiled in its own crate, once. An `async fn` is compiled again by each crate that awaits it, and with it
+/// all that it awaits: the clients of all stores.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// The URL forms that this build accepts, as an error lists them.
 const KNOWN: &[&str] = &[
@@ -53,8 +61,12 @@ const KNOWN: &[&str] = &[
 /// assert_eq!(store.describe(), "memory:");
 /// # });
 /// ```
+pub fn open(url: &str) -> BoxFuture<'_, Result<Arc<dyn Store>, OpenError>> {
+    Box::pin(open_store(url))
+}
+
 #[allow(clippy::unused_async, reason = "a build without sqlite has nothing to wait for")]
-pub async fn open(url: &str) -> Result<Arc<dyn Store>, OpenError> {
+async fn open_store(url: &str) -> Result<Arc<dyn Store>, OpenError> {
     #[allow(unused_variables, reason = "a build without stores uses the scheme alone")]
     let Some((scheme, rest)) = url.split_once(':') else {
         return Err(UrlError::NoScheme { text: url.to_owned() }.into());
@@ -93,7 +105,11 @@ pub async fn open(url: &str) -> Result<Arc<dyn Store>, OpenError> {
 /// # Cancel safety
 ///
 /// As for [`open`].
-pub async fn open_to_read(url: &str) -> Result<Arc<dyn Store>, OpenError> {
+pub fn open_to_read(url: &str) -> BoxFuture<'_, Result<Arc<dyn Store>, OpenError>> {
+    Box::pin(open_store_to_read(url))
+}
+
+async fn open_store_to_read(url: &str) -> Result<Arc<dyn Store>, OpenError> {
     match open(url).await {
         #[cfg(feature = "sqlite")]
         Err(OpenError::Store(error)) if error.kind() == crate::StoreErrorKind::ReadOnly => {

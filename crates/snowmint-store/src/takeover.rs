@@ -23,7 +23,7 @@ pub use self::redis_counter::RedisCounter;
 pub use self::tickets::TicketsCounter;
 #[cfg(feature = "mysql")]
 pub use self::tinyid::TinyIdCounter;
-use crate::{Counter, OpenError, Segment, UrlError};
+use crate::{BoxFuture, Counter, OpenError, Segment, UrlError};
 
 /// The URL forms that this build accepts, as an error lists them.
 const KNOWN: &[&str] = &[
@@ -113,8 +113,12 @@ impl Surveyed {
 /// assert!(error.to_string().starts_with("unknown counter `mongo:`"));
 /// # });
 /// ```
+pub fn open_counter(url: &str) -> BoxFuture<'_, Result<Arc<dyn Counter>, OpenError>> {
+    Box::pin(open_source(url))
+}
+
 #[allow(clippy::unused_async, reason = "a build without databases has nothing to wait for")]
-pub async fn open_counter(url: &str) -> Result<Arc<dyn Counter>, OpenError> {
+async fn open_source(url: &str) -> Result<Arc<dyn Counter>, OpenError> {
     match source(url) {
         #[cfg(feature = "mysql")]
         leaf::SOURCE => Ok(Arc::new(LeafCounter::open(url).await?)),
@@ -136,8 +140,12 @@ pub async fn open_counter(url: &str) -> Result<Arc<dyn Counter>, OpenError> {
 /// # Errors
 ///
 /// As for [`open_counter`]. A row with invalid numbers is an error too, rather than left out.
+pub fn survey(url: &str) -> BoxFuture<'_, Result<Vec<Surveyed>, OpenError>> {
+    Box::pin(survey_source(url))
+}
+
 #[allow(clippy::unused_async, reason = "a build without databases has nothing to wait for")]
-pub async fn survey(url: &str) -> Result<Vec<Surveyed>, OpenError> {
+async fn survey_source(url: &str) -> Result<Vec<Surveyed>, OpenError> {
     match source(url) {
         #[cfg(feature = "mysql")]
         leaf::SOURCE => leaf::survey(url).await,

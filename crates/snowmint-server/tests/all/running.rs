@@ -51,9 +51,10 @@ impl Running {
         let (http, resp) = (address(&listeners.http), address(&listeners.resp));
         let grpc = address(&listeners.grpc);
         let (ends, ended) = oneshot::channel::<()>();
-        let task = tokio::spawn(serve(mint, listeners, settings, async move {
+        let until_ended = Box::pin(async move {
             let _ = ended.await;
-        }));
+        });
+        let task = tokio::spawn(serve(mint, listeners, settings, until_ended));
         Self { http, resp, grpc, source, ends, task }
     }
 
