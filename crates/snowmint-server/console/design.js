@@ -1,4 +1,4 @@
-// Design: a layout by sliders. The server says what it gives (`/v1/layout`); here its fields are moved.
+// Design: edits a layout with sliders. The server computes its properties (`/v1/layout`); this page only moves its fields.
 
 import { $, age, banner, code, drawing, el, explain, fill, request, roughly, span, swatch, thousands } from './page.js';
 
@@ -26,7 +26,7 @@ export function start(server) {
   $('design-spec').addEventListener('change', () => go($('design-spec').value.trim()));
   $('design-form').addEventListener('submit', (event) => {
     event.preventDefault();
-    // Enter in a text takes the text that has changed.
+    // Enter in a text field applies the text that has changed.
     document.activeElement.blur();
   });
 }
@@ -126,7 +126,7 @@ function draw() {
   let shift = total;
   const fields = used.map(({ name, bits }) => ({ name, bits, shift: (shift -= bits) }));
   const label = `${total} of 63 bits: ${used.map(({ name, bits }) => `${name} ${bits}`).join(', ')}`;
-  // Too many bits are drawn too, so that one sees how many.
+  // Too many bits are drawn too, so that the user sees how many.
   fill($('design-bits'), drawing(Math.max(64, total), fields, null, label), el('p', { class: 'note' }, total > 63 ? `${total} bits are ${total - 63} too many: an id has 63.` : `${total} of 63 bits in use; the sign bit of a 64-bit number stays 0.`));
 }
 

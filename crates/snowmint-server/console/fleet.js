@@ -55,7 +55,7 @@ async function watch(signal) {
     try {
       await stream(signal, () => { wait = 1000; }).finally(() => { open = false; });
       if (signal.aborted) return;
-      live('off', 'the stream ended; connecting again');
+      live('off', 'the stream ended; reconnecting');
     } catch (error) {
       if (signal.aborted) return;
       if ([401, 403].includes(error.status)) return withoutRight(error);
@@ -234,7 +234,7 @@ function lanes() {
 }
 
 function namespaces() {
-  if (state.namespaces.length === 0) return el('p', { class: 'quiet' }, 'There are none.');
+  if (state.namespaces.length === 0) return el('p', { class: 'quiet' }, 'No namespaces.');
   return [el('table', { class: 'stack' },
     el('thead', {}, el('tr', {}, el('th', {}, 'Name'), el('th', {}, 'Ids'), el('th', {}, 'State'), el('th', { class: 'n' }, 'Ids a second here'), el('th', { class: 'n' }, 'Reserve here'), el('th', { class: 'n' }, 'Reserved to'), el('th', { class: 'n' }, 'Time left'))),
     el('tbody', {}, state.namespaces.map((it) => {

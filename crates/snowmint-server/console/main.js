@@ -59,7 +59,7 @@ function openPanel(open, note) {
 function useToken(text) {
   token.set(text);
   $('token').value = '';
-  // All views begin again with the rights of this token.
+  // All views reload with the rights of this token.
   location.reload();
 }
 $('token-button').addEventListener('click', () => openPanel(panel.hidden));
@@ -69,7 +69,7 @@ panel.addEventListener('submit', (event) => {
   const text = $('token').value.trim();
   // Visible ASCII, as a header takes it.
   if (!/^[!-~]{1,200}$/.test(text)) {
-    $('token-note').textContent = 'This is no token: expected the text that `snowmint token create` printed.';
+    $('token-note').textContent = 'Invalid token: expected the text that `snowmint token create` printed.';
     $('token').focus();
   } else useToken(text);
 });

@@ -132,7 +132,7 @@ export function copyButton(text, what) {
   button.addEventListener('click', async () => {
     const copied = await copy(typeof text === 'function' ? text() : text);
     button.textContent = copied ? 'Copied' : 'Not copied';
-    say(copied ? `Copied ${what}` : `The browser did not allow to copy ${what}`);
+    say(copied ? `Copied ${what}` : `The browser did not allow copying ${what}`);
     setTimeout(() => { button.textContent = 'Copy'; }, 1500);
   });
   return button;

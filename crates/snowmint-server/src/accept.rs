@@ -1,5 +1,5 @@
-//! Accepts connections up to the limit, runs each in a task of its own, and returns memory to the system after a flood.
-//! Neither a connection nor a failed `accept` stops it: a full table of file descriptors is temporary.
+//! Accepts connections up to the limit, runs each in a task of its own, and returns memory to the system after a flood. Neither a
+//! failed connection nor a failed `accept` stops it: a full table of file descriptors is temporary.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -24,7 +24,7 @@ use crate::status::ErrorKind;
 use crate::stream::Stream;
 use crate::tls::{Accepted, Tls};
 
-/// Pause after `accept` failed for a reason that only time resolves.
+/// Pause after `accept` failed for a temporary reason.
 const AFTER_FAILURE: Duration = Duration::from_millis(100);
 /// Interval between two log lines about one problem.
 const LOG_INTERVAL: Duration = Duration::from_mins(1);
@@ -41,7 +41,7 @@ pub(crate) enum Admission {
 }
 
 impl Admission {
-    /// Returns the protocol under which a request counts: those of the port for health and metrics count for themselves.
+    /// Returns the protocol under which a request is counted. Requests on the port for health and metrics are counted separately.
     pub(crate) const fn protocol(self, spoken: Protocol) -> Protocol {
         if matches!(self, Self::Probe) { Protocol::Probe } else { spoken }
     }
@@ -56,7 +56,7 @@ pub(crate) enum Capacity {
         /// The number of reserved connections of this protocol, beyond the permits.
         reserved: usize,
     },
-    /// This many, whatever clients of other ports do; a new one replaces the oldest. For the port for health and metrics.
+    /// A limit of its own, independent of other ports; a new connection replaces the oldest. For the port for health and metrics.
     Own(usize),
 }
 
@@ -67,13 +67,13 @@ pub(crate) struct Acceptor<'a> {
     pub(crate) memory: &'a Arc<MemoryTrimmer>,
     pub(crate) capacity: Capacity,
     pub(crate) write_timeout: Duration,
-    /// For TCP ports. Who may use a Unix socket is up to the mode of its file.
+    /// For TCP ports. The mode of its file controls access to a Unix socket.
     pub(crate) tls: Option<Arc<Tls>>,
     pub(crate) shutdown: ShutdownListener,
     pub(crate) drain: Duration,
 }
 
-/// Connections of which a new one replaces the oldest.
+/// The open connections of a port on which a new connection replaces the oldest.
 #[derive(Default)]
 struct Replaceable {
     tasks: JoinSet<()>,
@@ -162,15 +162,15 @@ impl Acceptor<'_> {
         }
     }
 
-    /// Notes that the port has room for a client.
+    /// Records that the port is below its connection limit.
     fn note_room(&self, full: &mut RecurringProblem) {
         if let Some(refused) = full.ended() {
             tracing::info!(protocol = self.protocol.name(), refused, "below the connection limit again");
         }
     }
 
-    /// Admits a connection that replaces the oldest one if there are too many: a health check sends its request at once, a
-    /// client of a flood often never.
+    /// Admits a connection, and closes the oldest one if there are too many. A health check sends its request at once; a client
+    /// of a flood often never does.
     #[cold]
     async fn admit<F, Fut>(
         &self,
@@ -245,8 +245,8 @@ impl Acceptor<'_> {
         tokio::time::sleep(AFTER_FAILURE).await;
     }
 
-    /// Accepts the clients that the system has already connected. Closing the listener would reset them, with the requests
-    /// they have sent.
+    /// Accepts the clients that the system has already connected. Closing the listener would reset them and lose the requests
+    /// that they have sent.
     fn take_the_rest<F, Fut>(&self, listener: Listener, connections: &mut JoinSet<()>, connection: &F)
     where
         F: Fn(Accepted, Admission) -> Fut,
@@ -275,7 +275,8 @@ impl Acceptor<'_> {
         let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE / 10);
         let socket = SockRef::from(stream);
         let set = stream.set_nodelay(true).and_then(|()| socket.set_tcp_keepalive(&keepalive));
-        // The kernel closes a client that reads nothing, also within a body, and buffers only this much of an answer.
+        // The kernel closes the connection of a client that reads nothing, even within a body, and buffers only this much of an
+        // answer.
         #[cfg(target_os = "linux")]
         let set = set
             .and_then(|()| socket.set_tcp_user_timeout(Some(self.write_timeout)))
@@ -308,7 +309,7 @@ pub(crate) struct RecurringProblem {
 }
 
 impl RecurringProblem {
-    /// Counts one occurrence. Returns the number so far if it is to be logged now.
+    /// Counts one occurrence. Returns the number so far if it should be logged now.
     pub(crate) fn occurred(&mut self) -> Option<u64> {
         self.times += 1;
         let now = Instant::now();
@@ -319,8 +320,8 @@ impl RecurringProblem {
         Some(self.times)
     }
 
-    /// Notes that the problem is absent. Returns the number of occurrences if its end is to be logged: after a minute, since it
-    /// may come and go.
+    /// Records that the problem is absent. Returns the number of occurrences if its end should be logged. The end is logged only
+    /// a minute after the problem was last logged, since the problem may come and go.
     pub(crate) fn ended(&mut self) -> Option<u64> {
         let quiet = self.logged.is_some_and(|logged| logged.elapsed() >= LOG_INTERVAL);
         quiet.then(|| {
@@ -350,21 +351,21 @@ impl Drop for Open {
 
 /// Interval between two checks.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// The number of closed or resting connections that is worth a walk through the free memory.
+/// Number of closed or resting connections that justifies a walk through the free memory.
 const MANY: usize = 250;
-/// Interval between two walks for resting connections: some connections always rest.
+/// Minimum interval between two walks caused only by resting connections: some connections always rest.
 const RESTED_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Returns memory to the system after many connections have closed or freed their buffers.
 ///
-/// The allocator keeps what thousands of connections have freed, since memory in use lies between it. A node that was
-/// flooded once would hold this memory for as long as it runs.
+/// The allocator keeps the memory that thousands of connections have freed, because blocks in use lie between. Without trimming,
+/// a node that was flooded once would hold this memory until it restarts.
 #[derive(Debug, Default)]
 pub(crate) struct MemoryTrimmer {
     open: AtomicUsize,
-    /// The maximum of open connections since memory was last returned.
+    /// The maximum number of open connections since memory was last returned.
     peak: AtomicUsize,
-    /// The connections that have freed their buffers since then.
+    /// The number of connections that have freed their buffers since then.
     rested: AtomicUsize,
 }
 
@@ -378,12 +379,12 @@ impl MemoryTrimmer {
         self.open.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Notes that an idle connection has freed its buffers.
+    /// Records that an idle connection has freed its buffers.
     pub(crate) fn rested(&self) {
         self.rested.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns `true` if memory is worth returning, and then starts to count again.
+    /// Returns `true` if memory should be returned now, and then resets the counts.
     fn is_due(&self, since_last: Duration) -> bool {
         let open = self.open.load(Ordering::Relaxed);
         let gone = self.peak.load(Ordering::Relaxed).saturating_sub(open);
@@ -404,7 +405,7 @@ impl MemoryTrimmer {
         loop {
             checks.tick().await;
             if self.is_due(last.elapsed()) {
-                // It waits for locks of the allocator and makes many system calls.
+                // `trim` waits for locks of the allocator and makes many system calls.
                 let _ = tokio::task::spawn_blocking(trim).await;
                 last = Instant::now();
             }
@@ -416,7 +417,7 @@ impl MemoryTrimmer {
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[expect(unsafe_code, reason = "measured: 6,000 closed connections left 115 MB resident, 25 MB with it")]
 fn trim() {
-    // SAFETY: it takes the allocator's own locks and touches no memory that is in use.
+    // SAFETY: `malloc_trim` takes the allocator's own locks and touches no memory that is in use.
     unsafe { libc::malloc_trim(0) };
 }
 

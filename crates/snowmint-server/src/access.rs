@@ -45,7 +45,7 @@ pub struct Access {
     files: WatchedFiles,
     clock: SharedClock,
     table: ArcSwap<HashMap<TokenName, Arc<Token>>>,
-    /// It changes with the table. Comparing it is cheaper than a search.
+    /// Changes whenever the table changes. Comparing it is cheaper than a search.
     generation: AtomicU64,
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct Token {
     pub(crate) usage: Arc<Usage>,
 }
 
-/// The file of tokens cannot be used.
+/// The tokens file cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("--tokens-file: cannot use {}: {why}", path.display())]
 pub struct TokensError {
@@ -73,7 +73,7 @@ impl fmt::Debug for Access {
 }
 
 impl Access {
-    /// Reads a file of tokens. Tokens expire by `clock`.
+    /// Reads a tokens file. `clock` decides when tokens expire.
     ///
     /// # Errors
     ///
@@ -84,8 +84,8 @@ impl Access {
         Ok(Self { path, files, clock, table, generation: AtomicU64::new(0) })
     }
 
-    /// Reads the file again at each `reload`, and when it changes; never ends. An invalid file is logged, and the last valid
-    /// tokens stay in use.
+    /// Reads the file again at each `reload` and when it changes; never ends. If the file is invalid, it logs the error, and the
+    /// last valid tokens stay in use.
     pub async fn follow(&self, reload: &Notify) -> ! {
         let (mut changes, mut logged) = (self.files.changes(), None);
         loop {
@@ -94,7 +94,7 @@ impl Access {
                 Ok(()) => logged = None,
                 Err(error) => {
                     changes.failed();
-                    // It is tried again every few seconds.
+                    // The file is read again every few seconds; each error is logged once.
                     if logged.as_ref() != Some(&error) {
                         tracing::error!(error, "tokens not reloaded; the previous tokens stay in use");
                         logged = Some(error);
@@ -122,7 +122,7 @@ impl Access {
 
     fn replace(&self, table: HashMap<TokenName, Arc<Token>>) {
         self.table.store(Arc::new(table));
-        // After the table: who sees the new number also sees the new table.
+        // After the table: a reader that sees the new number also sees the new table.
         self.generation.fetch_add(1, Ordering::Release);
     }
 
@@ -130,13 +130,13 @@ impl Access {
     ///
     /// # Errors
     ///
-    /// [`MintError::Unauthorized`] says what is wrong with it. The answer does not tell a wrong secret from an unknown name.
+    /// [`MintError::Unauthorized`] with the reason. A wrong secret and an unknown name give the same error.
     pub fn authenticate(self: &Arc<Self>, text: &[u8]) -> Result<Identity, MintError> {
         let name = secret::name_in(text).map_err(|error| unauthorized(error.to_string()))?;
         self.identify(name, Some(SecretDigest::of(text)))
     }
 
-    /// Returns the identity of clients that cannot send a token, and have the rights of this one.
+    /// Returns the identity of clients that cannot send a token and use the rights of the token `name`.
     ///
     /// # Errors
     ///
@@ -146,7 +146,7 @@ impl Access {
     }
 
     fn identify(self: &Arc<Self>, name: &str, digest: Option<SecretDigest>) -> Result<Identity, MintError> {
-        // Before the table: a number that is too old only costs a search.
+        // Before the table: an outdated number only costs a search.
         let generation = self.generation.load(Ordering::Acquire);
         let (token, until_unix_ms) = self.find(name, digest)?;
         let held = Held { access: Arc::clone(self), token, digest, until_unix_ms, generation };
@@ -154,7 +154,7 @@ impl Access {
         Ok(Identity(Kind::Token(Arc::new(held))))
     }
 
-    /// Returns the token, and until when this secret of it is valid.
+    /// Returns the token, and the unix millisecond until which this secret is valid; `None` if it does not expire.
     fn find(&self, name: &str, digest: Option<SecretDigest>) -> Result<(Arc<Token>, Option<u64>), MintError> {
         let table = self.table.load();
         let unknown =
@@ -205,7 +205,7 @@ fn read(
     table(&text, before).map_err(failed)
 }
 
-/// The usage of a token outlives a change of the file.
+/// Builds the table of tokens. A token keeps its usage when the file changes.
 fn table(
     text: &str,
     before: &HashMap<TokenName, Arc<Token>>,
@@ -223,7 +223,7 @@ fn unauthorized(why: String) -> MintError {
     MintError::Unauthorized { why }
 }
 
-/// Who sends a request: anybody, or the holder of a token. Clones are cheap.
+/// The client behind a request: anonymous, or the holder of a token. Clones are cheap.
 #[derive(Clone)]
 pub struct Identity(Kind);
 
@@ -304,7 +304,7 @@ impl Identity {
         self.with_token(|_, _| Ok(()), || Ok(()))
     }
 
-    /// Looks the token up again if the tokens have changed. Without it, each request would do so.
+    /// Looks the token up again if the tokens have changed. Without this call, every later request would look it up.
     #[inline]
     pub fn refresh(&mut self) {
         if let Kind::Token(held) = &self.0
@@ -315,7 +315,7 @@ impl Identity {
         }
     }
 
-    /// Checks that the client may do something with a namespace, whether it exists or not.
+    /// Checks that the client has `right` for a namespace, whether the namespace exists or not.
     ///
     /// # Errors
     ///
@@ -328,7 +328,7 @@ impl Identity {
         }
     }
 
-    /// Checks that the client may do something with some namespace.
+    /// Checks that the client has `right` for at least one namespace.
     ///
     /// # Errors
     ///
@@ -337,7 +337,7 @@ impl Identity {
         self.check(right, |_| true, || None)
     }
 
-    /// Checks that the client may do something with all namespaces, and so with the node.
+    /// Checks that the client has `right` for all namespaces, and so for the node.
     ///
     /// # Errors
     ///
@@ -418,7 +418,7 @@ impl Identity {
         )
     }
 
-    /// Gives back ids that were counted, but could not be made.
+    /// Gives back ids that were counted but could not be made.
     pub fn give_back(&self, count: u64) {
         if let Kind::Token(held) = &self.0 {
             held.token.usage.give_back(&held.token.row.quotas, count);
@@ -430,7 +430,7 @@ impl Identity {
         if let Kind::Token(held) = &self.0 { Some(&held.token.usage) } else { None }
     }
 
-    /// Decodes an id, as [`Mint::inspect`], and shows only the namespaces that the client may know.
+    /// Decodes an id like [`Mint::inspect`], and shows only the namespaces that the client may know.
     ///
     /// # Errors
     ///
@@ -445,7 +445,7 @@ impl Identity {
         inspected.map_err(|error| self.unfound(mint, Right::Inspect, name.unwrap_or_default(), error))
     }
 
-    /// Returns the ids of a time range, as [`Mint::time_bounds`].
+    /// Returns the ids of a time range like [`Mint::time_bounds`].
     ///
     /// # Errors
     ///
@@ -461,8 +461,8 @@ impl Identity {
         bounds.map_err(|error| self.unfound(mint, Right::Inspect, namespace, error))
     }
 
-    /// Returns what to answer if a namespace was not found: the names that the client may not know are left out, and for a
-    /// name that it may not use it does not learn whether there is such a namespace.
+    /// Returns the error to answer if a namespace was not found. The error lists only names that the client may know, and does
+    /// not reveal whether a namespace exists that the client may not use.
     #[cold]
     pub(crate) fn unfound(&self, mint: &Mint, right: Right, name: &[u8], error: MintError) -> MintError {
         if matches!(self.0, Kind::Open) || !matches!(error, MintError::UnknownNamespace { .. }) {
@@ -514,10 +514,10 @@ fn over_quota(token: &Token, count: u64, exceeded: Exceeded) -> MintError {
     }
 }
 
-/// The identity of the requests of one HTTP connection, which send their token each time.
+/// Caches the identity of one HTTP connection, whose requests each send their token.
 pub(crate) struct BearerCache {
     anonymous: Identity,
-    /// The last header that was verified. The requests of a connection run in one task, so that the lock never waits.
+    /// The last header that was verified. The requests of a connection run in one task, so the lock is never contended.
     last: Mutex<Option<(Box<[u8]>, Identity)>>,
 }
 
@@ -574,7 +574,7 @@ pub(crate) mod tests {
     use crate::status::ErrorKind;
     use crate::testing::START_UNIX_MS;
 
-    /// A row of a file, and its secret.
+    /// Returns a row of a tokens file, and its secret.
     pub(crate) fn row(name: &str, rest: &str) -> (String, String) {
         let secret = Secret::generate(&TokenName::new(name).unwrap()).unwrap();
         let row = format!("[tokens.{name}]\nsha256 = '{}'\n{rest}\n", secret.digest());

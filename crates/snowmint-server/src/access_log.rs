@@ -1,7 +1,7 @@
-//! The access log: one line for each request, with the target `snowmint::access`. It is off unless the filter of the log lets
-//! the target through.
+//! The access log: one line for each request, with the target `snowmint::access`. It is off unless the log filter enables this
+//! target.
 //!
-//! No line has a query, a header or an argument that may be a secret.
+//! A line contains no query, no header, and no argument that may be a secret.
 
 use std::fmt;
 use std::future::Future;
@@ -17,7 +17,7 @@ tokio::task_local! {
     static PEER: Peer;
 }
 
-/// Returns `true` if requests are logged. While they are not, it costs a load or two.
+/// Returns `true` if requests are logged. If they are not, the check costs one or two loads.
 #[inline]
 pub(crate) fn is_on() -> bool {
     tracing::enabled!(target: "snowmint::access", Level::INFO)
@@ -34,7 +34,7 @@ pub(crate) enum Peer {
     Tcp(SocketAddr),
     /// A process of this machine, on a Unix socket.
     Unix,
-    /// It has left already.
+    /// The client has already disconnected.
     Gone,
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn client() -> String {
     }
 }
 
-/// Bytes of a text of a client that a log line or a span shows.
+/// Maximum bytes of a client's text that a log line or a span shows.
 const SHOWN: usize = 256;
 
 /// Returns the start of a client's text: clients may send long ones before they are authenticated.
@@ -71,7 +71,7 @@ pub(crate) const OK: &str = "ok";
 /// The outcome of a request whose client left before the answer.
 pub(crate) const CANCELLED: &str = "cancelled";
 
-/// Writes the line of input that is not a request: it cannot be read, it does not end, or its client is rejected at once.
+/// Logs input that is not a complete request: it is unreadable or incomplete, or its client was rejected at once.
 pub(crate) fn refused(protocol: Protocol, outcome: &str) {
     if is_on() {
         let (namespace, count, took) = (None, None, Duration::ZERO);
@@ -86,7 +86,7 @@ pub(crate) struct LoggedRequest<'a> {
     /// The method and path, or the command.
     pub(crate) request: &'a str,
     pub(crate) namespace: Option<&'a str>,
-    /// The number of requested ids, of a request for ids.
+    /// The number of requested ids, if the request was for ids.
     pub(crate) count: Option<u64>,
     /// [`OK`], [`CANCELLED`], or the code of the failure in this protocol.
     pub(crate) outcome: &'a str,

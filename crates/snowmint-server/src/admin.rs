@@ -27,12 +27,12 @@ use snowmint_store::Store;
 
 use crate::access::file::nearest;
 
-/// Returns a warning for each record that the lists of a store have skipped.
+/// Returns a warning for each record that the store skipped in its lists.
 pub fn warnings_of_skipped(store: &dyn Store) -> Vec<String> {
     store.skipped().into_iter().map(|what| format!("skipped {what}")).collect()
 }
 
-/// Returns an error for a name that is not known, with the nearest one that is.
+/// Returns the error for an unknown name, which suggests the most similar known name.
 pub(crate) fn unknown_name<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.collect();
     let hint = match nearest(name, known.iter().copied()) {

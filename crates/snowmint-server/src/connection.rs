@@ -1,4 +1,4 @@
-//! What connections share that do not speak HTTP: the time limits of a client, sending to one that may not read, and counts
+//! Shared code for connections that do not speak HTTP: time limits of a client, sending to a client that may not read, and counts
 //! that are not added up yet. [`serve`] runs a connection of a simple protocol, Thrift or noeqd; RESP runs its own. `line` logs
 //! and traces the requests of all three.
 
@@ -27,7 +27,7 @@ use crate::stream::Stream;
 use crate::tls::Accepted;
 use crate::turns::Turn;
 
-/// The answers of a protocol whose requests are read from a buffer and answered in order.
+/// A protocol that reads its requests from a buffer and answers them in order.
 pub(crate) trait Dialogue: Send {
     const PROTOCOL: Protocol;
 
@@ -40,8 +40,8 @@ pub(crate) trait Dialogue: Send {
     ) -> impl Future<Output = io::Result<Result<u64, Broken>>> + Send;
 }
 
-/// Why a connection ends after the answers so far: nothing after this request can be answered. The function that returns it has
-/// logged the request.
+/// A request after which the connection ends: nothing after it can be answered. The function that returns this has logged the
+/// request.
 #[derive(Debug)]
 pub(crate) struct Broken {
     pub(crate) kind: ErrorKind,
@@ -54,7 +54,7 @@ impl From<MintError> for Broken {
     }
 }
 
-/// A connection to a client, and what its answers need.
+/// A connection to a client, with the state that its answers need.
 pub(crate) struct Wire {
     pub(crate) server: Arc<ServerState>,
     pub(crate) state: ConnectionState,
@@ -84,15 +84,15 @@ impl Wire {
     }
 }
 
-/// How a connection ends that did not fail.
+/// How a connection ends if it did not fail.
 enum End {
     /// Close at once.
     Quiet,
-    /// The client may be sending, and reading answers that were sent.
+    /// Close once the client has had time to read the answers; it may still be sending.
     AfterReply,
 }
 
-/// Serves one connection until the client leaves, breaks the protocol or a time limit, or the service ends.
+/// Serves one connection until the client leaves, breaks the protocol or exceeds a time limit, or the service ends.
 pub(crate) async fn serve<D: Dialogue>(
     server: Arc<ServerState>,
     accepted: Accepted,
@@ -119,7 +119,7 @@ pub(crate) async fn serve<D: Dialogue>(
     wire.counts.add_up(&server.metrics);
     match ended {
         Ok(End::Quiet) => wire.stream.close().await,
-        // Closing over unread input would take back the answers.
+        // Closing with unread input would discard the answers.
         Ok(End::AfterReply) => reply_and_close(wire.stream, b"").await,
         Err(error) => tracing::debug!(protocol = D::PROTOCOL.name(), %error, "connection failed"),
     }
@@ -149,7 +149,7 @@ async fn run<D: Dialogue>(wire: &mut Wire, dialogue: &mut D, shutdown: ShutdownL
             read = reading => read?,
             () = &mut ends, if !heard_out => {
                 if !pace.fresh {
-                    // After an answer the client may be sending more; closing over it would discard the answer.
+                    // After an answer the client may be sending more; closing with unread input would discard the answer.
                     return Ok(if ending.is_some() { End::AfterReply } else { End::Quiet });
                 }
                 heard_out = true;
@@ -283,7 +283,7 @@ impl ClientTimer {
         Self { timeouts, answered: Instant::now(), begun: None, fresh: true, rests: true }
     }
 
-    /// Input arrived: `any` complete command, and a `part` of another one.
+    /// Records that input arrived: `any` complete command, and `part` of another one.
     pub(crate) fn answered(&mut self, now: Instant, any: bool, part: bool) {
         (self.fresh, self.rests, self.answered) = (false, false, now);
         self.begun = match self.begun.filter(|_| !any) {
@@ -292,9 +292,9 @@ impl ClientTimer {
         };
     }
 
-    /// Returns when to look next.
+    /// Returns when to check next.
     pub(crate) fn next(&self) -> Instant {
-        /// Far enough for a timer that is never needed.
+        /// Far enough in the future for a timer that is never needed.
         const NEVER: Duration = Duration::from_hours(24 * 365);
         match (self.begun, self.rests) {
             (Some(begun), _) => begun + self.timeouts.request,
@@ -319,7 +319,7 @@ impl ClientTimer {
     }
 }
 
-/// The counts of a connection since its last write. Adding them up for every request would cost more than parsing.
+/// The counts of a connection since its last write. Adding them up for every request would cost more than parsing it.
 #[derive(Debug)]
 pub(crate) struct PendingCounts {
     protocol: Protocol,
@@ -337,7 +337,7 @@ impl PendingCounts {
         Self { protocol, succeeded: 0, issued: 0, namespace: None, usage: None }
     }
 
-    /// From now on counts for another token, or for none.
+    /// Counts for another token, or for none, from now on.
     pub(crate) fn count_for(&mut self, metrics: &Metrics, usage: Option<&Arc<Usage>>) {
         self.add_up(metrics);
         self.usage = usage.cloned();

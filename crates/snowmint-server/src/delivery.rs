@@ -2,7 +2,7 @@
 //!
 //! A client has a limit for its first request, for the rest of a request, and between two requests. hyper has one limit for all
 //! three, which would close idle connections as early as incomplete requests. An answer has a limit too: HTTP/2 has a window for
-//! each, so that a client may read one answer and leave the others for ever. Therefore each answer counts its own bytes.
+//! each answer, so a client may read one answer and never read the others. Therefore each answer counts its own bytes.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -29,24 +29,24 @@ pub(crate) struct ClientTimer(Arc<TimerState>);
 struct TimerState {
     began: Instant,
     timeouts: Timeouts,
-    /// Until when the client may send nothing.
+    /// The deadline for an idle client to send something.
     idle_until: AtomicU64,
-    /// Until when the request that has begun to arrive must be complete.
+    /// The deadline for the rest of a request that has begun to arrive.
     arrives_until: AtomicU64,
     /// Whether the input ends within a request.
     is_incomplete: AtomicBool,
     requests: AtomicU64,
     /// Answers that are being made or sent. Only HTTP/2 has several.
     busy: AtomicU32,
-    /// When a byte of any answer was last sent. Only of HTTP/2.
+    /// When a byte of any answer was last sent. Only for HTTP/2.
     moved: AtomicU64,
-    /// Whether the system takes no more bytes of this client's answers now.
+    /// Whether the system currently takes no more bytes of this client's answers.
     is_blocked: AtomicBool,
     is_hung_up: AtomicBool,
     keeps_socket: AtomicBool,
 }
 
-/// Why a client of HTTP/1.1 is not served any more, or for now.
+/// Why the server stops or pauses serving an HTTP/1.1 client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pause {
     /// A time limit has passed.
@@ -82,8 +82,8 @@ impl ClientTimer {
         self.0.requests.load(Ordering::Relaxed) == 0
     }
 
-    /// Notes input, and whether it ends within a request. Input that completes none, such as a ping, does not prolong the time of
-    /// an idle connection.
+    /// Records input, and whether it ends within a request. Input that completes no request, such as a ping, does not extend the
+    /// deadline of an idle connection.
     pub(crate) fn received(&self, is_incomplete: bool) {
         self.0.is_incomplete.store(is_incomplete, Ordering::Relaxed);
         if !is_incomplete {
@@ -98,19 +98,19 @@ impl ClientTimer {
         self.0.is_incomplete.load(Ordering::Relaxed)
     }
 
-    /// Notes that a request has arrived completely.
+    /// Records that a request has arrived completely.
     pub(crate) fn requested(&self) {
-        // Nobody else writes it.
+        // Only this task writes it.
         self.0.requests.store(self.0.requests.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         self.0.arrives_until.store(NEVER, Ordering::Relaxed);
     }
 
-    /// Notes whether the system takes bytes of answers.
+    /// Records whether the system takes bytes of answers.
     pub(crate) fn wrote(&self, is_blocked: bool) {
         self.0.is_blocked.store(is_blocked, Ordering::Relaxed);
     }
 
-    /// Returns `true` if the client has read no byte of any answer for the time limit of a write. Only of HTTP/2.
+    /// Returns `true` if the client has read no byte of any answer for the write time limit. Only for HTTP/2.
     pub(crate) fn is_deaf(&self) -> bool {
         self.unmoved_since(&self.0.moved) >= self.0.timeouts.write
     }
@@ -119,7 +119,7 @@ impl ClientTimer {
         Duration::from_millis(self.now().saturating_sub(moved.load(Ordering::Relaxed)))
     }
 
-    /// Makes the input end: nothing more is read of this client.
+    /// Ends the input: nothing more is read from this client.
     pub(crate) fn hang_up(&self) {
         self.0.is_hung_up.store(true, Ordering::Relaxed);
     }
@@ -128,7 +128,7 @@ impl ClientTimer {
         self.0.is_hung_up.load(Ordering::Relaxed)
     }
 
-    /// Sets whether the socket outlives the present connection of hyper, which then does not close it.
+    /// Sets whether the socket outlives hyper's current connection, which then does not close it.
     pub(crate) fn keep_socket(&self, keeps: bool) {
         self.0.keeps_socket.store(keeps, Ordering::Relaxed);
     }
@@ -180,7 +180,7 @@ impl ClientTimer {
     /// Returns once a time limit has passed. Sleeps from deadline to deadline, so that a request needs no timer of its own.
     pub(crate) async fn exceeded(&self) {
         let Timeouts { idle, request, .. } = self.0.timeouts;
-        // No deadline that begins from now on is earlier.
+        // No deadline that starts later is earlier than this.
         let shortest = idle.map_or(request, |idle| idle.min(request));
         loop {
             match self.left() {
@@ -190,8 +190,8 @@ impl ClientTimer {
         }
     }
 
-    /// Call it when a request of HTTP/1.1 has begun to arrive. Returns once a time limit has passed, or once that request is
-    /// answered and the client rests. Sleeps as [`exceeded`](Self::exceeded) does.
+    /// Returns once a time limit has passed, or once the HTTP/1.1 request that has begun to arrive is answered and the client
+    /// rests. Sleeps like [`exceeded`](Self::exceeded).
     pub(crate) fn pauses(&self) -> impl Future<Output = Pause> {
         // Counts the request that has begun; it may be answered before the first poll.
         let mut requests = self.requests() + 1;
@@ -212,7 +212,7 @@ impl ClientTimer {
         }
     }
 
-    /// Returns once nothing is left to do for the client of HTTP/2 for [`HEAR_OUT`].
+    /// Returns once nothing was left to do for an HTTP/2 client for [`HEAR_OUT`].
     pub(crate) async fn rested(&self) {
         loop {
             let requests = self.requests();
@@ -243,7 +243,7 @@ fn whole_ms(time: Duration) -> u64 {
 pub(crate) struct Delivery {
     timer: ClientTimer,
     is_making: AtomicBool,
-    /// Whether it has no end of its own: the service ends it.
+    /// Whether it has no end of its own, so that the service must end it.
     is_endless: AtomicBool,
     /// Bytes that hyper has and the system has not.
     unsent: AtomicUsize,
@@ -256,7 +256,8 @@ impl Delivery {
         Self::of(timer, Some(AtomicU64::new(0)))
     }
 
-    /// Returns one over a connection that the system closes if its client reads nothing: it needs no time limit, and so no clock.
+    /// Returns a delivery over a connection that the system closes if its client reads nothing: it needs no time limit, and so no
+    /// clock.
     pub(crate) fn limited_by_the_system(timer: ClientTimer) -> Arc<Self> {
         Self::of(timer, None)
     }
@@ -271,17 +272,17 @@ impl Delivery {
         })
     }
 
-    /// Notes that the answer is being made.
+    /// Records that the answer is being made.
     pub(crate) fn make(&self) {
         self.update(|| self.is_making.store(true, Ordering::Relaxed));
     }
 
-    /// Notes that the answer is made, or that it waits for the client's next message.
+    /// Records that the answer is made, or that it waits for the client's next message.
     pub(crate) fn wait(&self) {
         self.update(|| self.is_making.store(false, Ordering::Relaxed));
     }
 
-    /// Notes that the answer goes on until the client or the service ends it.
+    /// Records that the answer continues until the client or the service ends it.
     pub(crate) fn goes_on(&self) {
         self.is_endless.store(true, Ordering::Relaxed);
     }
@@ -332,13 +333,13 @@ impl Delivery {
         }
     }
 
-    /// Returns the time left for the client to read a byte of it; `None` if it need not.
+    /// Returns the time left for the client to read a byte of the answer; `None` if no limit applies now.
     pub(crate) fn left(&self) -> Option<Duration> {
         let (moved, write) = (self.moved.as_ref()?, self.timer.0.timeouts.write);
         self.is_unsent().then(|| write.saturating_sub(self.timer.unmoved_since(moved)))
     }
 
-    /// Returns once the client has read no byte of it for the time limit of a write.
+    /// Returns once the client has read no byte of the answer for the write time limit.
     pub(crate) async fn stalled(&self) {
         loop {
             match self.left() {
@@ -366,7 +367,7 @@ impl Drop for Making {
     }
 }
 
-/// A body whose bytes are followed until they are sent.
+/// A body whose bytes are tracked until they are sent.
 #[derive(Debug)]
 pub(crate) struct DeliveredBody<B> {
     body: B,
@@ -521,7 +522,7 @@ mod tests {
         assert_eq!(began.elapsed().as_secs(), TIMEOUTS.request.as_secs());
     }
 
-    /// Goal: the progress of one answer is none of another, and an answer goes on until its last byte is written.
+    /// Goal: progress of one answer does not count for another, and an answer lasts until its last byte is written.
     #[tokio::test(start_paused = true)]
     async fn each_answer_has_its_own_progress() {
         let timer = ClientTimer::new(TIMEOUTS);

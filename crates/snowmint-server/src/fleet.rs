@@ -1,5 +1,5 @@
-//! The state of the store and of this node, as operators watch it: workers and their holders, namespaces, clocks, the newest
-//! changes, and what is wrong. `watch` reads it for all viewers together.
+//! The state of the store and of this node, for operators: workers and their holders, namespaces, clocks, the newest changes, and
+//! problems. `watch` reads it for all viewers together.
 
 pub(crate) mod watch;
 
@@ -31,11 +31,11 @@ const MS_PER_DAY: u64 = 86_400_000;
 #[derive(Debug)]
 pub(crate) struct LeaseRecords {
     workers: Vec<WorkerRow>,
-    /// Workers that `workers` leaves out.
+    /// The number of workers that `workers` leaves out.
     more_workers: usize,
     pools: Vec<PoolRow>,
     findings: Vec<Finding>,
-    /// How far the clock of this machine is ahead of the store's; `None` if it has none.
+    /// How far the clock of this machine is ahead of the store's; `None` if the store has no clock.
     clock_ahead_ms: Option<i64>,
     took: Duration,
 }
@@ -54,9 +54,9 @@ pub(crate) struct OtherRecords {
 #[derive(Debug, Serialize)]
 pub(crate) struct Fleet<'a> {
     at_unix_ms: u64,
-    /// Until the next one.
+    /// Time until the next state.
     next_in_ms: u64,
-    /// What is wrong, worst first; empty in health.
+    /// The problems, worst first; empty if there are none.
     problems: Vec<Problem>,
     node: Node,
     store: StoreState<'a>,
@@ -76,7 +76,7 @@ pub(crate) struct Fleet<'a> {
 enum Severity {
     /// Ids or numbers fail, or soon will.
     Error,
-    /// Ids are made, but somebody should look.
+    /// Ids are made, but an operator should look.
     Warning,
 }
 
@@ -150,7 +150,7 @@ struct Node {
     ids_per_second: Option<f64>,
     /// How far the wall clock is ahead of the clock of the ids.
     wall_ahead_ms: i64,
-    /// How far the store's records reach beyond what a clock like this node's writes.
+    /// How far the records in the store are ahead of what this node's clock would write.
     records_ahead_ms: u64,
     /// Failed store calls since the start.
     store_errors: u64,
@@ -193,7 +193,7 @@ struct NamespaceState<'a> {
     row: Cow<'a, NamespaceRow>,
     #[serde(skip_serializing_if = "Option::is_none")]
     days_left: Option<u64>,
-    /// What this node has of it; `None` if it does not serve it.
+    /// Its state on this node; `None` if this node does not serve it.
     #[serde(skip_serializing_if = "Option::is_none")]
     here: Option<Served>,
 }
@@ -208,7 +208,7 @@ struct Served {
     /// Numbers in memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     left: Option<u64>,
-    /// How long they last at the present demand.
+    /// How long they last at the current demand.
     #[serde(skip_serializing_if = "Option::is_none")]
     lasts_s: Option<f64>,
     /// The reserved share of all numbers up to the maximum.
@@ -368,7 +368,7 @@ impl Issued {
     }
 }
 
-/// What was last read of the store.
+/// The records that were last read from the store.
 #[derive(Debug, Default)]
 pub(crate) struct LastRead {
     leases: Option<LeaseRecords>,
@@ -379,13 +379,13 @@ pub(crate) struct LastRead {
 }
 
 impl LastRead {
-    /// Receives the first half of a read. The second half may fail all the same, so an error stays.
+    /// Stores the first half of a read. The second half may still fail, so an earlier error stays.
     fn has_leases(&mut self, leases: LeaseRecords, now_unix_ms: u64) {
         self.leases = Some(leases);
         self.read_unix_ms = Some(now_unix_ms);
     }
 
-    /// Receives the second half of a read, and so the store answers.
+    /// Stores the second half of a read. The store has answered, so the error is cleared.
     fn succeeded(&mut self, others: OtherRecords) {
         self.others = Some(others);
         (self.error, self.failing_since_unix_ms) = (None, None);
@@ -465,7 +465,7 @@ impl LastRead {
         }
     }
 
-    /// Lists what is wrong, worst first.
+    /// Lists the problems, worst first.
     fn problems(&self, server: &ServerState, node: &Node, store: &str) -> Vec<Problem> {
         let mut problems = Vec::new();
         let mut add = |severity, what: String, remedy: Option<String>| {
@@ -613,7 +613,7 @@ mod tests {
         assert_eq!(read.pools, [PoolRow { pool: POOL.to_owned(), workers: 1024, held: 0 }]);
     }
 
-    /// Goal: what `snowmint doctor` finds wrong with records is shown here too, and nothing in health.
+    /// Goal: problems that `snowmint doctor` finds in records are shown here too, and a healthy store shows none.
     #[tokio::test]
     async fn wrong_records_are_problems() {
         let now = WallClock.unix_ms();
@@ -633,8 +633,8 @@ mod tests {
         assert!(wrong.iter().any(|text| text.contains("unreadable: worker 4")), "{wrong:?}");
     }
 
-    /// Goal: a store that does not answer is an error with its begin and a remedy; the last workers stay; half a read changes
-    /// nothing of it; once all of it answers, the error is gone.
+    /// Goal: a store that does not answer is shown as an error with its start and a remedy, and the last workers stay. Half a
+    /// read does not clear the error; a whole read does.
     #[tokio::test]
     async fn a_store_that_fails_is_shown_until_it_answers() {
         let server = ServerState::for_tests(testing::mint());

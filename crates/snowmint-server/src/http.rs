@@ -1,5 +1,6 @@
 //! HTTP/1.1, HTTP/2 and gRPC on one port: serves one connection with hyper. `request` parses, `handler` asks the mint through
-//! `client`, `response` writes; `cors` admits web pages, `idempotency` keeps answers. Time limits are in `delivery`, the answers of HTTP/2 in `http2`, those of gRPC in `grpc`.
+//! `client`, `response` writes; `cors` admits web pages, `idempotency` keeps answers. Time limits are in `delivery`, the answers
+//! of HTTP/2 in `http2`, those of gRPC in `grpc`.
 //!
 //! A client of HTTP/2 begins with a fixed preface, with or without TLS. So the first bytes decide, and no upgrade is needed.
 
@@ -94,12 +95,12 @@ struct Serving<'a> {
 
 impl Serving<'_> {
     async fn run(&self, mut stream: Stream) {
-        // What was read before and belongs to the next request.
+        // Bytes that were already read and belong to the next request.
         let mut input = Bytes::new();
         loop {
             if input.is_empty() {
                 let Some(preface) = http2::wait_for_bytes(&mut stream, &self.peer).await else { break };
-                // Boxed, since both are much larger than a client that is silent.
+                // Boxed, since both are much larger than the state of a silent client.
                 if preface.is_http2() && self.peer.timer.is_fresh() {
                     return Box::pin(self.serve_http2(stream, preface)).await;
                 }
@@ -110,7 +111,7 @@ impl Serving<'_> {
                 Some(rests) => (input, stream) = (rests.first, rests.stream),
                 None => return,
             }
-            // The next new client reuses what a new one has freed.
+            // The next new client reuses the memory that a new client has freed.
             if !is_new {
                 self.server.memory.rested();
             }
@@ -144,7 +145,7 @@ impl Serving<'_> {
         self.peer.admission.protocol(Protocol::Http)
     }
 
-    /// Answers a gRPC call, which a page of a browser may have sent as well.
+    /// Answers a gRPC call, which a web page may have sent.
     async fn call(
         &self,
         session: Arc<grpc::Session>,
@@ -166,11 +167,11 @@ impl Serving<'_> {
         access_log::refused(self.protocol(), outcome);
     }
 
-    /// Serves a client until it leaves or rests. Returns the stream of one that rests, for which hyper would hold its buffers.
+    /// Serves a client until it leaves or rests. Returns the stream of a client that rests, since hyper would keep its buffers.
     async fn serve_http1(&self, stream: Prefaced<Stream>) -> Option<Prefaced<Stream>> {
         let timer = &self.peer.timer;
         let has_write_limit = stream.stream.has_write_limit();
-        // It has one answer at a time.
+        // HTTP/1.1 has one answer at a time.
         let delivery = if has_write_limit {
             Delivery::limited_by_the_system(timer.clone())
         } else {
@@ -245,7 +246,7 @@ impl Serving<'_> {
         }
         let parts = connection.into_parts();
         let Prefaced { first, stream } = parts.io.into_inner().into_inner();
-        // Of requests that were sent together, hyper may have read a part of the next one.
+        // If requests were sent together, hyper may have read a part of the next one.
         Some(Prefaced { first: Bytes::from([parts.read_buf, first].concat()), stream })
     }
 }

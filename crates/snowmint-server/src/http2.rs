@@ -1,4 +1,5 @@
-//! HTTP/2: the preface that tells it from HTTP/1.1, its frames, and the answers of a connection. Both HTTP and gRPC use it.
+//! HTTP/2: the preface that distinguishes it from HTTP/1.1, its frames, and the answers of a connection. Both HTTP and gRPC use
+//! it.
 //!
 //! All answers run in the task of their connection. So a client with thousands of requests in flight gets no more turns than
 //! one with a single request. Limits of streams, headers, resets and control frames are h2's own, with the values below.
@@ -42,12 +43,12 @@ const HEADERS: u8 = 1;
 const CONTINUATION: u8 = 9;
 const END_HEADERS: u8 = 4;
 
-/// The part of a turn that a request uses, besides the bytes of its answer.
+/// Bytes of a turn that a request uses, besides those of its answer.
 const REQUEST_COST: usize = 256;
 /// How many bytes of a turn one byte of input uses: a frame of 9 bytes costs as much work as many bytes of an answer.
 const READ_COST: usize = 4;
 
-/// The client of a connection: its turn, its time limits, and until when it is served.
+/// The client of a connection: its turn, its time limits, and how long it is served.
 pub(crate) struct Peer<'a> {
     pub(crate) turn: &'a Turn,
     pub(crate) timer: ClientTimer,
@@ -74,7 +75,7 @@ impl<'a> Peer<'a> {
         (self.shutdown.is_leaving() || self.admission == Admission::Reserved) && !self.timer.is_fresh()
     }
 
-    /// Returns once the service ends. A client that was just accepted is heard out: its first request may be on its way.
+    /// Returns once the service ends. A client that was just accepted gets more time: its first request may be on its way.
     pub(crate) async fn ended(&self) {
         self.shutdown.clone().ended().await;
         if self.timer.is_fresh() {
@@ -92,7 +93,7 @@ pub(crate) enum Ended {
     Broken,
 }
 
-/// Serves one connection of HTTP/2. `preface` is what was read of it.
+/// Serves one connection of HTTP/2. `preface` holds the bytes already read from it.
 pub(crate) async fn serve<T, F, R, B>(stream: T, preface: Preface, peer: &Peer<'_>, answer: F) -> Ended
 where
     T: AsyncRead + AsyncWrite + Unpin,
@@ -146,13 +147,13 @@ where
             return ended;
         }
     }
-    // Takes no new requests, and ends when the present ones are answered.
+    // Takes no new requests, and ends when the requests in flight are answered.
     connection.as_mut().finish();
     let rested = async { if is_late { sleep(LINGER).await } else { peer.timer.rested().await } };
     tokio::select! {
         biased;
         _ = connection.as_mut() => return ended,
-        // A client that does not confirm would hold its connection.
+        // A client that does not confirm would otherwise hold its connection.
         () = rested => {}
     }
     peer.timer.hang_up();
@@ -182,13 +183,13 @@ impl Future for Running<'_> {
 #[derive(Default)]
 struct NewAnswers<'a>(Arc<Mutex<Begun<'a>>>);
 
-/// Takes the tasks of hyper. Each task has one, so it does not keep the tasks alive.
+/// Receives the tasks of hyper. Each task holds a starter, so the reference is weak: it must not keep the tasks alive.
 #[derive(Clone)]
 struct Starter<'a>(Weak<Mutex<Begun<'a>>>);
 
 #[derive(Default)]
 struct Begun<'a> {
-    /// That of the request for which hyper makes a task next.
+    /// The delivery of the request for which hyper makes a task next.
     next: Option<Arc<Delivery>>,
     running: Vec<Running<'a>>,
 }
@@ -211,7 +212,7 @@ impl<'a> NewAnswers<'a> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Begun<'a>> {
-        // A panic elsewhere leaves the list whole.
+        // A panic elsewhere leaves the list consistent.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -245,9 +246,9 @@ where
 
 /// What a connection of HTTP/2 waits for besides its client.
 enum Timer {
-    /// To look again for answers that the client does not read.
+    /// To check again for answers that the client does not read.
     Check(Pin<Box<Sleep>>),
-    /// To end although not all is sent: its client is hung up.
+    /// To close although not everything is sent: the client's input was ended.
     Close(Pin<Box<Sleep>>),
 }
 
@@ -256,9 +257,9 @@ enum Phase {
     Open,
     /// No new requests are taken.
     Leaving,
-    /// The answers that go on are to be ended.
+    /// The endless answers must be ended.
     Ending,
-    /// They are.
+    /// The endless answers were ended.
     Ended,
 }
 
@@ -277,8 +278,8 @@ where
         self.connection.as_mut().graceful_shutdown();
     }
 
-    /// Ends the answers that go on, such as a health watch. Each of them ends by itself in one step unless its client does not
-    /// read it: its stream is reset, since it would hold the connection for the time limit of a write.
+    /// Ends endless answers, such as a health watch. Each ends by itself in one step unless its client does not read it. Then its
+    /// stream is reset, since it would hold the connection for the write time limit.
     #[cold]
     fn end_endless(&mut self, cx: &mut Context<'_>) {
         for mut running in std::mem::take(&mut self.running) {
@@ -309,9 +310,9 @@ where
         any
     }
 
-    /// Resets answers of which the client has read no byte for the time limit of a write. The connection ends if the client has
-    /// read nothing of others either, and if hyper has the last bytes of such an answer: then it can no longer be reset. Returns
-    /// once anything has changed.
+    /// Resets answers of which the client has read no byte for the write time limit. The connection ends if the client has read
+    /// nothing of the other answers either, or if hyper has the last bytes of such an answer: then it can no longer be reset.
+    /// Returns once anything has changed.
     fn poll_stalled(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.tails.retain(|tail| tail.is_unsent());
         if self.peer.timer.is_hung_up() {
@@ -387,7 +388,7 @@ where
         if !this.peer.timer.is_hung_up() {
             return Poll::Pending;
         }
-        // h2 sends what it has before it ends, for which a client that does not read would make it wait for ever.
+        // h2 sends everything it has before it ends, so a client that does not read would make it wait forever.
         if !matches!(this.timer, Some(Timer::Close(_))) {
             this.timer = Some(Timer::Close(Box::pin(sleep(2 * LINGER))));
         }
@@ -409,8 +410,8 @@ pub(crate) struct Preface {
     len: u8,
 }
 
-/// Waits for the first bytes of a connection, or of a request after a rest, and holds no buffer meanwhile. Returns `None` if the
-/// client has left or exceeded a time limit, or the service ends.
+/// Waits, without a buffer, for the first bytes of a connection, or of a request after a rest. Returns `None` if the client has
+/// left or exceeded a time limit, or the service ends.
 pub(crate) async fn wait_for_bytes(stream: &mut Stream, peer: &Peer<'_>) -> Option<Preface> {
     tokio::select! {
         // Requests that have arrived are answered even at shutdown.
@@ -460,7 +461,7 @@ impl Preface {
     }
 }
 
-/// A stream, of which the first bytes were read before.
+/// A stream whose first bytes were already read.
 #[derive(Debug)]
 pub(crate) struct Prefaced<T> {
     pub(crate) first: Bytes,
@@ -477,11 +478,11 @@ impl<T: AsyncRead + Unpin> Prefaced<T> {
     }
 }
 
-/// The stream of a client, which is neither read nor written after its turn: a client that sends and reads as fast as the
-/// server would never make it wait. It tells the timer when a request begins: with its first byte, or with a frame.
+/// The stream of a client. It is neither read nor written after the connection's turn: a client that sends and reads as fast as
+/// the server would never make the server wait. It tells the timer when a request begins: with its first byte, or with a frame.
 pub(crate) struct PeerStream<'a, T> {
     inner: Prefaced<T>,
-    /// Only of HTTP/2.
+    /// Only for HTTP/2.
     frames: Option<Frames>,
     timer: ClientTimer,
     turn: &'a Turn,
@@ -497,7 +498,7 @@ impl<'a, T> PeerStream<'a, T> {
         Self { frames: Some(Frames::default()), ..Self::http1(inner, peer) }
     }
 
-    /// Returns the stream, and the first bytes that were not read again.
+    /// Returns the stream, and the first bytes that were not consumed.
     pub(crate) fn into_inner(self) -> Prefaced<T> {
         self.inner
     }
@@ -551,7 +552,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for PeerStream<'_, T> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // TLS accepts bytes that the system has not taken yet. Only the flush tells.
+        // TLS accepts bytes that the system has not taken yet. Only a flush shows whether it has.
         let flushed = Pin::new(&mut self.inner.stream).poll_flush(cx);
         self.timer.wrote(flushed.is_pending());
         flushed
@@ -576,7 +577,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for PeerStream<'_, T> {
         let lingers = lingers.get_or_insert_with(|| Box::pin(sleep(LINGER)));
         let mut ignored = [0; 1024];
         loop {
-            // Looked at here as well, since a client that sends without end leaves the timer no turn.
+            // Also checked here, since a client that sends without end never lets the timer run.
             if Instant::now() >= lingers.deadline() {
                 return Poll::Ready(Ok(()));
             }
@@ -611,7 +612,7 @@ struct Frames {
     in_head: usize,
     /// Bytes of the payload that are still to come. The preface counts as one.
     payload_left: usize,
-    /// Whether the headers of a request are to be continued.
+    /// Whether a request's headers are to be continued in another frame.
     in_headers: bool,
 }
 
@@ -753,8 +754,8 @@ mod tests {
         }
     }
 
-    /// Goal: a client that reads nothing is closed after the time limit of a write, also where the system has no such limit.
-    /// Method: a Unix socket, whose buffer the answers fill; paused time.
+    /// Goal: a client that reads nothing is closed after the write time limit, even where the system has no such limit. Method: a
+    /// Unix socket, whose buffer the answers fill; paused time.
     #[cfg(unix)]
     #[tokio::test(start_paused = true)]
     async fn a_client_that_reads_nothing_is_closed() {
@@ -795,7 +796,8 @@ mod tests {
         }
     }
 
-    /// Goal: answers that a connection has not begun when it ends are dropped with it, though each has a way to start more.
+    /// Goal: when a connection ends, answers that it has not begun are dropped with it, although each holds a handle that could
+    /// start more.
     #[tokio::test]
     async fn answers_end_with_their_connection() {
         let timer = ClientTimer::new(crate::Settings::default().timeouts);

@@ -1,5 +1,4 @@
-//! A layout as `snowmint layout --json` and `GET /v1/layout` show it: its fields, what it gives, how long it lasts, and what to
-//! know before it is used.
+//! A layout as `snowmint layout --json` and `GET /v1/layout` show it: its fields, its capacity, how long it lasts, and warnings.
 
 use serde::Serialize;
 use snowmint::Layout;
@@ -40,7 +39,7 @@ pub struct LayoutView {
     pub last_unix_ms: u64,
     /// The same in UTC.
     pub last_utc: String,
-    /// Years from now to the end, in tenths.
+    /// Years from now to the end, with one decimal.
     pub years_left: f64,
     /// Whether the layout has ended.
     pub ended: bool,
@@ -100,13 +99,13 @@ impl LayoutView {
     }
 }
 
-/// A layout with what deserves attention, for one who designs it.
+/// A layout with warnings for its designer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LayoutAdvice {
     /// The layout.
     #[serde(flatten)]
     pub view: LayoutView,
-    /// What to know before it is used; empty if there is nothing.
+    /// Properties that may surprise users; empty if there are none.
     pub warnings: Vec<String>,
 }
 
@@ -176,7 +175,7 @@ fn warnings(layout: &Layout, now_unix_ms: u64) -> Vec<String> {
 mod tests {
     use super::*;
 
-    /// Goal: each property of a layout that surprises its users is named, and a usual layout has no warning.
+    /// Goal: each property of a layout that may surprise users has a warning, and a usual layout has none.
     #[test]
     fn warnings_name_what_surprises() {
         let now = 1_795_300_000_000; // 2026-11

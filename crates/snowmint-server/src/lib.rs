@@ -1,15 +1,16 @@
 //! The Snowmint service: one [`Mint`] behind HTTP, the Redis protocol, Thrift, gRPC and noeqd's protocol.
 //!
-//! A protocol only translates: it parses a request, asks the mint, and writes the answer. There is one folder a protocol
-//! (`http`, `resp`, `thrift`, `grpc`; `noeqd` is a file), one [`mint`], and one table of failures ([`status`]). All limits are in [`limits`].
+//! A protocol only translates: it parses a request, asks the mint, and writes the answer. There is one folder for each protocol
+//! (`http`, `resp`, `thrift`, `grpc`; `noeqd` is a file), one [`mint`], and one table of failures ([`status`]). All limits are in
+//! [`limits`].
 //!
 //! ```text
 //! HTTP   1.1, and 2 by prior knowledge, on which gRPC is answered too
 //!        GET /v1/ids/{namespace}?count=1   {"ids":["…"]}, or one a line with Accept: text/plain
 //!        GET /v1/ranges/{namespace}?count=1   {"ranges":[{"first":"…","count":1,"step":"1"}]}
-//!        GET /v1/inspect/{id}              the fields of an id, with ?namespace= or ?layout= by that
+//!        GET /v1/inspect/{id}              the fields of an id; ?namespace= or ?layout= says how to decode it
 //!        GET /v1/readings/{id}             every reading of an id, with its bits and text forms
-//!        GET /v1/layouts, /v1/layout?spec= the named layouts, and what a layout gives
+//!        GET /v1/layouts, /v1/layout?spec= the named layouts, and the properties of a layout
 //!        GET /api/segment/get/{key}        as Leaf answers; /api/snowflake/get/{key} and /decodeSnowflakeId too
 //!        GET /tinyid/id/nextId             as TinyID answers; /tinyid/id/nextIdSimple too
 //!        GET /healthz /readyz /metrics     for probes and Prometheus
@@ -122,12 +123,12 @@ pub use grpc::{message as grpc_message, messages as grpc_messages};
 #[doc(hidden)]
 pub use http::reads_route as http_reads_route;
 
-/// The example of the project's README compiles and runs. Here, since this crate is not published without it.
+/// Compiles and runs the example of the project's README. It is here because this crate is not published without the README.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 mod project_readme {}
 
-/// So do those of docs.
+/// Compiles and runs the examples of `docs`.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/quick-start.md")]
 #[doc = include_str!("../../../docs/clocks.md")]

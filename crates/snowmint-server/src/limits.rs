@@ -32,8 +32,8 @@ pub const MAX_REPEATS: usize = 255;
 /// Bytes that a connection reads and writes before other connections get their turn.
 pub const TURN: usize = FLUSH_AT;
 
-/// A connection that has read and written this many bytes without a pause waits in line for its next turn, unless it rested:
-/// more than a usual request and its answer.
+/// A connection that has read and written this many bytes without a pause waits in line for its next turn, unless it rested. It
+/// is more than a usual request and its answer.
 pub const LONG_TURN: usize = 4 * 1024;
 
 /// How long a client that keeps sending is still answered at shutdown.
@@ -85,8 +85,8 @@ pub mod resp {
     pub const MAX_INLINE: usize = 64 * 1024;
     /// Bytes of a whole command: with [`READ_ROOM`] this limits the input that a connection buffers.
     pub const MAX_COMMAND: usize = 128 * 1024;
-    /// Bytes of the read buffer at first, and again after a rest: enough for a command. Thousands of freed buffers of a page would
-    /// not be returned to the system, since memory in use lies between them.
+    /// Initial bytes of the read buffer, also after a rest: enough for a command. If buffers of a page were used, thousands of
+    /// freed ones would not be returned to the system, since memory in use lies between them.
     pub const FIRST_ROOM: usize = 512;
     /// Bytes of the read buffer after a large command.
     pub const READ_ROOM: usize = 4 * 1024;
@@ -102,7 +102,7 @@ pub mod resp {
 
 /// Limits of Thrift.
 pub mod thrift {
-    /// Bytes of a message. A call of the interface has less than a hundred, but for its user agent.
+    /// Bytes of a message. A call of the interface has fewer than 100, apart from its user agent.
     pub const MAX_MESSAGE: usize = 4 * 1024;
     /// Structs, lists and maps within each other.
     pub const MAX_DEPTH: u8 = 16;
@@ -110,7 +110,7 @@ pub mod thrift {
 
 /// Limits of gRPC.
 pub mod grpc {
-    /// Bytes of a request message. One of the interface has less than a hundred, but for an id and the text of a layout.
+    /// Bytes of a request message. A request of the interface has fewer than 100, apart from an id and the text of a layout.
     pub const MAX_MESSAGE: usize = 4 * 1024;
     /// Bytes of a response that are made at a time. A call holds about twice as many for a client that reads slowly.
     pub const CHUNK: usize = 16 * 1024;
@@ -130,20 +130,21 @@ pub mod admin {
     pub const MAX_CHANGES: usize = 1000;
     /// Operations that run at once; further ones wait.
     pub const OPERATIONS: usize = 8;
-    /// How long an operation may take, and how long it may wait before.
+    /// How long an operation may take, and how long it may wait before it starts.
     pub const WITHIN: Duration = Duration::from_secs(20);
     /// Operations of tokens for some namespaces that run at once, so that operators always get a turn.
     pub const OPERATIONS_OF_SOME: usize = OPERATIONS / 2;
-    /// Records of namespaces, dropped ones included, in the patterns of a token that is not for all namespaces: with more, it adds
-    /// none.
+    /// Records of namespaces, dropped ones included, in the patterns of a token that is not for all namespaces. At this limit,
+    /// the token cannot add more.
     pub const MAX_OWN_NAMESPACES: usize = 1_000;
-    /// Namespaces of a store to which only tokens for all namespaces can add: a tenth of what a node serves is left for them.
+    /// Namespaces in a store at which only tokens for all namespaces can add more: a tenth of what a node serves is left for
+    /// them.
     pub const MAX_NAMESPACES_OF_ALL: usize = 9_000;
     /// Nodes that a request may name.
     pub const MAX_NODES: usize = 64;
     /// How long a client waits before it retries an operation that failed because of the store.
     pub const RETRY_AFTER: Duration = Duration::from_secs(1);
-    /// How long a change waits until this node follows it, and a change of the node itself for its entry in the audit log.
+    /// How long a change waits until this node serves it, and a change of the node itself for its entry in the audit log.
     pub const REFRESH_WITHIN: Duration = Duration::from_secs(3);
 }
 
@@ -153,7 +154,8 @@ pub mod fleet {
 
     /// Viewers of a node at once. All of them together cost the store no more than one.
     pub const VIEWERS: usize = 64;
-    /// Time between two reads of the store while somebody watches. A read also rests four times as long as it took.
+    /// Minimum interval between the starts of two reads of the store while somebody watches. A slow read makes the interval four
+    /// times as long as the read took, up to [`AT_LEAST_EVERY`].
     pub const EVERY: Duration = Duration::from_secs(2);
     /// The longest time between two reads.
     pub const AT_LEAST_EVERY: Duration = Duration::from_secs(30);
@@ -161,7 +163,7 @@ pub mod fleet {
     pub const OTHERS_EVERY: u32 = 2;
     /// How long a read may take before the store counts as one that does not answer.
     pub const WITHIN: Duration = Duration::from_secs(5);
-    /// A list of the workers that takes longer is worth a warning.
+    /// A list of the workers that takes longer than this causes a warning.
     pub const SLOW_CALL: Duration = Duration::from_secs(1);
     /// Workers, those with the latest leases first.
     pub const WORKERS: usize = 1000;
@@ -199,15 +201,15 @@ pub mod http2 {
     pub const MAX_STREAMS: u32 = 100;
     /// Bytes of the headers of a request.
     pub const MAX_HEAD: u32 = 16 * 1024;
-    /// Streams that the client has opened and reset before the server has seen them. With more, the connection is closed.
+    /// Streams that the client opened and reset before the server saw them. With more, the connection is closed.
     pub const MAX_RESETS: usize = 100;
     /// Streams that were reset because the client broke the rules. With more, the connection is closed.
     pub const MAX_FAULTS: usize = 1000;
     /// Bytes of a request that a client may send before the server has read them: about 200 requests of a gRPC stream.
     pub const STREAM_WINDOW: u32 = 4 * 1024;
-    /// Bytes that all requests of a connection may send before the server has read them. h2 allows half of it for the overhead
-    /// of unread small frames, at 256 bytes each: about 5,000 of them. A client may send 64 KiB before it has read these limits,
-    /// which are as many requests of gRPC streams.
+    /// Bytes that all requests of a connection may send before the server has read them. h2 allows half of it for the overhead of
+    /// unread small frames, at 256 bytes each: about 5,000 of them. A client may send 64 KiB before it has read these limits,
+    /// which is as many requests of gRPC streams.
     pub const CONNECTION_WINDOW: u32 = 2560 * 1024;
     /// Unsent bytes of one answer. It holds another chunk, which is ready to be sent.
     pub const MAX_SEND_BUFFER: usize = 16 * 1024;

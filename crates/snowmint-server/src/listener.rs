@@ -69,7 +69,7 @@ pub async fn bind(address: &str, flag: &'static str) -> Result<Listener, BindErr
     opened.map(Listener).map_err(|source| BindError { address: address.to_owned(), flag, source })
 }
 
-/// The begin of the address of a Unix socket.
+/// The prefix of the address of a Unix socket.
 const UNIX: &str = "unix:";
 
 /// A socket that another process has opened, such as systemd. It stays open there.
@@ -194,15 +194,15 @@ mod unix {
     /// Interval between two attempts to get the lock.
     const LOCK_INTERVAL: Duration = Duration::from_millis(10);
 
-    /// A Unix socket, whose file is removed when it is dropped: before the socket, which keeps the number of the file from being
-    /// given to that of a successor.
+    /// A Unix socket, whose file is removed when it is dropped. The file is removed before the socket is closed, since the open
+    /// socket keeps its inode number from being reused for the file of a successor.
     #[derive(Debug)]
     pub(super) struct SocketFile {
         file: OwnFile,
         listener: UnixListener,
     }
 
-    /// The file, told apart from one that another process has put there since.
+    /// The file, with its identity: another process may have put another file there since.
     #[derive(Debug)]
     struct OwnFile {
         path: PathBuf,
@@ -212,7 +212,7 @@ mod unix {
 
     impl SocketFile {
         pub(super) async fn open(path: &Path) -> io::Result<Self> {
-            // A wrong path gets no lock file.
+            // An invalid path must not create a lock file.
             let address = SockAddr::unix(path)?;
             is_there(path)?;
             // Of two servers that find the same stale file, the second would remove the live socket of the first.
@@ -257,7 +257,7 @@ mod unix {
         fs::symlink_metadata(path).ok().map(|file| (file.dev(), file.ino()))
     }
 
-    /// The lock of the path of a socket. It has a file of its own: all who may read a file or folder may lock it.
+    /// The lock on the path of a socket. It uses a file of its own: anyone who may read a file or folder may lock it.
     ///
     /// Its holder removes the file, which would otherwise keep another user from starting a server here later. Therefore a lock
     /// counts only if its file is still there: a process that got the lock of a removed file tries again.
@@ -283,7 +283,7 @@ mod unix {
                     }
                     Err(TryLockError::WouldBlock) if Instant::now() < until => sleep(LOCK_INTERVAL).await,
                     Err(TryLockError::WouldBlock) => return Err(io::ErrorKind::ResourceBusy.into()),
-                    // A file system without locks.
+                    // The file system has no locks.
                     Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {
                         return Ok(Self { file, path });
                     }
@@ -502,8 +502,8 @@ mod tests {
         UnixStream::connect(&path).unwrap();
     }
 
-    /// Goal: the lock of a removed file locks nothing: of many starts, one after the other has the lock. Method: each notes that
-    /// it has the lock, gives the others time to err, and checks that nobody else had it.
+    /// Goal: the lock of a removed file locks nothing: many starts hold the lock one after the other. Method: each records that
+    /// it has the lock, leaves the others time for a mistake, and checks that no other had it.
     #[cfg(unix)]
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn one_start_at_a_time_has_the_lock() {
@@ -529,8 +529,8 @@ mod tests {
         }
     }
 
-    /// Goal: nobody else can hold up a start: a lock on the folder, which every reader may take, does not matter, only the
-    /// owner may open the lock file, and no file is left for the next user. A link in its place is not followed, and a wrong path
+    /// Goal: no other user can block a start. A lock on the folder, which every reader may take, has no effect; only the owner
+    /// may open the lock file; and no file is left for the next user. A link in its place is not followed, and an invalid path
     /// leaves no file. Method: the file of a lock that another start holds is seen while it waits.
     #[cfg(unix)]
     #[tokio::test]

@@ -113,7 +113,7 @@ impl Mint {
         self.table.load_full()
     }
 
-    /// Notes which served namespaces have lost their records, and the number of records lost since the last call.
+    /// Stores the served namespaces whose records the store has lost, and counts the records lost since the last call.
     pub(crate) fn note_unrecorded(&self, names: Vec<NamespaceName>, newly_lost: u64) {
         self.unrecorded.store(Arc::new(names));
         self.records_lost.fetch_add(newly_lost, Ordering::Relaxed);
@@ -223,7 +223,7 @@ impl Mint {
         self.inspect_among(text, by, |_| true)
     }
 
-    /// Decodes an id. By [`InspectBy::Anything`], only the namespaces count that the client `sees`.
+    /// Decodes an id. [`InspectBy::Anything`] considers only the namespaces that the client `sees`.
     pub(crate) fn inspect_among(
         &self,
         text: &[u8],
@@ -300,7 +300,7 @@ impl Mint {
         Ok(first..=last)
     }
 
-    /// Decodes a text by each served namespace. Every number is an id of a hidden namespace, so these are left out.
+    /// Decodes a text by each served namespace. Any number could be an id of a hidden namespace, so these are left out.
     fn candidates(&self, text: &str, now_unix_ms: u64, sees: impl Fn(&[u8]) -> bool) -> Vec<Candidate> {
         let table = self.table();
         let read = |namespace: &Arc<Namespace>| {
@@ -485,10 +485,11 @@ mod tests {
         namespace.take(handles, count).await
     }
 
-    /// Goal: ranges hold the same ids as a list does: no id twice, none in between left to others, within the layout's steps.
+    /// Goal: ranges hold the same ids as a list: no duplicate, no id in between that others could get, and the steps of the
+    /// layout.
     #[tokio::test]
     async fn ranges_hold_every_id_once() {
-        // Twitter's layout has the sequence last; in the second one the worker is behind it, so ids are 32 apart.
+        // Twitter's layout has the sequence last; in the second one the worker follows it, so ids are 32 apart.
         let behind: Layout = "time:41,sequence:12,datacenter:5,worker:5,epoch:1288834974657".parse().unwrap();
         for (layout, step) in [(LAYOUT, 1), (behind, 1024)] {
             let mint = mint_of(TestSource::new(layout), layout);
@@ -698,7 +699,7 @@ mod tests {
         }
     }
 
-    /// A mint of namespaces that only read.
+    /// Returns a mint whose namespaces can only decode ids.
     fn mint_of_definitions(definitions: &[(&str, Fields)]) -> Mint {
         let mint = mint();
         let wall: SharedClock = Arc::new(WallClock);

@@ -436,7 +436,7 @@ impl NamespaceSync {
         self.hidden(scheme, opened.unwrap_or_else(|why| Backend::Unavailable(why.into())))
     }
 
-    /// Returns the backend with its ids hidden, if those of the scheme are. Without the key it makes no ids.
+    /// Returns the backend, with its ids hidden if the scheme hides them. Without the key, it makes no ids.
     fn hidden(&self, scheme: &Scheme, backend: Backend) -> Backend {
         let Some(hide) = scheme.hide() else { return backend };
         match self.config.hide_keys().hider(hide) {
@@ -581,7 +581,7 @@ impl NamespaceSync {
         tracing::info!(served = self.mint.table().namespaces().len(), "reloaded");
     }
 
-    /// Creates all namespaces that are requested by now, and waits once until all of them have settled.
+    /// Creates all namespaces that have been requested so far, and waits once until all of them have settled.
     async fn create(&mut self, first: CreateRequest, more: &mut mpsc::Receiver<CreateRequest>) {
         let (mut next, mut made) = (Some(first), Vec::new());
         let mut written = 0;

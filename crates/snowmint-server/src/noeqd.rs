@@ -23,7 +23,7 @@ use crate::mint::{MintError, Minted, Taken};
 use crate::state::ServerState;
 use crate::status::ErrorKind;
 
-/// The open port of noeqd's protocol, and whose ids it serves.
+/// The open port of noeqd's protocol, and the namespace that it serves.
 #[derive(Debug)]
 pub struct NoeqdListener {
     /// The port.
@@ -42,7 +42,7 @@ enum Request<'a> {
     Token(&'a [u8]),
 }
 
-/// Parses the request at the start of the input. Returns it and its length; `None` if it is incomplete. Nothing is invalid.
+/// Parses the request at the start of the input. Returns it and its length; `None` if it is incomplete. No input is invalid.
 fn parse(input: &[u8]) -> Option<(Request<'_>, usize)> {
     let (&first, rest) = input.split_first()?;
     if let Some(count) = NonZeroU8::new(first) {
@@ -53,7 +53,7 @@ fn parse(input: &[u8]) -> Option<(Request<'_>, usize)> {
     Some((Request::Token(token), 2 + token.len()))
 }
 
-/// Checks that the requests of an input do not depend on the pieces in which it arrives, for fuzzing.
+/// Checks, for fuzzing, that the requests of an input do not depend on the pieces in which it arrives.
 ///
 /// # Panics
 ///
@@ -86,7 +86,7 @@ pub fn check_split(input: &[u8]) {
 pub(crate) struct Noeqd {
     namespace: Arc<NamespaceName>,
     identity: Identity,
-    /// Whether anything was requested.
+    /// Whether nothing was requested yet.
     is_fresh: bool,
 }
 
@@ -96,7 +96,7 @@ impl Noeqd {
         Self { namespace, identity, is_fresh: true }
     }
 
-    /// Takes the token with which a connection begins if the server has tokens. Otherwise it is invalid, as for noeqd.
+    /// Takes the token with which a connection begins if the server has tokens. Otherwise the token is invalid, as in noeqd.
     fn authenticate(&mut self, wire: &mut Wire, token: &[u8]) -> Result<(), Broken> {
         let invalid = |why: &str| Broken { kind: ErrorKind::BadRequest, why: why.to_owned() };
         let access = wire.server.access.as_ref();
@@ -154,7 +154,7 @@ impl Noeqd {
 }
 
 impl Noeqd {
-    /// Writes the line and the span of a request. A token is a request without a count, and stays out.
+    /// Writes the line and the span of a request. A request with a token has no count, and the token is not written.
     #[cold]
     fn log(&self, server: &ServerState, count: Option<NonZeroU8>, failed: Option<ErrorKind>, began: Instant) {
         let request = if count.is_some() { "ids" } else { "token" };

@@ -1,8 +1,8 @@
 //! Traces of requests, for OpenTelemetry: which requests have a span, and what it says. `context` reads the caller's span,
 //! `message` has the messages of OTLP, `export` sends them.
 //!
-//! A request of a caller that records its spans has one, which is the child of the caller's. Of the requests without a caller
-//! that says so, a share has one; only HTTP and gRPC let a caller say so. Other requests cost a look at their headers.
+//! If the caller records its spans, the request has a span, which is the child of the caller's. Only HTTP and gRPC let a caller
+//! say so. Of the other requests, a share has a span. Requests without a span only cost a look at their headers.
 
 mod context;
 mod export;
@@ -129,11 +129,11 @@ impl SampleRatio {
     }
 }
 
-/// The last bits of a trace id are random. All services of a trace that sample by them decide alike.
+/// The last bits of a trace id are random. All services of a trace that sample by them make the same decision.
 const RANDOM_BITS: u32 = 56;
 
-/// Returns a random number of [`RANDOM_BITS`]; `None` if the system has no randomness. It asks the system once a thread: a call
-/// for each request would cost more than most requests.
+/// Returns a random number of [`RANDOM_BITS`]; `None` if the system has no randomness. It asks the system once for each thread: a
+/// call for each request would cost more than most requests.
 fn toss() -> Option<u64> {
     thread_local! {
         static STATE: Cell<Option<u64>> = const { Cell::new(None) };
@@ -340,7 +340,8 @@ mod tests {
         assert!((600..1400).contains(&sampled(0.5, &none)));
     }
 
-    /// Goal: a service that samples the same trace by the same ratio decides alike. Method: the last bits of each sampled id.
+    /// Goal: a service that samples the same trace by the same ratio makes the same decision. Method: the last bits of each
+    /// sampled id.
     #[test]
     fn the_last_bits_of_a_trace_id_decided() {
         let (tracer, _received) = tracer(0.25);

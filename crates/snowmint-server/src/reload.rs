@@ -1,4 +1,4 @@
-//! Files that are read again when they change: those of TLS, and that of the tokens.
+//! Files that are read again when they change: TLS files and the tokens file.
 
 use std::fs;
 use std::io;
@@ -8,22 +8,22 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-/// Interval between two looks at the files.
+/// Interval between two checks of the files.
 const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Files that belong together, as they were when they were read first.
 #[derive(Debug)]
 pub(crate) struct WatchedFiles {
     paths: Vec<PathBuf>,
-    /// The files may change before anybody looks for changes.
+    /// The stamp before the files were read: they may change before the first check.
     first: Stamp,
 }
 
-/// What tells changed files from the earlier ones: the times of the last changes of content and of owner or mode, and the length.
+/// Identifies a version of the files: the times of the last changes of content and of owner or mode, and the length.
 type Stamp = Vec<Option<(SystemTime, i64, u64)>>;
 
 impl WatchedFiles {
-    /// Notes how the files are now: call it before they are read.
+    /// Records the state of the files; call it before they are read.
     pub(crate) fn new(paths: Vec<PathBuf>) -> Self {
         let first = stamp_of_all(&paths);
         Self { paths, first }
@@ -36,7 +36,7 @@ impl WatchedFiles {
 
     async fn stamp(&self) -> Stamp {
         let paths = self.paths.clone();
-        // Without an answer it is a change, which is looked at again.
+        // A failure counts as a change, which is checked again.
         tokio::task::spawn_blocking(move || stamp_of_all(&paths)).await.unwrap_or_default()
     }
 }
@@ -59,7 +59,7 @@ impl Changes<'_> {
                 () = sleep(LOOK_INTERVAL) => false,
             };
             let now = self.files.stamp().await;
-            // Files are replaced one after the other: all are there once nothing changes between two looks.
+            // Files are replaced one after the other: all are complete once nothing changes between two checks.
             let settled = now == self.seen;
             self.seen.clone_from(&now);
             if asked || (settled && (self.failed || now != self.loaded)) {
@@ -70,7 +70,7 @@ impl Changes<'_> {
         }
     }
 
-    /// Notes that the files could not be read, so that they are read again soon: a disk may have failed for a moment.
+    /// Records that the files could not be read, so that they are read again soon: a disk may have failed for a moment.
     pub(crate) fn failed(&mut self) {
         self.failed = true;
     }
@@ -96,7 +96,7 @@ fn stamp_of(path: &Path) -> io::Result<(SystemTime, i64, u64)> {
 mod tests {
     use super::*;
 
-    /// Goal: a file that could not be read is read again, also if it does not change; one that was read is left alone.
+    /// Goal: a file that could not be read is read again, even if it does not change; one that was read is left alone.
     #[tokio::test(start_paused = true)]
     async fn a_file_that_could_not_be_read_is_read_again() {
         let folder = tempfile::tempdir().unwrap();

@@ -36,13 +36,13 @@ use codec::{Parser, ProtocolError, Step};
 use command::{Call, IdReply, IdRequest, Outcome, refuse, write_id};
 use session::{Queued, Session};
 
-/// Numbers that are written between two looks at the output's length: few beside [`FLUSH_AT`].
+/// Numbers that are written between two checks of the output's length: few compared to [`FLUSH_AT`].
 const AT_ONCE: usize = 256;
 
 /// The answer when the connection limit is reached, as in Redis.
 const REFUSAL: &[u8] = b"-ERR max number of clients reached\r\n";
 
-/// Serves one connection until the client leaves, breaks the protocol or a time limit, or the service ends.
+/// Serves one connection until the client leaves, breaks the protocol or exceeds a time limit, or the service ends.
 pub(crate) async fn serve(
     server: Arc<ServerState>,
     accepted: Accepted,
@@ -77,7 +77,7 @@ pub(crate) async fn serve(
     }
 }
 
-/// How a connection ends that did not fail.
+/// How a connection ends if it did not fail.
 enum End {
     /// Close at once.
     Quiet,
@@ -85,7 +85,7 @@ enum End {
     AfterReply,
 }
 
-/// What became of a command.
+/// Whether a command is finished.
 enum Handled {
     /// It is answered.
     Answered,
@@ -94,7 +94,7 @@ enum Handled {
     End(End),
 }
 
-/// What the access log and a span need to know from before a command runs.
+/// The state before a command runs, which the access log and a span need.
 struct Observed {
     began: Instant,
     /// The length of the output.
@@ -144,7 +144,7 @@ impl Connection {
                         timer.as_mut().reset(Instant::now() + HEAR_OUT);
                         continue;
                     }
-                    // After an answer the client may be sending more; closing over it would discard the answer.
+                    // After an answer the client may be sending more; closing with unread input would discard the answer.
                     return Ok(if ending.is_some() { End::AfterReply } else { End::Quiet });
                 }
                 () = &mut timer => match limits.look() {
@@ -221,7 +221,7 @@ impl Connection {
                 // Logged and traced once it has run.
                 Outcome::Queued => observed = None,
                 Outcome::Repeated(more) => (start, commands) = (start + more * len, commands + more as u64),
-                // Boxed, since an idle connection would hold their room.
+                // Boxed, since an idle connection would otherwise reserve room for them.
                 Outcome::Execute(queued) => {
                     let command = &input[start..start + len];
                     let unanswered = self.unanswered(command, observed.as_ref());

@@ -28,7 +28,7 @@ pub struct Settings {
     pub probe_hosts: AllowedHosts,
     /// The origins of web pages that may send requests over HTTP.
     pub cors_origins: CorsOrigins,
-    /// TLS on every TCP port but that for health and metrics; `None` for none.
+    /// TLS on every TCP port except that for health and metrics; `None` for no TLS.
     pub tls: Option<Arc<Tls>>,
     /// The tokens of clients; without them, every client may take and decode ids.
     pub access: Option<Arc<Access>>,
@@ -163,7 +163,7 @@ impl fmt::Debug for ServiceClock {
 /// The hosts that HTTP requests may be addressed to.
 ///
 /// A name that an attacker owns may resolve to this machine (DNS rebinding). A page of the attacker could then read what is
-/// served to this machine alone. The browser still sends the name, which is checked against these.
+/// served only to this machine. The browser still sends the name, which is checked against these hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AllowedHosts {
     /// Any host: for listeners that other machines use.

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
     Serving,
-    /// As the next one, but an operator asked for it and may end it.
+    /// Like `Leaving`, but an operator requested it and may end it.
     Drained,
     /// All requests are served, but the service is not ready, so that load balancers use other nodes.
     Leaving,

@@ -33,7 +33,7 @@ pub(crate) struct ServerState {
     pub(crate) cors_origins: CorsOrigins,
     pub(crate) kept_answers: KeptAnswers,
     pub(crate) access: Option<Arc<Access>>,
-    /// Those of the port for health and metrics.
+    /// The allowed hosts of the port for health and metrics.
     pub(crate) probe_hosts: AllowedHosts,
     pub(crate) admin: Option<NodeAdmin>,
     pub(crate) log: Option<Arc<dyn LogControl>>,
@@ -113,10 +113,10 @@ impl ServerState {
         Identity::anonymous(self.access.as_ref())
     }
 
-    /// Returns the identity of a client that cannot send a token, and has the rights of this one.
+    /// Returns the identity of a client that cannot send a token and uses the rights of this one.
     pub(crate) fn identity_of(&self, token: Option<&TokenName>) -> Identity {
         let identity = self.access.as_ref().zip(token).map(|(access, token)| access.identity_of(token));
-        // Without a valid token its requests are refused, with the reason.
+        // Without a valid token its requests are rejected, with the reason.
         identity.and_then(Result::ok).unwrap_or_else(|| self.anonymous())
     }
 

@@ -1,5 +1,5 @@
-//! The table of failures: one row for each kind, one column for what each protocol answers.
-//! A protocol with codes of its own adds a column; Thrift sends RESP's words. Metrics use the names, so that a graph and an answer call a failure the same.
+//! The table of failures: one row for each kind, one column for what each protocol answers. A protocol with codes of its own adds
+//! a column; Thrift sends RESP's words. Metrics use the same names as answers.
 
 use tonic::Code;
 
@@ -95,13 +95,13 @@ error_kinds! {
     Forbidden: "forbidden", 403, "Forbidden", "NOPERM", PermissionDenied;
     /// The quota of the token is used up for now.
     OverQuota: "over-quota", 429, "Quota exceeded", "TRYAGAIN", ResourceExhausted;
-    /// The operation does not fit what the store has, and would not fit it later either.
-    Conflict: "conflict", 409, "Conflict with the present state", "ERR", FailedPrecondition;
+    /// The operation conflicts with the records in the store, and a retry would conflict too.
+    Conflict: "conflict", 409, "Conflict with the current state", "ERR", FailedPrecondition;
     /// The change may have taken place: the store did not answer in time.
     OutcomeUnknown: "outcome-unknown", 504, "Outcome unknown", "ERR", DeadlineExceeded;
-    /// What the operation would change changed meanwhile.
-    Changed: "changed", 412, "Changed meanwhile", "ERR", Aborted;
-    /// A node still uses what the operation would take from it.
+    /// The record to change was changed in the meantime.
+    Changed: "changed", 412, "Changed in the meantime", "ERR", Aborted;
+    /// A node still uses what the operation would take away.
     InUse: "in-use", 409, "In use", "ERR", FailedPrecondition;
     /// The store has no record of the worker.
     UnknownWorker: "unknown-worker", 404, "Unknown worker", "ERR", NotFound;
@@ -184,7 +184,7 @@ mod tests {
             assert_eq!(kind as usize, index, "{kind:?}: metrics are indexed by it");
             assert!(names.insert(name), "two kinds have the name {name}");
             assert!((400..600).contains(&http) && !title.is_empty(), "{kind:?}");
-            // `Unknown` and `Internal` say nothing, and with `Ok` a client would take a failure for an answer.
+            // `Unknown` and `Internal` say nothing, and with `Ok` a client would mistake a failure for an answer.
             assert!(![Code::Ok, Code::Unknown, Code::Internal].contains(&grpc), "{kind:?}");
             assert!(
                 resp.bytes().all(|b| b.is_ascii_uppercase()),

@@ -26,7 +26,7 @@ pub(crate) enum Stream {
         /// Present until something was read; absent if requests may look like TLS.
         first: Option<FirstRead>,
     },
-    /// Boxed: its state is a hundred times that of the others, which are most.
+    /// Boxed: its state is 100 times larger than that of the other variants, which are more common.
     Tls(Box<TlsStream<TcpStream>>),
     #[cfg(unix)]
     Unix(UnixStream),
@@ -119,7 +119,7 @@ impl FirstRead {
     /// Counts and logs the client, and sends it an alert.
     #[cold]
     fn refuse(&self, stream: &TcpStream) -> io::Error {
-        // Closing over unread input would discard the alert. If it gets lost, the client still sees that the connection ends.
+        // Closing with unread input would discard the alert. If it gets lost, the client still sees that the connection ends.
         let mut ignored = [0; 2048];
         // A client that sends without end is not read to the end.
         for _ in 0..32 {

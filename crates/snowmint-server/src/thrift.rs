@@ -28,21 +28,21 @@ use crate::state::ServerState;
 use crate::status::ErrorKind;
 use codec::{ApplicationError, Declared, Request, parse};
 
-/// The open port of the Thrift service, and whose ids it serves.
+/// The open port of the Thrift service, and the namespace that it serves.
 #[derive(Debug)]
 pub struct ThriftListener {
     /// The port.
     pub listener: Listener,
     /// The namespace whose ids clients get.
     pub namespace: NamespaceName,
-    /// How clients learn of an invalid user agent or clock.
+    /// How clients are told of an invalid user agent or clock.
     pub exceptions: ThriftExceptions,
-    /// The token whose rights and quotas clients have, which cannot send one. If there are tokens, clients get no ids without
-    /// it.
+    /// The token whose rights and quotas all clients use, since they cannot send one. If the server has tokens, clients get no
+    /// ids without it.
     pub token: Option<TokenName>,
 }
 
-/// How Thrift clients learn of an invalid user agent and of a clock that went back.
+/// How Thrift clients are told of an invalid user agent and of a clock that went back.
 ///
 /// Twitter's `snowflake.thrift` has exceptions for both, but does not declare them for `get_id`: a client generated from it
 /// reads a declared exception as an answer without a result.
@@ -254,7 +254,7 @@ impl Thrift {
         Ok(id.map(signed).map_err(Failure::from))
     }
 
-    /// The worker under which the ids of the namespace are made; of several, the first.
+    /// Returns the worker that makes the ids of the namespace; of several, the first.
     fn worker(&self, wire: &mut Wire) -> Result<i64, MintError> {
         self.identity.may(Right::Mint, self.namespace.as_str().as_bytes())?;
         let (namespace, _) = wire.state.find(self.namespace.as_str().as_bytes())?;
@@ -322,7 +322,7 @@ async fn wait_for_one(namespace: &Arc<Namespace>, state: &mut ConnectionState) -
     }
 }
 
-/// The number of an id, which has at most 63 bits.
+/// Returns an id as a signed number; it has at most 63 bits.
 fn signed(id: u64) -> i64 {
     i64::try_from(id).unwrap_or(i64::MAX)
 }

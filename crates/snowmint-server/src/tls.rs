@@ -100,7 +100,7 @@ impl Tls {
     }
 
     /// Loads the files again at each `reload`, and when they change; never ends. Invalid files are logged, and the last valid
-    /// ones stay in use. Open connections keep what they began with.
+    /// ones stay in use. Open connections keep the certificates that they began with.
     pub async fn follow(&self, reload: &Notify) -> ! {
         let mut changes = self.watched.changes();
         loop {

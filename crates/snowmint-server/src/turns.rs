@@ -76,7 +76,7 @@ impl Turns {
 
     /// Runs a connection that counts its bytes in `turn`. After a long turn it waits in line for the next one.
     ///
-    /// The caller pins the connection: a future that is moved into another one takes its room twice, in every task.
+    /// The caller pins the connection: a future that is moved into another one takes twice the room, in every task.
     pub(crate) async fn take<T>(&self, turn: &Turn, mut connection: Pin<&mut impl Future<Output = T>>) -> T {
         let mut position = Position::None;
         let mut last_long: Option<Instant> = None;

@@ -1,4 +1,4 @@
-//! The file of tokens, in TOML: how it is read, and how a row is added, replaced or removed without touching the rest.
+//! Reads the tokens file, in TOML, and adds, replaces or removes a row without touching the rest.
 //!
 //! ```toml
 //! [tokens.orders-service]
@@ -10,7 +10,7 @@
 //! expires = "2027-02-20T00:00:00Z"
 //! ```
 //!
-//! The file holds no secret, so that it may be kept with the configuration.
+//! The file holds no secret, so it may be kept with the configuration.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -27,7 +27,7 @@ use super::secret::{SecretDigest, TokenName};
 /// The keys of a row.
 const KEYS: [&str; 8] =
     ["sha256", "previous_sha256", "previous_until", "namespaces", "rights", "rate", "per_day", "expires"];
-/// The longest pattern: more than the longest name.
+/// Maximum length of a pattern in bytes; no name is this long.
 const MAX_PATTERN: usize = 128;
 
 /// What a token may do.
@@ -74,13 +74,13 @@ impl Rights {
         self.0 & 1 << right as u8 != 0
     }
 
-    /// Returns them in their order.
+    /// Returns the rights in the order of [`Right::ALL`].
     pub fn iter(self) -> impl Iterator<Item = Right> {
         Right::ALL.into_iter().filter(move |right| self.has(*right))
     }
 }
 
-/// To take and decode ids.
+/// The default: to take and decode ids.
 impl Default for Rights {
     fn default() -> Self {
         [Right::Mint, Right::Inspect].into_iter().collect()
@@ -126,7 +126,7 @@ impl Pattern {
         self.0.bytes().all(|byte| byte == b'*')
     }
 
-    /// Returns the text.
+    /// Returns the pattern as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -147,11 +147,11 @@ impl FromStr for Pattern {
     }
 }
 
-/// A number of ids: digits, and `k`, `M` or `G` for thousands, millions or billions.
+/// Parses a number of ids: digits, then optionally `k`, `M` or `G` for thousands, millions or billions.
 ///
 /// # Errors
 ///
-/// The text is not such a number, or outside 1 to `most`.
+/// The text is not such a number, or is not within 1 to `most`.
 pub fn parse_amount(text: &str, most: u64) -> Result<NonZeroU64, String> {
     let (digits, unit) = match text.as_bytes().last() {
         Some(b'k' | b'K') => (&text[..text.len() - 1], 1000),
@@ -197,7 +197,7 @@ pub fn amount(number: u64) -> String {
 pub struct PreviousSecret {
     /// Its hash.
     pub digest: SecretDigest,
-    /// Until when it is valid, in unix milliseconds.
+    /// The end of its validity, in unix milliseconds.
     pub until_unix_ms: u64,
 }
 
@@ -206,25 +206,25 @@ pub struct PreviousSecret {
 pub struct TokenRow {
     /// The hash of its secret.
     pub digest: SecretDigest,
-    /// The secret before, while it is still valid.
+    /// The previous secret, while it is still valid.
     pub previous: Option<PreviousSecret>,
     /// The namespaces that it may use.
     pub namespaces: Vec<Pattern>,
     /// What it may do with them.
     pub rights: Rights,
-    /// How many ids it may take from one node.
+    /// The number of ids that it may take from one node.
     pub quotas: Quotas,
     /// The first instant at which it is not valid, in unix milliseconds.
     pub expires_unix_ms: Option<u64>,
 }
 
 impl TokenRow {
-    /// Returns `true` if it may use the namespace of this name.
+    /// Returns `true` if the token covers this namespace.
     pub fn covers(&self, namespace: &[u8]) -> bool {
         self.namespaces.iter().any(|pattern| pattern.covers(namespace))
     }
 
-    /// Returns the row as text, with its head.
+    /// Returns the row as text, with its table header.
     fn text(&self, name: &TokenName) -> String {
         let mut text = format!("[tokens.{name}]\n");
         let mut line = |key: &str, value: &str| {
@@ -256,12 +256,12 @@ impl TokenRow {
 /// The rows of a file, by name.
 pub type TokenRows = BTreeMap<TokenName, TokenRow>;
 
-/// Reads a file of tokens.
+/// Reads a tokens file.
 ///
 /// # Errors
 ///
-/// The text says the line, the token, the key and what is wrong. An unknown key is an error: a misspelt `expires` would be a
-/// token that never expires.
+/// The error names the line, the token, the key and the reason. An unknown key is an error: with a misspelt `expires`, a token
+/// would never expire.
 pub fn parse(text: &str) -> Result<TokenRows, String> {
     let at = |span: std::ops::Range<usize>, why: &str| {
         format!("line {}: {why}", 1 + text[..span.start.min(text.len())].matches('\n').count())
@@ -306,7 +306,7 @@ struct File {
 
 type Span = std::ops::Range<usize>;
 type Fields = BTreeMap<&'static str, (Span, Value)>;
-/// What is wrong, and where if it is one value.
+/// The reason, and where in the file if one value is wrong.
 type FieldError = (Option<Span>, String);
 
 fn row(mut fields: Fields) -> Result<TokenRow, FieldError> {
@@ -369,14 +369,14 @@ fn number_or_text(value: &Value) -> Result<String, String> {
     }
 }
 
-/// A list that is not empty.
+/// Parses a list that must not be empty.
 fn list<T: FromStr<Err = String>>(value: &Value) -> Result<Vec<T>, String> {
     let values = value.as_array().filter(|values| !values.is_empty());
     let values = values.ok_or_else(|| "expected a list of texts that is not empty".to_owned())?;
     values.iter().map(|value| text_of(value)?.parse()).collect()
 }
 
-/// Returns the error for an unknown key, with the known key that is most like it.
+/// Returns the error for an unknown key, which suggests the most similar known key.
 pub fn unknown_key<'a>(key: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.into_iter().collect();
     let hint = nearest(key, known.iter().copied()).map_or_else(
@@ -386,7 +386,7 @@ pub fn unknown_key<'a>(key: &str, known: impl IntoIterator<Item = &'a str>) -> S
     format!("unknown key {}: {hint}", Snippet::of(key))
 }
 
-/// Returns the known word that is most like this one, if any is like it.
+/// Returns the most similar known word, if any is similar.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     known
         .into_iter()
@@ -399,7 +399,7 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
 /// Why a file was not changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EditError {
-    /// The file is invalid as it is.
+    /// The file was invalid before the change.
     #[error("{0}")]
     Invalid(String),
     /// A token of this name exists.
@@ -415,7 +415,7 @@ pub enum EditError {
         /// The names that exist, as text.
         known: String,
     },
-    /// The file is valid, but not written as these commands write it.
+    /// The file is valid, but does not have the form that these commands write.
     #[error("token `{0}` is not in a table of its own, [tokens.{0}]: change the file by hand")]
     ByHand(TokenName),
 }
@@ -438,7 +438,7 @@ pub fn with_row(text: &str, name: &TokenName, row: &TokenRow) -> Result<String, 
     checked(changed, &rows, name)
 }
 
-/// Returns the text with another row in the place of the one of this name. Comments inside the row are lost.
+/// Returns the text with the row of this name replaced. Comments inside the row are lost.
 ///
 /// # Errors
 ///
@@ -501,7 +501,8 @@ fn around<'a>(text: &'a str, name: &TokenName) -> Result<(&'a str, &'a str), Edi
     Ok((&text[..lines[first].0], &text[end..]))
 }
 
-/// Returns a changed text if it has the wanted rows: a text that these commands did not write may have them in other forms.
+/// Returns the changed text if it parses to the wanted rows. It may not, if the file was written in a form that these commands do
+/// not write.
 fn checked(changed: String, wanted: &TokenRows, name: &TokenName) -> Result<String, EditError> {
     match parse(&changed) {
         Ok(rows) if rows == *wanted => Ok(changed),
@@ -509,11 +510,12 @@ fn checked(changed: String, wanted: &TokenRows, name: &TokenName) -> Result<Stri
     }
 }
 
-/// Checks that a file of tokens is refused with a reason, or that its rows are written and read again as they are, for fuzzing.
+/// Checks, for fuzzing, that a tokens file is rejected with a reason, or that its rows are the same after they are written and
+/// read.
 ///
 /// # Panics
 ///
-/// If they are not.
+/// If neither holds.
 #[doc(hidden)]
 pub fn check_file(text: &str) {
     let rows = match parse(text) {
@@ -714,8 +716,8 @@ mod tests {
     }
 
     proptest! {
-        /// Goal: what is written is read again, and a change of one row leaves the others. Method: random rows, one after the
-        /// other added, changed and removed.
+        /// Goal: rows are the same after they are written and read, and a change of one row keeps the others. Method: random rows
+        /// that are added, changed and removed one after the other.
         #[test]
         fn rows_are_written_and_read_again(
             rows in proptest::collection::btree_map("[a-zA-Z0-9-]{1,64}", any_row(), 1..6),

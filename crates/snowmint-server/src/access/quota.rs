@@ -1,8 +1,8 @@
 //! The quota of a token: ids a second and ids a UTC day, for each node.
 //!
-//! Both are counts in one atomic number each. Ids are counted before they are made, and given back if they could not be made.
-//! So concurrent requests cannot exceed a quota together, and a client that retries during an outage does not use up its day.
-//! A request that the client abandons stays counted.
+//! Each is a count in one atomic number. Ids are counted before they are made, and given back if they could not be made. So
+//! concurrent requests cannot exceed a quota together, and retries during an outage do not use up the daily quota. A request that
+//! the client abandons stays counted.
 
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,16 +11,16 @@ use std::time::Duration;
 use crate::status::ErrorKind;
 
 const MS_PER_DAY: u64 = 86_400_000;
-/// The largest rate: a count of all ids since 1970 at this rate fits an atomic number until the year 2500.
+/// The largest rate, in ids a second. At this rate, a count of all ids since 1970 fits an atomic number until the year 2500.
 pub(super) const MAX_RATE: u64 = 1_000_000_000;
-/// The largest quota of a day: its count has 40 bits, the day the rest.
+/// The largest daily quota: the count has 40 bits, the day the other 24.
 pub(super) const MAX_PER_DAY: u64 = 1_000_000_000_000;
 const DAY_BITS: u32 = 40;
 
 /// The quotas of a token; `None` for no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quotas {
-    /// Ids a second. As many may be taken at once after a second without a request.
+    /// Ids a second. After a second without a request, this many may be taken at once.
     pub rate: Option<NonZeroU64>,
     /// Ids a UTC day.
     pub per_day: Option<NonZeroU64>,
@@ -56,7 +56,7 @@ impl std::fmt::Display for Quota {
 /// Why ids are refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Exceeded {
-    /// No request for this many ids ever fits.
+    /// A request for this many ids never fits.
     Always(Quota),
     /// The request fits after this time.
     Now(Quota, Duration),
@@ -114,8 +114,8 @@ impl Usage {
         let mut missing = 0;
         // Only the sum matters, so no ordering is needed.
         let spend = |spent: u64| {
-            // What was not used for more than a second is lost. A clock that went back, or a lower rate, leaves a count above
-            // the limit: then the quota refills from now on, also if this request is refused.
+            // An unused rate is kept for at most one second. After the clock went back or the rate was lowered, the count is
+            // above the limit: then the quota refills from now on, even if this request is rejected.
             let spent = spent.clamp(allowance, limit);
             missing = spent.saturating_add(count).saturating_sub(limit);
             if missing == 0 { spent + count } else { spent }
@@ -132,7 +132,7 @@ impl Usage {
         let today = now_unix_ms / MS_PER_DAY;
         let spent = self.day.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |packed| {
             let (day, spent) = unpacked(packed);
-            // If the clock went back over midnight, the later day goes on. A day beyond tomorrow was a wrong clock's.
+            // If the clock went back over midnight, the later day continues. A day beyond tomorrow came from a wrong clock.
             let (day, spent) = if today > day || day > today + 1 { (today, 0) } else { (day, spent) };
             (spent + count <= per_day.get()).then_some(day << DAY_BITS | (spent + count))
         });
@@ -171,7 +171,7 @@ impl Usage {
         self.issued.fetch_add(ids, Ordering::Relaxed);
     }
 
-    /// Returns the ids that were given to clients.
+    /// Returns the number of ids that were given to clients.
     pub(crate) fn ids(&self) -> u64 {
         self.issued.load(Ordering::Relaxed)
     }
@@ -186,7 +186,8 @@ impl Usage {
     }
 }
 
-/// The ids that a rate allows from 1970 until now. A token that uses its rate fully counts along with it.
+/// Returns the number of ids that a rate allows from 1970 until now. The count of a token that uses its full rate grows at the
+/// same pace.
 fn allowance(rate: NonZeroU64, now_unix_ms: u64) -> u64 {
     let rate = rate.get();
     rate.saturating_mul(now_unix_ms / 1000).saturating_add(rate * (now_unix_ms % 1000) / 1000)
@@ -201,7 +202,7 @@ fn give_back_rate(spent: &AtomicU64, count: u64) {
 }
 
 fn update(number: &AtomicU64, mut change: impl FnMut(u64) -> u64) {
-    // It always has a new value.
+    // The closure never returns `None`, so this cannot fail.
     let _ = number.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |value| Some(change(value)));
 }
 
@@ -236,7 +237,7 @@ mod tests {
         assert_eq!(wait(usage.spend(&quotas, 250, NOW)), 250);
         assert_eq!(usage.spend(&quotas, 250, NOW + 250), Ok(()));
         assert_eq!(wait(usage.spend(&quotas, 1, NOW + 250)), 1);
-        // Nothing is saved beyond a second.
+        // An unused rate is not kept beyond one second.
         assert_eq!(usage.spend(&quotas, 1000, NOW + 60_000), Ok(()));
         assert_eq!(wait(usage.spend(&quotas, 1, NOW + 60_000)), 1);
     }
@@ -276,7 +277,7 @@ mod tests {
             usage.give_back(&both, 10);
         }
         assert_eq!(usage.spend(&both, 10, NOW), Ok(()));
-        // The day refuses: the rate is not used up by that.
+        // The daily quota rejects the request, which must not use up the rate.
         assert!(usage.spend(&both, 10, NOW + 1000).is_err());
         let day = Quotas { per_day: NonZeroU64::new(20), ..both };
         assert_eq!(usage.spend(&day, 10, NOW + 1000), Ok(()));
@@ -309,7 +310,7 @@ mod tests {
     }
 
     proptest! {
-        /// Goal: in any span of time, a token gets at most its rate times the span, and a second more. Method: random requests
+        /// Goal: in any time span, a token gets at most its rate times the span, plus one second's worth. Method: random requests
         /// at random times.
         #[test]
         fn the_rate_holds_over_every_span(

@@ -1,10 +1,10 @@
-//! The text of a token: `smt_NAME_SECRET`, what is stored of it, and how it is checked.
+//! Creates and checks the text of a token, `smt_NAME_SECRET`, and the hash of it that is stored.
 //!
 //! The prefix lets secret scanners find a token that was published by mistake. The name finds its row without a look at the
-//! others. The secret ends with a checksum, so that an incomplete copy is told from a token that does not exist.
+//! others. The secret ends with a checksum, which distinguishes an incomplete copy from an unknown token.
 //!
-//! Only a SHA-256 of the text is stored. Passwords need a slow hash, since people choose few of them. A secret has 256 random
-//! bits, which nobody can try out, so a fast hash protects it as well and cannot be used to overload the server.
+//! Only a SHA-256 of the text is stored. Passwords need a slow hash, since people choose guessable ones. A secret has 256 random
+//! bits, which nobody can guess, so a fast hash is just as safe and cannot be used to overload the server.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,7 +19,7 @@ const PREFIX: &str = "smt_";
 const RANDOM: usize = 43;
 /// Characters of the checksum: 6 digits of base 62 have 35 bits, of which a CRC-32 needs 32.
 const CHECKSUM: usize = 6;
-/// The longest name of a token.
+/// The longest name of a token, in characters.
 const MAX_NAME: usize = 64;
 const MAX_TEXT: usize = PREFIX.len() + MAX_NAME + 1 + RANDOM + CHECKSUM;
 const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
@@ -74,7 +74,8 @@ impl std::borrow::Borrow<str> for TokenName {
     }
 }
 
-/// Neither `_`, which ends the name in the text of a token, nor what a key of TOML would have to quote.
+/// Returns `true` for a valid name. It contains no `_`, which ends the name in a token, and nothing that a TOML key would have to
+/// quote.
 fn is_name(name: &[u8]) -> bool {
     (1..=MAX_NAME).contains(&name.len())
         && name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-')
@@ -90,7 +91,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// A text is not a token, whatever tokens exist.
+/// The text cannot be a token, whichever tokens exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SecretError {
     /// It does not have the form of a token.
@@ -98,7 +99,7 @@ pub enum SecretError {
         "invalid token: expected the text that `snowmint token create` printed, which begins with {PREFIX}"
     )]
     Form,
-    /// It has the form of a token, but another checksum.
+    /// It has the form of a token, but its checksum does not match.
     #[error("invalid token: its checksum does not match, so it is incomplete or mistyped; copy it again")]
     Checksum,
 }
@@ -108,14 +109,14 @@ impl Secret {
     ///
     /// # Errors
     ///
-    /// The error of the system, if it has none.
+    /// The error of the system, if it has no random numbers.
     pub fn generate(name: &TokenName) -> Result<Self, getrandom::Error> {
         let mut text = format!("{PREFIX}{name}_");
         let end = text.len() + RANDOM;
         let mut random = [0; 2 * RANDOM];
         while text.len() < end {
             getrandom::fill(&mut random)?;
-            // The bytes above the last multiple of 62 would make some digits more likely.
+            // Bytes above the last multiple of 62 would make some digits more likely.
             let digits = random.iter().filter(|byte| **byte < 248).take(end - text.len());
             text.extend(digits.map(|byte| digit(usize::from(*byte))));
         }
@@ -124,18 +125,18 @@ impl Secret {
         Ok(Self(text))
     }
 
-    /// Returns the text, for its holder.
+    /// Returns the text, for the holder of the token.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Returns what is stored of it.
+    /// Returns the hash that is stored.
     pub fn digest(&self) -> SecretDigest {
         SecretDigest::of(self.0.as_bytes())
     }
 }
 
-/// Returns the name in the text of a token. Reads the form and the checksum only, which costs no hash.
+/// Returns the name in the text of a token. Checks only the form and the checksum, so it computes no SHA-256.
 ///
 /// # Errors
 ///
@@ -150,7 +151,7 @@ pub fn name_in(text: &[u8]) -> Result<&str, SecretError> {
         std::str::from_utf8(name).ok().filter(|_| valid)
     };
     let cut = text.starts_with(PREFIX.as_bytes()) && text.len() <= MAX_TEXT && text.is_ascii();
-    // A token that was cut short has the form of none; its prefix says what it should be.
+    // A token that was cut short does not have the form, but its prefix shows what it was.
     let name = split().ok_or(if cut { SecretError::Checksum } else { SecretError::Form })?;
     let (covered, given) = text.split_at(text.len() - CHECKSUM);
     if checksum(covered) == given { Ok(name) } else { Err(SecretError::Checksum) }
@@ -160,7 +161,7 @@ fn digit(value: usize) -> char {
     char::from(DIGITS[value % DIGITS.len()])
 }
 
-/// The CRC-32 of a text (polynomial 0xEDB88320, as in zip) as six digits of base 62.
+/// Returns the CRC-32 of a text (polynomial 0xEDB88320, as in zip) as six digits of base 62.
 fn checksum(text: &[u8]) -> [u8; CHECKSUM] {
     let crc =
         text.iter().fold(u32::MAX, |crc, byte| CRC[((crc ^ u32::from(*byte)) & 0xFF) as usize] ^ crc >> 8);
@@ -190,7 +191,7 @@ const CRC: [u32; 256] = {
     table
 };
 
-/// The SHA-256 of a token, which is all that a server stores of it.
+/// The SHA-256 of a token; the server stores nothing else of it.
 #[derive(Clone, Copy)]
 pub struct SecretDigest([u8; 32]);
 
@@ -244,7 +245,7 @@ impl FromStr for SecretDigest {
     }
 }
 
-/// Compares a text with one that was verified before, in a time that depends on their lengths only: clients behind a proxy may
+/// Compares a text with one that was verified before, in a time that depends only on their lengths: clients behind a proxy may
 /// share a connection.
 #[inline]
 pub(crate) fn same_text(given: &[u8], verified: &[u8]) -> bool {
@@ -284,7 +285,7 @@ mod tests {
         assert!(one.digest() == one.digest() && one.digest() != other.digest());
     }
 
-    /// Goal: the checksum stays what it is, or every token in use would become invalid. Method: the check value of CRC-32.
+    /// Goal: the checksum never changes, since a change would make every token in use invalid. Method: the check value of CRC-32.
     #[test]
     fn the_checksum_is_crc_32() {
         let digits = checksum(b"123456789");
@@ -332,8 +333,8 @@ mod tests {
     }
 
     proptest! {
-        /// Goal: one changed character is always noticed without a hash. Method: CRC-32 finds every change of up to 32
-        /// adjacent bits; here each position and character.
+        /// Goal: the checksum detects every single changed character. Method: each position and character; CRC-32 detects every
+        /// change of up to 32 adjacent bits.
         #[test]
         fn one_mistyped_character_is_noticed(at in 0_usize..56, to in 0_usize..62) {
             let mut text = secret("abc").as_str().as_bytes().to_vec();

@@ -1,4 +1,4 @@
-//! Records who changes a store, and lists that.
+//! Records who changes a store, and lists these changes.
 
 use std::fmt::Display;
 
@@ -49,7 +49,7 @@ impl Author {
     }
 }
 
-/// What became of a change.
+/// The outcome of a change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -106,11 +106,11 @@ pub enum LogLine {
         from: String,
         /// What was done.
         action: String,
-        /// The namespace or worker that it was done to.
+        /// The namespace, worker or node that was changed.
         subject: String,
         /// The new settings.
         details: String,
-        /// What became of it. Nodes of earlier versions do not say.
+        /// The outcome of the change. Nodes of earlier versions do not record it.
         #[serde(default)]
         outcome: Outcome,
         /// Why it was refused or failed.
@@ -163,11 +163,11 @@ pub struct Log {
     pub warnings: Vec<String>,
 }
 
-/// Lists the newest changes of a store, or of one of its namespaces. Of one, it says nothing about other records.
+/// Lists the newest changes of a store, or of one of its namespaces. For one namespace, it reports nothing about other records.
 ///
 /// # Errors
 ///
-/// The store's.
+/// The error of the store.
 pub async fn list(
     store: &dyn Store,
     limit: usize,

@@ -1,4 +1,5 @@
-//! The counters of a store and what nodes received from them: how far a recovery raises them, and which of them lost numbers.
+//! Compares the counters of a store with the numbers that nodes received: how far a recovery must raise them, and which of them
+//! lost numbers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
@@ -40,17 +41,17 @@ impl FromStr for AtLeast {
     }
 }
 
-/// A counter, in the slots that its record counts, and what must become of it.
+/// A counter: its current value and the lowest value that it must have. Both are in slots, the unit of its record.
 #[derive(Debug, Default)]
 pub struct Counter {
-    /// `None` if the store has no record of it.
+    /// The current value; `None` if the store has no record of the counter.
     pub now: Option<u64>,
-    /// The slots that it must have given.
+    /// The number of slots that it must have given, at least.
     pub at_least: u64,
 }
 
-/// The counters that a recovery raises: those of the namespaces, every other counter of the store, and those that nodes
-/// received numbers from although the store has no record of them.
+/// The counters that a recovery raises: those of the namespaces, every other counter of the store, and those without a record in
+/// the store although nodes received numbers from them.
 #[derive(Debug, Default)]
 pub struct Counters {
     /// All of them by key.
@@ -62,11 +63,11 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Returns the counters of a store, with the numbers that were stated and those that nodes reported.
+    /// Returns the counters of a store, with the numbers that the operator stated and those that nodes reported.
     ///
     /// # Errors
     ///
-    /// The store's, or a stated number of a namespace that does not count in this store.
+    /// The error of the store, or of a stated number for a namespace that does not count in this store.
     pub async fn of(
         store: &dyn Store,
         numbers_at_least: &[AtLeast],
@@ -234,11 +235,11 @@ pub struct Behind {
 
 /// Returns the counters that are behind `reports`, which must be older than this call.
 ///
-/// Numbers from sources are ignored: the store does not say which source it is.
+/// Numbers from sources are ignored: the store does not record which source they came from.
 ///
 /// # Errors
 ///
-/// The store's.
+/// The error of the store.
 pub async fn behind(store: &dyn Store, reports: NodeReports) -> Result<Vec<Behind>, AdminError> {
     let reports = NodeReports { received_of_sources: BTreeMap::new(), ..reports };
     let counters = Counters::of(store, &[], &reports).await?;
@@ -249,13 +250,13 @@ pub async fn behind(store: &dyn Store, reports: NodeReports) -> Result<Vec<Behin
     Ok(behind.collect())
 }
 
-/// Returns the slots in the record of a counter.
+/// Returns the number of slots in the record of a counter.
 pub fn number(record: &Versioned) -> Option<u64> {
     std::str::from_utf8(&record.value).ok()?.parse().ok()
 }
 
 impl Counter {
-    /// Returns the slots that it must hold: `add` more than are known.
+    /// Returns the value that the counter must be raised to: `add` slots above the highest known value.
     pub fn after(&self, add: u64) -> u64 {
         self.now.unwrap_or(0).max(self.at_least).saturating_add(add).min(MAX_NUMBER)
     }

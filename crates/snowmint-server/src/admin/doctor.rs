@@ -20,9 +20,9 @@ use super::workers::workers_of;
 
 /// If a lease ends later than this from now, its window is long or a clock is wrong.
 const FAR_AHEAD_MS: u64 = 60_000;
-/// The workers are a problem if fewer than one in this number are free.
+/// Few workers are left if fewer than one in this many are free.
 const FEW_LEFT: u64 = 8;
-/// Nodes that are asked at the same time: each may take 5 s and has 64 MiB of metrics at most.
+/// Nodes that are asked at the same time: each may take 5 s and send up to 64 MiB of metrics.
 const NODES: usize = 32;
 /// Number of calls to measure.
 const CALLS: usize = 5;
@@ -76,7 +76,7 @@ fn problem(check: &'static str, text: impl Into<String>) -> Finding {
 ///
 /// # Errors
 ///
-/// The store's, if it cannot be read at all; the setting `nodes`, if an address is invalid.
+/// The error of the store, if it cannot be read at all; an error of the setting `nodes`, if an address is invalid.
 pub async fn examine(store: &dyn Store, nodes: &[String]) -> Result<Findings, AdminError> {
     let mut findings = vec![latency(store).await?, write(store).await];
     let now_unix_ms = WallClock.unix_ms();
@@ -108,7 +108,7 @@ async fn latency(store: &dyn Store) -> Result<Finding, AdminError> {
     Ok(if slowest < Duration::from_secs(1) { ok("store", text) } else { problem("store", text) })
 }
 
-/// Writes a record: only a write finds a full disk or a read-only database.
+/// Writes a record: only a write detects a full disk or a read-only database.
 #[expect(clippy::disallowed_methods, reason = "the check measures how long a call takes")]
 async fn write(store: &dyn Store) -> Finding {
     let written = async {
@@ -158,7 +158,7 @@ fn of_pools(entries: &[LeaseEntry], now_unix_ms: u64) -> Vec<Finding> {
     pools.into_iter().map(|pool| workers_left(pool, entries, now_unix_ms)).collect()
 }
 
-/// Returns what is wrong with the leases and workers of a store.
+/// Returns the problems of the leases and workers of a store.
 pub(crate) fn wrong_with_leases(entries: &[LeaseEntry], now_unix_ms: u64) -> Vec<Finding> {
     let all = of_leases(entries, now_unix_ms).into_iter().chain(of_pools(entries, now_unix_ms));
     all.filter(|finding| !finding.ok).collect()
@@ -259,7 +259,7 @@ async fn without_namespace(store: &dyn Store, namespaces: &[Listed]) -> Result<O
     Ok((!lost.is_empty()).then(|| problem("namespace", text())))
 }
 
-/// Checks what nodes report and the store alone does not show.
+/// Checks for problems that nodes report and the store alone does not show.
 async fn nodes_and_counters(store: &dyn Store, nodes: &[String]) -> Result<Vec<Finding>, AdminError> {
     let (mut findings, mut reports) = (Vec::new(), NodeReports::default());
     let asked: Vec<_> = nodes.iter().map(|node| nodes::fetch(node)).collect();
@@ -276,7 +276,7 @@ async fn nodes_and_counters(store: &dyn Store, nodes: &[String]) -> Result<Vec<F
             Err(error) => findings.push(problem("node", error.to_string())),
         }
     }
-    // Read after the nodes were asked: the store has everything they reported, or has lost it.
+    // Read after the nodes were asked: a reported number that the store does not have is lost.
     for Behind { key, given, at_least } in behind(store, reports).await? {
         let text = format!(
             "{key} has given {} numbers and nodes received {}: the store lost writes; see \"Restore a store\" in \
@@ -310,8 +310,8 @@ mod tests {
 
     use super::*;
 
-    /// Goal: slow nodes are slow together, and findings keep the order of the nodes. Method: nodes that answer once all were asked,
-    /// the last one first.
+    /// Goal: nodes are asked concurrently, and findings keep the order of the nodes. Method: nodes that answer only once all were
+    /// asked, the last one first.
     #[tokio::test]
     async fn nodes_are_asked_at_the_same_time() {
         let (mut listeners, mut nodes) = (Vec::new(), Vec::new());

@@ -37,7 +37,7 @@ pub enum AdminError {
         /// The reason, and what to do.
         why: String,
     },
-    /// A token for some namespaces has added as many as it may.
+    /// A token for some namespaces has reached its limit of namespaces.
     #[error(
         "{found} records of namespaces in the patterns of token `{token}`, dropped ones included: the limit is {}; a token for \
          all namespaces (*) can add more",
@@ -49,7 +49,7 @@ pub enum AdminError {
         /// The records.
         found: usize,
     },
-    /// A token for some namespaces would use up what is left of all namespaces.
+    /// The store has so many namespaces that only a token for all namespaces may add another one.
     #[error(
         "{found} namespaces in the store, of at most {limit} that a token for some namespaces can add to: use a token for all \
          namespaces (*)"
@@ -60,7 +60,7 @@ pub enum AdminError {
         /// The limit.
         limit: usize,
     },
-    /// The node has nothing to do this with.
+    /// The node does not have what the operation needs.
     #[error("{0}")]
     Unsupported(&'static str),
     /// The request as a whole is invalid.
@@ -69,7 +69,7 @@ pub enum AdminError {
     /// The definition is invalid.
     #[error(transparent)]
     Definition(#[from] DefinitionError),
-    /// The namespace has another scheme than that of a setting.
+    /// A setting belongs to another scheme than that of the namespace.
     #[error(transparent)]
     OtherScheme(DefinitionError),
     /// The registry of namespaces rejected the operation, or its store failed.
@@ -162,7 +162,7 @@ pub enum AdminError {
     /// The store call failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Other operations of operators run, and this one was not started.
+    /// Too many operations are running, so this one was not started.
     #[error("other admin requests are running: this one did not begin within {within:?}; retry")]
     Busy {
         /// The time limit.
@@ -176,13 +176,13 @@ pub enum AdminError {
     },
     /// The store did not answer a change in time.
     #[error(
-        "the store did not answer within {within:?}; the change may still take place: look at the present state before you retry"
+        "the store did not answer within {within:?}; the change may still take place: check the current state before you retry"
     )]
     LateChange {
         /// The time limit.
         within: Duration,
     },
-    /// Something else failed, which a retry may mend.
+    /// Another failure, for which a retry may help.
     #[error("{0}")]
     Failed(String),
 }
@@ -192,7 +192,7 @@ impl AdminError {
         Self::Setting { setting, why: format!("{why}") }
     }
 
-    /// Returns its row in the table of failures.
+    /// Returns the kind of the failure.
     pub const fn kind(&self) -> ErrorKind {
         match self {
             Self::Setting { .. } | Self::Request(_) | Self::Definition(_) | Self::SeveralPools { .. } => {
@@ -232,7 +232,8 @@ impl AdminError {
         }
     }
 
-    /// Returns the time after which a retry may help. None after an unknown outcome: a look at the state comes first.
+    /// Returns the time after which a retry may help; `None` after an unknown outcome, since the client must read the current
+    /// state first.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Access(error) => error.retry_after(),
@@ -241,7 +242,7 @@ impl AdminError {
     }
 }
 
-/// Returns the row of a failed store call.
+/// Returns the kind of a failed store call.
 const fn kind_of(error: &StoreError) -> ErrorKind {
     if matches!(error.kind(), StoreErrorKind::OutcomeUnknown) {
         ErrorKind::OutcomeUnknown

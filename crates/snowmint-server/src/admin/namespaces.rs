@@ -157,12 +157,12 @@ pub struct Changed {
     pub namespace: NamespaceView,
     /// The store that has recorded it.
     pub store: String,
-    /// How many times its record was written.
+    /// The number of times its record was written.
     pub edition: u64,
     /// If a dropped namespace was resumed: the number above which it continues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resumed_above: Option<u64>,
-    /// What the operator should know.
+    /// Warnings for the operator.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
@@ -175,7 +175,7 @@ impl Changed {
         mut warnings: Vec<String>,
     ) -> Self {
         let edition = record.edition;
-        // The change is made, whatever becomes of this read.
+        // The change is already made, even if this read fails.
         let reserved_to =
             reserved_to(&Counters::Of(store), name.as_str(), &record).await.unwrap_or_else(|error| {
                 warnings.push(format!("{name} is changed, but its counter cannot be read: {error}"));
@@ -198,11 +198,11 @@ pub struct StartOver {
 /// A namespace to add, or a dropped one to resume.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Addition {
-    /// Its settings; without a scheme those of the dropped namespace, changed by these.
+    /// Its settings. Without a scheme, they change the settings of the dropped namespace.
     pub settings: Settings,
     /// Restart a dropped namespace from the beginning: it repeats earlier ids.
     pub start_over: Option<StartOver>,
-    /// The record that there must be.
+    /// The condition that the existing record must meet.
     pub required: Required,
 }
 
@@ -211,9 +211,9 @@ pub struct Addition {
 pub struct Change {
     /// The changed settings; `null` removes one.
     pub settings: Settings,
-    /// With new `sources`: the highest number that the old server of a source can have given.
+    /// With new `sources`: the highest number that the old server of a source may have given.
     pub above: Option<u64>,
-    /// The record that there must be.
+    /// The condition that the existing record must meet.
     pub required: Required,
 }
 
@@ -221,7 +221,7 @@ pub struct Change {
 ///
 /// # Errors
 ///
-/// The store's.
+/// The error of the store.
 pub async fn list(store: &dyn Store) -> Result<Namespaces, AdminError> {
     let namespaces = list_some(store, |_| true).await?;
     Ok(Namespaces { namespaces, warnings: warnings_of_skipped(store) })
@@ -231,7 +231,7 @@ pub async fn list(store: &dyn Store) -> Result<Namespaces, AdminError> {
 ///
 /// # Errors
 ///
-/// The store's.
+/// The error of the store.
 pub async fn list_some(
     store: &dyn Store,
     shows: impl Fn(&str) -> bool,
@@ -250,7 +250,7 @@ pub async fn list_some(
 ///
 /// # Errors
 ///
-/// [`NamespaceError::Missing`], or the store's.
+/// [`NamespaceError::Missing`], or the error of the store.
 pub async fn get(
     store: &dyn Store,
     name: &NamespaceName,
@@ -267,7 +267,7 @@ pub async fn get(
 ///
 /// # Errors
 ///
-/// [`AdminError`] with what is invalid, or what could produce duplicates.
+/// [`AdminError`] names what is invalid, or what could produce duplicates.
 pub async fn add(
     store: &dyn Store,
     author: &Author,
@@ -319,7 +319,7 @@ pub async fn add(
 ///
 /// # Errors
 ///
-/// [`AdminError`] with what is invalid, or what could produce duplicates.
+/// [`AdminError`] names what is invalid, or what could produce duplicates.
 pub async fn set(
     store: &dyn Store,
     author: &Author,
@@ -346,8 +346,8 @@ pub async fn set(
         let wanted = changed(name, settings, &before.definition)?;
         check_mode(store, &wanted)?;
         if wanted == before.definition && before.dropped_unix_ms.is_none() {
-            // Nothing would change: no entry of the log, and no new edition. The load makes `SettledStore` wait for the change
-            // of another command that made it so a moment ago.
+            // Nothing changes, so there is no log entry and no new edition. The read makes `SettledStore` wait until an earlier
+            // change by another command has settled.
             let found = registry::existing(store, name).await?;
             if found.definition == wanted {
                 return Ok(Changed::of(store, name, found, Vec::new()).await);
@@ -355,7 +355,7 @@ pub async fn set(
         }
         details = wanted.to_string();
     }
-    // Not in the log: a request that cannot change anything would push out what did.
+    // Checked before the entry is written: requests that cannot change anything would push real changes out of the log.
     registry::existing(store, name).await?;
     let patch = |definition: &Definition| {
         let is_same = before.as_ref().is_some_and(|before| before.definition == *definition);
@@ -425,8 +425,8 @@ fn definition_to_add(
     }
 }
 
-/// Returns the definition of a namespace with some settings changed. Its scheme is fixed: another one, and the settings of another
-/// one, conflict with the record.
+/// Returns the definition of a namespace with some settings changed. The scheme is fixed: another scheme, or a setting of another
+/// scheme, conflicts with the record.
 fn changed(
     name: &NamespaceName,
     settings: &Settings,
@@ -472,7 +472,8 @@ fn define(mut settings: Settings) -> Result<Definition, AdminError> {
             None => AdminError::Request(format!("invalid settings: {error}")),
         }
     })?;
-    // The layout of the service is for its own namespaces: one of a store that has none gets Twitter's, as on every node.
+    // The layout of the service is for its own namespaces. A namespace of the store without a layout gets Twitter's, as on every
+    // node.
     Ok(fields.define(&Layout::TWITTER)?)
 }
 
@@ -514,7 +515,7 @@ pub(crate) fn check_names(settings: &Settings, others: &[&str]) -> Result<(), Ad
     }
 }
 
-/// Changes the places of its sources.
+/// Moves the sources of a namespace to other places.
 async fn move_sources(
     store: &dyn Store,
     author: &Author,
@@ -588,11 +589,11 @@ fn check_mode(store: &dyn Store, definition: &Definition) -> Result<(), AdminErr
     }
 }
 
-/// The counters of a store.
+/// Access to the counters of a store.
 enum Counters<'a> {
-    /// Each is loaded.
+    /// Loads each counter when it is needed.
     Of(&'a dyn Store),
-    /// All were listed.
+    /// All counters, listed in advance.
     Listed(BTreeMap<Key, Versioned>),
 }
 
@@ -616,8 +617,8 @@ async fn reserved_to(
     Ok(last_number(slots.as_deref(), stripe))
 }
 
-/// Returns the counter in this store whose numbers a namespace has, with its stripe; `None` if its numbers come from elsewhere,
-/// or restart.
+/// Returns the key and the stripe of the namespace's counter in this store; `None` if its numbers come from elsewhere, or
+/// restart.
 pub(crate) fn own_counter(name: &str, record: &NamespaceRecord) -> Option<(String, Stripe)> {
     let Scheme::Segment(segment) = &record.definition.scheme else { return None };
     let (NumberSource::Own(stripe), None) = (&segment.source, segment.reset) else { return None };
@@ -625,7 +626,7 @@ pub(crate) fn own_counter(name: &str, record: &NamespaceRecord) -> Option<(Strin
     Some((segment.counter_key(&name), *stripe))
 }
 
-/// Returns the highest number of a counter, by its record; 0 without a record.
+/// Returns the highest number of a counter from its record; 0 without a record.
 pub(crate) fn last_number(slots: Option<&str>, stripe: Stripe) -> Option<u64> {
     match slots.map_or(Ok(0), str::parse::<u64>).ok()? {
         0 => Some(0),
@@ -677,8 +678,8 @@ mod tests {
         set(store, &author(), &name(of), &Change { settings: settings(json), ..Change::default() }).await
     }
 
-    /// Goal: what a client reads of a namespace is what it may send. Method: each scheme and most settings, written as JSON and
-    /// read back.
+    /// Goal: a client can send a namespace in the form in which it reads it. Method: each scheme and most settings, written as
+    /// JSON and read back.
     #[tokio::test]
     async fn a_namespace_is_read_in_the_form_in_which_it_was_added() {
         let store = MemoryStore::new();
@@ -703,7 +704,7 @@ mod tests {
         }
     }
 
-    /// Goal: an error names the setting, and a misspelt one the nearest.
+    /// Goal: an error names the invalid setting, and suggests the nearest name for a misspelt one.
     #[tokio::test]
     async fn an_invalid_setting_is_named() {
         let store = MemoryStore::new();
@@ -754,7 +755,7 @@ mod tests {
         assert_eq!(missing.kind().status().name, "unknown-namespace");
     }
 
-    /// Goal: a new setting is known here too. Method: a value with every field, which does not compile once there is another.
+    /// Goal: `KNOWN` has every setting. Method: a value with every field, which no longer compiles if a field is added.
     #[test]
     fn every_setting_is_known() {
         let all = Fields {
@@ -826,7 +827,7 @@ mod tests {
         assert!(over.warnings[0].contains("n starts over"), "{:?}", over.warnings);
     }
 
-    /// Goal: requests for a namespace that is not there do not push changes out of the audit log. Method: changes and drops of
+    /// Goal: requests for a namespace that does not exist do not push changes out of the audit log. Method: changes and drops of
     /// one that is missing, dropped or unreadable.
     #[tokio::test]
     async fn a_change_of_a_namespace_that_is_not_there_is_not_in_the_log() {

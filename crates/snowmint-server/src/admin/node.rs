@@ -16,10 +16,10 @@ use super::nodes::{self, NodeError};
 use super::{AdminError, SettledStore};
 use crate::limits::admin::{MAX_NODES, OPERATIONS, OPERATIONS_OF_SOME, REFRESH_WITHIN, WITHIN};
 
-/// An operation. Boxed, since its type has the types of all stores in it.
+/// An operation. Boxed, since its type contains the types of all stores.
 pub(crate) type Operation<T> = Pin<Box<dyn Future<Output = Result<T, AdminError>> + Send>>;
 
-/// Returns an operation of any type.
+/// Boxes an operation.
 pub(crate) fn boxed<T>(
     operation: impl Future<Output = Result<T, AdminError>> + Send + 'static,
 ) -> Operation<T> {
@@ -36,12 +36,12 @@ pub struct NodeAdmin {
     refresher: Refresher,
     permits: Arc<Semaphore>,
     permits_of_some: Arc<Semaphore>,
-    /// The addresses of nodes that it may ask for their metrics.
+    /// The addresses of nodes that this node may ask for their metrics.
     peers: Arc<[String]>,
     outcomes: Arc<[AtomicU64; Outcome::ALL.len()]>,
 }
 
-/// Whose operation it is: those of tokens for some namespaces leave room for others.
+/// The kind of token behind an operation. Operations of tokens for some namespaces leave room for others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
     /// A token for some namespaces.
@@ -77,7 +77,7 @@ impl NodeAdmin {
         }
     }
 
-    /// Returns the same with the nodes that clients may make this node ask for `/metrics`: `http://HOST:PORT`.
+    /// Sets the nodes that clients may make this node ask for `/metrics`: `http://HOST:PORT`.
     ///
     /// # Errors
     ///
@@ -87,8 +87,8 @@ impl NodeAdmin {
         Ok(Self { peers: peers.collect::<Result<_, _>>()?, ..self })
     }
 
-    /// Checks that clients may make this node ask these nodes. A node asks no address that only a client has named: it may be able
-    /// to reach what the client cannot.
+    /// Checks that clients may make this node ask these nodes. A node asks no address that only a client has named, since the
+    /// node may reach hosts that the client cannot.
     pub(crate) fn check_nodes(&self, nodes: &[String]) -> Result<(), AdminError> {
         if nodes.len() > MAX_NODES {
             let why = format!("{} nodes: expected at most {MAX_NODES}", nodes.len());
@@ -113,7 +113,7 @@ impl NodeAdmin {
             .map(|outcome| (outcome, self.outcomes[outcome as usize].load(Ordering::Relaxed)))
     }
 
-    /// Returns the store, as errors and logs name it.
+    /// Returns the name of the store, as errors and logs show it.
     pub(crate) fn describe(&self) -> String {
         self.store.describe()
     }
@@ -127,7 +127,8 @@ impl NodeAdmin {
         self.run(reach, Effect::Reads, operation(Arc::clone(&self.store))).await
     }
 
-    /// Runs an operation that writes. Returns once everything that it wrote has settled and this node follows it, if it can.
+    /// Runs an operation that writes. Returns once everything that it wrote has settled and, if possible, this node serves the
+    /// change.
     pub(crate) async fn change<T: Send + 'static>(
         &self,
         reach: Reach,
@@ -136,7 +137,7 @@ impl NodeAdmin {
         let store = Arc::new(SettledStore::new(Arc::clone(&self.store)));
         let operation = operation(Arc::clone(&store) as _);
         let (outcomes, refresher) = (Arc::clone(&self.outcomes), self.refresher.clone());
-        // Here and not in the caller, which ends early if its client hangs up.
+        // In this task and not in the caller, which ends early if its client hangs up.
         let settled = Box::pin(async move {
             let mut counted = Counted { outcomes, outcome: Outcome::Unknown };
             let changed = store.settled(operation.await).await;
@@ -156,7 +157,7 @@ impl NodeAdmin {
         changed
     }
 
-    /// Runs an operation to its end, even if nobody waits for it any more: a change is not cut in the middle.
+    /// Runs an operation to its end, even if its caller is gone: a change must not stop halfway.
     async fn run<T: Send + 'static>(
         &self,
         reach: Reach,
@@ -179,7 +180,7 @@ impl NodeAdmin {
         });
         let within = match effect {
             Effect::Reads => WITHIN,
-            // A change also waits until it has settled, and until this node follows it.
+            // A change also waits until it has settled, and until this node has read it.
             Effect::Writes => WITHIN.saturating_add(self.store.may_lose()).saturating_add(REFRESH_WITHIN),
         };
         match (timeout(within, running).await, effect) {
@@ -225,7 +226,7 @@ impl Refresher {
         (Self(sender), requests)
     }
 
-    /// Waits until the node has followed the store, for a moment at most. It does so later by itself.
+    /// Waits until the node has read the store, at most [`REFRESH_WITHIN`]. After that, the node reads it by itself.
     async fn refresh(&self) {
         let refreshed = async {
             let (done, is_done) = oneshot::channel();

@@ -1,4 +1,4 @@
-//! Reads `/metrics` of running nodes: the numbers they received, the ends of their leases, and the faults they met.
+//! Reads `/metrics` of running nodes: the numbers they received, the ends of their leases, and the faults that they detected.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -23,7 +23,7 @@ pub struct Received {
 }
 
 impl Received {
-    /// The numbers of a stripe up to `number`.
+    /// Returns the numbers of a stripe up to `number`.
     pub fn up_to(number: u64, stripe: Stripe) -> Self {
         let (index, of) = (u64::from(stripe.index()), u64::from(stripe.of()));
         Self { number, slots: number.checked_sub(index).map_or(0, |offset| offset / of + 1) }
@@ -55,7 +55,7 @@ pub struct NodeReports {
 impl NodeReports {
     /// Adds the metrics of a node.
     ///
-    /// Nodes of earlier versions report no periods: the highest number of the current period stands for the next one too.
+    /// Nodes of earlier versions report no periods: the highest number of the current period is also used for the next one.
     pub fn add(&mut self, metrics: &str) {
         let mut with_periods = BTreeSet::new();
         let has_counters = metrics.lines().filter(|line| self.add_counter(line).is_some()).count() > 0;
@@ -139,7 +139,7 @@ pub enum NodeError {
         /// The address.
         node: String,
     },
-    /// It did not answer as a node does.
+    /// It did not answer, or not with metrics.
     Node {
         /// Its address.
         node: String,
@@ -206,7 +206,7 @@ pub async fn fetch(node: &str) -> Result<String, NodeError> {
 mod tests {
     use super::*;
 
-    /// Goal: a node is a host and a port, and nothing that would become a part of the request to it.
+    /// Goal: an address is a host and a port, and cannot add anything to the request.
     #[test]
     fn an_address_is_a_host_and_a_port() {
         for (node, wanted) in [
@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn metrics_of_several_nodes_are_combined() {
         let mut reports = NodeReports::default();
-        // Counters say more than namespaces.
+        // Numbers reported by counter take precedence over those by namespace.
         reports.add(
             "snowmint_numbers_highest{namespace=\"d\"} 90\n\
              snowmint_counter_numbers_highest{counter=\"segments/d/series-2\",source=\"\",stripe=\"2/3\"} 29\n\
@@ -243,7 +243,7 @@ mod tests {
         reports.add(
             "snowmint_numbers_highest{namespace=\"a\"} 5\nsnowmint_numbers_highest{namespace=\"b\"} 7\n",
         );
-        // One node reports periods, and one of an earlier version does not.
+        // One node reports periods; a node of an earlier version does not.
         reports.add(
             "snowmint_numbers_highest{namespace=\"c\"} 90\n\
              snowmint_numbers_highest_of_period{namespace=\"c\",period=\"2026-11-21\"} 90\n\

@@ -1,6 +1,6 @@
-//! What a client of the admin API may do, and does: the one layer behind HTTP and gRPC.
+//! Authorizes and runs the requests of the admin API: the common layer behind HTTP and gRPC.
 //!
-//! A protocol reads a request, checks its [`Scope`] with [`authorize`] before it says anything about the request, and calls an
+//! A protocol reads a request, checks its [`Scope`] with [`authorize`] before it reports anything about the request, and calls an
 //! [`Operator`]. Every limit of tokens for some namespaces is here.
 
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::state::ServerState;
 
 /// The settings of a hide key.
 const HIDE: [&str; 2] = ["hide", "hide_check"];
-/// Settings whose every new value makes each node take one more worker of the store.
+/// Settings for which each new value makes every node take one more worker of the store.
 const TAKES_WORKERS: [&str; 3] = ["layout", "rule", "sequence_start"];
 const SOURCES: &str = "sources";
 
@@ -96,7 +96,7 @@ pub trait LogControl: Send + Sync {
     /// Returns the level that the process was configured with.
     fn configured(&self) -> String;
 
-    /// Uses another level from now on; `None` stands for the configured one.
+    /// Changes the level; `None` restores the configured one.
     ///
     /// # Errors
     ///
@@ -104,7 +104,7 @@ pub trait LogControl: Send + Sync {
     fn set(&self, level: Option<&str>) -> Result<(), String>;
 }
 
-/// A client that may do what it asks for, within the limits of its token.
+/// An authorized client, within the limits of its token.
 pub(crate) struct Operator<'a> {
     server: &'a ServerState,
     node: &'a NodeAdmin,
@@ -133,7 +133,7 @@ impl<'a> Operator<'a> {
         self.identity
     }
 
-    /// Lists the namespaces that the client may know. A token for some namespaces learns nothing of other records.
+    /// Lists the namespaces that the client may know. A token for some namespaces learns nothing about other records.
     pub(crate) async fn namespaces(&self) -> Result<Namespaces, AdminError> {
         if self.reach() == Reach::All {
             return self
@@ -164,7 +164,7 @@ impl<'a> Operator<'a> {
     ) -> Result<ChangedHere, AdminError> {
         self.check_settings(&addition.settings)?;
         if let Some(start_over) = &addition.start_over {
-            // It repeats ids, and this node then asks the given ones.
+            // It may repeat ids, and makes this node send requests to the given nodes.
             self.needs_all("start_over")?;
             self.node.check_nodes(&start_over.nodes)?;
         }
@@ -244,7 +244,7 @@ impl<'a> Operator<'a> {
         Drained { drained: self.server.shutdown.is_drained() }
     }
 
-    /// Makes this node not ready, or ready again. It serves all requests meanwhile.
+    /// Makes this node not ready, or ready again. It continues to serve all requests.
     pub(crate) async fn drain(&self, drain: Drain) -> Drained {
         let details = match drain {
             Drain::Begin => {
@@ -265,7 +265,7 @@ impl<'a> Operator<'a> {
         Ok(LogLevel { level: log.level(), configured: log.configured() })
     }
 
-    /// Uses another log level until the next change, reload or restart; `None` stands for the configured one.
+    /// Changes the log level until the next change, reload or restart; `None` restores the configured one.
     pub(crate) async fn set_log_level(&self, level: Option<&str>) -> Result<LogLevel, AdminError> {
         self.log()?.set(level).map_err(|why| AdminError::setting("level", why))?;
         self.note(Action::NodeLogLevel, level.unwrap_or("as configured")).await;
@@ -277,7 +277,8 @@ impl<'a> Operator<'a> {
         log.ok_or(AdminError::Unsupported("the log level of this process cannot be changed while it runs"))
     }
 
-    /// Logs what was done to this node. A node whose store is down can be administered too.
+    /// Records a change of this node in the log and the audit log. Never fails, so a node whose store is down can still be
+    /// administered.
     async fn note(&self, action: Action, details: &str) {
         let Author { who, from } = &self.author;
         tracing::info!(by = who, from, "{action}: {details}");
@@ -288,7 +289,7 @@ impl<'a> Operator<'a> {
                 author.record(&*store, of, this_host(), details, nothing).await?
             })
         };
-        // The operator waits for no store that hangs; the entry may still be written.
+        // The operator does not wait for a store that hangs; the entry may still be written.
         match timeout(REFRESH_WITHIN, self.node.read(Reach::All, recorded)).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::warn!(%error, "{action} is not in the audit log"),
@@ -307,9 +308,9 @@ impl<'a> Operator<'a> {
         ChangedHere { changed, served_here }
     }
 
-    /// Rejects settings that only the command line with a store may use, and of tokens for some namespaces those that reach beyond
-    /// them: a client with a namespace under a hide key can reveal the ids of every other namespace with that key, and one that
-    /// names layouts can use up the workers of all.
+    /// Rejects settings that only the command line with a store may use. From tokens for some namespaces, it also rejects
+    /// settings that affect others: a client with a namespace under a hide key can reveal the ids of every other namespace with
+    /// that key, and a client that names layouts can use up the workers of all.
     fn check_settings(&self, settings: &Settings) -> Result<(), AdminError> {
         let is_set = |name: &&str| settings.get(*name).is_some_and(|value| !value.is_null());
         if is_set(&SOURCES) {
@@ -331,7 +332,7 @@ pub(crate) fn only_with_store(setting: &'static str) -> AdminError {
     AdminError::Forbidden { setting, why: why.to_owned() }
 }
 
-/// Checks that a token for some namespaces may add one: its records never go away, and nodes serve a limited number.
+/// Checks that a token for some namespaces may add one: its records are never removed, and nodes serve a limited number.
 async fn check_room(store: &dyn Store, identity: &Identity, name: &NamespaceName) -> Result<(), AdminError> {
     let listed = registry::list(store).await?;
     if listed.iter().any(|(known, _)| known == name.as_str()) {
@@ -390,8 +391,8 @@ mod tests {
         NamespaceName::new(text).unwrap()
     }
 
-    /// Goal: a token for some namespaces cannot put a hide key of others on its own ones, where it could reveal their ids, or
-    /// use up the workers of the store, and nobody makes a node open a source.
+    /// Goal: a token for some namespaces cannot use the hide key of others, which would reveal their ids, and cannot use up the
+    /// workers of the store. No token can make a node open a source.
     #[tokio::test]
     async fn settings_that_reach_beyond_a_namespace_are_rejected() {
         let (server, [ops, team]) = server(Arc::default());
@@ -414,13 +415,13 @@ mod tests {
             );
             assert_eq!(operator(&ops).check_settings(&settings).is_ok(), is_for_all, "{body}");
         }
-        // A client may name every setting.
+        // A setting that is `null` is always allowed.
         let Addition { settings, .. } =
             addition(json!({"scheme": "segment", "hide": null, "sources": null, "layout": null}));
         operator(&team).check_settings(&settings).unwrap();
     }
 
-    /// Goal: a node asks only addresses of its operator, also where a request names others, and not more than its limit.
+    /// Goal: a node asks only addresses that its operator configured, whatever a request names, and no more than the limit.
     #[tokio::test]
     async fn only_peers_are_asked() {
         let (server, [ops, _]) = server(Arc::default());
@@ -445,8 +446,8 @@ mod tests {
         }
     }
 
-    /// Goal: a token for some namespaces cannot fill the store, where records stay for ever, so that no room is left for others.
-    /// Method: as many records as it may have, and as many namespaces as a store may have.
+    /// Goal: a token for some namespaces cannot fill the store, whose records stay forever. Method: as many records as the token
+    /// may have, and as many namespaces as a store may have.
     #[tokio::test]
     async fn a_token_for_some_namespaces_has_a_limit_of_them() {
         let definition = Definition::snowflake(snowmint::Layout::TWITTER);
@@ -466,7 +467,7 @@ mod tests {
             let full = operator(&team).add(name("a-more"), segment()).await.unwrap_err();
             assert_eq!(full.kind(), ErrorKind::TooManyNamespaces);
             assert!(full.to_string().starts_with(words), "{full}");
-            // A drop makes no room among its own records, and what it has it may resume.
+            // A drop frees no room, but the token may resume its own namespaces.
             operator(&team).drop_namespace(name("a-last"), Required::Any).await.unwrap();
             if prefix == "a" {
                 let full = operator(&team).add(name("a-more"), segment()).await.unwrap_err();
@@ -477,7 +478,7 @@ mod tests {
         }
     }
 
-    /// Goal: a token for some namespaces learns nothing of other records. Method: unreadable records of others, in each list.
+    /// Goal: a token for some namespaces learns nothing about other records. Method: unreadable records of others, in each list.
     #[tokio::test]
     async fn a_token_for_some_namespaces_sees_no_other_records() {
         use snowmint_store::{Expected, Key};

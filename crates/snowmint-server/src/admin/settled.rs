@@ -24,12 +24,12 @@ pub struct SettledStore {
     written: Mutex<BTreeMap<Key, Vec<u8>>>,
     /// Whether a record of the change itself may have been written: not only its entry in the audit log.
     may_have_changed: AtomicBool,
-    /// What the audit log names as made.
+    /// The entries that the audit log shows as made.
     entries: Mutex<MadeEntries>,
 }
 
 impl SettledStore {
-    /// Returns a store of which nothing was written yet.
+    /// Wraps a store; no write is remembered yet.
     pub fn new(store: Arc<dyn Store>) -> Self {
         Self {
             store,
@@ -40,12 +40,12 @@ impl SettledStore {
     }
 
     fn entries(&self) -> MutexGuard<'_, MadeEntries> {
-        // As above.
+        // As for `written`.
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn written(&self) -> MutexGuard<'_, BTreeMap<Key, Vec<u8>>> {
-        // Each change is one insertion: a panic elsewhere leaves the map whole.
+        // Each change is one insertion, so a panic elsewhere leaves the map consistent.
         self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -59,10 +59,11 @@ impl SettledStore {
         self.written().insert(key.clone(), value);
     }
 
-    /// Returns the error of a call. After a write, "nothing was written" would be true of this call, but not of the command.
+    /// Returns the error of a call. "Nothing was written" may be true of this call, but not of the command if it wrote something
+    /// before.
     fn failed(&self, error: StoreError) -> StoreError {
         use StoreErrorKind::{Full, ReadOnly, Unavailable};
-        // The others do not say so; a damaged record is skipped by its kind.
+        // Other kinds do not say that nothing was written; callers rely on their kind, for example to skip a damaged record.
         if !matches!(error.kind(), Unavailable | ReadOnly | Full)
             || !self.may_have_changed.load(Ordering::Relaxed)
         {
@@ -72,12 +73,12 @@ impl SettledStore {
         StoreError::new(StoreErrorKind::OutcomeUnknown, error.operation(), error.store(), cause)
     }
 
-    /// Waits until everything that was written has settled. Returns at once if the store loses no acknowledged writes. What
-    /// was lost, or possibly, is named so in the audit log.
+    /// Waits until everything that was written has settled. Returns at once if the store loses no acknowledged writes. The audit
+    /// log then shows which writes were lost, or may be lost.
     ///
     /// # Errors
     ///
-    /// [`AdminError::Lost`], or the store's.
+    /// [`AdminError::Lost`], or the error of the store.
     pub async fn settle(&self) -> Result<(), AdminError> {
         let settled = self.look_again().await;
         let entries = std::mem::take(&mut *self.entries());
@@ -99,7 +100,7 @@ impl SettledStore {
             Ok(made) => return self.settle().await.map(|()| made).map_err(E::from),
             Err(error) => error,
         };
-        // Steps before the one that failed were made. If they are lost, the audit log says so.
+        // The steps before the failed one were made. If they are lost, the audit log shows it.
         if !self.entries().is_empty() {
             let _ = self.settle().await;
         }
@@ -147,7 +148,7 @@ fn follows(key: &Key, written: &[u8], found: &[u8]) -> bool {
 
 #[async_trait]
 impl Store for SettledStore {
-    /// Remembers namespaces that are only read, too: another command may have written them a moment ago.
+    /// Also remembers namespaces that are only read: another command may have written them a moment ago.
     async fn load(&self, key: &Key) -> Result<Option<Versioned>, StoreError> {
         let found = self.store.load(key).await.map_err(|error| self.failed(error))?;
         if let Some(found) = &found
@@ -331,8 +332,8 @@ mod tests {
         assert!(matches!(store.settle().await, Err(AdminError::Lost { .. })));
     }
 
-    /// Goal: the audit log does not name a change as made that a failover took back, also where a later step of the command
-    /// failed. Method: of two changes the second is lost.
+    /// Goal: the audit log does not show a change as made if a failover took it back, even if a later step of the command failed.
+    /// Method: the second of two changes is lost.
     #[tokio::test]
     async fn a_change_that_is_lost_is_named_so_in_the_audit_log() {
         for outcome in [Ok(()), Err(AdminError::Unsupported("a later step"))] {

@@ -118,7 +118,7 @@ pub enum Released {
 ///
 /// # Errors
 ///
-/// The store's.
+/// The error of the store.
 pub async fn list(store: &dyn Store) -> Result<Workers, AdminError> {
     let (entries, warnings) = entries(store).await?;
     let now_unix_ms = WallClock.unix_ms();

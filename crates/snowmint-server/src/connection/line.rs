@@ -1,5 +1,5 @@
-//! What is left of a request over RESP, Thrift or noeqd once it is answered: its line in the access log, and its span. These
-//! protocols carry no trace context, so the ratio alone says which requests have a span.
+//! Writes the access-log line and the span of an answered request over RESP, Thrift or noeqd. These protocols carry no trace
+//! context, so the sample ratio alone decides which requests have a span.
 
 use tokio::time::Instant;
 
@@ -12,7 +12,7 @@ use crate::state::ServerState;
 #[cfg(feature = "otlp")]
 use crate::status::ErrorKind;
 
-/// Returns `true` if requests are logged, or some of them traced. While they are not, it costs a load or two.
+/// Returns `true` if requests are logged, or some of them traced. If they are not, the check costs one or two loads.
 #[inline]
 pub(crate) fn is_observed(server: &ServerState) -> bool {
     is_traced(server) || access_log::is_on()
@@ -31,7 +31,7 @@ const fn is_traced(_server: &ServerState) -> bool {
 }
 
 /// Writes the line of a request if requests are logged, and its span if it has one. `operation` is the command or method, or
-/// `None` if there is none of this name: a client's text would make a name of its own for each span.
+/// `None` if it is unknown: a client's text would create a span name of its own for each request.
 #[cold]
 #[cfg_attr(not(feature = "otlp"), expect(unused_variables, reason = "only spans need them"))]
 pub(crate) fn answered(
@@ -57,7 +57,7 @@ pub(crate) fn answered(
     }
 }
 
-/// Returns `true` for an outcome, a name or the word of RESP, that only a fault of the server has.
+/// Returns `true` if only a fault of the server has this outcome, which is a name from the table of failures or its RESP word.
 #[cfg(feature = "otlp")]
 fn failed_here(outcome: &str) -> bool {
     if [OK, CANCELLED].contains(&outcome) {

@@ -1,5 +1,5 @@
-//! Watches the fleet for all viewers together. One task reads the store while somebody watches, and none otherwise, so that
-//! viewers cost the store no more than one of them does. A viewer that reads slowly misses states, and holds up nobody.
+//! Watches the fleet for all viewers together. One task reads the store while anybody watches, so many viewers cost the store no
+//! more than one. A viewer that reads slowly misses states, and delays nobody.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -35,7 +35,8 @@ impl State {
 #[derive(Debug)]
 pub(crate) struct FleetWatch {
     states: watch::Sender<Option<State>>,
-    /// Whether a task reads the store. Viewers come and the task goes under this lock, so that none waits for a task that is gone.
+    /// Whether a task reads the store. Viewers are added and the task ends under this lock, so no viewer waits for a task that
+    /// has ended.
     is_reading: Mutex<bool>,
     viewers: Arc<Semaphore>,
 }
@@ -63,7 +64,7 @@ impl Default for FleetWatch {
 }
 
 impl FleetWatch {
-    /// Adds a viewer of `server`, whose watch this is.
+    /// Adds a viewer of `server`, which must own this watch.
     pub(crate) fn view(&self, server: &Arc<ServerState>, node: &NodeAdmin) -> Result<Viewer, TooManyViewers> {
         let permit = Arc::clone(&self.viewers).try_acquire_owned().map_err(|_| TooManyViewers)?;
         let mut is_reading = self.lock();
@@ -78,7 +79,7 @@ impl FleetWatch {
         Ok(Viewer { states, _permit: permit })
     }
 
-    /// Ends the reading if nobody watches.
+    /// Returns `true` if nobody watches, so that the task must end.
     fn ends(&self) -> bool {
         let mut is_reading = self.lock();
         *is_reading = self.states.receiver_count() > 0;
@@ -86,7 +87,7 @@ impl FleetWatch {
     }
 
     fn lock(&self) -> MutexGuard<'_, bool> {
-        // A panic elsewhere leaves the flag whole.
+        // A panic elsewhere leaves the flag valid.
         self.is_reading.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -101,11 +102,11 @@ impl Viewer {
 
 type Reading<T> = Pin<Box<dyn Future<Output = Result<T, AdminError>> + Send>>;
 
-/// A read of the store that is begun at most once at a time: a store that hangs is not asked again and again.
+/// A read of the store. At most one is in progress, so a store that hangs does not get more and more calls.
 struct Pending<T>(Option<Reading<T>>);
 
 impl<T> Pending<T> {
-    /// Waits for the read, which `begin` begins unless it runs already.
+    /// Waits for the read in progress, or starts one with `begin`.
     async fn get(&mut self, begin: impl FnOnce() -> Reading<T>) -> Result<T, String> {
         let reading = self.0.get_or_insert_with(begin);
         let Ok(read) = timeout(WITHIN, reading).await else {
@@ -133,7 +134,7 @@ impl Reader {
     async fn run(mut self) {
         let server = Arc::clone(&self.server);
         let watch = &server.fleet;
-        // Also for viewers that come one after the other.
+        // The interval also applies to viewers that come one after the other.
         let due = watch.states.borrow().as_ref().map_or_else(Instant::now, |state| state.at + EVERY);
         sleep_until(due).await;
         let mut ended = Box::pin(server.shutdown.listener().ended());

@@ -1,4 +1,4 @@
-//! The calls of `snowmint.v1.Admin`: each is read, and done by an [`Operator`], as over HTTP.
+//! The calls of `snowmint.v1.Admin`. Each request is read here and run by an [`Operator`], as over HTTP.
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
@@ -24,7 +24,7 @@ use crate::status::ErrorKind;
 
 /// The path of every call of the service starts with it.
 pub(super) const SERVICE: &str = "/snowmint.v1.Admin/";
-/// Changes that a list of the audit log has by default.
+/// The default number of changes in a list of the audit log.
 const CHANGES: usize = 50;
 
 /// Defines [`AdminMethod`].
@@ -101,7 +101,7 @@ pub(super) async fn answer(
     let Some(at) = deadline.0 else { return answering.await };
     timeout_at(at, answering).await.unwrap_or_else(|_| {
         Err(if method.changes() {
-            let text = "the deadline of the call has passed; the change may still take place: look at the present state before \
+            let text = "the deadline of the call has passed; the change may still take place: check the current state before \
                         you retry";
             Failure::new(ErrorKind::OutcomeUnknown, text)
         } else {
@@ -222,7 +222,7 @@ async fn list_namespaces(
     let messages::ListNamespacesRequest { page_size, page_token } = request;
     let size = in_range("page size", page_size, MAX_NAMESPACES, MAX_NAMESPACES)?;
     let all = operator.namespaces().await?;
-    // A token is the last name of the page before, which may be gone since.
+    // A page token is the last name of the previous page, which may be gone since.
     let after = all.namespaces.into_iter().filter(|it| it.name > page_token);
     let mut page: Vec<_> = after.take(size + 1).collect();
     let is_last = page.len() <= size;
@@ -275,7 +275,7 @@ fn bad(text: impl Into<String>) -> Failure {
     Failure::new(ErrorKind::BadRequest, text)
 }
 
-/// Returns the operator of a namespace. For a name that it may not use, a client does not learn whether that is valid.
+/// Returns the operator for a namespace. A client that may not use the name does not learn whether it is valid.
 fn of_namespace<'a>(
     name: &str,
     allowed: impl FnOnce(Scope<'_>) -> Result<Operator<'a>, Failure>,
@@ -297,7 +297,7 @@ fn in_range(what: &str, given: u32, default: usize, most: usize) -> Result<usize
     }
 }
 
-/// Defines the two ways between the message and the form of a namespace file.
+/// Defines the conversions between the message and the form of a namespace file, in both directions.
 macro_rules! settings {
     (texts: $($text:ident),*; numbers: $($number:ident),*) => {
         /// Returns the settings that a message has.
@@ -416,8 +416,8 @@ mod tests {
 
     use super::*;
 
-    /// Goal: a message has every setting, as a number or text like the file. Method: a value with every field, which does not compile
-    /// once there is another, both ways.
+    /// Goal: a message has every setting, as a number or text like the file. Method: a value with every field, converted both
+    /// ways, which no longer compiles if a field is added.
     #[test]
     fn a_message_has_every_setting() {
         let all = Fields {

@@ -14,7 +14,7 @@ use crate::mint::{ConnectionState, IdHandles, IdRange, Ids, MintError, Namespace
 use crate::state::ServerState;
 use crate::status::ErrorKind;
 
-/// The state of a request after everything that needs no waiting.
+/// The state of a request after all steps that need no waiting.
 pub(super) enum Drawn {
     Done(Answer),
     /// Some ids are missing.
@@ -87,7 +87,7 @@ fn issued(identity: &Identity, namespace: &Namespace, ids: u64) {
     }
 }
 
-/// Waits for what is missing.
+/// Waits for the missing ids or the missing namespace.
 ///
 /// # Cancel safety
 ///
@@ -185,7 +185,7 @@ fn texts(mut ids: Ids) -> Vec<String> {
     while let Some(id) = ids.next() {
         let mut text = Vec::new();
         ids.write(id, &mut text);
-        // Every text form is made of text.
+        // Text forms are always valid UTF-8.
         texts.push(String::from_utf8_lossy(&text).into_owned());
     }
     texts

@@ -13,7 +13,7 @@ use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 use crate::shutdown::ShutdownListener;
 use crate::state::ServerState;
 
-/// Interval between two looks at a node that a client watches.
+/// Interval between two checks of a node that a client watches.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// The services whose health is known; the empty name is the whole node.
 const KNOWN: [&str; 3] = ["", "snowmint.v1.Snowmint", "snowmint.v1.Admin"];

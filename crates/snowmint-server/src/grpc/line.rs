@@ -1,4 +1,4 @@
-//! What is left of a call once it is answered: its line in the access log, and its span.
+//! Writes the access-log line and the span of an answered call.
 
 use bytes::Bytes;
 use tokio::time::Instant;
@@ -12,8 +12,7 @@ use crate::metrics::Protocol;
 use crate::otlp::{ActiveSpan, KeyValue, SpanOutcome};
 use crate::status::ErrorKind;
 
-/// The line of a call, or of a request of a stream, in the access log, and the span of a call. They are written when it is
-/// dropped.
+/// The access-log line of a call, or of a request of a stream, and the span of a call. Both are written when this is dropped.
 pub(super) struct CallLine {
     pub(super) began: Instant,
     /// `None` for a call that has neither, as most have.
@@ -81,7 +80,7 @@ impl ObservedCall {
         if self.outcome != CallOutcome::Ok {
             attributes.push(KeyValue::text("error.type", self.outcome()));
         }
-        // Those of the server, as the conventions of OpenTelemetry list them.
+        // Faults of the server, as the conventions of OpenTelemetry list them.
         let is_error = matches!(
             code,
             Code::Unknown
@@ -112,7 +111,7 @@ impl CallLine {
         self
     }
 
-    /// Notes which ids the message asks for.
+    /// Records which ids the message requests.
     #[inline]
     pub(super) fn draws(&mut self, message: &Bytes) {
         if let Some(call) = &mut self.call {
@@ -120,7 +119,7 @@ impl CallLine {
         }
     }
 
-    /// Notes the outcome.
+    /// Records the outcome.
     #[inline]
     pub(super) fn set(&mut self, failed: Option<ErrorKind>) {
         if let Some(call) = &mut self.call {
@@ -138,7 +137,7 @@ impl CallLine {
         self.call = None;
     }
 
-    /// Takes what a stream has, whose requests have lines: only the span.
+    /// Takes the span for a stream, whose requests have lines of their own.
     pub(super) fn of_stream(&mut self) -> Self {
         let mut call = self.call.take();
         if let Some(call) = &mut call {

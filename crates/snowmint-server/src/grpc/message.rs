@@ -19,7 +19,7 @@ const PREFIX: usize = 5;
 /// The field `ids` of `NextResponse`.
 const IDS: u32 = 1;
 
-/// Why bytes are no message.
+/// Why bytes are not a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FrameError {
@@ -39,11 +39,11 @@ pub enum FrameError {
     Incomplete,
 }
 
-/// Splits bytes that arrive in any pieces into messages.
+/// Splits a stream of bytes, which arrives in pieces of any size, into messages.
 #[derive(Debug)]
 pub struct Frames {
     arrived: Bytes,
-    /// Bytes of the longest message.
+    /// The length of the longest message, in bytes.
     limit: usize,
 }
 
@@ -54,7 +54,7 @@ impl Default for Frames {
 }
 
 impl Frames {
-    /// Returns the messages of a call whose longest message has this number of bytes.
+    /// Returns a splitter for messages of at most `limit` bytes.
     pub const fn with_limit(limit: usize) -> Self {
         Self { arrived: Bytes::new(), limit }
     }
@@ -175,7 +175,7 @@ impl Answer {
     ///
     /// # Errors
     ///
-    /// The ids ended before their number: the call has to be reset, since the length was sent.
+    /// The ids ended before the announced number: the call must be reset, since the length was already sent.
     pub(super) fn write(&mut self, out: &mut Vec<u8>) -> Result<(), tonic::Status> {
         out.append(&mut self.head);
         let Some(ids) = &mut self.ids else { return Ok(()) };
@@ -215,11 +215,11 @@ fn ids_head(count: usize) -> Vec<u8> {
     head
 }
 
-/// Checks that messages which arrive in two pieces are the same messages, and decodes them as each request, for fuzzing.
+/// Checks, for fuzzing, that messages are the same if they arrive in two pieces, and decodes them as each request.
 ///
 /// # Panics
 ///
-/// If they are not.
+/// If they differ.
 #[doc(hidden)]
 pub fn check_split(input: &[u8]) {
     use super::messages::{
@@ -285,7 +285,7 @@ mod tests {
         Bytes::from(bytes).slice(5..)
     }
 
-    /// Goal: what is written by hand is what the generated code reads and writes.
+    /// Goal: the code that writes messages by hand matches the generated code.
     #[tokio::test]
     async fn ids_are_written_as_the_generated_message() {
         for count in [1, 15, 16, 2047, 2048, 2049, 100_000] {

@@ -29,9 +29,9 @@ pub(crate) struct StreamCall {
     /// `None` while a request waits for ids.
     state: Option<StateLease>,
     phase: Phase,
-    /// Why the call ends although the client goes on.
+    /// Completes with the reason to end the call although the client continues.
     ends: Pin<Box<dyn Future<Output = Failure> + Send>>,
-    /// When the service began to end.
+    /// When the shutdown began.
     ending: Option<Instant>,
     /// The line of the current request in the access log.
     line: Option<CallLine>,
@@ -109,7 +109,7 @@ impl StreamCall {
                         self.phase = Phase::Ending(None);
                     }
                     Poll::Ready(Err(failure)) => self.fail(failure),
-                    // Requests that have arrived are answered, also at shutdown.
+                    // Requests that have arrived are answered, even at shutdown.
                     Poll::Pending if !chunk.is_empty() => return data(chunk),
                     Poll::Pending => {
                         self.delivery.wait();

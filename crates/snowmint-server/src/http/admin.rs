@@ -1,7 +1,7 @@
 //! The admin API: `/v1/admin/...`. It does what `snowmint ns`, `workers`, `doctor` and `audit` do, on the store of this node.
 //!
-//! Every request needs a token with the right `admin`: for the namespace that it names, or for all namespaces if it concerns
-//! the whole store or this node. Nothing about a request is said before that was checked.
+//! Every request needs a token with the right `admin`: for the namespace that it names, or for all namespaces if it concerns the
+//! whole store or this node. Nothing about a request is reported before the token is checked.
 
 use std::borrow::Cow;
 use std::future::poll_fn;
@@ -34,7 +34,7 @@ use crate::settings::CorsOrigins;
 use crate::status::ErrorKind;
 
 const PREFIX: &str = "/v1/admin/";
-/// The paths below it, for errors.
+/// The paths of the API, for errors.
 const PATHS: &str = "/v1/admin/namespaces, /v1/admin/namespaces/{namespace}, /v1/admin/workers, \
                      /v1/admin/workers/{worker}/release, /v1/admin/doctor, /v1/admin/drain, /v1/admin/log-level, \
                      /v1/admin/audit, /v1/admin/fleet, /v1/admin/events";
@@ -42,7 +42,7 @@ const PATHS: &str = "/v1/admin/namespaces, /v1/admin/namespaces/{namespace}, /v1
 const START_OVER: &str = "start_over";
 /// A field of a change besides the settings.
 const ABOVE: &str = "above";
-/// Changes that a list of the audit log has by default.
+/// The default number of changes in a list of the audit log.
 const CHANGES: usize = 50;
 
 /// What a request is about.
@@ -65,7 +65,7 @@ pub(super) fn is_admin(path: &str) -> bool {
     path.starts_with(PREFIX)
 }
 
-/// Answers a request to the admin API. `of` receives whose request it is, once that is known.
+/// Answers a request to the admin API. `of` receives the identity of the client once it is known.
 pub(super) async fn answer<B>(
     serving: &Serving<'_>,
     request: Request<B>,
@@ -77,14 +77,14 @@ where
     let server = serving.server;
     check_host(server.hosts_of(serving.peer.admission), &serving.known_host, &request)?;
     check_admission(serving)?;
-    // Also of origins that may take ids.
+    // Pages of origins that may take ids may not administer.
     cors::check_site(&CorsOrigins::default(), request.headers())?;
     let (parts, body) = request.into_parts();
     let resource = Resource::of(parts.uri.path(), parts.uri.query());
     let identity = &*of.insert(BearerCache::new(server.access.as_ref()).identity(&parts.headers)?);
     authorize(identity, resource.as_ref().map_or(Scope::Everything, Resource::scope))?;
     let resource = resource.or_else(|problem| {
-        // A method that the path never takes is named before its query is.
+        // A method that the path never takes is reported before an invalid query.
         check_method(&parts.method, Resource::of(parts.uri.path(), None)?.methods())?;
         Err(problem)
     })?;
@@ -199,7 +199,7 @@ struct LogLevelRequest {
     level: String,
 }
 
-/// A request that may do what it asks for.
+/// An authorized request.
 struct Call<'a> {
     serving: &'a Serving<'a>,
     operator: Operator<'a>,
@@ -262,7 +262,7 @@ impl Call<'_> {
         }
     }
 
-    /// Returns the record that the headers require.
+    /// Returns the condition on the record that the headers set.
     fn required(&self) -> Result<Required, Problem> {
         required(&self.parts.headers, &self.parts.method)
     }
@@ -339,7 +339,7 @@ fn change(mut object: Settings, required: Required) -> Result<Change, Problem> {
     let above = object.remove(ABOVE);
     namespaces::check_names(&object, &[ABOVE])?;
     if above.is_some() {
-        // Whatever it is: it belongs to sources.
+        // Rejected whatever its value: it belongs to sources.
         return Err(only_with_store(ABOVE).into());
     }
     Ok(Change { settings: object, above: None, required })
@@ -360,7 +360,7 @@ fn read<T: for<'de> Deserialize<'de>>(object: Settings) -> Result<T, Problem> {
         .map_err(|error| AdminError::Request(format!("invalid body: {error}")).into())
 }
 
-/// Returns the record that `If-Match` and `If-None-Match` require.
+/// Returns the condition on the record that `If-Match` and `If-None-Match` set.
 fn required(headers: &HeaderMap, method: &Method) -> Result<Required, Problem> {
     let matching = condition(headers, &IF_MATCH)?;
     match (matching, condition(headers, &IF_NONE_MATCH)?) {

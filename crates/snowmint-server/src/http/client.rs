@@ -1,6 +1,5 @@
-//! One connection's access to the mint, which the concurrent requests of HTTP/2 share.
-//! Snowflake ids are drawn through one handle, one request after the other, so that the ids of a connection increase. A wait
-//! for anything else holds up no other request.
+//! One connection's access to the mint, which the concurrent requests of HTTP/2 share. Snowflake ids are drawn through one
+//! handle, one request after the other, so that the ids of a connection increase. No other wait delays another request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +19,7 @@ impl Client {
         Self(Mutex::new(mint.connection_state()))
     }
 
-    /// Finds a namespace by its name, if the client may take its ids. Creates it if it is unknown, that is allowed, and
+    /// Finds a namespace by its name, if the client may take its ids. Creates an unknown one if the server allows it and
     /// `may_create` is set.
     pub(super) async fn find_or_create(
         &self,
@@ -47,7 +46,7 @@ impl Client {
         }
     }
 
-    /// Takes `count` ids, and counts them. Waits at most `within` this time.
+    /// Takes `count` ids, and counts them. Waits for `within` at most.
     pub(super) async fn take(
         &self,
         identity: &Identity,
@@ -58,7 +57,7 @@ impl Client {
         self.take_by(identity, namespace, count, within, Namespace::try_take).await
     }
 
-    /// Takes `count` ids, to be read as ranges. Waits at most `within` this time.
+    /// Takes `count` ids, to be read as ranges. Waits for `within` at most.
     pub(super) async fn take_ranges(
         &self,
         identity: &Identity,

@@ -1,8 +1,8 @@
 //! The console: a page for browsers at `/` and `/console`, with its script, styles and icon, all of it in the binary.
 //!
-//! The page holds no data. What it shows, it requests from the same paths as every client, with the token that its user enters.
-//! Its policy admits nothing from elsewhere and no inline script, and forbids to make markup of text: names of namespaces and
-//! holders come from others.
+//! The page holds no data. It requests everything that it shows from the same paths as every client, with the token that its user
+//! enters. Its content security policy allows no other origin and no inline script, and forbids turning text into markup: names
+//! of namespaces and holders are untrusted.
 
 use std::sync::LazyLock;
 

@@ -28,7 +28,7 @@ pub(super) fn check_site(origins: &CorsOrigins, headers: &HeaderMap) -> Result<(
     Ok(())
 }
 
-/// Answers the question of a browser whether a page may send a request; `None` for other requests.
+/// Answers a browser that asks whether a page may send a request (preflight); `None` for other requests.
 pub(super) fn preflight<B>(
     origins: &CorsOrigins,
     request: &Request<B>,

@@ -1,5 +1,5 @@
-//! Explains ids and layouts: every reading of a text with its bits and text forms, the named layouts, and what a layout of one's
-//! own gives. The console draws these answers; it computes none of them itself.
+//! Explains ids and layouts: every reading of a text with its bits and text forms, the named layouts, and the properties of any
+//! layout. The console draws these answers; it computes none of them itself.
 
 use hyper::Response;
 use serde::Serialize;
@@ -25,7 +25,7 @@ struct FieldReading {
     value: String,
 }
 
-/// All readings of a text.
+/// Answers with all readings of a text.
 pub(super) fn readings(text: &[u8], inspection: &Inspection) -> Result<Response<Body>, Problem> {
     let likeliest = [inspection.likeliest().clone()];
     let candidates = if inspection.candidates().is_empty() { &likeliest } else { inspection.candidates() };
@@ -87,25 +87,25 @@ fn reading(candidate: &Candidate) -> Value {
             add("width", 64.into());
             add("texts", texts(*id));
         }
-        // A kind that this version does not know has its name and instant.
+        // A reading of an unknown kind has only its name and instant.
         _ => {}
     }
     Value::Object(reading)
 }
 
-/// The id in every text form that has a name.
+/// Returns the id in every text form that has a name.
 fn texts(id: Id) -> Value {
     let text = |digits: &Digits| json!({"form": digits.name(), "text": digits.encode(id).as_str()});
     Value::Array(Digits::NAMED.iter().map(text).collect())
 }
 
-/// The named layouts.
+/// Answers with the named layouts.
 pub(super) fn layouts(identity: &Identity) -> Result<Response<Body>, Problem> {
     identity.may_somewhere(Right::Inspect)?;
     json(&json!({ "layouts": PresetView::all(WallClock.unix_ms()) }))
 }
 
-/// What a layout gives.
+/// Answers with the properties of a layout.
 pub(super) fn layout(identity: &Identity, spec: Option<&[u8]>) -> Result<Response<Body>, Problem> {
     identity.may_somewhere(Right::Inspect)?;
     let spec = String::from_utf8_lossy(spec.unwrap_or_default());
@@ -125,7 +125,7 @@ mod tests {
         Inspection::of_text(text, Vec::new(), NOW).unwrap().candidates().iter().map(reading).collect()
     }
 
-    /// Goal: each reading shows the id that it is of: the same text is other ids in other text forms.
+    /// Goal: each reading shows its own id: the same text is a different id in each text form.
     #[test]
     fn each_reading_has_its_own_id_bits_and_texts() {
         let readings = all("1541815603606036480");

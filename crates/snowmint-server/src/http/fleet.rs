@@ -1,6 +1,6 @@
 //! The state of the fleet over HTTP: once as JSON, or live as server-sent events.
 //!
-//! A stream begins with the present state and ends when the service shuts down, or when its token is no longer valid. Browsers
+//! A stream begins with the current state and ends when the service shuts down, or when its token is no longer valid. Browsers
 //! read it with `fetch`, since an `EventSource` cannot send a token.
 
 use std::fmt;
@@ -29,7 +29,7 @@ const EVENT_STREAM: &str = "text/event-stream";
 const NO_BUFFERING: (HeaderName, HeaderValue) =
     (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
 
-/// Answers with the present state.
+/// Answers with the current state.
 pub(super) async fn once(
     server: &Arc<ServerState>,
     node: &NodeAdmin,
@@ -39,7 +39,7 @@ pub(super) async fn once(
         return Ok(ok(JSON, Body::whole("")));
     }
     let mut viewer = server.fleet.view(server, node)?;
-    // A read takes as long, twice at most: workers, then namespaces.
+    // A read takes at most twice `WITHIN`: workers, then namespaces.
     match tokio::time::timeout(3 * WITHIN, viewer.next()).await {
         Ok(Some(json)) => Ok(ok(JSON, Body::whole(json))),
         _ => Err(Problem::new(ErrorKind::NotReady, "the store did not answer in time".to_owned())),
@@ -81,7 +81,7 @@ impl fmt::Debug for EventStream {
     }
 }
 
-/// Where a stream is.
+/// The phase of a stream.
 enum Phase {
     Begin(Watching),
     Watch(Watching),
@@ -139,7 +139,7 @@ impl Watching {
     }
 }
 
-/// Returns an event. JSON has no line ends.
+/// Returns an event. The JSON has no line breaks.
 fn event(name: &str, json: &[u8]) -> Bytes {
     let mut event = BytesMut::with_capacity(name.len() + json.len() + 20);
     for part in [b"event: ", name.as_bytes(), b"\ndata: ", json, b"\n\n"] {

@@ -59,7 +59,7 @@ where
     let is_head = *request.method() == Method::HEAD;
     let mut line = RequestLine::begin(serving, &request, began);
     let mut response = if admin::is_admin(request.uri().path()) {
-        // Boxed, since most requests are others.
+        // Boxed, since few requests are admin requests.
         let mut identity = None;
         let answered = Box::pin(admin::answer(serving, request, &mut identity)).await;
         counted(serving, identity.as_ref(), began, answered.map_err(Failure::Problem))
@@ -79,7 +79,7 @@ where
     }
     // HTTP/2 has a frame for it, which its connection sends.
     if serving.peer.is_leaving() && version < Version::HTTP_2 {
-        // So the client's next request goes to another node and not to a connection that is being closed.
+        // So that the client's next request goes to another node, not to a connection that is being closed.
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     response
@@ -139,7 +139,7 @@ impl<P: Into<Problem>> From<P> for Failure {
     }
 }
 
-/// Answers a request. `identity` receives whose request it is, once that is known.
+/// Answers a request. `identity` receives the identity of the client once it is known.
 async fn try_handle<B: hyper::body::Body>(
     serving: &Serving<'_>,
     request: &Request<B>,
@@ -152,7 +152,7 @@ async fn try_handle<B: hyper::body::Body>(
     }
     let (path, query) = (request.uri().path(), request.uri().query());
     let route = route(path, query).or_else(|problem| {
-        // A method that the path never takes is named before its query is.
+        // A method that the path never takes is reported before an invalid query.
         check_method(&route(path, None)?, request)?;
         Err(problem)
     })?;
@@ -191,7 +191,7 @@ async fn try_handle<B: hyper::body::Body>(
                 return Ok(ok(format.media_type(), Body::whole("")));
             }
             let keyed = keyed(serving, request, &namespace, key, count, format)?;
-            // Lent: if it were moved, this future would have room for it twice.
+            // Borrowed: if it were moved, this future would reserve room for it twice.
             let draw = pin!(client.take(identity, &namespace, count, wait));
             Ok(idempotency::answer(serving, keyed, format, draw).await?)
         }
@@ -205,7 +205,7 @@ async fn try_handle<B: hyper::body::Body>(
             }
             let format = IdsFormat::Ranges;
             let keyed = keyed(serving, request, &namespace, key, count, format)?;
-            // Lent, as above.
+            // Borrowed, as above.
             let draw = pin!(client.take_ranges(identity, &namespace, count, wait));
             Ok(idempotency::answer(serving, keyed, format, draw).await?)
         }

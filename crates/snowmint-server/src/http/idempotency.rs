@@ -1,13 +1,14 @@
 //! `Idempotency-Key`: a repeated POST gets the ids of the first one.
 //!
-//! A client that got no answer does not know whether its request took ids. With the same key it may send the request again: the
-//! node keeps the answer for a while, in memory. Another node does not have it, nor does this one if its memory for answers is
-//! full. Then the retry takes new ids, and those of the lost answer are a gap. Ids are given out again only for the same key of
-//! the same token, or without a token from the same address, and only while the namespace has the same definition.
+//! A client that got no answer does not know whether its request took ids. It may send the request again with the same key: the
+//! node keeps the answer in memory for a while. Other nodes do not have the answer, nor does this one if its memory for answers
+//! is full. Then the retry takes new ids, and the ids of the lost answer are a gap. A kept answer is given only for the same key
+//! of the same token (without a token, of the same address), and only while the namespace has the same definition.
 //!
 //! # Source
 //!
-//! draft-ietf-httpapi-idempotency-key-header: 400 for an invalid key, 409 while the first request runs, 422 if it was another one.
+//! draft-ietf-httpapi-idempotency-key-header: 400 for an invalid key, 409 while the first request runs, 422 if the first request
+//! was a different one.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -31,13 +32,13 @@ use crate::mint::{Ids, MintError};
 use crate::status::ErrorKind;
 
 pub(super) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-/// Says that an answer was kept.
+/// Marks an answer that was kept.
 pub(super) const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
-/// What an entry uses besides the bytes of its answer.
+/// Bytes that an entry uses besides those of its answer.
 const OVERHEAD: usize = 256;
 
-/// Reads the key of a request, which only POST has for ids and ranges: elsewhere a client would rely on it in vain.
+/// Reads the key of a request. Only a POST for ids or ranges may have one: elsewhere it would have no effect.
 pub(super) fn key<'r, B>(request: &'r Request<B>, route: &Route<'_>) -> Result<Option<&'r [u8]>, Problem> {
     let bad = |detail: String| Err(Problem::new(ErrorKind::BadRequest, detail));
     let mut keys = request.headers().get_all(IDEMPOTENCY_KEY).iter();
@@ -56,7 +57,7 @@ pub(super) fn key<'r, B>(request: &'r Request<B>, route: &Route<'_>) -> Result<O
     Ok(Some(key))
 }
 
-/// Who sends a request.
+/// The sender of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Caller<'a> {
     /// `None` over a Unix socket.
@@ -80,6 +81,8 @@ struct Parameters {
 }
 
 impl KeyedRequest {
+    /// Returns the request with its key.
+    ///
     /// # Errors
     ///
     /// The answer would be too large to be kept.
@@ -97,7 +100,7 @@ impl KeyedRequest {
             problem.detail.push_str(" with Idempotency-Key; use /v1/ranges for more");
             return Err(problem);
         }
-        // Anyone who has the same token is the same caller, also from another address.
+        // The same token is the same caller, even from another address.
         let caller = match (caller.token, caller.address) {
             (Some(token), _) => token.as_bytes().to_vec(),
             (None, Some(address)) => address.to_string().into_bytes(),
@@ -114,7 +117,7 @@ impl KeyedRequest {
     }
 }
 
-/// Answers with ids in this format; with a key, as before if there is such an answer.
+/// Answers with ids in this format. With a key, repeats the kept answer if there is one.
 pub(super) async fn answer(
     serving: &Serving<'_>,
     keyed: Option<KeyedRequest>,
@@ -134,7 +137,7 @@ pub(super) async fn answer(
         Begun::New(place) => place,
     };
     let bytes = Body::all_ids(draw.await?, format).map_err(|error| failure(&error))?;
-    // It is made at once, and not as the client reads it.
+    // The whole answer is made at once, not while the client reads it.
     serving.peer.turn.spend(bytes.len());
     place.keep(bytes.clone());
     Ok(ok(format.media_type(), Body::whole(bytes)))
@@ -162,7 +165,7 @@ struct Entry {
     answer: Option<Bytes>,
 }
 
-/// What becomes of a request with a key.
+/// How a request with a key is answered.
 #[derive(Debug)]
 enum Begun<'a> {
     /// It was answered before.
@@ -206,7 +209,7 @@ impl KeptAnswers {
 }
 
 impl Answers {
-    /// Drops what is too old or too much.
+    /// Drops answers that are too old, and the oldest ones beyond the limit.
     fn forget(&mut self, now: Instant) {
         while let Some((_, scope)) = self.oldest_first.first_key_value() {
             let scope = *scope;
@@ -227,8 +230,8 @@ impl Answers {
     }
 }
 
-/// The place of an answer to come. If there is none, because the request failed or its client has gone, the next request with
-/// the key is the first one again.
+/// The reserved place of an answer. If no answer comes, because the request failed or its client left, the next request with the
+/// key counts as the first one.
 #[derive(Debug)]
 struct Place<'a> {
     kept: &'a KeptAnswers,

@@ -43,7 +43,7 @@ struct DecodedDocument {
     worker_id: String,
 }
 
-/// What Leaf answers for a text that is not an id.
+/// Leaf's answer for a text that is not an id.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct UndecodedDocument {

@@ -1,4 +1,4 @@
-//! What is left of a request once it is answered: its line in the access log, and its span.
+//! Writes the access-log line and the span of an answered request.
 
 use hyper::{Method, Request, StatusCode, Uri};
 use tokio::time::Instant;
@@ -9,8 +9,8 @@ use crate::metrics::Protocol;
 #[cfg(feature = "otlp")]
 use crate::otlp::{ActiveSpan, KeyValue, SpanOutcome};
 
-/// The line of a request in the access log, and its span. They are written when it is dropped: after the answer, or when the
-/// client left before.
+/// The access-log line of a request, and its span. Both are written when this is dropped: after the answer, or when the client
+/// leaves before it.
 pub(super) struct RequestLine {
     protocol: Protocol,
     method: Method,

@@ -66,7 +66,7 @@ pub(super) enum Route<'a> {
         /// How long the request may wait for its ids.
         wait: Duration,
     },
-    /// Ids as runs of consecutive ones.
+    /// Ids as ranges.
     Ranges {
         namespace: Cow<'a, [u8]>,
         count: Cow<'a, [u8]>,
@@ -97,7 +97,7 @@ pub(super) enum Route<'a> {
     },
     /// The named layouts.
     Layouts,
-    /// What a layout gives.
+    /// The properties of a layout.
     Layout {
         spec: Option<Cow<'a, [u8]>>,
     },
@@ -191,7 +191,7 @@ pub(super) fn route<'a>(path: &'a str, query: Option<&'a str>) -> Result<Route<'
         [("/tinyid/id/nextId", TinyIdForm::Json), ("/tinyid/id/nextIdSimple", TinyIdForm::Simple)]
     {
         if path == tinyid {
-            // As TinyID, it takes further parameters.
+            // Like TinyID, this path takes further parameters.
             let namespace = first_value(query, "bizType")?.unwrap_or_default();
             let (count, token) = (first_value(query, "batchSize")?, first_value(query, "token")?);
             return Ok(Route::TinyId { form, namespace, count, token });
@@ -361,13 +361,13 @@ pub(super) fn decode(text: &str) -> Result<Cow<'_, [u8]>, Problem> {
     Ok(percent_decode_str(text).into())
 }
 
-/// The first host that the client of a connection named and that is allowed. Clients name the same one each time; to check it
-/// each time would take longer than to make an id.
+/// The first allowed host that the client of a connection named. Clients name the same one each time, and checking it each time
+/// would take longer than making an id.
 #[derive(Debug, Default)]
 pub(super) struct KnownHost(OnceLock<Box<[u8]>>);
 
 impl KnownHost {
-    /// Longer ones are checked each time, since they are held as long as the connection.
+    /// Longer hosts are checked each time, since a known host is held as long as the connection.
     const MAX: usize = 64;
 
     fn is(&self, host: &[u8]) -> bool {
@@ -582,8 +582,8 @@ mod tests {
         }
     }
 
-    /// Goal: the OpenAPI document has exactly the paths that exist, and POST where it takes ids. That answers are as it says is
-    /// checked against a running server.
+    /// Goal: the OpenAPI document has exactly the paths that exist, and POST where a path takes ids. A black-box test checks the
+    /// answers of a running server against it.
     #[test]
     fn each_path_is_documented() {
         let document: serde_json::Value = serde_json::from_str(OPENAPI).unwrap();

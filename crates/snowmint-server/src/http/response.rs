@@ -136,7 +136,7 @@ impl Body {
     pub(super) fn all_ids(ids: Ids, format: IdsFormat) -> io::Result<Bytes> {
         match Self::ids(ids, format)? {
             Self::Whole(bytes) => Ok(bytes.unwrap_or_default()),
-            // Ids are no events.
+            // Ids are never sent as events.
             Self::Events(_) => Ok(Bytes::new()),
             Self::Ids(mut chunks) => {
                 let mut all = Vec::new();
@@ -310,7 +310,7 @@ impl Problem {
         Self { kind, detail, value: None, limit: None, retry_after: None, setting: None, allow: None }
     }
 
-    /// Says when a retry may help.
+    /// Sets the time after which a retry may help.
     pub(super) fn retry_after(self, after: Duration) -> Self {
         Self { retry_after: Some(after), ..self }
     }

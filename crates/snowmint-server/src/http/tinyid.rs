@@ -1,6 +1,6 @@
-//! TinyID's paths `/tinyid/id/nextId` and `/tinyid/id/nextIdSimple`, for unchanged TinyID clients.
-//! Both answer 200 whatever happens: the first with TinyID's document, which has a code, the second with an empty text if there
-//! are no ids. The parameter `token` is a token of this server, if it has tokens.
+//! TinyID's paths `/tinyid/id/nextId` and `/tinyid/id/nextIdSimple`, for unchanged TinyID clients. Both always answer 200: the
+//! first with TinyID's document, which has a code, the second with an empty text if there are no ids. The parameter `token` is a
+//! token of this server, if it has tokens.
 
 use hyper::Response;
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};

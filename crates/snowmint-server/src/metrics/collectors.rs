@@ -181,7 +181,7 @@ impl Collector for NamespaceCollector {
         table.gauge("numbers_left", "Numbers in memory", |it| it.left as f64)?;
         table.gauge("segment_size", "Size of the next segment", |it| it.size as f64)?;
         table.gauge("numbers_used_ratio", "Reserved share of the range up to the maximum", |it| it.used)?;
-        table.gauge("counters_failing", "Counters that are skipped since their last call failed", |it| {
+        table.gauge("counters_failing", "Counters that are skipped because their last call failed", |it| {
             it.counters_failing as f64
         })?;
         table.whole_gauge("numbers_highest", "Highest number received from the counters", |it| {
@@ -212,8 +212,8 @@ fn issued(encoder: &mut DescriptorEncoder<'_>, all: &[Arc<Namespace>]) -> fmt::R
     Ok(())
 }
 
-/// Encodes the highest numbers by counter, also of namespaces that are no longer served: `snowmint store recover` raises
-/// these counters.
+/// Encodes the highest numbers by counter, including those of namespaces that are no longer served: `snowmint store recover`
+/// raises these counters.
 fn received(encoder: &mut DescriptorEncoder<'_>, all: &[HighestReceived]) -> fmt::Result {
     if all.is_empty() {
         return Ok(());
@@ -247,7 +247,7 @@ fn layouts(encoder: &mut DescriptorEncoder<'_>, all: &[Arc<Namespace>], now_unix
     Ok(())
 }
 
-/// Encodes how often the workers of a namespace went ahead of the clock.
+/// Encodes how many ticks the workers of a namespace have borrowed.
 fn borrowed(encoder: &mut DescriptorEncoder<'_>, all: &[Arc<Namespace>]) -> fmt::Result {
     let ticks = |namespace: &Arc<Namespace>| match namespace.backend().plain() {
         Backend::Snowflake(pool) => Some((namespace.name().to_string(), pool.borrowed_ticks())),
@@ -277,7 +277,7 @@ impl Table<'_, '_> {
         self.metric(name, help, MetricType::Gauge, |status, row| ConstGauge::new(value(status)).encode(row))
     }
 
-    /// Encodes an integer, of which every digit counts.
+    /// Encodes an integer without rounding it.
     fn whole_gauge(&mut self, name: &str, help: &str, value: impl Fn(&SegmentStatus) -> i64) -> fmt::Result {
         self.metric(name, help, MetricType::Gauge, |status, row| ConstGauge::new(value(status)).encode(row))
     }
@@ -458,7 +458,7 @@ mod system {
     }
 
     pub(super) fn open_files() -> Option<u64> {
-        // Without the directory that is being read.
+        // Minus the descriptor of the directory that is being read.
         Some((fs::read_dir("/proc/self/fd").ok()?.count() as u64).saturating_sub(1))
     }
 

@@ -5,7 +5,7 @@
 const LOW: u64 = 100_000_000;
 /// The digits below them.
 const LOW_DIGITS: usize = 8;
-/// Numbers below which one by one is faster.
+/// With fewer numbers than this, writing them one by one is faster.
 const WORTH_IT: u64 = 4;
 /// Bytes of the longest entry that is copied as a whole: 20 digits, and a protocol's text around them.
 const ENTRY: usize = 32;
@@ -152,7 +152,7 @@ mod tests {
         check(LOW - 1);
     }
 
-    /// Goal: a list is the same as its numbers one by one, over every change of the upper digits. Method: against `write`.
+    /// Goal: a list is the same as its numbers one by one, over every change of the upper digits. Method: compares with `write`.
     #[test]
     fn a_list_is_the_same_as_its_numbers_one_by_one() {
         let entries = [

@@ -213,7 +213,7 @@ pub enum MintError {
         token: Snippet,
         /// The quota.
         quota: Quota,
-        /// When the request fits.
+        /// The time after which the request fits.
         retry_after: Duration,
     },
     /// The request is larger than a quota of the token.

@@ -1,5 +1,5 @@
-//! One served namespace: the backend that makes its ids, the form they are written in, and its counters.
-//! A request finds the namespace by name and from there on asks it alone.
+//! One served namespace: the backend that makes its ids, the form they are written in, and its counters. A request finds the
+//! namespace by name, and then uses nothing else.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use super::ids::{self, IdFormat, Ids, WideGenerator};
 use crate::limits::{MAX_COUNT, MAX_RANGE_COUNT, MAX_WAIT};
 use crate::settings::{ServiceClock, SharedClock};
 
-/// Why a backend of hidden ids has none: [`Backend::hidden`] never hides ids twice.
+/// Why a backend that would hide ids twice makes none. [`Backend::hidden`] never builds one.
 const HIDDEN_TWICE: &str = "its ids are hidden twice";
 
 /// A served namespace.
@@ -30,7 +30,7 @@ const HIDDEN_TWICE: &str = "its ids are hidden twice";
 pub struct Namespace {
     name: NamespaceName,
     definition: Definition,
-    /// Whether INCR may draw from it, or why not: decided once, asked for each command.
+    /// Whether INCR may draw from it, or why not: computed once, read for each command.
     counts_by_one: Result<(), &'static str>,
     form: Option<Arc<TextForm>>,
     /// Earlier text forms, in which existing ids are written; `None` for ids without a text form.
@@ -301,7 +301,7 @@ impl Namespace {
         Ok(Taken::Partial(PartialIds { first, missing: count - got }))
     }
 
-    /// Sleeps until the missing ids are available, at most `within` this time.
+    /// Sleeps until the missing ids are available, for `within` at most.
     ///
     /// # Errors
     ///

@@ -22,7 +22,7 @@ use crate::limits::MAX_WAIT;
 /// Names that an error lists before it only counts the rest.
 const NAMES_SHOWN: usize = 10;
 
-/// A request that failed later than this has waited in vain; one that failed earlier may have met a passing fault.
+/// If a request fails after at least this time, its wait counts as failed; an earlier failure may be a temporary fault.
 const IN_VAIN: Duration = Duration::from_secs(1);
 
 /// The namespaces that are served at one moment.
@@ -64,13 +64,13 @@ impl NamespaceTable {
         found.map_err(|_| self.unknown(name))
     }
 
-    /// The error for a name that is not in the table.
+    /// Returns the error for a name that is not in the table.
     #[cold]
     pub(super) fn unknown(&self, name: &[u8]) -> MintError {
         self.unknown_among(name, |_| true)
     }
 
-    /// The same, for a client that may know only some names.
+    /// Returns the same error for a client that may know only some names.
     #[cold]
     pub(crate) fn unknown_among(&self, name: &[u8], sees: impl Fn(&[u8]) -> bool) -> MintError {
         let text = String::from_utf8_lossy(name);
@@ -100,7 +100,7 @@ pub struct ConnectionState {
     in_vain: InVain,
 }
 
-/// A request of the present input that has waited in vain. Boxed: it is rare.
+/// A request of the current input whose wait failed. Boxed, since it is rare.
 #[derive(Default)]
 struct InVain(Option<Box<Waited>>);
 
@@ -111,7 +111,7 @@ struct Waited {
 }
 
 impl InVain {
-    /// Waits, unless a request for as many or fewer ids has waited in vain.
+    /// Waits, unless the wait of a request for as many or fewer ids has failed.
     async fn unless<T>(
         &mut self,
         namespace: &[u8],
@@ -169,14 +169,14 @@ impl ConnectionState {
         &mut self.handles
     }
 
-    /// Notes that further requests were read. Those that were read together wait together: once one of them has waited in vain
-    /// for a namespace, the others are refused at once. Otherwise a pipeline of a hundred would wait a hundred times.
+    /// Records that further requests were read. Requests that were read together wait together: once the wait of one has failed
+    /// for a namespace, the others are rejected at once. Otherwise a pipeline of 100 requests would wait 100 times.
     #[inline]
     pub(crate) fn read_more(&mut self) {
         self.in_vain.0 = None;
     }
 
-    /// Waits for missing ids, as [`Namespace::wait`] does, unless a request that was read with this one has waited in vain.
+    /// Waits for missing ids like [`Namespace::wait`], unless the wait of a request that was read with this one has failed.
     pub(crate) async fn wait(
         &mut self,
         namespace: &Namespace,
@@ -187,7 +187,7 @@ impl ConnectionState {
         self.in_vain.unless(name, missing, ids).await
     }
 
-    /// Takes numbers, as [`Namespace::take_run`] does, with the same exception.
+    /// Takes numbers like [`Namespace::take_run`], with the same exception.
     pub(crate) async fn take_run(
         &mut self,
         namespace: &Namespace,
@@ -197,7 +197,7 @@ impl ConnectionState {
         self.in_vain.unless(name, count.get(), namespace.take_run(count)).await
     }
 
-    /// Creates a namespace, as [`Mint::create`] does, with the same exception.
+    /// Creates a namespace like [`Mint::create`], with the same exception.
     pub(crate) async fn create(
         &mut self,
         mint: &Mint,

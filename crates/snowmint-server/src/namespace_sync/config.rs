@@ -33,12 +33,12 @@ pub struct NamespaceFlags {
 pub struct NamespaceSource {
     /// The path of the file.
     pub path: PathBuf,
-    /// Reads what the file says of namespaces; it may say more.
+    /// Reads the part of the file that defines namespaces; the file may contain more.
     pub read: fn(&Path) -> io::Result<String>,
 }
 
 impl From<PathBuf> for NamespaceSource {
-    /// A file of namespaces alone.
+    /// A file that contains only namespaces.
     fn from(path: PathBuf) -> Self {
         Self { path, read: |path| std::fs::read_to_string(path) }
     }
@@ -240,7 +240,7 @@ impl NamespaceConfig {
         in_file.map(|(name, definition)| (name.clone(), definition.clone())).chain(named).collect()
     }
 
-    /// Returns one text of the namespaces that can be served before the store has answered. If the text changes, other
+    /// Returns a text that identifies the namespaces that can be served before the store has answered. If the text changes, other
     /// definitions may be pinned to the same names.
     pub fn fingerprint(&self) -> String {
         let namespaces = self.of_own_layout();

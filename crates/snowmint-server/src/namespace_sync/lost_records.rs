@@ -40,7 +40,7 @@ pub(super) enum RecordAction {
 }
 
 impl LostRecords {
-    /// Notes that this record of a namespace is valid, even if an earlier one was newer.
+    /// Records that this record of a namespace is valid, even if an earlier one was newer.
     pub(super) fn note(&mut self, name: &NamespaceName, record: Option<&NamespaceRecord>) {
         if let Some(record) = record {
             self.seen.insert(name.clone(), record.clone());
@@ -49,7 +49,7 @@ impl LostRecords {
 }
 
 impl NamespaceSync {
-    /// Returns the served namespaces without a record in the store, as they are to be served.
+    /// Returns the served namespaces without a record in the store, in the form in which they must be served.
     pub(super) async fn without_record(&mut self, desired: &Desired) -> Vec<Arc<Namespace>> {
         let served = self.mint.table();
         let mut next = Vec::new();
@@ -99,7 +99,7 @@ impl NamespaceSync {
         Ok(())
     }
 
-    /// Notes the record of a namespace. If an earlier record was newer, or had more text forms, writes that one back: a
+    /// Remembers the record of a namespace. If an earlier record was newer, or had more text forms, writes that one back: a
     /// record that went back is never followed.
     ///
     /// # Errors
@@ -152,7 +152,7 @@ impl NamespaceSync {
     /// Checks a record that was lost and is back, or a namespace that this node is configured to serve. Returns an
     /// unavailable namespace if ids by the record could duplicate earlier ones, else `None`.
     ///
-    /// A namespace that only the store names may become anything: an operator made it start over, and was warned.
+    /// A namespace that only the store names may change completely: an operator made it start over, and was warned.
     pub(super) fn found_again(
         &mut self,
         before: Option<&Arc<Namespace>>,

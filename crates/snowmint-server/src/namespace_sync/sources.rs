@@ -1,5 +1,5 @@
-//! From the definition of a namespace to its numbers: opens stores and counters, checks which numbers each source may
-//! give, and starts the segments.
+//! Gets the numbers of a namespace from its definition: opens stores and counters, checks which numbers each source may give, and
+//! starts the segments.
 //!
 //! A namespace may have several sources. They are opened together; one that is down is opened by the draw that needs it.
 //! The store of the service remembers which numbers each source gives: two sources that overlap are never used together,
@@ -58,7 +58,7 @@ impl SourceOpener {
         name: &NamespaceName,
         scheme: &SegmentScheme,
     ) -> Result<OpenedSegments, String> {
-        // Of the highest level, so that no filter drops the span: it puts the name of the namespace into every log line.
+        // At the highest level, so that no filter drops the span: it puts the name of the namespace into every log line.
         self.start(name, scheme).instrument(tracing::error_span!("numbers", namespace = %name)).await
     }
 
@@ -97,8 +97,8 @@ impl SourceOpener {
         Ok(OpenedSegments { segments, claims })
     }
 
-    /// Returns the time limit for a source that answered to be open. Its claim has to settle in the store of the service, and
-    /// a second time if the claim of another source came in between.
+    /// Returns the time limit for opening a source that has answered. Its claim has to settle in the store of the service, and a
+    /// second time if the claim of another source came in between.
     fn claim_within(&self) -> Duration {
         OPEN_WITHIN + 2 * self.store.may_lose()
     }

@@ -755,7 +755,7 @@ async fn a_record_that_goes_back_over_a_start_over_or_a_drop_is_not_followed() {
     }
 }
 
-/// Goal: a reload takes no record for lost. Method: a store that may lose writes, and a record that changes during the
+/// Goal: a reload does not mistake a record for lost. Method: a store that may lose writes, and a record that changes during the
 /// reload.
 #[tokio::test(start_paused = true)]
 async fn a_reload_over_a_store_that_may_lose_writes_takes_no_record_for_lost() {

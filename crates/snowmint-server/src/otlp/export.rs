@@ -36,7 +36,7 @@ const RETRIES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(2)];
 /// What the exporter receives.
 pub(super) enum Command {
     Export(Box<Span>),
-    /// Send what has arrived, and then tell.
+    /// Send the spans that have arrived, then report it.
     Flush(oneshot::Sender<()>),
 }
 
@@ -225,7 +225,7 @@ mod tests {
             };
             let counters = SpanCounters::default();
             let mut exporter = Exporter::new(settings, counters.clone());
-            // Each of these answers is needed, and one request more would have none.
+            // The exporter needs each of these answers; one more request would get none.
             let collecting = async {
                 for answer in answers {
                     let head = answer_once(&listener, answer).await;

@@ -103,7 +103,7 @@ pub(super) const SERVER: i32 = 2;
 pub(super) const ERROR: i32 = 2;
 
 impl KeyValue {
-    /// The value is shortened: the queue of spans is limited by their number.
+    /// Returns an attribute with a text. The text is shortened, since the queue limits the number of spans, not their size.
     pub(crate) fn text(key: &str, value: &str) -> Self {
         Self::of(key, Value::Text(shortened(value).to_owned()))
     }

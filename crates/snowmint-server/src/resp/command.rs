@@ -492,8 +492,8 @@ fn repeats(input: &[u8], len: usize) -> usize {
     count_repeats(input, after, len)
 }
 
-/// Counts this command and the same ones that follow towards the quota, or if they exceed it this one alone. Returns the
-/// number of those that follow.
+/// Counts this command and its repeats towards the quota, or only this command if they exceed it together. Returns the number of
+/// repeats that were counted.
 #[inline]
 fn spend_repeats(
     identity: &Identity,

@@ -135,8 +135,8 @@ impl Call<'_> {
         }
     }
 
-    /// Returns the identity of a token. The user is `default`, which clients send that have a password only, or the name of
-    /// the token. Without tokens there is only the default user, with any password.
+    /// Returns the identity of a token. The user is the name of the token, or `default`, which clients with only a password send.
+    /// Without tokens there is only the default user, with any password.
     fn log_in(&self, user: Option<&[u8]>, text: &[u8]) -> Result<Identity, String> {
         let identity = match &self.server.access {
             None => Identity::anonymous(None),

@@ -55,7 +55,7 @@ const fn spec(
     CommandSpec { name, text, arity, flags, group, summary }
 }
 
-/// Every command, those that are sent most first: for so few, comparing is faster than hashing.
+/// Every command, the most frequent first: for so few, comparing is faster than hashing.
 pub(super) static COMMANDS: [CommandSpec; 21] = [
     spec(
         CommandName::IdNext,

@@ -35,14 +35,14 @@ impl Request<'_> {
         !self.oneway
     }
 
-    /// Where the sequence number stands in the message.
+    /// Returns the position of the sequence number in the message.
     const fn sequence_at(&self) -> usize {
         let frame = if self.framed { 4 } else { 0 };
         frame + self.name.len() + if self.strict { 8 } else { 5 }
     }
 
-    /// Returns how many calls follow that differ from this one in their sequence number at most, up to `most`. `input` begins with
-    /// this call, which has `len` bytes: all of them are parsed by parsing one.
+    /// Returns the number of calls that follow this one and differ from it only in their sequence number, up to `most`. `input`
+    /// begins with this call, which has `len` bytes. All of them are parsed by parsing this one.
     pub(super) fn repeats(&self, input: &[u8], len: usize, most: usize) -> usize {
         let (first, after) = input.split_at(len);
         let at = self.sequence_at();
@@ -295,8 +295,8 @@ fn string(out: &mut Vec<u8>, text: &[u8]) {
     out.extend(text);
 }
 
-/// Checks for fuzzing that a message that arrives in pieces is parsed as one that arrives at once, and that repeated calls are what
-/// parsing each of them gives.
+/// Checks, for fuzzing, that a message that arrives in pieces is parsed like one that arrives at once, and that repeated calls
+/// are equal to calls that are parsed one by one.
 #[doc(hidden)]
 pub fn check_split(input: &[u8]) {
     let mut start = 0;

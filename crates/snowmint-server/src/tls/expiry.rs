@@ -11,7 +11,7 @@ const NOTICE_MS: u64 = 14 * DAY_MS;
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 /// Interval between two log lines about one certificate.
 const LOG_INTERVAL: Duration = Duration::from_hours(24);
-/// Interval between two looks at the certificate in use.
+/// Interval between two checks of the certificate in use.
 pub(super) const LOOK_INTERVAL: Duration = Duration::from_mins(1);
 
 /// Returns when the first certificate of a chain expires, in unix milliseconds; `None` if no certificate says.
@@ -22,7 +22,7 @@ pub(super) fn of_chain(chain: &[CertificateDer<'_>]) -> Option<u64> {
 /// The log of a certificate that expires: a line a day.
 #[derive(Debug, Default)]
 pub(super) struct ExpiryLog {
-    /// When the last line was written, and of which end.
+    /// When the last line was written, and for which end.
     last: Option<(Instant, u64)>,
 }
 
@@ -69,7 +69,7 @@ const VERSION: u8 = 0xa0;
 /// # Source
 ///
 /// RFC 5280, section 4.1. The fields before it are the version, which may be missing, the serial number, the algorithm of the
-/// signature, the issuer and the begin of the validity.
+/// signature, the issuer and the start of the validity.
 fn not_after(certificate: &[u8]) -> Option<u64> {
     let certificate = element(certificate).and_then(|(tag, it, _)| (tag == SEQUENCE).then_some(it))?;
     let mut fields = element(certificate).and_then(|(tag, it, _)| (tag == SEQUENCE).then_some(it))?;

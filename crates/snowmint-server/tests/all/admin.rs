@@ -22,9 +22,9 @@ use crate::test_source::TestSource;
 struct Node {
     running: Running,
     store: Arc<CutOff>,
-    /// Of all namespaces.
+    /// For all namespaces.
     admin: String,
-    /// Of `orders-*` only.
+    /// For `orders-*` only.
     of_orders: String,
     /// Without the right admin.
     minter: String,
@@ -143,8 +143,8 @@ async fn a_body_of_its_own_packet_is_no_part_of_the_next_request() {
     }
 }
 
-/// Goal: what an operator does with a namespace has its effect on this node at once, and is in the audit log. Method: a node
-/// that never looks at the store by itself.
+/// Goal: an operator's change of a namespace takes effect on this node at once, and is in the audit log. Method: a node that
+/// never polls the store by itself.
 #[tokio::test]
 async fn a_namespace_is_added_changed_dropped_and_resumed_here_at_once() {
     let node = Node::start().await;
@@ -183,7 +183,7 @@ async fn a_namespace_is_added_changed_dropped_and_resumed_here_at_once() {
     );
 }
 
-/// Goal: nobody administers without the right, and a restricted token only its own namespaces.
+/// Goal: without the right, nobody can administer; a restricted token administers only its own namespaces.
 #[tokio::test]
 async fn each_request_needs_the_right_admin() {
     let node = Node::start().await;
@@ -230,7 +230,7 @@ async fn each_request_needs_the_right_admin() {
     assert!(head.starts_with("http/1.1 403 ") && body.contains("snowmint token create"), "{head} {body}");
 }
 
-/// Goal: a request that cannot be is rejected with what could, and changes nothing.
+/// Goal: an invalid request is rejected with what is allowed, and changes nothing.
 #[tokio::test]
 async fn invalid_requests_are_rejected() {
     let node = Node::start().await;
@@ -315,7 +315,8 @@ async fn invalid_requests_are_rejected() {
     assert_eq!(made.count(), 2, "rejected requests are no changes: {known:?}");
 }
 
-/// Goal: of two operators who change what they both have read, the second is told. Method: both at once, with one `ETag`.
+/// Goal: if two operators change the version that both have read, the second change is rejected. Method: both at once, with one
+/// `ETag`.
 #[tokio::test]
 async fn two_changes_of_one_edition_do_not_both_take_place() {
     let node = Node::start().await;
@@ -356,7 +357,7 @@ async fn an_outdated_addition_or_drop_is_rejected() {
     assert_eq!(made.len(), 3, "what is rejected is not in the log: {made:?}");
 }
 
-/// Goal: a change that changes nothing fills no log, and every admin request counts for its token and its outcome.
+/// Goal: a change without effect adds no log entry, and every admin request counts for its token and its outcome.
 #[tokio::test]
 async fn admin_requests_are_counted() {
     let node = Node::start().await;
@@ -386,7 +387,7 @@ async fn admin_requests_are_counted() {
     }
 }
 
-/// Goal: with its store down, a node says so and when to retry, and can still be drained.
+/// Goal: a node whose store is down reports it and when to retry, and can still be drained.
 #[tokio::test]
 async fn a_store_that_is_down_is_reported() {
     let node = Node::start().await;

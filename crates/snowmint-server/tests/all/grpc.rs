@@ -460,7 +460,7 @@ async fn a_shutdown_loses_no_call() {
     assert_eq!((stream.code(), stream.kind()), ("14", "not-ready"));
     assert!(stream.text().contains("shutting down"), "{stream:?}");
     source.set_stuck(false);
-    // A connection that was just accepted is heard out.
+    // A connection that was just accepted gets more time.
     assert_eq!(fresh.next(&next(1, Format::Numbers)).await.messages.len(), 1);
     assert_eq!(ids(&waiting.await.unwrap()).len(), 5000);
     assert_eq!(ended.await.unwrap().cut, 0);
@@ -632,7 +632,7 @@ async fn the_http_port_answers_calls_too() {
     }
 }
 
-/// Goal: a client that resets its calls takes no further ids, and the connection goes on.
+/// Goal: a client that resets its calls takes no further ids, and the connection continues.
 #[tokio::test]
 async fn a_reset_call_is_dropped() {
     let running = Running::start().await;

@@ -114,7 +114,7 @@ async fn a_request_waits_as_long_as_it_says() {
     assert_eq!(ids(&server.get("/v1/ids/default?count=50000&wait=0.5").await.1).len(), 50_000);
 }
 
-/// Goal: TinyID's clients work unchanged, also when they fail.
+/// Goal: TinyID's clients work unchanged, even when they fail.
 #[tokio::test]
 async fn tinyid_paths_answer_as_tinyid() {
     let server = Running::start().await;
@@ -156,7 +156,7 @@ async fn tinyid_paths_answer_as_tinyid() {
     assert!(metrics.contains("outcome=\"unknown-namespace\"} 2\n"), "{metrics}");
 }
 
-/// Goal: Leaf's decoder answers as Leaf. The id and its fields are from Leaf's own article.
+/// Goal: Leaf's decoder answers like Leaf. The id and its fields are from Leaf's own article.
 #[tokio::test]
 async fn leaf_decodes_as_leaf() {
     let server = Running::start().await;
@@ -280,7 +280,7 @@ async fn post_takes_ids_too() {
     );
 }
 
-/// Goal: a page of another site uses up no ids; requests of a browser on its own site work.
+/// Goal: a page of another site cannot use up ids; requests of a browser on its own site work.
 #[tokio::test]
 async fn other_web_sites_draw_no_ids() {
     let server = Running::start().await;
@@ -351,7 +351,8 @@ async fn pages_of_named_origins_draw_ids() {
     assert!(head.starts_with("http/1.1 405 ") && !head.contains("access-control"), "off by default: {head}");
 }
 
-/// Goal: a repeated POST with an `Idempotency-Key` gets the same answer and takes no ids; another request with the key is refused.
+/// Goal: a repeated POST with an `Idempotency-Key` gets the same answer and takes no ids; another request with the key is
+/// rejected.
 #[tokio::test]
 async fn a_repeated_request_gets_the_same_ids() {
     let server = Running::start().await;
@@ -419,7 +420,7 @@ async fn a_key_belongs_to_its_token() {
     while !post(&own).await.0.starts_with("http/1.1 401 ") {}
 }
 
-/// Goal: while a request with a key runs, another one with it is refused; once its client has left, the key is free.
+/// Goal: while a request with a key runs, another one with it is rejected; once its client has left, the key is free.
 #[tokio::test]
 async fn a_running_request_is_not_repeated() {
     let server = Running::start().await;
@@ -619,7 +620,7 @@ async fn a_connection_serves_many_requests_also_pipelined() {
     assert_eq!(answers.matches("{\"ids\":[\"").count(), 100);
 }
 
-/// Goal: a client that rests between its requests, for which the server keeps no buffers meanwhile, is served as any other. Method:
+/// Goal: a client that rests between its requests, while the server keeps no buffers for it, is served like any other. Method:
 /// paused time; each time it sends a request and a part of the next one, rests, and sends the remainder.
 #[tokio::test(start_paused = true)]
 async fn a_client_that_rests_is_served_on() {

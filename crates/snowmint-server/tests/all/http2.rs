@@ -216,7 +216,7 @@ async fn a_request_names_its_host() {
     assert!(String::from_utf8_lossy(&answers[&1].body).contains("missing Host header"));
 }
 
-/// Goal: a request that waits for its ids holds up no other of its connection that needs none.
+/// Goal: a request that waits for its ids does not delay requests of its connection that need none.
 #[tokio::test]
 async fn a_waiting_stream_holds_up_no_other() {
     let server = Running::start().await;
@@ -233,7 +233,7 @@ async fn a_waiting_stream_holds_up_no_other() {
     assert_eq!(ids(&answers[&waits].body).len(), 50_000);
 }
 
-/// Goal: a request for numbers whose store does not answer holds up no other of its connection, not even one for ids.
+/// Goal: a request for numbers whose store does not answer delays no other request of its connection, not even one for ids.
 #[tokio::test]
 async fn a_stream_that_waits_for_its_store_holds_up_no_other() {
     let store = Arc::new(CutOff::default());
@@ -283,7 +283,7 @@ async fn the_end_lets_streams_finish() {
     assert_eq!(ending.await.unwrap().cut, 0);
 }
 
-/// Goal: a client that does not confirm the goodbye does not hold up the shutdown. Method: paused time.
+/// Goal: a client that does not confirm the goodbye does not delay the shutdown. Method: paused time.
 #[tokio::test(start_paused = true)]
 async fn a_silent_client_is_closed_at_the_end() {
     let server = Running::start().await;
@@ -378,7 +378,7 @@ async fn idle_connections_half_requests_and_stalled_answers_are_closed() {
     near("stalled", began, write);
 }
 
-/// Goal: a client that reads some answers holds no others past the time limit of a write: each is reset, or ends the connection if
+/// Goal: a client that reads some answers holds no others past the write time limit: each is reset, or ends the connection if
 /// only its last bytes are left. Method: paused time, and small requests in between that are answered.
 #[tokio::test(start_paused = true)]
 async fn each_answer_has_a_time_limit_of_its_own() {

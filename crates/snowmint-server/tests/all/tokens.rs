@@ -108,7 +108,7 @@ async fn http_requires_a_token_but_for_probes() {
     }
 }
 
-/// Goal: a token learns nothing of namespaces that it may not use. Method: one that exists and one that does not, in every
+/// Goal: a token learns nothing about namespaces that it may not use. Method: one that exists and one that does not, in every
 /// request that names one.
 #[tokio::test]
 async fn a_forbidden_namespace_and_an_unknown_one_get_the_same_answer() {
@@ -216,7 +216,7 @@ async fn resp_answers_as_redis_with_a_password() {
     let mut client = tokens.running.resp().await;
     assert_eq!(client.ask(&format!("HELLO 3 AUTH web {secret} SETNAME app")).await, "%7");
     let mut other = tokens.running.resp().await;
-    // A pipeline: what comes before AUTH is refused, and nothing else.
+    // A pipeline: the commands before AUTH are rejected, and no others.
     other.send(format!("PING\r\nAUTH {secret}\r\nPING\r\n").as_bytes()).await;
     assert!(other.line().await.starts_with("-NOAUTH "));
     assert_eq!((other.line().await, other.line().await), ("+OK".to_owned(), "+PONG".to_owned()));
