@@ -6,7 +6,7 @@ use std::thread;
 
 use snowmint_client::{Client, ClientError};
 
-/// The address of `snowmint serve`, unless `SNOWMINT_SERVERS` has others, separated by commas.
+/// The default address of `snowmint serve`. `SNOWMINT_SERVERS` overrides it with a comma-separated list.
 const SERVERS: &str = "http://127.0.0.1:8080";
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -1,4 +1,4 @@
-//! Ids in memory: any number of threads draw them without a lock.
+//! Buffers ids in memory; any number of threads draw them without a lock.
 //! Budget of a draw: one compare-and-swap, one reading of the cycle counter, and loads of words that are seldom written.
 //!
 //! ```text
@@ -9,11 +9,12 @@
 //!
 //! - The cursor names the next id: the turn of a range, and an index in it. A draw moves it by compare-and-swap, so that each
 //!   pair of turn and index is drawn once.
-//! - A range is in slot `turn % 2`. Only the holder of the lock begins a turn, and it writes the other slot before. A thread
-//!   that slept in between and read a mix of both fails its compare-and-swap, because the turn has changed.
-//! - Only the turn of a thread that slept for exactly 2^32 turns would look unchanged.
+//! - A range is in slot `turn % 2`. Only the lock holder begins a turn, and it fills the other slot first. If a thread sleeps in
+//!   between and reads a mix of both, its compare-and-swap fails, because the turn has changed.
+//! - The turn number wraps: a thread that sleeps for exactly 2^32 turns would not notice the change.
 //!
-//! Ids are dropped once they are older than allowed. The cycle counter tells that no new reading of the clock is necessary.
+//! Ids older than the maximum age are dropped. The cycle counter shows whether the last clock reading still holds, so most draws
+//! read no clock.
 
 use std::collections::VecDeque;
 use std::sync::PoisonError;
@@ -39,7 +40,7 @@ impl IdRange {
     /// The maximum number of ids in a range.
     pub(crate) const MAX_COUNT: u64 = 1 << 24;
 
-    /// Makes a range; `None` if it is empty or too long, repeats an id, or leaves the ids below 2^63.
+    /// Returns a range, or `None` if it is empty or too long, repeats an id, or exceeds 2^63 - 1.
     pub(crate) fn new(first: u64, count: u64, step: u64) -> Option<Self> {
         if count == 0 || count > Self::MAX_COUNT || (step == 0 && count > 1) {
             return None;
@@ -60,7 +61,7 @@ impl IdRange {
         (0..self.count).filter_map(move |index| Id::new(self.first + index * self.step).ok())
     }
 
-    /// Splits off the first `count` ids, at least 1; all of them if there are no more.
+    /// Splits off the first `count` ids, at least 1, or the whole range if it has no more.
     pub(crate) fn split(self, count: u64) -> (Self, Option<Self>) {
         if count >= self.count {
             return (self, None);
@@ -77,20 +78,20 @@ struct Slot {
     first: AtomicU64,
     count: AtomicU64,
     step: AtomicU64,
-    /// From this instant of the clock on, its ids are too old.
+    /// When the ids become too old, in unix milliseconds of the buffer's clock.
     until_ms: AtomicU64,
-    /// While it holds, the ids are known to be young enough.
+    /// While this clock reading holds, the ids are young enough.
     hold: AtomicU64,
     /// The draw that passes this index reports that few ids are left.
     mark: AtomicU64,
 }
 
-/// On cache lines of its own: drawing threads write nothing else.
+/// An atomic on its own cache lines, since drawing threads write nothing else.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Padded(AtomicU64);
 
-/// Ranges that wait for their turn.
+/// The ranges whose turn has not come yet.
 #[derive(Debug)]
 struct Stock {
     ranges: VecDeque<Aging>,
@@ -98,12 +99,12 @@ struct Stock {
     waiting: u64,
     /// Below this number of ids, the buffer is low.
     low: u64,
-    /// The number of ids that were put, and that nobody drew before they were too old.
+    /// The number of ids added so far, and of those dropped without a draw.
     put: u64,
     dropped: u64,
 }
 
-/// Ids that may be used before `until_ms`.
+/// Ids that may be returned until `until_ms`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Aging {
     pub(crate) range: IdRange,
@@ -114,9 +115,9 @@ pub(crate) struct Aging {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Drawn {
     pub(crate) range: IdRange,
-    /// From this instant of the clock on, its ids are too old.
+    /// When the ids become too old, in unix milliseconds of the buffer's clock.
     pub(crate) until_ms: u64,
-    /// Whether this draw left fewer ids than the buffer should have.
+    /// Whether this draw took the buffer below its low mark.
     pub(crate) is_low: bool,
 }
 
@@ -125,13 +126,13 @@ pub(crate) struct Drawn {
 pub(crate) struct Level {
     /// The number of ids left.
     pub(crate) left: u64,
-    /// The number of ids drawn since the beginning.
+    /// The number of ids drawn since the client was built.
     pub(crate) drawn: u64,
-    /// Whether it should be filled.
+    /// Whether the buffer needs a refill.
     pub(crate) is_low: bool,
 }
 
-/// Ids in memory. `C` measures their age.
+/// A buffer of ids. The clock `C` measures their age.
 #[derive(Debug)]
 pub(crate) struct Buffer<C> {
     cursor: Padded,
@@ -166,7 +167,7 @@ impl Slot {
 }
 
 impl Aging {
-    /// Returns whether the ids may not be used any more.
+    /// Returns whether the ids are too old to return.
     pub(crate) const fn is_old(&self, now_ms: u64) -> bool {
         self.until_ms <= now_ms
     }
@@ -195,7 +196,7 @@ impl<C: Clock> Buffer<C> {
         &self.clock
     }
 
-    /// Draws up to `count` ids, at least 1, of one range; `None` if there are none.
+    /// Draws up to `count` ids, at least 1, from one range; `None` if the buffer is empty.
     #[inline]
     pub(crate) fn draw(&self, count: u64) -> Option<Drawn> {
         loop {
@@ -219,7 +220,7 @@ impl<C: Clock> Buffer<C> {
                 Ordering::AcqRel,
                 Ordering::Relaxed,
             );
-            // The turn did not change since the first load, so that the words above are those of its range.
+            // The turn has not changed since the first load, so the values read above belong to its range.
             if moved.is_ok() {
                 let range = IdRange { first: first + index * step, count, step };
                 return Some(Drawn { range, until_ms, is_low: index <= mark && mark < index + count });
@@ -232,7 +233,7 @@ impl<C: Clock> Buffer<C> {
         &self.slots[(turn(cursor) % 2) as usize]
     }
 
-    /// Whether the ids of a slot may still be drawn.
+    /// Returns whether the ids of a slot are young enough to draw.
     #[inline]
     fn is_young(&self, slot: &Slot) -> bool {
         self.clock.holds(Hold(slot.hold.load(Ordering::Relaxed))) || self.look_at_clock(slot)
@@ -244,7 +245,7 @@ impl<C: Clock> Buffer<C> {
         if reading.unix_ms >= slot.until_ms.load(Ordering::Relaxed) {
             return false;
         }
-        // A thread that sleeps here may store this in a later turn: there it holds for the rest of this millisecond at most.
+        // A thread that sleeps here may store this in a later turn: there it holds until the end of this millisecond at most.
         slot.hold.store(reading.hold.0, Ordering::Relaxed);
         true
     }
@@ -272,7 +273,7 @@ impl<C: Clock> Buffer<C> {
         true
     }
 
-    /// Ends the current turn; the ids that are left are never drawn.
+    /// Ends the current turn. Its remaining ids are never drawn.
     fn end_turn(&self, stock: &mut Stock) {
         let nothing = IdRange { first: 0, count: 0, step: 0 };
         self.turn_to(stock, Aging { range: nothing, until_ms: 0 }, 0);
@@ -282,18 +283,18 @@ impl<C: Clock> Buffer<C> {
         let cursor = self.cursor.0.load(Ordering::Acquire);
         let (current, begin) = (self.slot(cursor), next_turn(cursor));
         self.slot(begin).put(next, mark);
-        // Other threads may still draw from the current turn, up to this instant.
+        // Other threads may draw from the current turn until this swap.
         let last = self.cursor.0.swap(begin, Ordering::AcqRel);
         stock.dropped += current.count.load(Ordering::Relaxed) - (last & INDEX);
     }
 
-    /// Adds ids that may be drawn before `until_ms`.
+    /// Adds ids that may be drawn until `until_ms`.
     #[cfg(test)]
     pub(crate) fn put(&self, ranges: impl IntoIterator<Item = IdRange>, until_ms: u64) {
         self.put_all(ranges.into_iter().map(|range| Aging { range, until_ms }));
     }
 
-    /// Adds ids, each range with its own end.
+    /// Adds ids, each range with its own `until_ms`.
     pub(crate) fn put_all(&self, ranges: impl IntoIterator<Item = Aging>) {
         let mut stock = self.stock();
         for Aging { range, until_ms } in ranges {
@@ -303,7 +304,7 @@ impl<C: Clock> Buffer<C> {
         }
     }
 
-    /// Sets the number of ids below which the buffer is low, for the ranges whose turn comes.
+    /// Sets the number of ids below which the buffer is low. Applies from the next turn on.
     pub(crate) fn set_low(&self, low: u64) {
         self.stock().low = low;
     }
@@ -315,7 +316,7 @@ impl<C: Clock> Buffer<C> {
         self.end_turn(&mut stock);
     }
 
-    /// Returns what the buffer has.
+    /// Returns the number of ids left and drawn.
     pub(crate) fn level(&self) -> Level {
         let mut stock = self.stock();
         let now_ms = self.clock.unix_ms();
@@ -330,7 +331,7 @@ impl<C: Clock> Buffer<C> {
     }
 
     fn stock(&self) -> MutexGuard<'_, Stock> {
-        // After a panic ids may be missing, but none is there twice.
+        // A panic under this lock may lose ids, but duplicates none.
         self.stock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

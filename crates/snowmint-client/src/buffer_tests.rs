@@ -1,4 +1,4 @@
-//! Tests of the buffer. They are apart from it because the tests with loom compile its file with other atomics.
+//! Tests of the buffer. They are in a file of their own because the loom tests compile `buffer.rs` with other atomics.
 
 use std::sync::Arc;
 
@@ -96,7 +96,7 @@ fn the_draw_that_leaves_few_ids_says_so_once() {
         while let Some(drawn) = buffer.draw(count) {
             let before = left;
             left -= drawn.range.count();
-            // In the middle of a range, or at the first draw of a range that begins below the mark.
+            // In the middle of a range, or at the first draw from a range that begins below the mark.
             if drawn.is_low {
                 assert!(left < 5, "{left} left");
             }

@@ -1,4 +1,4 @@
-//! The builder: servers, credentials, and how much is kept in memory.
+//! The builder: servers, credentials and buffer sizes.
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
@@ -14,14 +14,14 @@ use crate::refill::Settings;
 use crate::servers::shuffle;
 use crate::wire::{Server, Token};
 
-/// Which server is asked first.
+/// Which server gets a request first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ServerOrder {
-    /// A random one, which is another one in each client: the load is shared.
+    /// A random one for each client, so that clients share the load.
     #[default]
     Shuffled,
-    /// The first of the list while it works, then the next: for servers at different distances.
+    /// The first in the list while it works, then the next: for servers at different distances.
     AsListed,
 }
 
@@ -81,32 +81,33 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets which server is asked first. Default: [`ServerOrder::Shuffled`].
+    /// Sets which server gets a request first. Default: [`ServerOrder::Shuffled`].
     pub const fn order(mut self, order: ServerOrder) -> Self {
         self.order = order;
         self
     }
 
-    /// Sets the token, as `snowmint token create` prints it. Every server gets it; over `http://` anyone on the way can read it.
+    /// Sets the token that `snowmint token create` printed. The client sends it to every server; over `http://` anyone on the
+    /// network path can read it.
     pub fn token(mut self, token: impl Into<String>) -> Self {
         self.token = Some(Credential::Text(token.into()));
         self
     }
 
-    /// Sets a file that holds the token. It is read for each request, so that a new token is used at once.
+    /// Sets a file that contains the token. The client reads it for each request, so a new token takes effect immediately.
     pub fn token_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.token = Some(Credential::File(path.into()));
         self
     }
 
-    /// Sets a PEM file with the authorities that certificates of servers may come from. Default: those of the system.
+    /// Sets a PEM file with the certificate authorities to trust. Default: those of the system.
     #[cfg(feature = "tls")]
     pub fn ca_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.tls.authority = Some(path.into());
         self
     }
 
-    /// Sets PEM files with the client's certificate and its key, for servers that require one.
+    /// Sets PEM files with the client's certificate and key, for servers that require one.
     #[cfg(feature = "tls")]
     pub fn client_certificate(mut self, certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
         self.tls.client = Some((certificate.into(), key.into()));
@@ -119,48 +120,48 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets after which time without an answer the same request goes to a second server too. Default: 50 ms;
-    /// `Duration::MAX` turns it off. At most one request in ten is sent twice for long.
+    /// Sets how long to wait for an answer before a second server gets the same request. Default: 50 ms; `Duration::MAX` turns
+    /// hedging off. On average, at most one request in ten is hedged.
     pub const fn hedge_after(mut self, hedge_after: Duration) -> Self {
         self.hedge_after = hedge_after;
         self
     }
 
-    /// Sets how old an id may be when it is taken from the buffer, counted from its request. Default: 1 s.
+    /// Sets the maximum age of an id from the buffer, counted from its request. Default: 1 s.
     ///
-    /// Older ids are dropped. A call that waits for several answers also drops the ids that became too old meanwhile, but only once,
-    /// so that it ends. Ids of a call that waits may therefore be older, by the time that it waits, which
-    /// [`timeout`](Self::timeout) limits. The ids of two clients are in the order of time only up to these ages. A longer time keeps
-    /// ids for a longer outage of all servers.
+    /// Older ids are dropped. If a call waits for several answers, the client drops and replaces ids that became too old in the
+    /// meantime, but only once, so that the call ends. A call that waits may therefore return ids that are older by its waiting
+    /// time, which [`timeout`](Self::timeout) limits. Ids of two clients sort by time only up to these ages. A longer maximum age
+    /// keeps ids available through a longer outage of all servers.
     pub const fn max_age(mut self, max_age: Duration) -> Self {
         self.max_age = max_age;
         self
     }
 
-    /// Sets the maximum age for one namespace: `Duration::MAX` for numbers, of which none should be dropped.
+    /// Sets the maximum age for one namespace. Use `Duration::MAX` for numbers, so that none are dropped.
     pub fn namespace_max_age(mut self, namespace: impl Into<String>, max_age: Duration) -> Self {
         self.max_ages.insert(namespace.into(), max_age);
         self
     }
 
-    /// Sets how many ids a namespace keeps in memory, at least and at most. Default: `0..=100_000`.
+    /// Sets the minimum and maximum number of ids that a namespace keeps in memory. Default: `0..=100_000`.
     ///
-    /// Between the two, the number follows the use: enough for half of the maximum age, and for 1 s at most. `0..=0` keeps none,
-    /// so that each call is a request, and [`try_next_id`](crate::Ids::try_next_id) returns none.
+    /// Within these bounds the number follows demand: enough ids for half of the maximum age, but for 1 s at most. With `0..=0`
+    /// nothing is kept, each call is a request, and [`try_next_id`](crate::Ids::try_next_id) returns `None`.
     pub const fn buffer(mut self, ids: RangeInclusive<usize>) -> Self {
         self.buffer = ids;
         self
     }
 
-    /// Builds the client and starts its background thread. Sends no request.
+    /// Builds the client and starts its background thread. It sends no request.
     ///
     /// # Errors
     ///
-    /// An invalid setting, a file that cannot be read, or no thread.
+    /// [`BuildError`] for an invalid setting, an unreadable file, or a thread that cannot start.
     pub fn build(self) -> Result<Client, BuildError> {
         let sizes = self.check()?;
         let mut servers = self.servers.iter().map(|url| Server::parse(url)).collect::<Result<Vec<_>, _>>()?;
-        // Chance decides nothing that has to be right.
+        // Uniqueness does not depend on this seed.
         let seed = getrandom::u64().unwrap_or_default();
         if self.order == ServerOrder::Shuffled {
             shuffle(&mut servers, seed);

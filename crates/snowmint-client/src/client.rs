@@ -22,8 +22,8 @@ use crate::refill::{self, Settings, Source};
 
 /// A client of one or more Snowmint servers.
 ///
-/// Cheap to clone; all clones share connections and ids. One background thread requests ids, so that callers may use any async
-/// runtime or none. It ends when the last clone and the last [`Ids`] are dropped.
+/// It is cheap to clone; all clones share connections and ids. One background thread requests ids, so callers may use any async
+/// runtime or none. The thread ends when the last clone and the last [`Ids`] are dropped.
 ///
 /// # Examples
 ///
@@ -49,7 +49,7 @@ struct Inner {
     mark: ForkMark,
     link: Arc<Link>,
     settings: Settings,
-    /// Namespaces whose ids may be older or younger than those of others.
+    /// Namespaces with a maximum age of their own.
     max_ages: HashMap<String, Duration>,
     background: Handle,
     stop: Arc<Notify>,
@@ -58,8 +58,8 @@ struct Inner {
 
 /// The ids of one namespace.
 ///
-/// Cheap to clone; all clones share one buffer, as do all handles that [`Client::namespace`] returned for this name. Dropping the
-/// last one drops the ids in the buffer.
+/// It is cheap to clone. All clones, and all handles that [`Client::namespace`] returned for this name, share one buffer.
+/// Dropping the last one drops the ids in the buffer.
 #[derive(Clone, Debug)]
 pub struct Ids(Arc<Shared>);
 
@@ -71,7 +71,7 @@ struct Shared {
 }
 
 impl Client {
-    /// Returns a builder without a server.
+    /// Returns a builder without servers.
     pub fn builder() -> ClientBuilder {
         ClientBuilder::new()
     }
@@ -88,7 +88,7 @@ impl Client {
             .name("snowmint-client".to_owned())
             .spawn(move || {
                 runtime.block_on(stopped.notified());
-                // A name that is just being resolved keeps nobody waiting.
+                // Does not wait for a DNS lookup in progress.
                 runtime.shutdown_background();
             })
             .map_err(BuildError::Thread)?;
@@ -103,11 +103,12 @@ impl Client {
         })))
     }
 
-    /// Returns the ids of a namespace. Sends no request yet.
+    /// Returns a handle for the ids of a namespace. It sends no request yet.
     ///
     /// # Errors
     ///
-    /// An invalid name; a forked child of the process that built the client.
+    /// [`ErrorKind::InvalidNamespace`](crate::ErrorKind::InvalidNamespace), or [`ErrorKind::Forked`](crate::ErrorKind::Forked) in
+    /// a forked child of the process that built the client.
     pub fn namespace(&self, name: &str) -> Result<Ids, ClientError> {
         let inner = &*self.0;
         if !inner.mark.is_same_process() {
@@ -132,7 +133,7 @@ impl Client {
         Ok(Ids(shared))
     }
 
-    /// Returns the numbers of requests so far, for metrics.
+    /// Returns the request counts so far, for metrics.
     pub fn stats(&self) -> Stats {
         self.0.link.stats()
     }
@@ -140,7 +141,7 @@ impl Client {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // A forked child does not have the thread, which may have held a lock.
+        // A forked child does not have the thread, which may have held a lock during the fork.
         if self.mark.is_same_process() {
             self.stop.notify_one();
         }
@@ -158,16 +159,16 @@ impl Drop for Shared {
 impl Ids {
     /// Returns the next id.
     ///
-    /// Takes nanoseconds while the buffer has ids. Otherwise waits for a server, up to the timeout of the client. Needs no
-    /// particular runtime.
+    /// It takes nanoseconds while the buffer has ids. Otherwise it waits for a server, up to the client's timeout. It works on
+    /// any runtime.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind`](crate::ErrorKind) lists them and says which of them are worth a retry.
+    /// [`ErrorKind`](crate::ErrorKind) lists them and says which ones to retry.
     ///
     /// # Cancel safety
     ///
-    /// A dropped future loses at most the id that was about to be returned. No id is returned twice.
+    /// If the future is dropped, at most the id that it was about to return is lost. No id is returned twice.
     #[inline]
     pub async fn next_id(&self) -> Result<Id, ClientError> {
         if let Some(id) = self.try_draw()? {
@@ -176,10 +177,10 @@ impl Ids {
         self.first_of(self.0.source.wait(Vec::new(), 1).await?)
     }
 
-    /// Returns the next id, and blocks the thread while it waits.
+    /// Returns the next id, blocking the thread while it waits.
     ///
-    /// For code without `async`. In async code use [`next_id`](Self::next_id), since this keeps the other tasks of the thread
-    /// waiting.
+    /// Use it in code without `async`. In async code use [`next_id`](Self::next_id): this method blocks the other tasks of the
+    /// thread.
     ///
     /// # Errors
     ///
@@ -192,12 +193,13 @@ impl Ids {
         self.first_of(block_on(self.0.source.wait(Vec::new(), 1))?)
     }
 
-    /// Returns the next id if the buffer has one. Never waits: if the buffer is empty, it is filled in the background. With
-    /// [`buffer(0..=0)`](ClientBuilder::buffer) it never has one.
+    /// Returns the next id if the buffer has one. It never waits: an empty buffer is refilled in the background. With
+    /// [`buffer(0..=0)`](ClientBuilder::buffer) it always returns `None`.
     ///
     /// # Errors
     ///
-    /// A forked child of the process that built the client. The failures of servers are those of [`next_id`](Self::next_id).
+    /// Returns an error only in a forked child of the process that built the client. [`next_id`](Self::next_id) reports server
+    /// failures.
     #[inline]
     pub fn try_next_id(&self) -> Result<Option<Id>, ClientError> {
         let drawn = self.try_draw()?;
@@ -207,15 +209,16 @@ impl Ids {
         Ok(drawn)
     }
 
-    /// Returns `count` ids, 1 to 1,000,000: from the buffer as far as it reaches, and the others in one request.
+    /// Returns `count` ids, 1 to 1,000,000: first those in the buffer, the rest from the servers.
     ///
     /// # Errors
     ///
-    /// An invalid count, and those of [`next_id`](Self::next_id). Ids drawn before the error are lost.
+    /// [`ErrorKind::InvalidCount`](crate::ErrorKind::InvalidCount), and the errors of [`next_id`](Self::next_id). Ids drawn
+    /// before the error are lost.
     ///
     /// # Cancel safety
     ///
-    /// A dropped future loses its ids. No id is returned twice.
+    /// If the future is dropped, its ids are lost. No id is returned twice.
     pub async fn next_ids(&self, count: usize) -> Result<Vec<Id>, ClientError> {
         let (drawn, missing) = self.draw_many(count)?;
         if missing == 0 {
@@ -224,7 +227,7 @@ impl Ids {
         Ok(ids_of(self.0.source.wait(drawn, missing).await?, count))
     }
 
-    /// Returns `count` ids, as [`next_ids`](Self::next_ids) does, and blocks the thread while it waits.
+    /// Returns `count` ids like [`next_ids`](Self::next_ids), blocking the thread while it waits.
     ///
     /// # Errors
     ///
@@ -253,11 +256,11 @@ impl Ids {
         if source.mark.is_same_process() { source.buffer.level().left } else { 0 }
     }
 
-    /// Drops the ids in the buffer, and those that were requested for it. It stays empty until the next call for an id. Does
-    /// nothing in a forked child.
+    /// Drops the ids in the buffer, and those requested for it. The buffer stays empty until the next call for an id. In a forked
+    /// child it does nothing.
     ///
-    /// Call it, with no other call in progress, before a snapshot of the machine or the process that may be started more than
-    /// once: each copy would return the same ids from its buffer.
+    /// Call it before you take a snapshot of a machine or process that may be started more than once; otherwise each copy returns
+    /// the same ids. Make sure that no other call is in progress.
     pub fn discard_buffered(&self) {
         let source = &self.0.source;
         if source.mark.is_same_process() {
@@ -278,7 +281,7 @@ impl Ids {
         Ok(drawn.range.ids().next())
     }
 
-    /// Draws up to `count` ids. Returns them, and the number of missing ones.
+    /// Draws up to `count` ids. Returns them and the number still missing.
     fn draw_many(&self, count: usize) -> Result<(Vec<Aging>, u64), ClientError> {
         let source = &*self.0.source;
         if !source.mark.is_same_process() {
@@ -307,14 +310,14 @@ impl Ids {
     }
 }
 
-/// Returns the `count` ids of some ranges.
+/// Returns the first `count` ids of the ranges.
 fn ids_of(ranges: impl IntoIterator<Item = IdRange>, count: usize) -> Vec<Id> {
     let mut ids = Vec::with_capacity(count);
     ids.extend(ranges.into_iter().flat_map(IdRange::ids));
     ids
 }
 
-/// Wakes a thread that blocks on a future.
+/// Wakes a thread that is blocked on a future.
 struct Unparks(Thread);
 
 impl Wake for Unparks {
@@ -323,7 +326,7 @@ impl Wake for Unparks {
     }
 }
 
-/// Runs a future to its end on this thread, also inside of a runtime. The background ends every wait by its timeout.
+/// Runs a future to completion on this thread, even inside a runtime. The background thread ends every wait at its timeout.
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     let waker = Waker::from(Arc::new(Unparks(thread::current())));
     let mut context = Context::from_waker(&waker);

@@ -1,4 +1,4 @@
-//! The connections to all servers, with and without TLS. They are made when they are needed.
+//! The connections to all servers, with and without TLS. They are opened on demand.
 
 use std::time::Duration;
 
@@ -14,9 +14,9 @@ use crate::wire::Server;
 #[cfg(feature = "tls")]
 pub(crate) use tls::{TlsFiles, connections};
 
-/// The limit for connecting to one address of a server, without TLS.
+/// The timeout for connecting to one address of a server, before TLS.
 const CONNECT: Duration = Duration::from_secs(1);
-/// How long an idle connection is kept: less than the server's limit.
+/// How long an idle connection is kept; shorter than the server's limit.
 const KEPT_IDLE: Duration = Duration::from_mins(1);
 
 #[cfg(feature = "tls")]
@@ -42,12 +42,12 @@ fn client(connector: Connector) -> Connections {
         .build(connector)
 }
 
-/// The files for TLS, of which there are none.
+/// The TLS files; none without the feature `tls`.
 #[cfg(not(feature = "tls"))]
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TlsFiles {}
 
-/// Returns connections, unless a server has TLS.
+/// Returns connections, or an error if a server needs TLS.
 #[cfg(not(feature = "tls"))]
 pub(crate) fn connections(servers: &[Server], _: &TlsFiles) -> Result<Connections, BuildError> {
     match servers.iter().find(|server| server.has_tls) {
@@ -70,7 +70,7 @@ mod tls {
 
     use super::{BuildError, Connections, Server, client, connector};
 
-    /// The files for TLS.
+    /// The TLS files.
     #[derive(Clone, Debug, Default)]
     pub(crate) struct TlsFiles {
         pub(crate) authority: Option<PathBuf>,
@@ -78,7 +78,7 @@ mod tls {
         pub(crate) client: Option<(PathBuf, PathBuf)>,
     }
 
-    /// Returns connections. Reads the authorities of the system only if a server has TLS.
+    /// Returns connections. It reads the system's certificate authorities only if a server uses TLS.
     pub(crate) fn connections(servers: &[Server], files: &TlsFiles) -> Result<Connections, BuildError> {
         let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()

@@ -1,4 +1,4 @@
-//! Errors: why there is no id, and why a client cannot be built.
+//! Errors of calls for ids, and of building a client.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -19,29 +19,30 @@ struct Details {
     detail: String,
 }
 
-/// What kind of error it is, and what to do about it.
+/// The kind of an error, and what to do about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// No server returned ids within the timeout. Retry later; check that a server runs and can be reached.
+    /// No server returned ids within the timeout. Retry later; check that a server is running and reachable.
     Unavailable,
     /// The token has used up its quota of ids. Retry later, or raise the quota.
     OverQuota,
     /// The server requires a token, or rejected the given one (401). Do not retry.
     Unauthorized,
-    /// The token does not allow ids of this namespace (403). Do not retry.
+    /// The token does not allow this namespace (403). Do not retry.
     Forbidden,
-    /// The server has no such namespace (404). Do not retry.
+    /// The server does not have this namespace (404). Do not retry.
     UnknownNamespace,
-    /// Every server has a certificate that the client does not trust, or rejected that of the client. Do not retry.
+    /// The client trusts no server's certificate, or the servers rejected the client's. Do not retry.
     InvalidCertificate,
-    /// The server rejected the request for another reason, such as a namespace whose ids are not plain numbers. Do not retry.
+    /// The server rejected the request for another reason, for instance because the namespace's ids are not plain numbers. Do not
+    /// retry.
     Rejected,
-    /// The name is no valid namespace name.
+    /// The namespace name is invalid.
     InvalidNamespace,
     /// The count is 0 or too large.
     InvalidCount,
-    /// This is a forked child of the process that built the client. Build a client in each process.
+    /// This process is a forked child of the one that built the client. Build a client in each process.
     Forked,
     /// The background thread of the client has ended. Build a new client.
     Closed,
@@ -63,17 +64,17 @@ impl ClientError {
         matches!(self.0.kind, ErrorKind::Unavailable | ErrorKind::OverQuota)
     }
 
-    /// Returns the server that rejected the request, or failed last.
+    /// Returns the URL of the server that rejected the request, or that failed last.
     pub fn server(&self) -> Option<&str> {
         self.0.server.as_deref()
     }
 
-    /// Returns the status code of its answer, if it answered.
+    /// Returns the HTTP status of the server's answer, if there was one.
     pub fn status(&self) -> Option<u16> {
         self.0.status
     }
 
-    /// Returns how long to wait before a retry, if a server said so; at most 1 min.
+    /// Returns how long to wait before a retry, if a server said so. At most 1 min.
     pub fn retry_after(&self) -> Option<Duration> {
         self.0.retry_after
     }
@@ -154,7 +155,7 @@ impl std::error::Error for ClientError {}
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     pub(crate) server: Arc<str>,
-    /// What it is for the caller, if nothing better comes.
+    /// The kind that the caller gets if no later request succeeds.
     pub(crate) kind: ErrorKind,
     pub(crate) status: Option<u16>,
     pub(crate) detail: String,
@@ -167,18 +168,18 @@ impl Failure {
     }
 }
 
-/// Whether to retry a failed request.
+/// Whether and where to retry a failed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Retry {
-    /// Every server would say the same.
+    /// Do not retry: every server would answer the same.
     Never,
-    /// At another server, or later at the same one.
+    /// Retry at another server, or later at the same one.
     Elsewhere,
-    /// At another server, or later at the same one. It fails the same way until somebody replaces a certificate.
+    /// Retry at another server, or later at the same one. The same error returns until somebody replaces a certificate.
     OtherCertificate,
-    /// At another server, or after this time at the same one.
+    /// Retry at another server, or at the same one after this time.
     After(Duration),
-    /// For fewer ids.
+    /// Retry with fewer ids.
     Fewer,
 }
 
@@ -186,7 +187,7 @@ pub(crate) enum Retry {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// No server is given.
+    /// No server was set.
     #[error("no server: name one with ClientBuilder::server, such as http://localhost:8080")]
     NoServer,
     /// The URL of a server is invalid.
@@ -197,20 +198,20 @@ pub enum BuildError {
         /// What is wrong with it.
         why: &'static str,
     },
-    /// The token has characters that a header cannot have. The token is not shown.
+    /// The token has characters that a header cannot contain. The error does not contain the token.
     #[error("invalid token: expected visible ASCII characters")]
     InvalidToken,
-    /// A setting is out of its range.
+    /// A setting is out of range.
     #[error("invalid {setting} {value}: expected {expected}")]
     InvalidSetting {
-        /// The method of the builder.
+        /// The builder method.
         setting: &'static str,
         /// The value.
         value: String,
         /// What is allowed.
         expected: &'static str,
     },
-    /// A file cannot be read or used.
+    /// A file is unreadable or invalid.
     #[error("{}: {why}", .path.display())]
     File {
         /// The file.
@@ -218,10 +219,10 @@ pub enum BuildError {
         /// What is wrong with it.
         why: String,
     },
-    /// TLS cannot be set up.
+    /// TLS setup failed.
     #[error("TLS: {0}")]
     Tls(String),
-    /// The system cannot start the background thread.
+    /// The background thread did not start.
     #[error("cannot start the background thread: {0}")]
     Thread(#[source] std::io::Error),
 }

@@ -1,4 +1,4 @@
-//! A client of the Snowmint id service: async and blocking, with ids in memory, so that most draws take nanoseconds.
+//! A client of the Snowmint id service: async and blocking, with ids buffered in memory, so that most draws take nanoseconds.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -14,52 +14,51 @@
 //!
 //! # What it does
 //!
-//! - **Prefetch**: it requests ranges of ids in the background, as many as the caller uses in about half a second, and a new range
-//!   when half of one is left. A rare caller gets its ids one by one, so that none is dropped.
-//! - **Fail-over**: a request that fails goes to the next server at once. A server that failed is left out for 100 ms, then
+//! - **Prefetch**: it requests ids in the background, about as many as the caller uses in half a second, and requests more when
+//!   half of them are left. A caller that needs few ids gets them one by one, so that none are wasted.
+//! - **Fail-over**: a failed request goes to the next server immediately. A server that failed is tried last for 100 ms, then
 //!   longer, up to 10 s. `Retry-After` is honoured.
 //! - **Hedging**: if a server has not answered within 50 ms, a second one gets the same request. The first answer wins.
-//! - **Deadlines**: a caller gets ids or an error within the timeout. Errors that a retry cannot mend are returned at once.
+//! - **Deadlines**: a caller gets ids or an error within the timeout. Errors that a retry cannot fix are returned immediately.
 //!
 //! If a server dies, the others answer, and the caller sees no error.
 //!
 //! # What uniqueness depends on
 //!
-//! The servers of one client must share one store; then no id is returned twice, by this client or another one. The client uses
-//! each answer once, and a retried or hedged request only costs ids. An answer that is cut or invalid is rejected as a whole.
+//! All servers of one client must share one store. Then no id is returned twice, by this client or any other. The client uses
+//! each answer once; a retried or hedged request only skips ids. A truncated or invalid answer is rejected as a whole.
 //!
 //! Ids in memory must not be copied:
 //!
 //! - **Forks**: a forked child gets [`ErrorKind::Forked`], never its parent's ids. Build a client in each process.
-//! - **Snapshots of machines**: nothing detects a virtual machine, container or process whose memory is copied and continues twice:
-//!   both return the ids that were in the buffer. Call [`Ids::discard_buffered`] before such a snapshot, or set
-//!   [`buffer(0..=0)`](ClientBuilder::buffer), so that each id is a request.
+//! - **Snapshots of machines**: nothing detects that the memory of a virtual machine, container or process was copied. If both
+//!   copies continue, both return the ids in the buffer. Call [`Ids::discard_buffered`] before such a snapshot, or set
+//!   [`buffer(0..=0)`](ClientBuilder::buffer), so that each call is a request.
 //!
-//! # After a namespace was started over
+//! # After `snowmint ns add --start-over`
 //!
-//! `snowmint ns add --start-over` begins a new series of numbers. Those in the memory of clients belong to the earlier one, and a
-//! client does not notice: restart each client that keeps ids, or call [`Ids::discard_buffered`] in it. A call that is in progress
-//! may still return a number of the earlier series.
+//! `snowmint ns add --start-over` begins a new series of numbers. Buffered numbers belong to the earlier series, and the client
+//! does not notice: restart each client that buffers ids, or call [`Ids::discard_buffered`] in it. A call in progress may still
+//! return a number of the earlier series.
 //!
 //! # How old ids are
 //!
-//! A time-ordered id in memory has the time of its request, not of its use. Ids in the buffer that are older than
-//! [`max_age`](ClientBuilder::max_age), 1 s by default, are dropped. A call that has to wait
-//! may return ids that are older by the time it waited. So ids are in the order of time up to that age, also those of one client:
-//! it may change the server at any time. The age is measured by boot time, which ignores steps of the wall clock and, on Linux,
-//! includes time for which the machine was suspended.
+//! A time-ordered id in memory has the time of its request, not of its use. Buffered ids that are older than
+//! [`max_age`](ClientBuilder::max_age), 1 s by default, are dropped. A call that has to wait may return ids that are older by its
+//! waiting time. So ids sort by time only up to that age, even those of one client, which may change the server at any time. Boot
+//! time measures the age: it ignores steps of the wall clock and, on Linux, includes suspension.
 //!
-//! Numbers of segments have no time: set [`namespace_max_age`](ClientBuilder::namespace_max_age) to `Duration::MAX` for them, so
-//! that none is dropped while the program runs.
+//! Numbers of segments carry no time: set [`namespace_max_age`](ClientBuilder::namespace_max_age) to `Duration::MAX` for them, so
+//! that none are dropped while the program runs.
 //!
 //! # Which namespaces
 //!
-//! Those whose ids are plain numbers: snowflake layouts and segments, without a text form. For others the server returns an
-//! error of the kind [`ErrorKind::Rejected`].
+//! Those whose ids are plain numbers: snowflake layouts and segments, without a text form. For other namespaces the client
+//! returns [`ErrorKind::Rejected`].
 //!
 //! # Features
 //!
-//! - `tls` (default): `https://` servers, by rustls.
+//! - `tls` (default): `https://` servers, with rustls.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -85,13 +84,13 @@ pub use snowmint::Id;
 #[doc(hidden)]
 pub use wire::read_answer;
 
-/// The atomics and the lock of the buffer, which its tests with loom replace.
+/// The atomics and the lock of the buffer. The loom tests replace them.
 mod sync {
     pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
     pub(crate) use std::sync::{Mutex, MutexGuard};
 }
 
-/// The example of this crate's README compiles.
+/// Compiles the example in this crate's README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 mod readme {}

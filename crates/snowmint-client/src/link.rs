@@ -1,6 +1,6 @@
-//! From a request to an answer over several servers: one after the other, or a second beside a slow one.
+//! Fetches ids from several servers: from one after the other, or from a second one while the first is slow.
 //!
-//! Each answer is used once. A request whose answer is no longer awaited may cost ids, which are then nobody's.
+//! Each answer is used once. If nobody awaits an answer any more, its ids are lost.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,20 +17,20 @@ use crate::error::{ErrorKind, Failure, Retry};
 use crate::servers::{Change, Servers};
 use crate::wire::{Ask, Server, Token};
 
-/// The limit for one request to one server, if callers wait for long enough to ask another one after it.
+/// The timeout for one request to one server; shorter if the caller's timeout is, so that there is time for another server.
 const ATTEMPT: Duration = Duration::from_secs(2);
-/// The part of that which a server may take to make the ids, in percent.
+/// The part of that timeout that the server may spend on making ids, in percent.
 const TO_MAKE: u32 = 80;
 
-/// Numbers of requests since the client was built.
+/// Request counts since the client was built.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Requests sent to servers, with the hedged ones.
+    /// Requests sent to servers, including hedged ones.
     pub requests: u64,
-    /// Second requests that were sent because the first had no answer yet.
+    /// Hedged requests: sent to a second server because the first had not answered yet.
     pub hedged: u64,
-    /// Requests that failed, were rejected, or were given up.
+    /// Requests that failed, were rejected, or were abandoned.
     pub failed: u64,
 }
 
@@ -41,40 +41,40 @@ struct Counters {
     failed: AtomicU64,
 }
 
-/// All servers, and what is known of them.
+/// All servers and their states.
 #[derive(Debug)]
 pub(crate) struct Link {
     servers: Vec<Server>,
     states: Mutex<Servers>,
     connections: Connections,
     token: Option<Token>,
-    /// Measures the age of ids: unlike that of the runtime, it does not stop while the machine is suspended.
+    /// Measures the age of ids. Unlike the runtime's clock, it includes suspension on Linux.
     pub(crate) clock: Arc<AnchoredClock>,
     hedge_after: Duration,
-    /// The limit for one request to one server.
+    /// The timeout for one request to one server.
     attempt: Duration,
     counters: Counters,
 }
 
-/// When a link loses patience.
+/// The timeouts of a link.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
-    /// How long it waits for one server before it asks a second one.
+    /// How long to wait for one server before a second one gets the request.
     pub(crate) hedge_after: Duration,
-    /// How long a caller waits in all.
+    /// How long a caller waits in total.
     pub(crate) timeout: Duration,
 }
 
-/// Why there are no ids.
+/// Why a fetch returned no ids.
 #[derive(Debug)]
 pub(crate) enum Unfilled {
     /// A server rejected the request.
     Rejected(Failure),
-    /// No server returns as many ids at once.
+    /// No server returns this many ids at once.
     TooMany,
     /// The deadline has passed.
     Late(Failure),
-    /// Every server asked for no request before the deadline.
+    /// Every server asked to retry later than the deadline.
     Closed(Failure),
 }
 
@@ -82,7 +82,7 @@ pub(crate) enum Unfilled {
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) ranges: Vec<IdRange>,
-    /// When they were requested, by the clock of the link; none of them is older.
+    /// When the ids were requested, by the link's clock; none is older.
     pub(crate) sent_ms: u64,
 }
 
@@ -106,7 +106,8 @@ impl Link {
         Stats { requests, hedged, failed }
     }
 
-    /// Requests ids until a server returns them, one rejects the request, or the deadline passes. `last` gets each failure.
+    /// Requests ids until a server returns them, a server rejects the request, or the deadline passes. Stores each failure in
+    /// `last`.
     pub(crate) async fn fetch(
         &self,
         ask: Ask<'_>,
@@ -138,7 +139,7 @@ impl Link {
         })
     }
 
-    /// Asks each server at most once. Returns `None` if none could answer now.
+    /// Sends the request to each server at most once. Returns `None` if none of them returned ids.
     async fn round(
         &self,
         ask: Ask<'_>,
@@ -155,7 +156,7 @@ impl Link {
         let (mut is_over_quota, mut distrusted) = (false, 0);
         loop {
             let hedges = hedge_at.is_some() && rest.len() > 0;
-            // At least one attempt runs: with the last one failed, the next begins or the round ends.
+            // At least one attempt is in flight: after the last one fails, the next begins or the round ends.
             tokio::select! {
                 biased;
                 Some((server, settled)) = attempts.next() => {
@@ -197,7 +198,7 @@ impl Link {
                     attempts.push(self.attempt(next, ask, deadline));
                     hedge_at = self.hedge_at();
                 }
-                // What is left of the quota may do for fewer ids.
+                // The remaining quota may suffice for fewer ids.
                 None if attempts.is_empty() && is_over_quota && ask.count > 1 => {
                     return Err(Unfilled::TooMany);
                 }
@@ -235,7 +236,7 @@ impl Link {
     fn failed(&self, server: usize, failure: &Failure) {
         self.counters.failed.fetch_add(1, Ordering::Relaxed);
         let retry_after = match failure.retry {
-            // Not a fault of this server.
+            // The server is healthy.
             Retry::Never | Retry::Fewer => return,
             Retry::Elsewhere | Retry::OtherCertificate => None,
             Retry::After(after) => Some(after),
@@ -254,7 +255,7 @@ impl Link {
     }
 }
 
-/// The servers that have not answered yet, and when they were asked. Those left when a round ends may be too slow.
+/// The servers that have not answered yet, and when the request went out. Those left at the end of a round may be too slow.
 struct Waiting<'a> {
     link: &'a Link,
     servers: Vec<(usize, Instant)>,
@@ -272,7 +273,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Locks what holds plain values, which a panic leaves complete.
+/// Locks a mutex over plain values, which stay valid after a panic.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

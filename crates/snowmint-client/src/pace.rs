@@ -1,7 +1,7 @@
-//! How many ids to keep in memory: what the caller uses in half the time that ids may lie there. Pure.
+//! Decides how many ids to keep in memory: what the caller uses in half of the maximum age. Pure.
 //!
-//! The measure is the use between two requests. It grows at once and shrinks by half at most, so that a burst is served from
-//! memory and an idle caller soon keeps nothing.
+//! It measures the use between two requests. The target grows immediately and shrinks by half at most, so that a burst is served
+//! from memory and an idle caller soon keeps nothing.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -10,41 +10,41 @@ use tokio::time::Instant;
 
 use crate::buffer::IdRange;
 
-/// The time of use that is kept, if ids may lie in memory for long.
+/// The use that the buffer covers at most.
 const LONGEST_HORIZON: Duration = Duration::from_secs(1);
-/// The ids of the first request.
+/// The number of ids in the first request.
 const AT_FIRST: u64 = 16;
-/// Between two requests, at least this much time is assumed: a shorter one would tell little about the rate.
+/// The minimum time between two requests to measure by: a shorter one says little about the rate.
 const SHORTEST: Duration = Duration::from_millis(1);
 
-/// The number of ids to keep, and to request at a time.
+/// How many ids to keep, and to request at a time.
 #[derive(Debug)]
 pub(crate) struct Pace {
     bounds: RangeInclusive<u64>,
     horizon: Duration,
     target: u64,
-    /// When ids were requested last, and how many had been drawn before.
+    /// When ids were last requested, and how many had been drawn before.
     last: Option<(Instant, u64)>,
-    /// The maximum of one request, which is lower after no server returned as many.
+    /// The maximum count of one request. It shrinks when no server returns that many.
     most: u64,
 }
 
 impl Pace {
-    /// `bounds` are those of the buffer. Ids may lie there for `max_age`.
+    /// Makes the pace of a buffer of `bounds` ids, which are at most `max_age` old.
     pub(crate) fn new(bounds: RangeInclusive<u64>, max_age: Duration) -> Self {
         let target = AT_FIRST.clamp(*bounds.start(), *bounds.end());
         let horizon = (max_age / 2).min(LONGEST_HORIZON);
         Self { bounds, horizon, target, last: None, most: MAX_REQUEST }
     }
 
-    /// Adapts to the use: `drawn` ids since the beginning. `ran_dry` says that callers wait.
+    /// Adapts to the use: `drawn` is the number of ids since the client was built, and with `ran_dry` callers are waiting.
     pub(crate) fn adapt(&mut self, now: Instant, drawn: u64, ran_dry: bool) {
         if let Some((then, before)) = self.last {
             let since = (now - then).max(SHORTEST);
             let used = u128::from(drawn.saturating_sub(before));
             let in_horizon = used * self.horizon.as_micros() / since.as_micros();
             let mut target = u64::try_from(in_horizon).unwrap_or(u64::MAX);
-            // If nothing was drawn, callers wait because servers fail.
+            // If nothing was drawn, callers are waiting because servers fail.
             if ran_dry && used > 0 && since < self.horizon {
                 target = target.max(self.target.saturating_mul(2));
             }
@@ -53,28 +53,28 @@ impl Pace {
         self.last = Some((now, drawn));
     }
 
-    /// The number of ids below which the buffer is filled: half of what it should have.
+    /// Returns the number of ids below which the buffer is refilled: half of the target.
     pub(crate) const fn low(&self) -> u64 {
         self.target / 2
     }
 
-    /// Returns the number of ids to request: those that callers wait for, and what the buffer lacks.
+    /// Returns the number of ids to request: those that callers are waiting for, plus what the buffer lacks.
     pub(crate) fn request(&self, wanted: u64, left: u64) -> u64 {
         wanted.saturating_add(self.target.saturating_sub(left)).clamp(1, self.most)
     }
 
-    /// Notes that a server returned as many ids as requested.
+    /// Records that a server returned as many ids as requested.
     pub(crate) fn fitted(&mut self) {
         self.most = self.most.saturating_mul(2).min(MAX_REQUEST);
     }
 
-    /// Notes that no server returned this many ids.
+    /// Records that no server returned this many ids.
     pub(crate) fn too_many(&mut self, requested: u64) {
         self.most = (requested / 4).max(1);
     }
 }
 
-/// The maximum number of ids in one request, as the server has it.
+/// The maximum number of ids in one request, the same as the server's.
 pub(crate) const MAX_REQUEST: u64 = 1_000_000;
 const _: () = assert!(MAX_REQUEST <= IdRange::MAX_COUNT);
 
@@ -86,7 +86,7 @@ mod tests {
         Pace::new(0..=100_000, max_age)
     }
 
-    /// Requests at a steady rate: each time half of the target was used.
+    /// Requests at a steady rate, each time that half of the target was used.
     fn run(pace: &mut Pace, per_second: u64, requests: u32) {
         let (mut now, mut drawn) = (Instant::now(), 0);
         for _ in 0..requests {

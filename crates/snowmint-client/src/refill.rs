@@ -1,5 +1,5 @@
-//! Fills the buffer of one namespace, and serves the callers that found it empty: in the order in which they came.
-//! One request is in flight at a time. It runs in the background thread of the client, whatever the callers' runtimes do.
+//! Fills the buffer of one namespace, and serves callers that found it empty, first come first served. One request is in flight
+//! at a time. It runs in the client's background thread, independent of the callers' runtimes.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -20,20 +20,20 @@ use crate::link::{Answer, Link, Unfilled, lock};
 use crate::pace::Pace;
 use crate::wire::Ask;
 
-/// After a rejection, ids are requested again for callers only, until this time has passed.
+/// For this time after a rejection, ids are requested only for waiting callers.
 const AFTER_REJECTION: Duration = Duration::from_secs(1);
 
-/// How a namespace is buffered.
+/// The buffer settings of a namespace.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    /// The least and the greatest number of ids that are kept.
+    /// The minimum and maximum number of buffered ids.
     pub(crate) sizes: RangeInclusive<u64>,
     pub(crate) max_age: Duration,
     /// How long a caller waits.
     pub(crate) timeout: Duration,
 }
 
-/// The ids of one namespace: what callers and the background share.
+/// The ids of one namespace, shared by callers and the background task.
 #[derive(Debug)]
 pub(crate) struct Source {
     pub(crate) namespace: String,
@@ -45,20 +45,20 @@ pub(crate) struct Source {
     last_failure: Mutex<Option<Failure>>,
 }
 
-/// Callers that wait, and what else decides on requests.
+/// The waiting callers, and what else triggers a request.
 #[derive(Debug, Default)]
 struct Line {
     waiters: VecDeque<Waiter>,
-    /// A draw that does not wait found no id.
+    /// Whether a draw that does not wait found no id.
     was_empty: bool,
     generation: Generation,
-    /// The generation of the last draw that found no id. Without one in this generation, nothing is prefetched.
+    /// The generation of the last draw that found no id. Prefetching waits for one in the current generation.
     drawn_in: Generation,
-    /// Nobody serves the line any more.
+    /// Whether the background task has ended.
     is_closed: bool,
 }
 
-/// The number of times that the ids in memory were discarded. An answer to a request of an earlier generation is dropped.
+/// The number of times that the buffered ids were discarded. Answers to requests of an earlier generation are dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Generation(u64);
 
@@ -66,14 +66,14 @@ struct Generation(u64);
 struct Waiter {
     missing: u64,
     got: Vec<Aging>,
-    /// Whether ids that became too old were dropped.
+    /// Whether ids that became too old were dropped before; that happens once.
     is_renewed: bool,
     deadline: Instant,
     sender: oneshot::Sender<Result<Vec<Aging>, ClientError>>,
 }
 
 impl Waiter {
-    /// Drops the ids that became too old while the caller waits for others. Only once: a call whose answers together take longer
+    /// Drops the ids that became too old while the caller waits for others. Only once, because a call whose answers take longer
     /// than the maximum age would never end.
     fn drop_old(&mut self, now_ms: u64) {
         if self.is_renewed {
@@ -87,18 +87,18 @@ impl Waiter {
 }
 
 impl Line {
-    /// Forgets callers that left. Returns how many ids the others wait for.
+    /// Removes callers that left. Returns how many ids the others are waiting for.
     fn wanted(&mut self, now_ms: u64) -> u64 {
         self.waiters.retain(|waiter| !waiter.sender.is_closed());
         self.waiters.iter_mut().for_each(|waiter| waiter.drop_old(now_ms));
         self.waiters.iter().fold(0, |sum, waiter| waiter.missing.saturating_add(sum))
     }
 
-    /// Divides ids among the callers in line. Returns those that have all of theirs.
+    /// Divides ids among the waiting callers. Returns those that have all of their ids.
     fn serve(&mut self, ranges: &mut VecDeque<Aging>, now_ms: u64) -> Vec<Waiter> {
         let mut served = Vec::new();
         while let Some(mut waiter) = self.waiters.pop_front() {
-            // Only those of earlier answers: however slow an answer is, the caller had to wait for it.
+            // Only ids of earlier answers: this answer is used however long it took, because the caller had to wait for it.
             waiter.drop_old(now_ms);
             while waiter.missing > 0
                 && let Some(Aging { range, until_ms }) = ranges.pop_front()
@@ -138,13 +138,13 @@ impl Source {
         }
     }
 
-    /// Has the buffer filled in the background because it is low.
+    /// Requests a refill in the background because the buffer is low.
     #[cold]
     pub(crate) fn refill(&self) {
         self.wake.notify_one();
     }
 
-    /// Has ids requested in the background although nobody waits for them.
+    /// Requests ids in the background although no caller is waiting.
     #[cold]
     pub(crate) fn refill_empty(&self) {
         if self.keeps_none() {
@@ -158,7 +158,7 @@ impl Source {
         self.wake.notify_one();
     }
 
-    /// Drops every id in memory, and those that are on their way into it. Until the next draw, no more are requested.
+    /// Drops every buffered id, and those requested for the buffer. No more are requested until the next draw.
     pub(crate) fn discard(&self) {
         let mut line = lock(&self.line);
         line.generation.0 += 1;
@@ -166,17 +166,17 @@ impl Source {
         for waiter in &mut line.waiters {
             waiter.missing += waiter.got.drain(..).map(|got| got.range.count()).sum::<u64>();
         }
-        // Under the lock, so that no earlier answer is put afterwards.
+        // Under the lock, so that no earlier answer is added afterwards.
         self.buffer.clear();
     }
 
-    /// Whether no id may lie in memory.
+    /// Returns whether the buffer may hold no ids.
     fn keeps_none(&self) -> bool {
         *self.settings.sizes.end() == 0
     }
 
-    /// Waits until there are `missing` ids besides those that the caller `got` from the buffer, and returns all of them. The timeout
-    /// is the background's, so that no runtime is needed here.
+    /// Waits for `missing` ids in addition to those that the caller `got` from the buffer, and returns all of them. The
+    /// background task enforces the timeout, so that no runtime is needed here.
     pub(crate) async fn wait(&self, got: Vec<Aging>, missing: u64) -> Result<Vec<IdRange>, ClientError> {
         let (sender, receiver) = oneshot::channel();
         let deadline = Instant::now() + self.settings.timeout;
@@ -191,7 +191,8 @@ impl Source {
         self.wake.notify_one();
         let mut receiver = pin!(receiver);
         poll_fn(|context| {
-            // A fork while this waited: the answer is the parent's, and the child has nobody who would send one.
+            // The process was forked during the wait: the answer belongs to the parent, and the child has no task that would send
+            // one.
             if !self.mark.is_same_process() {
                 return Poll::Ready(Err(ClientError::forked(&self.namespace)));
             }
@@ -204,12 +205,13 @@ impl Source {
         .await
     }
 
-    /// When the first caller has waited for long enough.
+    /// Returns the deadline of the caller that has waited longest.
     fn first_deadline(&self) -> Option<Instant> {
         lock(&self.line).waiters.front().map(|waiter| waiter.deadline)
     }
 
-    /// Gives ids to the callers in line, and the rest to the buffer. Drops all if they were discarded since their request.
+    /// Hands ids to the waiting callers, and the rest to the buffer. Drops all of them if the buffer was discarded since the
+    /// request.
     fn deliver(&self, Answer { ranges, sent_ms }: Answer, requested_in: Generation) {
         let max_age_ms = u64::try_from(self.settings.max_age.as_millis()).unwrap_or(u64::MAX);
         let until_ms = sent_ms.saturating_add(max_age_ms);
@@ -220,19 +222,19 @@ impl Source {
                 return;
             }
             let served = line.serve(&mut ranges, self.now_ms());
-            // Before the callers wake: what they see of the buffer is then up to date.
+            // Before the callers wake, so that they see an up-to-date buffer.
             self.keep(&line, ranges, requested_in);
             served
         };
         for waiter in served {
             if let Err(Ok(unused)) = waiter.sender.send(Ok(waiter.got)) {
-                // The caller left, and nobody else has seen them.
+                // The caller left, and nobody else has seen these ids.
                 self.keep(&lock(&self.line), unused, requested_in);
             }
         }
     }
 
-    /// Puts ids into the buffer, unless they were discarded since their request or none may lie there.
+    /// Adds ids to the buffer, unless it was discarded since their request or may hold none.
     fn keep(&self, line: &Line, ranges: impl IntoIterator<Item = Aging>, requested_in: Generation) {
         if line.generation == requested_in && !self.keeps_none() {
             self.buffer.put_all(ranges);
@@ -243,7 +245,7 @@ impl Source {
         self.buffer.clock().unix_ms()
     }
 
-    /// Gives ids of the buffer to callers that found it empty just before it was filled.
+    /// Serves callers from the buffer if they found it empty just before it was filled.
     fn serve_from_buffer(&self) {
         let mut line = lock(&self.line);
         let now_ms = self.now_ms();
@@ -258,12 +260,12 @@ impl Source {
         let served = line.serve(&mut ranges, now_ms);
         drop(line);
         for waiter in served {
-            // The ids of a caller that has just left are lost.
+            // If the caller has just left, its ids are lost.
             waiter.sender.send(Ok(waiter.got)).ok();
         }
     }
 
-    /// Returns an error to every caller in line.
+    /// Returns an error to every waiting caller.
     fn reject(&self, error: &ClientError) {
         let waiters = std::mem::take(&mut lock(&self.line).waiters);
         for waiter in waiters {
@@ -272,7 +274,7 @@ impl Source {
         }
     }
 
-    /// Returns an error to each caller that has waited for long enough.
+    /// Returns an error to each caller whose deadline has passed.
     fn time_out(&self, now: Instant) {
         let failure = lock(&self.last_failure).clone();
         let mut line = lock(&self.line);
@@ -283,7 +285,7 @@ impl Source {
     }
 }
 
-/// Closes the line when the task ends, also by a panic: nobody waits for ever.
+/// Rejects all callers when the task ends, even by a panic, so that none waits forever.
 struct Closes(Arc<Source>);
 
 impl Drop for Closes {
@@ -293,7 +295,7 @@ impl Drop for Closes {
     }
 }
 
-/// Fills the buffer whenever it is low, and serves the line.
+/// Fills the buffer whenever it is low, and serves the waiting callers.
 pub(crate) async fn run(source: Arc<Source>, link: Arc<Link>) {
     let closes = Closes(source);
     let source = &*closes.0;
@@ -316,7 +318,7 @@ pub(crate) async fn run(source: Arc<Source>, link: Arc<Link>) {
                 }
                 Err(Unfilled::Closed(failure)) => {
                     source.reject(&ClientError::rejected(&source.namespace, &failure));
-                    // The next caller starts it again.
+                    // The next caller restarts it.
                     break;
                 }
                 Err(Unfilled::Late(failure)) => {
@@ -331,7 +333,7 @@ pub(crate) async fn run(source: Arc<Source>, link: Arc<Link>) {
     }
 }
 
-/// Returns how many ids to request now, and in which generation; `None` if nobody waits and the buffer has enough.
+/// Returns how many ids to request now, and in which generation; `None` if no caller is waiting and the buffer has enough.
 fn to_request(source: &Source, pace: &mut Pace, rejected_at: Option<Instant>) -> Option<(u64, Generation)> {
     source.serve_from_buffer();
     let rests = rejected_at.is_some_and(|at| at.elapsed() < AFTER_REJECTION);
@@ -350,7 +352,7 @@ fn to_request(source: &Source, pace: &mut Pace, rejected_at: Option<Instant>) ->
     Some((pace.request(wanted, level.left), generation))
 }
 
-/// Requests ids, and meanwhile returns errors to the callers that have waited for long enough.
+/// Requests ids. Meanwhile, returns errors to callers whose deadline has passed.
 async fn fetch(source: &Source, link: &Link, count: u64) -> Result<Answer, Unfilled> {
     let ask = Ask { namespace: &source.namespace, count };
     let deadline = Instant::now() + source.settings.timeout;
@@ -386,14 +388,14 @@ mod tests {
         Answer { ranges: ranges.to_vec(), sent_ms: source.buffer.clock().unix_ms() }
     }
 
-    /// Polls a future that no runtime drives.
+    /// Polls a future without a runtime.
     macro_rules! poll {
         ($future:expr) => {
             $future.as_mut().poll(&mut Context::from_waker(Waker::noop()))
         };
     }
 
-    /// What a caller got, as numbers.
+    /// Returns the ids that a caller got, as numbers.
     fn numbers(polled: Poll<Result<Vec<IdRange>, ClientError>>) -> Vec<u64> {
         let Poll::Ready(Ok(ranges)) = polled else { panic!("{polled:?}") };
         ranges.into_iter().flat_map(IdRange::ids).map(snowmint::Id::get).collect()
@@ -447,7 +449,7 @@ mod tests {
     fn a_discard_drops_what_is_on_its_way_and_nothing_is_requested_until_the_next_draw() {
         let source = source();
         let mut pace = Pace::new(100..=100, Duration::MAX);
-        // A caller gets a part, then leaves; one that stays gets its ids from later answers only.
+        // One caller gets a part and leaves; one that stays gets its ids only from later answers.
         let mut stays = pin!(source.wait(Vec::new(), 3));
         assert!(poll!(stays).is_pending());
         source.deliver(answer(&source, &[range(10, 2)]), Generation(0));
@@ -495,7 +497,7 @@ mod tests {
         assert_eq!(source.buffer.draw(9), None);
     }
 
-    /// Goal: a caller that waits for the rest of its ids gets none that became too old meanwhile, wherever it had them from.
+    /// Goal: a caller that waits for the rest of its ids gets none that became too old in the meantime, whatever their source.
     #[test]
     fn ids_that_become_too_old_while_a_caller_waits_are_replaced() {
         let mut source = source();
@@ -515,15 +517,15 @@ mod tests {
             Some((5, Generation(0))),
             "1 is missing, and 4 are too old"
         );
-        // An answer that took long is used: its caller waited for it.
+        // A slow answer is used: its caller waited for it.
         let mut slow = answer(&source, &[range(20, 4), range(30, 1)]);
         slow.sent_ms -= 90_000;
         source.deliver(slow, Generation(0));
         assert_eq!(numbers(poll!(waits)), [5, 20, 21, 22, 23, 30]);
     }
 
-    /// Goal: a call ends although all its ids take longer than their maximum age. Method: 50 ids in answers of 10, one each
-    /// 400 ms of a maximum age of 1 s.
+    /// Goal: a call ends although all its ids together take longer than their maximum age. Method: 50 ids in answers of 10, one
+    /// every 400 ms, with a maximum age of 1 s.
     #[test]
     fn a_call_ends_although_its_ids_take_longer_than_their_maximum_age() {
         let mut source = source();

@@ -1,26 +1,26 @@
-//! Which server is asked next. Pure: time comes as an argument, and chance from a seed.
+//! Chooses the next server to try. Pure: time is an argument, and randomness comes from a seed.
 //!
-//! Servers are asked in the order of the list. One that failed is left out for a while: longer after each failure in a row, by a
-//! random part, so that clients do not return together. A server that said when to retry is not asked before.
+//! Servers are tried in the order of the list. One that failed is tried last for a while: longer after each failure in a row,
+//! with jitter, so that clients do not return together. A server that sent `Retry-After` gets no request before that time.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How long a server is left out after its first failure; twice as long after each further one.
+/// How long a server is tried last after its first failure; doubled after each further one.
 const LEFT_OUT: Duration = Duration::from_millis(100);
 const LONGEST_LEFT_OUT: Duration = Duration::from_secs(10);
-/// The pause after every server failed; twice as long after each further round.
+/// The pause after every server failed; doubled after each further round.
 const PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// The longest time that a server may be left out by its own request.
+/// The longest `Retry-After` that is honoured.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_mins(1);
-/// Hedged requests that may follow each other, and one more for this many requests: so that hedging does not double the load
-/// when all servers are slow.
+/// How many hedged requests may follow each other. Every `REQUESTS_PER_HEDGE` requests allow one more, so that hedging does not
+/// double the load when all servers are slow.
 const HEDGES: u32 = 10;
 const REQUESTS_PER_HEDGE: u32 = 10;
 
-/// A small, fast source of chance. Nothing depends on its quality.
+/// A small, fast random number generator. Its quality does not matter here.
 #[derive(Debug)]
 struct SplitMix64(u64);
 
@@ -40,7 +40,7 @@ impl SplitMix64 {
     }
 }
 
-/// Puts a list into a random order.
+/// Shuffles a list.
 pub(crate) fn shuffle<T>(list: &mut [T], seed: u64) {
     let mut random = SplitMix64(seed);
     for index in (1..list.len()).rev() {
@@ -49,14 +49,14 @@ pub(crate) fn shuffle<T>(list: &mut [T], seed: u64) {
     }
 }
 
-/// What is known of one server.
+/// The state of one server.
 #[derive(Clone, Copy, Debug, Default)]
 struct State {
     /// Failures since the last success.
     failures: u32,
-    /// Others are asked first until then.
+    /// Until then, other servers are tried first.
     left_out_until: Option<Instant>,
-    /// It asked not to be asked before.
+    /// Until then, the server gets no requests (`Retry-After`).
     not_before: Option<Instant>,
 }
 
@@ -67,7 +67,7 @@ pub(crate) enum Change {
     BeganToFail,
     /// It returned ids again after this many failures.
     Recovered(u32),
-    /// As before.
+    /// No change.
     None,
 }
 
@@ -76,12 +76,12 @@ pub(crate) enum Change {
 pub(crate) struct Servers {
     states: Vec<State>,
     random: SplitMix64,
-    /// Requests that pay for hedged ones.
+    /// Credit for hedged requests, in requests.
     hedge_credit: u32,
 }
 
 impl Servers {
-    /// Returns the state of `count` servers that nothing is known of.
+    /// Returns the state of `count` servers before their first request.
     pub(crate) fn new(count: usize, seed: u64) -> Self {
         Self {
             states: vec![State::default(); count],
@@ -90,22 +90,22 @@ impl Servers {
         }
     }
 
-    /// Returns the servers to ask, in this order: first those that work, then those left out, by when they return.
+    /// Returns the servers in the order in which to try them: first those that work, then those left out, by when they return.
     pub(crate) fn order(&self, now: Instant) -> Vec<usize> {
         let may_be_asked = |index: &usize| self.states[*index].not_before.is_none_or(|at| at <= now);
         let mut order: Vec<_> = (0..self.states.len()).filter(may_be_asked).collect();
-        // Stable: servers that work keep the order of the list.
+        // The sort is stable: servers that work keep the order of the list.
         order.sort_by_key(|index| self.states[*index].left_out_until.filter(|until| *until > now));
         order
     }
 
-    /// Notes that a server returned ids.
+    /// Records that a server returned ids.
     pub(crate) fn succeeded(&mut self, server: usize) -> Change {
         let before = std::mem::take(&mut self.states[server]);
         if before.failures == 0 { Change::None } else { Change::Recovered(before.failures) }
     }
 
-    /// Notes that a server failed, and when it asked to be asked again.
+    /// Records that a server failed, and when it allows a retry.
     pub(crate) fn failed(&mut self, server: usize, now: Instant, retry_after: Option<Duration>) -> Change {
         let state = &mut self.states[server];
         let doubled = LEFT_OUT.saturating_mul(1 << state.failures.min(16)).min(LONGEST_LEFT_OUT);
@@ -121,18 +121,18 @@ impl Servers {
         self.random.jitter(doubled).max(self.closed_for(now))
     }
 
-    /// Returns how long no server may be asked.
+    /// Returns how long it takes until some server accepts requests again.
     pub(crate) fn closed_for(&self, now: Instant) -> Duration {
         let waits = self.states.iter().map(|state| state.not_before.map_or(Duration::ZERO, |at| at - now));
         waits.min().unwrap_or_default()
     }
 
-    /// Notes a request that is no hedge.
+    /// Records a request that is not hedged.
     pub(crate) fn requested(&mut self) {
         self.hedge_credit = (self.hedge_credit + 1).min(HEDGES * REQUESTS_PER_HEDGE);
     }
 
-    /// Returns whether one more hedged request may be sent now, and notes it.
+    /// Returns whether one more hedged request may be sent now, and records it.
     pub(crate) fn may_hedge(&mut self) -> bool {
         let left = self.hedge_credit.checked_sub(REQUESTS_PER_HEDGE);
         self.hedge_credit = left.unwrap_or(self.hedge_credit);
@@ -146,7 +146,7 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// An instant, and some servers.
+    /// Returns an instant and some servers.
     fn servers(count: usize) -> (Instant, Servers) {
         (Instant::now(), Servers::new(count, 7))
     }
@@ -175,7 +175,7 @@ mod tests {
             assert_eq!(change == Change::BeganToFail, failures == 0);
             assert!((most / 2..=most).contains(&left_out(&servers)), "{failures}: {:?}", left_out(&servers));
         }
-        // By a random part: two clients do not return together.
+        // Jitter: two clients do not return together.
         let mut other = Servers::new(2, 8);
         other.failed(0, now, None);
         let (_, mut first) = (now, Servers::new(2, 7));
@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(servers.closed_for(now + 500 * MS), 1500 * MS);
         assert_eq!(servers.order(now + 2000 * MS), [0]);
         assert_eq!(servers.order(now + 3000 * MS), [0, 1]);
-        // Nobody can turn this client off for long.
+        // A server cannot turn this client off for long.
         servers.failed(0, now, Some(Duration::MAX));
         assert_eq!(servers.order(now + Duration::from_secs(59)), [1]);
         assert_eq!(servers.order(now + Duration::from_mins(1)), [0, 1]);

@@ -1,5 +1,5 @@
-//! One request to one server: what is sent, and what an answer may be.
-//! An answer is used as a whole or not at all: one id that does not fit makes it invalid.
+//! One request to one server, and the checks of its answer. An answer is used as a whole or not at all: one invalid id makes it
+//! invalid.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -18,7 +18,7 @@ use crate::buffer::IdRange;
 use crate::connect::Connections;
 use crate::error::{BuildError, ErrorKind, Failure, Retry};
 
-/// The bytes of an answer without its ranges, of one range, and of an error. All are more than a server sends.
+/// Limits in bytes: an answer without its ranges, one range, an error. All are more than a server sends.
 const LONGEST_FRAME: usize = 1024;
 const LONGEST_RANGE: usize = 128;
 const LONGEST_ERROR: usize = 16 * 1024;
@@ -26,7 +26,7 @@ const LONGEST_ERROR: usize = 16 * 1024;
 /// One server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Server {
-    /// Scheme, host and port, and the path before `/v1` if there is one; without a `/` at the end.
+    /// Scheme, host, port, and the path before `/v1` if there is one, without a trailing `/`.
     pub(crate) url: Arc<str>,
     pub(crate) has_tls: bool,
 }
@@ -36,7 +36,7 @@ impl Server {
     pub(crate) fn parse(url: &str) -> Result<Self, BuildError> {
         let refused = |shown: &str, why| Err(BuildError::InvalidServer { url: shown.to_owned(), why });
         let Ok(uri) = url.parse::<Uri>() else {
-            // It may have a password.
+            // The text may contain a password.
             return refused("", "expected http://HOST:PORT or https://HOST:PORT");
         };
         let Some(authority) = uri.authority() else {
@@ -66,12 +66,12 @@ impl Server {
         self.unavailable(format!("no answer within {limit:?}"))
     }
 
-    /// Returns the failure of a server that is not asked because it said so before.
+    /// Returns the failure of a server that gets no request because of an earlier `Retry-After`.
     pub(crate) fn closed(&self) -> Failure {
-        self.unavailable("the server asked for no request yet (Retry-After)".to_owned())
+        self.unavailable("server asked to retry later (Retry-After)".to_owned())
     }
 
-    /// Returns the failure of a connection.
+    /// Returns the failure of a connection or request.
     fn unsent(&self, error: &(dyn Error + 'static)) -> Failure {
         let detail = chain(error);
         if is_about_certificates(error) {
@@ -89,11 +89,11 @@ impl Server {
     }
 }
 
-/// What proves that a client may have ids.
+/// The token that authorizes a client.
 #[derive(Clone)]
 pub(crate) enum Token {
     Fixed(HeaderValue),
-    /// Read for each request, since it may be replaced at any time.
+    /// A file that is read for each request, since it may be replaced at any time.
     File(PathBuf),
 }
 
@@ -107,7 +107,7 @@ impl std::fmt::Debug for Token {
 }
 
 impl Token {
-    /// Makes the header of a token.
+    /// Returns the header value of a token.
     pub(crate) fn parse(token: &str) -> Option<HeaderValue> {
         let token = token.trim();
         if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -132,7 +132,7 @@ impl Token {
     }
 }
 
-/// Which ids are requested.
+/// The namespace and the number of ids to request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ask<'a> {
     pub(crate) namespace: &'a str,
@@ -161,7 +161,7 @@ impl Server {
         parse(&body.to_bytes(), ask.count).map_err(|why| self.invalid(&why))
     }
 
-    /// POST, so that no cache between client and server ever answers, and no proxy sends it twice.
+    /// Uses POST, so that no cache between client and server answers, and no proxy sends the request twice.
     fn to_send(
         &self,
         token: Option<&Token>,
@@ -186,7 +186,7 @@ impl Server {
         let status = response.status();
         let retry_after = retry_after(response.headers());
         let body = Limited::new(response.into_body(), LONGEST_ERROR).collect().await;
-        // Without its text, an error is still an error.
+        // Without a readable body, the status alone is the error.
         let body = body.map(http_body_util::Collected::to_bytes).unwrap_or_default();
         let problem: Problem = serde_json::from_slice(&body).unwrap_or_default();
         let name = problem.r#type.strip_prefix("urn:snowmint:").unwrap_or_default();
@@ -200,8 +200,8 @@ impl Server {
     }
 }
 
-/// Reads when a server asks to retry: in seconds, or as a date, which proxies send. The date of the answer tells how far away that
-/// is, so that the clocks need not agree.
+/// Returns the server's `Retry-After`: in seconds, or as a date, which proxies send. A date is compared with the `Date` of the
+/// answer, so the clocks need not agree.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse() {
@@ -214,13 +214,13 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     Some(at.duration_since(now).unwrap_or_default())
 }
 
-/// Returns whether a connection failed because one side does not trust the certificate of the other.
+/// Returns whether a connection failed because one side does not trust the other's certificate.
 #[cfg(feature = "tls")]
 fn is_about_certificates(error: &(dyn Error + 'static)) -> bool {
     use rustls::{AlertDescription as Alert, Error as Tls};
     let mut cause = Some(error);
     while let Some(error) = cause {
-        // The source of an I/O error is that of the error inside, which may be one as well.
+        // The source of an I/O error skips the error inside it, which may itself be an I/O error.
         let mut tls = error.downcast_ref::<Tls>();
         let mut outer = error.downcast_ref::<std::io::Error>();
         while let (None, Some(inner)) = (tls, outer.and_then(std::io::Error::get_ref)) {
@@ -259,7 +259,7 @@ fn meaning(status: StatusCode, name: &str, retry_after: Option<Duration>) -> (Er
     let later = retry_after.map_or(Retry::Elsewhere, Retry::After);
     match (status.as_u16(), name) {
         (_, "busy") => (ErrorKind::Unavailable, Retry::Fewer),
-        // More than the quota of the token allows at once.
+        // The count exceeds the token's quota.
         (400, "bad-count") => (ErrorKind::Rejected, Retry::Fewer),
         (_, "layout-ended" | "numbers-ended" | "too-many-namespaces" | "cross-site") => {
             (ErrorKind::Rejected, Retry::Never)
@@ -273,7 +273,7 @@ fn meaning(status: StatusCode, name: &str, retry_after: Option<Duration>) -> (Er
     }
 }
 
-/// A problem document (RFC 9457), as far as it matters here.
+/// A problem document (RFC 9457); only the fields used here.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Problem {
@@ -297,7 +297,7 @@ struct RangeText {
 fn parse(body: &[u8], count: u64) -> Result<Vec<IdRange>, String> {
     let answer: Answer = serde_json::from_slice(body).map_err(|error| error.to_string())?;
     let number = |text: &str| {
-        // `parse` would take a sign.
+        // `parse` would accept a sign.
         let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         digits.then(|| text.parse::<u64>().ok()).flatten()
     };
@@ -321,14 +321,14 @@ fn parse(body: &[u8], count: u64) -> Result<Vec<IdRange>, String> {
     Ok(ranges)
 }
 
-/// Reads an answer as first and last id and number of ids of each range, for fuzzing.
+/// Reads an answer, for fuzzing. Returns the first id, last id and number of ids of each range.
 #[doc(hidden)]
 pub fn read_answer(body: &[u8], count: u64) -> Option<Vec<(Id, Id, u64)>> {
     let ends = |range: IdRange| Some((range.ids().next()?, range.ids().last()?, range.count()));
     parse(body, count).ok()?.into_iter().map(ends).collect()
 }
 
-/// Writes an error with its causes.
+/// Returns the text of an error with its causes.
 fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -357,7 +357,7 @@ mod tests {
             ids,
             [9_007_199_254_740_993, 9_007_199_254_740_994, 9_007_199_254_740_995, i64::MAX as u64]
         );
-        // A later server may say more.
+        // A later server may send more fields.
         let more = br#"{"ranges":[{"first":"5","count":1,"step":"1","scheme":"x"}],"until":7}"#;
         assert_eq!(parse(more, 1).unwrap().len(), 1);
     }
@@ -433,7 +433,7 @@ mod tests {
         assert_eq!(after(&[(RETRY_AFTER, "soon")]), None);
         assert_eq!(after(&[(RETRY_AFTER, "Sun, 06 Nov 1994 12:01:30 GMT"), (DATE, noon)]), Some(seconds(90)));
         assert_eq!(after(&[(RETRY_AFTER, "Sun, 06 Nov 1994 11:00:00 GMT"), (DATE, noon)]), Some(seconds(0)));
-        // Without a date of the answer it counts from now.
+        // Without a `Date` in the answer, it counts from now.
         assert_eq!(after(&[(RETRY_AFTER, noon)]), Some(seconds(0)));
         let later = after(&[(RETRY_AFTER, "Mon, 01 Jan 2300 00:00:00 GMT")]);
         assert!(later > Some(Duration::from_hours(24 * 365 * 100)), "{later:?}");

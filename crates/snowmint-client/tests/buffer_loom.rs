@@ -1,5 +1,5 @@
 //! Goal: no interleaving of threads draws an id twice, or loses one that is young enough.
-//! Method: loom runs every interleaving with up to three preemptions on the buffer that ships, with loom's atomics and lock in
+//! Method: loom runs every interleaving with up to three preemptions of the production buffer, with loom's atomics and lock in
 //! place of the real ones.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
@@ -13,7 +13,7 @@ use snowmint::{Id, ManualClock};
 #[path = "../src/buffer.rs"]
 mod buffer;
 
-/// What `sync` in `src/lib.rs` is, for the model.
+/// Replaces `sync` of `src/lib.rs` in the model.
 mod sync {
     pub(crate) use loom::sync::atomic::{AtomicU64, Ordering};
     pub(crate) use loom::sync::{Mutex, MutexGuard};
@@ -41,7 +41,7 @@ fn explore(model: impl Fn() + Send + Sync + 'static) {
     builder.check(model);
 }
 
-/// Checks that all ids differ, and returns how many there are.
+/// Checks that there are no duplicates, and returns the number of ids.
 fn count_distinct(mut ids: Vec<u64>) -> usize {
     let count = ids.len();
     ids.sort_unstable();
@@ -50,7 +50,7 @@ fn count_distinct(mut ids: Vec<u64>) -> usize {
     count
 }
 
-/// Three ranges, so that a thread that sleeps finds its slot in use for another one.
+/// Uses three ranges, so that a thread that sleeps finds its slot reused for another range.
 #[test]
 fn over_the_ends_of_ranges_each_id_is_drawn_once_and_in_order() {
     explore(|| {

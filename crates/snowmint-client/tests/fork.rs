@@ -1,7 +1,7 @@
-//! Goal: a forked child never returns an id of its parent's buffer, does not hang, and can build a client of its own. The thread
-//! of a client ends with its last handle.
-//! Method: a real fork with ids in the buffer, or on their way to a caller; the child checks and tells by its exit code. The tests
-//! run one after the other in a process of their own, so that no other test has a client.
+//! Goal: a forked child never returns an id of its parent's buffer, does not hang, and can build its own client. The thread of a
+//! client ends with its last handle.
+//! Method: a real fork with ids in the buffer, or on their way to a caller; the child reports by its exit code. The tests run one
+//! after the other in a process of their own, so that no other test has a client.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
@@ -17,19 +17,19 @@ use snowmint_client::{Client, ErrorKind};
 use snowmint_test_servers::snowmint::Serve;
 use snowmint_test_servers::time;
 
-/// Held by the test that runs.
+/// Held by the running test.
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// Runs `child` in a forked process and returns its exit code.
 #[expect(unsafe_code, reason = "forking is what is tested")]
 fn exit_code_of_fork(child: impl FnOnce() -> i32) -> i32 {
     // SAFETY: the child leaves by `_exit`. It allocates, which glibc allows after a fork, and takes no lock that another thread
-    // of the parent may have held: that is what is tested.
+    // of the parent may have held: that is what the test checks.
     unsafe {
         let pid = libc::fork();
         assert!(pid >= 0, "fork failed");
         if pid == 0 {
-            // A hanging child fails the test.
+            // Fails the test if the child hangs.
             libc::alarm(60);
             libc::_exit(child());
         }
@@ -40,7 +40,7 @@ fn exit_code_of_fork(child: impl FnOnce() -> i32) -> i32 {
     }
 }
 
-/// The threads of clients in this process.
+/// Returns the number of client threads in this process.
 fn threads() -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
     let names = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
@@ -69,7 +69,7 @@ fn a_forked_child_gets_no_id_of_its_parent() {
         ids.discard_buffered();
         let own = build().unwrap().namespace("default").unwrap();
         let works = own.blocking_next_id().is_ok_and(|id| id > last);
-        // Having built its own brings the parent's back to life no more than before.
+        // Building its own client does not revive the parent's.
         let still_refused = ids.try_next_id().map_err(kind) == Err(ErrorKind::Forked);
         drop((ids.clone(), client.clone()));
         i32::from(!refused) + 2 * i32::from(!works) + 4 * i32::from(!still_refused)
@@ -88,7 +88,7 @@ fn await_end_of_threads() {
     time::eventually("the end of the thread", Duration::from_secs(30), || (threads() == 0).then_some(()));
 }
 
-/// Notes that a future was woken.
+/// Records that a future was woken.
 struct Woken(AtomicBool);
 
 impl Wake for Woken {
@@ -97,8 +97,8 @@ impl Wake for Woken {
     }
 }
 
-/// Goal: a call that waited during the fork returns its ids in the parent only, and does not hang in the child. Method: forks
-/// when the answer has come and nobody has read it yet, and when no answer will come.
+/// Goal: a call that waits during the fork returns its ids only in the parent, and does not hang in the child. Method: forks once
+/// when the answer has arrived but nobody has read it, and once when no answer will come.
 #[test]
 fn a_call_that_waits_during_a_fork_gets_no_id_in_the_child() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -116,7 +116,7 @@ fn a_call_that_waits_during_a_fork_gets_no_id_in_the_child() {
     let woken = Arc::new(Woken(AtomicBool::new(false)));
     let waker = Waker::from(Arc::clone(&woken));
     let mut context = Context::from_waker(&waker);
-    // Some come from the buffer, and the others in an answer.
+    // Some come from the buffer, the others in an answer.
     let (mut answered, mut waiting) = (pin!(ids.next_ids(500)), pin!(unanswered.next_id()));
     assert!(answered.as_mut().poll(&mut context).is_pending());
     let is_woken = || woken.0.load(Ordering::Acquire).then_some(());

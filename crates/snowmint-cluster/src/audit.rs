@@ -9,20 +9,20 @@
 //! - An entry without a failure means that the change took place, or that the process died in between. The log may name a
 //!   change that did not happen; it never misses one that did.
 //! - A change whose outcome is unknown, such as a write without an answer, is logged as [`ChangeFailure::Unknown`]: it may have
-//!   taken place. So is one that the store took back before it had settled ([`MadeEntries`]).
+//!   taken place. The same applies to a change that the store lost before it had settled ([`MadeEntries`]).
 //!
 //! # Records
 //!
 //! The log is a ring of [`PAGES`] records, `audit/00` and so on, and a record with the number of the newest page, `audit/page`.
-//! A page holds one line for each entry and grows by compare-and-set, so concurrent writers lose nothing. A full page is never
-//! changed again until the ring comes round. The log holds 16 pages of 48 KiB: at least the newest 200 entries, and usually more
+//! A page holds one line for each entry and grows by compare-and-set, so concurrent writers lose nothing. A full page is not
+//! changed again until the ring wraps around. The log holds 16 pages of 48 KiB: at least the newest 200 entries, and usually more
 //! than 2,000.
 //!
-//! When a page is replaced, the new one keeps entries of the old one, up to a third of a page: not those of the author with the
-//! most bytes in the log, and fewer of an author with many. So one author cannot push out the entries of all others.
+//! A page that replaces another one keeps some of its entries, up to a third of a page: none of the author with the most bytes in
+//! the log, and fewer of authors with many entries. So one author cannot push out the entries of all others.
 //!
-//! The log protects against mistakes and helps to reconstruct them. It is no evidence: all who can write to the store can also
-//! rewrite the log.
+//! The log helps to find mistakes and to reconstruct what happened. It is not evidence: anyone who can write to the store can
+//! also rewrite the log.
 
 mod pages;
 
@@ -51,7 +51,7 @@ const VERSION: u32 = 1;
 const MAX_NAME: usize = 128;
 /// The longest details and the longest reason of a failure, in bytes.
 const MAX_DETAILS: usize = 512;
-/// The number of times that a writer meets another one before it gives up.
+/// The number of conflicts with other writers after which a writer gives up.
 const TRIES: u32 = 200;
 /// The longest pause after a conflict, in milliseconds.
 const PAUSE_MS: u64 = 20;
@@ -69,7 +69,7 @@ pub struct Entry {
     pub from: String,
     /// What was done.
     pub action: Action,
-    /// The namespace, worker or token that it was done to; empty for the whole store.
+    /// The namespace, worker or token that was changed; empty for the whole store.
     pub subject: String,
     /// The new settings, at most 512 bytes.
     pub details: String,
@@ -141,7 +141,7 @@ impl Action {
         known.map_or_else(|| Self::Other(name.to_owned()), |(action, _)| action.clone())
     }
 
-    /// Returns whether its subject is a namespace.
+    /// Returns whether the action's subject is a namespace.
     pub fn is_of_namespace(&self) -> bool {
         self.name().starts_with("namespace-")
     }
@@ -311,13 +311,13 @@ impl Written {
 
 /// The entries of one operation that name a change as made, taken from the pages that it wrote.
 ///
-/// A store that [may lose](Store::may_lose) writes can take back a change after [`around`] has ended. Who then notices says so
-/// here.
+/// A store that [may lose](Store::may_lose) writes can take back a change after [`around`] has ended. Code that detects this
+/// records it here.
 #[derive(Debug, Default)]
 pub struct MadeEntries(BTreeSet<u64>);
 
 impl MadeEntries {
-    /// Notes the line that this write of a page appended.
+    /// Remembers the line that this write of a page appended.
     pub fn note(&mut self, page: &[u8]) {
         let Ok(page) = Page::read(page) else { return };
         let Some(line) = page.lines.lines().last().and_then(|line| serde_json::from_str::<Line>(line).ok())
@@ -390,7 +390,7 @@ pub fn warn_if_unrecorded(recorded: Result<(), AuditError>, failure: &ChangeFail
 ///
 /// # Errors
 ///
-/// The store's.
+/// The store's error.
 pub async fn list(store: &dyn Store, limit: usize) -> Result<Vec<Listed>, StoreError> {
     let records = store.list(FOLDER).await?;
     let (mut pages, mut listed) = (BTreeMap::new(), Vec::new());
@@ -437,8 +437,8 @@ pub fn this_host() -> String {
     host_name()
 }
 
-/// Returns whether the page `found` holds all lines of the page `written`, or is a newer page: what a reader checks who wants
-/// to know that no failover took a line back.
+/// Returns whether the page `found` holds all lines of the page `written`, or is a newer page. A reader checks with it that no
+/// failover took a line back.
 pub fn follows(written: &[u8], found: &[u8]) -> bool {
     match (Page::read(written), Page::read(found)) {
         (Ok(written), Ok(found)) => {
@@ -565,7 +565,7 @@ mod tests {
         assert!(error.contains("unreadable record audit/page in memory"), "{error}");
     }
 
-    /// Goal: lines of earlier versions, which name no kind of failure, are failures. Method: such a page.
+    /// Goal: lines of earlier versions, which have no kind of failure, count as failures. Method: such a page.
     #[tokio::test]
     async fn a_failure_without_a_kind_is_a_failure() {
         let store = MemoryStore::new();
@@ -631,7 +631,7 @@ mod tests {
         assert!((1000..1400).contains(&listed.len()), "{} entries", listed.len());
     }
 
-    /// Goal: writers on several nodes lose nothing. Method: tasks that append at once, on two threads.
+    /// Goal: writers on several nodes lose nothing. Method: tasks that append at the same time, on two threads.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn writers_at_the_same_time_lose_nothing() {
         let store = Arc::new(MemoryStore::new());
@@ -650,7 +650,7 @@ mod tests {
         assert_eq!((listed.len(), each.len()), (320, 320));
     }
 
-    /// A store whose answers are lost, before or after the write took place.
+    /// A store that loses answers, before or after the write took place.
     #[derive(Debug, Default)]
     struct Unsteady(MemoryStore, AtomicU32);
 
@@ -695,7 +695,7 @@ mod tests {
         assert_eq!(String::from_utf8(one).unwrap().lines().count(), 31, "{lines} bytes");
     }
 
-    /// Goal: what this version cannot read is shown and never overwritten, and the log continues beside it. Method: a page of a
+    /// Goal: records that this version cannot read are listed and never overwritten, and the log continues. Method: a page of a
     /// newer version, a damaged page, a damaged line.
     #[tokio::test]
     async fn unreadable_records_are_shown_and_kept() {

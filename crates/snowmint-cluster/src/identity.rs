@@ -1,5 +1,5 @@
-//! The identity of a node: the name under which it holds leases, and a worker that follows from its host.
-//! Neither proves ownership, because two containers may share both: the tag of a write does.
+//! The identity of a node: the name under which it holds leases, and a worker derived from its host. Neither proves ownership,
+//! because two containers may share both. Only the tag of a write does.
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -20,14 +20,14 @@ pub struct Holder(String);
 
 /// An invalid holder's name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("invalid holder {name:?}: expected 1 to {MAX_LEN} printable ASCII characters without blanks")]
+#[error("invalid holder {name:?}: expected 1 to {MAX_LEN} printable ASCII characters without spaces")]
 pub struct HolderError {
     /// The input.
     pub name: String,
 }
 
 impl Holder {
-    /// Checks a name: 1 to 100 printable ASCII characters without blanks.
+    /// Checks a name: 1 to 100 printable ASCII characters without spaces.
     ///
     /// # Errors
     ///
@@ -38,7 +38,7 @@ impl Holder {
         if fits { Ok(Self(name)) } else { Err(HolderError { name }) }
     }
 
-    /// Returns the host's name with a suffix that tells apart the nodes of one host, such as their port.
+    /// Returns the host's name with a suffix that distinguishes the nodes of one host, such as their port.
     ///
     /// Invalid characters become `-`; a host without a name is `unnamed`.
     pub fn of_this_host(suffix: &str) -> Self {
@@ -119,7 +119,7 @@ impl FromStr for Ipv4Network {
         let address = address.parse().map_err(|_| refused())?;
         let prefix = prefix.parse().ok().filter(|prefix| *prefix <= 32).ok_or_else(refused)?;
         let network = Self { address, prefix };
-        // A host's address is probably a mistake for its network's.
+        // The address of a host instead of a network is probably a mistake.
         if network.holds(address) { Ok(network) } else { Err(refused()) }
     }
 }
@@ -130,11 +130,11 @@ impl fmt::Display for Ipv4Network {
     }
 }
 
-/// The reason why no worker follows from the host.
+/// Why no worker can be derived from the host.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum IdentityError {
-    /// Not a source of a worker.
+    /// The text is not a worker source.
     #[error(
         "invalid worker {text}: expected a number, `ordinal` (of a StatefulSet's pod), `ipv4` or `ipv4:NETWORK`, such as \
          ipv4:10.244.0.0/16"
@@ -143,7 +143,7 @@ pub enum IdentityError {
         /// The input.
         text: Snippet,
     },
-    /// Not a network.
+    /// The text is not a network.
     #[error(
         "invalid network {text}: expected the first address of a network and its prefix, such as 10.244.0.0/16"
     )]
@@ -201,23 +201,23 @@ pub enum IdentityError {
     NetworkTooWide {
         /// The network.
         network: Ipv4Network,
-        /// The bits that tell its hosts apart.
+        /// The number of bits that distinguish its hosts.
         host_bits: u32,
-        /// The bits of the worker in the layout.
+        /// The number of bits of the worker in the layout.
         worker_bits: u32,
     },
     /// The operating system did not list the addresses.
-    #[error("the addresses of this host cannot be read: {0}")]
+    #[error("cannot read the addresses of this host: {0}")]
     Addresses(String),
 }
 
 impl WorkerSource {
-    /// Returns the worker. [`LeaseConfig`](crate::LeaseConfig) checks whether it fits the layout; this method checks it only for
-    /// addresses, where cutting off bits could give two hosts the same worker.
+    /// Returns the worker. [`LeaseConfig`](crate::LeaseConfig) checks whether it fits the layout. This method checks that only
+    /// for addresses, where cutting off bits could give two hosts the same worker.
     ///
     /// # Errors
     ///
-    /// [`IdentityError`] if no worker follows from the host.
+    /// [`IdentityError`] if no worker can be derived from the host.
     pub fn worker(self, layout: &Layout) -> Result<WorkerId, IdentityError> {
         match self {
             Self::Number(number) => Ok(WorkerId(number)),
@@ -246,13 +246,13 @@ impl FromStr for WorkerSource {
 }
 
 fn ordinal_of(host: &str) -> Result<WorkerId, IdentityError> {
-    // The domain may follow the pod's name.
+    // The pod's name may be followed by a domain.
     let name = host.split('.').next().unwrap_or(host);
     let ordinal = name.rsplit_once('-').and_then(|(_, ordinal)| ordinal.parse().ok());
     ordinal.map(WorkerId).ok_or_else(|| IdentityError::NoOrdinal { host: host.to_owned() })
 }
 
-/// The low bits of an address, as many as the worker has. They must tell all hosts of the network apart.
+/// Returns the low bits of an address, as many as the worker has. They must differ between all hosts of the network.
 fn worker_of_addresses(
     addresses: &[(Ipv4Addr, u32)],
     stated: Option<Ipv4Network>,
@@ -335,8 +335,8 @@ mod tests {
         worker_of_addresses(&addresses, stated, &layout.parse().unwrap()).map(|worker| worker.0)
     }
 
-    /// Goal: as many low bits as the worker has, whatever the interface's prefix. Method: pods of two nodes, as
-    /// Kubernetes gives them addresses: a network a node, or a /32 a pod.
+    /// Goal: the worker gets as many low bits as it has, whatever the interface's prefix. Method: pods of two nodes with the
+    /// addresses that Kubernetes assigns: a network per node, or a /32 per pod.
     #[test]
     fn an_address_gives_as_many_low_bits_as_the_worker_has() {
         let [one, two] = [[10, 244, 1, 5], [10, 244, 2, 5]];
@@ -350,7 +350,7 @@ mod tests {
         assert_eq!(worker("ipv4:10.0.0.0/8", &[(one, 24)], wide), Ok(0x0af4_0105));
     }
 
-    /// Goal: in every accepted network, each address has a worker of its own. Method: all addresses of small networks.
+    /// Goal: in every accepted network, each address has its own worker. Method: all addresses of small networks.
     #[test]
     fn no_two_addresses_of_a_stated_network_share_a_worker() {
         for (text, prefix) in

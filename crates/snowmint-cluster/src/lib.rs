@@ -1,9 +1,9 @@
-//! What a node needs beside a store to make unique ids: leases of workers, numbers in segments, and namespaces.
+//! What a node needs on top of a store to make unique ids: leases of workers, numbers in segments, and namespaces.
 //!
 //! A node uses a timestamp only after the store has granted it. A **lease** is the right to use one worker for the timestamps
 //! `[from, until)`. The store grants leases by compare-and-set on one record per worker, and the leases of one worker never
-//! overlap. So uniqueness depends on no clock and no timeout, and not on how long a process was paused. Clocks decide only how
-//! fresh a timestamp is, and whether a node can go on.
+//! overlap. So uniqueness does not depend on any clock or timeout, nor on how long a process was paused. Clocks decide only how
+//! fresh a timestamp is, and whether a node can continue.
 //!
 //! # From a store's URL to an id
 //!
@@ -32,7 +32,7 @@
 //!
 //! | term | meaning |
 //! |---|---|
-//! | worker | the number in an id that tells generators apart |
+//! | worker | the number in an id that distinguishes generators |
 //! | pool | the workers of one layout in one datacenter: [`WorkerPool`] |
 //! | holder | the name under which a node holds a lease: [`Holder`] |
 //! | grant | a claim or a renewal that the store has acknowledged |
@@ -73,13 +73,13 @@ pub use namespace::{NamespaceError, NamespaceName, NamespaceNameError, pin};
 pub use node_clock::NodeClock;
 pub use segment::{NoNumberError, SegmentConfig, SegmentConfigError, SegmentStatus, Segments};
 
-/// The example of this crate's README compiles.
+/// Compiles the example in this crate's README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 mod readme {}
 
-/// A sequence of random numbers that follows from a seed, for choices that no promise depends on: what to try first, and how
-/// long to wait.
+/// A sequence of random numbers derived from a seed, for choices that no promise depends on: what to try first, and how long to
+/// wait.
 ///
 /// The lease and segment protocols share it. Tags and keys take their random numbers from the operating system.
 ///

@@ -11,13 +11,13 @@ use snowmint_store::{Expected, Key, MemoryStore, Store, StoreError, StoreErrorKi
 /// What happens to a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// It does not take place, and gets no answer.
+    /// The write does not take place, and gets no answer.
     LostBefore,
-    /// It takes place, and its answer is lost.
+    /// The write takes place, and its answer is lost.
     LostDone,
-    /// As `LostDone`; then the store cannot be reached.
+    /// As `LostDone`; then the store is unreachable.
     LostDoneAndDown,
-    /// The store cannot be reached for this write.
+    /// The store is unreachable for this write.
     Refused,
 }
 

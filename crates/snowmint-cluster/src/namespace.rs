@@ -110,7 +110,7 @@ pub async fn pin(store: &dyn Store, name: &NamespaceName, layout: &Layout) -> Re
     loop {
         let pinned = registry::pin(store, name, &Definition::snowflake(*layout)).await?;
         match registry::settle(store, name, &pinned).await {
-            // The record that is there now decides.
+            // The current record decides.
             Err(NamespaceError::Unsettled { .. }) => {}
             settled => return settled,
         }

@@ -32,7 +32,7 @@ pub struct NodeClock {
 }
 
 struct Inner {
-    /// With the wall clock, it only detects steps.
+    /// With the wall clock, it is used only to detect steps.
     anchored: Arc<AnchoredClock>,
     shows: Shows,
     /// The number of jumps forward: a jump may end leases.
@@ -55,7 +55,7 @@ impl NodeClock {
         Self::new(Arc::new(AnchoredClock::new()), Shows::Wall)
     }
 
-    /// How far the wall clock is ahead, in milliseconds; 0 if it is behind.
+    /// Returns how far the wall clock is ahead, in milliseconds; 0 if it is behind.
     pub(crate) fn wall_ahead_ms(&self) -> u64 {
         match self.inner.shows {
             Shows::Anchored => WallClock.unix_ms().saturating_sub(self.unix_ms()),
@@ -63,12 +63,12 @@ impl NodeClock {
         }
     }
 
-    /// The time without steps of the wall clock since it was made, in unix milliseconds.
+    /// Returns the time without steps of the wall clock since this clock was made, in unix milliseconds.
     pub(crate) fn unstepped_unix_ms(&self) -> u64 {
         self.inner.anchored.unix_ms()
     }
 
-    /// Moves it forward to the instant by which a lease was granted. Returns by how many milliseconds.
+    /// Moves the clock forward to the instant by which a lease was granted. Returns by how many milliseconds.
     pub(crate) fn advance_to(&self, unix_ms: u64) -> u64 {
         match self.inner.shows {
             Shows::Anchored => {
@@ -100,12 +100,12 @@ impl NodeClock {
         self.inner.jumps.send_modify(|jumps| *jumps += 1);
     }
 
-    /// Receives jumps forward.
+    /// Returns a receiver of jumps forward.
     pub(crate) fn jumps(&self) -> watch::Receiver<u64> {
         self.inner.jumps.subscribe()
     }
 
-    /// What a step of the wall clock means for ids.
+    /// Returns what a step of the wall clock means for ids.
     pub(crate) fn on_step(&self) -> &'static str {
         match self.inner.shows {
             Shows::Anchored => "ids ignore it, because this node uses an anchored clock",
@@ -114,7 +114,7 @@ impl NodeClock {
     }
 }
 
-/// A new anchored clock.
+/// Makes a new anchored clock.
 impl Default for NodeClock {
     fn default() -> Self {
         AnchoredClock::new().into()
@@ -158,7 +158,7 @@ impl Clock for NodeClock {
 
     #[inline]
     fn holds(&self, hold: Hold) -> bool {
-        // For both clocks, a reading holds until its millisecond has passed by the processor's counter.
+        // For both clocks, a reading holds until the processor's counter shows that its millisecond has passed.
         WallClock.holds(hold)
     }
 }

@@ -1,4 +1,4 @@
-//! Segments: plain numbers, unique over all nodes, reserved at a counter in ranges before any of them is used.
+//! Segments: plain numbers, unique over all nodes. Ranges of numbers are reserved at a counter before any number is used.
 //!
 //! | term | meaning |
 //! |---|---|
@@ -6,7 +6,7 @@
 //! | segment | a range of numbers reserved by one call |
 //! | cached mode | numbers come from segments in memory, and the next segment is reserved in the background |
 //! | direct mode | each number comes from the store, so that numbers increase over all nodes |
-//! | run | the numbers that one caller got: [`Run`] |
+//! | run | the numbers that one caller gets: [`Run`] |
 //! | stripe | the share of one of several counters: stripe 1 of 2 has the odd numbers: [`Stripe`] |
 //! | period | a day, a month or a year after which numbers restart: [`Period`] |
 //! | high-water mark | the greatest number received from a counter: a lower one later shows that it went back |
@@ -23,7 +23,7 @@
 //! | `stripe` | disjoint shares of the numbers for independent stores |
 //! | `config`, `status` | settings, and what a source reports |
 
-// The state machines are public for the simulation alone.
+// The state machines are public only for the simulation.
 #[doc(hidden)]
 pub mod batching;
 mod config;
@@ -62,9 +62,9 @@ mod sync {
     pub(super) const ROOM: u64 = 32;
 }
 
-/// The numbers that one caller got: `first`, `first + step` and so on, `count` of them.
+/// The numbers that one caller gets: `first`, `first + step` and so on, `count` of them.
 ///
-/// They are durable in the store, and nobody else gets them.
+/// They are durable in the store, and no other caller gets them.
 ///
 /// # Examples
 ///
@@ -104,7 +104,7 @@ impl Run {
         self.segment.step()
     }
 
-    /// Returns the number of numbers.
+    /// Returns how many numbers the run has.
     pub const fn count(&self) -> NonZeroU64 {
         self.segment.count()
     }

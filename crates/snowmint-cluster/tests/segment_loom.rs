@@ -1,7 +1,6 @@
-//! Goal: no interleaving of threads draws a number twice, loses the order, misses the driver's wake-up, or draws
-//! after the end.
-//! Method: loom runs every interleaving with up to three preemptions on the queue that ships, with loom's atomics in
-//! place of the real ones, and room for two segments only, so that slots are reused.
+//! Goal: no interleaving of threads draws a number twice, loses the order, misses the driver's wake-up, or draws after the end.
+//! Method: loom runs every interleaving with up to three preemptions of the production queue, with loom's atomics in place of the
+//! real ones, and room for two segments only, so that slots are reused.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 #![allow(dead_code, unreachable_pub, reason = "the queue is used in part")]
@@ -15,7 +14,7 @@ use snowmint_store::Segment;
 #[path = "../src/segment/queue.rs"]
 mod queue;
 
-/// What `sync` in `src/segment.rs` is, for the model.
+/// Replaces `sync` of `src/segment.rs` in the model.
 mod sync {
     pub(crate) use loom::sync::atomic::{AtomicU64, Ordering, fence};
 

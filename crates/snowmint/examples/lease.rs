@@ -1,4 +1,4 @@
-//! Holds a generator to the timestamps of a lease: `cargo run --example lease`.
+//! Limits a generator to the timestamps of a lease: `cargo run --example lease`.
 //!
 //! A store grants leases; the crate `snowmint-cluster` takes and renews them. Here a manual clock shows what happens at the
 //! end of one.

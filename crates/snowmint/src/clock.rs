@@ -1,5 +1,5 @@
 //! Sources of time: the wall clock, a clock that ignores steps of the wall clock, or a manual one.
-//! Clocks decide how fresh a timestamp is and whether a generator can go on. Uniqueness does not depend on them.
+//! Clocks decide how fresh a timestamp is and whether a generator can continue. Uniqueness does not depend on them.
 
 use crate::sync::{AtomicU64, Ordering};
 
@@ -24,7 +24,7 @@ pub trait Clock {
 
     /// Returns the current time, and how long that reading holds. Generators call this method.
     ///
-    /// Implement it only if the clock can tell more cheaply than by a reading that its millisecond has not ended.
+    /// Implement it only if the clock has a cheaper way than a reading to know that its millisecond has not ended.
     #[inline]
     fn read(&self) -> Reading {
         Reading { unix_ms: self.unix_ms(), hold: Hold::NONE }
@@ -45,7 +45,7 @@ pub trait Clock {
 pub struct Reading {
     /// Unix milliseconds.
     pub unix_ms: u64,
-    /// What [`Clock::holds`] takes.
+    /// The argument for [`Clock::holds`].
     pub hold: Hold,
 }
 

@@ -137,7 +137,7 @@ pub enum ParseIdError {
         /// The input; bytes are shown in hexadecimal.
         text: Snippet,
     },
-    /// The text is not the one that this form writes for the id.
+    /// The text is not the one that this form writes for its id.
     NotCanonical {
         /// The form.
         form: Form,
@@ -149,24 +149,24 @@ pub enum ParseIdError {
 impl fmt::Display for ParseIdError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Empty { form } => write!(f, "an empty text is not a {form} id: give at least one digit"),
+            Self::Empty { form } => write!(f, "invalid {form} id: empty text, expected at least one digit"),
             Self::TooLong { form, len, limit } => {
                 write!(
                     f,
-                    "{len} bytes are not a {form} id: it has at most {limit} digits, so give one id and nothing around it"
+                    "invalid {form} id of {len} bytes: expected at most {limit} digits and nothing around them"
                 )
             }
             Self::Foreign { form, character, at } => write!(
                 f,
-                "`{}` at position {at} is not a digit of a {form} id: take it out, or read the text in its own form",
+                "invalid {form} id: `{}` at position {at} is not a digit; remove it, or choose another text form",
                 character.escape_debug()
             ),
             Self::Overflow { form, text } => write!(
                 f,
-                "{text} is not a {form} id: it is 2^63 or more, and ids end at 9223372036854775807; check its form"
+                "{form} id {text} is too large: expected at most 9223372036854775807 (2^63 - 1); check the text form"
             ),
             Self::NotCanonical { form, text } => {
-                write!(f, "{text} is not how {form} writes an id: check its padding and leading zeros")
+                write!(f, "invalid {form} id {text}: check its padding and leading zeros")
             }
         }
     }

@@ -65,13 +65,13 @@ impl Limits {
     ) -> Self {
         let tick_ms = layout.tick_ms();
         let sequence_bits = layout.width(Field::Sequence);
-        // No bound reaches further than the layout lasts: sums and shifts of ticks then keep their bits.
+        // No bound exceeds the duration of the layout, so that sums and shifts of ticks do not overflow.
         let all_ticks = layout.max(Field::Timestamp) + 1;
         let ticks = |bound: Duration| {
             u64::try_from(bound.as_millis()).map_or(all_ticks, |ms| (ms / tick_ms).min(all_ticks))
         };
         // The cursor shares its word with the generation and with the mark of an ended generator. If the timestamp and the
-        // sequence leave no bit for that, the last tick is given up.
+        // sequence leave no bit for that, the last tick is not used.
         let word_end = 1 << (63 - generation_bits);
         let layout_end = all_ticks << sequence_bits;
         let layout_end = if layout_end < word_end { layout_end } else { word_end - (1 << sequence_bits) };
@@ -187,7 +187,7 @@ impl Limits {
     ) -> Result<(Cursor, Cursor, Option<u32>), GenerateError> {
         let (fresh, tick) = (now_tick << self.sequence_bits, start >> self.sequence_bits);
         if tick <= now_tick {
-            // Beyond the tick of a clock that went back, the rule decides in the next call.
+            // The run ends with the clock's tick: if the clock went back, the rule decides in the next call.
             return Ok((start, self.next_boundary(fresh), None));
         }
         let enter = self.ahead_of_clock(at, tick, now_tick, generation_at)?;

@@ -1,4 +1,4 @@
-//! Why a generator returns no id; also the snippets of bad input that parse errors quote.
+//! Why a generator returns no id, and the snippets of invalid input that parse errors quote.
 //! Errors are small, `Copy` and without allocated text, so that an error costs no more than an id.
 
 use core::fmt;
@@ -30,7 +30,7 @@ pub enum GenerateError {
         /// The clock's time, in unix milliseconds.
         now_unix_ms: u64,
     },
-    /// The lease has no unused timestamps left. After a renewal the generator goes on.
+    /// The lease has no unused timestamps left. After a renewal the generator continues.
     LeaseEnded {
         /// The end of the lease, in unix milliseconds.
         until_unix_ms: u64,
@@ -92,16 +92,16 @@ impl fmt::Display for GenerateError {
             ),
             Self::LeaseEnded { until_unix_ms } => write!(
                 f,
-                "the lease ended at {} and was not renewed: this worker's later timestamps may be another's",
+                "the lease ended at {} and was not renewed: another node may hold this worker's later timestamps",
                 Utc(until_unix_ms)
             ),
             Self::Ended => f.write_str("this generator was ended: take a new lease and make a new generator"),
-            Self::Forked => f.write_str(
-                "this process was forked from the one the generator belongs to: make one of its own after the fork",
-            ),
+            Self::Forked => {
+                f.write_str("this generator belongs to the parent process: make a new one after the fork")
+            }
             Self::TimestampOverflow { ended_unix_ms } => write!(
                 f,
-                "the layout's time ran out at {}: move to a layout with more timestamp bits or a later epoch",
+                "the layout ended at {}: move to a layout with more timestamp bits or a later epoch",
                 Utc(ended_unix_ms)
             ),
         }

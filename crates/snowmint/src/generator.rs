@@ -5,7 +5,7 @@
 //! | [`Generator`] | any number of threads, in one order |
 //! | [`OwnedGenerator`] | one owner, without atomics |
 //! | [`BlockGenerator`] | a thread that makes many ids: its own blocks of a shared generator |
-//! | [`GeneratorPool`] | several workers behind one face |
+//! | [`GeneratorPool`] | several workers behind one interface |
 
 mod batch;
 mod blocks;

@@ -1,5 +1,5 @@
-//! What may this be? Lists, for a text or a number alone, the layouts and schemes it may be an id of.
-//! Most likely first, by how few bits it takes to describe the id under each of them.
+//! Guesses, from a text or a number alone, which layouts and schemes it may be an id of. The guess under which the id takes the
+//! fewest bits to describe is the most likely and comes first.
 
 use std::borrow::Cow;
 
@@ -11,25 +11,25 @@ use crate::layout::{PRESETS, Preset};
 use crate::scheme::{Scheme, SchemeId};
 use crate::{Id, Layout, Parts, utc};
 
-/// No system of this field is older than 2006-01-01T00:00:00Z.
+/// The earliest plausible instant, 2006-01-01T00:00:00Z: no known system is older.
 const EARLIEST_UNIX_MS: u64 = 1_136_073_600_000;
-/// How far ahead of `now` an instant may lie: clocks are wrong, and time is borrowed.
+/// How far ahead of `now` an instant may lie: clocks are wrong, and generators borrow.
 const YEAR_MS: u64 = utc::MS_PER_YEAR;
 const DAY_MS: f64 = 86_400_000.0;
 /// The first of the years whose 1 January is a likely epoch: that of Twitter's Snowflake.
 const FIRST_YEAR: u64 = 2010;
 /// The presets whose bits are often used with another epoch.
 const WITH_OWN_EPOCH: [&str; 4] = ["twitter", "leaf", "sonyflake", "yitter"];
-/// How rare such a layout is beside its preset.
+/// How much rarer such a layout is than its preset, in bits.
 const OWN_EPOCH_BITS: f64 = 8.0;
 
-/// What a text or a number may be.
+/// One possible meaning of a text or a number.
 ///
-/// # How it is ranked
+/// # Ranking
 ///
-/// [`cost_bits`](Self::cost_bits) is the length of a description of the text, in bits, if this is what it is: each
-/// bit more is half as likely. A right guess finds small numbers in its fields and a plausible age, a wrong one finds
-/// noise, which costs every bit of its width.
+/// [`cost_bits`](Self::cost_bits) is the length in bits of a description of the text under this guess: each additional bit halves
+/// the likelihood. A right guess finds small numbers in its fields and a plausible age; a wrong one finds noise, which costs
+/// every bit of its width.
 ///
 /// | part | bits |
 /// |---|---|
@@ -37,15 +37,15 @@ const OWN_EPOCH_BITS: f64 = 8.0;
 /// | layout | 1 `twitter`, 2 `leaf` and `discord`, up to 11: how rare it is |
 /// | | 8 more for the bits of `twitter`, `leaf`, `sonyflake` or `yitter` with another epoch: 1970-01-01, or 1 January of 2010 to this year |
 /// | timestamp | -log2 of how likely its tick is: |
-/// | | half of all ids that are looked at are at most 30 days old, as many of 1 to 2 minutes as of 1 to 2 days |
+/// | | half of all inspected ids are at most 30 days old, with as many of 1 to 2 minutes as of 1 to 2 days |
 /// | | the others were made since the epoch (or 2006), more each year |
 /// | | one of 64 clocks is ahead, by up to a year |
 /// | other field of n bits, value v | `2 * log2(v + 1) + 1`, at most n + 1; n where the layout scatters its values |
 /// | scheme | one for each random bit, and the timestamp as above |
 /// | plain number v, of a segment or a database | `2 * log2(v + 1) + 5` |
 ///
-/// An instant before 2006 or more than a year from now rules a guess out. The figures are estimates: they rank readings,
-/// and do not prove one.
+/// An instant before 2006 or more than a year from now rules a guess out. The figures are estimates: they rank guesses but prove
+/// nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct Guess {
     form: &'static str,
@@ -54,22 +54,22 @@ pub struct Guess {
 }
 
 impl Guess {
-    /// The name of the preset or scheme, the text of a layout without a name, or `number` for a number without fields.
+    /// Returns the name of the preset or scheme, the text of a layout without a name, or `number` for a number without fields.
     pub fn name(&self) -> Cow<'static, str> {
         self.decoded().name()
     }
 
-    /// The text form it was read as, such as `decimal` or `base62`; a scheme's own form has the scheme's name.
+    /// Returns the text form it was read as, such as `decimal` or `base62`; for a scheme's own form, the scheme's name.
     pub const fn form(&self) -> &'static str {
         self.form
     }
 
-    /// How many bits it takes to describe the text, if it is this.
+    /// Returns the number of bits that describe the text under this guess.
     pub const fn cost_bits(&self) -> f64 {
         self.cost_bits
     }
 
-    /// The layout, with the id's parts under it.
+    /// Returns the layout, and the id's parts under it.
     pub const fn layout(&self) -> Option<(Layout, Parts)> {
         match self.what {
             Decoded::Snowflake { layout, parts, .. } => Some((layout, parts)),
@@ -79,7 +79,7 @@ impl Guess {
         }
     }
 
-    /// The id, but for those of a scheme.
+    /// Returns the id; `None` for an id of a scheme.
     pub const fn id(&self) -> Option<Id> {
         match self.what {
             Decoded::Snowflake { id, .. } | Decoded::Number(id) => Some(id),
@@ -88,7 +88,7 @@ impl Guess {
         }
     }
 
-    /// The id of a scheme.
+    /// Returns the id of a scheme.
     #[cfg(feature = "schemes")]
     pub const fn scheme_id(&self) -> Option<SchemeId> {
         match self.what {
@@ -97,12 +97,12 @@ impl Guess {
         }
     }
 
-    /// The text, taken apart as what this guess says.
+    /// Returns the text decoded under this guess.
     pub const fn decoded(&self) -> Decoded {
         self.what
     }
 
-    /// When it was made, in unix milliseconds; `None` where it does not tell.
+    /// Returns when the id was made, in unix milliseconds; `None` if it has no timestamp.
     pub const fn unix_ms(&self) -> Option<u64> {
         self.what.unix_ms()
     }
@@ -110,8 +110,8 @@ impl Guess {
 
 /// Lists what a text may be, most likely first: every text form, preset, likely epoch and (with feature `schemes`) scheme.
 ///
-/// `now_unix_ms` is the time now. The list is empty where nothing fits. Guesses of equal cost stand in the order
-/// of the presets. It allocates, reads no clock, and takes tens of microseconds.
+/// `now_unix_ms` is the current time. The list is empty if nothing fits. Guesses of equal cost keep the order of the presets. The
+/// function allocates, reads no clock, and takes tens of microseconds.
 ///
 /// # Examples
 ///
@@ -133,7 +133,7 @@ pub fn of_text(text: &str, now_unix_ms: u64) -> Vec<Guess> {
             add_numbers(&mut guesses, id, form.name, form_bits, now_unix_ms);
         }
     }
-    // A plain number in decimal is no number of other digits: `1000` is not the binary 8.
+    // A decimal number is not read in another base: `1000` is not binary 8.
     let is_number = |guess: &Guess| matches!(guess.what, Decoded::Number(_));
     if guesses.iter().any(|guess| is_number(guess) && guess.form == "decimal") {
         guesses.retain(|guess| !is_number(guess) || guess.form == "decimal");
@@ -146,7 +146,7 @@ pub fn of_text(text: &str, now_unix_ms: u64) -> Vec<Guess> {
 
 /// Lists what a number may be, most likely first: every preset and likely epoch.
 ///
-/// As [`of_text`] with the decimal text.
+/// Equivalent to [`of_text`] with the decimal text.
 pub fn of_id(id: Id, now_unix_ms: u64) -> Vec<Guess> {
     let mut guesses = Vec::new();
     add_numbers(&mut guesses, id, "decimal", 0.0, now_unix_ms);
@@ -157,7 +157,7 @@ pub fn of_id(id: Id, now_unix_ms: u64) -> Vec<Guess> {
 /// A way to read a text as a number.
 struct Form {
     name: &'static str,
-    /// How unusual the text is in this form; `None` where the form never writes it.
+    /// How unusual the text is in this form, in bits; `None` if the form never writes it.
     cost_bits: fn(&str) -> Option<f64>,
     decode: fn(&str) -> Result<Id, ParseIdError>,
 }
@@ -193,14 +193,14 @@ const FORMS: &[Form] = &[
     Form::new("binary", |text| Some(2.0 + unlike(text, 63, '0')), |text| Alphabet::BINARY.decode(text)),
 ];
 
-/// Bits for what a form rarely writes. Ids of the last years have up to two digits less than the largest, binary
-/// ones up to a dozen; padded texts are the exception.
+/// Returns the cost of a text that a form rarely writes. Recent ids have up to two digits fewer than the largest id, in binary up
+/// to a dozen; padded texts are the exception.
 fn unlike(text: &str, len: usize, zero: char) -> f64 {
     let short = if text.len() + 1 + len / 5 < len { 8.0 } else { 0.0 };
     short + if text.starts_with(zero) { 4.0 } else { 0.0 }
 }
 
-/// Forms that have letters of one case only are written in one case.
+/// Returns whether all letters have one case, as in forms that use letters of one case only.
 fn has_one_case(text: &str) -> bool {
     !(text.contains(|c: char| c.is_ascii_lowercase()) && text.contains(|c: char| c.is_ascii_uppercase()))
 }
@@ -223,7 +223,8 @@ fn cost_of_base36(text: &str) -> Option<f64> {
     has_one_case(text).then(|| 4.0 + unlike(text, 13, '0'))
 }
 
-/// How rare a layout is; one that is not named here is rarer than the large services' and more common than ours.
+/// Returns how rare a layout is, in bits. Layouts not named here are rarer than those of the large services and more common than
+/// ours.
 fn rarity_bits(name: &str) -> f64 {
     match name {
         "twitter" => 1.0,
@@ -233,13 +234,13 @@ fn rarity_bits(name: &str) -> f64 {
         "instagram" | "baidu" | "yitter" | "tsid" => 5.0,
         "pod-ip" | "game" | "js53-second" | "cosid-second" | "scru64" => 7.0,
         "icicle" | "mesh" | "ferroid-instagram" => 8.0,
-        // Else it would claim ids of v1's first years, of which there are more.
+        // Otherwise it would claim ids of v1's first years, which are more common.
         "sonyflake2" => 11.0,
         _ => 6.0,
     }
 }
 
-/// The field whose values are spread over all its bits by design: an address, or a number that is partly random.
+/// Returns the field whose values are spread over all its bits by design: an address, or a partly random number.
 fn scattered_field(name: &str) -> Option<Field> {
     match name {
         "sonyflake" | "sonyflake2" | "pod-ip" => Some(Field::Worker),
@@ -248,8 +249,8 @@ fn scattered_field(name: &str) -> Option<Field> {
     }
 }
 
-/// How many bits it takes to describe what a text was read as, where its kind is known to be in use; `None` where its
-/// instant is not plausible.
+/// Returns the number of bits that describe a decoded text of a kind that is known to be in use; `None` if its instant is not
+/// plausible.
 pub(crate) fn cost_of(decoded: &Decoded, now_unix_ms: u64) -> Option<f64> {
     match decoded {
         Decoded::Snowflake { layout, parts, .. } => {
@@ -279,7 +280,7 @@ fn add_numbers(guesses: &mut Vec<Guess>, id: Id, form: &'static str, form_bits: 
     guesses.push(Guess { form, what: Decoded::Number(id), cost_bits });
 }
 
-/// Adds what an id says by a layout that has the bits of a preset, if its instant is plausible.
+/// Adds the reading of an id under a layout with the bits of a preset, if its instant is plausible.
 fn add_layout(
     guesses: &mut Vec<Guess>,
     id: Id,
@@ -299,13 +300,13 @@ fn add_layout(
     }
 }
 
-/// Epochs that people choose: 1970 and 1 January, UTC, of each year from [`FIRST_YEAR`] to the present one.
+/// Returns epochs that people choose: 1970, and 1 January (UTC) of each year from [`FIRST_YEAR`] to the current one.
 fn round_epochs(now_unix_ms: u64) -> impl Iterator<Item = u64> {
     let this_year = utc::year(now_unix_ms.min(utc::MAX_UNIX_MS)).min(FIRST_YEAR + 89);
     std::iter::once(0).chain((FIRST_YEAR..=this_year).map(utc::start_of_year))
 }
 
-/// Bits that describe an id's fields; `None` where its instant is not plausible.
+/// Returns the number of bits that describe an id's fields; `None` if its instant is not plausible.
 fn cost_under(layout: &Layout, scattered: Option<Field>, parts: &Parts, now_unix_ms: u64) -> Option<f64> {
     let instant = layout.unix_ms(parts.timestamp);
     let tick_ms = layout.tick_ms();
@@ -318,7 +319,7 @@ fn cost_under(layout: &Layout, scattered: Option<Field>, parts: &Parts, now_unix
     Some(bits)
 }
 
-/// -log2 of how likely the tick that holds an instant is, for an id that somebody looks at now.
+/// Returns -log2 of the probability that an id inspected now was made in the tick of an instant.
 #[expect(clippy::cast_precision_loss, reason = "a ranking needs a few digits")]
 fn cost_of_instant(instant: u64, epoch: u64, tick_ms: u64, now_unix_ms: u64) -> Option<f64> {
     let (from, to) = (epoch.max(EARLIEST_UNIX_MS), now_unix_ms.saturating_add(YEAR_MS));
@@ -326,7 +327,7 @@ fn cost_of_instant(instant: u64, epoch: u64, tick_ms: u64, now_unix_ms: u64) -> 
         return None;
     }
     let tick = tick_ms as f64;
-    // Shares of a distance in ms whose logarithm is even, between this and the bound.
+    // Distances in ms have a log-uniform distribution between this and the bound.
     let least = tick.max(1000.0);
     let log_even = |distance: f64, bound: f64| 1.0 / ((distance + least) * (bound / least + 1.0).ln());
     let distance = instant.abs_diff(now_unix_ms) as f64;
@@ -334,7 +335,7 @@ fn cost_of_instant(instant: u64, epoch: u64, tick_ms: u64, now_unix_ms: u64) -> 
         log_even(distance, YEAR_MS as f64) / 64.0
     } else {
         let fresh = if distance <= 30.0 * DAY_MS { log_even(distance, 30.0 * DAY_MS) } else { 0.0 };
-        // More ids are made each year: soon after an epoch there are few, and wrong guesses many.
+        // More ids are made each year: soon after an epoch there are few, and many wrong guesses.
         let since_epoch = (now_unix_ms - from) as f64 + tick;
         let archived = 2.0 * ((instant - from) as f64 + tick) / (since_epoch * since_epoch);
         f64::midpoint(fresh, archived)
@@ -342,7 +343,7 @@ fn cost_of_instant(instant: u64, epoch: u64, tick_ms: u64, now_unix_ms: u64) -> 
     Some(-(per_ms * tick).log2())
 }
 
-/// log2, a little more for small numbers, so that 0 has one.
+/// Returns log2, slightly raised for small numbers so that it is defined for 0.
 #[expect(clippy::cast_precision_loss, reason = "a ranking needs a few digits")]
 fn log2(value: u64) -> f64 {
     (value as f64 + 1.0).log2()
@@ -370,15 +371,15 @@ fn cost_of_scheme(id: &SchemeId, now_unix_ms: u64) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    //! Goal: ids of the real world are recognised.
-    //! Method: the ids of `vectors.json` whose layout is a preset, in every text form that carries them. Not
-    //! `encode-instagram` and ferroid's test of base32: nobody issued those ids, whose fields are full.
+    //! Goal: real ids are recognised.
+    //! Method: the ids of `vectors.json` whose layout is a preset, in every text form that can carry them. `encode-instagram` and
+    //! ferroid's base32 test are excluded: nobody issued those ids, whose fields are full.
 
     use super::*;
 
     const NOW: u64 = 1_785_542_400_000;
 
-    /// The preset whose layout a case has; `None` where no preset has it, or nobody issued the id.
+    /// Returns the preset whose layout a case has; `None` if no preset has it, or if nobody issued the id.
     fn preset_of(case: &serde_json::Value) -> Option<&'static str> {
         if case["id"] == "48166431957314363" {
             return None;
@@ -436,8 +437,8 @@ mod tests {
         }
     }
 
-    /// Goal: a short decimal number is never taken for a number of other digits. Method: every number up to 20,000, and every
-    /// one of up to 8 digits that has those of binary. Longer ones may be ids in base62.
+    /// Goal: a short decimal number is never read in another base. Method: every number up to 20,000, and every one of up to 8
+    /// digits that consists of binary digits. Longer ones may be base62 ids.
     #[test]
     #[cfg_attr(miri, ignore = "minutes of logarithms")]
     fn a_plain_number_is_read_as_decimal() {
@@ -452,7 +453,7 @@ mod tests {
 
     #[test]
     fn ids_that_are_made_today_come_first_under_their_own_layout() {
-        // Only an epoch tells these from `twitter` and from each other: they are listed beside it.
+        // These differ from `twitter` and from each other only in the epoch: they are listed next to it.
         let bits_of_twitter = ["leaf", "cosid", "shardingsphere", "tsid", "icicle", "mesh"];
         for preset in PRESETS {
             let Some(timestamp) = preset.layout.timestamp_at(NOW - 12_345_678) else { continue };
@@ -476,7 +477,7 @@ mod tests {
         }
     }
 
-    /// When an id of `vectors.json` was made, in unix milliseconds, by what its source says.
+    /// Returns when an id of `vectors.json` was made, in unix milliseconds, according to its source.
     fn made_at(case: &serde_json::Value) -> Option<u64> {
         let kind = case["kind"].as_str()?;
         if kind.contains("flake128") || kind == "exhaustion" || kind.starts_with("must") {
@@ -501,15 +502,15 @@ mod tests {
     const HOUR: u64 = 3_600_000;
     const DAY: u64 = 24 * HOUR;
 
-    /// Whether the first reading of a text names the right instant, to the tick.
+    /// Returns whether the first guess for a text has the right instant, to the tick.
     fn is_first_right(text: &str, made: u64, now: u64) -> bool {
         let first = of_text(text, now).first().and_then(Guess::unix_ms);
         first.is_some_and(|first| first <= made && made - first < 1000)
     }
 
-    /// Goal: real ids are read right soon after they were made, by an epoch alone where that is all that tells them from
-    /// others; and years later at least as often as chance allows. Method: all ids of `vectors.json` that say when they
-    /// were made, looked at an hour later and today.
+    /// Goal: real ids are read correctly soon after they were made, even if only the epoch distinguishes them from others; years
+    /// later, at least as often as by chance. Method: all ids of `vectors.json` that state when they were made, inspected an hour
+    /// later and today.
     #[test]
     #[cfg_attr(miri, ignore = "minutes of JSON and logarithms")]
     fn real_ids_are_read_right_soon_after_they_were_made() {
@@ -522,11 +523,11 @@ mod tests {
             cases.iter().filter(wrong).map(|(text, _)| *text).collect()
         };
         assert_eq!(cases.len(), 39, "a case was added or lost");
-        // A port of Sonyflake with ticks of 1 ms, Yitter with a sequence of 12 bits, both in no preset; two of SCRU64, whose
-        // low bits are random and take the id's whole width.
+        // A port of Sonyflake with ticks of 1 ms and Yitter with a sequence of 12 bits, which are not presets; two of SCRU64,
+        // whose low bits are random and cost their whole width.
         let unknown = ["1211144891006978", "15021931987734533", "0u375nxqh5cq", "0u375ny0glr0"];
         assert_eq!(wrong_at(|made| made + HOUR), unknown);
-        // Years later, an old id of a young epoch and a young id of an old epoch are one number.
+        // Years later, an old id of a young epoch and a young id of an old epoch can be the same number.
         let wrong_today = wrong_at(|made| TODAY.max(made));
         assert!(wrong_today.len() <= 21, "{wrong_today:?}");
     }
@@ -542,7 +543,7 @@ mod tests {
             .flat_map(move |year| bits.map(|bits| format!("{bits} epoch:{year}-01-01").parse().unwrap()))
     }
 
-    /// The first id of a worker in the tick that holds an instant.
+    /// Returns the first id of a worker in the tick that contains an instant.
     fn id_at(layout: &Layout, made: u64) -> Option<Id> {
         let worker = match layout.width(Field::Worker) {
             0 => 0,
@@ -557,8 +558,8 @@ mod tests {
         layout.compose(&parts).ok()
     }
 
-    /// Goal: an id that is minutes old under a known epoch is read by that epoch, not as an old one of `twitter`; what was
-    /// made longer ago is more and more ambiguous. Method: ids of every preset and of every round epoch.
+    /// Goal: an id that is minutes old under a known epoch is read by that epoch, not as an old one of `twitter`; older ids are
+    /// increasingly ambiguous. Method: ids of every preset and of every round epoch.
     #[test]
     #[cfg_attr(miri, ignore = "minutes of logarithms")]
     fn ids_that_are_minutes_old_are_read_by_their_epoch() {
@@ -571,7 +572,7 @@ mod tests {
             layouts.filter(wrong).map(|layout| layout.to_string()).collect()
         };
         let five_minutes = 300_123;
-        // 24 bits, all random in a real one.
+        // 24 bits, all random in a real id.
         let scru64 = ["time:39@256ms sequence:24 epoch:1970-01-01T00:00:00.000Z"];
         assert_eq!(wrong_at(&mut presets(), five_minutes), scru64);
         assert_eq!(wrong_at(&mut with_round_epochs(), five_minutes), [""; 0]);
@@ -619,7 +620,7 @@ mod tests {
         ] {
             assert!(of_text(text, NOW).is_empty(), "{text}");
         }
-        // Before the epochs of all but the oldest there is little to guess, and nothing overflows.
+        // Before most epochs there is little to guess, and nothing overflows.
         assert!(!of_text("1541815603606036480", 0).is_empty());
         assert!(!of_text("1541815603606036480", u64::MAX).is_empty());
     }

@@ -89,9 +89,9 @@ impl Hider {
         join(left, right)
     }
 
-    /// Returns a check value of the key: it tells two keys apart and reveals nothing of either, nor of any id.
+    /// Returns a check value of the key. It distinguishes keys and reveals nothing about a key or an id.
     ///
-    /// Two different keys have the same value with a chance of one in 2^64. Processes compare it before they hide ids of one
+    /// Two different keys have the same value with a probability of 1 in 2^64. Processes compare it before they hide ids of one
     /// kind: ids hidden under two keys could be equal.
     pub fn check_value(&self) -> [u8; 8] {
         // A block that FF1 does not use: its first block begins otherwise, and the others are masked by a ciphertext.

@@ -21,7 +21,7 @@ use core::fmt;
 pub struct Id(u64);
 
 impl Id {
-    /// The smallest id, 0: what a buffer for [`fill`](crate::Generator::fill) starts with.
+    /// The smallest id, 0. Use it to initialize a buffer for [`fill`](crate::Generator::fill).
     pub const MIN: Self = Self(0);
 
     /// The largest id, 2^63 - 1.
@@ -121,7 +121,7 @@ impl core::error::Error for IdError {}
 
 #[cfg(feature = "sqlx")]
 mod column {
-    //! An id as a column of a SQL database: a `BIGINT`, through whatever sqlx does for an `i64` there.
+    //! An id as a column of a SQL database: a `BIGINT`, the same as an `i64` in sqlx.
     //! Reading a negative number from a column is an error.
     //!
     //! To sqlx, MySQL's `BIGINT UNSIGNED` is another type: reading an id from such a column is a type error. Ids fit the signed

@@ -1,5 +1,5 @@
-//! What an id says: the id or text taken apart by a layout or a scheme, and what else it may be.
-//! Values by name in one order, which a command line and every protocol write in their own way.
+//! Explains an id: decodes an id or a text by a layout or a scheme, and lists what else it may be. The result is a list of named
+//! values in one order, which the command line and every protocol write in their own format.
 //!
 //! ```
 //! use snowmint::inspect::Inspection;
@@ -23,35 +23,35 @@ use crate::{Id, Layout, Parts, guess};
 
 /// Candidates that are a million times less likely than the first are noise.
 const NOISE_BITS: f64 = 20.0;
-/// The same for layouts without a name, of which there are as many as years: a hundred times.
+/// The same for layouts without a name, of which there is one per year: a hundred times less likely.
 const UNNAMED_NOISE_BITS: f64 = 6.6;
-/// The likelihood of all readings together: the rest is for systems that are not known here.
+/// The total likelihood of all readings. The rest is for systems that are unknown here.
 const KNOWN: f64 = 0.99;
-/// The most candidates that namespaces give: those of more layouts help nobody.
+/// The maximum number of candidates from namespaces; more would help nobody.
 const MAX_OWNED: usize = 16;
-/// The most namespaces that a candidate names.
+/// The maximum number of namespaces that a candidate lists.
 const MAX_NAMESPACES: usize = 10;
 
-/// One of the things that a text may be.
+/// One possible reading of a text.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Candidate {
-    /// The text, taken apart.
+    /// The decoded text.
     pub decoded: Decoded,
     /// The text form it was read in, such as `decimal` or `base62`; a scheme's own form has the scheme's name.
     pub form: &'static str,
-    /// Namespaces that make such ids, up to 10 of them.
+    /// The namespaces that make such ids, at most 10 of them.
     pub namespaces: Vec<String>,
-    /// How many bits it takes to describe the text, if it is this: each bit more is half as likely. `None` where the
+    /// The number of bits that describe the text under this reading: each additional bit halves the likelihood. `None` if the
     /// instant is not plausible.
     pub cost_bits: Option<f64>,
-    /// How likely the text is this rather than something else that it may be, 0 to 0.99: an estimate from the values of
-    /// its fields and from its age. `None` where nothing was to be guessed, or the instant is not plausible.
+    /// The likelihood of this reading compared with all others, 0 to 0.99: an estimate from the values of the fields and the age.
+    /// `None` if the meaning is known, or if the instant is not plausible.
     pub likelihood: Option<f64>,
 }
 
 impl Candidate {
-    /// A text of a namespace, in its form.
+    /// Returns the reading of a text that belongs to a namespace, in the namespace's text form.
     pub fn of_namespace(namespace: &str, decoded: Decoded, form: &'static str, now_unix_ms: u64) -> Self {
         let cost_bits = guess::cost_of(&decoded, now_unix_ms);
         Self { decoded, form, namespaces: vec![namespace.to_owned()], cost_bits, likelihood: None }
@@ -89,19 +89,19 @@ impl Candidate {
     }
 }
 
-/// What a text may be, and what the likeliest of that says.
+/// All possible readings of a text, and the values of the likeliest.
 #[derive(Clone, Debug)]
 pub struct Inspection {
     likeliest: Candidate,
-    /// Each name once, with the likeliest.
+    /// Readings that namespaces do not make appear once per name, with the likeliest form.
     candidates: Vec<Candidate>,
 }
 
 impl Inspection {
-    /// Lists what a text may be. First what namespaces make (`of_namespaces`), then what else it may be, each likeliest
-    /// first; last what namespaces make, but is a million times less likely than the likeliest of all.
+    /// Lists the possible readings of a text. Readings of namespaces (`of_namespaces`) come first, then all others, each group
+    /// with the likeliest first. Readings of namespaces that are a million times less likely than the likeliest of all come last.
     ///
-    /// `None` for what is no id; also for a word that would be a plain number in another base than ten, as any word is.
+    /// Returns `None` if the text is not an id, or if it reads only as a plain number in another base than ten, as any word does.
     pub fn of_text(text: &str, of_namespaces: Vec<Candidate>, now_unix_ms: u64) -> Option<Self> {
         let mut guesses = guess::of_text(text, now_unix_ms);
         let is_any_word = guesses.first().is_some_and(|first| {
@@ -113,11 +113,11 @@ impl Inspection {
         Self::of_candidates(merged(of_namespaces, &guesses))
     }
 
-    /// Lists what a text in a named form may be, as [`of_text`](Self::of_text).
+    /// Lists the possible readings of a text in a given form, like [`of_text`](Self::of_text).
     ///
     /// # Errors
     ///
-    /// [`ParseIdError`] where the text is not of that form.
+    /// [`ParseIdError`] if the text does not have that form.
     pub fn of_digits(text: &str, digits: &Digits, now_unix_ms: u64) -> Result<Self, ParseIdError> {
         let id = digits.decode(text)?;
         let mut candidates = merged(Vec::new(), &guess::of_id(id, now_unix_ms));
@@ -127,7 +127,7 @@ impl Inspection {
         Ok(Self::of_candidates(candidates).unwrap_or_else(|| Self::known(Decoded::Number(id), digits.name())))
     }
 
-    /// The inspection of a text whose meaning is known.
+    /// Returns the inspection of a text whose meaning is known.
     pub fn known(decoded: Decoded, form: &'static str) -> Self {
         let likeliest =
             Candidate { decoded, form, namespaces: Vec::new(), cost_bits: None, likelihood: None };
@@ -138,17 +138,17 @@ impl Inspection {
         Some(Self { likeliest: candidates.first()?.clone(), candidates })
     }
 
-    /// What the text most likely is.
+    /// Returns the first reading, in general the likeliest.
     pub const fn likeliest(&self) -> &Candidate {
         &self.likeliest
     }
 
-    /// Everything that the text may be, the likeliest first; empty if its meaning is known.
+    /// Returns every reading, in the order of [`of_text`](Self::of_text); empty if the meaning is known.
     pub fn candidates(&self) -> &[Candidate] {
         &self.candidates
     }
 
-    /// What the likeliest says, and `guesses`: what the text may be, each with its name, text form and instant.
+    /// Returns the values of the likeliest reading, and `guesses`: every reading with its name, text form and instant.
     pub fn values(&self) -> Values {
         let mut values = self.likeliest.decoded.values();
         if !self.candidates.is_empty() {
@@ -158,7 +158,7 @@ impl Inspection {
     }
 }
 
-/// What namespaces make and what else a text may be, in the order in which it is shown.
+/// Returns the readings of namespaces and the guesses, in display order.
 fn merged(of_namespaces: Vec<Candidate>, guesses: &[Guess]) -> Vec<Candidate> {
     let mut candidates = one_of_each(of_namespaces);
     let cost = |candidate: &Candidate| candidate.cost_bits.unwrap_or(f64::INFINITY);
@@ -173,7 +173,7 @@ fn merged(of_namespaces: Vec<Candidate>, guesses: &[Guess]) -> Vec<Candidate> {
     let mut likely: Vec<&Guess> = Vec::new();
     for guess in guesses {
         let noise = if has_name(guess) { NOISE_BITS } else { UNNAMED_NOISE_BITS };
-        // Of a layout that reads the text in two forms, the likelier one.
+        // If a layout reads the text in two forms, keep the likelier one.
         if guess.cost_bits() < least + noise && likely.iter().all(|before| before.name() != guess.name()) {
             likely.push(guess);
         }
@@ -214,7 +214,7 @@ mod json {
     use super::{Inspection, Value, Values};
 
     impl Serialize for Inspection {
-        /// One object of all [values](Inspection::values), in their order.
+        /// Serializes all [values](Inspection::values) as one object, in their order.
         fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
             Object(&self.values()).serialize(serializer)
         }
@@ -248,7 +248,7 @@ mod json {
 #[cfg(feature = "schemes")]
 use crate::scheme::SchemeId;
 
-/// A text taken apart.
+/// A decoded text.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Decoded {
@@ -256,7 +256,7 @@ pub enum Decoded {
     Snowflake {
         /// The id.
         id: Id,
-        /// The layout it was read by.
+        /// The layout that decoded it.
         layout: Layout,
         /// Its fields.
         parts: Parts,
@@ -264,7 +264,7 @@ pub enum Decoded {
     /// An id of a scheme, such as a UUID.
     #[cfg(feature = "schemes")]
     Scheme(SchemeId),
-    /// A plain number, as segments and databases count.
+    /// A plain number, such as one of a segment or a database sequence.
     Number(Id),
 }
 
@@ -273,9 +273,9 @@ pub enum Decoded {
 pub enum Value {
     /// A whole number.
     Number(u64),
-    /// A number that need not be whole, rounded.
+    /// A number that may have a fraction, rounded.
     Real(f64),
-    /// A text. The id is one too: JavaScript keeps only 53 bits of a number.
+    /// A text. The id is one too: JavaScript numbers hold only 53 bits.
     Text(String),
     /// Several texts.
     Texts(Vec<String>),
@@ -287,7 +287,7 @@ pub enum Value {
 pub type Values = Vec<(&'static str, Value)>;
 
 impl Decoded {
-    /// Takes an id apart by a layout.
+    /// Decodes an id by a layout.
     ///
     /// # Errors
     ///
@@ -296,7 +296,7 @@ impl Decoded {
         layout.split(id).map(|parts| Self::Snowflake { id, layout, parts })
     }
 
-    /// The name of the preset or scheme, the text of a layout without a name, or `number`.
+    /// Returns the name of the preset or scheme, the text of a layout without a name, or `number`.
     pub fn name(&self) -> Cow<'static, str> {
         match self {
             Self::Snowflake { layout, .. } => PRESETS
@@ -309,7 +309,7 @@ impl Decoded {
         }
     }
 
-    /// The instant that the id says it was made, in unix milliseconds: the start of its tick.
+    /// Returns the instant at which the id was made, in unix milliseconds: the start of its tick.
     pub const fn unix_ms(&self) -> Option<u64> {
         match self {
             Self::Snowflake { layout, parts, .. } => Some(layout.unix_ms(parts.timestamp)),
@@ -319,7 +319,7 @@ impl Decoded {
         }
     }
 
-    /// Everything that the id says, in the order in which it is shown; of the fields only those that there are.
+    /// Returns all values of the id, in display order; only the fields that its layout has.
     pub fn values(&self) -> Values {
         match self {
             Self::Snowflake { id, layout, parts } => snowflake_values(*id, layout, parts),
@@ -348,18 +348,18 @@ fn snowflake_values(id: Id, layout: &Layout, parts: &Parts) -> Values {
     values
 }
 
-/// The 64 bits, with a blank before each field.
+/// Returns the 64 bits, with a space before each field.
 fn binary(layout: &Layout, parts: &Parts) -> String {
     let mut bits = "0".repeat((u64::BITS - layout.bits()) as usize);
     for field in layout.fields() {
         let width = layout.width(field) as usize;
-        // A `String` takes whatever is written to it.
+        // Writing to a `String` never fails.
         let _ = write!(bits, " {:0width$b}", parts.value(field));
     }
     bits
 }
 
-/// Numbers of at most 64 bits stay numbers; random bits, and what is wider, are texts.
+/// Returns the values of a scheme's id. Numbers of at most 64 bits stay numbers; random bits and wider values are texts.
 #[cfg(feature = "schemes")]
 fn scheme_values(id: &SchemeId) -> Values {
     let mut values =
@@ -403,7 +403,7 @@ mod tests {
         );
     }
 
-    /// Goal: of two layouts that namespaces have, the one that tells a plausible id comes first, and the others stay in the
+    /// Goal: of two layouts that namespaces have, the one under which the id is plausible comes first, and the others stay in the
     /// list. Method: an id of layout `game`, which `twitter` reads as one of 2013.
     #[test]
     fn an_id_is_read_by_the_namespace_that_it_fits() {

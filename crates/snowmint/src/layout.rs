@@ -19,7 +19,7 @@ use crate::{DatacenterId, Id, Parts, WorkerId};
 
 /// Bits of an id: 63, so that it is never negative as a signed 64-bit number.
 const ID_BITS: u32 = 63;
-/// The widest a field other than the timestamp may be: it is handled as a `u32`.
+/// The maximum width of a field other than the timestamp: its values are handled as `u32`.
 const FIELD_BITS: u32 = 31;
 
 /// A layout that ends sooner than this is worth a warning: moving to another one takes a while.

@@ -133,7 +133,7 @@ pub use layout::Layout;
 pub use rule::Rule;
 pub use start::Start;
 
-/// The example of this crate's README compiles and runs.
+/// Compiles and runs the example in this crate's README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 mod readme {}

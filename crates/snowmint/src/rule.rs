@@ -9,7 +9,7 @@ use crate::error::Snippet;
 
 const MAX_STEPS: usize = 4;
 
-/// A day: no rule should bridge more.
+/// The largest bound, a day: no rule should bridge more.
 const MAX_BOUND_MS: u64 = 86_400_000;
 
 /// One step of a rule.
@@ -20,7 +20,7 @@ pub enum Step {
     Reject,
     /// Wait for the clock if it is behind by at most this.
     Wait(Duration),
-    /// Go on in timestamps ahead of the clock, by at most this; also when a tick is used up.
+    /// Use timestamps ahead of the clock, by at most this; also when a tick is used up.
     Borrow(Duration),
     /// Enter another generation whose own timestamps all lie before the clock.
     Generation,
@@ -44,19 +44,19 @@ const fn bounded(bound: Duration) -> Duration {
     Duration::from_millis(if ms < MAX_BOUND_MS as u128 { ms as u64 } else { MAX_BOUND_MS })
 }
 
-/// What a generator does when the clock goes back: a chain of steps, of which the first one whose bound covers it decides.
+/// What a generator does when the clock goes back: a chain of steps. The first step whose bound covers the distance decides.
 ///
 /// | step | clock behind by at most its bound | tick used up |
 /// |---|---|---|
 /// | `reject` | error (Twitter) | wait for the next tick |
 /// | `wait(5ms)` | wait (Leaf) | wait for the next tick |
 /// | `borrow(10ms)` | use the timestamps ahead of the clock | use the next tick, at most 10 ms ahead |
-/// | `generation` | go on at the clock's time in a generation that was never used that late | wait for the next tick |
+/// | `generation` | continue at the clock's time in a generation that was never used that late | wait for the next tick |
 ///
-/// `generation` needs a layout with generation bits. Above the sequence they are the stepped base sequence of the literature,
-/// above the worker the backup worker id. Each generation has its own high-water mark, and a generator enters one only above its
-/// mark; if none fits, the next step decides. A generator uses at most four generation bits, which are 16 generations. Ids then
-/// follow the clock back: they stay unique, but increase only between two steps of the clock.
+/// `generation` needs a layout with generation bits. Above the sequence they form the "stepped base sequence" of the literature,
+/// above the worker the "backup worker id". Each generation has its own high-water mark, and a generator enters one only above
+/// its mark; if none fits, the next step decides. A generator uses at most four generation bits, which are 16 generations. Ids
+/// then follow the clock back: they stay unique, but increase only between two steps of the clock.
 ///
 /// # Examples
 ///
@@ -94,19 +94,19 @@ impl Rule {
         Self { steps: [Some(Step::Wait(bounded(max))), None, None, None] }
     }
 
-    /// Goes on in timestamps ahead of the clock by at most `max_ahead`, and rejects otherwise.
+    /// Uses timestamps ahead of the clock by at most `max_ahead`, and rejects otherwise.
     ///
     /// **Without a lease, a generator that borrowed must not be rebuilt for the same worker until `max_ahead` has passed.**
     /// The new generator starts at the clock's time and repeats the borrowed timestamps. Pass the end of the old generator
     /// ([`Generator::end`](crate::Generator::end)) to
-    /// [`not_before_unix_ms`](crate::generator::GeneratorBuilder::not_before_unix_ms), or wait. A lease prevents it.
+    /// [`not_before_unix_ms`](crate::generator::GeneratorBuilder::not_before_unix_ms), or wait. With a lease this cannot happen.
     ///
-    /// The bound is cut as in [`wait`](Self::wait), and by a generator to whole ticks of its layout.
+    /// The bound is cut as in [`wait`](Self::wait), and a generator cuts it further to whole ticks of its layout.
     pub const fn borrow(max_ahead: Duration) -> Self {
         Self { steps: [Some(Step::Borrow(bounded(max_ahead))), None, None, None] }
     }
 
-    /// Goes on in a generation whose own timestamps all lie before the clock, and rejects if there is none.
+    /// Continues in a generation whose own timestamps all lie before the clock, and rejects if there is none.
     pub const fn generation() -> Self {
         Self { steps: [Some(Step::Generation), None, None, None] }
     }
@@ -116,7 +116,7 @@ impl Rule {
         self.steps().any(|step| step == Step::Generation)
     }
 
-    /// Appends another rule for what this one does not cover.
+    /// Appends another rule for the cases that this one does not cover.
     ///
     /// # Errors
     ///
@@ -161,7 +161,7 @@ impl Rule {
         bounds.max().unwrap_or_default()
     }
 
-    /// Decides what to do if the clock is `behind`; `fits` tells whether a generation fits.
+    /// Decides what to do if the clock is `behind`; `fits` states whether a generation fits.
     pub(crate) fn decide(&self, behind: Duration, fits: bool) -> Decision {
         for step in self.steps() {
             match step {
@@ -243,7 +243,7 @@ fn read_step(word: &str) -> Result<Rule, RuleError> {
     }
 }
 
-/// `5ms`, `2s` or `1.5s`; at most a day, which no rule should bridge.
+/// Reads `5ms`, `2s` or `1.5s`; at most a day, which no rule should bridge.
 fn read_duration(text: &str) -> Option<Duration> {
     let (number, ms_per_unit) = match text.strip_suffix("ms") {
         Some(number) => (number, 1),

@@ -290,7 +290,7 @@ const fn bits(value: u128, shift: u32, width: u32) -> u128 {
 pub struct SchemeGenerator<C> {
     scheme: Scheme,
     clock: C,
-    /// Of this process; in a forked child, of its parent until the first id.
+    /// The source of this process; in a forked child, the parent's until the first id.
     source: ArcSwap<Source>,
 }
 
@@ -309,7 +309,7 @@ impl<C: Clock> SchemeGenerator<C> {
     pub fn try_next_id(&self) -> Result<SchemeId, SchemeGenerateError> {
         let unix_ms = self.clock.unix_ms();
         let source = self.source_of_this_process()?;
-        // Each change to a state is one assignment: a panic elsewhere leaves it whole.
+        // Each change to a state is one assignment: a panic elsewhere leaves it intact.
         let mut state = source.state.lock().unwrap_or_else(PoisonError::into_inner);
         let value = match &mut *state {
             State::ObjectId(state) => state.next(unix_ms)?,
@@ -460,10 +460,10 @@ impl fmt::Display for SchemeGenerateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::NoRandom => {
-                f.write_str("the operating system gives no randomness: try again once it has started up")
+                f.write_str("the operating system provides no randomness: retry once it has started up")
             }
             Self::Exhausted => {
-                f.write_str("the random bits of this millisecond are used up: try again in the next one")
+                f.write_str("the random bits of this millisecond are used up: retry in the next one")
             }
             Self::TimestampOverflow { scheme, now_unix_ms, ends_unix_ms } => write!(
                 f,

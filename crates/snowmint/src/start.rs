@@ -1,4 +1,4 @@
-//! Where the sequence of a new tick starts. If every tick starts at 0, rare ids are all even, and most go to one shard.
+//! Where the sequence of a new tick starts. If every tick starts at 0, ids at a low rate are all even, and most go to one shard.
 
 use core::fmt;
 use core::num::NonZeroU32;
@@ -8,22 +8,22 @@ use crate::error::Snippet;
 
 /// Where the sequence of a new tick starts.
 ///
-/// | start | text | rare ids, modulo n | order inside a tick | ids a tick |
+/// | start | text | ids at a low rate, modulo n | order inside a tick | ids a tick |
 /// |---|---|---|---|---|
 /// | `Zero` | `zero` | skewed: the sequence is mostly 0 | increasing | all |
-/// | `Random` | `random`, `random(100)` | even if n is small compared with the bound | increasing until the sequence wraps | all |
-/// | `Rolling` | `rolling` | even for n up to half of the sequence | increasing | at least about half after an idle tick, all under load |
+/// | `Random` | `random`, `random(100)` | evenly spread if n is small compared with the bound | increasing until the sequence wraps | all |
+/// | `Rolling` | `rolling` | evenly spread for n up to half of the sequence | increasing | at least about half after an idle tick, all under load |
 ///
-/// `Rolling` is even for a modulus n up to half of the sequence's values. For a larger n some remainders never occur: a tick
-/// starts in the lower half of the sequence or a few values above. For ids modulo 4096 under `twitter`, about half of the
-/// remainders stay empty while ids are rare. Use `Random` for such a modulus.
+/// `Rolling` spreads ids evenly for a modulus n up to half of the sequence's values. For a larger n some remainders never occur:
+/// a tick starts in the lower half of the sequence or a few values above. For ids modulo 4096 under `twitter`, about half of the
+/// remainders stay empty while the rate is low. Use `Random` for such a modulus.
 ///
-/// The ids are also even for each of several consumers that take turns: none of them gets only even ids, for instance. The start
-/// is a function of the tick and the worker. It needs no source of randomness and is no secret.
+/// The ids are also evenly spread for each of several consumers that take turns: none of them gets only even ids, for instance.
+/// The start is a function of the tick and the worker. It needs no source of randomness and is no secret.
 ///
 /// # Source
 ///
-/// Leaf starts a new millisecond at `random(100)`; `CosId` goes on from the last value. `ShardingSphere` issue 31901 describes
+/// Leaf starts a new millisecond at `random(100)`; `CosId` continues from the last value. `ShardingSphere` issue 31901 describes
 /// what consumers in turn get from an alternating start.
 ///
 /// # Examples
@@ -47,7 +47,7 @@ pub enum Start {
         /// The exclusive upper bound.
         bound: NonZeroU32,
     },
-    /// 0 to 7 values after the end of the last tick's sequence if that is in the lower half, otherwise at one of the first 8
+    /// At 0 to 7 values after the end of the last tick's sequence if that is in the lower half, otherwise at one of the first 8
     /// values. A sequence of less than 6 bits skips none, and consumers in turn may get uneven shares.
     Rolling,
 }
@@ -127,7 +127,7 @@ pub(crate) const fn rolled(fresh: u64, last: u64, sequence_bits: u32) -> u64 {
     let mask = (1 << sequence_bits) - 1;
     let from = if last & mask <= mask / 2 { last & mask } else { 0 };
     let gap = random_start(fresh >> sequence_bits, GAPS, 0);
-    // In few bits of sequence the gaps would take most of a tick.
+    // With few sequence bits, the gaps would take most of a tick.
     fresh | if GAPS as u64 <= mask / 4 { from + gap } else { from }
 }
 

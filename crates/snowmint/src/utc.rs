@@ -77,17 +77,17 @@ impl fmt::Display for UtcDate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum UtcError {
-    /// Not of the form `2010-11-04T01:42:54.657Z` or `2010-11-04`, or not a real date.
+    /// The text does not have the form `2010-11-04T01:42:54.657Z` or `2010-11-04`, or is not a real date.
     Malformed {
         /// The input.
         text: Snippet,
     },
-    /// Four digits alone: most likely a year, which as unix milliseconds would lie in 1970.
+    /// The text has only four digits: most likely a year, which as unix milliseconds would lie in 1970.
     Year {
         /// The input.
         text: Snippet,
     },
-    /// Before 1970 or after 9999.
+    /// The instant is before 1970 or after 9999.
     OutOfRange {
         /// The input.
         text: Snippet,
@@ -206,7 +206,7 @@ impl Reader<'_> {
     }
 }
 
-/// Days since 1970-01-01 to year, month, day of the proleptic Gregorian calendar.
+/// Converts days since 1970-01-01 to year, month and day of the proleptic Gregorian calendar.
 ///
 /// # Source
 ///
@@ -235,7 +235,7 @@ pub(crate) const fn year(unix_ms: u64) -> u64 {
 pub(crate) const fn start_of_year(year: u64) -> u64 {
     let before = year - 1;
     let days = before * 365 + before / 4 - before / 100 + before / 400;
-    // The days before 1970, from year 1 on.
+    // The days before 1970, counted from year 1.
     (days - 719_162) * MS_PER_DAY
 }
 

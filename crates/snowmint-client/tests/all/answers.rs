@@ -1,4 +1,4 @@
-//! Answers that no server should send, and those that a real one sends seldom: from a listener of the test's own.
+//! Answers that no server should send, and those that a real one rarely sends, from a listener of the test.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -11,7 +11,7 @@ use snowmint_test_servers::time;
 
 use super::PATIENCE;
 
-/// When a request came, and its lines.
+/// When a request arrived, and its lines.
 type Asked = (Instant, Vec<String>);
 
 /// A listener that answers each request by its number and its count.
@@ -26,7 +26,7 @@ impl Scripted {
         let url = format!("http://{}", listener.local_addr().unwrap());
         let (asked, answer) = (Arc::new(Mutex::new(Vec::new())), Arc::new(answer));
         let noted = Arc::clone(&asked);
-        // Ends with the process of the test.
+        // The thread ends with the test process.
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let (noted, answer) = (Arc::clone(&noted), Arc::clone(&answer));
@@ -66,7 +66,7 @@ fn ranges(ranges: &str) -> String {
     answer("200 OK", "", &format!(r#"{{"ranges":[{ranges}]}}"#))
 }
 
-/// Goal: an answer with anything wrong is not used, not even in part, and the next server is asked.
+/// Goal: an answer with anything wrong is not used, not even in part, and the next server gets the request.
 #[test]
 fn an_invalid_answer_is_not_used() {
     let good = Scripted::start(|nth, count| {
@@ -97,7 +97,7 @@ fn an_invalid_answer_is_not_used() {
     assert!(good.asked()[0].1[0].starts_with("POST /v1/ranges/a?count="), "{:?}", good.asked()[0]);
 }
 
-/// Goal: a server that says when to retry is not asked before; meanwhile the next one is.
+/// Goal: a server that sent `Retry-After` gets no request before that time; meanwhile the next one does.
 #[test]
 fn retry_after_is_honoured() {
     let busy = Scripted::start(|nth, count| match nth {
@@ -131,13 +131,14 @@ fn retry_after_is_honoured() {
     let both = ids(&[&busy.url, &other.url]);
     for expected in [1000, 2000, 3000] {
         assert_eq!(both.blocking_next_id().unwrap().get(), expected);
-        // For longer than a server is left out after one failure.
+        // Longer than a server is tried last after one failure.
         thread::sleep(Duration::from_millis(150));
     }
     assert_eq!(busy.asked().len(), 1);
 }
 
-/// Goal: if every server asks for no request before the timeout, callers get the reason at once, and the servers no request.
+/// Goal: if every server asks to retry later than the timeout, callers get the reason immediately, and the servers get no
+/// request.
 #[test]
 fn nobody_waits_for_servers_that_are_closed_for_longer() {
     let over = Scripted::start(|_, _| {
@@ -154,14 +155,14 @@ fn nobody_waits_for_servers_that_are_closed_for_longer() {
     }
     assert!(began.elapsed() < PATIENCE);
     assert_eq!(over.asked().len(), 1);
-    // Another namespace does not know the reason, only that it has to wait.
+    // Another namespace does not know the reason, only how long to wait.
     let error = ids.client().namespace("b").unwrap().blocking_next_id().unwrap_err();
     assert!(error.retry_after() > Some(Duration::from_secs(20)), "{error}");
     assert_eq!(over.asked().len(), 1);
 }
 
-/// Goal: if a server cannot make as many ids in time, or the token may not have as many, it is asked for fewer, and callers get
-/// theirs over several requests.
+/// Goal: if a server cannot make that many ids in time, or the token's quota is too small, the client requests fewer, and callers
+/// get their ids over several requests.
 #[test]
 fn fewer_ids_are_requested_where_many_are_refused() {
     let refusals = [
@@ -185,7 +186,7 @@ fn fewer_ids_are_requested_where_many_are_refused() {
     }
 }
 
-/// Goal: a hedged request takes the ids of the first answer only.
+/// Goal: a hedged request uses only the ids of the first answer.
 #[test]
 fn both_answers_of_a_hedged_request_are_used_once_at_most() {
     let slow = Scripted::start(|nth, count| {
@@ -207,7 +208,7 @@ fn both_answers_of_a_hedged_request_are_used_once_at_most() {
     assert_eq!(drawn.len(), 100);
 }
 
-/// Goal: a new token in the file is used by the next request, each kind of refusal has its error, and no error shows a token.
+/// Goal: the next request uses a new token in the file, each kind of rejection has its error, and no error shows a token.
 #[test]
 fn a_token_is_sent_and_read_again() {
     let picky = Scripted::start(|nth, count| match nth {

@@ -11,7 +11,7 @@ use snowmint_test_servers::{Proxy, time};
 
 use super::{PATIENCE, client, ids_of, numbers};
 
-/// Goal: whatever the sizes, each call gets exactly its count, in order, and no id comes twice.
+/// Goal: whatever the buffer size, each call gets exactly its count, in order, without duplicates.
 #[test]
 fn every_call_gets_its_count() {
     let folder = tempfile::tempdir().unwrap();
@@ -30,7 +30,7 @@ fn every_call_gets_its_count() {
     all.assert_unique();
 }
 
-/// Goal: tasks and threads share a handle, and futures are dropped half-way: nobody is forgotten, and no id comes twice.
+/// Goal: tasks and threads share a handle, and some futures are dropped halfway: every caller is served, without duplicates.
 #[tokio::test(flavor = "multi_thread")]
 async fn many_callers_share_a_handle() {
     let folder = tempfile::tempdir().unwrap();
@@ -61,7 +61,7 @@ async fn many_callers_share_a_handle() {
     all.assert_unique();
 }
 
-/// Goal: an id that lay in memory for longer than allowed is not returned. Method: the time in the id.
+/// Goal: an id that was in memory for longer than allowed is not returned. Method: compare the time in the id.
 #[test]
 fn an_old_id_is_not_returned() {
     const MAX_AGE: Duration = Duration::from_millis(300);
@@ -93,18 +93,18 @@ fn a_client_needs_no_runtime() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
             ids.next_id().await.unwrap();
-            // Blocks the only thread of this runtime.
+            // This blocks the only thread of this runtime.
             ids.blocking_next_id().unwrap();
         });
     }
     ids.blocking_next_id().unwrap();
-    // The last handle keeps the client.
+    // The last handle keeps the client alive.
     let ids = ids_of(client(&[&server]), "default");
     let found = time::eventually("an id without waiting", PATIENCE, || ids.try_next_id().unwrap());
     assert!(found > snowmint_client::Id::MIN);
 }
 
-/// Goal: handles of one name share their ids, and a discarded buffer is empty.
+/// Goal: handles of one name share one buffer, and a discarded buffer is empty.
 #[test]
 fn one_buffer_for_each_name() {
     let folder = tempfile::tempdir().unwrap();
@@ -121,7 +121,7 @@ fn one_buffer_for_each_name() {
     assert!(client.stats().requests > requests);
 }
 
-/// Holds one answer back, runs `meanwhile`, lets the answer pass, and waits until the client has surely read it.
+/// Holds one answer back, runs `meanwhile`, lets the answer pass, and waits until the client has certainly read it.
 fn with_a_late_answer(proxy: &Proxy, ids: &Ids, request: impl FnOnce(), meanwhile: impl FnOnce()) {
     let requests = || ids.client().stats().requests;
     let (before, answered) = (requests(), proxy.answered());
@@ -152,7 +152,8 @@ fn a_discarded_buffer_stays_empty() {
     assert_eq!(ids.buffered(), 100, "the next draw fills it again");
 }
 
-/// Goal: without a buffer, no id stays in memory. Method: a caller leaves before its answer comes, and one does not wait at all.
+/// Goal: without a buffer, no id stays in memory. Method: one caller leaves before its answer arrives, and one does not wait at
+/// all.
 #[test]
 fn without_a_buffer_no_id_is_kept() {
     let folder = tempfile::tempdir().unwrap();
@@ -175,7 +176,7 @@ fn without_a_buffer_no_id_is_kept() {
     assert_eq!((ids.buffered(), ids.client().stats().requests), (0, requests));
 }
 
-/// Goal: numbers of a segment come without gaps and with their step, since none is dropped.
+/// Goal: numbers of a segment have no gaps and keep their step, since none is dropped.
 #[test]
 fn numbers_of_a_segment() {
     let folder = tempfile::tempdir().unwrap();

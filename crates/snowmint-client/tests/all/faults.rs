@@ -1,4 +1,4 @@
-//! Servers that die, stop, return and lose answers under load: callers see no error while one works, and no id twice.
+//! Servers that die, stop, restart and lose answers under load: callers see no error while one server works, and no duplicates.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,12 +12,12 @@ use snowmint_test_servers::{Proxy, port, time};
 
 use super::{PATIENCE, client, ids_of, numbers};
 
-/// Two servers of one store.
+/// Two servers that share a store.
 fn pair(folder: &std::path::Path) -> [Server; 2] {
     [0, 1].map(|_| Serve::new(folder).start())
 }
 
-/// Draws in four threads, half of them from a client of their own, until `faults` ends. Each error fails the test.
+/// Draws in four threads, half of them from a client of their own, until `faults` ends. Any error fails the test.
 fn under_load(ids: [&Ids; 2], faults: impl FnOnce()) -> Collected {
     let ended = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -34,7 +34,7 @@ fn under_load(ids: [&Ids; 2], faults: impl FnOnce()) -> Collected {
                         } else {
                             drawn.extend(numbers(&ids.blocking_next_ids(50).unwrap()));
                         }
-                        // A few thousand a second, so that the buffers are in use and the machine is not.
+                        // A few thousand ids a second: the buffers are in use, but the machine is not busy.
                         thread::sleep(Duration::from_micros(500));
                     }
                     drawn
@@ -51,18 +51,18 @@ fn under_load(ids: [&Ids; 2], faults: impl FnOnce()) -> Collected {
     })
 }
 
-/// Waits until a client has got this many more answers.
+/// Waits until a client has received this many more answers.
 fn after_answers(client: &Client, more: u64) {
     let answers = || {
         let stats = client.stats();
         stats.requests.saturating_sub(stats.failed)
     };
-    // Two requests may still wait for theirs.
+    // Two requests may still be in flight.
     let enough = answers() + more + 2;
     time::eventually("more answers", PATIENCE, || (answers() >= enough).then_some(()));
 }
 
-/// Goal: the death of one of two servers, the preferred one too, is no error for any caller, and no id comes twice.
+/// Goal: the death of one of two servers, even the preferred one, causes no error for callers, and no duplicates.
 #[test]
 fn a_killed_server_is_no_error_for_callers() {
     let folder = tempfile::tempdir().unwrap();
@@ -80,7 +80,7 @@ fn a_killed_server_is_no_error_for_callers() {
     all.assert_unique();
 }
 
-/// Goal: servers that are restarted one after the other, as at a deployment, are no error for callers, and each is used again.
+/// Goal: servers restarted one after the other, as in a deployment, cause no errors for callers, and each is used again.
 #[test]
 fn a_rolling_restart_is_no_error_for_callers() {
     let folder = tempfile::tempdir().unwrap();
@@ -107,7 +107,7 @@ fn a_rolling_restart_is_no_error_for_callers() {
     all.assert_unique();
 }
 
-/// Goal: a server that accepts and never answers costs callers no error, and a second request goes to the other one.
+/// Goal: a server that accepts connections and never answers causes no errors; a second request goes to the other one.
 #[test]
 fn a_silent_server_is_hedged() {
     let folder = tempfile::tempdir().unwrap();
@@ -119,7 +119,7 @@ fn a_silent_server_is_hedged() {
     for _ in 0..3 {
         drawn.extend(numbers(&ids.blocking_next_ids(200).unwrap()));
     }
-    // Without the second server it would take two seconds a request.
+    // Without the second server, each request would take 2 s.
     assert!(ids.client().stats().hedged >= 1, "{:?}", ids.client().stats());
     let took = began.elapsed();
     first.resume();
@@ -130,7 +130,7 @@ fn a_silent_server_is_hedged() {
     assert!(took < PATIENCE, "{took:?}");
 }
 
-/// Goal: with every server dead, a caller gets an error that says so, not before and not long after its timeout; once a server
+/// Goal: with every server dead, a caller gets an error that says so, not before its timeout and not long after it; once a server
 /// is back, the same client continues.
 #[test]
 fn without_a_server_there_is_an_error_in_time_and_then_ids_again() {
@@ -161,8 +161,8 @@ fn without_a_server_there_is_an_error_in_time_and_then_ids_again() {
     all.assert_unique();
 }
 
-/// Goal: a cut, late or lost answer costs ids and never repeats one. Method: a proxy before the preferred server that disturbs the
-/// answers, under load.
+/// Goal: a truncated, late or lost answer loses ids and never repeats one. Method: under load, a proxy in front of the preferred
+/// server disturbs the answers.
 #[test]
 fn disturbed_answers_give_nothing_twice() {
     let folder = tempfile::tempdir().unwrap();

@@ -14,10 +14,10 @@ use std::time::Duration;
 use snowmint_client::{Client, ClientBuilder, Id, Ids};
 use snowmint_test_servers::snowmint::Server;
 
-/// How long a caller waits on a busy machine. Tests of the timeout itself set another one.
+/// How long a caller waits on a busy machine. Tests of the timeout itself use another value.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A client of these servers, in this order.
+/// Returns a builder for these servers, in this order.
 fn client(servers: &[&Server]) -> ClientBuilder {
     let urls = servers.iter().map(|server| format!("http://{}", server.http()));
     Client::builder().servers(urls).order(snowmint_client::ServerOrder::AsListed).timeout(PATIENCE)

@@ -1,4 +1,4 @@
-//! Requests that no retry can mend: the caller gets the reason at once.
+//! Requests that a retry cannot fix: the caller gets the reason immediately.
 
 use snowmint_client::{Client, ErrorKind};
 use snowmint_test_servers::snowmint::{self, Serve};
@@ -6,7 +6,7 @@ use snowmint_test_servers::time;
 
 use super::{PATIENCE, client};
 
-/// Goal: each rejection has its kind, the server, its status and its words, and is not retried.
+/// Goal: each rejection has its kind, server, status and message, and is not retried.
 #[test]
 fn a_rejection_is_returned_at_once() {
     let folder = tempfile::tempdir().unwrap();
@@ -18,7 +18,7 @@ fn a_rejection_is_returned_at_once() {
     time::eventually("the namespace", PATIENCE, || {
         (server.get("/v1/ids/sessions").status == 200).then_some(())
     });
-    // Without hedging: on a busy machine it would be a second request.
+    // No hedging: on a busy machine it would be a second request.
     let client = client(&[&server, &server]).hedge_after(std::time::Duration::MAX).build().unwrap();
     let url = format!("http://{}", server.http());
     for (namespace, kind, status, said) in [
@@ -41,7 +41,7 @@ fn a_rejection_is_returned_at_once() {
     client.namespace("default").unwrap().blocking_next_id().unwrap();
 }
 
-/// Goal: an invalid name or count is rejected before any request.
+/// Goal: an invalid name or count is rejected without a request.
 #[test]
 fn invalid_names_and_counts_are_rejected() {
     let client = Client::builder().server("http://localhost:1").build().unwrap();

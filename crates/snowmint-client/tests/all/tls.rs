@@ -1,4 +1,4 @@
-//! TLS with an authority of one's own, and client certificates.
+//! TLS with a private certificate authority, and client certificates.
 
 use snowmint_client::{Client, ErrorKind, ServerOrder};
 use snowmint_test_servers::Certificates;
@@ -16,7 +16,7 @@ fn serve(folder: &std::path::Path, certificates: &Certificates, more: &[&std::ff
     server
 }
 
-/// Goal: ids only from a server that the authority vouches for, and with the certificate that the server wants.
+/// Goal: ids come only from a server that the authority has certified, and with the client certificate that the server requires.
 #[test]
 fn ids_over_tls() {
     let folder = tempfile::tempdir().unwrap();
@@ -44,14 +44,14 @@ fn ids_over_tls() {
         assert_eq!(error.kind(), kind, "{error}");
         assert!(error.to_string().contains(said) && !error.is_temporary(), "{error}");
         if said != "; check the certificates of" {
-            // The rejection of a client's certificate may get lost when the server closes.
+            // The server may close the connection before its rejection of the client's certificate arrives.
             assert_eq!(client.stats().requests, 1, "a retry would fail the same way");
         }
     }
 }
 
-/// Goal: a server with an invalid certificate is skipped while another one is valid. Method: two servers, each with an authority
-/// of its own, of which the client knows one.
+/// Goal: a server with an invalid certificate is skipped while another one has a valid certificate. Method: two servers, each
+/// with its own authority, of which the client knows one.
 #[test]
 fn an_invalid_certificate_fails_over() {
     let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];

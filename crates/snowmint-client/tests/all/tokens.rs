@@ -1,4 +1,4 @@
-//! Tokens of a real server: without one, with a wrong one, for another namespace, and with a quota.
+//! Tokens of a real server: none, a wrong one, one for another namespace, and one with a quota.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -9,7 +9,7 @@ use snowmint_test_servers::snowmint::{self, Serve};
 
 use super::{client, ids_of, numbers};
 
-/// Makes a token, and returns it.
+/// Creates a token and returns it.
 fn create(folder: &Path, name: &str, args: &[&str]) -> String {
     let words = [&["token", "create", name, "--file", "tokens.toml", "--json"], args].concat();
     let made = snowmint::run(folder, &words);
@@ -19,7 +19,7 @@ fn create(folder: &Path, name: &str, args: &[&str]) -> String {
     said["token"].as_str().unwrap_or_else(|| panic!("{text}")).to_owned()
 }
 
-/// Goal: each token gives what it may, and the caller's error says why not.
+/// Goal: each token allows what it should, and otherwise the error says why not.
 #[test]
 fn tokens_of_a_server() {
     let folder = tempfile::tempdir().unwrap();
@@ -33,7 +33,7 @@ fn tokens_of_a_server() {
     all.add(&numbers(
         &ids_of(client(&[&server]).token(&allowed), "default").blocking_next_ids(5000).unwrap(),
     ));
-    // More than the quota of a second, in one call.
+    // One call for more than the quota of a second.
     all.add(&numbers(
         &ids_of(client(&[&server]).token(&limited), "default").blocking_next_ids(2500).unwrap(),
     ));

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use super::*;
 use crate::SplitMix64;
 
-/// Bytes of a page that entries of the page before it in the ring may take.
+/// How many bytes of a page the entries kept from the replaced page may take.
 const KEPT_BYTES: usize = PAGE_BYTES / 3;
 
 /// A line of a page: a change, or the failure of one with the same tag.
@@ -83,7 +83,7 @@ struct Header {
     page: u64,
 }
 
-/// A page as it was read.
+/// A page of the log.
 pub(super) struct Page<'a> {
     pub(super) number: u64,
     /// One JSON object a line.
@@ -128,7 +128,7 @@ pub(super) async fn write(store: &dyn Store, line: &Line) -> Result<(), AuditErr
         let page = found.as_ref().map(|found| Page::read(&found.value)).transpose();
         let next = match &page {
             Ok(None) => Some(begun(number, &line, store)?),
-            // A page of the last round.
+            // A page of the previous round.
             Ok(Some(page)) if page.number < number => {
                 let kept = kept(&store.list(FOLDER).await?, page);
                 Some(begun(number, &(kept + &line), store)?)
@@ -140,7 +140,7 @@ pub(super) async fn write(store: &dyn Store, line: &Line) -> Result<(), AuditErr
                 let fits = value.len() + line.len() <= PAGE_BYTES;
                 fits.then(|| [value, line.as_bytes()].concat())
             }
-            // Full, damaged, or of a newer version: it stays as it is.
+            // The page is full, damaged, or of a newer version: it stays as it is.
             Ok(Some(_)) => None,
             Err(why) if skipped > PAGES => return Err(unreadable(&key, why.clone())),
             Err(_) => {
@@ -183,8 +183,8 @@ struct Keepable {
     lines: String,
 }
 
-/// Returns the lines of a page that the page in its place keeps: none of the author with the most bytes in the ring, and up to
-/// [`KEPT_BYTES`] of the others. Their oldest lines go first, those of the author with the most bytes before others.
+/// Returns the lines that the page which replaces `replaced` keeps: none of the author with the most bytes in the ring, and up to
+/// [`KEPT_BYTES`] of the others. The oldest lines are dropped first, those of the author with the most bytes before others.
 fn kept(ring: &[(Key, Versioned)], replaced: &Page<'_>) -> String {
     let pages = ring.iter().filter(|(key, _)| key.as_str() != NEWEST);
     let pages: Vec<_> = pages.filter_map(|(_, record)| Page::read(&record.value).ok()).collect();

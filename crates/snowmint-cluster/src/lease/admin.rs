@@ -33,7 +33,7 @@ pub struct LeaseEntry {
 pub enum Eviction {
     /// The holder can no longer renew the lease. The worker is free from this instant on, in unix milliseconds.
     FreeFrom(u64),
-    /// The record changed meanwhile: its holder lives, or another node took the worker.
+    /// The record changed in the meantime: its holder is alive, or another node took the worker.
     Changed,
 }
 
@@ -53,7 +53,7 @@ pub async fn leases(store: &dyn Store) -> Result<Vec<LeaseEntry>, StoreError> {
     Ok(entries.collect())
 }
 
-/// Lists the keys under the leases' prefix that name no worker. No node uses or removes such a record.
+/// Lists the keys under the leases' prefix that do not name a worker. No node uses or removes such a record.
 ///
 /// # Errors
 ///
@@ -63,7 +63,7 @@ pub async fn strange_keys(store: &dyn Store) -> Result<Vec<Key>, StoreError> {
     Ok(keys.filter(|key| worker_of(key).is_none()).collect())
 }
 
-/// The pool and the worker of a key.
+/// Returns the pool and the worker of a key.
 fn worker_of(key: &Key) -> Option<(&str, WorkerId)> {
     let (pool, worker) = key.as_str().strip_prefix(PREFIX)?.rsplit_once('/')?;
     Some((pool, WorkerId(worker.parse().ok()?)))
@@ -74,12 +74,12 @@ fn worker_of(key: &Key) -> Option<(&str, WorkerId)> {
 /// The lease keeps its end, because ids up to that instant may exist. The holder uses it to the end, notices at its next renewal
 /// that it has lost the worker, and takes another one. Returns `None` if the record is unreadable.
 ///
-/// If an answer is lost, the record is looked at again, and its tag decides.
+/// If an answer is lost, this function reads the record again and decides by its tag.
 ///
 /// # Errors
 ///
-/// The store's error. After [`OutcomeUnknown`](StoreErrorKind::OutcomeUnknown), the record could not be looked at either: the
-/// worker may have been taken.
+/// The store's error. [`OutcomeUnknown`](StoreErrorKind::OutcomeUnknown) means that the record could not be read again either:
+/// the worker may have been taken.
 pub async fn evict(store: &dyn Store, entry: &LeaseEntry, tag: Tag) -> Result<Option<Eviction>, StoreError> {
     let Ok(record) = &entry.record else { return Ok(None) };
     // The same end under a tag that the holder never wrote: to the holder, the record belongs to another node. Nothing is granted.
@@ -91,7 +91,7 @@ pub async fn evict(store: &dyn Store, entry: &LeaseEntry, tag: Tag) -> Result<Op
         let lost = match store.compare_and_set(&entry.key, expected, &value).await {
             Ok(Swap::Done(_)) => return free_from,
             Ok(Swap::Conflict) if tries == 0 => return Ok(Some(Eviction::Changed)),
-            // A write before this one may have taken place.
+            // An earlier write of this loop may have taken place.
             Ok(Swap::Conflict) => None,
             Err(error) if error.kind() == StoreErrorKind::OutcomeUnknown => Some(error),
             Err(error) if tries == 0 => return Err(error),
@@ -103,14 +103,14 @@ pub async fn evict(store: &dyn Store, entry: &LeaseEntry, tag: Tag) -> Result<Op
         let is_unchanged = found.as_ref().is_some_and(|found| found.revision == entry.revision);
         match (found.map(|found| Record::from_bytes(&found.value)), lost) {
             (Some(Ok(found)), _) if found.tag == tag => return free_from,
-            // The write has not taken place, and this one takes its place.
+            // The write has not taken place: try again.
             (_, Some(error)) if is_unchanged => {
                 tries += 1;
                 if tries == TRIES {
                     return Err(error);
                 }
             }
-            // The lease had not ended, so that no node could take the worker after the eviction.
+            // The lease had not ended, so no node could have taken the worker after the eviction.
             (Some(Ok(found)), _)
                 if found.holder == record.holder && found.until_unix_ms > record.until_unix_ms =>
             {
@@ -146,8 +146,8 @@ mod tests {
         assert!(matches!(store.compare_and_set(&key, at, &record.to_bytes()).await, Ok(Swap::Done(_))));
     }
 
-    /// Goal: if the answer is lost, the eviction looks again before it says what it did, and says so if it cannot. Method: each
-    /// fate of the write and of the look after it.
+    /// Goal: if the answer is lost, the eviction reads the record before it reports, and says so if it cannot. Method: each
+    /// outcome of the write and of the read after it.
     #[tokio::test(start_paused = true)]
     async fn an_eviction_without_an_answer_looks_again() {
         use Fate::{LostBefore, LostDone, Refused};

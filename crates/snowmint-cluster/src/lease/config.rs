@@ -22,7 +22,7 @@ const MAX_WINDOW: Duration = Duration::from_hours(24);
 const SMALL_POOL: u32 = 64;
 /// The minimum ratio of the window to what the store may lose: a claim and the renewal after it have to settle within a window.
 const WINDOW_PER_LOSS: u32 = 3;
-/// With more workers, a layout with more sequence bits gives the same for less.
+/// Beyond this number, a layout with more sequence bits is cheaper than more workers.
 const MAX_WORKERS: u32 = 8;
 
 /// The settings of [`Leases`](super::Leases).
@@ -93,9 +93,9 @@ impl LeaseConfig {
 
     /// Sets how far ahead a lease reaches when it is granted or renewed.
     ///
-    /// The store may be down for two thirds of the window without effect (two fifths if its calls hang instead of failing).
-    /// After a crash the worker stays taken for up to a whole window. The window is 500 ms to 24 h, and at least three times
-    /// what the store [may lose](snowmint_store::Store::may_lose).
+    /// If store calls fail, leases survive an outage of two thirds of the window; if calls hang, two fifths. After a crash the
+    /// worker stays taken for up to a whole window. The window is 500 ms to 24 h, and at least three times what the store
+    /// [may lose](snowmint_store::Store::may_lose).
     pub const fn window(mut self, window: Duration) -> Self {
         self.window = window;
         self
@@ -114,7 +114,7 @@ impl LeaseConfig {
         self
     }
 
-    /// Sets where the sequence of a fresh tick starts; the default is 0. A random start suits rare ids that are spread by
+    /// Sets where the sequence of a new tick starts; the default is 0. A random start suits ids at a low rate that are sharded by
     /// `id % n`, but changes their order: see [`Start`].
     pub const fn sequence_start(mut self, start: Start) -> Self {
         self.sequence_start = start;
@@ -191,7 +191,7 @@ impl LeaseConfig {
         if count.max() > self.pool.workers() {
             return Err(LeaseConfigError::TooManyWorkers { workers: count, limit: self.pool.workers() });
         }
-        // Fails now rather than when the first lease is granted.
+        // Fails now instead of at the first grant.
         Generator::builder(*layout).rule(self.rule).build(ManualClock::at_unix_ms(0))?;
         let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         Ok(Settings {
@@ -318,7 +318,7 @@ impl WorkerCount {
         }
     }
 
-    /// Returns the number of workers that are held whatever the load.
+    /// Returns the number of workers that a node holds regardless of the load.
     pub const fn min(&self) -> u32 {
         self.min
     }

@@ -17,13 +17,13 @@ use super::status::{LeaseError, LeaseStatus, NextIdError};
 use super::task::Node;
 use crate::NodeClock;
 
-/// A handle adds up this many ids before it reports them.
+/// The number of ids that a handle counts before it reports them.
 const COUNTED_ALONE: u64 = 1024;
 
 /// Holds one or several leases of workers, and makes ids under them.
 ///
-/// A background task renews each lease. If another node takes the worker, the node uses its lease up to the end and takes
-/// another worker meanwhile, so that ids go on.
+/// A background task renews each lease. If another node takes the worker, the node uses its lease up to the end and takes another
+/// worker in the meantime, so that callers keep getting ids.
 ///
 /// [`LeaseConfig::worker_count`] sets how many leases a node holds. It takes another lease when callers use up the sequences of
 /// its leases: they met used-up ticks in a tenth of all ticks of a second (of ten ticks, if those are longer), and got more than
@@ -33,8 +33,8 @@ const COUNTED_ALONE: u64 = 1024;
 /// Each lease has its own name (`web-3:8080`, `web-3:8080/2`) and is renewed and replaced on its own.
 ///
 /// Each connection or thread takes ids through its own [`LeaseHandle`]; the ids of one handle strictly increase. A clone refers
-/// to the same leases. When the last clone and the last handle are dropped, the leases end at the end of their window: call
-/// [`release`](Self::release) so that other nodes can go on at once.
+/// to the same leases. When the last clone and the last handle are dropped, the leases stay taken to the end of their window.
+/// Call [`release`](Self::release), so that other nodes can take the workers immediately.
 ///
 /// # Examples
 ///
@@ -67,7 +67,7 @@ struct Shared {
     generators: GeneratorPool<NodeClock>,
     clock: NodeClock,
     tick_ms: u64,
-    /// `None` if the number of leases is fixed: then nobody has to count.
+    /// `None` if the number of leases is fixed and no counting is needed.
     demand: Option<Arc<Demand>>,
     first: watch::Receiver<LeaseStatus>,
     statuses: Statuses,
@@ -90,7 +90,7 @@ impl Leases {
     ///
     /// # Panics
     ///
-    /// Outside a tokio runtime.
+    /// If called outside a tokio runtime.
     pub fn start(store: Arc<dyn Store>, config: LeaseConfig) -> Result<Self, LeaseConfigError> {
         let settings = config.settings(store.may_lose())?;
         let (layout, workers, clock) = (*settings.pool.layout(), config.workers(), config.node_clock());
@@ -145,15 +145,15 @@ impl Leases {
         self.shared.generators.borrowed_ticks()
     }
 
-    /// Ends all generators for every caller and releases all leases, so that other nodes can go on from the next timestamps.
+    /// Ends all generators for every caller and releases all leases, so that other nodes can continue with the next timestamps.
     ///
-    /// Returns when the store has acknowledged the release, or after `patience`: then the leases end by themselves.
+    /// Returns when the store has acknowledged the release, or after `patience`. In the latter case the leases expire.
     pub async fn release(&self, patience: Duration) {
         let started = self.shared.scaler.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some((release, scaler)) = started
             && release.send(patience).is_ok()
         {
-            // It fails only if the scaler panicked; its leases then end by themselves.
+            // It fails only if the scaler panicked; its leases then expire.
             let _ = scaler.await;
         }
     }
@@ -295,7 +295,7 @@ impl LeaseHandle {
     }
 }
 
-/// Reports the last ids: handles that take only a few count, too.
+/// Reports the last ids, so that handles which take only a few are counted too.
 impl Drop for LeaseHandle {
     fn drop(&mut self) {
         self.report();

@@ -19,7 +19,8 @@
 //!
 //! The write may have happened, or may still arrive. The node loads the record. A tag of this write means that it succeeded. The
 //! tag that was known before means that nothing has been written yet: the node tries again, and if the first attempt arrives
-//! after all, the second one conflicts and the next load tells. Any other tag belongs to another node, and the lease is lost.
+//! after all, the second one conflicts and the next load shows the outcome. Any other tag belongs to another node, and the lease
+//! is lost.
 //!
 //! # Stores that may lose acknowledged writes
 //!
@@ -47,12 +48,12 @@
 //! If a node finds its record older than what the store had acknowledged (a tag of its own line, or no record), the store forgot:
 //! it failed over or was restored. The node writes its lease again from what it found, and uses nothing new until that has
 //! settled. It claims no other worker for one window, because other nodes need that long to write their leases again. If another
-//! holder's grant begins before the end of what this node may use, the two overlap, and this node stops at once. Records contain
-//! the beginning of the lease for this purpose only.
+//! holder's grant begins before the end of what this node may use, the two overlap, and this node stops immediately. Records
+//! contain the beginning of the lease for this purpose only.
 //!
-//! These two rules detect what the store must not do. They do not make a loss of more than L safe. After such a loss, another
-//! node may claim the worker, or wake and renew a lease that had ended, before the holder's next renewal: it can then repeat up
-//! to that much of the lease.
+//! These two rules detect losses that the store must not have. They do not make a loss of more than L safe. After such a loss,
+//! another node may claim the worker, or wake and renew a lease that had ended, before the holder's next renewal: it can then
+//! repeat up to that much of the lease.
 
 pub(super) mod clock_jumps;
 mod messages;
@@ -135,13 +136,13 @@ impl Begin for AfterLastGrant {
     }
 }
 
-/// The number of given-up claims, and of drawn tags, to remember: only the last few writes can still arrive.
+/// How many abandoned claims, and how many drawn tags, to remember: only the last few writes can still arrive.
 const MAX_REMEMBERED: usize = 16;
-/// The longest wait for a store that fails, or for a worker that may become free: however long the window, ids are back this
-/// soon after the store.
+/// The longest wait for a store that fails, or for a worker that may become free. Ids return this soon after the store does,
+/// however long the window.
 const LONGEST_WAIT_MS: u64 = 2_000;
 
-/// One attempt to write. A load may show much later that it succeeded.
+/// One attempt to write. A later load may show that it succeeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Attempt {
     tag: Tag,
@@ -194,10 +195,10 @@ struct Holding {
     held: Held,
     /// Whether any part of it has settled.
     granted: bool,
-    /// Whether the tag is still that of the process before this one, which may have written another one since.
+    /// Whether the tag is still that of the previous process, which may have written another one since.
     resumed: bool,
-    /// The tag at which this process resumed the lease. The process before it had counted up to this number, and this one counts
-    /// on from a random number: only numbers up to this one are certainly older than the lease.
+    /// The tag at which this process resumed the lease. The previous process had counted up to this number, and this one
+    /// continues from a random number: only numbers up to this one are certainly older than the lease.
     resumed_from: Option<Tag>,
     /// The end of the newest grant that was acknowledged.
     acknowledged_until_unix_ms: u64,
@@ -206,7 +207,7 @@ struct Holding {
 }
 
 impl Holding {
-    /// Who wrote a record with a tag that is neither held nor that of an attempt on its way.
+    /// Returns who wrote a record whose tag is neither held nor that of a pending attempt.
     fn writer_of(&self, found: Tag) -> Writer {
         let (held, found_number) = (self.held.tag.number(), found.number());
         let is_after = |first: u64, then: u64| (1..=u64::from(u32::MAX)).contains(&then.wrapping_sub(first));
@@ -218,8 +219,8 @@ impl Holding {
         } else if is_up_to(held) || self.resumed_from.is_some_and(|tag| is_up_to(tag.number())) {
             Writer::UsBefore
         } else {
-            // A process that resumed this lease, or the one from which this process resumed it. Both may live, and if each took the
-            // other's record for an older one of its own, both would use the lease.
+            // Either a process that resumed this lease, or the one from which this process resumed it. Both may be alive. If each
+            // took the other's record for an older one of its own, both would use the lease.
             Writer::Another
         }
     }
@@ -252,7 +253,7 @@ enum State {
     ClockDoubted(Write),
     /// The same, while waiting for the store's time and the records of other nodes.
     AwaitTime(Write),
-    /// Has to load the record, to learn the outcome of a write.
+    /// Has to load the record to learn the outcome of a write.
     MustLoad(Write),
     AwaitLoad(Write),
     Hold,
@@ -267,7 +268,7 @@ pub struct Protocol<B = AfterLastGrant> {
     held: Option<Holding>,
     candidates: VecDeque<Candidate>,
     probing: Probing,
-    /// The last few claims that the node gave up without knowing their outcome: a record with one of these tags belongs to this
+    /// The last few claims that the node abandoned without knowing their outcome. A record with one of these tags belongs to this
     /// node after all.
     abandoned: VecDeque<(WorkerId, Attempt)>,
     /// The revision at which the required worker was last seen with another node.
@@ -281,7 +282,7 @@ pub struct Protocol<B = AfterLastGrant> {
     /// How far the clock was ahead of the unstepped clock when it was last confirmed, in milliseconds. Negative if the process
     /// started with a clock that was ahead.
     confirmed_ahead_ms: i64,
-    /// For how long it has been further ahead than that.
+    /// How long the clock has been further ahead than that.
     jumped: Jumped,
     next_tag: u128,
     /// The tags of the last few attempts, the newest last. A later tag of this line that is not among them is a copy's.
@@ -349,7 +350,7 @@ impl<B: Begin> Protocol<B> {
             acknowledged_until_unix_ms: held.until_unix_ms,
             acknowledged_steady_ms: None,
         };
-        // The line of the process before, continued at a random number.
+        // Continues the line of the previous process at a random number.
         let next_tag = held.tag.line() | u128::from(Tag(seed).number());
         Self { state: State::Hold, held: Some(holding), next_tag, ..Self::with_begin(settings, seed) }
     }
@@ -394,7 +395,7 @@ impl<B: Begin> Protocol<B> {
         let next = match (state, input) {
             (State::Stopped, _) => Next::Stop,
             (state, Input::Release { used_until_unix_ms }) => {
-                // At the second release no generator is left to say which timestamps were used.
+                // At the second release, no generator is left that knows which timestamps were used.
                 self.release = self.release.max(Some(used_until_unix_ms));
                 self.go_on(now, state)
             }
@@ -410,7 +411,7 @@ impl<B: Begin> Protocol<B> {
         Turn { events: std::mem::take(&mut self.events), next }
     }
 
-    /// Goes on after a wait.
+    /// Continues after a wait.
     fn go_on(&mut self, now: Now, state: State) -> Next {
         match (state, self.release, self.held) {
             (State::Hold, Some(used_until_unix_ms), Some(holding)) => {
@@ -477,7 +478,7 @@ impl<B: Begin> Protocol<B> {
             Purpose::Claim | Purpose::Renew => true,
             Purpose::Release { .. } => false,
         };
-        // A process that resumed a saved lease has compared its clock with nothing yet.
+        // A process that resumed a saved lease has not compared its clock with anything yet.
         let begins = self.held.is_some_and(|holding| holding.resumed);
         if !grants || (self.jump_ms(now) <= LEAST_JUMP_MS && !begins) {
             return self.send(now, write);
@@ -519,7 +520,7 @@ impl<B: Begin> Protocol<B> {
         Next::Call(call)
     }
 
-    /// Grants end on a tick: two leases could not share one.
+    /// Rounds up to whole ticks, because two leases cannot share a tick.
     fn whole_ticks(&self, unix_ms: u64) -> u64 {
         let layout = self.settings.pool.layout();
         let tick_ms = u64::try_from(layout.tick().as_millis()).unwrap_or(u64::MAX);
@@ -710,14 +711,14 @@ impl<B: Begin> Protocol<B> {
             acknowledged_steady_ms: Some(now.steady_ms),
         });
         match write.purpose {
-            // Granted too late: it is not reported, so nothing of it is used.
+            // Granted too late: it is not reported, so none of it is used.
             Purpose::Claim if self.release.is_some() => self.release = Some(from_unix_ms),
             Purpose::Release { used_until_unix_ms }
                 if until_unix_ms <= used_until_unix_ms.max(from_unix_ms) =>
             {
                 return self.stop();
             }
-            // The record shows a renewal instead of the release, which is still to be written.
+            // The record shows a renewal; the release is still to be written.
             Purpose::Claim | Purpose::Renew | Purpose::Release { .. } => {}
         }
         if self.release.is_some() {
@@ -742,7 +743,7 @@ impl<B: Begin> Protocol<B> {
 
     /// Makes the newest grant usable.
     fn settle(&mut self) {
-        // Its generator has ended: the grant is not reported, so nothing more is used.
+        // The generator has ended: the grant is not reported, so nothing more is used.
         if self.release.is_some() {
             return;
         }
@@ -802,17 +803,17 @@ impl<B: Begin> Protocol<B> {
             self.events.push(Event::Copied { worker, until_unix_ms });
             return self.go_on(now, State::Seek);
         }
-        // A release with an unknown outcome may have given up the rest already.
+        // A release with an unknown outcome may already have given up the rest.
         let given_back_from = write.attempts.iter().map(|attempt| attempt.until_unix_ms).min();
         let covers_until =
             |end_unix_ms: u64| given_back_from.map_or(end_unix_ms, |from| from.min(end_unix_ms));
         let begins = record.and_then(|record| Some((record, record.from_unix_ms?)));
         if let Some((record, from_unix_ms)) = begins
             && from_unix_ms < covers_until(holding.acknowledged_until_unix_ms)
-            // The process before this one renewed the lease after it was saved.
+            // The previous process renewed the lease after it was saved.
             && !holding.is_of_our_line(record.tag)
         {
-            // A node that saw what the store had acknowledged would not begin there.
+            // A node that saw what the store had acknowledged would not start there.
             let overlaps = holding.granted && from_unix_ms < covers_until(until_unix_ms);
             // Nobody uses a released timestamp, so another node may have it.
             self.store_forgot(now, holding, None, if overlaps { from_unix_ms } else { until_unix_ms });
@@ -828,16 +829,16 @@ impl<B: Begin> Protocol<B> {
         self.go_on(now, State::Seek)
     }
 
-    /// Waits longer after each failure in a row: 1/200 of the window at first, at most 1/6 of it and 2 s. With a lease, the wait is
-    /// at most a quarter of what is left: the lease must not end in a wait while the store is back.
+    /// Waits longer after each failure in a row: 1/200 of the window at first, at most 1/6 of it and 2 s. With a lease, the wait
+    /// is at most a quarter of the remaining time, so that the lease does not end in a wait after the store has recovered.
     ///
-    /// A random part, up to half, is subtracted, so that nodes that failed at the same time do not come back at the same time.
+    /// A random part, up to half, is subtracted, so that nodes that failed at the same time do not retry at the same time.
     fn wait_after_failure(&mut self, now: Now, state: State) -> Next {
         let longest_ms = (self.settings.window_ms / 6).min(LONGEST_WAIT_MS);
         let first = (self.settings.window_ms / 200 + 1).min(longest_ms);
         let left_ms = self.held().map_or(0, |held| held.until_unix_ms.saturating_sub(now.unix_ms));
         let most_ms = match left_ms {
-            // There is no lease, or it has ended: no reason to hurry.
+            // There is no lease, or it has ended, so there is no hurry.
             0 => u64::MAX,
             left_ms => first.max(left_ms / 4),
         };
@@ -858,7 +859,7 @@ impl<B: Begin> Protocol<B> {
         Next::Wait(wait_ms.max(1))
     }
 
-    /// 7/8 to 8/8 of the time, so that nodes that started at the same time drift apart.
+    /// Returns 7/8 to 8/8 of the time, so that nodes that started at the same time drift apart.
     fn jittered(&mut self, ms: u64) -> u64 {
         ms - self.random.below(ms / 8 + 1)
     }

@@ -1,4 +1,4 @@
-//! The records of leases in the store: one per worker of a pool, and the keys under which they stand.
+//! The records of leases in the store: one per worker of a pool, and their keys.
 //! A record is JSON, so that an operator can read it with the store's own tools.
 
 use std::fmt;
@@ -130,7 +130,7 @@ impl Block {
         first..first.saturating_add(self.size.workers())
     }
 
-    /// The leading digits that the keys of all its workers share.
+    /// Returns the leading digits that the keys of all its workers share.
     fn digits(self) -> String {
         match self.size {
             BlockSize::Ten => format!("{:09}", self.number),
@@ -139,7 +139,7 @@ impl Block {
     }
 }
 
-/// The mark of one write attempt: a record with a tag that this process made belongs to it, whatever holder it shows.
+/// The mark of one write attempt. A record with a tag that this process made belongs to it, whatever holder the record shows.
 ///
 /// A process starts with 128 random bits. The lower half counts up with each attempt, in random steps. A process that resumes
 /// a saved lease keeps the upper half of the process before it: the *line* of its tags.
@@ -147,18 +147,18 @@ impl Block {
 pub struct Tag(pub u128);
 
 impl Tag {
-    /// The upper half, with zeros below.
+    /// Returns the upper half, with zeros below.
     pub(super) const fn line(self) -> u128 {
         self.0 & !(u64::MAX as u128)
     }
 
-    /// The number of the attempt within the line.
+    /// Returns the number of the attempt within the line.
     #[expect(clippy::cast_possible_truncation, reason = "the lower half is meant")]
     pub(super) const fn number(self) -> u64 {
         self.0 as u64
     }
 
-    /// A later tag of the same line, which skips `skipped` tags.
+    /// Returns a later tag of the same line, which skips `skipped` tags.
     pub(super) const fn after(self, skipped: u8) -> Self {
         Self(self.line() | self.number().wrapping_add(1 + skipped as u64) as u128)
     }
@@ -170,12 +170,12 @@ impl fmt::Debug for Tag {
     }
 }
 
-/// The record `workers/<pool>/<worker>`: who holds the worker, until when, and which write said so.
+/// The record `workers/<pool>/<worker>`: who holds the worker, until when, and by which write.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Record {
     /// The holder's name, for people to read. It proves nothing: two processes may share a name.
     pub holder: Holder,
-    /// The first instant of the lease, in unix milliseconds. By it a node detects that another lease overlaps its own. `None`
+    /// The first instant of the lease, in unix milliseconds. A node detects with it that another lease overlaps its own. `None`
     /// in records of an earlier version.
     pub from_unix_ms: Option<u64>,
     /// The first instant after the lease, in unix milliseconds.

@@ -1,10 +1,10 @@
-//! Saved leases: a node that restarts while the store is down resumes the lease of the process before it.
-//! This file states the rule by which that is safe; `file` writes one lease, and `saver` keeps it ahead of the generator.
+//! Saved leases: a node that restarts while the store is down resumes the lease of the previous process. This file states the
+//! rule that makes this safe; `saver` writes the file and keeps it ahead of the generator.
 //!
 //! # The rule
 //!
-//! A saved lease is the right to the timestamps `[mark, until)` of one worker. The holder of the lock of the directory has that
-//! right. Three things keep this true at every instant, so that a process may die at any of them:
+//! A saved lease is the right to the timestamps `[mark, until)` of one worker. The holder of the directory's lock has that right.
+//! Three things keep this true at every instant, so a process may die at any time:
 //!
 //! - **`mark` is ahead of use.** A timestamp is used only after a file with a greater mark is on the disk. So everything that the
 //!   dead process used lies below the mark, whatever its clock showed.
@@ -16,8 +16,8 @@
 //!
 //! # What could be in two places
 //!
-//! - **Two processes with one directory.** The second one does not get the lock. The lock ends with its process, however that
-//!   ends.
+//! - **Two processes with one directory.** The second one does not get the lock. The lock ends with its process, however the
+//!   process ends.
 //! - **Two [`Leases`](super::Leases) in one process**, with clones of the handle, or because somebody removed the lock file. Each
 //!   slot of a directory has one owner in the process.
 //! - **A forked child**, which shares the lock. It saves nothing.
@@ -25,8 +25,8 @@
 //!   unique in a file system, and its creation time, which no copying tool can set. A copy has another identity and is rejected.
 //!   On file systems without creation times nothing is saved.
 //! - **A copy of a whole disk**, started on a host of the same name. It looks like the original, and can repeat ids until the
-//!   `until` in the file, so for at most a window after the copy was made. Do not save leases on disks that are cloned while
-//!   their nodes run.
+//!   `until` in the file, for at most a window after the copy was made. Do not save leases on disks that are cloned while their
+//!   nodes run.
 //!
 //! The directory must be on a local file system, or on one whose locks work.
 
@@ -68,14 +68,14 @@ struct LockedDirectory {
     id: DirectoryId,
     /// The process that took the lock: a forked child inherits it.
     process: u32,
-    /// Tells this directory from a copy of it.
+    /// Distinguishes this directory from a copy of it.
     identity: String,
     /// The store and whatever else a lease depends on.
     origin: String,
     _lock: File,
 }
 
-/// The reason why a directory cannot be locked for saved leases.
+/// Why a directory cannot be locked for saved leases.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SavedLeasesError {
@@ -87,7 +87,7 @@ pub enum SavedLeasesError {
         /// The directory.
         directory: PathBuf,
     },
-    /// It is unusable.
+    /// The directory is unusable.
     #[error("leases cannot be saved in {}: {error}", .directory.display())]
     Directory {
         /// The directory.
@@ -98,7 +98,7 @@ pub enum SavedLeasesError {
     },
 }
 
-/// The reason why leases cannot be saved in a locked directory.
+/// Why leases cannot be saved in a locked directory.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SavedSlotError {
@@ -110,7 +110,7 @@ pub enum SavedSlotError {
         /// The directory.
         directory: PathBuf,
     },
-    /// The parent process locked it before the fork, and both would use the same lease.
+    /// The parent process locked the directory before the fork, and both would use the same lease.
     #[error(
         "the parent of this process locked {} before the fork: open another directory in each process", .directory.display()
     )]
@@ -120,7 +120,7 @@ pub enum SavedSlotError {
     },
 }
 
-/// The reason why a saved lease is not resumed.
+/// Why a saved lease is not resumed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResumeError {
@@ -222,11 +222,11 @@ impl SavedLeases {
 
     /// Returns the namespaces that the node may serve under a saved lease.
     ///
-    /// A saved lease alone would let a node that restarts without its store serve what its flags say. But a namespace may have been
-    /// dropped since, or have another layout now, and then another node could make the same ids. So the list of namespaces is on
-    /// the disk before the node follows a change, and without the store the node serves only these.
+    /// A saved lease alone would let a node that restarts without its store serve what its flags say. But a namespace may have
+    /// been dropped since, or may have another layout now, and then another node could make the same ids. Therefore the node
+    /// saves the list of namespaces before it follows a change, and without the store it serves only these.
     ///
-    /// It is empty if no list was saved, or the list is unreadable, or has another directory or [`origin`](Self::open).
+    /// It is empty if no list was saved, if the list is unreadable, or if it has another directory or [`origin`](Self::open).
     pub fn served(&self) -> BTreeSet<NamespaceName> {
         let LockedDirectory { path, identity, origin, .. } = &*self.directory;
         let read = fs::read(path.join(SERVED))
@@ -263,7 +263,7 @@ impl SavedLeases {
         SlotGuard::take(id, number).ok_or_else(|| SavedSlotError::Taken { directory: path.clone() })
     }
 
-    /// The file of a slot.
+    /// Returns the file of a slot.
     fn file(&self, slot: usize) -> LeaseFile {
         LeaseFile::new(Arc::clone(&self.directory), slot)
     }
@@ -286,7 +286,7 @@ impl SlotGuard {
     fn take(directory: &DirectoryId, slot: usize) -> Option<Self> {
         let key = (directory.clone(), slot);
         let free = owned_slots().insert(key.clone());
-        // Made only if the slot was free: its drop would free the slot of the other owner.
+        // Created only if the slot was free: dropping it would free the other owner's slot.
         free.then(|| Self(key))
     }
 }
@@ -301,7 +301,7 @@ fn owned_slots() -> MutexGuard<'static, BTreeSet<(DirectoryId, usize)>> {
     OWNED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What all paths to one directory have in common, through links and mounts.
+/// What all paths to one directory share, through links and mounts.
 #[cfg(unix)]
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct DirectoryId {
@@ -330,11 +330,12 @@ impl DirectoryId {
     }
 }
 
-/// The identity of a directory: its lock file's inode is unique in a file system, and the creation time tells file systems apart.
+/// Returns the identity of a directory: its lock file's inode, unique in a file system, and the creation time, which
+/// distinguishes file systems.
 ///
 /// # Errors
 ///
-/// If the file system has no creation times: the inode alone is the same on two fresh volumes.
+/// Fails if the file system has no creation times: the inode alone is the same on two fresh volumes.
 fn identity_of(lock: &File) -> io::Result<String> {
     let metadata = lock.metadata()?;
     identity(inode_of(&metadata), metadata.created())
@@ -355,7 +356,7 @@ fn inode_of(metadata: &Metadata) -> u64 {
     std::os::unix::fs::MetadataExt::ino(metadata)
 }
 
-/// Other systems tell copies by the creation time alone.
+/// Other systems detect copies by the creation time alone.
 #[cfg(not(unix))]
 fn inode_of(_metadata: &Metadata) -> u64 {
     0
@@ -450,7 +451,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let saved = SavedLeases::open(folder.path(), "o").unwrap();
         saved.save_served(&names(&["default"])).unwrap();
-        // In the way of the file that is written first.
+        // A folder in the way of the file that is written first.
         fs::create_dir(folder.path().join("served.json.new")).unwrap();
         assert_eq!(saved.save_served(&names(&["default", "orders"])).unwrap(), SavedList::Removed);
         assert_eq!(saved.served(), names(&[]));

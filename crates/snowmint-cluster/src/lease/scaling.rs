@@ -1,4 +1,4 @@
-//! When a node takes another lease and when it gives one back, and the task that does it.
+//! When a node takes another lease and when it gives one back, and the task that does so.
 //! One change at a time: the next decision waits until the last change is done and has had an effect.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,7 +22,7 @@ const BUSY_ONE_IN: u64 = 10;
 /// A lease is given back after this many windows in which it was not needed.
 const IDLE_WINDOWS: u32 = 3;
 
-/// What callers needed since the start, counted where they take ids: the ids they got, and the ticks that had none left.
+/// The demand of callers since the start, counted where they take ids: the ids they got, and the ticks that had none left.
 ///
 /// A handle adds up its own ids first, so that taking an id touches no cache line that all handles share.
 #[derive(Debug, Default)]
@@ -45,7 +45,7 @@ impl Demand {
     }
 }
 
-/// Decides how many leases a node needs, from what callers needed lately.
+/// Decides how many leases a node needs, from the recent demand of callers.
 #[derive(Debug)]
 pub(super) struct ScalingPolicy {
     workers: WorkerCount,
@@ -128,14 +128,14 @@ impl ScalingPolicy {
     }
 }
 
-/// The states of all leases of a node, shared with everyone who asks for them.
+/// The states of all leases of a node, shared with everything that reports them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Statuses(Arc<Mutex<StatusList>>);
 
 #[derive(Debug, Default)]
 struct StatusList {
     leases: Vec<watch::Receiver<LeaseStatus>>,
-    /// The counts of leases that are gone.
+    /// The counts of released leases.
     past: LeaseStatus,
 }
 
@@ -148,7 +148,8 @@ impl Statuses {
         self.read().0
     }
 
-    /// The leases, and the counts of those that are gone. One lock for both: a lease that goes is in one of them.
+    /// Returns the leases, and the counts of released ones. One lock covers both, so a lease that is released is in exactly one
+    /// of them.
     fn read(&self) -> (Vec<LeaseStatus>, LeaseStatus) {
         let list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         (list.leases.iter().map(|status| status.borrow().clone()).collect(), list.past.clone())
@@ -207,7 +208,7 @@ impl LeaseScaler {
         Ok(scaler)
     }
 
-    /// The state of the first lease, which is released last.
+    /// Returns the state of the first lease, which is released last.
     pub(super) fn first(&self) -> watch::Receiver<LeaseStatus> {
         // There is at least one.
         let first = self.slots.first().map(|first| first.lease.status());
@@ -218,7 +219,7 @@ impl LeaseScaler {
         self.statuses.clone()
     }
 
-    /// Runs until `release` says within what time to release everything, or is dropped.
+    /// Runs until `release` sends the patience for a release of all leases, or is dropped.
     pub(super) async fn run(mut self, mut release: oneshot::Receiver<Duration>) {
         let layout = self.node.settings().pool.layout();
         let mut looks = interval(LOOK_EVERY.max(layout.tick() * MIN_TICKS));
@@ -227,7 +228,7 @@ impl LeaseScaler {
             tokio::select! {
                 biased;
                 asked = &mut release => {
-                    // Without a release, leases are kept until they end.
+                    // Without a release, leases are kept until they expire.
                     if let Ok(patience) = asked {
                         self.release_all(patience).await;
                     }
@@ -323,7 +324,7 @@ mod tests {
 
     const T0: u64 = 1_700_000_000_000;
 
-    /// A node that gets each lease it asks for one look later, and serves as much of the load as it can.
+    /// A node that gets each lease it requests one look later, and serves as much of the load as it can.
     struct SimulatedNode {
         policy: ScalingPolicy,
         look: Look,
@@ -339,7 +340,7 @@ mod tests {
             Self { policy, look: Look { now_unix_ms: T0, ids: 0, exhausted_ticks: 0, held, slots } }
         }
 
-        /// Lets seconds pass under a load of ids a second; gives how many leases there are at the end of each.
+        /// Lets seconds pass under a load of ids per second; returns the number of leases at the end of each.
         fn load(&mut self, ids_per_second: u64, seconds: u64) -> Vec<u32> {
             (0..seconds).map(|_| self.second(ids_per_second)).collect()
         }
@@ -408,7 +409,7 @@ mod tests {
         assert_eq!(node.look.slots, 1);
     }
 
-    /// Its ids in order are those of one worker, whatever it is given: see the pool.
+    /// The ids of one handle come from one worker, whatever the node holds: see the pool.
     #[test]
     fn ticks_that_are_used_up_while_most_ids_are_not_call_for_nothing() {
         let mut node = SimulatedNode::new("1..8");

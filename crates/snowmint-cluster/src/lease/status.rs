@@ -26,8 +26,8 @@ pub struct LeaseStatus {
     pub lost: u64,
     /// How often the store had lost acknowledged writes of the lease.
     pub store_forgot: u64,
-    /// How often the lease ended at once: another node was granted time that it covered, because the store had lost writes, or a
-    /// copy of this process renewed it.
+    /// How often the lease ended immediately: another node was granted time that it covered, because the store had lost writes,
+    /// or a copy of this process renewed it.
     pub overlaps: u64,
     /// The number of failed store calls.
     pub store_errors: u64,
@@ -69,8 +69,8 @@ impl LeaseStatus {
         }
     }
 
-    /// Returns the worker and the end of the lease, in unix milliseconds, if it lasts at an instant. A status also names a lease
-    /// that has ended by time, since it may be renewed.
+    /// Returns the worker and the end of the lease, in unix milliseconds, if the lease is valid at an instant. The status also
+    /// shows a lease that has expired, since it may be renewed.
     pub fn held_at(&self, unix_ms: u64) -> Option<(WorkerId, u64)> {
         let until_unix_ms = self.until_unix_ms.filter(|until| *until > unix_ms)?;
         Some((self.worker?, until_unix_ms))
@@ -85,14 +85,14 @@ impl LeaseStatus {
         self.store_errors += other.store_errors;
     }
 
-    /// Why there is no lease, or no renewal.
+    /// Returns why there is no lease, or no renewal.
     pub(super) fn why_none(&self) -> Option<String> {
         let failure = self.failure.as_ref().map(ToString::to_string);
         failure.or_else(|| self.waiting.clone()).or_else(|| self.trouble.clone())
     }
 }
 
-/// The reason why waiting for a lease does not help.
+/// Why waiting for a lease does not help.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LeaseError {
@@ -139,7 +139,7 @@ pub enum LeaseError {
     Released,
 }
 
-/// The reason why there is no id now.
+/// Why there is no id now.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NextIdError {
@@ -155,16 +155,16 @@ pub enum NextIdError {
 }
 
 impl NextIdError {
-    /// The error if the leases of all generators have ended, the last of them as `ended` says.
+    /// Returns the error if the leases of all generators have ended; `ended` describes the last of them.
     ///
-    /// Waiting helps only if one of the leases was granted beyond that end, and beyond the clock: an end that has passed is no
-    /// sign of a renewal, whichever lease it belongs to.
+    /// Waiting helps only if one of the leases was granted beyond that end, and beyond the clock. An end that has passed does not
+    /// show a renewal, whichever lease it belongs to.
     pub(super) fn of_ended(ended: GenerateError, leases: &[LeaseStatus], now_unix_ms: u64) -> Self {
         let GenerateError::LeaseEnded { until_unix_ms } = ended else { return Self::Refused(ended) };
         let lasts_ms = until_unix_ms.max(now_unix_ms);
         let lasting = || leases.iter().filter(|lease| lease.until_unix_ms > Some(lasts_ms));
         if lasting().any(|lease| lease.unsaved.is_none()) {
-            // About to be saved, before it may be used.
+            // The lease is about to be saved, before it may be used.
             return Self::Refused(GenerateError::Ended);
         }
         if let Some(why) = lasting().find_map(|lease| lease.unsaved.clone()) {
@@ -176,7 +176,7 @@ impl NextIdError {
         }
     }
 
-    /// How long to sleep before the next attempt; the error itself if waiting does not help.
+    /// Returns how long to sleep before the next attempt, or the error itself if waiting does not help.
     pub(super) fn retry_after(self) -> Result<Duration, Self> {
         match &self {
             Self::Refused(GenerateError::Ended) => Ok(Duration::from_millis(1)),

@@ -42,7 +42,7 @@ pub(super) struct Node {
     clock: NodeClock,
     /// Where callers find the generators of the leases.
     generators: GeneratorPool<NodeClock>,
-    /// The steady clock by which grants settle counts from here.
+    /// The origin of the steady clock by which grants settle.
     started: Instant,
     /// No lease claims a worker before this time of the steady clock: one of them found that the store lost writes.
     claim_nothing_before_ms: AtomicU64,
@@ -54,7 +54,7 @@ pub(super) struct RunningLease {
     status: watch::Receiver<LeaseStatus>,
     release: Option<oneshot::Sender<()>>,
     task: JoinHandle<()>,
-    /// Closed when nothing saves this lease any more.
+    /// Closed when the saver of this lease has ended.
     saver_lives: watch::Receiver<()>,
 }
 
@@ -78,15 +78,15 @@ impl Node {
         &self.clock
     }
 
-    /// At most the milliseconds that have passed. The time during which the machine was suspended may be missing.
+    /// Returns at most the milliseconds that have passed. The time during which the machine was suspended may be missing.
     fn steady_ms(&self) -> u64 {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
     /// Starts to seek one of the node's leases, counted from 0, on the current tokio runtime.
     ///
-    /// The leases of a node differ in the suffix of the holder's name and in their tags: for each lease, the record of another
-    /// is that of a stranger, neither preferred nor adopted.
+    /// The leases of a node differ in the suffix of the holder's name and in their tags. Each lease treats the record of another
+    /// one like that of another node: it neither prefers nor adopts it.
     pub(super) fn start(self: &Arc<Self>, number: usize) -> Result<RunningLease, LeaseConfigError> {
         let settings = Settings { holder: self.settings.holder.of_slot(number), ..self.settings.clone() };
         let seed = random_seed()?;
@@ -103,14 +103,14 @@ impl Node {
         let task = LeaseTask::new(Arc::clone(self), settings, seed, sender, saver);
         let (release, released) = oneshot::channel();
         let task = tokio::spawn(async move {
-            // Ends with the task, also if that is aborted.
+            // The watcher ends with the task, even if the task is aborted.
             let _watching = watcher;
             task.run(released).await;
         });
         Ok(RunningLease { status, release: Some(release), task, saver_lives })
     }
 
-    /// Puts `new` in the place of `old`, which has ended.
+    /// Replaces `old`, which has ended, by `new`.
     fn replace_generator(
         &self,
         old: Option<&Arc<Generator<NodeClock>>>,
@@ -132,7 +132,7 @@ impl Node {
     }
 }
 
-/// Fresh random bits for the tags of one lease.
+/// Returns fresh random bits for the tags of one lease.
 fn random_seed() -> Result<u128, LeaseConfigError> {
     let mut seed = [0; 16];
     getrandom::fill(&mut seed).map_err(|error| LeaseConfigError::Randomness(Arc::from(error.to_string())))?;
@@ -151,29 +151,29 @@ impl RunningLease {
     /// Ends the generator and begins to release the lease; [`gone`](Self::gone) waits for the store.
     pub(super) fn release(&mut self) {
         if let Some(release) = self.release.take() {
-            // A task that has ended holds nothing.
+            // If the task has ended, it holds nothing.
             let _ = release.send(());
         }
     }
 
-    /// Whether its release began.
+    /// Returns whether the release has begun.
     pub(super) const fn is_releasing(&self) -> bool {
         self.release.is_none()
     }
 
-    /// Whether the lease was released or abandoned, and another one may be saved in its slot.
+    /// Returns whether the lease was released or abandoned, and another one may be saved in its slot.
     pub(super) fn is_gone(&self) -> bool {
         self.task.is_finished() && self.saver_lives.has_changed().is_err()
     }
 
-    /// Waits until the lease is released; after `patience` abandons it.
+    /// Waits until the lease is released, or abandons it after `patience`.
     pub(super) async fn gone(&mut self, patience: Duration) {
         if !self.task.is_finished() && timeout(patience, &mut self.task).await.is_err() {
             self.abandon();
             // After the task has ended, no new generator can appear. The error says that it was aborted.
             let _ = (&mut self.task).await;
         }
-        // A write to the disk that has begun ends by itself. This fails when it has ended, and times out if the disk hangs.
+        // A disk write that has begun ends by itself. This fails when it has ended, and times out if the disk hangs.
         let _ = timeout(SLOT_FREE_WITHIN, self.saver_lives.changed()).await;
     }
 
@@ -206,10 +206,10 @@ struct LeaseTask {
     /// Receives jumps forward of the clock.
     clock_jumps: watch::Receiver<u64>,
     counted_by: CountedBy,
-    /// For how long the wall clock has been ahead by the same amount.
+    /// How long the wall clock has been ahead by the same amount.
     wall_jumped: Jumped,
     current: Option<ActiveGenerator>,
-    /// The first instant after everything that its generators used, in unix milliseconds.
+    /// The first instant after everything that the generators used, in unix milliseconds.
     used_until_unix_ms: u64,
     status: watch::Sender<LeaseStatus>,
     saver: Option<Arc<Saver>>,
@@ -230,13 +230,13 @@ struct ActiveGenerator {
 }
 
 impl ActiveGenerator {
-    /// Whether it was made for this lease: a renewal changes only the end.
+    /// Returns whether the generator was made for this lease: a renewal changes only the end.
     fn is_under(&self, held: Held) -> bool {
         (self.worker, self.from_unix_ms) == (held.worker, held.from_unix_ms)
     }
 }
 
-/// However the task ends, no generator is left.
+/// Ensures that no generator is left, however the task ends.
 impl Drop for LeaseTask {
     fn drop(&mut self) {
         self.remove_generator();
@@ -270,7 +270,7 @@ impl LeaseTask {
         }
     }
 
-    /// Runs until the lease is released, which `release` asks for.
+    /// Runs until the lease is released; `release` requests that.
     async fn run(mut self, mut release: oneshot::Receiver<()>) {
         let saver = self.saver.clone();
         let _saving = saver.map(|saver| AbortOnDrop(tokio::spawn(async move { saver.run().await })));
@@ -302,7 +302,7 @@ impl LeaseTask {
                 }
                 Next::Wait(ms) => tokio::select! {
                     biased;
-                    // If nobody can ask for a release any more, the lease is kept until it ends.
+                    // If nobody can request a release any more, the lease is kept until it ends.
                     asked = &mut release => {
                         if asked.is_err() {
                             break;
@@ -319,7 +319,7 @@ impl LeaseTask {
     }
 
     fn step(&mut self, input: Input) -> Turn {
-        // A store that is opened late knows only then what it may lose.
+        // A store that is opened late knows only now what it may lose.
         self.protocol.store_may_lose(settle_ms(self.node.store.may_lose()));
         self.protocol.claim_nothing_before(self.node.claim_nothing_before_ms.load(Ordering::Relaxed));
         let mut salt = [0];
@@ -327,11 +327,11 @@ impl LeaseTask {
         if getrandom::fill(&mut salt).is_ok() {
             self.protocol.salt(salt[0]);
         }
-        // In this order: if the process pauses in between, the clock does not seem to have jumped.
+        // The order matters: if the process pauses in between, the clock does not seem to have jumped.
         let unix_ms = self.count_by();
         let unstepped_unix_ms = match self.counted_by {
             CountedBy::NodeClock => self.node.clock.unstepped_unix_ms(),
-            // Judged already.
+            // The jump was judged already.
             CountedBy::WallClock { .. } => unix_ms,
         };
         let now = Now { unix_ms, unstepped_unix_ms, steady_ms: self.node.steady_ms() };
@@ -377,7 +377,7 @@ impl LeaseTask {
             Scope::Block(block) => self.list(&pool.prefix_of(block)).await?,
             Scope::Pool => self.list(&pool.prefix()).await?,
         };
-        // Read last: the time that the list took must not look like a clock that is ahead.
+        // Read last, so that the duration of the list does not look like a clock that is ahead.
         let store_unix_ms = match time {
             StoreTime::Wanted => self.node.store.unix_ms().await?,
             StoreTime::Known => None,
@@ -437,7 +437,7 @@ impl LeaseTask {
             self.remove_generator();
             return false;
         }
-        // The old one ends first, and the new one begins after its last timestamp, so that ids go on increasing.
+        // The old generator ends first, and the new one begins after its last timestamp, so that ids keep increasing.
         self.end_generator();
         self.advance_clock();
         let pool = self.protocol.settings().pool;
@@ -450,7 +450,7 @@ impl LeaseTask {
             .build(self.node.clock.clone());
         let generator = match built {
             Ok(generator) => Arc::new(generator),
-            // The settings were checked. If this happened nevertheless, no id would be made.
+            // The settings were checked. If this fails nevertheless, no id is made.
             Err(error) => {
                 tracing::error!(%error, "no generator can be made for the lease");
                 self.remove_generator();
@@ -510,7 +510,7 @@ impl LeaseTask {
         });
     }
 
-    /// Resumes the lease that the process before this one saved, if there is one.
+    /// Resumes the lease that the previous process saved, if there is one.
     async fn resume(&mut self) {
         let Some(file) = self.saver.clone() else { return };
         let saved = match file.read().await {
@@ -539,13 +539,13 @@ impl LeaseTask {
                 until = %Utc(held.until_unix_ms),
                 "resumed the saved lease; ids end with it unless the store renews it"
             );
-            // The protocol before this one made no call yet, so no tag of the seed was used.
+            // The replaced protocol made no call yet, so no tag of the seed was used.
             self.protocol = Protocol::resume(settings, self.seed, held);
         }
     }
 
-    /// Waits for the first unused instant of a saved lease. Returns whether the store answered first: a new lease is usable at
-    /// once.
+    /// Waits for the first unused instant of a saved lease. Returns whether the store answered first: a new lease is then usable
+    /// immediately.
     async fn store_answers_before(&self, worker: WorkerId, mark_unix_ms: u64) -> bool {
         let why = format!(
             "the saved lease is used from {} on; the last process may have used the time before that",
@@ -565,10 +565,10 @@ impl LeaseTask {
         }
     }
 
-    /// Ends the generator. Returns what to tell the protocol: the first unused instant.
+    /// Ends the generator. Returns the input for the protocol, with the first unused instant.
     ///
-    /// That is 0 if no id was made, and the end of the lease if the generator cannot tell, or if the lease is still saved:
-    /// then another process may use the rest.
+    /// That instant is 0 if no id was made. It is the end of the lease if the generator cannot tell, or if the lease is still
+    /// saved: then another process may use the rest.
     async fn release(&mut self) -> Input {
         self.released = self.current.as_ref().map(|current| current.worker);
         let used_until_unix_ms = self.remove_generator();

@@ -1,8 +1,8 @@
 //! Sources of numbers outside the service's own store: `1/2 mysql://a/ids`, or a counter of another system such as
 //! `leaf:mysql://db/leaf?tag=order`. Files, records and flags hold them as text, never with a password.
 //!
-//! Two spellings of one place are recognized by their text. Two names of one server are not: an overlap of their numbers is
-//! found when they are opened.
+//! Two spellings of one place are recognized by their text. Two names of one server are not: nodes detect an overlap of their
+//! numbers when they open the sources.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -63,7 +63,7 @@ pub enum CounterSourceError {
     /// The stripe is invalid.
     #[error(transparent)]
     Stripe(#[from] StripeError),
-    /// The URL contains a password, which everybody who reads the definition would see.
+    /// The URL contains a password, which everyone who reads the definition would see.
     #[error(
         "the URL of a source has a password, which everybody who reads the definition would see: use SNOWMINT_STORE_PASSWORD, \
          or a file with the parameter ?password_file=PATH"
@@ -102,12 +102,12 @@ impl CounterSource {
         TAKEOVERS.iter().any(|scheme| self.url.starts_with(scheme))
     }
 
-    /// Whether both belong to the same system and stripe.
+    /// Returns whether both belong to the same system and stripe.
     pub(super) fn is_alike(&self, other: &Self) -> bool {
         self.stripe == other.stripe && split_takeover(&self.url).0 == split_takeover(&other.url).0
     }
 
-    /// Returns whether both use the same counter with the same stripe, as far as their texts tell, however it is reached.
+    /// Returns whether both use the same counter with the same stripe, as far as their texts show, however it is reached.
     pub fn is_same(&self, other: &Self) -> bool {
         self == other
             || (self.stripe == other.stripe && Location::of(&self.url).is_same(&Location::of(&other.url)))
@@ -143,7 +143,7 @@ impl CounterSource {
         Ok(())
     }
 
-    /// Checks that no two sources return the same number, as far as their texts tell, and that every node of a store with this
+    /// Checks that no two sources return the same number, as far as their texts show, and that every node of a store with this
     /// visibility uses the same counters.
     pub(super) fn check_disjoint(sources: &[Self], visibility: Option<Visibility>) -> Result<(), String> {
         for source in sources {
@@ -246,7 +246,7 @@ fn split_shared(url: &str) -> Result<(String, bool), CounterSourceError> {
     Ok((url, is_shared))
 }
 
-/// Whether the login has a password, or a parameter looks like one.
+/// Returns whether the login has a password, or a parameter looks like one.
 fn has_password(url: &str) -> bool {
     let rest = url.split_once("//").map_or(url, |(_, rest)| rest);
     let query = url.split_once('?').map_or("", |(_, query)| query);
@@ -284,7 +284,7 @@ impl fmt::Display for CounterSource {
     }
 }
 
-/// The one spelling for every name and address of loopback.
+/// The single spelling for every name and address of loopback.
 const LOOPBACK: &str = "localhost";
 /// The parameters that select a counter on a server, and their defaults.
 const WHICH: [(&str, &str); 7] = [
@@ -297,7 +297,7 @@ const WHICH: [(&str, &str); 7] = [
     ("server", ""),
 ];
 
-/// The parameters that say how to connect: they do not change the location.
+/// The parameters that control how to connect: they do not change the location.
 const HOW: [&str; 14] = [
     "password_file",
     "timeout_ms",
@@ -327,7 +327,7 @@ struct Location {
     which: Vec<String>,
     /// Hosts and parameters as written: a different text may be a different location.
     as_written: (BTreeSet<String>, BTreeSet<(String, String)>),
-    /// The user, if another one may see another table: PostgreSQL searches the schema with the user's name first.
+    /// The user, if another user may see another table: PostgreSQL first searches the schema with the user's name.
     user: String,
 }
 
@@ -382,12 +382,12 @@ impl Location {
         }
     }
 
-    /// Whether both are certainly the same counter: only how it is reached may differ.
+    /// Returns whether both are certainly the same counter: only how it is reached may differ.
     fn is_same(&self, other: &Self) -> bool {
         self.is(other) && self.as_written == other.as_written && self.user == other.user
     }
 
-    /// Whether both may be the same counter: one common host is enough.
+    /// Returns whether both may be the same counter: one common host is enough.
     fn is(&self, other: &Self) -> bool {
         let meet = self.hosts.iter().any(|host| other.hosts.contains(host))
             || (self.hosts.is_empty() && other.hosts.is_empty());
@@ -399,14 +399,14 @@ fn decoded(text: &str) -> String {
     percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
-/// A host and its port, in lower case and with the port written out.
+/// Returns a host and its port, in lower case and with the port written out.
 fn host_as_written(host: &str, default_port: u16) -> String {
     let host = host.to_ascii_lowercase();
     let has_port = host.rsplit_once(':').is_some_and(|(name, _)| !name.contains(':') || name.ends_with(']'));
     if has_port { host } else { format!("{host}:{default_port}") }
 }
 
-/// A host and its port in one spelling.
+/// Returns a host and its port in one spelling.
 fn spelled(host: &str, default_port: u16) -> String {
     let (name, port) = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((name, port)) => (name, port.strip_prefix(':')),
@@ -486,8 +486,8 @@ mod tests {
         }
     }
 
-    /// Goal: no set of sources that gives a number twice passes, and each refusal names what overlaps. Method: sets, and
-    /// words of their errors.
+    /// Goal: every set of sources that could return a number twice is rejected, and each error names what overlaps. Method: sets,
+    /// and words of their errors.
     #[test]
     fn sources_must_not_overlap() {
         use Visibility::{Loopback, Machine, Network};
@@ -527,7 +527,7 @@ mod tests {
             (&["memory:"], Machine, &["forgets"]),
             (&["1/2 memory:", "2/2 mysql://a/ids"], Network, &["`1/2 memory:`"]),
             (&["sqlite:/a.db"], Network, &["do not see that file", "a store on the network"]),
-            // A proxy on each machine may lead there.
+            // A proxy on each machine may lead to the same server.
             (&["sqlite:/a.db"], Loopback, &["do not see that file"]),
             (&["sqlite:a.db"], Machine, &["absolute path"]),
             (

@@ -22,9 +22,9 @@ use super::text_form::TextForm;
 use super::text_form::{Periods, Plain, can_meet};
 use crate::segment::{Mode, Reset, SegmentConfig, SegmentConfigError, Stripe};
 
-/// The smallest and largest size of a segment, unless they are set.
+/// The default bounds of a segment's size.
 const SIZES: std::ops::RangeInclusive<u64> = 1000..=10_000_000;
-/// The most stores that the numbers of one namespace may come from.
+/// The maximum number of stores that the numbers of one namespace may come from.
 const MAX_SOURCES: usize = 16;
 /// The longest description of a namespace, in characters.
 const MAX_DESCRIPTION: usize = 256;
@@ -90,7 +90,7 @@ pub enum Scheme {
 /// The settings of scheme segment: plain numbers, reserved in segments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentScheme {
-    /// Whether numbers come from memory or straight from the store.
+    /// Whether numbers come from memory or directly from the store.
     pub mode: Mode,
     /// Where they are reserved.
     pub source: NumberSource,
@@ -291,7 +291,7 @@ impl SegmentScheme {
     ///
     /// # Errors
     ///
-    /// The reason why they do not, a clause about the namespace's numbers.
+    /// The reason why they do not, as a clause about the namespace's numbers.
     pub fn counts_by_one(&self) -> Result<(), &'static str> {
         let has_steps = |stripe: Stripe| stripe.of() > 1;
         match &self.source {
@@ -308,10 +308,10 @@ impl SegmentScheme {
         }
     }
 
-    /// Checks that no two sources return the same number, as far as their URLs tell, and that every node of a store with this
+    /// Checks that no two sources return the same number, as far as their URLs show, and that every node of a store with this
     /// visibility uses the same counters.
     ///
-    /// Only an open source shows which numbers it really returns: a caller that opens several has to compare them.
+    /// Only an open source shows which numbers it really returns: a caller that opens several must compare them.
     ///
     /// # Errors
     ///
@@ -469,13 +469,13 @@ pub struct TextChangeError {
 }
 
 impl Definition {
-    /// Checks that ids may be written in text form `text`, after earlier ids were written in the present one.
+    /// Checks that ids may be written in text form `text`, after earlier ids were written in the current one.
     ///
     /// A namespace counts as used from the start: nothing shows that it has no ids yet.
     ///
     /// # Errors
     ///
-    /// [`TextChangeError`] with both forms, if one text could stand for two ids.
+    /// [`TextChangeError`] with both forms, if two ids could get the same text.
     pub(super) fn may_be_written_as(
         &self,
         text: Option<&TextForm>,
@@ -551,7 +551,7 @@ impl SegmentScheme {
 }
 
 impl NumberSource {
-    /// Whether both use the same counters, however those are reached.
+    /// Returns whether both use the same counters, however those are reached.
     fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Own(stripe), Self::Own(other)) => stripe == other,
@@ -599,7 +599,7 @@ impl Definition {
     ///
     /// # Errors
     ///
-    /// [`InspectError`] if the text has neither the present nor an earlier form; it describes the present one.
+    /// [`InspectError`] if the text has neither the current nor an earlier form; it describes the current one.
     pub fn inspect(
         &self,
         text: &str,
@@ -655,7 +655,7 @@ mod tests {
         toml::from_str::<Fields>(toml).unwrap().define(&Layout::TWITTER).unwrap()
     }
 
-    /// Goal: each setting is either safe to change or refused. Method: one change at a time, from one base a scheme.
+    /// Goal: each setting is either safe to change or rejected. Method: one change at a time, from one base per scheme.
     #[test]
     fn what_could_produce_duplicates_may_not_change() {
         let segment = "scheme = 'segment'\n";
@@ -688,7 +688,7 @@ mod tests {
             ),
             ("1/2 mysql://h/i", "1/2 mariadb://h/i?password_file=/p", true),
             ("1/2 mysql://h/i", "2/2 mysql://h/i", false),
-            // Each user may have a table of its own there, by `search_path`.
+            // Each user may have its own table there, by `search_path`.
             ("1/2 postgres://u@h/i", "1/2 postgresql://v@h/i", false),
             ("1/2 postgres://u@h/i", "1/2 postgres://h/i", false),
             ("1/2 postgres://u@h/i", "1/2 postgresql://%75@h:5432/i?sslmode=require", true),
@@ -725,7 +725,7 @@ mod tests {
         );
     }
 
-    /// Goal: ids of every scheme are read in every text form, present and earlier. Method: one definition of each kind.
+    /// Goal: ids of every scheme are read in every text form, current and earlier. Method: one definition of each kind.
     #[test]
     fn texts_of_every_scheme_are_parsed() {
         let earlier = [None, "A-{base58}".parse().ok(), "old_{id}".parse().ok()];
@@ -814,7 +814,7 @@ mod tests {
     #[test]
     fn a_foreign_text_is_rejected_with_the_form_of_the_namespace() {
         for (toml, text, words) in [
-            ("scheme = 'snowflake'", "x", "not a digit of a decimal id"),
+            ("scheme = 'snowflake'", "x", "invalid decimal id: `x` at position 0"),
             ("scheme = 'snowflake'\nlayout = 'js53'", "9223372036854775807", "another layout made it"),
             ("scheme = 'segment'\ntext = 'A-{number:6}'", "42", "its ids are written as A-{number:6}"),
             (

@@ -1,9 +1,9 @@
 //! Hide keys: the key that hides the ids of a namespace, and the keys that a node has.
 //!
-//! A namespace with a hide key serves each id as another number, [`Hider`]'s permutation of all 63-bit numbers, so that an id
-//! reveals neither when it was made nor how many ids came before it. One key never gives two ids the same number. Two keys
-//! can, so all ids of a namespace are hidden under one key: the record holds a check value of the key, and a node without
-//! that very key does not serve the namespace. Keys themselves are never written to a store.
+//! A namespace with a hide key serves each id as another number, by [`Hider`]'s permutation of all 63-bit numbers, so that an id
+//! reveals neither when it was made nor how many ids came before it. One key never maps two ids to the same number. Two keys can,
+//! so all ids of a namespace are hidden under one key: the record holds a check value of the key, and a node without exactly that
+//! key does not serve the namespace. Keys themselves are never written to a store.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -54,7 +54,7 @@ impl fmt::Display for HideKeyName {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HideCheck([u8; 8]);
 
-/// A text that is no check value.
+/// A text that is not a check value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid check value {text}: expected 16 hex digits")]
 pub struct HideCheckError {
@@ -104,7 +104,7 @@ pub enum HideError {
         /// The name of the key.
         key: HideKeyName,
     },
-    /// The key of this name is another one than that of the namespace.
+    /// The key of this name differs from the namespace's key.
     #[error(
         "hide key {key} (check value {found}) is not the key that this namespace was created with (check value {expected}): ids \
          hidden under two keys could be duplicates; restore the original key in the file of --hide-keys-file"
@@ -170,7 +170,7 @@ impl HideKeys {
             let span = Some(name.span());
             let bytes = hex(key.get_ref().as_str().unwrap_or_default());
             let parsed: Result<HideKeyName, HideKeyNameError> = name.get_ref().parse();
-            // A key in the wrong place, or most of one: an error with this name would show it.
+            // A key in the wrong place, or most of a key: an error with this name would show it.
             if (bytes.is_none() || parsed.is_err()) && may_hold_key(name.get_ref()) {
                 return Err(invalid_line(span));
             }
@@ -194,7 +194,7 @@ impl HideKeys {
     ///
     /// # Errors
     ///
-    /// The operating system has no random numbers.
+    /// The operating system's error if it has no random numbers.
     pub fn new_key() -> Result<String, getrandom::Error> {
         let mut key = [0; KEY_DIGITS / 2];
         getrandom::fill(&mut key)?;
@@ -236,7 +236,7 @@ impl HideKeys {
 }
 
 impl fmt::Debug for HideKeys {
-    /// Prints the names of the keys, and nothing of the keys.
+    /// Prints the names of the keys, and never the keys.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.0.keys().map(HideKeyName::as_str)).finish()
     }
@@ -247,7 +247,7 @@ impl Definition {
     ///
     /// # Errors
     ///
-    /// [`HideError`] if the key is missing, or is another one than before.
+    /// [`HideError`] if the key is missing, or differs from the earlier one.
     pub fn with_hide_check(mut self, keys: &HideKeys) -> Result<Self, HideError> {
         if let Some(hide) = self.scheme.hide_mut() {
             let found = keys.check_value(&hide.key)?;
@@ -357,8 +357,8 @@ mod tests {
         assert!(one != other && HideKeys::parse(&format!("k = '{one}'")).is_ok());
     }
 
-    /// Goal: only the key that a namespace was created with hides its ids. Method: its own key, another one of the same name,
-    /// none, and a definition that was never checked.
+    /// Goal: only the key that a namespace was created with hides its ids. Method: its own key, another key of the same name, no
+    /// key, and a definition that was never checked.
     #[test]
     fn a_namespace_is_served_with_its_own_key_alone() {
         let wanted = defined("scheme = 'segment'\nhide = 'public'");
@@ -376,7 +376,7 @@ mod tests {
         assert_eq!(plain.clone().with_hide_check(&keys("")), Ok(plain));
     }
 
-    /// Goal: the key of a namespace is fixed from its creation on. Method: each change of it.
+    /// Goal: the key of a namespace is fixed at its creation. Method: each change of it.
     #[test]
     fn the_key_of_a_namespace_does_not_change() {
         let name = NamespaceName::new("n").unwrap();

@@ -1,7 +1,7 @@
 //! The record of a namespace in the store: `namespaces/<name>`, with its definition as JSON.
 //!
-//! A dropped namespace keeps its record, so that its numbers do not restart by accident. A record also remembers the numbers
-//! that each source returned, so that two sources are compared even if no node ever sees both.
+//! A dropped namespace keeps its record, so that its numbers do not restart by accident. A record also remembers the numbers that
+//! each source returned, so that two sources are compared even if no node ever uses both.
 //!
 //! The definition is written as settings: a flat list in flags, in records and in a TOML file of namespaces. A setting of
 //! another scheme is rejected when the settings are read. A file is accepted as a whole or not at all.
@@ -48,8 +48,8 @@ pub struct NamespaceRecord {
     pub dropped_unix_ms: Option<u64>,
     /// Its earlier text forms, in which existing ids are written; `None` for ids without a text form.
     pub earlier_texts: Vec<Option<TextForm>>,
-    /// The numbers of each source, in their order, as they were first found. `None` for a source that was not used yet, and for
-    /// one with a stripe.
+    /// The numbers of each source, in order, as they were first found. `None` for a source that was not used yet, and for a
+    /// source with a stripe.
     pub numbers: Vec<Option<Numbers>>,
     /// How many times the record was written: of two records, the one with the greater edition is newer. Unlike the store's
     /// revision, it survives a restore of the store.
@@ -82,7 +82,7 @@ impl NamespaceRecord {
     ///
     /// # Errors
     ///
-    /// [`TextChangeError`] if a text could repeat one of the present form or of an earlier one.
+    /// [`TextChangeError`] if a new text could repeat one of the current form or of an earlier one.
     pub fn may_be_written_as(
         &self,
         wanted: &Definition,
@@ -97,7 +97,7 @@ impl NamespaceRecord {
         Ok(())
     }
 
-    /// Returns the record with another definition, and remembers the present text form. The caller has checked the change.
+    /// Returns the record with another definition, and remembers the current text form. The caller has checked the change.
     ///
     /// # Errors
     ///
@@ -117,12 +117,12 @@ impl NamespaceRecord {
         }
     }
 
-    /// Returns whether this record is older than one `seen` before: the store went back.
+    /// Returns whether this record is older than one that was `seen` before, because the store went back.
     pub const fn is_older_than(&self, seen: &Self) -> bool {
         self.edition < seen.edition
     }
 
-    /// Whether one of the two started over, with other ids or with numbers from the start.
+    /// Returns whether one of the two started over, with other ids or with numbers from the start.
     fn is_another_than(&self, seen: &Self) -> bool {
         match (&self.definition.scheme, &seen.definition.scheme) {
             (Scheme::Segment(one), Scheme::Segment(other)) => one.series != other.series,
@@ -130,11 +130,11 @@ impl NamespaceRecord {
         }
     }
 
-    /// Returns the record to write so that the store's record is not older than one `seen` before, and remembers its text
-    /// forms; `None` if that is already so.
+    /// Returns the record to write so that the store's record is not older than one that was `seen` before, and keeps its text
+    /// forms; `None` if the store's record is already up to date.
     pub fn brought_up_to(&self, seen: &Self) -> Option<Self> {
         if self.is_another_than(seen) {
-            // A namespace that started over has texts of its own, and the greater edition: otherwise the store went back.
+            // A namespace that started over has its own texts, and the greater edition. Otherwise the store went back.
             return self.is_older_than(seen).then(|| seen.clone());
         }
         let (newer, older) = if seen.edition > self.edition { (seen, self) } else { (self, seen) };
@@ -142,8 +142,8 @@ impl NamespaceRecord {
         for text in older.earlier_texts.iter().chain([&older.definition.text]) {
             record.remember(text.clone());
         }
-        // The numbers first found of a source stay. Nodes compare with the claims in the store by now, so a claim that was
-        // seen is added only if it overlaps none of them.
+        // The numbers that were first found of a source stay. Nodes already compare with the claims in the store, so a claim that
+        // was seen is added only if it overlaps none of them.
         record.numbers.clone_from(&self.numbers);
         record.numbers.resize(self.numbers.len().max(seen.numbers.len()), None);
         for (nth, seen) in seen.numbers.iter().enumerate() {
@@ -180,7 +180,7 @@ impl NamespaceRecord {
         serde_json::to_vec(&value)
     }
 
-    /// Parses a record, also one of a version that only pinned layouts; returns the reason if it is invalid.
+    /// Parses a record, including one of a version that only pinned layouts. Returns the reason if it is invalid.
     pub(super) fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
         let mut fields: Map<String, Value> =
             serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
@@ -270,7 +270,7 @@ pub enum NumbersError {
         /// Its numbers.
         other_numbers: Numbers,
     },
-    /// It returns other numbers than when it was first used.
+    /// The source returns other numbers than when it was first used.
     #[error(
         "source {source_text} returns numbers that are {found}, and returned those that are {recorded} when it was first used: \
          another source may return these; restore its remainder and delta, or auto_increment_offset and \
@@ -567,7 +567,7 @@ mod text {
 
 /// The largest file, in bytes.
 const MAX_BYTES: usize = 4 << 20;
-/// The most namespaces of a file, and the most that are created for unknown names.
+/// The maximum number of namespaces in a file, and of those that are created for unknown names.
 pub const MAX_NAMESPACES: usize = 10_000;
 
 /// A TOML file of namespaces: one table for each, and what happens to unknown names.
@@ -604,7 +604,7 @@ pub struct NamespaceFile {
 pub struct AutoCreate {
     /// Its definition.
     pub definition: Definition,
-    /// The most namespaces of a store; further unknown names are rejected.
+    /// The maximum number of namespaces in a store; further unknown names are rejected.
     pub at_most: usize,
 }
 
@@ -638,7 +638,7 @@ impl NamespaceFile {
     ///
     /// # Errors
     ///
-    /// The namespace whose key is missing or another one than stated, and the reason.
+    /// The namespace whose key is missing or differs from the stated one, and the reason.
     pub fn with_hide_checks(self, keys: &HideKeys) -> Result<Self, (NamespaceName, HideError)> {
         let checked = |(name, definition): (NamespaceName, Definition)| {
             let definition = definition.with_hide_check(keys).map_err(|error| (name.clone(), error))?;
@@ -646,7 +646,7 @@ impl NamespaceFile {
         };
         let namespaces: BTreeMap<_, _> =
             self.namespaces.into_iter().map(checked).collect::<Result<_, _>>()?;
-        // Its definition is that of a namespace of the file.
+        // Its definition is that of one of the namespaces in the file.
         let auto_create = self.auto_create.map(|auto_create| AutoCreate {
             definition: auto_create
                 .definition
@@ -750,7 +750,7 @@ mod tests {
         }
     }
 
-    /// Goal: what earlier versions wrote stays readable, and is written the same way.
+    /// Goal: records of earlier versions stay readable, and are written in the same way.
     #[test]
     fn a_pin_of_an_earlier_version_is_read() {
         let pin = br#"{"layout":"time:41@1ms datacenter:5 worker:5 sequence:12 epoch:2010-11-04T01:42:54.657Z","scheme":"snowflake"}"#;
@@ -782,8 +782,8 @@ mod tests {
         }
     }
 
-    /// Goal: whichever record the store has, what a node saw before is not forgotten, and a newer one stays. Method: two
-    /// records of one namespace, in each order.
+    /// Goal: whichever record the store has, what a node saw before is kept, and a newer record stays. Method: two records of one
+    /// namespace, in each order.
     #[test]
     fn a_record_is_brought_up_to_what_was_seen() {
         let defined = |toml: &str| toml::from_str::<Fields>(toml).unwrap().define(&Layout::TWITTER).unwrap();
@@ -794,7 +794,7 @@ mod tests {
         let second = NamespaceRecord { edition: 2, ..second };
         assert_eq!(first.brought_up_to(&second), Some(second.clone()));
         assert_eq!((second.brought_up_to(&first), first.brought_up_to(&first)), (None, None));
-        // Another node wrote it from its flags alone, and somebody changed it.
+        // Another node wrote it from its flags alone, and then it was changed.
         let pinned = NamespaceRecord::new(
             defined("scheme = 'segment'\ntext = 'B{number}'"),
             ServedBy::ConfiguredNodes,
@@ -814,14 +814,14 @@ mod tests {
         let over = NamespaceRecord::new(defined("scheme = 'segment'\nseries = 2"), ServedBy::EveryNode);
         let over = NamespaceRecord { edition: 2, ..over };
         assert_eq!(over.brought_up_to(&second), None, "equal editions say nothing");
-        // A record from before it started over went back, whatever it became.
+        // A record from before the namespace started over shows that the store went back, whatever the namespace became.
         for fields in ["scheme = 'segment'\nseries = 2", "scheme = 'snowflake'", "scheme = 'uuid7'"] {
             let over = NamespaceRecord::new(defined(fields), ServedBy::EveryNode);
             let over = NamespaceRecord { edition: 4, ..over };
             assert_eq!(second.brought_up_to(&over), Some(over.clone()), "{fields}");
             assert_eq!(over.brought_up_to(&second), None, "{fields}");
         }
-        // What sources give is kept in both directions.
+        // The numbers of sources are kept in both directions.
         let numbers = |json: &str| serde_json::from_str::<Option<Numbers>>(json).unwrap();
         let (odd, even) = (numbers(r#"{"remainder":1,"delta":2}"#), numbers(r#"{"remainder":0,"delta":2}"#));
         let older = NamespaceRecord { numbers: vec![odd, None], ..first.clone() };
@@ -829,7 +829,7 @@ mod tests {
         for (found, seen) in [(&older, &newer), (&newer, &older)] {
             assert_eq!(found.brought_up_to(seen).unwrap().numbers, [odd, even, None]);
         }
-        // Two that overlap never stand in one record: the store's stays, whichever record is the newer.
+        // Two overlapping claims are never in one record: the store's stays, whichever record is newer.
         let other = NamespaceRecord { numbers: vec![None, odd], ..first };
         for edition in [1, 9] {
             let found = NamespaceRecord { edition, ..other.clone() };
@@ -842,7 +842,8 @@ mod tests {
         Numbers::of(&Surveyed::numbers(remainder, NonZeroU64::new(delta).unwrap()))
     }
 
-    /// Goal: what is remembered of a source decides as its numbers would. Method: all small sets, number by number.
+    /// Goal: comparing the remembered sets of sources gives the same result as comparing their numbers. Method: all small sets,
+    /// number by number.
     #[test]
     fn sets_are_compared_by_their_numbers() {
         let all = || (1..=6_u64).flat_map(|delta| (0..delta).map(move |remainder| (remainder, delta)));

@@ -7,8 +7,8 @@
 //! after the record was first seen, still finds it at the same revision. [`Follower`] and [`settle`] check that.
 //!
 //! Nodes follow one record, `versions/namespaces`, and list the namespaces when it has changed. A writer changes it *after* it
-//! has written a namespace. So a node that reads the new version lists after the write, and a node that listed too early
-//! remembers the version before. A writer may crash in between, and older versions of Snowmint do not change the record at
+//! has written a namespace. So a node that reads the new version lists after the write, and a node that listed too early has
+//! remembered the previous version. A writer may crash in between, and older versions of Snowmint do not change the record at
 //! all, so nodes also list once a minute.
 
 use std::collections::BTreeMap;
@@ -61,7 +61,7 @@ pub enum NamespaceError {
         /// Its definition now.
         found: String,
     },
-    /// A source returns numbers of another one, or other numbers than at first.
+    /// A source returns numbers of another source, or other numbers than at first.
     #[error("namespace {name}: {source}")]
     Numbers {
         /// The namespace.
@@ -156,7 +156,7 @@ pub type Listed = (String, Result<NamespaceRecord, String>);
 ///
 /// # Errors
 ///
-/// The store's.
+/// The store's error.
 pub async fn list(store: &dyn Store) -> Result<Vec<Listed>, StoreError> {
     let listed = list_versioned(store).await?;
     Ok(listed.into_iter().map(|(name, _, record)| (name, record)).collect())
@@ -199,11 +199,11 @@ struct Sighting {
 impl Follower {
     /// Lists like [`list`], with each namespace as it was when it last settled.
     ///
-    /// A later call returns a new or changed namespace, once it finds the record again.
+    /// A later call returns a new or changed namespace once it finds the record again.
     ///
     /// # Errors
     ///
-    /// The store's; nothing changed.
+    /// The store's error; nothing changed.
     pub async fn list(&mut self, store: &dyn Store) -> Result<Vec<Listed>, StoreError> {
         let version = version(store).await?;
         self.list_after(store, version).await
@@ -215,7 +215,7 @@ impl Follower {
     ///
     /// # Errors
     ///
-    /// The store's; nothing changed.
+    /// The store's error; nothing changed.
     pub async fn follow(&mut self, store: &dyn Store) -> Result<Vec<Listed>, StoreError> {
         let version = version(store).await?;
         let is_seen = |seen: &Seen| seen.version == version && Instant::now() < seen.list_again;
@@ -252,7 +252,7 @@ impl Follower {
             next.insert(name, sighting);
         }
         self.sightings = next;
-        // Spread, so that nodes that started together do not always list together.
+        // Jitter, so that nodes that started together do not always list together.
         let earlier = LIST_EACH / 8 * (getrandom::u32().unwrap_or_default() >> 24) / 256;
         self.seen = Some(Seen { version, list_again: arrived + LIST_EACH - earlier });
         Ok(all)
@@ -263,7 +263,7 @@ impl Follower {
     ///
     /// # Errors
     ///
-    /// The store's.
+    /// The store's error.
     pub async fn settle(&mut self, store: &dyn Store) -> Result<Vec<Listed>, StoreError> {
         if !store.may_lose().is_zero() {
             self.list(store).await?;
@@ -301,11 +301,11 @@ async fn announce_change(store: &dyn Store) {
     }
 }
 
-/// Waits until a record that was just read or written has settled. Returns at once if the store keeps acknowledged writes.
+/// Waits until a record that was just read or written has settled. Returns immediately if the store keeps acknowledged writes.
 ///
 /// # Errors
 ///
-/// [`NamespaceError::Unsettled`] if there is another record by then, or none.
+/// [`NamespaceError::Unsettled`] if the record is another one by then, or is gone.
 pub async fn settle(
     store: &dyn Store,
     name: &NamespaceName,
@@ -335,7 +335,7 @@ pub async fn settle(
 ///
 /// # Errors
 ///
-/// [`NamespaceError::Mismatch`] with both definitions, [`NamespaceError::Dropped`], or the store's.
+/// [`NamespaceError::Mismatch`] with both definitions, [`NamespaceError::Dropped`], or the store's error.
 pub async fn pin(
     store: &dyn Store,
     name: &NamespaceName,
@@ -461,11 +461,11 @@ pub async fn add_if(
     update(store, name, added).await
 }
 
-/// Writes the record of a namespace back as a node last saw it, if the store lost it or has an older one; returns the
-/// result.
+/// Writes the record of a namespace back as a node last saw it, if the store lost it or has an older one. Returns the resulting
+/// record.
 ///
-/// If another node was first, the newer of the two records stays, with the text forms of both. An older record is replaced
-/// even if it has another layout or an earlier series, or was dropped.
+/// If another node was faster, the newer of the two records stays, with the text forms of both. An older record is replaced even
+/// if it has another layout or an earlier series, or was dropped.
 ///
 /// # Errors
 ///
@@ -545,7 +545,7 @@ pub async fn drop_namespace_if(
 pub struct Claimed {
     /// The numbers.
     pub numbers: Numbers,
-    /// Whether the record had them before, or was written for them.
+    /// Whether the record already had the numbers, or was written for them.
     pub was: Recorded,
 }
 
@@ -558,17 +558,17 @@ pub enum Recorded {
     Now,
 }
 
-/// Records the numbers that a source of a namespace returns, or compares them with the record; returns the numbers that the
-/// source may return, once that has settled.
+/// Records the numbers that a source of a namespace returns, or compares them with the record. Returns the numbers that the
+/// source may return, once the record has settled.
 ///
 /// `wanted` is the definition that this node serves, and `nth` the index of the source in it. Use a source only after this
 /// call, and only for the returned numbers.
 ///
 /// # Errors
 ///
-/// [`NamespaceError::Numbers`] if it overlaps another source of the namespace, even one that is unavailable now, or returns
-/// other numbers than at first; [`NamespaceError::Missing`], [`NamespaceError::Dropped`] and [`NamespaceError::Mismatch`] if
-/// this node's definition is out of date; or the store's.
+/// [`NamespaceError::Numbers`] if the source overlaps another source of the namespace, even one that is unavailable now, or
+/// returns other numbers than at first; [`NamespaceError::Missing`], [`NamespaceError::Dropped`] and [`NamespaceError::Mismatch`]
+/// if this node's definition is out of date; or the store's error.
 pub async fn claim_numbers(
     store: &dyn Store,
     name: &NamespaceName,
@@ -593,7 +593,7 @@ pub async fn claim_numbers(
     loop {
         let record = update(store, name, &mut claimed).await?;
         match settle(store, name, &record).await {
-            // Another source was claimed meanwhile, or the claim was lost.
+            // Another source was claimed in the meantime, or the claim was lost.
             Err(NamespaceError::Unsettled { .. }) => {}
             Ok(()) => {
                 let numbers = record.numbers.get(nth).copied().flatten().unwrap_or(found);
@@ -606,14 +606,14 @@ pub async fn claim_numbers(
 
 /// Changes the locations of a namespace's sources, with the same stripes. The recorded numbers stay.
 ///
-/// The caller has checked that each new location is the same counter as the one in `compared`, or continues above all its
-/// numbers after it was stopped. This function only compares their texts.
+/// The caller has checked that each new location is the same counter as the one in `compared`, or continues above all its numbers
+/// after it was stopped. This function compares only their texts.
 ///
 /// # Errors
 ///
 /// [`NamespaceError::Mismatch`] for another number of sources, another stripe, or another system;
-/// [`NamespaceError::OtherSources`] if its sources are not those in `compared` any more;
-/// [`NamespaceError::Missing`], [`NamespaceError::Dropped`], [`NamespaceError::Sources`], or the store's.
+/// [`NamespaceError::OtherSources`] if its sources are no longer those in `compared`; [`NamespaceError::Missing`],
+/// [`NamespaceError::Dropped`], [`NamespaceError::Sources`], or the store's error.
 pub async fn move_sources(
     store: &dyn Store,
     name: &NamespaceName,
@@ -670,7 +670,7 @@ pub fn may_give(
     if let Some(recorded) = recorded.filter(|recorded| !recorded.contains(found)) {
         return refused(NumbersError::Changed { source_text: shown(nth), recorded, found });
     }
-    // Also if they are recorded: a record of an older version may have two that overlap.
+    // Even if they are recorded: a record of an older version may have two that overlap.
     let given = recorded.unwrap_or(found);
     let others = record.numbers.iter().enumerate().filter_map(|(at, it)| Some((at, (*it)?)));
     match others.into_iter().find(|(at, theirs)| *at != nth && theirs.overlaps(given)) {
@@ -699,7 +699,7 @@ async fn update<E: From<NamespaceError>>(
         |reason: String| NamespaceError::Unreadable { name: name.clone(), store: store.describe(), reason };
     // A valid name always makes a valid key.
     let key = key(name).map_err(|error| unreadable(error.to_string()))?;
-    // From the first write with an unknown outcome on, no failure proves that nothing was changed.
+    // After the first write with an unknown outcome, no failure proves that nothing was changed.
     let unknown = |cause: String| NamespaceError::Store(unknown_outcome(store, cause));
     let mut attempted: Option<(NamespaceRecord, Expected)> = None;
     loop {
@@ -742,7 +742,7 @@ async fn update<E: From<NamespaceError>>(
                 announce_change(store).await;
                 return Ok(record);
             }
-            // Another writer was first: its record decides.
+            // Another writer was faster: its record decides.
             Ok(Swap::Conflict) => {}
             // The write may have happened, or may still happen.
             Err(error) if error.kind() == StoreErrorKind::OutcomeUnknown => {
@@ -760,7 +760,7 @@ pub(crate) fn unknown_outcome(store: &dyn Store, cause: String) -> StoreError {
     StoreError::new(StoreErrorKind::OutcomeUnknown, "compare_and_set", store.describe(), cause)
 }
 
-/// Returns what a later call found, without the words that nothing was written.
+/// Returns what a later call found, without the statement that nothing was written.
 pub(crate) fn cause(error: &StoreError) -> String {
     error.source().map_or_else(String::new, ToString::to_string)
 }
@@ -793,11 +793,11 @@ pub fn check_with_text(
     Ok(record.may_be_written_as(wanted, name)?)
 }
 
-/// Checks that a namespace exists and is not dropped, and returns its record: what a change of it needs.
+/// Returns the record of a namespace for a change. Checks that the namespace exists and is not dropped.
 ///
 /// # Errors
 ///
-/// [`NamespaceError::Missing`], [`NamespaceError::Unreadable`] and [`NamespaceError::Dropped`], or the store's.
+/// [`NamespaceError::Missing`], [`NamespaceError::Unreadable`] and [`NamespaceError::Dropped`], or the store's error.
 pub async fn existing(store: &dyn Store, name: &NamespaceName) -> Result<NamespaceRecord, NamespaceError> {
     let unreadable =
         |reason: String| NamespaceError::Unreadable { name: name.clone(), store: store.describe(), reason };

@@ -3,7 +3,8 @@
 //! A template is checked when it is parsed, so writing an id cannot fail. To add a field, add a variant of [`Part`], parse it in
 //! `Part::field`, write it in `Display` and in `TextForm::write`, and tell `can_meet` which characters it has.
 //!
-//! `can_meet` says whether two text forms can write two different ids as the same text. It compares what all texts of a form have in common. So "no" is a proof, and "yes" may be a false alarm.
+//! `can_meet` decides whether two text forms can write two different ids as the same text. It compares what all texts of a form
+//! have in common. So "no" is a proof, and "yes" may be a false alarm.
 
 use std::fmt;
 use std::str::FromStr;
@@ -26,7 +27,7 @@ const MAX_WIDTH: u8 = 32;
 
 /// The form in which the ids of a namespace are written.
 ///
-/// | field | stands for |
+/// | field | meaning |
 /// |---|---|
 /// | `{number}`, `{number:6}` | the number in decimal, padded with zeros to 6 digits |
 /// | `{hex}`, `{base32}`, `{base36}`, `{base58}`, `{base62}`, optionally with a width | the number in those [`Digits`] |
@@ -141,7 +142,7 @@ impl Day {
         Self { digits }
     }
 
-    /// Returns it as `20261121`.
+    /// Returns the day as `20261121`.
     pub fn as_str(&self) -> &str {
         // Always ASCII digits.
         std::str::from_utf8(&self.digits).unwrap_or_default()
@@ -185,7 +186,7 @@ impl TextForm {
         }
     }
 
-    /// Parses the number of a text; `None` if the text does not have this form.
+    /// Parses the number in a text; `None` if the text does not have this form.
     pub fn read_number(&self, text: &str) -> Option<u64> {
         let found = self.find(text)?;
         let (digits, width) = self.number()?;
@@ -237,7 +238,7 @@ impl TextForm {
         Some(rest)
     }
 
-    /// Whether texts of different periods differ.
+    /// Returns whether texts of different periods differ.
     pub(super) fn tells(&self, reset: Reset) -> bool {
         let has = |part| self.parts.contains(&Part::Date(part));
         let year = has(DatePart::Date) || has(DatePart::Year);
@@ -250,19 +251,19 @@ impl TextForm {
         }
     }
 
-    /// Whether it shows a part of the date.
+    /// Returns whether the form shows a part of the date.
     pub(super) fn has_date(&self) -> bool {
         self.parts.iter().any(|part| matches!(part, Part::Date(_)))
     }
 
-    /// Whether it writes numbers, rather than ids with a text of their own.
+    /// Returns whether the form writes numbers, rather than ids with their own text.
     pub(super) fn is_of_numbers(&self) -> bool {
         self.parts.iter().any(|part| matches!(part, Part::Number { .. }))
     }
 }
 
 impl Part {
-    /// Its length; a number or an id has no fixed one, and 0 here.
+    /// Returns the length of the part; 0 for a number or an id, which have no fixed length.
     fn len(&self) -> usize {
         match self {
             Self::Literal(text) => text.len(),
@@ -286,7 +287,7 @@ fn write_number(digits: &Digits, number: u64, width: u8, out: &mut Vec<u8>) {
     // Every counter and every layout ends at 2^63, as ids do.
     let text = digits.encode(Id::new(number).unwrap_or(Id::MAX));
     let (zero, text) = (digits.zero(), text.as_bytes());
-    // Keeps the last digit, also if the number is 0.
+    // Keeps the last digit, even if the number is 0.
     let first = text.iter().position(|digit| *digit != zero).unwrap_or(text.len() - 1);
     let text = &text[first..];
     out.extend(std::iter::repeat_n(zero, usize::from(width).saturating_sub(text.len())));
@@ -300,7 +301,7 @@ fn read_number(digits: &Digits, text: &str) -> Option<u64> {
         return (!text.is_empty()).then_some(0);
     }
     let id = match digits {
-        // All 16 digits: those of an id have no `0x`.
+        // Pads to all 16 digits, because the digits of an id have no `0x`.
         Digits::Hex => digits.decode(&format!("{significant:0>16}")),
         digits => digits.decode(significant),
     };
@@ -421,7 +422,7 @@ impl fmt::Display for TextForm {
     }
 }
 
-/// The characters that may stand at one position of a text.
+/// The characters that may be at one position of a text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Position {
     Literal(u8),
@@ -434,7 +435,7 @@ enum Position {
 /// A set of ASCII characters, one bit for each.
 type Characters = u128;
 
-/// A form, position by position: the number or id stands between `before` and `after`.
+/// A form, position by position: the number or id is between `before` and `after`.
 struct Shape {
     before: Vec<Position>,
     body: Option<Digits>,
@@ -503,8 +504,8 @@ impl Shape {
         shape
     }
 
-    /// Whether both forms parse a text in the same way: the number or id at the same position, and the date too if periods
-    /// are part of an id.
+    /// Returns whether both forms parse a text in the same way: the number or id at the same position, and also the date if
+    /// periods are part of an id.
     fn is_read_alike(&self, other: &Self, periods: Periods) -> bool {
         let dates = |positions: &[Position]| -> Vec<_> {
             let date =
@@ -519,8 +520,8 @@ impl Shape {
             && (periods == Periods::One || same_dates())
     }
 
-    /// Whether no text has both forms: their lengths differ, or their characters at a position from either end, or one has a
-    /// character that the other never has.
+    /// Returns whether no text can have both forms: their lengths differ, or their characters at a position from either end, or
+    /// one has a character that the other never has.
     fn is_apart(&self, other: &Self) -> bool {
         let ((_, longest), (shortest, _)) = (self.lengths(), other.lengths());
         longest < shortest
@@ -529,21 +530,21 @@ impl Shape {
             || self.fixed().any(|position| !other.all().any(|it| it.meets(position)))
     }
 
-    /// The least and the greatest length of a text.
+    /// Returns the minimum and maximum length of a text.
     fn lengths(&self) -> (usize, usize) {
         let (least, most) = self.body_lengths();
         let rest = self.before.len() + self.after.len();
         (least + rest, most + rest)
     }
 
-    /// The least and the greatest length of a number up to 2^63. All ids with a text of their own have one length, at least 24.
+    /// Returns the minimum and maximum length of a number up to 2^63. All ids with their own text have one length, at least 24.
     fn body_lengths(&self) -> (usize, usize) {
         let Some(digits) = &self.body else { return (24, 24) };
         let most = digits.width();
         (self.width.max(1), self.width.max(most))
     }
 
-    /// The characters of a number or id.
+    /// Returns the characters of a number or id.
     fn characters(&self) -> Characters {
         let writes = |byte: &u8| match &self.body {
             Some(digits) => digits.writes(*byte),
@@ -556,17 +557,17 @@ impl Shape {
         std::iter::repeat_n(Position::Body(self.characters()), self.body_lengths().0)
     }
 
-    /// The positions from the start that all texts have.
+    /// Returns the positions from the start that all texts have.
     fn forwards(&self) -> impl Iterator<Item = Position> {
         self.before.iter().copied().chain(self.body())
     }
 
-    /// The positions from the end that all texts have.
+    /// Returns the positions from the end that all texts have.
     fn backwards(&self) -> impl Iterator<Item = Position> {
         self.after.iter().rev().copied().chain(self.body())
     }
 
-    /// The literal characters, which every text contains.
+    /// Returns the literal characters, which every text contains.
     fn fixed(&self) -> impl Iterator<Item = Position> {
         self.before
             .iter()
@@ -581,12 +582,12 @@ impl Shape {
 }
 
 impl Position {
-    /// Whether both positions may have the same character.
+    /// Returns whether both positions may have the same character.
     const fn meets(self, other: Self) -> bool {
         self.characters() & other.characters() != 0
     }
 
-    /// The possible characters; templates are ASCII.
+    /// Returns the possible characters; templates are ASCII.
     const fn characters(self) -> Characters {
         match self {
             Self::Literal(byte) => 1 << (byte & 127),
@@ -684,7 +685,7 @@ mod tests {
             ("{alphabet=a}", "an alphabet of 1 characters"),
             ("{alphabet=}", "an alphabet of 0 characters"),
             ("{alphabet}", "unknown field `{alphabet}`"),
-            ("{alphabet=aba}", "`a` stands at positions 0 and 2"),
+            ("{alphabet=aba}", "`a` appears at positions 0 and 2"),
             ("{alphabet=a{b}", "without {, } and :"),
             ("{alphabet=ab:99}", "unknown field"),
             ("{number} x", "invalid character ' '"),
@@ -721,7 +722,8 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Goal: every number comes back from its text, in digits of any kind and width. Method: alphabets of any size, shuffled.
+        /// Goal: every number is read back from its text, in digits of any kind and width. Method: alphabets of any size,
+        /// shuffled.
         #[test]
         fn numbers_come_back_from_any_alphabet(
             number in 0..=u64::MAX >> 1,
@@ -821,8 +823,8 @@ mod tests {
     }
 
     proptest! {
-        /// Goal: what is allowed never writes one text for two numbers. Method: all texts of small numbers and of some
-        /// around 2^63 under both forms, on several days.
+        /// Goal: allowed forms never write one text for two numbers. Method: all texts of small numbers and of some around 2^63
+        /// under both forms, on several days.
         #[test]
         fn forms_that_cannot_meet_do_not(one in template(), other in template()) {
             prop_assume!(!meet(&one, &other, Periods::One));

@@ -1,8 +1,8 @@
 //! Batching of requests that wait at the same time into one call to a counter, as a pure state machine.
-//! Requests, answers and the time go in; calls and what each request gets come out.
+//! Requests, answers and the time go in; calls and the outcome of each request come out.
 //!
-//! Numbers increase in real time over all nodes: a request only gets numbers from a call that was made after it arrived. So
-//! a request that arrives after another one was answered, on whatever node, gets greater numbers.
+//! Numbers increase in real time over all nodes: a request gets numbers only from a call that was made after the request arrived.
+//! So a request that arrives after another one was answered, on any node, gets greater numbers.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
@@ -11,14 +11,14 @@ use snowmint_store::Segment;
 
 use super::protocol::{Counters, Event, Failure, HighWaterMark, Pick, Raise, RaiseReason, Range, Within};
 
-/// The most numbers of one call for several requests; a larger request gets a call of its own.
+/// The maximum count of one call for several requests; a larger request gets its own call.
 const MAX_BATCH: u64 = 1 << 40;
-/// The most numbers that one call skips at a counter that is below the first number and cannot be raised.
+/// How many numbers one call may skip at a counter that is below the first number and cannot be raised.
 const MAX_SKIPPED: u64 = 1 << 20;
 /// The index of the only counter, in events.
 const COUNTER: usize = 0;
 
-/// A request until it is answered; ids increase.
+/// A request until it is answered; the values increase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RequestId(pub u64);
 
@@ -64,7 +64,7 @@ pub enum Outcome {
 pub enum Action {
     /// Reserve numbers and pass on the answer.
     Reserve {
-        /// The number of numbers.
+        /// The count.
         count: NonZeroU64,
         /// The timeout, in milliseconds.
         timeout_ms: u64,
@@ -76,11 +76,11 @@ pub enum Action {
         /// The timeout, in milliseconds.
         timeout_ms: u64,
     },
-    /// Ask again after this many milliseconds.
+    /// Call `next` again after this many milliseconds.
     Wait(u64),
-    /// Tell this request that the numbers are used up, and ask again.
+    /// Tell this request that the numbers are used up, and call `next` again.
     Refuse(RequestId),
-    /// Tell this request that the counter went back and cannot be raised, and ask again.
+    /// Tell this request that the counter went back and cannot be raised, and call `next` again.
     GiveUp {
         /// The request.
         id: RequestId,
@@ -98,13 +98,13 @@ struct Request {
     order: Order,
 }
 
-/// A call under way; it is for that many requests from the front.
+/// A call in flight, for the first requests in the queue.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     requests: usize,
     count: NonZeroU64,
     at_ms: u64,
-    /// An answer that begins below this number shows that the counter went back.
+    /// The smallest expected number; an answer that begins below it shows that the counter went back.
     least: u64,
 }
 
@@ -118,7 +118,7 @@ pub struct Batching {
     high_water_mark: HighWaterMark,
     /// The counter has to be raised before the next reservation.
     raise: Option<Raise>,
-    /// When the call that raises it was made, while that is under way.
+    /// When the raise in flight was sent.
     raising_since_ms: Option<u64>,
     /// The counter cannot be raised.
     fixed: bool,
@@ -126,7 +126,7 @@ pub struct Batching {
     stuck: Option<u64>,
     /// How far a counter that cannot be raised is below the first number.
     below: u64,
-    /// The first request gets a call of its own, because there was no room for all.
+    /// The first request gets its own call, because there was no room for all.
     alone: bool,
     reported_nearly_exhausted: bool,
 }
@@ -150,7 +150,7 @@ impl Batching {
         }
     }
 
-    /// The same machine, which shares the high-water mark of its counter with others.
+    /// Returns the same machine, which shares the high-water mark of its counter with others.
     #[must_use]
     pub fn sharing(mut self, high_water_mark: HighWaterMark) -> Self {
         self.high_water_mark = high_water_mark;
@@ -162,14 +162,14 @@ impl Batching {
         self.requests.push_back(Request { id, missing: count, order });
     }
 
-    /// Drops requests whose callers were cancelled. Does nothing while a call is under way.
+    /// Drops requests whose callers were cancelled. Does nothing while a call is in flight.
     pub fn retain(&mut self, mut waits: impl FnMut(RequestId) -> bool) {
         if self.asked.is_none() {
             self.requests.retain(|request| waits(request.id));
         }
     }
 
-    /// Returns what to do next: nothing while a call is under way.
+    /// Returns what to do next; nothing while a call is in flight.
     pub fn next(&mut self, now_ms: u64) -> Action {
         if self.requests.is_empty() || self.asked.is_some() || self.raising_since_ms.is_some() {
             return Action::Idle;
@@ -197,7 +197,7 @@ impl Batching {
         }
     }
 
-    /// The number of requests that the next call is for, and the number of numbers.
+    /// Returns how many requests the next call is for, and its count.
     fn batch(&self) -> (usize, NonZeroU64) {
         let (mut requests, mut count) = (0, 0_u64);
         for request in &self.requests {
@@ -243,7 +243,7 @@ impl Batching {
         }
     }
 
-    /// Takes the answer to [`Action::Raise`], whether the counter can be raised, and returns what changed.
+    /// Takes the answer to [`Action::Raise`], which says whether the counter can be raised, and returns what changed.
     pub fn raised(&mut self, now_ms: u64, answer: Result<bool, Failure>) -> Option<Event> {
         let (since_ms, raise) = (self.raising_since_ms.take()?, self.raise?);
         let can = match answer {
@@ -310,7 +310,7 @@ impl Batching {
                 served.push(Request { missing, ..request });
             }
         }
-        // The counter returned fewer numbers than requested: these requests are the first of the next call.
+        // The counter returned fewer numbers than requested: these requests come first in the next call.
         for request in served {
             self.requests.push_front(request);
         }
@@ -417,7 +417,7 @@ mod tests {
         assert_eq!(reserve(&mut batching), 1);
         batching.request(RequestId(2), n(1), Order::Any);
         assert_eq!(batching.next(0), Action::Idle, "one call at a time");
-        // The counter gave more than was asked for: the rest is nobody's.
+        // The counter returned more than was requested: the rest is lost.
         let (given, _) = batching.answered(1, Ok(numbers(10, 5)));
         assert_eq!(given, [(RequestId(1), Outcome::Done(numbers(10, 1)))]);
         assert_eq!(reserve(&mut batching), 1);

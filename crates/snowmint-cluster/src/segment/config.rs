@@ -24,8 +24,8 @@ pub enum Mode {
     /// From segments in memory: fast and unique, and increasing on each node. A crash loses the numbers in memory.
     #[default]
     Cached,
-    /// From the store, each time: strictly increasing over all nodes. Callers of one process that wait at the same time share
-    /// one store call.
+    /// Directly from the store, each time: strictly increasing over all nodes. Callers of one process that wait at the same time
+    /// share one store call.
     Direct,
 }
 
@@ -126,10 +126,10 @@ impl SegmentConfig {
         self
     }
 
-    /// Sets the store outage that callers do not notice at the measured demand, at most a day.
+    /// Sets the longest store outage that callers do not notice at the measured demand, at most a day.
     ///
-    /// The numbers in memory last 8 s longer than this, as it may take that long to notice that the store is back. With 0,
-    /// memory holds one whole segment besides the current one. It never holds more than 16 segments of the largest size.
+    /// The numbers in memory last 8 s longer than this, because it may take that long to notice that the store is back. With 0,
+    /// memory holds one whole segment in addition to the current one. It never holds more than 16 segments of the largest size.
     pub const fn reserve(mut self, reserve: Duration) -> Self {
         self.reserve = reserve;
         self
@@ -219,7 +219,7 @@ impl SegmentConfig {
     }
 }
 
-/// A random seed for waits, so that nodes that failed together do not retry together.
+/// Returns a random seed for waits, so that nodes that failed together do not retry together.
 pub(super) fn random_seed() -> Result<u64, SegmentConfigError> {
     getrandom::u64().map_err(|error| SegmentConfigError::Randomness(error.to_string()))
 }
@@ -286,7 +286,7 @@ pub enum SegmentConfigError {
     DirectMayLose {
         /// The counter.
         counter: String,
-        /// How long before a failover the lost writes may have been made.
+        /// The age of the newest acknowledged writes that a failover may lose.
         may_lose: Duration,
     },
     /// The system's random number generator failed.

@@ -1,4 +1,4 @@
-//! Numbers straight from a counter: all numbers in direct mode, and long runs of consecutive numbers in cached mode.
+//! Numbers directly from a counter: all numbers in direct mode, and long runs of consecutive numbers in cached mode.
 //! The task performs the calls that [`Batching`] decides on and hands the numbers to the callers that wait.
 
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ pub(super) struct Request {
     pub(super) reply: oneshot::Sender<Result<Vec<Run>, NoNumberError>>,
 }
 
-/// A request that was admitted, and the numbers that it has got so far.
+/// A request that was admitted, and its numbers so far.
 struct Waiting {
     request: Request,
     runs: Vec<Run>,
@@ -37,7 +37,7 @@ pub(super) struct DirectTask {
     range: Range,
     seed: u64,
     clock: SharedClock,
-    /// The time of `batching` starts here.
+    /// The origin of the time that `batching` uses.
     began: Instant,
     reporter: Reporter,
     waiting: BTreeMap<RequestId, Waiting>,
@@ -111,7 +111,7 @@ impl DirectTask {
         self.batching.retain(|id| self.waiting.contains_key(&id));
     }
 
-    /// Begins the current period, if it is another one: callers that wait get its numbers.
+    /// Begins the current period, if it has changed: callers that wait get its numbers.
     fn follow_period(&mut self) {
         let Some(periods) = self.periods.changed(self.clock.unix_ms()) else { return };
         self.periods = periods;
@@ -125,7 +125,7 @@ impl DirectTask {
         }
     }
 
-    /// The only counter in direct mode, and the first one in cached mode.
+    /// Returns the only counter in direct mode, and the first one in cached mode.
     fn counter(&self) -> Option<Arc<dyn Counter>> {
         self.periods.counters().first().map(Arc::clone)
     }
@@ -152,7 +152,7 @@ impl DirectTask {
         }
     }
 
-    /// Refuses direct mode at a counter that may lose what it acknowledged: that may be known only once it is open.
+    /// Rejects direct mode at a counter that may lose acknowledged reservations. That may be known only once the counter is open.
     fn check_mode(&self, counter: &dyn Counter) -> Result<(), StoreError> {
         match (self.mode, SegmentConfig::check_direct(counter.may_lose(), &counter.describe())) {
             (Mode::Direct, Err(error)) => {
@@ -196,7 +196,7 @@ impl DirectTask {
             Outcome::TooMany { given } => Err(NoNumberError::RunTooLong { count, given }),
             Outcome::Apart { step } => Err(NoNumberError::NotConsecutive { count, step: step.get() }),
         };
-        // The numbers of a caller that was cancelled meanwhile are lost.
+        // The numbers of a caller that was cancelled in the meantime are lost.
         let _ = request.reply.send(answer);
     }
 }

@@ -25,7 +25,7 @@ pub enum Reset {
 }
 
 impl Reset {
-    /// The length of a period's text, a prefix of `2026-11-21`.
+    /// Returns the length of a period's text, a prefix of `2026-11-21`.
     const fn text_len(self) -> usize {
         match self {
             Self::Daily => 10,
@@ -34,7 +34,7 @@ impl Reset {
         }
     }
 
-    /// The length of the longest period of this kind.
+    /// Returns the length of the longest period of this kind, in milliseconds.
     const fn longest_ms(self) -> u64 {
         match self {
             Self::Daily => MS_PER_DAY,
@@ -94,7 +94,7 @@ pub struct Period {
 }
 
 impl Period {
-    /// Returns the period that contains an instant in unix milliseconds; the last one for an instant after the year 9999.
+    /// Returns the period that contains an instant in unix milliseconds; the last period for an instant after the year 9999.
     pub fn at(reset: Reset, unix_ms: u64) -> Self {
         let unix_ms = unix_ms.min(MAX_UNIX_MS);
         let day_ms = unix_ms - unix_ms % MS_PER_DAY;
@@ -142,7 +142,7 @@ impl Period {
         (period.to_string() == text).then_some(period)
     }
 
-    /// Whether a period of the same kind that ends at this instant is a later one.
+    /// Returns whether a period of the same kind that ends at this instant is a later one.
     #[inline]
     pub(super) const fn is_before_one_that_ends_at(self, ends_unix_ms: u64) -> bool {
         // From the start of this one, a later end is more than one period away.
@@ -154,13 +154,13 @@ impl Period {
         self.begin_unix_ms
     }
 
-    /// Returns its kind.
+    /// Returns the kind of the period.
     pub const fn reset(self) -> Reset {
         self.reset
     }
 
-    /// Packs a period into one word that threads can share; 0 for none. A day begins on a multiple of 4 ms, which leaves 2
-    /// bits for the kind.
+    /// Packs a period into one word that threads can share; 0 for none. A day begins at a multiple of 4 ms, which leaves 2 bits
+    /// for the kind.
     pub(super) fn to_bits(period: Option<Self>) -> u64 {
         period.map_or(0, |Self { reset, begin_unix_ms }| match reset {
             Reset::Daily => begin_unix_ms | 1,
@@ -192,26 +192,26 @@ impl fmt::Display for Period {
 /// Returns the counters of a period: separate ones for each period, and the same on every node.
 pub type CountersOf = Arc<dyn Fn(Period) -> Vec<Arc<dyn Counter>> + Send + Sync>;
 
-/// A clock that went back over the start of a period by less than this is not followed: it reaches the start again soon.
+/// A clock that went back over the start of a period by less than this is not followed: it soon reaches the start again.
 const HOLD_MS: u64 = 1000;
 /// The number of periods whose high-water marks are kept.
 const REMEMBERED: usize = 8;
 
 /// The greatest number received from one counter, for each period if numbers restart.
 ///
-/// Give it to every [`Segments`](super::Segments) of a process that uses the counter. A later one then notices if the counter
-/// went back to numbers that an earlier one received. It lives as long as its clones.
+/// Pass it to every [`Segments`](super::Segments) of a process that uses the counter. A later one then detects if the counter
+/// went back to numbers that an earlier one received. The marks live as long as their clones.
 #[derive(Clone, Debug, Default)]
 pub struct HighWaterMarks(Arc<Mutex<BTreeMap<Option<Period>, HighWaterMark>>>);
 
 impl HighWaterMarks {
-    /// The mark of a period, or the only one if numbers never restart.
+    /// Returns the mark of a period, or the only one if numbers never restart.
     fn of(&self, period: Option<Period>) -> HighWaterMark {
-        // Each change is one insertion or removal: a panic elsewhere leaves the map whole.
+        // Each change is one insertion or removal: a panic elsewhere leaves the map intact.
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mark = all.entry(period).or_default().clone();
         while all.len() > REMEMBERED {
-            // A clock may step to any period and back, so the period furthest from the current one goes.
+            // A clock may step to any period and back, so the period furthest from the current one is removed.
             let now = period.map_or(0, Period::begin_unix_ms);
             let furthest = all.keys().copied().flatten().max_by_key(|it| it.begin_unix_ms().abs_diff(now));
             let Some(furthest) = furthest else { break };
@@ -228,7 +228,7 @@ impl HighWaterMarks {
         highest.filter(|(_, highest)| *highest > 0).collect()
     }
 
-    /// The greatest number received in a period, 0 for none.
+    /// Returns the greatest number received in a period, 0 for none.
     pub(super) fn highest(&self, period: Option<Period>) -> u64 {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.get(&period).map_or(0, HighWaterMark::highest)
@@ -267,17 +267,17 @@ impl PeriodCounters {
         Self { counters, each, high_water_marks, received }
     }
 
-    /// The greatest number that was received before from one of these counters, 0 for none.
+    /// Returns the greatest number that was received before from one of these counters, 0 for none.
     pub(super) fn highest(&self) -> u64 {
         self.high_water_marks.iter().map(HighWaterMark::highest).max().unwrap_or(0)
     }
 
-    /// The high-water mark of each counter in this period.
+    /// Returns the high-water mark of each counter in this period.
     pub(super) fn high_water_marks(&self) -> &[HighWaterMark] {
         &self.high_water_marks
     }
 
-    /// The high-water marks of each counter in every period.
+    /// Returns the high-water marks of each counter in every period.
     pub(super) fn received(&self) -> &[HighWaterMarks] {
         &self.received[..self.counters.len()]
     }
@@ -286,12 +286,12 @@ impl PeriodCounters {
         &self.counters
     }
 
-    /// The period of these counters, if numbers restart.
+    /// Returns the period of these counters, if numbers restart.
     pub(super) fn period(&self) -> Option<Period> {
         self.each.as_ref().map(|(period, _)| *period)
     }
 
-    /// The counters of an instant, if they differ from these.
+    /// Returns the counters of an instant, if they differ from these.
     pub(super) fn changed(&self, now_unix_ms: u64) -> Option<Self> {
         let (period, counters_of) = self.each.as_ref()?;
         let back = now_unix_ms < period.begin_unix_ms();
@@ -302,18 +302,18 @@ impl PeriodCounters {
         (now != *period).then(|| Self::of(now, Arc::clone(counters_of), self.received.clone()))
     }
 
-    /// The counters of the next period.
+    /// Returns the counters of the next period.
     pub(super) fn next(&self) -> Option<Self> {
         let (period, counters_of) = self.each.as_ref()?;
         Some(Self::of(period.next(), Arc::clone(counters_of), self.received.clone()))
     }
 
-    /// The first instant after this period, in unix milliseconds; `u64::MAX` if numbers never restart.
+    /// Returns the first instant after this period, in unix milliseconds; `u64::MAX` if numbers never restart.
     pub(super) fn ends_unix_ms(&self) -> u64 {
         self.period().map_or(u64::MAX, |period| period.next().begin_unix_ms())
     }
 
-    /// How long this period still lasts, in milliseconds.
+    /// Returns how long this period still lasts, in milliseconds.
     pub(super) fn left_ms(&self, now_unix_ms: u64) -> Option<u64> {
         let (period, _) = self.each.as_ref()?;
         Some(period.next().begin_unix_ms().saturating_sub(now_unix_ms))

@@ -11,12 +11,12 @@
 //!    └──────────▶ GiveBack, newest first, each once ──────────▶ Stop
 //! ```
 //!
-//! A number is used only after the counter confirmed its reservation. If the answer to a call is lost, nobody uses the
-//! numbers that it may have reserved.
+//! A number is used only after the counter has confirmed its reservation. If the answer to a call is lost, the numbers that the
+//! call may have reserved are never used.
 //!
-//! If a store may lose acknowledged writes, a number is used only once its reservation has *settled*: a `Confirm` call, sent
-//! at least `may_lose` after the answer arrived, finds it. Other calls go on meanwhile. The time that measures this must
-//! never run ahead of real time. It may stand still while the machine sleeps: the wait is then longer.
+//! If a store may lose acknowledged writes, a number is used only once its reservation has *settled*: a `Confirm` call, sent at
+//! least `may_lose` after the answer arrived, finds it. Other calls continue in the meantime. The time that measures this must
+//! never run ahead of real time. It may stand still while the machine is suspended: the wait is then longer.
 
 mod counters;
 
@@ -43,7 +43,7 @@ const CONFIRM_TIMEOUT_MS: u64 = 2000;
 const CONFIRM_AGAIN_MS: u64 = 200;
 /// How often to check memory while reservations settle, in milliseconds.
 const SETTLING_WAIT_MS: u64 = 100;
-/// The most reservations that may settle at a time.
+/// The maximum number of reservations that may settle at a time.
 const MAX_SETTLING: usize = 64;
 
 /// The settings of a source of numbers, fixed while it runs.
@@ -72,7 +72,7 @@ pub enum Call {
     Reserve {
         /// The counter.
         counter: usize,
-        /// The number of numbers.
+        /// The count.
         count: NonZeroU64,
         /// The timeout, in milliseconds.
         timeout_ms: u64,
@@ -126,7 +126,7 @@ pub enum Input {
     ReservedMarked {
         /// The numbers, not to be used before they have settled.
         segment: Segment,
-        /// What finds the reservation again.
+        /// The mark that finds the reservation again.
         mark: Mark,
         /// How long after this answer the reservation must still be there, in milliseconds.
         settle_ms: u64,
@@ -137,7 +137,7 @@ pub enum Input {
     Raised(Result<bool, Failure>),
     /// The answer to [`Call::GiveBack`]: whether the counter took the numbers back.
     GaveBack(Result<bool, Failure>),
-    /// The source was released: give back the unused numbers. Valid at any time, also while a call is under way.
+    /// The source was released: give back the unused numbers. Valid at any time, even while a call is in flight.
     Release {
         /// The unused numbers, oldest first.
         unused: Vec<Unused>,
@@ -183,7 +183,7 @@ pub enum Next {
         /// The numbers to keep in memory.
         keep: u64,
     },
-    /// Nothing: every number that could be given back is.
+    /// Nothing: every number that can be given back was given back.
     Stop,
 }
 
@@ -270,7 +270,7 @@ struct Asked {
     counter: usize,
     count: NonZeroU64,
     at_ms: u64,
-    /// An answer that begins below this number shows that the counter went back.
+    /// The smallest expected number; an answer that begins below it shows that the counter went back.
     least: u64,
 }
 
@@ -309,11 +309,11 @@ struct Known {
     step: u64,
     /// How many numbers it is below the first that may be handed out, if it cannot be raised.
     below: u64,
-    /// The most numbers to request, because it had no room for more.
+    /// The maximum count to request, because the counter had no room for more.
     most: Option<NonZeroU64>,
-    /// It has to be raised before the next reservation.
+    /// The counter has to be raised before the next reservation.
     raise: Option<Raise>,
-    /// It cannot be raised.
+    /// The counter cannot be raised.
     fixed: bool,
 }
 
@@ -334,7 +334,7 @@ pub struct Protocol {
     state: State,
     counters: Counters,
     demand: Demand,
-    /// The numbers ever added to memory.
+    /// How many numbers were ever added to memory.
     put: u64,
     /// One for each counter.
     known: Vec<Known>,
@@ -409,7 +409,7 @@ impl Protocol {
                 memory.left += self.reserved(now_ms, asked, segment, None);
             }
             (State::Reserving(asked), Input::ReservedMarked { segment, mark, settle_ms }) => {
-                // One millisecond more, because instants are cut to whole milliseconds.
+                // Add 1 ms, because instants are cut to whole milliseconds.
                 let due_ms = now_ms.saturating_add(settle_ms).saturating_add(1);
                 self.reserved(now_ms, asked, segment, Some((mark, due_ms)));
             }
@@ -425,7 +425,7 @@ impl Protocol {
                 self.state = state;
                 self.release.get_or_insert_default().extend(unused);
             }
-            // An answer without a call, or a wake-up during a call: nothing changes.
+            // An answer without a call, or a wake-up during a call, changes nothing.
             (state, _) => self.state = state,
         }
         let next = self.next(now_ms, memory);
@@ -462,7 +462,7 @@ impl Protocol {
         self.counters.failing()
     }
 
-    /// How many numbers to reserve at first for the demand of now.
+    /// Returns how many numbers to reserve first, at the current demand.
     pub fn first_count(&self) -> NonZeroU64 {
         NonZeroU64::new(self.demand.wanted(0)).unwrap_or(NonZeroU64::MIN)
     }
@@ -519,14 +519,14 @@ impl Protocol {
         }
     }
 
-    /// Waits until the next reservation can be confirmed, but only briefly: callers keep drawing from memory meanwhile.
+    /// Waits until the next reservation can be confirmed, but only briefly: callers keep drawing from memory in the meantime.
     fn wait_for_settling(&self, now_ms: u64, most_ms: Option<u64>) -> Option<Next> {
         let due_ms = self.settling.iter().map(|it| it.due_ms).min()?;
         let wait_ms = due_ms.saturating_sub(now_ms).min(SETTLING_WAIT_MS).min(most_ms.unwrap_or(u64::MAX));
         Some(Next::Wait(wait_ms.max(1)))
     }
 
-    /// Takes a reservation that can be confirmed: the oldest one of its counter, so that the numbers increase.
+    /// Takes a reservation that can be confirmed: the oldest one of its counter, so that numbers increase.
     fn take_due(&mut self, now_ms: u64) -> Option<Settling> {
         let is_first = |at: &usize| {
             let counter = self.settling[*at].counter;
@@ -539,7 +539,7 @@ impl Protocol {
     fn reserve(&mut self, now_ms: u64, counter: usize, timeout_ms: u64, left: u64) -> Next {
         let known = self.known[counter];
         let wanted = self.demand.wanted(left).saturating_add(known.below).min(self.demand.largest());
-        // Near the maximum no more than is left, so that a counter does not run far beyond it.
+        // Near the maximum, request no more than remains, so that a counter does not run far beyond it.
         let room = self.range.maximum.saturating_sub(known.highest).max(1);
         let most = known.most.map_or(u64::MAX, NonZeroU64::get);
         let count = NonZeroU64::new(wanted.min(room).min(most)).unwrap_or(NonZeroU64::MIN);
@@ -566,7 +566,7 @@ impl Protocol {
         self.report_nearly_exhausted();
         match (self.range.cut(segment), settle) {
             (Within::Some(segment), None) if self.release.is_none() => return self.put(counter, segment),
-            // Nobody can draw any more.
+            // The source was released, so nobody can draw.
             (Within::Some(segment), None) => {
                 self.release.get_or_insert_default().push(Unused { counter, segment });
             }
@@ -593,7 +593,7 @@ impl Protocol {
         }
     }
 
-    /// Does not give the numbers back either: they may be in use elsewhere.
+    /// The numbers are not given back either: they may be in use elsewhere.
     fn went_back(&mut self, counter: usize, segment: Segment, highest: u64, forgot: Forgot) {
         self.events.push(Event::WentBack { counter, segment, highest, forgot });
         self.known[counter].raise = Some(self.above_all(counter));
@@ -603,7 +603,7 @@ impl Protocol {
         Raise { above: self.high_water_marks[counter].highest(), reason: RaiseReason::WentBack }
     }
 
-    /// Raises the counter to the first number: if each node added what is missing, it would run too far.
+    /// Raises the counter to the first number. If each node added the missing count instead, the counter would run too far.
     fn is_below(&mut self, counter: usize, missing: u64) {
         let known = &mut self.known[counter];
         if known.fixed {
@@ -622,7 +622,7 @@ impl Protocol {
                 self.high_water_marks[counter].settled(segment);
                 return self.put(counter, segment);
             }
-            // Nobody draws any more, and other nodes see the numbers as taken.
+            // The source was released, and other nodes see the numbers as taken.
             Ok(true) => {}
             Ok(false) => {
                 // The next reservation shows how far the counter went back.
@@ -675,7 +675,7 @@ impl Protocol {
     fn failed(&mut self, now_ms: u64, asked: Asked, failure: Failure) {
         match failure {
             Failure::Full if asked.count > NonZeroU64::MIN => {
-                // There may be room for fewer: the last numbers are worth a few calls.
+                // There may be room for fewer: the last numbers are worth a few more calls.
                 self.known[asked.counter].most = NonZeroU64::new(asked.count.get() / 2);
                 return;
             }
@@ -691,7 +691,7 @@ impl Protocol {
         }
     }
 
-    /// Whether the next number of a counter would exceed the maximum. A store can be full for other reasons.
+    /// Returns whether the next number of a counter would exceed the maximum. A store can be full for other reasons.
     fn is_at_its_end(&self, counter: usize) -> bool {
         let Known { highest, step, .. } = self.known[counter];
         step > 0 && highest.saturating_add(step) > self.range.maximum
@@ -716,7 +716,7 @@ impl Protocol {
         Next::Call(Call::GiveBack { unused, timeout_ms: GIVE_BACK_TIMEOUT_MS })
     }
 
-    /// Never gives these numbers back again, whatever the answer: another node may have reserved them since.
+    /// Never gives these numbers back again, whatever the answer: another node may have reserved them in the meantime.
     fn gave_back(&mut self, unused: Unused, answer: Result<bool, Failure>) {
         if answer == Ok(true) {
             self.events.push(Event::GivenBack { count: unused.segment.count().get() });

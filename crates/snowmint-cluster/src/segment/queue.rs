@@ -1,5 +1,5 @@
 //! Numbers in memory: a queue of segments that any number of threads draw from without a lock.
-//! Budget of a draw: one `fetch_add` and a few loads of fields that are seldom written; no clock, no allocation.
+//! Budget of a draw: one `fetch_add` and a few loads of fields that are rarely written; no clock, no allocation.
 //!
 //! ```text
 //!  current = turn 7                  turn 8                    turn 9      the producer's next turn is 10
@@ -34,17 +34,17 @@ const NO_TURN: u64 = u64::MAX;
 /// A place for one segment after another, each for its turn.
 #[derive(Debug)]
 struct Slot {
-    /// The number of numbers drawn; more than all of them once the segment is spent.
+    /// How many numbers were drawn; more than all of them once the segment is spent.
     cursor: Padded,
     segment: Content,
 }
 
-/// A word on cache lines of its own: drawing threads write nothing else.
+/// A word on its own cache lines, since drawing threads write nothing else.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Padded(AtomicU64);
 
-/// The fields that only the producer writes, seldom, and every draw reads.
+/// The fields that only the producer writes, rarely, and every draw reads.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Content {
@@ -67,7 +67,7 @@ pub(super) struct Drawn {
     pub(super) segment: Segment,
     /// The label that the segment was put with.
     pub(super) label: u64,
-    /// Whether the producer has to be woken: few numbers are left.
+    /// Whether few numbers are left, so that the caller has to wake the producer.
     pub(super) wakes_producer: bool,
 }
 
@@ -87,7 +87,7 @@ enum Draw {
     Spent,
     /// The segment has fewer numbers left than were requested in one piece.
     TooFew,
-    /// The slot has no segment of this turn yet, or not any more.
+    /// The slot has no segment of this turn yet, or no longer.
     Absent,
 }
 
@@ -142,7 +142,7 @@ impl Slot {
         }
     }
 
-    /// The numbers that a step of the cursor took, if the slot still has this turn; `None` for 0 numbers.
+    /// Returns the numbers that a step of the cursor took, if the slot still has this turn; `None` for 0 numbers.
     #[inline]
     fn drawn(&self, turn: u64, index: u64, count: u64) -> Option<Draw> {
         let drawn = self.part(index, count).map(|segment| {
@@ -159,11 +159,11 @@ impl Slot {
     fn part(&self, index: u64, count: u64) -> Option<Segment> {
         let (count, step) = (NonZeroU64::new(count)?, NonZeroU64::new(self.step())?);
         let first = self.segment.first.load(Ordering::Relaxed);
-        // Wrapping for a thread that slept and reads mixed fields: its result is discarded.
+        // Wrapping, because a thread that slept may read mixed fields: its result is discarded.
         Segment::new(index.wrapping_mul(step.get()).wrapping_add(first), step, count)
     }
 
-    /// Puts a segment here. Only threads that slept still try to draw from the one before it.
+    /// Puts a segment here. Only threads that slept still try to draw from the previous one.
     fn put(&self, turn: u64, unused: Unused, label: u64) {
         let Unused { counter, segment } = unused;
         let shown = &self.segment;
@@ -180,7 +180,8 @@ impl Slot {
         shown.turn.store(turn, Ordering::Release);
     }
 
-    /// The numbers left. An atomic step rather than a load, so that every later draw sees the marks that were set before.
+    /// Returns how many numbers are left. An atomic step rather than a load, so that every later draw sees the marks that were
+    /// set before.
     fn left(&self) -> u64 {
         self.len().saturating_sub(self.cursor.0.fetch_add(0, Ordering::AcqRel))
     }
@@ -194,7 +195,7 @@ impl Slot {
         Some(Unused { counter, segment })
     }
 
-    /// Whether its segment has a length of at least `count`, and consecutive numbers.
+    /// Returns whether the segment has at least `count` numbers, and they are consecutive.
     fn is_whole(&self, turn: u64, count: NonZeroU64) -> bool {
         self.is_of(turn) && self.len() >= count.get() && self.step() == 1
     }
@@ -207,13 +208,13 @@ impl Slot {
         self.segment.label.load(Ordering::Relaxed)
     }
 
-    /// The greatest of its numbers.
+    /// Returns the greatest number of the segment.
     fn last(&self) -> Option<u64> {
         Some(self.part(0, self.len())?.last())
     }
 }
 
-/// The queue, where threads draw.
+/// The queue that threads draw from.
 #[derive(Debug)]
 pub(super) struct SegmentQueue {
     current: Padded,
@@ -287,21 +288,21 @@ impl SegmentQueue {
         }
     }
 
-    /// The distance from one number to the next in the current segment; `None` if there is none.
+    /// Returns the distance from one number to the next in the current segment; `None` if there is none.
     pub(super) fn step(&self) -> Option<NonZeroU64> {
         let turn = self.current();
         let slot = self.slot(turn);
         if slot.is_of(turn) { NonZeroU64::new(slot.step()) } else { None }
     }
 
-    /// Moves on from a spent segment to the next turn, whether its segment is there or not.
+    /// Moves on from a spent segment to the next turn, whether or not its segment is there.
     #[cold]
     fn leave(&self, turn: u64) {
-        // If this fails, another thread has done it.
+        // If this fails, another thread has already done it.
         let _ = self.current.0.compare_exchange(turn, turn + 1, Ordering::AcqRel, Ordering::Relaxed);
     }
 
-    /// The slots from the current segment on.
+    /// Returns the slots from the current segment on.
     fn ahead(&self) -> impl DoubleEndedIterator<Item = &Slot> {
         let turns = self.current()..;
         let slots: Vec<&Slot> =
@@ -309,7 +310,7 @@ impl SegmentQueue {
         slots.into_iter()
     }
 
-    /// The numbers in memory.
+    /// Returns how many numbers are in memory.
     pub(super) fn left(&self) -> u64 {
         self.ahead().map(Slot::left).sum()
     }
@@ -327,8 +328,8 @@ impl SegmentQueue {
     ///
     /// Do not call this while a segment is being put.
     pub(super) fn end(&self) -> Vec<Unused> {
-        // The newest first: a draw from a newer segment, after an older one has ended, would prevent the older one from being
-        // given back.
+        // The newest first. Otherwise a draw from a newer segment, after an older one has ended, would prevent the older one from
+        // being given back.
         let mut unused: Vec<Unused> = self.ahead().rev().filter_map(Slot::end).collect();
         unused.reverse();
         unused
@@ -336,7 +337,7 @@ impl SegmentQueue {
 }
 
 impl Producer {
-    /// The number of segments that there is room for.
+    /// Returns how many segments there is room for.
     pub(super) fn room(&self) -> u64 {
         // `current` never passes the turn of the next segment.
         ROOM - (self.next - self.queue.current())
@@ -350,8 +351,8 @@ impl Producer {
         }
     }
 
-    /// Sets marks so that a draw wakes the producer once fewer than `keep` numbers are left; returns how many are left. If that
-    /// is fewer already, no draw may wake it.
+    /// Sets marks so that a draw wakes the producer once fewer than `keep` numbers are left; returns how many are left. If fewer
+    /// are left already, no draw may wake it.
     pub(super) fn wake_below(&self, keep: u64) -> u64 {
         let mut after = 0;
         for slot in self.queue.ahead().rev() {

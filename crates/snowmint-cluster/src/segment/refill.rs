@@ -20,13 +20,13 @@ use super::queue::{Producer, SegmentQueue, Unused};
 use super::status::{Reporter, failure_of};
 use super::{Run, SharedClock};
 
-/// How often an idle task looks: it measures the demand, and notices that the machine slept.
+/// How often an idle task looks: it measures the demand, and notices that the machine was suspended.
 const LOOK_EVERY_MS: u64 = 1000;
 /// How long before the end of a period numbers of the next one are reserved.
 const AHEAD_MS: u64 = 60_000;
-/// How soon that is retried.
+/// The pause before a retry of that reservation.
 const AHEAD_AGAIN_MS: u64 = 5000;
-/// The most calls that it may take.
+/// The maximum number of calls for that reservation.
 const AHEAD_CALLS: usize = 3;
 
 /// The numbers in memory, shared by the callers and the task.
@@ -39,23 +39,23 @@ pub(super) struct Buffer {
     pub(super) filled: Notify,
     /// How many times a caller found no number.
     pub(super) misses: AtomicU64,
-    /// Locked while it changes, while segments below it are ended, and while one is added to the queue.
+    /// Locked while the floor changes, while segments below it are ended, and while one is added to the queue.
     floor: Mutex<Floor>,
     /// The first instant after the period of the numbers in memory, in unix milliseconds.
     pub(super) period_ends_unix_ms: AtomicU64,
 }
 
-/// How many periods have a floor: the current one, the one before it, and the next one. Their callers may overlap.
+/// How many periods have a floor: the current one, the previous one, and the next one. Their callers may overlap.
 const FLOORS: usize = 3;
 
-/// The numbers below which memory hands out nothing any more, because greater ones were handed out.
+/// The numbers below which memory hands out nothing, because greater ones were handed out.
 #[derive(Debug, Default)]
 struct Floor {
     /// By the label of the period; labels of later periods are greater.
     numbers: BTreeMap<u64, u64>,
-    /// The numbers of this period that were skipped, as they were below the floor.
+    /// How many numbers of this period were skipped, because they were below the floor.
     skipped: u64,
-    /// The numbers of this period that went from the counter to a caller and never were in memory.
+    /// How many numbers of this period went from the counter to a caller without being in memory.
     bypassed: u64,
 }
 
@@ -71,7 +71,7 @@ impl Buffer {
         }
     }
 
-    /// Skips the numbers below a run that is about to be handed out, those in memory and those that arrive later.
+    /// Skips the numbers below a run that is about to be handed out: those in memory and those that arrive later.
     pub(super) fn skip_below(&self, run: &Run) {
         let (label, number) = (Period::to_bits(run.period()), run.first());
         let ended = {
@@ -79,7 +79,8 @@ impl Buffer {
             let highest = floor.numbers.entry(label).or_default();
             *highest = number.max(*highest);
             if floor.numbers.len() > FLOORS {
-                // The farthest: a clock that was wrong may have left periods to come, which are not this one.
+                // Remove the farthest: a clock that was wrong may have left floors for future periods, which are not the current
+                // one.
                 let farthest = floor.numbers.keys().copied().max_by_key(|other| other.abs_diff(label));
                 farthest.map(|other| floor.numbers.remove(&other));
             }
@@ -123,8 +124,8 @@ pub(super) struct RefillTask {
     next_period: NextPeriod,
     protocol: Protocol,
     clock: SharedClock,
-    /// The protocol's time starts here. Steps of the wall clock do not move it, and it stands still while the machine sleeps:
-    /// a reservation then only takes longer to settle.
+    /// The origin of the protocol's time. Steps of the wall clock do not move it, and it stands still while the machine is
+    /// suspended: a reservation then only takes longer to settle.
     began: Instant,
     seed: u64,
     reporter: Reporter,
@@ -136,7 +137,7 @@ enum NextPeriod {
     Nothing {
         try_at_unix_ms: u64,
     },
-    /// A task of its own reserves them, so that the current period does not wait; it is aborted when this is dropped.
+    /// Its own task reserves them, so that the current period does not wait; dropping this aborts the task.
     Reserving(JoinSet<Option<Reservation>>),
     Reserved(Reservation),
 }
@@ -185,7 +186,7 @@ impl RefillTask {
         }
     }
 
-    /// Runs until `release` asks for the end and everything is given back.
+    /// Runs until `release` requests the end and everything is given back.
     pub(super) async fn run(mut self, mut release: oneshot::Receiver<()>) {
         let mut input = Input::Wake;
         loop {
@@ -201,7 +202,7 @@ impl RefillTask {
                 Next::Call(call) => self.perform(call, &mut release).await,
                 Next::Wait(ms) => self.wait(sleep(self.until_next_look(ms)), &mut release).await,
                 Next::Idle { keep } => self.idle(keep, &mut release).await,
-                // Every call is awaited to its end, so none is under way here.
+                // Every call is awaited to its end, so none is in flight here.
                 Next::Await => self.wait(sleep(Duration::from_millis(1)), &mut release).await,
                 Next::Stop => break,
             };
@@ -223,14 +224,14 @@ impl RefillTask {
         ms_since(self.began)
     }
 
-    /// A wait that ends with the period at the latest.
+    /// Returns a wait that ends with the period at the latest.
     fn until_next_look(&self, ms: u64) -> Duration {
         let left_ms = self.periods.left_ms(self.clock.unix_ms()).unwrap_or(u64::MAX);
         Duration::from_millis(ms.min(left_ms.max(1)))
     }
 
     fn memory(&self) -> Memory {
-        // One for a segment that this step may add, and one for the segment that it requests.
+        // One place for a segment that this step may add, and one for the segment that it requests.
         let room = if self.producer.room() > 1 { Room::Left } else { Room::Full };
         self.buffer.memory(room)
     }
@@ -265,7 +266,7 @@ impl RefillTask {
         }
     }
 
-    /// Ends the numbers in memory for every thread, at once.
+    /// Ends the numbers in memory for every thread, immediately.
     fn end(&mut self, released: &Result<(), RecvError>) {
         self.ending = match released {
             Ok(()) => Ending::Released(Some(self.buffer.queue.end())),
@@ -286,7 +287,7 @@ impl RefillTask {
                 if let Ending::Released(unused) = &mut self.ending
                     && let Some(unused) = unused.take()
                 {
-                    // Before the answer, so that its numbers are handed to nobody.
+                    // Before the answer, so that its numbers are not handed to anyone.
                     self.protocol.step(self.now_ms(), Memory::default(), Input::Release { unused });
                 }
                 input(answer)
@@ -366,7 +367,7 @@ impl RefillTask {
         });
     }
 
-    /// Begins the current period, if it is another one.
+    /// Begins the current period, if it has changed.
     fn follow_period(&mut self) {
         let Some(periods) = self.periods.changed(self.clock.unix_ms()) else { return };
         self.take_next_period();
@@ -404,7 +405,7 @@ impl RefillTask {
         tokio::spawn(give_back(ended, before, unused, self.began).in_current_span());
     }
 
-    /// The protocol for other counters, at the demand measured so far.
+    /// Returns the protocol for other counters, at the demand measured so far.
     fn restarted(&self, periods: &PeriodCounters) -> Protocol {
         self.protocol.restart(periods.counters().len(), self.seed).sharing(periods.high_water_marks())
     }
@@ -412,7 +413,7 @@ impl RefillTask {
     fn should_reserve_next_period(&self) -> bool {
         let now = self.clock.unix_ms();
         let NextPeriod::Nothing { try_at_unix_ms } = self.next_period else { return false };
-        // Not all nodes at once.
+        // Jitter, so that not all nodes reserve at the same time.
         let ahead_ms = AHEAD_MS / 2 + self.seed % (AHEAD_MS / 2);
         let soon = self.periods.left_ms(now).is_some_and(|left| left <= ahead_ms);
         soon && now >= try_at_unix_ms && matches!(self.ending, Ending::No)
@@ -455,7 +456,7 @@ async fn reserve_first(
 ) -> Option<Reservation> {
     let mut output = protocol.step(ms_since(began), Memory::default(), Input::Wake);
     let mut segments = Vec::new();
-    // One reservation; or one below the first number, a raise, and another reservation.
+    // One reservation; or a reservation below the first number, a raise, and another reservation.
     for _ in 0..AHEAD_CALLS {
         let input = match output.next {
             Next::Call(Call::Reserve { counter, count, timeout_ms }) => {
@@ -529,7 +530,7 @@ mod tests {
         Segment::new(first, NonZeroU64::MIN, NonZeroU64::new(count).unwrap()).unwrap()
     }
 
-    /// Goal: a segment that was on its way while greater numbers were handed out is left out, in its own period alone.
+    /// Goal: a segment that was in flight while greater numbers were handed out is skipped, only in its own period.
     #[test]
     fn what_comes_late_is_left_out() {
         let (queue, mut producer) = SegmentQueue::open();
@@ -548,12 +549,12 @@ mod tests {
         assert_eq!(left_and_skipped(), (20, 50));
         let drawn = buffer.queue.draw(NonZeroU64::MIN).unwrap();
         assert_eq!(drawn.segment.first(), 151);
-        // An earlier run that comes later changes nothing.
+        // An earlier run that arrives later changes nothing.
         buffer.skip_below(&Run::new(numbers(31, 20), None));
         assert!(!put(41, 10, 0));
     }
 
-    /// Goal: a late caller of the last period does not lower the floor of the current one. Method: runs of several days, in a
+    /// Goal: a late caller of the previous period does not lower the floor of the current one. Method: runs of several days, in
     /// mixed order.
     #[test]
     fn a_late_run_of_another_period_leaves_this_floor() {
@@ -571,7 +572,7 @@ mod tests {
         };
         assert!(!put(31, today), "numbers of today above it were handed out");
         assert!(put(71, today));
-        // Floors do not pile up.
+        // The number of floors stays bounded.
         for period in std::iter::successors(Some(today), |period| Some(period.next())).take(50) {
             buffer.skip_below(&run(51, period));
         }

@@ -26,7 +26,7 @@ use super::refill::{Buffer, RefillTask};
 use super::status::{NoNumberError, Reporter, SegmentStatus};
 use super::{Run, SharedClock};
 
-/// How many requests may wait for the direct task; further callers wait to send theirs.
+/// How many requests may wait for the direct task; further callers wait before they send theirs.
 const DIRECT_QUEUE: usize = 1024;
 
 /// A source of numbers that are unique over all nodes, taken from segments that it reserves at counters.
@@ -36,8 +36,8 @@ const DIRECT_QUEUE: usize = 1024;
 /// a draw that begins after another one returned gets greater numbers. With several counters they increase within each
 /// stripe.
 ///
-/// A clone is cheap and draws from the same segments. If all are dropped without [`release`](Self::release), the numbers in
-/// memory are lost.
+/// A clone is cheap and draws from the same segments. If all clones are dropped without [`release`](Self::release), the numbers
+/// in memory are lost.
 ///
 /// # Examples
 ///
@@ -78,15 +78,15 @@ struct Inner {
 }
 
 impl Segments {
-    /// Starts to reserve numbers and returns at once; [`ready`](Self::ready) waits for the first ones.
+    /// Starts to reserve numbers and returns immediately; [`ready`](Self::ready) waits for the first ones.
     ///
-    /// Several counters are asked in turn, and one that fails is skipped until it answers again. They have to be disjoint
+    /// Several counters are asked in turn, and one that fails is skipped until it answers again. They must be disjoint
     /// [stripes](super::Stripe) of independent stores. Call this on a tokio runtime with timers: the tasks run there.
     ///
     /// # Errors
     ///
-    /// [`SegmentConfigError`] for a value out of range, no counter, direct mode with several counters, or direct mode with
-    /// one that may lose what it acknowledged.
+    /// [`SegmentConfigError`] for a value out of range, no counter, direct mode with several counters, or direct mode with a
+    /// counter that may lose acknowledged reservations.
     pub fn start(
         counters: Vec<Arc<dyn Counter>>,
         config: SegmentConfig,
@@ -97,7 +97,7 @@ impl Segments {
 
     /// Like [`start`](Self::start), after earlier `Segments` of this process used the same counters.
     ///
-    /// `received` holds the high-water mark of each counter. A counter that went back below its mark is noticed.
+    /// `received` holds the high-water mark of each counter. A counter that went back below its mark is detected.
     ///
     /// # Errors
     ///
@@ -200,7 +200,7 @@ impl Segments {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Waits until there is a number. In direct mode it returns at once: only a draw would tell, and cost a number.
+    /// Waits until there is a number. In direct mode it returns immediately: only a draw could tell, and would use up a number.
     ///
     /// # Errors
     ///
@@ -221,7 +221,7 @@ impl Segments {
         if direct || decided.refills > 0 { Ok(decided) } else { Err(self.no_number()) }
     }
 
-    /// Takes up to `count` numbers, at least one, from memory. Never waits, never allocates.
+    /// Takes up to `count` numbers, at least one, from memory. It never waits and never allocates.
     ///
     /// # Errors
     ///
@@ -235,7 +235,7 @@ impl Segments {
         }
     }
 
-    /// Returns the numbers that were drawn unless their period has ended; wakes the task if few are left.
+    /// Returns the drawn numbers, unless their period has ended. Wakes the task if few are left.
     #[inline]
     fn checked(&self, drawn: Drawn) -> Option<Run> {
         let period = Period::from_bits(drawn.label);
@@ -246,7 +246,7 @@ impl Segments {
         (!ended).then(|| Run::new(drawn.segment, period))
     }
 
-    /// Whether the period of drawn numbers has ended. The task may have begun another one since the draw.
+    /// Returns whether the period of drawn numbers has ended. The task may have begun another one since the draw.
     fn has_ended(&self, period: Period) -> bool {
         let ends_unix_ms = self.inner.buffer.period_ends_unix_ms.load(Ordering::Relaxed);
         period.is_before_one_that_ends_at(ends_unix_ms) || self.inner.clock.unix_ms() >= ends_unix_ms
@@ -258,18 +258,18 @@ impl Segments {
         self.no_number()
     }
 
-    /// Takes exactly `count` numbers, as runs in the order they were drawn. Waits, asleep, while there are none.
+    /// Takes exactly `count` numbers, as runs in the order in which they were drawn. Sleeps while there are none.
     ///
     /// In direct mode the numbers are greater than all that any node returned before the call.
     ///
     /// # Errors
     ///
-    /// [`NoNumberError`] if waiting does not help, or if no number came within the configured patience. Numbers taken
-    /// before that are lost, not handed out again.
+    /// [`NoNumberError`] if waiting does not help, or if no number arrived within the configured patience. Numbers taken before
+    /// that are lost and never reused.
     ///
     /// # Cancel safety
     ///
-    /// Numbers taken so far are lost, not handed out again.
+    /// Numbers taken so far are lost and never reused.
     pub async fn take(&self, count: usize) -> Result<Vec<Run>, NoNumberError> {
         match (self.inner.config.mode, NonZeroU64::new(count as u64)) {
             (_, None) => Ok(Vec::new()),
@@ -309,18 +309,18 @@ impl Segments {
         matches!(error, NoNumberError::NotReady { .. }) && self.inner.status.borrow().failure.is_none()
     }
 
-    /// Takes `count` consecutive numbers: from the segment in memory if it has them, else from the counter.
+    /// Takes `count` consecutive numbers: from the segment in memory if it has them, otherwise from the counter.
     ///
-    /// Numbers have to increase, so the numbers in memory below a run from the counter are lost. If the segment in memory
-    /// is long enough but has too few left, and the next one is there, the rest of the first one is lost.
+    /// Numbers must increase, so the numbers in memory below a run from the counter are lost. If the segment in memory is long
+    /// enough but has too few left, and the next one is there, the rest of the first one is lost.
     ///
     /// # Errors
     ///
-    /// [`NoNumberError`]; several counters, or the counter of one stripe, have no consecutive numbers.
+    /// [`NoNumberError`]. Several counters, or the counter of one stripe, have no consecutive numbers.
     ///
     /// # Cancel safety
     ///
-    /// The numbers may be lost, not handed out again.
+    /// The numbers may be lost; they are never reused.
     pub async fn take_run(&self, count: NonZeroU64) -> Result<Run, NoNumberError> {
         let cached = self.inner.config.mode == Mode::Cached;
         if cached {
@@ -329,7 +329,7 @@ impl Segments {
                 return Ok(run);
             }
             if count == NonZeroU64::MIN {
-                // The next number of memory, so that nothing is skipped.
+                // The next number in memory, so that nothing is skipped.
                 return self.take_cached(1).await?.first().copied().ok_or_else(|| self.no_number());
             }
             if let Some(step) = self.step_above_one() {
@@ -348,7 +348,7 @@ impl Segments {
         Ok(run)
     }
 
-    /// Waits a moment for the next segment, if a segment has that many numbers: a run from the counter would skip it.
+    /// Waits briefly for the next segment, if a segment has that many numbers: a run from the counter would skip it.
     async fn draw_from_next_segment(&self, count: NonZeroU64) -> Option<Drawn> {
         let Inner { buffer, status, stopped, config, .. } = &*self.inner;
         if count.get() > status.borrow().size || stopped.load(Ordering::Acquire) {
@@ -365,7 +365,7 @@ impl Segments {
         buffer.queue.draw_whole(count)
     }
 
-    /// The distance from one number to the next, if they are not consecutive.
+    /// Returns the distance from one number to the next, if they are not consecutive.
     fn step_above_one(&self) -> Option<u64> {
         let step = self.inner.buffer.queue.step().map_or(1, NonZeroU64::get);
         let step = step.max(self.inner.counters as u64);
@@ -405,9 +405,9 @@ impl Segments {
         status
     }
 
-    /// Ends the numbers for every thread, and gives back those that no other node reserved after.
+    /// Ends the numbers for every thread, and gives back those that are still the newest of their counter.
     ///
-    /// Returns when the counters have them, or after `patience`: numbers that were not given back by then are lost.
+    /// Returns when the counters have them, or after `patience`. Numbers that were not given back by then are lost.
     pub async fn release(&self, patience: Duration) {
         self.inner.stopped.store(true, Ordering::Release);
         let started = self.inner.refill.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -419,7 +419,7 @@ impl Segments {
                 "the counters did not answer in time: the numbers in memory are lost, not given back"
             );
             task.abort();
-            // Once it has ended, it cannot add a segment any more. Its error says that it was aborted.
+            // Once the task has ended, it cannot add a segment. The error says that it was aborted.
             let _ = task.await;
         }
         self.inner.buffer.queue.end();

@@ -22,8 +22,8 @@ pub struct SegmentStatus {
     pub lasts: Option<Duration>,
     /// The measured demand, in numbers a second.
     pub demand_per_second: u64,
-    /// The greatest number reserved so far, 0 before the first. It includes what earlier sources with the same
-    /// [`HighWaterMarks`] reserved.
+    /// The greatest number reserved so far, 0 before the first. It includes the reservations of earlier sources with the same
+    /// [`HighWaterMarks`].
     pub highest: u64,
     /// The greatest number reserved in the previous, the current and the next period, if numbers restart. Periods without a
     /// reservation are left out. Numbers of the next period are reserved shortly before it begins.
@@ -38,7 +38,8 @@ pub struct SegmentStatus {
     pub refills: u64,
     /// The number of store calls that failed.
     pub store_errors: u64,
-    /// The number of segments that were not used because their counter went back, or their reservation was not found again.
+    /// The number of segments that were not used because their counter went back, or because their reservation was not found
+    /// again.
     pub refused: u64,
     /// How many times a caller found no number in memory.
     pub misses: u64,
@@ -48,9 +49,9 @@ pub struct SegmentStatus {
     pub counters_failing: usize,
     /// The current period, if numbers restart.
     pub period: Option<Period>,
-    /// Why no numbers are reserved, while that fails.
+    /// Why no numbers are reserved, while reservations fail.
     pub waiting: Option<String>,
-    /// The same, if it lasts until somebody changes something.
+    /// The same reason, if it lasts until somebody changes something.
     pub failure: Option<String>,
     /// Whether the maximum is reached.
     pub exhausted: bool,
@@ -98,7 +99,7 @@ impl SegmentStatus {
         }
     }
 
-    /// Adds what was received, which is known before one of the numbers is used.
+    /// Adds the received numbers, which are known before any of them is used.
     pub(super) fn received(&mut self, received: &[HighWaterMarks], range: Range) {
         let highest = |period| {
             let highest = received.iter().map(|received| received.highest(period)).max();
@@ -179,7 +180,7 @@ impl Reporter {
         self.status.send_modify(change);
     }
 
-    /// Why no numbers are reserved, while that fails.
+    /// Returns why no numbers are reserved, while reservations fail.
     pub(super) fn waiting(&self) -> Option<String> {
         self.status.borrow().waiting.clone()
     }

@@ -1,5 +1,5 @@
-//! Stripes: each of several independent stores hands out its own share of the numbers, so that none is handed out twice.
-//! Flickr's two ticket servers do this by MySQL's `auto_increment_offset` and `auto_increment_increment`.
+//! Stripes: each of several independent stores hands out its own share of the numbers, so that none is handed out twice. Flickr's
+//! two ticket servers use MySQL's `auto_increment_offset` and `auto_increment_increment` for this.
 
 use std::fmt;
 use std::num::{NonZeroU32, NonZeroU64};
@@ -36,7 +36,7 @@ pub enum StripeError {
         /// The number of stripes.
         of: u32,
     },
-    /// The text is not of the form `1/2`.
+    /// The text does not have the form `1/2`.
     #[error("invalid stripe {}: expected a form such as 1/2, the first of two", snowmint::error::Snippet::of(.text))]
     Malformed {
         /// The text.
@@ -78,7 +78,7 @@ impl Stripe {
         StoreCounter::new(store, key, self.first_from(first), NonZeroU64::from(self.of))
     }
 
-    /// The smallest number of the stripe that is at least `first`.
+    /// Returns the smallest number of the stripe that is at least `first`.
     fn first_from(self, first: u64) -> u64 {
         let (index, of) = (u64::from(self.index.get()), u64::from(self.of.get()));
         let ahead = (index % of + of - first % of) % of;

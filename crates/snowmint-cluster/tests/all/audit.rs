@@ -1,5 +1,5 @@
 //! Goal: over real stores, writers on several nodes lose no entry of the audit log.
-//! Method: each writer has a connection of its own, and all append at once.
+//! Method: each writer has its own connection, and all append at the same time.
 
 use std::collections::BTreeSet;
 

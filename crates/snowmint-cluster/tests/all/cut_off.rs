@@ -1,4 +1,4 @@
-//! Shared by the tests of leases: a store that can be cut off or fall silent, and a wait for an event.
+//! Shared by the tests of leases: a store that can be cut off or stop answering, and a wait for an event.
 
 #![allow(dead_code, reason = "no test uses all of it")]
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]

@@ -51,7 +51,7 @@ async fn all_held(leases: &Leases, count: usize) -> BTreeSet<WorkerId> {
     until(|| Some(workers_of(leases)).filter(|workers| workers.len() == count)).await
 }
 
-/// Replaces the record of a worker, at whatever revision it has.
+/// Replaces the record of a worker, whatever its revision.
 async fn replace_record(store: &dyn Store, worker: WorkerId, with: impl Fn(Record) -> Record) {
     let key = pool("twitter").key(worker).unwrap();
     loop {
@@ -139,8 +139,8 @@ async fn after_an_outage_each_lease_goes_on_with_its_own_worker() {
     assert_eq!(leases.status().lost, 0, "neither took the other's");
 }
 
-/// Goal: when the store is down for longer than all leases last, callers get an error, whichever lease ended last, because waiting
-/// does not help. Method: the leases end at different times, in both orders.
+/// Goal: when the store is down for longer than all leases last, callers get an error, whichever lease ended last, because
+/// waiting does not help. Method: the leases end at different times, in both orders.
 #[tokio::test]
 async fn leases_that_ended_one_after_the_other_are_an_error_and_nothing_to_wait_for() {
     for last in [1, 0] {
@@ -307,7 +307,7 @@ async fn a_second_holder_of_a_fixed_worker_is_refused_with_the_name_of_the_first
     assert!(first.handle().try_take(1).is_ok(), "the first goes on");
 }
 
-/// Goal: the error of a call that the node gave up says so. Method: a store that never answers.
+/// Goal: the error of a call that the node abandoned says so. Method: a store that never answers.
 #[tokio::test]
 async fn a_call_that_was_given_up_says_so() {
     let silent = Arc::new(CutOff::default());
@@ -328,7 +328,7 @@ async fn without_the_store_it_mints_to_the_end_of_the_lease_and_goes_on_when_the
     let mut handle = leases.handle();
     let mut last = ids(&mut handle, 1).await[0];
     cut_off.cut(true);
-    // Ids go on increasing until the lease has ended, not a timestamp longer.
+    // Ids keep increasing until the lease has ended, and not one timestamp longer.
     let (why, ended) = until(|| match handle.try_take(1) {
         Ok(mut batch) => {
             last = batch.next().unwrap();
@@ -350,7 +350,7 @@ async fn without_the_store_it_mints_to_the_end_of_the_lease_and_goes_on_when_the
     assert_eq!(leases.status().worker, granted.worker, "nobody else took it meanwhile");
 }
 
-/// A window so long that a machine which stalls for seconds leaves no gap either.
+/// The window is so long that even a machine which stalls for seconds leaves no gap.
 #[tokio::test]
 async fn a_worker_taken_by_another_is_replaced_without_a_gap() {
     let store: Arc<dyn Store> = memory();
@@ -419,8 +419,8 @@ async fn a_claim_is_used_once_it_has_settled() {
     assert_eq!(leases.status().store_forgot, 0);
 }
 
-/// Goal: a lease ends at once if another node was granted a part of it, because the store forgot. Method: a record replaces it whose
-/// lease begins before its end.
+/// Goal: a lease ends immediately if another node was granted a part of it, because the store forgot. Method: its record is
+/// replaced by one whose lease begins before its end.
 #[tokio::test]
 async fn a_lease_that_another_was_granted_too_ends_at_once() {
     let store: Arc<dyn Store> = memory();
@@ -441,12 +441,12 @@ async fn a_lease_that_another_was_granted_too_ends_at_once() {
     assert!(status.waiting.as_ref().is_some_and(|why| why.contains("thief")), "{status:?}");
     let none = handle.try_take(1).unwrap_err();
     assert!(matches!(none, NextIdError::NoLease { .. }), "{none}");
-    // After a window another is taken.
+    // After a window the node takes another worker.
     let next = until(|| leases.status().worker).await;
     assert_ne!(next, first);
 }
 
-/// Goal: a process stops at once when a copy of it renewed its lease. Method: the record gets a later tag of the same line.
+/// Goal: a process stops immediately when a copy of it renewed its lease. Method: the record gets a later tag of the same line.
 #[tokio::test]
 async fn a_lease_that_a_copy_of_the_process_renewed_ends_at_once() {
     let store: Arc<dyn Store> = memory();
@@ -462,8 +462,8 @@ async fn a_lease_that_a_copy_of_the_process_renewed_ends_at_once() {
     assert_eq!((leases.status().store_forgot, leases.status().lost), (0, 0));
 }
 
-/// Goal: a node takes another lease when the load exceeds one worker, and releases it when the load ends. Method: two handles take as
-/// many ids as they can, from a layout with 16 ids per tick; three short windows pass without load. Takes about 9 s.
+/// Goal: a node takes another lease when the load exceeds one worker, and releases it when the load ends. Method: two handles
+/// take as many ids as they can, from a layout with 16 ids per tick; then three short windows pass without load. Takes about 9 s.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn it_grows_under_load_and_shrinks_when_idle() {
     const SMALL: &str = "time:41@1ms worker:3 sequence:4 epoch:2020-01-01";
@@ -485,7 +485,7 @@ async fn it_grows_under_load_and_shrinks_when_idle() {
     };
     let drawing = [draw(), draw()];
     all_held(&leases, 2).await;
-    // Handles use both after they have found the second one.
+    // Handles use both leases after they have found the second one.
     tokio::time::sleep(Duration::from_millis(200)).await;
     stop.store(true, Ordering::Relaxed);
     let mut seen = HashSet::new();

@@ -1,5 +1,5 @@
-//! Goal: a node that restarts while the store is down resumes its saved lease up to the end, with ids above those of the process
-//! before it. Its disk may fail.
+//! Goal: a node that restarts while the store is down resumes its saved lease up to the end, with ids above those of the previous
+//! process. Its disk may fail.
 //! Method: leases on a store that can be cut off, dropped without a release as if the process had died. Only their directory
 //! remains. Real files and clocks. The unit tests of `saved/saver.rs` show that the instant of a death does not matter. The
 //! slowest test takes 4 s.
@@ -21,7 +21,7 @@ use snowmint_store::Store;
 
 const WINDOW: Duration = Duration::from_secs(2);
 
-/// Waits until the process before has released the lock.
+/// Waits until the previous process has released the lock.
 async fn open(folder: &Path) -> SavedLeases {
     until(|| SavedLeases::open(folder, "memory: default").ok()).await
 }
@@ -51,7 +51,7 @@ fn instant(id: Id) -> u64 {
     Layout::TWITTER.unix_ms(Layout::TWITTER.split(id).unwrap().timestamp)
 }
 
-/// Makes the file say that timestamps up to this one were used.
+/// Changes the file so that it says that timestamps up to this one were used.
 fn mark_at(folder: &Path, unix_ms: u64) {
     let path = folder.join("lease-1.json");
     let mut file: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
@@ -59,7 +59,7 @@ fn mark_at(folder: &Path, unix_ms: u64) {
     fs::write(&path, file.to_string()).unwrap();
 }
 
-/// Takes an id, unless the machine stalled for so long that the lease has ended: it goes on once it is renewed.
+/// Takes an id, unless the machine stalled for so long that the lease has ended: it continues once the lease is renewed.
 fn try_id(handle: &mut LeaseHandle) -> Option<Id> {
     match handle.try_take(1) {
         Ok(mut batch) => batch.next(),
@@ -95,7 +95,7 @@ async fn after_a_crash_without_the_store_it_goes_on_to_the_end_of_the_lease() {
     store.cut(true);
     drop((leases, handle));
 
-    // Twice: what the second process makes counts for the third.
+    // Twice: the ids of the second process count for the third.
     for _ in 0..2 {
         let saved = open(folder.path()).await;
         let granted = saved.usable(&pool(), &holder(), instant(last)).unwrap().unwrap();
@@ -193,8 +193,8 @@ async fn when_the_store_is_back_the_lease_is_renewed() {
     assert_eq!((leases.status().worker, leases.status().lost), (worker, 0));
 }
 
-/// Goal: if the store is available, the node does not wait for the time that the dead process may have used. Method: by its file,
-/// the dead process used half a minute.
+/// Goal: if the store is available, the node does not wait for the time that the dead process may have used. Method: according to
+/// its file, the dead process used half a minute.
 #[tokio::test]
 async fn with_the_store_another_lease_is_taken_rather_than_waited_for() {
     let (store, folder) = (Arc::new(CutOff::default()), tempfile::tempdir().unwrap());
@@ -211,7 +211,7 @@ async fn with_the_store_another_lease_is_taken_rather_than_waited_for() {
     assert_ne!(ready.expect("it waits for nothing").unwrap().worker, worker);
 }
 
-/// As above, but the store comes back while the node waits for the saved lease.
+/// As above, but the store recovers while the node waits for the saved lease.
 #[tokio::test]
 async fn when_the_store_comes_back_first_another_lease_is_taken() {
     let (store, folder) = (Arc::new(CutOff::default()), tempfile::tempdir().unwrap());
@@ -254,7 +254,7 @@ async fn leases_start_in_the_slot_of_released_ones() {
         leases.ready().await.unwrap();
         leases.release(Duration::from_secs(5)).await;
     }
-    // The same holds for leases that were not released in time.
+    // The same applies to leases that were not released in time.
     store.cut(true);
     for _ in 0..20 {
         let leases = start(&store, saved.clone());
@@ -318,8 +318,8 @@ async fn where_the_file_can_neither_be_written_nor_removed_ids_end_where_it_says
     assert!(next > last);
 }
 
-/// Goal: a lease that cannot be saved when it is granted is used as soon as it can be saved. Method: the node loses its worker while
-/// the directory is away.
+/// Goal: a lease that cannot be saved when it is granted is used as soon as it can be saved. Method: the node loses its worker
+/// while the directory is missing.
 #[tokio::test]
 async fn a_lease_granted_while_the_disk_is_away_is_used_once_it_is_back() {
     let (store, folder) = (Arc::new(CutOff::default()), tempfile::tempdir().unwrap());
@@ -349,12 +349,12 @@ async fn a_lease_granted_while_the_disk_is_away_is_used_once_it_is_back() {
     let next = until(|| handle.try_take(1).ok()).await.next().unwrap();
     let worker = Some(Layout::TWITTER.split(next).unwrap().worker);
     assert!(next > last && worker != first);
-    // Told a moment after it is put up.
+    // The status changes a moment after the lease is usable.
     until(|| (leases.status().worker == worker).then_some(())).await;
 }
 
-/// Goal: after a release no id is made, whatever the task was doing. Method: the disk hangs, because the file is a pipe that nobody
-/// reads, and the release arrives after the generator was started and before the lease was saved.
+/// Goal: after a release no id is made, whatever the task was doing. Method: the disk hangs, because the file is a pipe that
+/// nobody reads, and the release arrives after the generator was started and before the lease was saved.
 #[cfg(unix)]
 #[tokio::test]
 async fn a_generator_that_was_just_started_ends_with_its_lease() {
@@ -371,7 +371,7 @@ async fn a_generator_that_was_just_started_ends_with_its_lease() {
     assert_eq!(leases.status().worker, None, "it waits for the second write");
     leases.release(Duration::from_millis(300)).await;
     let after = handle.try_take(1);
-    // In any case let the write end: the test waits for it.
+    // Let the write end in any case: the test waits for it.
     fs::read(&pipe).unwrap();
     assert!(matches!(after, Err(NextIdError::NoLease { .. })), "{after:?}");
 }

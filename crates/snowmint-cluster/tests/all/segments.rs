@@ -1,7 +1,7 @@
-//! Goal: the driver of segments hands out each number once and in order, keeps callers from waiting while the reserve
-//! lasts, and gives back what is left.
-//! Method: sources on a memory store behind a counter that is slow, fails, or loses answers, mostly under tokio's
-//! paused time, in which an hour is over at once; threads for what threads share.
+//! Goal: the driver of segments hands out each number once and in order, keeps callers from waiting while the reserve lasts, and
+//! gives back the rest.
+//! Method: sources on a memory store behind a counter that is slow, fails, or loses answers, mostly under tokio's paused time, in
+//! which an hour passes immediately; threads for what threads share.
 
 use std::collections::HashSet;
 use std::num::NonZeroU64;
@@ -63,7 +63,7 @@ fn all_differ(mut numbers: Vec<u64>) {
     assert_eq!(numbers.len(), count, "a number came twice");
 }
 
-/// Draws one number every millisecond: the numbers, and how many times there was none.
+/// Draws one number every millisecond; returns the numbers, and how many times there was none.
 async fn draw_for(segments: &Segments, time: Duration) -> (Vec<u64>, u64) {
     let (mut drawn, mut none) = (Vec::new(), 0);
     let end = Instant::now() + time;
@@ -223,7 +223,7 @@ async fn a_segment_that_comes_after_a_release_is_given_back_too() {
     let segments = start(&[Arc::clone(&counter)], small());
     counter.answers_after(Duration::from_millis(500));
     let drawn = numbers(&segments, 15).await;
-    // Until the next call is under way.
+    // Until the next call is in flight.
     let calls = counter.calls();
     while counter.calls() == calls {
         sleep(Duration::from_millis(1)).await;
@@ -416,7 +416,7 @@ async fn numbers_restart_each_day_without_a_wait_and_nodes_with_other_clocks_nev
     let store = store();
     let down = Arc::new(AtomicBool::new(false));
     for mode in [Mode::Cached, Mode::Direct] {
-        // 5 minutes before midnight, and one node 20 s behind the other.
+        // 5 minutes before midnight; one node is 20 s behind the other.
         let sources = [0, 20_000].map(|behind_ms| {
             let clock = TokioClock::at(DAY + 86_100_000 - behind_ms);
             let config = small().mode(mode).reserve(Duration::from_mins(1));
@@ -425,7 +425,7 @@ async fn numbers_restart_each_day_without_a_wait_and_nodes_with_other_clocks_nev
         let (mut seen, mut last) = (HashSet::new(), [None, None]);
         for second in 0..600 {
             sleep(Duration::from_secs(1)).await;
-            // The store is down at midnight: what was reserved ahead serves.
+            // The store is down at midnight: the numbers that were reserved ahead are used.
             down.store(mode == Mode::Cached && (295..330).contains(&second), Ordering::SeqCst);
             for (source, last) in sources.iter().zip(&mut last) {
                 let run = source.take(1).await.unwrap()[0];
@@ -445,8 +445,8 @@ async fn numbers_restart_each_day_without_a_wait_and_nodes_with_other_clocks_nev
     }
 }
 
-/// Goal: what is reserved ahead for the next period is known while it is, and what was reserved for the one before after it
-/// ended. Method: a node from 90 s before midnight until after it, which draws nothing of the next day.
+/// Goal: the highest number of the next period is known while numbers are reserved ahead, and that of the previous period after
+/// it ended. Method: a node from 90 s before midnight until after it, which draws nothing of the next day.
 #[tokio::test(start_paused = true)]
 async fn the_highest_number_of_each_period_is_known() {
     let store = store();
@@ -474,7 +474,7 @@ async fn the_highest_number_of_each_period_is_known() {
     assert_eq!(known(), [(today.clone(), highest), (tomorrow.clone(), ahead)]);
     sleep(Duration::from_mins(1)).await;
     assert_eq!(node.status().period.unwrap().to_string(), tomorrow);
-    // What nobody drew of the day that ended was given back.
+    // The numbers of the ended day that nobody drew were given back.
     assert_eq!(
         known(),
         [(today.clone(), counted(&today).await), (tomorrow.clone(), counted(&tomorrow).await)]
@@ -495,8 +495,8 @@ async fn a_day_that_ends_gives_back_what_it_has_left() {
     assert_eq!(numbers(&segments, 1).await, [1]);
 }
 
-/// Goal: a period ends at its boundary. Method: a clock that is moved over midnight while no time passes for the task; then
-/// time that passes while nobody draws.
+/// Goal: a period ends at its boundary. Method: a clock that is moved over midnight while no time passes for the task; then time
+/// that passes while nobody draws.
 #[tokio::test(start_paused = true)]
 async fn no_number_of_a_period_is_given_after_its_end() {
     const BEFORE_MS: u64 = 300;
@@ -616,7 +616,7 @@ fn a_release_while_threads_draw_ends_all_and_loses_nothing() {
         all.sort_unstable();
         let end = runtime.block_on(counted(&store));
         assert!(all.windows(2).all(|pair| pair[0] < pair[1]), "a number came twice");
-        // What is drawn from is a long line of short segments: a thread that slept through all of it may lose a few.
+        // Threads draw from a long queue of short segments: a thread that slept through all of it may lose a few.
         let lost = end - begin - all.len() as u64;
         assert!(
             all.last() <= Some(&end) && lost <= 10,
@@ -685,8 +685,8 @@ async fn set_back(store: &MemoryStore, slots: u64) {
     assert!(matches!(swap, Swap::Done(_)));
 }
 
-/// Goal: a counter that went back under a node is noticed before one number is given again, in every way to draw.
-/// Method: the record is set to what it was, again and again, between draws from memory, by runs and directly.
+/// Goal: a counter that went back while a node uses it is detected before any number is repeated, by every way to draw. Method:
+/// the record is set back again and again, between draws from memory, by runs and directly.
 #[tokio::test(start_paused = true)]
 async fn a_counter_that_went_back_gives_no_number_again_and_is_raised() {
     for mode in [Mode::Cached, Mode::Direct] {
@@ -738,20 +738,20 @@ async fn numbers_of_a_store_that_may_lose_them_are_used_once_they_have_settled()
     let began = Instant::now();
     let run = segments.take_run(n(5000)).await.unwrap();
     assert!(run.count() == n(5000) && began.elapsed() >= MAY_LOSE, "a long run settles too");
-    // Numbers come ahead, so nobody waits for that.
+    // Numbers are reserved ahead, so nobody waits for that.
     let (_, _) = draw_for(&segments, Duration::from_secs(10)).await;
     let (drawn, none) = draw_for(&segments, Duration::from_mins(1)).await;
     assert_eq!((drawn.len(), none), (60_000, 0), "{:?}", segments.status());
 }
 
-/// Goal: additions that a store lost are never used. Method: the store goes back to how it was before them while they
-/// settle, claims and all, and another node draws.
+/// Goal: additions that a store lost are never used. Method: the store goes back to its state before them while they settle,
+/// including the claims, and another node draws.
 #[tokio::test(start_paused = true)]
 async fn numbers_that_the_store_lost_before_they_settled_are_used_by_nobody_else() {
     let store = store();
     let segments = start(&[losing(&store)], small());
     sleep(MAY_LOSE / 2).await;
-    // The failover: the record of the counter and the claims are as they were, empty.
+    // The failover: the record of the counter and the claims are empty, as they were before.
     set_back(&store, 0).await;
     let claims = Key::new("claims/segments/test").unwrap();
     let record = store.load(&claims).await.unwrap().unwrap();
@@ -779,7 +779,7 @@ fn start_on(store: &Arc<Losing>, config: SegmentConfig) -> Segments {
     Segments::start(vec![Arc::new(counter)], config, TokioClock::at(DAY)).unwrap()
 }
 
-/// Goal: however many reservations of one counter settle at a time, none is taken for lost, and none is lost unnoticed.
+/// Goal: however many reservations of one counter settle at a time, none is wrongly taken for lost, and none is lost unnoticed.
 /// Method: nodes whose segments are tiny, more of them than one record has room for; then failovers.
 #[tokio::test(start_paused = true)]
 async fn many_small_reservations_settle_and_what_a_failover_loses_is_used_by_nobody() {
@@ -816,7 +816,7 @@ async fn many_small_reservations_settle_and_what_a_failover_loses_is_used_by_nob
     all_differ(all);
 }
 
-/// Goal: the log tells a loss that affects nothing from one that may. Method: a store loses what it may, then more.
+/// Goal: the log distinguishes a loss that affects nothing from one that may. Method: a store loses what it may, then more.
 #[tokio::test(start_paused = true)]
 async fn a_loss_of_what_had_not_settled_is_a_warning_and_any_other_an_error() {
     let (log, store) = (Log::default(), Losing::up_to(MAY_LOSE));
@@ -837,7 +837,7 @@ async fn a_loss_of_what_had_not_settled_is_a_warning_and_any_other_an_error() {
     all_differ(all);
 }
 
-/// Goal: on one node numbers grow, whatever part of them comes from memory and from the counter. Method: runs longer and
+/// Goal: on one node numbers increase, whatever part of them comes from memory and from the counter. Method: runs longer and
 /// shorter than the segments in memory, mixed with single numbers, and many long ones.
 #[tokio::test(start_paused = true)]
 async fn numbers_of_a_node_grow_also_after_a_long_run() {
@@ -863,8 +863,8 @@ async fn numbers_of_a_node_grow_also_after_a_long_run() {
     assert!(lost < 60_000, "segments grow until runs come from memory: {lost} lost, {:?}", node.status());
 }
 
-/// Goal: a clock that goes back over the begin of a period gives no number again, and nothing is taken for a fault.
-/// Method: steps back and forth over midnight, and over more periods than are remembered.
+/// Goal: a clock that goes back over the start of a period repeats no number, and raises no false alarm. Method: steps back and
+/// forth over midnight, and over more periods than are remembered.
 #[tokio::test(start_paused = true)]
 async fn a_clock_that_steps_over_periods_gives_no_number_again_and_no_alarm() {
     const DAY_MS: u64 = 86_400_000;
@@ -892,7 +892,7 @@ async fn a_clock_that_steps_over_periods_gives_no_number_again_and_no_alarm() {
             let run = node.take_run(n(500)).await.unwrap();
             let period = run.period().unwrap();
             assert!(run.into_iter().all(|number| seen.insert((period, number))), "{mode:?}");
-            // There are numbers in memory when the clock steps.
+            // Wait until numbers are in memory when the clock steps.
             sleep(Duration::from_millis(100)).await;
         }
         let alarms: Vec<_> =
@@ -901,7 +901,7 @@ async fn a_clock_that_steps_over_periods_gives_no_number_again_and_no_alarm() {
     }
 }
 
-/// Goal: the period of now goes on while numbers of the next one are awaited. Method: the next day's counter hangs.
+/// Goal: the current period continues while the first numbers of the next one are pending. Method: the next day's counter hangs.
 #[tokio::test(start_paused = true)]
 async fn a_slow_reservation_for_the_next_period_keeps_nobody_waiting() {
     let (store, down) = (store(), Arc::default());
@@ -919,7 +919,7 @@ async fn a_slow_reservation_for_the_next_period_keeps_nobody_waiting() {
     let clock = TokioClock::at(DAY + 86_400_000 - 90_000);
     let node = Segments::start_periodic(Reset::Daily, counters_of, small().sizes(10..=300), clock).unwrap();
     node.ready().await.unwrap();
-    // Until the size fits the demand.
+    // Until the segment size fits the demand.
     draw_for(&node, Duration::from_secs(20)).await;
     let (drawn, misses) = draw_for(&node, Duration::from_secs(69)).await;
     assert_eq!((drawn.len(), misses), (69_000, 0), "{:?}", node.status());

@@ -1,7 +1,7 @@
-//! Goal: over every store, no number comes twice, whatever crashes; in direct mode numbers grow in real time; with two
-//! stripes the crash of one server is no error to anybody.
-//! Method: real servers that are killed with SIGKILL and restarted under load, nodes that are dropped without a
-//! release; every number that any node gave is recorded and compared at the end.
+//! Goal: over every store, no number is returned twice, whatever crashes; in direct mode numbers increase in real time; with two
+//! stripes the crash of one server causes no errors.
+//! Method: real servers that are killed with SIGKILL and restarted under load, nodes that are dropped without a release; every
+//! number that any node returned is recorded and compared at the end.
 
 #![allow(clippy::print_stdout, reason = "figures are for people")]
 
@@ -19,14 +19,14 @@ use tokio::time::{Instant, sleep};
 
 const NODES: usize = 8;
 const CLIENTS: usize = 16;
-/// What each store's nodes hand out at least: over six stores more than five million.
+/// The minimum number of numbers per store: more than 5 million over six stores.
 const NUMBERS: u64 = 900_000;
-/// In direct mode, in which a few are drawn at a time.
+/// The same in direct mode, in which a few are drawn at a time.
 const DIRECT_NUMBERS: u64 = 5000;
 const CRASHES_OF_NODES: usize = 12;
 
 async fn counter(url: &str, key: &str, stripe: Stripe) -> Arc<dyn Counter> {
-    // A server that was only just started may refuse for a moment.
+    // A server that has just started may reject connections for a moment.
     for _ in 0..600 {
         if let Ok(store) = open(url).await {
             let store: Arc<dyn Store> = store;
@@ -46,10 +46,10 @@ fn source(counters: Vec<Arc<dyn Counter>>, config: SegmentConfig) -> Segments {
     Segments::start(counters, config, AnchoredClock::new()).unwrap()
 }
 
-/// What the clients of all nodes got, and when they asked for it.
+/// What the clients of all nodes got, and when they requested it.
 struct Clients {
     stop: Arc<AtomicBool>,
-    /// How many numbers so far.
+    /// The number of numbers so far.
     given: Arc<AtomicU64>,
     tasks: Vec<JoinHandle<(Vec<Given>, u64)>>,
 }
@@ -61,11 +61,11 @@ struct Given {
     run: Run,
 }
 
-/// A node, and what takes its place when it crashes.
+/// A node, which is replaced when it crashes.
 type Node = Arc<RwLock<Segments>>;
 
 impl Clients {
-    /// Each asks for up to `most` numbers at a time.
+    /// Starts clients; each requests up to `most` numbers at a time.
     fn start(nodes: &[Node], most: usize) -> Self {
         let (stop, given) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let client = |client: usize| {
@@ -110,7 +110,7 @@ impl Clients {
         }
     }
 
-    /// So many more than now.
+    /// Waits until this many more numbers were returned.
     async fn until_given_more(&self, numbers: u64) {
         self.until_given(self.given.load(Ordering::Relaxed) + numbers).await;
     }
@@ -127,14 +127,15 @@ impl Clients {
     }
 }
 
-/// How many runs begin with a number that another one has.
+/// Returns how many runs begin with a number that another run has.
 fn duplicates(given: &[Given]) -> usize {
     let mut runs: Vec<Run> = given.iter().map(|given| given.run).collect();
     runs.sort_unstable_by_key(Run::first);
     runs.windows(2).filter(|pair| pair[1].first() <= pair[0].last()).count()
 }
 
-/// Runs with a step: of each, no number of another with the same remainder lies between its first and its last.
+/// Checks runs with a step: between the first and last number of a run, no other run with the same remainder has a number.
+/// Returns the number of numbers.
 fn no_number_twice(given: &[Given]) -> u64 {
     let mut runs: Vec<Run> = given.iter().map(|given| given.run).collect();
     runs.sort_unstable_by_key(|run| (run.first() % run.step().get(), run.first()));
@@ -147,7 +148,7 @@ fn no_number_twice(given: &[Given]) -> u64 {
     runs.iter().map(|run| run.count().get()).sum()
 }
 
-/// Whoever asked after another had got its numbers got greater ones.
+/// Checks that a client that requested numbers after another one had received its numbers got greater ones.
 fn grows_in_real_time(given: &[Given]) {
     let mut by_asked = given.to_vec();
     by_asked.sort_unstable_by_key(|given| given.asked);
@@ -244,15 +245,15 @@ async fn postgres() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn redis() {
     let server = Redis::start();
-    // A restart loses nothing of what its append-only file has: the kernel lives.
+    // A restart loses nothing of the append-only file, because the kernel keeps running.
     let url = format!("redis://{}?may_lose=0", server.address());
     hands_out_each_number_once(&url, Some(&server)).await;
     cached(&format!("redis://{}", server.address()), Some(&server)).await;
 }
 
-/// Goal: a failover that loses acknowledged additions makes no number come twice; without the wait it does. Method: a
-/// replica hears nothing of its primary for a second in which nodes draw, and is promoted once that is killed: what it
-/// acknowledged meanwhile is lost. Other nodes start then, as those that ran may know what the replica lacks.
+/// Goal: a failover that loses acknowledged additions repeats no number; without the wait it does. Method: a replica is cut off
+/// from its primary for a second in which nodes draw, and is promoted once the primary is killed: what the primary acknowledged
+/// in that second is lost. Then other nodes start, because the earlier ones may know what the replica lacks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn redis_promotes_a_replica_that_lacks_the_newest_additions() {
     const MAY_LOSE: Duration = Duration::from_secs(5);
@@ -277,13 +278,13 @@ async fn lose_by_failover(setting: &str, most: Duration) -> usize {
     let clients = Clients::start(&running, 4);
     clients.until_given_more(300).await;
     let begin = Instant::now();
-    // Nobody listens there.
+    // Nothing listens there.
     replica.command(&["REPLICAOF", "127.0.0.1", "1"]);
     sleep(Duration::from_secs(1)).await;
     primary.kill9();
     let lost = begin.elapsed();
     replica.promote();
-    // Beyond what the nodes were told the test would say nothing.
+    // If more is lost than the nodes were told, the test proves nothing.
     assert!(lost < most, "the machine is too slow: {lost:?}");
     let later = nodes(&url, "segments/failover", &config).await;
     let others = Clients::start(&later, 4);

@@ -24,7 +24,7 @@ pub(crate) struct Unsteady {
     calls: AtomicU64,
     delay: Mutex<Duration>,
     failure: Mutex<Option<StoreErrorKind>>,
-    /// Of so many calls, one is done and its answer lost; 0 for none.
+    /// One call in this many is done and its answer lost; 0 for none.
     loses_every: AtomicU64,
     down: Arc<AtomicBool>,
     may_lose: Duration,
@@ -43,13 +43,13 @@ impl Unsteady {
         }
     }
 
-    /// Says that it may lose that much.
+    /// Makes the counter claim that it may lose writes up to this age.
     pub(crate) fn may_lose(mut self, may_lose: Duration) -> Self {
         self.may_lose = may_lose;
         self
     }
 
-    /// Fails while this is true.
+    /// Makes calls fail while this is true.
     pub(crate) fn down_while(mut self, down: Arc<AtomicBool>) -> Self {
         self.down = down;
         self
@@ -71,7 +71,7 @@ impl Unsteady {
         self.calls.load(Ordering::SeqCst)
     }
 
-    /// Before a call is made: its number.
+    /// Runs before a call is made; returns the number of the call.
     async fn begin(&self) -> Result<u64, StoreError> {
         let call = self.calls.fetch_add(1, Ordering::SeqCst) + 1;
         let delay = *self.delay.lock().unwrap();
@@ -85,7 +85,7 @@ impl Unsteady {
         }
     }
 
-    /// After a call was made.
+    /// Runs after a call was made.
     fn end<T>(&self, call: u64, answer: T) -> Result<T, StoreError> {
         match self.loses_every.load(Ordering::SeqCst) {
             every @ 1.. if call.is_multiple_of(every) => Err(self.error(StoreErrorKind::OutcomeUnknown)),
@@ -197,7 +197,7 @@ impl Losing {
         Arc::new(Self { may_lose, ..Self::default() })
     }
 
-    /// Takes back the writes of that much time before now. Counters and claims that were not there before are as empty.
+    /// Takes back the writes of this last span of time. Counters and claims that did not exist before become empty.
     pub(crate) async fn fail_over(&self, lost: Duration) {
         let from = Instant::now().checked_sub(lost).unwrap();
         let mut writes = std::mem::take(&mut *self.writes.lock().unwrap());
@@ -219,7 +219,7 @@ impl Store for Losing {
     }
 
     async fn compare_and_set(&self, key: &Key, expected: Expected, value: &[u8]) -> Result<Swap, StoreError> {
-        // Neither call waits for anything, so nobody is in between.
+        // Neither call waits for anything, so no other task runs in between.
         let before = self.now.load(key).await?.map(|found| found.value);
         let swap = self.now.compare_and_set(key, expected, value).await?;
         if let Swap::Done(_) = swap {

@@ -80,9 +80,9 @@ impl AnchoredClock {
 
     /// Moves this clock forward to an instant, in unix milliseconds; never back. Returns how far it moved, in milliseconds.
     ///
-    /// This clock stays behind after a pause of a virtual machine, whose boot time stands still, and if the program started
-    /// before the wall clock was set. Call this where a jump does no harm, for instance when a store has granted a lease by the
-    /// later time.
+    /// This clock stays behind the wall clock after a pause of a virtual machine, which stops boot time, and if the program
+    /// started before the wall clock was set. Call this method where a jump does no harm, for instance after the store has
+    /// granted a lease at the later time.
     pub fn advance_to(&self, unix_ms: u64) -> u64 {
         self.advance(boot_ns(), unix_ms)
     }
@@ -97,7 +97,7 @@ impl AnchoredClock {
     }
 
     fn follow(&self, boot_ns: u64, wall_ms: u64) -> ClockReport {
-        // A panic while this was held would have left a complete `Check`: plain numbers, assigned last.
+        // A panic under this lock leaves a complete `Check`: plain numbers, assigned last.
         let mut last = self.last_check.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let wall_ahead_ms = wall_ms.cast_signed() - self.at(boot_ns).cast_signed();
         let stepped_ms = match wall_ahead_ms - last.wall_ahead_ms {

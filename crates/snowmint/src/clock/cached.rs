@@ -54,7 +54,7 @@ impl CachedClock {
     ///
     /// # Errors
     ///
-    /// The system's, when it cannot start a thread.
+    /// The system's error if it cannot start a thread.
     pub fn start(clock: impl Clock + Send + Sync + 'static) -> io::Result<Self> {
         let unix_ms = AtomicU64::new(clock.unix_ms());
         let shown = Arc::new(Shown { unix_ms, stop: AtomicBool::new(false), clock: Box::new(clock) });

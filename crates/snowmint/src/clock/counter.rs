@@ -1,5 +1,5 @@
 //! Boot time, and the processor's cycle counter as a deadline: until then, a clock need not be read again.
-//! The counter does not tell the time, only that the millisecond of the last reading has not ended.
+//! The counter does not measure the time. It only shows that the millisecond of the last reading has not ended.
 //!
 //! Reading `CLOCK_REALTIME` or `CLOCK_BOOTTIME` costs about 17 ns, the counter 7 ns (x86-64, 2026). If the counter's rate is not
 //! constant or it stops in sleep states, no reading holds, and every id reads the clock.
@@ -109,7 +109,7 @@ pub(super) fn boot_ns() -> u64 {
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }
 
-/// Since the first call of this process, by the standard library's monotonic clock; Miri has no boot time either.
+/// Nanoseconds since the first call in this process, by the standard library's monotonic clock. Miri has no boot time either.
 #[cfg(not(all(target_os = "linux", not(miri))))]
 #[expect(clippy::disallowed_methods, reason = "this type is the clock of all other code")]
 pub(super) fn boot_ns() -> u64 {

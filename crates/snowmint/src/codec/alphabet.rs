@@ -58,7 +58,7 @@ enum LeadingZeros {
 }
 
 impl Alphabet {
-    /// Binary, as the fields of an id are drawn: at most 63 characters.
+    /// Binary, for diagrams of an id's fields: at most 63 characters.
     pub const BINARY: Alphabet<63> = Alphabet::of(Form::Binary, b"01");
 
     /// Base32 with Crockford's digits: always 13 characters, without `I`, `L`, `O` and `U`, easy to read out and to type.
@@ -289,7 +289,7 @@ impl<const LEN: usize> fmt::Debug for Alphabet<LEN> {
 pub enum AlphabetError {
     /// Fewer than two characters.
     TooShort {
-        /// Their number.
+        /// The number of characters.
         len: usize,
     },
     /// A character appears twice.
@@ -314,11 +314,11 @@ impl fmt::Display for AlphabetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::TooShort { len } => {
-                write!(f, "an alphabet of {len} characters cannot write numbers: it needs 2 to 94")
+                write!(f, "an alphabet of {len} characters is too short: expected 2 to 94")
             }
             Self::Twice { byte, first, again } => write!(
                 f,
-                "`{}` stands at positions {first} and {again} of the alphabet: each character may stand once",
+                "`{}` appears at positions {first} and {again} of the alphabet: each character may appear once",
                 char::from(byte)
             ),
             Self::NotGraphic { byte, at } => write!(
@@ -338,9 +338,9 @@ mod tests {
     #[test]
     fn what_is_no_alphabet_is_refused_with_the_remedy() {
         for (digits, words) in [
-            ("", "an alphabet of 0 characters cannot write numbers: it needs 2 to 94"),
-            ("a", "an alphabet of 1 characters cannot write numbers: it needs 2 to 94"),
-            ("abca", "`a` stands at positions 0 and 3 of the alphabet: each character may stand once"),
+            ("", "an alphabet of 0 characters is too short: expected 2 to 94"),
+            ("a", "an alphabet of 1 characters is too short: expected 2 to 94"),
+            ("abca", "`a` appears at positions 0 and 3 of the alphabet: each character may appear once"),
             ("ab c", "byte 0x20 at position 2 of the alphabet is not a visible ASCII character: use ! to ~"),
             ("0é", "byte 0xc3 at position 1 of the alphabet is not a visible ASCII character: use ! to ~"),
         ] {

@@ -32,7 +32,7 @@ pub fn encode_padded(id: Id) -> Text<LEN> {
     let (above, low) = (id.get() / EIGHT_DIGITS, id.get() % EIGHT_DIGITS);
     let (top, middle) = (above / EIGHT_DIGITS, above % EIGHT_DIGITS);
     let mut bytes = [0; LEN];
-    // Of the top eight digits, an id has three.
+    // An id has 19 digits: only three of the top eight.
     bytes[..3].copy_from_slice(&write_eight(top)[5..]);
     bytes[3..11].copy_from_slice(&write_eight(middle));
     bytes[11..].copy_from_slice(&write_eight(low));
@@ -52,7 +52,7 @@ pub fn decode(text: &str) -> Result<Id, ParseIdError> {
     }
 }
 
-/// The number of 1 to 19 digits: below 10^19, so that its parts and their sum fit.
+/// Returns the number that 1 to 19 digits stand for. It is below 10^19, so its parts and their sum fit.
 #[inline]
 fn read(text: &[u8]) -> Option<u64> {
     if text.is_empty() || text.len() > LEN {
@@ -171,15 +171,15 @@ pub fn decode_base64(text: &str) -> Result<Id, ParseIdError> {
     }
 }
 
-/// The first number of nine digits.
+/// The smallest number of nine digits.
 const EIGHT_DIGITS: u64 = 100_000_000;
 
 const ZEROS: u64 = u64::from_ne_bytes([b'0'; 8]);
 
-/// The number that eight digits stand for; `None` if one of them is not a digit.
+/// Returns the number that eight digits stand for; `None` if one of them is not a digit.
 ///
-/// A word holds a digit in each byte. Neighbours are paired up, then the pairs, then the fours; writing goes the same way
-/// back.
+/// A word holds a digit in each byte. Neighbouring digits are combined into pairs, pairs into fours, and fours into the number;
+/// writing does the reverse.
 ///
 /// # Source
 ///
@@ -188,7 +188,7 @@ const ZEROS: u64 = u64::from_ne_bytes([b'0'; 8]);
 fn read_eight(digits: [u8; 8]) -> Option<u64> {
     // The first digit in the lowest byte.
     let word = u64::from_le_bytes(digits) ^ ZEROS;
-    // More than 9 carries into the top bit of its byte, more than 127 has it.
+    // A value above 9 carries into the top bit of its byte; a value above 127 already has that bit.
     if (word.wrapping_add(0x7676_7676_7676_7676) | word) & 0x8080_8080_8080_8080 != 0 {
         return None;
     }
@@ -197,10 +197,9 @@ fn read_eight(digits: [u8; 8]) -> Option<u64> {
     Some((fours.wrapping_mul(10_000) + (fours >> 32)) & 0xffff_ffff)
 }
 
-/// The eight digits of a number below [`EIGHT_DIGITS`].
+/// Returns the eight digits of a number below [`EIGHT_DIGITS`].
 ///
-/// Where a quotient is needed in each part of the word, it is a multiplication by a rounded reciprocal that is exact for
-/// numbers of that length.
+/// The quotients in all parts of the word are multiplications by a rounded reciprocal, which is exact for numbers of that length.
 #[inline]
 const fn write_eight(number: u64) -> [u8; 8] {
     let (above, below) = (number / 10_000, number % 10_000);
@@ -214,9 +213,8 @@ const fn write_eight(number: u64) -> [u8; 8] {
 
 #[cfg(test)]
 mod tests {
-    //! Goal: what is done in parts of a word is what would be done digit by digit.
-    //! Method: every number of four digits in both halves, since the halves do not touch, and each foreign byte in
-    //! each place.
+    //! Goal: working on all parts of a word at once gives the same result as digit by digit.
+    //! Method: every number of four digits in both halves, since the halves are independent, and each foreign byte at each place.
 
     use super::*;
 

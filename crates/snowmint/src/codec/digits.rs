@@ -250,7 +250,7 @@ mod tests {
             ("", "unknown text form ``"),
             ("BASE58", "unknown text form `BASE58`"),
             ("alphabet=", "an alphabet of 0 characters"),
-            ("alphabet=aba", "`a` stands at positions 0 and 2"),
+            ("alphabet=aba", "`a` appears at positions 0 and 2"),
         ] {
             let error = bad.parse::<Digits>().unwrap_err().to_string();
             assert!(error.contains(words), "{bad}: {error}");

@@ -31,7 +31,7 @@ pub fn decode(text: &str) -> Result<Id, ParseIdError> {
     }
 }
 
-/// The same error of the text with its prefix.
+/// Returns the error for the whole text, including its prefix.
 #[cold]
 fn of_whole(mut error: ParseIdError, whole: &str, prefix: usize) -> ParseIdError {
     match &mut error {
@@ -43,23 +43,23 @@ fn of_whole(mut error: ParseIdError, whole: &str, prefix: usize) -> ParseIdError
     error
 }
 
-/// The number of exactly 16 digits, which is how ids are written.
+/// Returns the number that exactly 16 digits stand for, the length of every written id.
 #[inline]
 fn read_all(text: &[u8]) -> Option<u64> {
     let (high, low) = text.split_first_chunk()?;
     Some(read_eight(*high)? << 32 | read_eight(*low.as_array()?)?)
 }
 
-/// A byte in each place of a word.
+/// Returns a word with this byte in each place.
 const fn each(byte: u8) -> u64 {
     u64::from_ne_bytes([byte; 8])
 }
 
 const TOP: u64 = each(0x80);
 
-/// The number that eight digits of either case stand for; `None` if one of them is not a digit.
+/// Returns the number that eight digits of either case stand for; `None` if one of them is not a digit.
 ///
-/// A word holds a digit in each byte. Neighbours are paired up, then the pairs, then the fours.
+/// A word holds a digit in each byte. Neighbouring digits are combined into pairs, pairs into fours, and fours into the number.
 #[inline]
 fn read_eight(digits: [u8; 8]) -> Option<u64> {
     let word = u64::from_be_bytes(digits);
@@ -82,7 +82,7 @@ fn read_eight(digits: [u8; 8]) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    //! Goal: what is done in a word is what would be done digit by digit.
+    //! Goal: working on a whole word gives the same result as digit by digit.
     //! Method: every byte in every place, between the smallest and the largest digits, against the standard library.
 
     use super::*;

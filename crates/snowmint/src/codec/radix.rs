@@ -34,7 +34,7 @@ pub(super) struct Radix {
     chunk: u64,
     /// `(2^64 - 1) / chunk`, rounded down.
     reciprocal: u64,
-    /// The same for the digits that are left for the top chunk.
+    /// The reciprocal for the top chunk, which has the remaining digits.
     top_reciprocal: u64,
     /// The weight of a digit, by its place from the right end of this table; 0 beyond the longest text.
     weights: [u64; MAX_LEN],
@@ -307,7 +307,7 @@ mod tests {
     #[test]
     fn every_base_agrees_with_division() {
         let graphic: Vec<u8> = (b'!'..=b'~').collect();
-        // Miri takes a thousand times as long, and looks for other faults than wrong digits.
+        // Miri is a thousand times slower, and looks for other faults than wrong digits.
         let (bases, step, scattered) = if cfg!(miri) { (62..=62, 29, 10) } else { (2..=94, 1, 2000_u64) };
         for base in bases {
             let digits = &graphic[..base];

@@ -1,5 +1,5 @@
 //! From cursors to ids: an id is a pure function of its cursor, in a few shifts.
-//! A batch of ids is a range of cursors: nothing is touched until an id is asked for.
+//! A batch of ids is a range of cursors: an id is computed only when it is requested.
 
 use core::iter::FusedIterator;
 
@@ -17,14 +17,14 @@ pub(crate) struct Composer {
     sequence_shift: u32,
     timestamp_shift: u32,
     generation_shift: u32,
-    /// 0 for starts that are not random.
+    /// The bound of a random start; 0 for other starts.
     start_bound: u32,
-    /// Two workers start at different values.
+    /// Makes two workers start at different values.
     start_seed: u64,
 }
 
 impl Composer {
-    /// For an empty batch.
+    /// The composer of an empty batch.
     const NONE: Self = Self {
         node_bits: 0,
         sequence_bits: 0,
@@ -126,7 +126,7 @@ impl Batch {
         Self { next_id: 0, left_in_run: 0, step: composer.step(), rest: start, end, composer, fork }
     }
 
-    /// No ids.
+    /// Returns a batch without ids.
     pub(super) const fn empty(fork: ForkMark) -> Self {
         Self::new(Composer::NONE, fork, 0, 0)
     }
@@ -154,8 +154,8 @@ impl Batch {
         true
     }
 
-    /// Takes the next ids that increase by one step each: to the end of a tick at most. One addition for each run, however
-    /// long it is.
+    /// Takes the next ids that increase by one step each: at most to the end of a tick. It costs one addition per run, however
+    /// long the run is.
     pub fn next_run(&mut self) -> Option<IdRun> {
         self.forget_if_forked();
         if self.left_in_run == 0 && !self.start_run() {

@@ -93,7 +93,7 @@ impl GeneratorBuilder {
         self
     }
 
-    /// Sets the earliest instant of the ids, in unix milliseconds. Pass the end of the previous generator, so that ids go on
+    /// Sets the earliest instant of the ids, in unix milliseconds. Pass the end of the previous generator, so that ids keep
     /// increasing.
     pub fn not_before_unix_ms(mut self, unix_ms: u64) -> Self {
         self.not_before_unix_ms = unix_ms;
@@ -224,14 +224,14 @@ impl fmt::Display for BuildError {
             Self::Value(error) => write!(f, "{error}"),
             Self::OtherWorker { leased, worker } => write!(
                 f,
-                "worker {worker} was set beside a lease of worker {leased}: leave the worker out, the lease determines it"
+                "worker {worker} was set in addition to a lease of worker {leased}: remove it, the lease sets the worker"
             ),
             Self::EmptyLease { from_unix_ms, until_unix_ms } => {
                 let (from, until) = (Utc(*from_unix_ms), Utc(*until_unix_ms));
                 write!(f, "the lease is empty, from {from} to {until}: give one that ends after it begins")
             }
             Self::NoGenerations => f.write_str(
-                "the rule has a `generation` step, the layout no generation field: add one, such as generation:2",
+                "the rule has a `generation` step, but the layout has no generation field: add one, such as generation:2",
             ),
             Self::BorrowBelowTick { max_ahead, tick } => write!(
                 f,

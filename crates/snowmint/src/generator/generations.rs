@@ -1,6 +1,6 @@
 //! Generations: each has its own high-water mark, and a generator enters one only above its mark.
-//! Above the sequence they are the stepped base sequence of the literature, above the worker the backup worker id. Both repeat
-//! ids in their published form, which enters them without that check.
+//! A generation field above the sequence is the "stepped base sequence" of the literature; above the worker it is the "backup
+//! worker id". The published algorithms enter a generation without checking its mark, and therefore repeat ids.
 
 use crate::cursor::{Cursor, ENDED};
 use crate::field::Field;
@@ -13,7 +13,7 @@ const MAX_BITS: u32 = 4;
 /// The marks of a generator's generations, and how a generation is packed into the word of its cursor.
 #[derive(Debug)]
 pub(super) struct Generations {
-    /// 0 where the rule does not use them.
+    /// 0 if the rule does not use generations.
     bits: u32,
     /// For each generation, its first unused tick.
     marks: [AtomicU64; 1 << MAX_BITS],

@@ -1,4 +1,4 @@
-//! Several generators of one layout behind one face, for more ids per tick than one worker has.
+//! Several generators of one layout behind one interface, for more ids per tick than one worker has.
 //! Callers share only a list of generators, which changes when a generator is added or removed.
 
 use core::cmp::Ordering as Order;
@@ -24,7 +24,7 @@ type Members<C> = Arc<[Arc<Generator<C>>]>;
 /// begin after it.
 ///
 /// The pool spreads handles over the generators, so that they share no cursor while the load allows it. If a handle's
-/// generator has used up its tick, the handle goes on with the other generators, smallest id first. A single handle can
+/// generator has used up its tick, the handle continues with the other generators, smallest id first. A single handle can
 /// therefore take the ids of all generators. That needs a layout with the worker above the sequence, such as
 /// [`Layout::TWITTER`]. With the worker below, as in `sonyflake`, the ids of one generator lie between those of another: a
 /// single handle then gets the ids of one generator, and several handles together get all.
@@ -118,7 +118,7 @@ impl<C: Clock> GeneratorPool<C> {
         self.put(new, Some(old))
     }
 
-    /// Ends and removes a generator. Its handles go on with another one, above their last ids.
+    /// Ends and removes a generator. Its handles continue with another one, above their last ids.
     ///
     /// Returns the first instant after every used timestamp, like [`Generator::end`].
     pub fn remove(&self, generator: &Arc<Generator<C>>) -> Option<u64> {
@@ -234,7 +234,7 @@ enum Last {
 
 impl<C: Clock> PoolHandle<C> {
     fn new(shared: Arc<Shared<C>>, seat: usize) -> Self {
-        // In this order: members newer than the version are only loaded once more, and older ones are never kept.
+        // The order matters: members newer than the version are merely loaded again, and older ones are never kept.
         let version = shared.version.load(Ordering::Acquire);
         let members = shared.members();
         let current = seat % members.len().max(1);
@@ -255,7 +255,7 @@ impl<C: Clock> PoolHandle<C> {
     /// Takes up to `count` ids at once.
     ///
     /// Returns at least one id unless `count` is 0, and fewer than `count` if the tick, the borrowing or the lease ends first.
-    /// The next call goes on in the next tick, or with another generator.
+    /// The next call continues in the next tick, or with another generator.
     ///
     /// # Errors
     ///
@@ -383,7 +383,7 @@ fn comes_first(begin: &NextStart, least: &NextStart) -> bool {
     (begin.skips, begin.id) < (least.skips, least.id)
 }
 
-/// Returns the error that tells more about when there are ids again; of two ended leases, the one that ended last.
+/// Returns the error that says more about when ids are available again; of two ended leases, the one that ended last.
 fn more_useful(a: GenerateError, b: GenerateError) -> GenerateError {
     if let (GenerateError::LeaseEnded { until_unix_ms: a }, GenerateError::LeaseEnded { until_unix_ms: b }) =
         (a, b)

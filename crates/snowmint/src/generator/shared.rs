@@ -1,7 +1,8 @@
 //! The generator that threads share: one atomic cursor, no lock.
 //! Budget of `try_next_id` while a millisecond lasts: one look at the cycle counter and one `fetch_add`.
 //!
-//! Of the callers that wait for the next tick, every second one waits 1 ms longer. Callers that wake together would compete for the same cache line, finish together and wake together again.
+//! Of the callers that wait for the next tick, every second one waits 1 ms longer. Callers that wake together would compete for
+//! the same cache line, finish together and wake together again.
 
 use core::time::Duration;
 
@@ -48,8 +49,8 @@ use crate::{Clock, GenerateError, Id, Layout};
 // reaches and where a claim is refused; every cursor taken before the swap is below the value that the swap returned.
 //
 // `after_full_tick` and `lease_end` are relaxed: an old value makes an id less fresh or ends the lease early, and changes nothing
-// above. The tests in `tests/loom.rs` check these statements under every interleaving of two and three threads within loom's
-// bound on preemptions.
+// above. The loom tests (`tests/loom` in the workspace) check these statements under every interleaving of two and three
+// threads within loom's bound on preemptions.
 
 /// Makes ids of one worker, shared by any number of threads without a lock.
 ///
@@ -87,7 +88,7 @@ struct PerTick {
     lease_end: AtomicU64,
     /// The start of the first unused tick, once the generator has ended; all ones before.
     used_end: AtomicU64,
-    /// The highest tick that the clock has shown: tells a clock that went back from a tick that is used up.
+    /// The highest tick that the clock has shown: distinguishes a clock that went back from a used-up tick.
     highest_tick: AtomicU64,
     /// The tick after the last one that was used up, from which the cursor may trail the clock.
     after_full_tick: AtomicU64,
@@ -184,7 +185,7 @@ impl<C: Clock> Generator<C> {
         Ok(self.try_take_held(count as u64)?.0)
     }
 
-    /// Takes at least one id; returns the hold of the reading too.
+    /// Takes at least one id. Also returns the hold of the clock reading.
     #[inline]
     pub(super) fn try_take_held(&self, wanted: u64) -> Result<(Batch, Hold), GenerateError> {
         if let Some(taken) = self.rest_of_tick(wanted) {
@@ -209,7 +210,8 @@ impl<C: Clock> Generator<C> {
                 start.checked_add(wanted).filter(|end| *end <= self.tick.limit.load(Ordering::Relaxed))?;
             match self.cursor.0.compare_exchange(start, end, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return Some((Batch::new(self.composer, self.fork, start, end), hold)),
-                // Another thread drew. Its reading still holds: a claim would cost one more, and write what all read.
+                // Another thread took ids first. Its reading still holds; a claim would read the clock again and write words that
+                // all threads read.
                 Err(drawn) => start = drawn,
             }
         }
@@ -309,7 +311,7 @@ impl<C: Clock> Generator<C> {
         }
     }
 
-    /// Past the fast path: the millisecond or the tick ended, or nothing was drawn before.
+    /// The slow path: the millisecond or the tick has ended, or this is the first call.
     #[cold]
     fn next_of_claim(&self) -> Result<Id, GenerateError> {
         let claim = self.claim(1)?;
@@ -332,7 +334,7 @@ impl<C: Clock> Generator<C> {
         }
     }
 
-    /// Takes one run of cursors by a fresh reading of the clock.
+    /// Takes one run of cursors, with a fresh reading of the clock.
     pub(super) fn claim(&self, wanted: u64) -> Result<Claim, GenerateError> {
         self.claim_by(|position, generation| {
             self.limits.plan(position, wanted, |tick| self.generations.fitting(generation, tick))
@@ -351,7 +353,8 @@ impl<C: Clock> Generator<C> {
             let word = self.cursor.0.load(Ordering::Acquire);
             let (generation, cursor) = self.generations.unpack(word);
             let mut position = self.position(cursor);
-            // Read last: otherwise, what another thread wrote after a later reading would look like a clock that went back.
+            // Read the clock last. Otherwise, a later reading that another thread stored in the meantime would look like a clock
+            // that went back.
             let reading = self.clock.read();
             position.now_unix_ms = reading.unix_ms;
             let run = plan(&position, generation)?;
@@ -369,7 +372,7 @@ impl<C: Clock> Generator<C> {
         }
     }
 
-    /// The generator's position without the time. The caller reads the clock afterwards.
+    /// Returns the generator's position without the time. The caller reads the clock afterwards.
     #[inline]
     fn position(&self, cursor: u64) -> Position {
         Position {
@@ -381,7 +384,7 @@ impl<C: Clock> Generator<C> {
         }
     }
 
-    /// The tick after the last one that is used up. The fast path leaves the cursor at a boundary without storing that.
+    /// Returns the tick after the last one that is used up. The fast path leaves the cursor at a boundary without storing that.
     fn after_full_tick(&self, cursor: u64) -> u64 {
         let bits = self.limits.sequence_bits;
         let at_boundary =
@@ -395,11 +398,11 @@ impl<C: Clock> Generator<C> {
     /// Stores the highest tick that the clock has shown.
     fn note_clock(&self, run: &Run, highest_tick: u64) {
         if run.enter.is_some() {
-            // In the new generation, the clock has never been further.
+            // In the new generation, the clock has never shown a later tick.
             self.tick.highest_tick.store(run.now_tick, Ordering::Relaxed);
             self.tick.after_full_tick.store(0, Ordering::Relaxed);
         } else if run.now_tick > highest_tick {
-            // A thread that sees it then reads a clock that is at least as far.
+            // A thread that loads this value afterwards reads a clock that shows at least this tick.
             self.tick.highest_tick.fetch_max(run.now_tick, Ordering::Release);
         }
     }
@@ -459,7 +462,7 @@ impl<C: Clock> Generator<C> {
     ///
     /// Returns the first instant after every used timestamp, in unix milliseconds: the lease may be shortened to it, and the
     /// next generator may begin there. Returns `None` if the generator has already ended, and in a forked child, whose parent
-    /// goes on.
+    /// continues.
     ///
     /// A [`BlockGenerator`](crate::generator::BlockGenerator) may still return the rest of its current block; those ids count as
     /// used.
@@ -507,12 +510,12 @@ impl<C: Clock> Generator<C> {
 #[cfg(feature = "std")]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Floor {
-    /// The lowest cursor that will do.
+    /// The lowest acceptable cursor.
     pub(super) cursor: Cursor,
     pub(super) skip: Skip,
 }
 
-/// Which ids a pool may lose if the generator's cursor is below the floor.
+/// Which ids a pool may skip if the generator's cursor is below the floor.
 #[cfg(feature = "std")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Skip {
@@ -592,7 +595,8 @@ impl<C: Clock> Generator<C> {
         if of_itself.start >= floor.cursor {
             return Ok((of_one_tick(of_itself), false));
         }
-        // The generator of the id below the floor saw its clock at this tick or later: behind that, the clock went back.
+        // The generator that made the id below the floor saw its clock at this tick or later. An earlier reading means that the
+        // clock went back.
         let highest_tick = self.limits.min_clock_tick(floor.cursor).max(position.highest_tick);
         let run = plan(&Position { cursor: floor.cursor, highest_tick, ..*position })?;
         let loses_now = of_itself.start >> self.limits.sequence_bits >= run.now_tick;
@@ -613,8 +617,8 @@ impl<C: Clock> Generator<C> {
         self.composer.node_bits()
     }
 
-    /// Returns the first cursor after all that the generator may use: the end of its lease, or after it has ended, of what it
-    /// used.
+    /// Returns the first cursor that the generator will not use: the end of its lease, or once it has ended, the end of its used
+    /// cursors.
     pub(super) fn span_end(&self) -> Cursor {
         let lease_end = self.tick.lease_end.load(Ordering::Relaxed);
         lease_end.min(self.tick.used_end.load(Ordering::Relaxed))

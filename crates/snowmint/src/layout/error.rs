@@ -8,7 +8,7 @@ use crate::Id;
 use crate::field::Field;
 use crate::utc::{MAX_UNIX_MS, MS_PER_YEAR};
 
-/// The widest a timestamp may be: a tick has at least 1 ms, and instants are signed 64-bit numbers of them.
+/// The maximum width of a timestamp: a tick is at least 1 ms, and instants are signed 64-bit numbers of milliseconds.
 pub(super) const TIMESTAMP_BITS: u32 = 62;
 
 /// The requested widths, in bits, for the error that suggests what would fit.
@@ -217,7 +217,7 @@ pub struct SplitError {
 impl fmt::Display for SplitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let has = u64::BITS - self.id.get().leading_zeros();
-        write!(f, "{} has {has} bits, the layout only {}: another layout made it", self.id, self.bits)
+        write!(f, "{} has {has} bits, but the layout has only {}: another layout made it", self.id, self.bits)
     }
 }
 

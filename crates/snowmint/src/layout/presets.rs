@@ -27,7 +27,7 @@ const COSID_EPOCH: u64 = 1_577_203_200_000;
 const SECOND: Duration = Duration::from_secs(1);
 const TEN_MS: Duration = Duration::from_millis(10);
 
-/// Evaluated at compile time: an invalid preset does not build.
+/// Evaluated at compile time: an invalid preset does not compile.
 const fn checked(builder: LayoutBuilder) -> Layout {
     match builder.build() {
         Ok(layout) => layout,

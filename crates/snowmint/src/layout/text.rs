@@ -88,7 +88,7 @@ fn read_tick(text: &str) -> Result<Duration, LayoutParseError> {
     Ok(Duration::from_millis(ms))
 }
 
-/// Digits only: the standard library accepts a sign too.
+/// Reads digits only; the standard library would also accept a sign.
 fn read_number(digits: &str) -> Option<u64> {
     if digits.bytes().all(|b| b.is_ascii_digit()) { digits.parse().ok() } else { None }
 }

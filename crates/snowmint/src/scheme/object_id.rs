@@ -1,5 +1,5 @@
 //! `ObjectId`: seconds, a random number of the process, a counter; 12 bytes, the highest first.
-//! Implemented here, since the existing crate is all of BSON.
+//! Implemented here, because the existing crate contains all of BSON.
 //!
 //! ```text
 //! bit 95 ...... 64  63 ........ 24  23 ........ 0
@@ -46,7 +46,7 @@ impl State {
     }
 
     pub(super) fn next(&mut self, unix_ms: u64) -> Result<u128, SchemeGenerateError> {
-        // The counter goes on over seconds, as the specification asks.
+        // The counter continues across seconds, as the specification requires.
         let counter = self.cursor.wrapping_add(1) & COUNTER_MAX;
         let fresh = u128::from(unix_ms / 1000) << COUNTER_BITS | counter;
         let next = if fresh >> COUNTER_BITS > self.cursor >> COUNTER_BITS { fresh } else { self.cursor + 1 };

@@ -22,7 +22,7 @@ pub(super) const FIELDS_V7: &[SchemeField] = &[
     SchemeField::random("rand_b", 0, 62),
 ];
 
-/// Parses a UUID; `None` if the text is none.
+/// Parses a UUID; `None` if the text is not a UUID.
 pub(super) fn parse(scheme: Scheme, text: &str) -> Option<Result<SchemeId, SchemeError>> {
     // The crate also reads braces and `urn:uuid:`, which `Scheme::parse` does not promise.
     if !matches!(text.len(), 32 | 36) {
@@ -63,7 +63,7 @@ const RAND_B_BITS: u32 = 62;
 /// # Source
 ///
 /// RFC 9562, 6.2, "Fixed Bit-Length Dedicated Counter", with the widths of the crate `uuid`. A clock that goes back
-/// counts as the same millisecond, and a counter that overflows goes on in the next one.
+/// counts as the same millisecond, and a counter that overflows continues in the next one.
 #[derive(Debug)]
 pub(super) struct State(Option<Last>);
 

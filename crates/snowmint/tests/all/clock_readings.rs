@@ -1,4 +1,4 @@
-//! Goal: the clock is read once while a reading holds, nobody spins while waiting, and those who wait take turns.
+//! Goal: a generator reads the clock once per hold, waiting callers do not spin, and they take turns.
 //! Method: a clock that counts its readings, under each form of the generator.
 
 use std::num::NonZeroU32;
@@ -11,7 +11,7 @@ use snowmint::{Clock, GenerateError, Generator, Id, Layout, ManualClock, Rule};
 
 const T0: u64 = 1_700_000_000_000;
 
-/// A clock, and when it was read.
+/// A clock that records when it was read.
 #[derive(Debug)]
 struct Counted {
     clock: ManualClock,
@@ -78,8 +78,8 @@ fn a_block_opens_the_tick_for_others() {
     assert_eq!(clock.readings(), 1);
 }
 
-/// A caller that waits a millisecond between two readings never has two that are closer, on any machine; one that
-/// spins has.
+/// On any machine, a caller that waits 1 ms between two readings never has two readings closer than that; a caller that spins
+/// does.
 fn sleeps(clock: &Counted, next: impl FnOnce() -> Result<Id, GenerateError> + Send) {
     let before = clock.readings();
     std::thread::scope(|scope| {

@@ -1,6 +1,5 @@
-//! Goal: every text form gives each id one text and each text one id, sorts where it says so, and bears any input.
-//! Method: proptest over all 63-bit numbers, against division with 128 bits; arbitrary texts, and texts that are
-//! nearly right.
+//! Goal: every text form gives each id one text and each text one id, sorts if it claims to, and handles any input.
+//! Method: proptest over all 63-bit numbers, against division with 128 bits; arbitrary texts, and texts that are nearly valid.
 
 use proptest::prelude::*;
 use snowmint::Id;
@@ -9,7 +8,7 @@ use snowmint::codec::{Alphabet, AlphabetError, ParseIdError, bytes, decimal, enc
 struct Form {
     name: &'static str,
     encode: fn(Id) -> String,
-    /// The form whose texts sort like the numbers, where there is one.
+    /// Writes the text that sorts like the number, if the form has one.
     padded: Option<fn(Id) -> String>,
     decode: fn(&str) -> Result<Id, ParseIdError>,
 }
@@ -60,7 +59,7 @@ const FORMS: &[Form] = &[
     },
 ];
 
-/// Numbers of every length, not only of the full one.
+/// Numbers of every length, not only of the full length.
 fn ids() -> impl Strategy<Value = Id> {
     (any::<u64>(), 1_u32..64).prop_map(|(bits, shift)| Id::new(bits >> shift).unwrap())
 }
@@ -123,7 +122,7 @@ proptest! {
             text.replace_range(at..=at, &bad);
             let bad = bad.chars().next().unwrap();
             match (form.decode)(&text) {
-                // Padding before the end is the first thing foreign to base64.
+                // Padding before the end is the first foreign character in base64.
                 Err(ParseIdError::Foreign { character: '=', at: place, .. }) => prop_assert!(place < at),
                 Err(ParseIdError::Foreign { character, at: place, .. }) => prop_assert_eq!((character, place), (bad, at)),
                 Err(ParseIdError::TooLong { len, .. }) => prop_assert_eq!(len, text.len()),
@@ -191,25 +190,22 @@ fn each_refusal_names_the_value_the_limit_and_the_remedy() {
     let custom = Alphabet::new("ohrf").unwrap();
     let beyond = |form: &str, text: &str| {
         format!(
-            "`{text}` is not a {form} id: it is 2^63 or more, and ids end at 9223372036854775807; check its form"
+            "{form} id `{text}` is too large: expected at most 9223372036854775807 (2^63 - 1); check the text form"
         )
     };
     let foreign = |form: &str, character: &str, at: usize| {
         format!(
-            "`{character}` at position {at} is not a digit of a {form} id: take it out, or read the text in its own form"
+            "invalid {form} id: `{character}` at position {at} is not a digit; remove it, or choose another text form"
         )
     };
     let too_long = |form: &str, len: usize, limit: usize| {
-        format!(
-            "{len} bytes are not a {form} id: it has at most {limit} digits, so give one id and nothing around it"
-        )
+        format!("invalid {form} id of {len} bytes: expected at most {limit} digits and nothing around them")
     };
-    let spelled = |text: &str| {
-        format!("`{text}` is not how base64-of-decimal writes an id: check its padding and leading zeros")
-    };
+    let spelled =
+        |text: &str| format!("invalid base64-of-decimal id `{text}`: check its padding and leading zeros");
     let top = "f".repeat(32);
     for (error, words) in [
-        (decimal::decode(""), "an empty text is not a decimal id: give at least one digit".to_owned()),
+        (decimal::decode(""), "invalid decimal id: empty text, expected at least one digit".to_owned()),
         (decimal::decode("9223372036854775808"), beyond("decimal", "9223372036854775808")),
         (Alphabet::BASE62.decode("zzzzzzzzzzz"), beyond("base62", "zzzzzzzzzzz")),
         (Alphabet::BASE36.decode("ZZZZZZZZZZZZZ"), beyond("base36", "ZZZZZZZZZZZZZ")),
@@ -225,10 +221,10 @@ fn each_refusal_names_the_value_the_limit_and_the_remedy() {
         (hex::decode("0x12g"), foreign("hexadecimal", "g", 4)),
         (decimal::decode("12345678901234567890"), too_long("decimal", 20, 19)),
         (hex::decode("0x11111111111111111"), too_long("hexadecimal", 19, 16)),
-        (hex::decode("0x"), "an empty text is not a hexadecimal id: give at least one digit".to_owned()),
+        (hex::decode("0x"), "invalid hexadecimal id: empty text, expected at least one digit".to_owned()),
         (
             decimal::decode_base64(""),
-            "an empty text is not a base64-of-decimal id: give at least one digit".to_owned(),
+            "invalid base64-of-decimal id: empty text, expected at least one digit".to_owned(),
         ),
         // 9223372036854775808, 2^63.
         (
@@ -237,7 +233,7 @@ fn each_refusal_names_the_value_the_limit_and_the_remedy() {
         ),
         (decimal::decode_base64("MTé="), foreign("base64-of-decimal", "é", 2)),
         (decimal::decode_base64("MTIzNDU=Ng=="), foreign("base64-of-decimal", "=", 7)),
-        // Bytes that are no text; letters; 21 digits; nothing; `00`.
+        // Bytes that are not text; letters; 21 digits; nothing; `00`.
         (decimal::decode_base64("////"), spelled("////")),
         (decimal::decode_base64("YWJj"), spelled("YWJj")),
         (decimal::decode_base64(&"MTIz".repeat(7)), spelled(&"MTIz".repeat(7))),
@@ -292,8 +288,8 @@ fn error_types_are_small() {
     );
 }
 
-/// Goal: equal texts are equal values, however they were made. Method: the same characters from a padded form and from
-/// one without leading zeros, whose hidden bytes differ.
+/// Goal: equal texts are equal values, however they were made. Method: the same characters from a padded form and from one
+/// without leading zeros, whose unused bytes differ.
 #[test]
 fn texts_compare_order_and_hash_by_their_characters_alone() {
     use std::collections::HashSet;
@@ -302,7 +298,7 @@ fn texts_compare_order_and_hash_by_their_characters_alone() {
     assert_eq!(padded, plain);
     let dashes = Alphabet::new("-0123456789").unwrap();
     let digits = Alphabet::new("0123456789-").unwrap();
-    // One character each, after padding of their own.
+    // One character each, after different padding.
     let (one, other) = (dashes.encode(Id::new(1).unwrap()), digits.encode(Id::new(0).unwrap()));
     assert_eq!((one.as_str(), other.as_str()), ("0", "0"));
     assert_eq!(one, other);

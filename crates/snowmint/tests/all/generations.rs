@@ -1,6 +1,6 @@
-//! Goal: generations bridge a clock that goes back without repeating an id; what was published repeats them.
-//! Method: scripted clocks against the rule, the published stepped base sequence beside it under the same script,
-//! and proptest over arbitrary clocks for both places of the field.
+//! Goal: generations bridge a clock that goes back without repeating an id; the published algorithm repeats ids.
+//! Method: scripted clocks against the rule and against the published stepped base sequence, and proptest over arbitrary clocks
+//! for both places of the field.
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
@@ -10,7 +10,7 @@ use snowmint::generator::BuildError;
 use snowmint::{Clock, GenerateError, Generator, Layout, Lease, ManualClock, Rule, WorkerId};
 
 const T0: u64 = 1_700_000_000_000;
-/// The stepped base sequence, its place made a field: four times 1024.
+/// The stepped base sequence as a field: four bases of 1024 sequences each.
 const STEPPED: &str =
     "time:41@1ms datacenter:5 worker:5 generation:2 sequence:10 epoch:2010-11-04T01:42:54.657Z";
 /// The backup worker id: id and id + 512.
@@ -21,7 +21,7 @@ fn generator<'a>(clock: &'a ManualClock, layout: &str, rule: &str) -> Generator<
     Generator::builder(layout).worker(WorkerId(3)).rule(rule.parse().unwrap()).build(clock).unwrap()
 }
 
-/// The algorithm as published: each step back starts the sequence 1024 higher, around after the fourth.
+/// The algorithm as published: each step back starts the sequence 1024 higher, and wraps after the fourth.
 struct Published {
     last_ms: u64,
     sequence: u64,
@@ -43,7 +43,8 @@ impl Published {
     }
 }
 
-/// One instant again and again, `each` ids a time: what a clock that keeps being set back does.
+/// Returns clock readings that come back to one instant `times` times, with `each` ids a time: a clock that is set back
+/// repeatedly.
 fn returns_to_one_instant(times: u64, each: u64) -> Vec<u64> {
     (0..times).flat_map(|_| (0..each).map(|_| T0).chain([T0 + 50])).collect()
 }

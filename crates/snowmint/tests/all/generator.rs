@@ -1,6 +1,5 @@
-//! Goal: the cursor's promises under any clock: unique, increasing, inside the lease, no further ahead or
-//! behind than stated.
-//! Method: scripted clocks, and proptest against a slow model that keeps every id it gave.
+//! Goal: the cursor's promises under any clock: unique, increasing, inside the lease, no further ahead or behind than documented.
+//! Method: scripted clocks, and proptest against a slow model that keeps every id it returned.
 
 use std::collections::BTreeSet;
 use std::sync::Barrier;
@@ -23,7 +22,8 @@ fn instant(id: Id) -> u64 {
     Layout::TWITTER.unix_ms(Layout::TWITTER.split(id).unwrap().timestamp)
 }
 
-/// Goal: each tick ahead of the clock counts once, however its ids were taken; ticks of the clock and unused ones do not.
+/// Goal: each tick ahead of the clock counts once, however its ids were taken; the clock's own ticks and unused ticks do not
+/// count.
 #[test]
 fn borrowed_ticks_are_counted_once() {
     let clock = ManualClock::at_unix_ms(T0);
@@ -34,7 +34,7 @@ fn borrowed_ticks_are_counted_once() {
         generator.try_next_id().unwrap();
         assert_eq!(generator.borrowed_ticks(), 1);
     }
-    // The rest of one tick and two whole ones, cut anywhere.
+    // The rest of one tick and two whole ones, split anywhere.
     for (count, wanted) in [(1, 2), (4095, 2), (4000, 3), (97, 4), (4095, 4)] {
         assert_eq!(generator.try_take(count).unwrap().len(), count);
         assert_eq!(generator.borrowed_ticks(), wanted, "{count}");
@@ -85,7 +85,7 @@ fn with_ten_millisecond_ticks_the_wait_is_to_the_next_tick() {
     assert_eq!(generator.try_next_id().unwrap_err().retry_after_ms().unwrap().get(), 7);
 }
 
-/// Twitter's vector `behaviour`: a step back is refused, and changes nothing.
+/// Twitter's vector `behaviour`: a step back is rejected, and changes nothing.
 #[test]
 fn reject_refuses_a_clock_that_went_back_and_changes_nothing() {
     let clock = ManualClock::at_unix_ms(T0);
@@ -131,7 +131,7 @@ fn borrow_goes_on_ahead_of_the_clock_and_never_further_than_it_says() {
     assert_eq!(instant(generator.try_next_id().unwrap()), T0 + 11);
     clock.set_unix_ms(T0 + 2);
     clock.set_unix_ms(T0 - 5);
-    // 6 ms back, which it covers; but 16 ms behind the next id.
+    // The clock is 6 ms back, which the rule covers, but 16 ms behind the next id.
     assert_eq!(generator.try_next_id().unwrap_err().retry_after_ms().map(u64::from), Some(6));
     clock.set_unix_ms(T0 - 9);
     assert_eq!(generator.try_next_id().unwrap_err().retry_after_ms().map(u64::from), Some(10));
@@ -372,7 +372,7 @@ fn the_end_of_time_is_an_error_and_never_wraps() {
     let generator = generator(&clock, Rule::borrow(MS(1000)));
     let ids: Vec<Id> = generator.try_take(1_000_000).unwrap().collect();
     assert_eq!((ids.len(), ids.last().unwrap().get() >> 22), (4096, (1 << 41) - 1));
-    // The last but one is where a tick shifted by the sequence would be 0 again.
+    // At the second-last instant, a tick shifted by the sequence bits would wrap to 0.
     let wrapped = Layout::TWITTER.epoch_unix_ms() + (1 << 52);
     for now in [end - 1, end, end + 1, wrapped, u64::MAX] {
         clock.set_unix_ms(now);
@@ -513,7 +513,7 @@ fn a_generator_that_begins_with_the_next_tick_waits_for_it_whatever_the_rule() {
     );
 }
 
-/// One move of a script: set the clock by a distance, then take some ids.
+/// The moves of a script: shift the clock by a distance, then take some ids.
 fn scripts() -> impl Strategy<Value = Vec<(i64, usize)>> {
     let steps =
         prop_oneof![4 => 0_i64..4, 2 => -30_i64..30, 1 => -5000_i64..5000, 1 => -4_000_000_i64..4_000_000];

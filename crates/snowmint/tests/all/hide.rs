@@ -1,6 +1,6 @@
-//! Goal: hidden ids are FF1, come back, and tell nothing.
-//! Method: random keys and ids against the crate `fpe`, fixed vectors, bijectivity by proptest, and counts of bits
-//! that flip and of orders that survive, over neighbouring ids, where a weak permutation shows.
+//! Goal: hidden ids match FF1, decrypt to the original, and reveal nothing.
+//! Method: random keys and ids against the crate `fpe`, fixed vectors, bijectivity by proptest; and over neighbouring ids, where
+//! a weak permutation shows, counts of flipped bits and of preserved orders.
 
 use aes::Aes128;
 use fpe::ff1::{FF1, FlexibleNumeralString};
@@ -14,7 +14,7 @@ fn id(value: u64) -> Id {
     Id::new(value).unwrap()
 }
 
-/// The same permutation by another's code: the id as 63 binary digits, encrypted by the crate `fpe`.
+/// The same permutation by independent code: the id as 63 binary digits, encrypted by the crate `fpe`.
 fn by_fpe(key: &[u8; 16], value: u64) -> u64 {
     let digits: Vec<u16> = (0..63).rev().map(|bit| u16::from(value >> bit & 1 != 0)).collect();
     let text = FlexibleNumeralString::from(digits);
@@ -36,7 +36,7 @@ proptest! {
     }
 }
 
-/// Goal: the check value tells keys apart and stays the same. Method: the value of one key, by another's code
+/// Goal: the check value distinguishes keys and never changes. Method: the value of one key, computed by independent code
 /// (`openssl enc -aes-128-ecb` of `snowmint hide ck`), and keys that differ from it in one bit.
 #[test]
 fn the_check_value_is_that_of_the_key() {
@@ -52,7 +52,7 @@ fn the_check_value_is_that_of_the_key() {
 
 #[test]
 fn the_vectors_of_this_version_stay() {
-    // Ids that were shown to the public must stay what they are.
+    // Hidden ids that the public has seen must never change.
     for (key, shown, hidden) in [
         ([0; 16], 0, 1_966_509_449_339_171_437),
         ([0; 16], 1, 8_298_972_073_261_407_355),

@@ -1,4 +1,4 @@
-//! Goal: a layout that exists works, a text reads back, and what cannot be is refused with the remedy.
+//! Goal: every layout that can be built works, its text form parses back, and invalid layouts are rejected with a suggestion.
 //! Method: proptest over arbitrary widths, orders, ticks and epochs against arithmetic in 128 bits.
 
 use std::time::Duration;
@@ -9,7 +9,7 @@ use snowmint::layout::{LayoutBuilder, LayoutError, PRESETS};
 use snowmint::utc::MAX_UNIX_MS;
 use snowmint::{DatacenterId, Generator, Id, Layout, Lease, ManualClock, Parts, WorkerId};
 
-/// Any order of any fields, with widths that may or may not add up.
+/// Any order of any fields, with widths that may or may not fit.
 fn builders() -> impl Strategy<Value = (Vec<(Field, u32)>, u64, u64)> {
     let order = Just(Field::ALL.to_vec()).prop_shuffle();
     let widths = prop::collection::vec(0_u32..=40, 5);
@@ -88,7 +88,7 @@ proptest! {
         prop_assert_eq!(layout.last_id_at(at - 1).map(|id| id.get() + 1), (ms > 0).then_some(first.get()));
     }
 
-    /// Every id of a small layout, the slow way: those of a tick lie between its first and its last, and no others do.
+    /// Checks every id of a small layout the slow way: the ids of a tick, and no others, lie between its first and its last.
     #[test]
     fn the_ids_of_a_coarse_tick_are_those_between_its_first_and_its_last(
         (below, bits, tick, epoch, at) in small_layouts(),
@@ -185,7 +185,7 @@ fn each_refusal_names_the_value_the_limit_and_the_remedy() {
     }
 }
 
-/// Goal: no width and no epoch of a preset changes unseen: ids were made with them.
+/// Goal: no width and no epoch of a preset changes unnoticed: existing ids depend on them.
 #[test]
 fn presets_are_exactly_these() {
     let expected = [
@@ -229,7 +229,7 @@ fn presets_have_names_and_layouts_of_their_own_and_read_by_name() {
     }
 }
 
-/// Goal: what is left and the end of a layout agree, at its bounds too.
+/// Goal: the remaining time and the end of a layout agree, also at the bounds.
 #[test]
 fn what_is_left_runs_to_the_end_and_stays_at_nothing() {
     for preset in PRESETS {
@@ -261,7 +261,7 @@ fn capacity_is_what_the_figures_say() {
 
 #[test]
 fn an_error_offers_no_field_of_no_bits() {
-    // 20 bits too many, as many as the time has.
+    // 20 bits too many: as many as the timestamp has.
     let error = "time:20@1ms datacenter:1 worker:31 sequence:31 epoch:2020-01-01"
         .parse::<Layout>()
         .unwrap_err()
@@ -288,7 +288,7 @@ fn error_types_are_small() {
     assert!(size_of::<snowmint::generator::PoolError>() <= 2 * size_of::<Layout>() + 8);
 }
 
-/// What an error tells to take instead can be taken, and is the most there is.
+/// An error suggests the widest timestamp that can be built.
 #[test]
 fn the_widest_timestamp_that_an_error_offers_can_be_built() {
     for tick_ms in [1, 7, 10, 256, 1000, 60_000, (1 << 43) - 1, MAX_UNIX_MS] {

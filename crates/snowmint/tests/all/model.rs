@@ -1,6 +1,6 @@
-//! Goal: under any clock, every form of the generator gives exactly the ids, or the error with its numbers, that
-//! its documentation says.
-//! Method: proptest against a slow model that keeps every position it gave and shares no code with the library.
+//! Goal: under any clock, every form of the generator returns exactly the ids, or the error with its numbers, that its
+//! documentation states.
+//! Method: proptest against a slow model that keeps every position it returned and shares no code with the library.
 
 mod case;
 mod reference;
@@ -21,20 +21,20 @@ type Shared = Arc<Generator<Arc<ManualClock>>>;
 type Answer = Result<Vec<u64>, GenerateError>;
 type Verdict = Result<(), TestCaseError>;
 
-/// Sizes of the blocks: one id, within a tick, over ticks.
+/// Block sizes: within a tick, and across ticks.
 const BLOCKS: [u32; 2] = [3, 11];
 
-/// A model beside its clock, and what was seen of starts.
+/// A model with its clock, and the random starts seen so far.
 struct World {
     case: Case,
     start: Start,
     model: Model,
     scripted: Scripted,
-    /// Where the sequences of a generation's tick start, if at random.
+    /// Where the sequence starts in each tick of a generation, if at random.
     random: BTreeMap<(u128, u128), u128>,
 }
 
-/// A block as the model has it: what is left of it is lost with the reading.
+/// A block in the model. The rest of it is lost when the clock reading changes.
 #[derive(Default)]
 struct Block {
     left: VecDeque<Position>,
@@ -47,7 +47,7 @@ impl World {
         Self { case, start, model, scripted, random: BTreeMap::new() }
     }
 
-    /// The sequence that a start that rolls began at, if it began a tick with this answer.
+    /// Returns the first sequence of this answer, if the start is rolling.
     fn began(&self, answer: &Answer) -> Option<u128> {
         let first = answer.as_ref().ok().and_then(|ids| ids.first());
         let sequence = first.map_or(0, |id| self.case.shape.sequence(*id));
@@ -83,7 +83,7 @@ impl World {
         Ok(())
     }
 
-    /// The ids of positions. Where a tick starts at random, the first id seen of it tells where; the others wrap.
+    /// Returns the ids of positions. If ticks start at random, the first id seen of a tick determines its start; the others wrap.
     fn ids(&mut self, answer: &Answer, positions: &[Position]) -> Vec<u64> {
         let mut ids = Vec::new();
         for (index, position) in positions.iter().enumerate() {
@@ -106,7 +106,7 @@ fn one(drawn: Result<Id, GenerateError>) -> Answer {
     drawn.map(|id| vec![id.get()])
 }
 
-/// The ids of `fill`, which has to leave alone what it does not fill.
+/// Returns the ids of `fill`, which must not touch the rest of the buffer.
 fn filled(count: usize, fill: impl FnOnce(&mut [Id]) -> Result<usize, GenerateError>) -> Answer {
     let mut buffer = vec![Id::MAX; count];
     let len = fill(&mut buffer)?;
@@ -155,7 +155,7 @@ fn shared_follows_the_model(case: Case, start: Start, script: Script) -> Verdict
     Ok(())
 }
 
-/// A future that is not done after one look has asked for the wait of the error, and loses nothing when dropped.
+/// A future that is pending after one poll has requested the wait of the error, and loses nothing when dropped.
 fn await_once(world: &mut World, shared: &Shared) -> Verdict {
     let (answer, slept) = waits::poll_once(shared);
     if let Some(answer) = answer {
@@ -190,7 +190,7 @@ fn owned_follows_the_model(case: Case, start: Start, script: Script) -> Verdict 
                 owned.extend_lease(until_ms);
                 world.model.extend_lease(until_ms);
             }
-            // It takes the generator with it.
+            // This consumes the generator.
             Draw::End => break,
         }
     }
@@ -220,7 +220,7 @@ proptest! {
         owned_follows_the_model(case, Start::Zero, script)?;
     }
 
-    /// As many ids in the same ticks and the same refusals; only the sequences differ, as `Start` says.
+    /// The same number of ids in the same ticks, and the same errors; only the sequences differ, as `Start` documents.
     #[test]
     fn starts_change_nothing_but_the_sequence(case in cases(), script in scripts(), start in starts()) {
         shared_follows_the_model(case.clone(), start, script.clone())?;

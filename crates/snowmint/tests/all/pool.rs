@@ -1,5 +1,5 @@
-//! Goal: a pool of generators repeats no id, keeps each caller's ids increasing while generators come and go, and
-//! refuses only when no generator has an id above the caller's last.
+//! Goal: a pool of generators repeats no id, keeps each caller's ids increasing while generators are added and removed, and
+//! returns an error only if no generator has an id above the caller's last.
 //! Method: scripted clocks; proptest against a slow model that tries every id of the tick; threads on a real clock.
 
 use std::collections::BTreeSet;
@@ -15,7 +15,7 @@ use snowmint::{
 };
 
 const T0: u64 = 1_700_000_000_000;
-/// Four ids a tick and worker; the worker decides before the sequence.
+/// Four ids a tick and worker; the worker lies above the sequence.
 const WORKER_FIRST: &str = "time:41@1ms worker:3 sequence:2 epoch:2020-01-01";
 /// The same, but the ids of one worker lie between those of the others.
 const SEQUENCE_FIRST: &str = "time:41@1ms sequence:2 worker:3 epoch:2020-01-01";
@@ -40,7 +40,7 @@ fn clock() -> Clock {
     Arc::new(ManualClock::at_unix_ms(T0))
 }
 
-/// Everything that can be had without waiting.
+/// Takes every id that is available without waiting.
 fn drain(handle: &mut PoolHandle<Clock>) -> Vec<Id> {
     let mut ids = Vec::new();
     while let Ok(batch) = handle.try_take(3) {
@@ -53,7 +53,7 @@ fn parts(layout: &str, id: Id) -> Parts {
     layout.parse::<Layout>().unwrap().split(id).unwrap()
 }
 
-/// Goal: the borrowed ticks of a pool are those of all its generators, also of replaced and removed ones.
+/// Goal: the borrowed ticks of a pool are those of all its generators, including replaced and removed ones.
 #[test]
 fn a_pool_remembers_the_borrowed_ticks_of_generators_that_left() {
     let clock = clock();
@@ -80,7 +80,7 @@ fn one_caller_draws_what_all_have_in_order() {
     for seats_before in 0..3 {
         let clock = clock();
         let pool = pool(&clock, WORKER_FIRST, 3);
-        // Wherever it starts, it comes round to the smallest ids first.
+        // Wherever the handle starts, it gets all ids of a tick, the smallest first.
         for _ in 0..seats_before {
             let _ = pool.handle();
         }
@@ -137,7 +137,7 @@ fn callers_with_little_to_do_share_no_cursor() {
             .collect();
         assert_eq!(workers.len(), 3);
     }
-    // After a rush they go back to their own.
+    // After the rush they return to their own generators.
     drain(&mut handles[2]);
     for _ in 0..40 {
         clock.advance_ms(1);
@@ -221,7 +221,7 @@ fn what_would_make_equal_ids_is_not_added() {
     assert_eq!(pool.add(generator(&clock, WORKER_FIRST, 0)), Err(PoolError::SameWorker));
     let other = pool.add(generator(&clock, SEQUENCE_FIRST, 1)).unwrap_err();
     assert!(other.to_string().contains(&SEQUENCE_FIRST.parse::<Layout>().unwrap().to_string()), "{other}");
-    // Leases of one worker that follow one another are not in each other's way.
+    // Consecutive leases of one worker do not conflict.
     let leased = |from_unix_ms, until_unix_ms| {
         let lease = Lease { worker: WorkerId(3), from_unix_ms, until_unix_ms };
         Arc::new(Generator::builder(*pool.layout()).lease(lease).build(Arc::clone(&clock)).unwrap())
@@ -231,7 +231,7 @@ fn what_would_make_equal_ids_is_not_added() {
     assert_eq!(pool.add(leased(T0 + 19, T0 + 30)), Err(PoolError::SameWorker));
     pool.generators()[2].end();
     pool.add(leased(T0 + 19, T0 + 30)).unwrap();
-    // What one that was ended has used is in the way of the next, who ever ended it.
+    // The used timestamps of an ended generator conflict with those of the next, whoever ended it.
     let old = Arc::clone(&pool.generators()[0]);
     old.try_next_id().unwrap();
     let again = |not_before| {
@@ -242,8 +242,8 @@ fn what_would_make_equal_ids_is_not_added() {
     pool.replace(&old, again(T0 + 1)).unwrap();
 }
 
-/// Goal: a pool repeats no id, whatever came and went before. Method: a worker is removed or replaced, and comes back
-/// for the same timestamps, later ones, and those of which nothing was used.
+/// Goal: a pool repeats no id, whatever was added and removed before. Method: a worker is removed or replaced, and returns for
+/// the same timestamps, for later ones, and for unused ones.
 #[test]
 fn what_was_removed_is_not_forgotten() {
     let clock = clock();
@@ -265,7 +265,7 @@ fn what_was_removed_is_not_forgotten() {
     pool.replace(&replaced, fresh(4, used_until)).unwrap();
     assert_eq!(pool.add(fresh(2, 0)), Err(PoolError::SameWorker));
     pool.remove(&unused);
-    // Twice: what is remembered lasts, and a second generator of the worker is remembered, too.
+    // Twice: the pool does not forget, and remembers a second generator of the worker, too.
     for ms in 0..2 {
         pool.add(fresh(1, used_until + ms)).unwrap();
         clock.advance_ms(1);
@@ -292,7 +292,7 @@ fn where_ids_do_not_increase_a_pool_loses_none() {
             let builder = Generator::builder(layout).worker(WorkerId(worker)).start(start);
             pool.add(Arc::new(builder.rule(Rule::REJECT).build(Arc::clone(&clock)).unwrap())).unwrap();
         }
-        // Not the first handle: it begins with another worker and then needs those with smaller ids, too.
+        // Not the first handle: it begins with another worker and then also needs workers with smaller ids.
         pool.handle();
         let mut handle = pool.handle();
         for _ in 0..20 {
@@ -303,8 +303,8 @@ fn where_ids_do_not_increase_a_pool_loses_none() {
     }
 }
 
-/// Goal: with a random start the ids of a caller go up from tick to tick, whichever generators they come from. Method:
-/// a generator whose earlier tick was used up, and so trails the clock, when the other's later tick is.
+/// Goal: with a random start, the ids of a caller increase from tick to tick, whichever generators they come from. Method: one
+/// generator trails the clock because its earlier tick was used up, and the other's later tick is used up.
 #[test]
 fn with_a_random_start_no_caller_goes_back_behind_its_last_tick() {
     let clock = clock();
@@ -337,8 +337,8 @@ fn the_refusal_that_waiting_helps_is_the_one_that_is_told() {
     assert!(matches!(handle.try_next_id(), Err(GenerateError::LeaseEnded { .. })));
 }
 
-/// Goal: nothing of the above depends on who runs when. Method: threads draw on the wall clock while generators come
-/// and go; takes 0.3 s.
+/// Goal: none of the above depends on the scheduling of threads. Method: threads draw on the wall clock while generators are
+/// added and removed; takes 0.3 s.
 #[test]
 #[cfg_attr(miri, ignore = "thousands of ids one by one: minutes")]
 fn threads_draw_while_generators_come_and_go() {
@@ -410,13 +410,13 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
     prop::collection::vec(act, 1..150)
 }
 
-/// What a generator can still make, kept apart from the one under test.
+/// What a generator can still make, independent of the one under test.
 struct Model {
     generator: Arc<Generator<Clock>>,
     worker: WorkerId,
-    /// 0 once it was removed.
+    /// 0 after its removal.
     until_unix_ms: u64,
-    /// What it had used up to when it was removed.
+    /// Up to where it had used timestamps when it was removed.
     used_until_unix_ms: u64,
     /// The tick and the sequence of the next id.
     next: (u64, u16),
@@ -430,7 +430,7 @@ struct World {
     pool: Pool,
     models: Vec<Model>,
     handles: Vec<(PoolHandle<Clock>, Option<Id>)>,
-    /// Which of the models made the last id of each handle.
+    /// For each handle, the model that made its last id.
     makers: [Option<usize>; 4],
     seen: BTreeSet<Id>,
 }
@@ -452,12 +452,12 @@ impl World {
         self.layout.timestamp_at(unix_ms).unwrap().0
     }
 
-    /// The model of the generator that has a worker now, or had it last.
+    /// Returns the model of the generator that has a worker now, or had it last.
     fn model_of(&self, worker: WorkerId) -> Option<usize> {
         self.models.iter().rposition(|model| model.worker == worker)
     }
 
-    /// A worker that was removed comes back only after all that it had used.
+    /// Adds a generator. A removed worker returns only after all timestamps that it has used.
     fn add(&mut self, worker: WorkerId, lease_ms: u64) {
         let of_worker = || self.models.iter().filter(|model| model.worker == worker);
         if of_worker().any(|model| model.until_unix_ms > 0) {
@@ -502,7 +502,7 @@ impl World {
         None
     }
 
-    /// What holds under every rule.
+    /// Checks the promises that hold under every rule.
     fn check_promises(&mut self, handle: usize, ids: &[Id]) {
         assert!(!ids.is_empty());
         for id in ids {
@@ -520,7 +520,7 @@ impl World {
         }
     }
 
-    /// Whether the model finds an id of the clock's tick above the caller's last, by trying each.
+    /// Returns whether the model finds an id of the clock's tick above the caller's last, by trying each.
     fn has_id(&self, handle: usize) -> bool {
         let (now, last) = (self.now(), self.handles[handle].1);
         let may_skip = self.makers[handle].is_some_and(|maker| self.models[maker].until_unix_ms == 0);

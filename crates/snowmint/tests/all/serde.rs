@@ -1,5 +1,5 @@
-//! Goal: an id is a string where people read it and a number where they do not, or a number everywhere if asked for;
-//! what is neither is refused.
+//! Goal: an id is a string in human-readable formats and a number in binary ones, or a number everywhere on request; anything
+//! else is rejected.
 //! Method: JSON and a binary format, and serde's own deserializers of plain values, which offer what they have.
 
 use proptest::prelude::*;
@@ -112,8 +112,8 @@ fn comes_back<T: Serialize + serde::de::DeserializeOwned + PartialEq + std::fmt:
     assert_eq!(&rmp_serde::from_slice::<T>(&pack).unwrap(), value);
 }
 
-/// Goal: what was written is read back in every format, buffered or not. Method: JSON, CBOR and `MessagePack` under
-/// `flatten`, `tag` and `untagged`.
+/// Goal: written ids are read back in every format, buffered or not. Method: JSON, CBOR and `MessagePack` under `flatten`, `tag`
+/// and `untagged`.
 #[test]
 fn buffered_values_come_back_in_every_format() {
     let id = |value| Id::new(value).unwrap();
@@ -135,7 +135,7 @@ fn a_bare_number_in_json_stays_rejected() {
     assert!(serde_json::from_str::<Inner>(r#"{"id":13587,"number":1,"parent":null}"#).is_err());
 }
 
-/// Formats that offer what they have, whatever is asked for.
+/// Formats that offer what they have, whatever is requested.
 #[test]
 fn a_string_is_not_taken_for_a_number_nor_a_signed_number_for_an_id() {
     let id = Id::new(13_587).unwrap();

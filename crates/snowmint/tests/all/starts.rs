@@ -10,7 +10,7 @@ const T0: u64 = 1_700_000_000_000;
 const DRAWS: usize = 40_000;
 const EVEN: [Start; 2] = [Start::RANDOM, Start::Rolling];
 
-/// Ids drawn at a low rate: every draw an irregular while after the one before, `burst` at once.
+/// Draws ids at a low rate: `burst` at once, at irregular intervals.
 fn drawn(start: Start, burst: usize) -> Vec<Id> {
     let clock = ManualClock::at_unix_ms(T0);
     let generator = Generator::builder(Layout::TWITTER).start(start).build(&clock).unwrap();
@@ -24,7 +24,7 @@ fn drawn(start: Start, burst: usize) -> Vec<Id> {
     ids
 }
 
-/// Whether the ids fall evenly into n classes: chi-squared within five standard deviations of what chance gives.
+/// Returns whether the ids fall evenly into n classes: chi-squared within five standard deviations of the expected value.
 fn is_even(ids: &[Id], n: u64) -> bool {
     let mut counts = vec![0_u32; usize::try_from(n).unwrap()];
     for id in ids {

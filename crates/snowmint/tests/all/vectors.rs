@@ -1,6 +1,6 @@
-//! Goal: what the real world's systems print, document and test comes out here as their makers say.
-//! Method: every case of `vectors.json` has one owner: a kind that runs it, or a reason why nothing can. Kinds say how
-//! many cases they have, and a case is run only if each member of what is expected of it was looked at.
+//! Goal: ids that real systems print, document and test give the same results here.
+//! Method: every case of `vectors.json` has one owner: a kind that runs it, or a reason why nothing can. Each kind states its
+//! number of cases, and a case counts as run only if every member of `expected` was read.
 
 mod generators;
 mod layouts;
@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 use snowmint::{Id, Layout};
 
-/// Cases of one kind, and what runs each.
+/// The cases of one kind, and the function that runs each.
 pub(crate) struct Kind {
     /// `kind`, or `kind:member` for those that expect a member, `kind:!member` for those that do not.
     name: &'static str,
@@ -27,11 +27,11 @@ impl Kind {
     }
 }
 
-/// What is run in a file that can reach what is not public: (kind, cases, file, how that file counts them).
+/// Kinds that another file runs because they need private items: (kind, cases, file, how that file counts them).
 const ELSEWHERE: &[(&str, usize, &str, &str)] =
     &[("ulid-monotonic-next", 2, "src/scheme/ulid.rs", "assert_eq!(cases.len(), 2);")];
 
-/// What nothing here can make or read, and why.
+/// Kinds that nothing here can make or read, and why.
 const OUT_OF_SCOPE: &[(&str, usize, &str)] = &[
     (
         "decode-flake128",
@@ -47,22 +47,22 @@ const OUT_OF_SCOPE: &[(&str, usize, &str)] = &[
     ("behaviour:valid", 1, "user agents of Twitter's Thrift service, which is not served"),
 ];
 
-/// Members that explain a case and state nothing of its id.
+/// Members that explain a case and say nothing about its id.
 const REMARKS: &[&str] = &["why", "delta_years", "created_at_in_docs", "observed_in_issue"];
 
-/// A case; it remembers which members of `expected` were looked at.
+/// A case; it records which members of `expected` were read.
 pub(crate) struct Case<'a> {
     value: &'a Value,
     read: RefCell<BTreeSet<String>>,
 }
 
 impl<'a> Case<'a> {
-    /// The id as its source writes it.
+    /// Returns the id as its source writes it.
     pub(crate) fn text(&self) -> &'a str {
         self.value["id"].as_str().unwrap()
     }
 
-    /// The id as a number; `None` from 2^63 on.
+    /// Returns the id as a number; `None` from 2^63 on.
     pub(crate) fn number_below_2_63(&self) -> Option<Id> {
         Id::new(self.text().parse().unwrap()).ok()
     }
@@ -87,12 +87,12 @@ impl<'a> Case<'a> {
 
     pub(crate) fn numbers(&self, member: &str) -> Vec<u64> {
         let all = self.get(member).and_then(Value::as_array).unwrap();
-        // Ids stand as texts, other numbers as numbers.
+        // Ids are texts, other numbers are numbers.
         let number = |one: &Value| one.as_str().map_or_else(|| one.as_u64(), |text| text.parse().ok());
         all.iter().map(|one| number(one).unwrap()).collect()
     }
 
-    /// For a case that says no more than that it must be refused.
+    /// Checks a case that only says that it must be rejected.
     pub(crate) fn must_be_refused(&self) {
         assert_eq!(self.get("error"), Some(&Value::Bool(true)));
     }
@@ -101,7 +101,7 @@ impl<'a> Case<'a> {
         self.value["expected"].as_object().unwrap().keys()
     }
 
-    /// For a build without the feature that the case is of.
+    /// Skips a case whose feature this build does not have.
     #[allow(dead_code, reason = "with all features there is none")]
     pub(crate) fn needs_another_feature(&self) {
         self.read.borrow_mut().extend(self.members().cloned());
@@ -123,7 +123,7 @@ impl Drop for Case<'_> {
     }
 }
 
-/// The layout of a preset.
+/// Returns the layout of a preset.
 pub(crate) fn preset(name: &str) -> Layout {
     snowmint::layout::PRESETS.iter().find(|preset| preset.name == name).unwrap().layout
 }

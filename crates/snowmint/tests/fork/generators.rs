@@ -1,5 +1,5 @@
 //! Goal: a forked child gets an error, never its parent's ids, and can make a generator of its own.
-//! Method: a real fork; the child checks and tells by its exit code.
+//! Method: a real fork; the child checks and reports by its exit code.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use snowmint::clock::CachedClock;
 use snowmint::generator::{BlockGenerator, GeneratorPool};
 use snowmint::{Clock, GenerateError, Generator, Id, Layout, WallClock, WorkerId};
 
-/// Runs `child` in a forked process and gives its exit code.
+/// Runs `child` in a forked process and returns its exit code.
 #[expect(unsafe_code, reason = "forking is what is tested")]
 fn exit_code_of_fork(child: impl FnOnce() -> i32) -> i32 {
     // SAFETY: the child only draws ids and leaves by `_exit`; it runs no destructor and takes no lock that another
@@ -57,7 +57,7 @@ fn a_child_is_refused_by_every_form_and_may_make_its_own() {
             && shared.end().is_none();
         let own =
             Generator::builder(Layout::TWITTER).build(WallClock).is_ok_and(|own| own.try_next_id().is_ok());
-        // Having made its own brings the parent's back to life no more than before.
+        // Making its own generator does not revive the parent's.
         let still_refused = shared.try_next_id() == Err(GenerateError::Forked)
             && block.try_next_id() == Err(GenerateError::Forked);
         i32::from(!(refused && own && still_refused))
@@ -94,7 +94,7 @@ fn a_cached_clock_goes_on_in_a_child_without_its_thread() {
         let Some(clock) = clock.take() else { return 2 };
         let before = clock.unix_ms();
         std::thread::sleep(Duration::from_millis(5));
-        // Dropped here: there is no thread to wait for.
+        // Dropped here: the child has no thread to wait for.
         i32::from(clock.unix_ms() < before + 5)
     });
     assert_eq!(code, 0);

@@ -1,5 +1,5 @@
-//! Goal: a forked child's ids of any scheme are none of its parent's or its siblings', and it never waits for them.
-//! Method: a real fork at a standing clock, where a copied state would repeat; the child writes its ids to a pipe.
+//! Goal: for every scheme, a forked child repeats no id of its parent or its siblings, and never waits for them.
+//! Method: a real fork with a clock that stands still, where a copied state would repeat; the child writes its ids to a pipe.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -15,7 +15,7 @@ fn draw(generator: &SchemeGenerator<ManualClock>) -> String {
     ids.join("\n")
 }
 
-/// What `child` gives in a forked process; nothing if it hangs.
+/// Returns what `child` returned in a forked process; nothing if it hangs.
 #[expect(unsafe_code, reason = "forking is what is tested")]
 fn in_a_fork(child: impl FnOnce() -> String) -> String {
     let mut ends = [0; 2];
@@ -60,7 +60,7 @@ fn a_forked_child_does_not_go_on_where_its_parent_was() {
     }
 }
 
-/// Two forks of one state at a standing clock would make equal ids, whatever the parent goes on to do.
+/// With a clock that stands still, two forks of one state would make duplicates, whatever the parent does next.
 #[test]
 fn two_children_of_one_parent_make_ids_of_their_own() {
     for scheme in Scheme::ALL {
@@ -78,7 +78,7 @@ fn two_children_of_one_parent_make_ids_of_their_own() {
     }
 }
 
-/// The threads that hold the generator's lock are not there in the child, which would wait for them for ever.
+/// The threads that hold the generator's lock do not exist in the child, which would wait for them forever.
 #[test]
 fn a_child_forked_while_others_draw_does_not_wait_for_them() {
     for scheme in Scheme::ALL {
@@ -99,7 +99,7 @@ fn a_child_forked_while_others_draw_does_not_wait_for_them() {
     }
 }
 
-/// Of threads that come to a new process at once, none may draw from a state that the others do not.
+/// If several threads start in a new process at once, they must all draw from the same state.
 #[test]
 fn the_threads_of_a_child_share_what_it_draws_from() {
     for scheme in [Scheme::ObjectId, Scheme::Uuid7, Scheme::Ulid].repeat(20) {

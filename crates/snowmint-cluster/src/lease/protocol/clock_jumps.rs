@@ -1,4 +1,4 @@
-//! When the node believes a clock that jumped forward: its own clock, or the wall clock beside it.
+//! When the node trusts a clock that jumped forward: its own clock, or the wall clock.
 //!
 //! 1. *A wrong clock cannot repeat an id.* A grant begins at `max(now, old.until)` whatever the clock, and generators only count
 //!    up.
@@ -6,11 +6,11 @@
 //!    So a jump against boot time has to be confirmed. Only steps cause one: slewing moves both clocks.
 //! 3. *A store with a clock decides.* A clock ahead of it by more than `max_skew` grants nothing.
 //! 4. *Otherwise another node decides*, if its record, read now, was written by a clock that shows the same within `max_skew`.
-//! 5. *Without either, time decides.* The node believes the jump once the clock has kept the same distance to boot time for six
+//! 5. *Without either, time decides.* The node trusts the jump once the clock has kept the same distance to boot time for six
 //!    windows and for a hundredth of the jump: 1 min for an hour (window 10 s), 5 min for 8 h, 3.7 days for a year. So a clock that
 //!    is wrong for a shorter time blocks nothing, and a clock that was corrected is followed within that time. A clock that stays
 //!    wrong blocks a worker for at most 100 times as long as it was wrong.
-//! 6. *Time without a look proves nothing.* Each look counts for one window at most, and the steady clock stands still while the
+//! 6. *Time between looks proves nothing.* Each look counts for one window at most, and the steady clock stands still while the
 //!    machine is suspended. A second jump restarts the time.
 //! 7. *Small jumps pass.* Over a store without a clock, a jump of at most `max_skew` does not wait, because clocks may differ by
 //!    that much. It is not confirmed by that: several jumps together get no more, until rule 4 or 5 confirms them.
@@ -18,18 +18,18 @@
 use super::{Begin, Entry, Event, Failure, Listing, Next, Now, Protocol, Purpose, Settings, State, Write};
 use crate::Holder;
 
-/// Smaller jumps are left to slow corrections, in milliseconds.
+/// Smaller jumps are left to slewing, in milliseconds.
 pub(in crate::lease) const LEAST_JUMP_MS: u64 = 1000;
 /// The number of windows for which a jump has to last.
 const WINDOWS: u64 = 6;
-/// The part of itself for which a jump has to last.
+/// The fraction of its own size for which a jump has to last, as a divisor.
 const PART: u64 = 100;
 /// From one look to the next, the distance may change by this much.
 const EVEN_MS: u64 = 250;
-/// And by this part of the time between them: an anchored clock is slewed by half as much.
+/// Plus this part of the time between the looks, as a divisor: an anchored clock is slewed by half as much.
 const EVEN_PART: u64 = 1000;
 
-/// For how long a clock has been ahead by the same amount.
+/// How long a clock has been ahead by the same amount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(in crate::lease) struct Jumped(Option<Seen>);
 
@@ -43,7 +43,7 @@ struct Seen {
 }
 
 impl Jumped {
-    /// Takes a look at how far the clock is ahead.
+    /// Records how far the clock is ahead.
     pub(in crate::lease) fn look(&mut self, ahead_ms: u64, steady_ms: u64, window_ms: u64) {
         let even_ms = self.0.map_or(0, |seen| {
             let passed_ms = steady_ms.saturating_sub(seen.steady_ms);
@@ -53,7 +53,7 @@ impl Jumped {
         self.0 = (ahead_ms > LEAST_JUMP_MS).then_some(Seen { ahead_ms, even_ms, steady_ms });
     }
 
-    /// How much longer the jump has to last until it is believed, in milliseconds.
+    /// Returns how much longer the jump has to last until it is trusted, in milliseconds.
     pub(in crate::lease) fn left_ms(&self, window_ms: u64) -> u64 {
         self.0.map_or(u64::MAX, |seen| {
             let wanted_ms = window_ms.saturating_mul(WINDOWS).max(seen.ahead_ms / PART);
@@ -62,7 +62,7 @@ impl Jumped {
     }
 }
 
-/// The clock of another node, in unix milliseconds, by its record that is nearest to this instant.
+/// Returns the clock of another node, in unix milliseconds, by the record that is nearest to this instant.
 pub(in crate::lease) fn clock_of_another(
     settings: &Settings,
     entries: &[Entry],
@@ -75,22 +75,22 @@ pub(in crate::lease) fn clock_of_another(
     clocks.min_by_key(|other| other.abs_diff(unix_ms))
 }
 
-/// Whether two holders belong to one node, which calls them `name`, `name/2` and so on.
+/// Returns whether two holders belong to one node, which calls them `name`, `name/2` and so on.
 fn is_same_node(one: &Holder, other: &Holder) -> bool {
     let node = |holder: &Holder| holder.as_str().split('/').next().map(ToOwned::to_owned);
     node(one) == node(other)
 }
 
 impl<B: Begin> Protocol<B> {
-    /// How far the clock is ahead of what was last confirmed, in milliseconds.
+    /// Returns how far the clock is ahead of what was last confirmed, in milliseconds.
     pub(super) const fn jump_ms(&self, now: Now) -> u64 {
         let confirmed_unix_ms = now.unstepped_unix_ms.saturating_add_signed(self.confirmed_ahead_ms);
         now.unix_ms.saturating_sub(confirmed_unix_ms)
     }
 
-    /// The store's time and other records: sends the grant, or holds it back.
+    /// Takes the store's time and other records: sends the grant, or holds it back.
     pub(super) fn asked(&mut self, now: Now, write: Write, answer: Result<Listing, Failure>) -> Next {
-        // A claim is chosen again, because another node may have the worker by then.
+        // A claim is chosen again, because another node may have taken the worker in the meantime.
         let again = match write.purpose {
             Purpose::Claim => State::Seek,
             Purpose::Renew | Purpose::Release { .. } => State::ClockDoubted(write.clone()),
@@ -112,7 +112,7 @@ impl<B: Begin> Protocol<B> {
         }
     }
 
-    /// Whether this clock may grant a lease, by the rules of this module.
+    /// Checks whether this clock may grant a lease, by the rules of this module.
     fn confirm(&mut self, now: Now, listing: &Listing) -> Result<(), Event> {
         let Settings { max_skew_ms, window_ms, .. } = self.settings;
         let by_ms = self.jump_ms(now);
@@ -150,7 +150,7 @@ mod tests {
     const HOUR: u64 = 3_600_000;
     const WINDOW: u64 = 10_000;
 
-    /// Looks every third of a window until the jump is believed; gives how long that took, in milliseconds.
+    /// Looks every third of a window until the jump is trusted; returns how long that took, in milliseconds.
     fn believed_after(ahead_ms: u64) -> u64 {
         let (mut jumped, mut steady_ms) = (Jumped::default(), 5);
         loop {
@@ -172,7 +172,7 @@ mod tests {
         }
     }
 
-    /// Goal: a clock that is wrong for a short time, again and again, is never believed. Method: it is right again, or jumps
+    /// Goal: a clock that is wrong for a short time, again and again, is never trusted. Method: it is right again, or jumps
     /// further, shortly before.
     #[test]
     fn another_step_begins_the_time_again() {

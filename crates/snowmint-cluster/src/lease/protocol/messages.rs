@@ -44,7 +44,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// Whether this is the widest scope in a large pool.
+    /// Returns whether this is the widest scope in a large pool.
     pub(super) const fn is_wide(self) -> bool {
         match self {
             Self::Worker(_) => false,
@@ -69,7 +69,7 @@ impl Scope {
 pub enum StoreTime {
     /// Ask for the time.
     Wanted,
-    /// Do not ask: the clock was compared with it lately.
+    /// Do not ask: the clock was compared with it recently.
     Known,
 }
 
@@ -169,7 +169,7 @@ pub enum Event {
         /// Whether ids may have used what the store forgot.
         forgot: Forgot,
     },
-    /// Another holder was granted time that this lease covers, because the store forgot it. This lease ends at once.
+    /// Another holder was granted time that this lease covers, because the store forgot it. This lease ends immediately.
     Overlap {
         /// The worker.
         worker: WorkerId,
@@ -181,7 +181,7 @@ pub enum Event {
         until_unix_ms: u64,
     },
     /// A copy of this process renewed the lease, for example a virtual machine that was restored from a snapshot. Both used the
-    /// same lease, so it ends here at once.
+    /// same lease, so it ends here immediately.
     Copied {
         /// The worker.
         worker: WorkerId,
@@ -216,7 +216,7 @@ pub enum Event {
     ClockJumped {
         /// How far, in milliseconds.
         by_ms: u64,
-        /// The time until the clock is believed if it is not stepped again, in milliseconds.
+        /// The time until the clock is trusted if it is not stepped again, in milliseconds.
         followed_in_ms: u64,
     },
     /// Every worker is taken, or at least every one of the last hundred.

@@ -2,13 +2,13 @@
 //! Method: stateright explores every state that two machines, their store and the calls between them can reach. Planted faults
 //! show that it would find a real one.
 //!
-//! The model tries everything within the bounds of a [`World`]. At each step a clock shows any of a few times, so clocks stop, jump
-//! and go back, and waits have any length. Calls succeed, are rejected, get lost before or after they take effect, or take effect
-//! after their node gave them up. Nodes crash, restart, resume saved leases and release theirs, at any moment and any number of
-//! times. Runs have no maximum length.
+//! The model tries everything within the bounds of a [`World`]. At each step a clock shows any of a few times, so clocks stop,
+//! jump and go back, and waits have any length. Calls succeed, are rejected, get lost before or after they take effect, or take
+//! effect after their node abandoned them. Nodes crash, restart, resume saved leases and release theirs, at any moment and any
+//! number of times. Runs have no maximum length.
 //!
-//! `Renaming` decides which states are equal. Tags and revisions are only compared for equality, so their values do not matter. Waits have any
-//! length, so the random numbers behind them do not matter either.
+//! `Renaming` decides which states are equal. Tags and revisions are only compared for equality, so their values do not matter.
+//! Waits have any length, so the random numbers behind them do not matter either.
 
 mod moment;
 
@@ -51,7 +51,7 @@ struct World<B> {
     may_lose_ms: u64,
     /// Decides whether a node lists the only worker, or looks at it first.
     small_pool: u32,
-    /// The maximum number of given-up writes on their way.
+    /// The maximum number of abandoned writes in flight.
     late_writes: usize,
     /// Whether nodes save their leases.
     saves: bool,
@@ -63,7 +63,7 @@ struct World<B> {
 }
 
 impl<B> World<B> {
-    /// Small enough for every run of the tests.
+    /// A world small enough for every run of the tests.
     fn over(store: StoreModel) -> Self {
         Self {
             store,
@@ -96,7 +96,7 @@ impl<B> World<B> {
     }
 }
 
-/// A rule that a state can have in its type.
+/// A rule that can be part of a state's type.
 trait Rule: Begin + Clone + PartialEq + Eq + std::hash::Hash + Send + Sync + 'static {}
 impl<B: Begin + Clone + PartialEq + Eq + std::hash::Hash + Send + Sync + 'static> Rule for B {}
 
@@ -145,7 +145,7 @@ impl<B: Rule> Model for World<B> {
 fn walk<B: Rule>(world: World<B>) -> impl Checker<World<B>> {
     let started = Instant::now();
     let shown = format!("{world:?}");
-    // One thread: other tests run beside, and memory that another thread frees costs a tenth of the time.
+    // One thread: other tests run in parallel, and memory that another thread frees costs a tenth of the time.
     let checker = world.checker().finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
     println!(
         "{shown}: {} states, {} steps, {} deep, {:.1} s",
@@ -180,7 +180,7 @@ fn no_instant_is_granted_twice() {
     }
 }
 
-/// As in a large pool: a look at one worker, then at all.
+/// As in a large pool: the node looks at one worker, then at all.
 #[test]
 fn nor_where_a_worker_is_looked_at_before_all_are_listed() {
     holds_in(World { small_pool: 0, saves: false, ..World::over(StoreModel::Linearizable) });
@@ -205,7 +205,7 @@ fn nor_where_a_tick_is_longer_than_a_reading_of_the_clock() {
     holds_in(World { tick_ms, window_ms, clock_units: 2, saves: false, ..world });
 }
 
-/// Reads that lag cost time, never safety: a write is compared with the newest record.
+/// Stale reads cost time, never safety: a write is compared with the newest record.
 #[test]
 fn nor_where_reads_are_stale() {
     let stale = || World { late_writes: 0, ..World::over(StoreModel::StaleReads) };
@@ -313,14 +313,14 @@ fn place<T: PartialEq>(seen: &mut Vec<T>, it: T) -> usize {
 impl<B: Rule> Moment<B> {
     /// Makes states equal that behave alike: see the module.
     ///
-    /// Forgets attempts that are neither in the store nor on their way, because no machine can recognize them any more. A machine
+    /// Forgets attempts that are neither in the store nor in flight, because no machine can recognize them any more. A machine
     /// itself forgets only after sixteen.
     fn forget_names(&mut self, has_lines: bool) {
         let at = self.newest.as_ref().map_or(Expected::Absent, |(revision, _)| Expected::Revision(*revision));
         let back_to = self.before.as_ref().map(|version| {
             version.as_ref().map_or(Expected::Absent, |(revision, _)| Expected::Revision(*revision))
         });
-        // A call that can only conflict is as good as lost.
+        // A call that can only conflict counts as lost.
         self.late.retain(|call| {
             matches!(call, Call::Swap { expected, .. } if *expected == at || Some(*expected) == back_to)
         });
@@ -406,7 +406,7 @@ fn each_name_of_held(held: Option<&mut Held>, each: &mut dyn FnMut(Name<'_>)) {
     }
 }
 
-/// The names that a machine remembers. All fields are listed, so that nobody overlooks a new one.
+/// The names that a machine remembers. It lists all fields, so that a new one is not overlooked.
 fn each_name_inside<B>(protocol: &mut Protocol<B>, each: &mut dyn FnMut(Name<'_>)) {
     let Protocol {
         state,

@@ -3,10 +3,10 @@
 //! A required worker is loaded. A small pool is listed. A large pool would cost too much to list: there a node looks at one
 //! worker, then at ten, then at a hundred, until it finds one to claim.
 //!
-//! The first ones follow from the node's name, so that a node finds its worker again after a restart, also if others start
-//! in the same second. Nodes of one name meet there, so the hundred is random. If no worker is free, the node looks at all hundreds
-//! in turn, and thus finds a released worker wherever it is. Each node has an order of its own, because nodes that looked at the
-//! same hundred would leave the others alone.
+//! The first looks are derived from the node's name, so that a node finds its worker again after a restart, even if others start
+//! in the same second. Nodes of one name look at the same places, so the hundred is random. If no worker is free, the node looks
+//! at all hundreds in turn, and thus finds a released worker wherever it is. Each node has its own order: if all looked at the
+//! same hundred, none would look at the others.
 //!
 //! However a node found a record, the claim is conditional on the revision that it saw.
 
@@ -26,10 +26,10 @@ use crate::lease::record::{Block, BlockSize, Record};
 
 /// The number of candidates of each kind to try before the next look.
 const TRIES: usize = 4;
-/// The node's own record counts as lapsed when it ends within this time: a node that released its lease in this very
-/// millisecond and starts again keeps its worker. The grant begins where the record ends.
+/// The node's own record counts as lapsed if it ends within this time: a node that released its lease in this millisecond and
+/// starts again keeps its worker. The grant begins where the record ends.
 const OWN_SLACK_MS: u64 = 5;
-/// The delay of the first look at a hundred, at most, for each worker of the pool: nodes that find their pool full at the same
+/// The maximum delay of the first look at a hundred, for each worker of the pool: nodes that find their pool full at the same
 /// time do not read all of it at the same time.
 const SPREAD_MS: u64 = 1;
 const LONGEST_SPREAD_MS: u64 = 1_000;
@@ -38,14 +38,14 @@ const LONGEST_SPREAD_MS: u64 = 1_000;
 const CROWD: u64 = 4;
 /// The pause after a hundred without a free worker, and up to half of that longer.
 const PAUSE_MS: u64 = 200;
-/// After this number of hundreds without a free worker, the pause doubles with each hundred. A pool of 1,024 workers has been
-/// seen whole by then, so 1,000 nodes that start at once find the last free workers without longer pauses.
+/// After this number of hundreds without a free worker, the pause doubles with each hundred. By then a node has seen a whole pool
+/// of 1,024 workers, so 1,000 nodes that start at the same time find the last free workers without longer pauses.
 const ONE_PASS: u32 = 10;
 /// How often the pause doubles: up to 1.6 to 2.4 s, like every wait of a node without a lease.
 const DOUBLINGS: u32 = 3;
 
 impl<B: Begin> Protocol<B> {
-    /// Looks for a worker, from the beginning.
+    /// Starts to look for a worker, from the beginning.
     pub(super) fn seek(&mut self, now: Now) -> Next {
         self.candidates.clear();
         if self.lists_at_once() {
@@ -132,7 +132,7 @@ impl<B: Begin> Protocol<B> {
         self.look_on(now)
     }
 
-    /// What comes before any choice, whatever the node read. `None` if it may claim a worker now.
+    /// Checks what comes before any choice. Returns `None` if the node may claim a worker now.
     fn before_a_choice(&mut self, now: Now, listing: &Listing) -> Option<Next> {
         let Listing { entries, store_unix_ms } = listing;
         self.failures = 0;
@@ -156,7 +156,7 @@ impl<B: Begin> Protocol<B> {
         Some(self.succeeded(now, &write, Some(attempt), revision))
     }
 
-    /// Chooses if these are all workers that the node may claim.
+    /// Chooses a worker if these are all workers that the node may claim.
     fn choose_of_all(&mut self, now: Now, scope: Scope, entries: &[Entry]) -> Next {
         match choose(&self.settings, scope, entries, now.unix_ms, &mut self.random) {
             Choice::Claim(candidates) => {
@@ -174,7 +174,7 @@ impl<B: Begin> Protocol<B> {
         }
     }
 
-    /// Chooses if there are others: the node never reads a large pool at once.
+    /// Chooses a worker if there are others too: the node never reads a large pool in one call.
     fn choose_of_some(&mut self, now: Now, scope: Scope, entries: &[Entry]) -> Next {
         match choose(&self.settings, scope, entries, now.unix_ms, &mut self.random) {
             Choice::Claim(candidates) => {
@@ -190,7 +190,7 @@ impl<B: Begin> Protocol<B> {
                     self.events.push(Event::NoneFree { first });
                 }
             }
-            // Only for a required worker.
+            // Happens only with a required worker.
             Choice::Watch { .. } => {}
         }
         if self.candidates.is_empty() { self.look_on(now) } else { self.claim_next(now) }
@@ -206,7 +206,7 @@ impl<B: Begin> Protocol<B> {
         self.wait_all(State::Seek, left_ms + later_ms)
     }
 
-    /// The longest time until the next look. It grows with the size of the pool, because a look then costs more.
+    /// Returns the longest time until the next look. It grows with the size of the pool, because a look then costs more.
     pub(super) fn look_again_ms(&self) -> u64 {
         let Settings { choice, pool, window_ms, small_pool, .. } = self.settings;
         let times = match choice {
@@ -216,8 +216,8 @@ impl<B: Begin> Protocol<B> {
         (window_ms / 12 * times).min(LONGEST_WAIT_MS)
     }
 
-    /// Finds a claim that the node gave up but that was written later, if its grant lasts. Nobody used it, so it is as good as
-    /// an acknowledged one.
+    /// Finds an abandoned claim that was written later, if its grant lasts. Nobody used the grant, so it is as good as an
+    /// acknowledged one.
     fn arrived_after_all(&mut self, now: Now, entries: &[Entry]) -> Option<(Write, Attempt, Revision)> {
         let (entry, attempt) = entries.iter().find_map(|entry| {
             let tag = entry.record.as_ref()?.tag;
@@ -396,7 +396,7 @@ fn lapsed(entry: &Entry, now: u64) -> Option<Candidate> {
     })
 }
 
-/// A few workers without a record, from a random one on: nodes that start at the same time prefer different ones.
+/// Returns a few workers without a record, from a random one on: nodes that start at the same time prefer different ones.
 fn free_workers(workers: Range<u32>, entries: &[Entry], random: &mut SplitMix64) -> Vec<Candidate> {
     let taken: BTreeSet<u32> = entries.iter().map(|entry| entry.worker.0).collect();
     let count = u64::from(workers.end - workers.start);
@@ -415,7 +415,7 @@ fn frees_first(entries: &[Entry]) -> Option<(WorkerId, Holder, u64)> {
     Some((worker, record.holder.clone(), record.until_unix_ms))
 }
 
-/// A record that reaches more than two windows ahead was not written by a clock like this one.
+/// Reports a record that reaches more than two windows ahead: a clock like this one did not write it.
 fn records_ahead(entries: &[Entry], now: u64, window_ms: u64) -> Option<Event> {
     let records = entries.iter().filter_map(|entry| Some((entry.worker, entry.record.as_ref()?)));
     let (worker, record) = records.max_by_key(|(_, record)| record.until_unix_ms)?;
@@ -423,10 +423,10 @@ fn records_ahead(entries: &[Entry], now: u64, window_ms: u64) -> Option<Event> {
     (ahead_ms > window_ms).then(|| Event::RecordsAhead { worker, holder: record.holder.clone(), ahead_ms })
 }
 
-/// What the node looks at in this round, and when a hundred may follow.
+/// What the node looks at in this round, and when it may look at a hundred.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Probing {
-    /// What remains to be looked at, in order.
+    /// The remaining scopes to look at, in order.
     next: VecDeque<Scope>,
     /// The worker of this round that frees first, and when, in unix milliseconds.
     pub(super) frees_first: Option<(WorkerId, u64)>,
@@ -434,16 +434,16 @@ pub(super) struct Probing {
     pub(super) compared_steady_ms: Option<u64>,
     /// The node looks at no hundred before this time of the steady clock.
     pub(super) hundred_from_steady_ms: u64,
-    /// How many hundreds in a row had no free worker, up to the last that counts.
+    /// The number of hundreds in a row without a free worker, up to the last one that matters.
     pub(super) in_vain: u32,
-    /// The next hundred, and the step to the one after it, once there was one.
+    /// The next hundred, and the step to the one after it; `None` before the first.
     hundred: Option<(u32, u32)>,
-    /// How often in a row another node was faster.
+    /// How many times in a row another node was faster.
     pub(super) outrun: u32,
 }
 
 impl Probing {
-    /// Begins a round.
+    /// Starts a round.
     fn begin(&mut self, settings: &Settings) {
         let workers = settings.pool.workers();
         let home = |nth: u8| WorkerId(home(&settings.holder, nth, workers));
@@ -451,7 +451,7 @@ impl Probing {
         self.outrun = 0;
         match (settings.choice, self.frees_first.take()) {
             (WorkerChoice::Only(worker), _) => self.next.push_back(Scope::Worker(worker)),
-            // None of the others was free a moment ago.
+            // A moment ago, none of the others was free.
             (WorkerChoice::Any, Some((first, _))) if self.in_vain > 0 => {
                 self.next.extend([Scope::Worker(first), Scope::Worker(home(0))]);
             }
@@ -469,7 +469,7 @@ impl Probing {
         }
     }
 
-    /// The next hundred, or the whole pool if it is not larger.
+    /// Returns the next hundred, or the whole pool if it is not larger.
     fn next_hundred(&mut self, workers: u32, random: &mut SplitMix64) -> Scope {
         if workers <= BlockSize::Hundred.workers() {
             return Scope::Pool;
@@ -477,7 +477,7 @@ impl Probing {
         let blocks = workers.div_ceil(BlockSize::Hundred.workers());
         let (block, step) = self.hundred.unwrap_or_else(|| {
             let steps = 1 + below(u64::from(blocks), random)..;
-            // A step without a common divisor with the number of blocks reaches all of them; 1 is one.
+            // A step that is coprime to the number of blocks reaches all of them; 1 always is.
             let step = steps.into_iter().find(|step| common_divisor(*step, blocks) == 1).unwrap_or(1);
             (below(u64::from(blocks), random), step)
         });
@@ -485,14 +485,14 @@ impl Probing {
         Scope::Block(Block::of(WorkerId(block * BlockSize::Hundred.workers()), BlockSize::Hundred))
     }
 
-    /// Notes that another node holds a worker until then.
+    /// Records that another node holds a worker until then.
     fn found_taken(&mut self, worker: WorkerId, until_unix_ms: u64) {
         if self.frees_first.is_none_or(|(_, first)| until_unix_ms < first) {
             self.frees_first = Some((worker, until_unix_ms));
         }
     }
 
-    /// The delay before a look at a hundred, in milliseconds, without its pause.
+    /// Returns the delay before a look at a hundred, in milliseconds, without its pause.
     fn spread_ms(&self, workers: u32, random: &mut SplitMix64) -> u64 {
         match self.in_vain {
             0 => random.below((u64::from(workers) * SPREAD_MS).min(LONGEST_SPREAD_MS)),
@@ -500,14 +500,14 @@ impl Probing {
         }
     }
 
-    /// The delay before the next look after another node claimed the worker first, in milliseconds.
+    /// Returns the delay before the next look after another node claimed the worker first, in milliseconds.
     fn outrun_ms(&mut self, workers: u32, random: &mut SplitMix64) -> u64 {
         let most_ms = (u64::from(workers) / CROWD).saturating_mul(1 << self.outrun.min(8));
         self.outrun = self.outrun.saturating_add(1);
         random.below(most_ms.min(LONGEST_SPREAD_MS))
     }
 
-    /// Notes that a look at a hundred failed or found no free worker.
+    /// Records that a look at a hundred failed or found no free worker.
     fn looked_in_vain(&mut self, steady_ms: u64, random: &mut SplitMix64) {
         let pause_ms = PAUSE_MS << self.in_vain.saturating_sub(ONE_PASS);
         self.hundred_from_steady_ms = steady_ms + pause_ms + random.below(pause_ms / 2);
@@ -515,7 +515,7 @@ impl Probing {
     }
 }
 
-/// A worker that follows from the holder's name alone, on every machine and in every version.
+/// Returns a worker derived from the holder's name alone: the same on every machine and in every version.
 ///
 /// FNV-1a, and one step of `SplitMix64`, which spreads it over all bits.
 fn home(holder: &Holder, nth: u8, workers: u32) -> u32 {
@@ -525,7 +525,7 @@ fn home(holder: &Holder, nth: u8, workers: u32) -> u32 {
     below(u64::from(workers), &mut SplitMix64::of(hash))
 }
 
-/// The greatest common divisor.
+/// Returns the greatest common divisor.
 fn common_divisor(a: u32, b: u32) -> u32 {
     if b == 0 { a } else { common_divisor(b, a % b) }
 }

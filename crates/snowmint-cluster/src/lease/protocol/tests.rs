@@ -93,7 +93,7 @@ fn a_lease_that_is_resumed_is_renewed_first_and_given_back_no_further_than_its_b
         until_unix_ms: NOW + 5000,
     };
     let mut protocol = Protocol::resume(settings(WorkerChoice::Any), 7, held);
-    // It has compared its clock with nothing yet.
+    // It has not compared its clock with anything yet.
     assert_eq!(protocol.step(at(NOW), Input::Wake).next, Next::Call(LIST));
     let (worker, expected, record) = swap_of(&protocol.step(at(NOW), listed(vec![])));
     assert_eq!((worker, expected), (WorkerId(9), Expected::Revision(Revision(4))));
@@ -111,7 +111,7 @@ fn a_lease_that_is_resumed_is_renewed_first_and_given_back_no_further_than_its_b
     assert_eq!(turn.events, [Event::Lost { worker: WorkerId(9), until_unix_ms: NOW + 5000 }]);
 }
 
-/// Two leases of one process differ in name and tags, so each treats the record of the other like that of a stranger.
+/// Two leases of one process differ in name and tags, so each treats the other's record like that of another node.
 #[test]
 fn a_second_lease_of_a_process_neither_adopts_nor_prefers_the_record_of_the_first() {
     let second = Settings { holder: Holder::new("me/2").unwrap(), ..settings(WorkerChoice::Any) };
@@ -182,7 +182,7 @@ fn a_lost_answer_is_settled_by_the_tag() {
     assert_eq!(turn.events, [Event::Extended { until_unix_ms: written.until_unix_ms }]);
 }
 
-/// The later the node learns of a grant, the less is left of it.
+/// The later the node learns of a grant, the less of it is left.
 #[test]
 fn a_lease_that_is_learned_of_late_is_renewed_earlier() {
     for (late_ms, most_ms) in [(100, 2900), (2900, 100), (2999, 1), (5000, 1), (17_000, 1)] {
@@ -282,7 +282,7 @@ fn a_claim_that_is_settled_after_the_release_was_asked_for_is_given_back_unused(
     assert_eq!(turn.next, Next::Stop);
 }
 
-/// Found by the simulation: the second request had no generator to ask, and released used time.
+/// Found by the simulation: at the second request no generator was left, so the machine released used time.
 #[test]
 fn a_release_asked_for_twice_keeps_what_was_used() {
     let (mut protocol, worker) = holding();
@@ -309,7 +309,7 @@ fn the_only_worker_wanted_is_refused_once_another_is_seen_to_renew_it() {
     assert_eq!(turn.events, [Event::Taken { worker: WorkerId(7), holder, until_unix_ms: NOW + 8000 }]);
 }
 
-/// A claim that timed out and arrived after the load must not look like that of another node.
+/// A claim that timed out and arrived after the load must not look like another node's.
 #[test]
 fn a_claim_that_lands_after_it_was_given_up_is_ours() {
     let mut protocol = Protocol::new(settings(WorkerChoice::Only(WorkerId(7))), 7);

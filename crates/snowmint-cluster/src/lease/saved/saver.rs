@@ -23,8 +23,8 @@ use crate::lease::record::{Tag, WorkerPool};
 use crate::lease::status::LeaseStatus;
 use crate::{Holder, NodeClock};
 
-/// How far the file is ahead of the clock, in milliseconds. After a crash the next process waits this long, and a disk may hang for
-/// as long.
+/// How far the file is ahead of the clock, in milliseconds. After a crash the next process waits this long, and a disk may hang
+/// this long.
 const MAX_AHEAD_MS: u64 = 2_000;
 
 /// Saves one lease.
@@ -36,7 +36,7 @@ pub(in crate::lease) struct Saver {
     status: watch::Sender<LeaseStatus>,
     active: Arc<Mutex<Option<Active>>>,
     _slot: SlotGuard,
-    // Dropped last: a lease that waits for this may take the slot.
+    // Dropped last: a lease that waits for this may then take the slot.
     _lives: watch::Sender<()>,
 }
 
@@ -47,7 +47,7 @@ struct Active {
 }
 
 impl Saver {
-    /// Takes a slot of a directory until it is dropped; then `lives` is closed.
+    /// Takes a slot of a directory until the saver is dropped; then `lives` is closed.
     pub(in crate::lease) fn new(
         saved: &SavedLeases,
         slot: usize,
@@ -61,7 +61,7 @@ impl Saver {
         Ok(Self { file, settings, clock, status, active, _slot: slot, _lives: lives })
     }
 
-    /// Reads the lease of the process before this one, if this process can resume it now.
+    /// Reads the lease of the previous process, if this process can resume it now.
     pub(in crate::lease) async fn read(self: &Arc<Self>) -> Result<Option<SavedLease>, ResumeError> {
         let this = Arc::clone(self);
         // A disk may hang.
@@ -70,7 +70,7 @@ impl Saver {
         saved.map(|saved| saved.check(self.clock.unix_ms()).map(|()| saved)).transpose()
     }
 
-    /// At most a fifth of the window, and at least two ticks, because a generator uses no tick that is granted in part.
+    /// Returns at most a fifth of the window, and at least two ticks, because a generator uses no tick that is granted in part.
     fn ahead_ms(&self) -> u64 {
         let tick_ms = u64::try_from(self.settings.pool.layout().tick().as_millis()).unwrap_or(u64::MAX);
         (self.settings.window_ms / 5).min(MAX_AHEAD_MS).max(2 * tick_ms)
@@ -124,12 +124,12 @@ impl Saver {
                     saver.save(active);
                 }
             });
-            // As above.
+            // It fails only if the process ends.
             let _ = saved.await;
         }
     }
 
-    /// Runs a disk operation on a blocking thread. The lock moves with it, so that a write that nobody waits for any more still ends
+    /// Runs a disk operation on a blocking thread. The lock moves with it, so that a write that nobody awaits any more still ends
     /// before the file is removed.
     async fn on_disk<T: Send + 'static>(
         self: &Arc<Self>,
@@ -156,7 +156,7 @@ impl Saver {
         }
     }
 
-    /// Without a file, no process resumes the lease after this one, and nothing has to be written ahead.
+    /// Without a file, no later process resumes the lease, and nothing has to be written ahead.
     fn could_not_save(&self, active: &mut Active, error: &io::Error) {
         let file = self.file.path().display();
         match self.file.remove() {
@@ -164,20 +164,20 @@ impl Saver {
                 active.ahead.removed();
                 let why = format!("the lease cannot be saved in {file}: {error}");
                 if self.report(Some(why.clone())) {
-                    tracing::warn!("{why}; ids go on, but not after a restart while the store is down");
+                    tracing::warn!("{why}; ids continue, but not after a restart while the store is down");
                 }
             }
             Err(and) => {
                 let why =
                     format!("the lease can neither be saved in {file} nor the file removed: {error}; {and}");
                 if self.report(Some(why.clone())) {
-                    tracing::error!("{why}; ids end at the mark in the file");
+                    tracing::error!("{why}; ids stop at the mark in the file");
                 }
             }
         }
     }
 
-    /// Notes why the lease is not saved. Returns whether that is new.
+    /// Records why the lease is not saved. Returns whether the reason is new.
     fn report(&self, unsaved: Option<String>) -> bool {
         self.status.send_if_modified(|status| {
             let new = status.unsaved != unsaved;
@@ -197,17 +197,17 @@ struct Ahead {
 }
 
 impl Ahead {
-    /// Starts with an unused lease, whose mark is to be this far ahead of the clock.
+    /// Starts with an unused lease, whose mark should be this far ahead of the clock.
     const fn new(held: Held, reach_ms: u64) -> Self {
         Self { held, reach_ms, limit_unix_ms: held.from_unix_ms }
     }
 
-    /// Notes a later end, which the store has confirmed.
+    /// Records a later end, which the store has confirmed.
     const fn extended(&mut self, held: Held) {
         self.held = held;
     }
 
-    /// What has to be on the disk before the generator may continue.
+    /// Returns what has to be on the disk before the generator may continue.
     fn next(&self, now_unix_ms: u64) -> SavedLease {
         let Held { worker, revision, tag, from_unix_ms, until_unix_ms } = self.held;
         let wanted = now_unix_ms.max(from_unix_ms).saturating_add(self.reach_ms);
@@ -216,17 +216,17 @@ impl Ahead {
         SavedLease { worker, revision, tag, mark_unix_ms, until_unix_ms }
     }
 
-    /// Notes that it is on the disk.
+    /// Records that it is on the disk.
     const fn written(&mut self, saved: &SavedLease) {
         self.limit_unix_ms = saved.mark_unix_ms;
     }
 
-    /// Notes that the file is removed, and the removal is on the disk: no other process will use the rest.
+    /// Records that the file is removed, and that the removal is on the disk: no other process will use the rest.
     const fn removed(&mut self) {
         self.limit_unix_ms = self.held.until_unix_ms;
     }
 
-    /// The first instant that the generator may not use, in unix milliseconds.
+    /// Returns the first instant that the generator may not use, in unix milliseconds.
     const fn limit_unix_ms(&self) -> u64 {
         self.limit_unix_ms
     }
@@ -248,7 +248,7 @@ pub(in crate::lease) struct SavedLease {
 }
 
 impl SavedLease {
-    /// Checks whether a part of it is left.
+    /// Checks whether a part of the lease is left.
     pub(super) fn check(&self, now_unix_ms: u64) -> Result<(), ResumeError> {
         let Self { mark_unix_ms, until_unix_ms, .. } = *self;
         if until_unix_ms <= now_unix_ms {
@@ -262,7 +262,7 @@ impl SavedLease {
         }
     }
 
-    /// The lease that the next process holds: the time before the mark belongs to the dead one.
+    /// Returns the lease that the next process holds. The time before the mark belongs to the dead process.
     pub(in crate::lease) fn held(&self) -> Held {
         Held {
             worker: self.worker,
@@ -305,7 +305,7 @@ impl LeaseFile {
         &self.path
     }
 
-    /// The error for a file that is not readable.
+    /// Returns the error for an unreadable file.
     pub(super) fn damaged(&self, reason: String) -> ResumeError {
         ResumeError::Damaged { path: self.path.display().to_string(), reason }
     }
@@ -386,13 +386,13 @@ pub(super) fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The name of a file is on the disk when its directory is.
+/// Syncs the directory of a file: only then is the file's name on the disk.
 #[cfg(unix)]
 fn sync_directory_of(path: &Path) -> io::Result<()> {
     path.parent().map_or(Ok(()), |directory| File::open(directory)?.sync_all())
 }
 
-/// Other systems cannot sync a directory; their file systems order the names themselves.
+/// Does nothing: other systems cannot sync a directory; their file systems order the names themselves.
 #[cfg(not(unix))]
 fn sync_directory_of(_path: &Path) -> io::Result<()> {
     Ok(())
@@ -429,7 +429,7 @@ mod tests {
         Writes,
         FailsBefore,
         FailsAfter,
-        /// Nor can the file be removed.
+        /// The file cannot be removed either.
         IsGone {
             wrote: bool,
         },
@@ -469,7 +469,7 @@ mod tests {
         prop::collection::vec(act, 1..80)
     }
 
-    /// One worker, its record in the store, one folder, and the process that has it.
+    /// One worker, its record in the store, one folder, and the process that holds it.
     struct World {
         now: u64,
         /// The end of the last grant.
@@ -514,7 +514,7 @@ mod tests {
             }
         }
 
-        /// What a generator does: its next timestamp is at or after the last and the clock, and below its limit.
+        /// Acts as a generator: its next timestamp is at or after the last and the clock, and below its limit.
         fn make(&mut self, count: u64) {
             let Some((ahead, next)) = &mut self.process else { return };
             for _ in 0..count {
@@ -527,7 +527,7 @@ mod tests {
             }
         }
 
-        /// The file is removed first. Then the lease is released in the store, if the process lives and knows the newest record.
+        /// Removes the file first. Then releases the lease in the store, if the process is alive and knows the newest record.
         fn give_back(&mut self, told: bool) {
             let Some((ahead, next)) = self.process.take() else { return };
             self.file = None;
@@ -555,9 +555,9 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(500))]
 
-        /// Goal: whatever instant a process dies at, and whatever the clock of the next one shows, no timestamp is used twice.
+        /// Goal: whenever a process dies, and whatever the clock of the next one shows, no timestamp is used twice.
         /// Method: writes, renewals, uses, steps of the clock, deaths before and after each write, and disks that fail with or
-        /// without having written. Only the file of a process survives it. Takes half a second.
+        /// without having written. Only the file of a process survives it. Takes 0.5 s.
         #[test]
         fn no_timestamp_is_used_twice(acts in acts()) {
             let (file, process, used) = (None, None, BTreeSet::new());
@@ -570,7 +570,7 @@ mod tests {
                     Act::Save(disk) => world.save(disk),
                     Act::Renew(ms) => {
                         let World { now, granted_until, process: Some((ahead, _)), .. } = &mut world else { continue };
-                        // Renewed as long as the record is as this process knows it.
+                        // Renewed as long as the record is what this process last saw.
                         if ahead.held.until_unix_ms == *granted_until {
                             *granted_until = (*now + ms).max(*granted_until);
                             ahead.extended(Held { until_unix_ms: *granted_until, ..ahead.held });
@@ -601,7 +601,7 @@ mod tests {
         Arc::new(Saver::new(&saved, 0, settings, NodeClock::wall(), status, lives).unwrap())
     }
 
-    /// Goal: a write ends before the file is removed, also if nobody waits for the write any more. Method: the write goes to a pipe
+    /// Goal: a write ends before the file is removed, even if nobody awaits the write any more. Method: the write goes to a pipe
     /// that nobody reads, and hangs until somebody does.
     #[cfg(unix)]
     #[tokio::test]
@@ -622,7 +622,7 @@ mod tests {
         let removing = saver.remove();
         tokio::pin!(removing);
         let early = timeout(short, &mut removing).await;
-        // In any case let the write end: the test waits for it.
+        // Let the write end in any case: the test waits for it.
         fs::read(&pipe).unwrap();
         assert!(early.is_err(), "the write was still to come");
         removing.await.unwrap();

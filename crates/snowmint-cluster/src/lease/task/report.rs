@@ -38,7 +38,7 @@ impl LeaseTask {
     /// Reports an event of the protocol that changes neither the generator nor the saved lease.
     pub(super) fn report(&mut self, event: Event) {
         match event {
-            // Applied by the task.
+            // The task applies these.
             Event::Granted(_) | Event::Extended { .. } | Event::Overlap { .. } | Event::Copied { .. } => {}
             Event::Claimed { worker, settles_in_ms } => self.report_claim(worker, settles_in_ms),
             Event::StoreForgot { worker, acknowledged_until_unix_ms, found_until_unix_ms, forgot } => {
@@ -48,7 +48,7 @@ impl LeaseTask {
                 tracing::warn!(
                     %worker,
                     until = %Utc(until_unix_ms),
-                    "another node, `snowmint workers release` or `snowmint store recover` took this worker; ids go on until the \
+                    "another node, `snowmint workers release` or `snowmint store recover` took this worker; ids continue until the \
                      lease ends, and this node looks for another worker"
                 );
                 self.status.send_modify(|status| status.lost += 1);
@@ -92,8 +92,8 @@ impl LeaseTask {
         }
     }
 
-    /// Counts and reports a failed call. If the node gave up the call itself, the error says so; whether a write happened is
-    /// then unknown.
+    /// Counts and reports a failed call. If the node abandoned the call itself, the error says so; it is then unknown whether a
+    /// write happened.
     pub(super) fn checked<T>(
         &mut self,
         answer: Result<Result<T, StoreError>, tokio::time::error::Elapsed>,
@@ -157,7 +157,7 @@ impl LeaseTask {
         Err(failure)
     }
 
-    /// Every start over such a store waits for this, so it is no warning.
+    /// Every start over such a store waits for this, so it is not a warning.
     fn report_claim(&self, worker: WorkerId, settles_in_ms: u64) {
         tracing::info!(%worker, settles_in_ms, "worker claimed; the lease is used once the store can no longer lose it");
         let why = format!(
@@ -191,7 +191,7 @@ impl LeaseTask {
         self.status.send_modify(|status| status.store_forgot += 1);
     }
 
-    /// Without a record that says when a worker frees, no record is readable.
+    /// Without a record that shows when a worker frees, no record is readable.
     fn wait_for_any(&mut self, first: Option<String>) {
         let Settings { choice, pool, .. } = *self.protocol.settings();
         match (first, choice) {
@@ -228,7 +228,7 @@ impl LeaseTask {
         self.status.send_modify(|status| status.failure = Some(failure));
     }
 
-    /// If a lease is held, it is not renewed for this reason, so its status names it.
+    /// A held lease is not renewed for this reason either, so its status shows it.
     fn report_clock_ahead(&self, ahead_ms: u64) {
         self.status.send_modify(|status| {
             status.clock_ahead_ms = ahead_ms;
@@ -238,7 +238,7 @@ impl LeaseTask {
         });
     }
 
-    /// Notes that a lease was granted or renewed: the clock was not ahead, or is confirmed now.
+    /// Records that a lease was granted or renewed: the clock was not ahead, or is confirmed now.
     pub(super) fn clock_confirmed(&mut self) {
         let ahead_ms = self.status.borrow().clock_ahead_ms;
         if ahead_ms > 0 {
@@ -275,7 +275,7 @@ impl LeaseTask {
     }
 }
 
-/// What a call does. A full disk rejects only writes: a read that succeeds does not end that outage.
+/// The kind of access of a call. A full disk rejects only writes, so a successful read does not end that outage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Access {
     Reads,
@@ -305,7 +305,7 @@ enum Tell {
     Begins,
     /// The outage continues.
     Lasts { ms: u64, failed_calls: u64 },
-    /// It was logged lately.
+    /// The outage was logged recently.
     Nothing,
 }
 
@@ -333,7 +333,7 @@ impl Outage {
         Tell::Lasts { ms, failed_calls: ongoing.failed_calls }
     }
 
-    /// Whether to log that a lease has ended during the outage: once for each lease.
+    /// Returns whether to log that a lease has ended during the outage: once for each lease.
     fn outlasted(&mut self, now_unix_ms: u64, until_unix_ms: u64) -> bool {
         let Some(ongoing) = self.0.as_mut().filter(|_| until_unix_ms <= now_unix_ms) else { return false };
         ongoing.ended_unix_ms.replace(until_unix_ms) != Some(until_unix_ms)
@@ -365,7 +365,7 @@ mod tests {
         assert_eq!(outage.failed(1_130_001, Access::Reads), Tell::Begins);
     }
 
-    /// Goal: a full disk, which is read between writes that fail, is one outage.
+    /// Goal: a full disk, with successful reads between failing writes, is one outage.
     #[test]
     fn reads_do_not_end_an_outage_of_writes() {
         let mut outage = Outage::default();

@@ -4,7 +4,7 @@
 //! counts its leases by the wall clock until one is granted, and the clock moves forward with that grant.
 //!
 //! This cannot repeat an id: a grant begins at `max(now, old.until)` whatever the clock, and the clock only moves forward. A
-//! wrong wall clock could block the worker for other nodes, so the node believes it only by the rules of [`clock_jumps`].
+//! wrong wall clock could block the worker for other nodes, so the node trusts it only by the rules of [`clock_jumps`].
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::lease::status::LeaseStatus;
 
 const WATCH_EVERY: Duration = Duration::from_secs(1);
 
-/// Watches the wall clock beside the node's clock: follows slow corrections and reports steps. Runs until it is aborted.
+/// Watches the wall clock and the node's clock: follows slow corrections and reports steps. Runs until it is aborted.
 pub(super) async fn watch_wall(clock: NodeClock, status: watch::Sender<LeaseStatus>) {
     let mut ticks = interval(WATCH_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -49,10 +49,10 @@ pub(super) async fn watch_wall(clock: NodeClock, status: watch::Sender<LeaseStat
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CountedBy {
     NodeClock,
-    /// The wall clock, for the step that was judged and its answer. The wall clock may be stepped meanwhile, so time passes by
-    /// the node's clock.
+    /// The wall clock, for the step that was judged and its answer. The wall clock may be stepped in the meantime, so time passes
+    /// by the node's clock.
     WallClock {
-        /// How far the node's clock was behind the wall clock when the node believed that.
+        /// How far the node's clock was behind the wall clock when the node trusted the wall clock.
         ahead_ms: u64,
         /// The time of the last step, in unix milliseconds.
         unix_ms: u64,
@@ -62,15 +62,15 @@ pub(super) enum CountedBy {
 /// What the node wants a lease for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Occasion {
-    /// It holds none.
+    /// The node holds no lease.
     Sought,
-    /// Its lease has ended and is to be renewed.
+    /// The node's lease has ended and is to be renewed.
     Ended,
-    /// Its lease lasts.
+    /// The node's lease is valid.
     Lasts,
 }
 
-/// For how long the wall clock has been ahead by the same amount.
+/// How long the wall clock has been ahead by the same amount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lasting {
     Briefly,
@@ -90,7 +90,7 @@ struct Clocks {
 }
 
 impl Clocks {
-    /// Whether the node may count a lease by the wall clock.
+    /// Returns whether the node may count a lease by the wall clock.
     fn trust_wall(self, occasion: Occasion, max_skew_ms: u64) -> bool {
         let agrees = |other: u64| self.wall <= other.saturating_add(max_skew_ms);
         match (occasion, self.store) {
@@ -158,7 +158,7 @@ impl LeaseTask {
         };
     }
 
-    /// The time by which to count leases, in unix milliseconds.
+    /// Returns the time by which to count leases, in unix milliseconds.
     pub(super) fn count_by(&mut self) -> u64 {
         let now = self.node.clock.unix_ms();
         match &mut self.counted_by {
@@ -180,7 +180,7 @@ impl LeaseTask {
         self.counted_by = CountedBy::NodeClock;
         let by_ms = self.node.clock.advance_to(unix_ms);
         if by_ms > 0 {
-            // This lease needs no renewal for that.
+            // This lease needs no renewal because of that.
             self.clock_jumps.borrow_and_update();
             let by = Duration::from_millis(by_ms);
             tracing::warn!(?by, now = %Utc(unix_ms), "this node's clock was behind the wall clock and was brought forward");
@@ -200,13 +200,13 @@ mod tests {
     fn a_wall_clock_that_is_ahead_is_believed_if_the_store_or_another_node_agrees() {
         use Occasion::{Ended, Lasts, Sought};
         for (store, other, sought, ended, lasts) in [
-            // Nobody else knows the time, or agrees with the node.
+            // Nothing else knows the time, or agrees with the node.
             (None, None, false, false, false),
             (None, Some(NOW), false, false, false),
-            // Another node's clock shows what the wall clock does.
+            // Another node's clock agrees with the wall clock.
             (None, Some(NOW + HOUR - SKEW), true, true, true),
             (None, Some(NOW + HOUR + SKEW), true, true, true),
-            // It was wrong itself, by a day.
+            // The other clock was wrong itself, by a day.
             (None, Some(NOW + HOUR + SKEW + 1), false, false, false),
             (None, Some(NOW + 24 * HOUR), false, false, false),
             // The wall clock is wrong, the node's is right; records do not count where the store has a clock.
@@ -220,7 +220,7 @@ mod tests {
             let clocks = Clocks { node: NOW, wall: NOW + HOUR, store, other, lasting: Lasting::Briefly };
             let trusts = [Sought, Ended, Lasts].map(|occasion| clocks.trust_wall(occasion, SKEW));
             assert_eq!(trusts, [sought, ended, lasts], "{store:?} {other:?}");
-            // One that lasts is believed, unless the store's clock shows that it is wrong.
+            // A jump that lasts is trusted, unless the store's clock shows that it is wrong.
             let lasting = Clocks { lasting: Lasting::LongEnough, ..clocks };
             for (occasion, trusts) in [Sought, Ended, Lasts].into_iter().zip(trusts) {
                 assert_eq!(

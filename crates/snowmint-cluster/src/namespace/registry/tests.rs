@@ -78,7 +78,7 @@ async fn a_change_is_checked_against_what_is_there() {
 }
 
 /// Goal: over a store that may lose its newest writes, a definition counts once it has settled. Method: a store in memory that
-/// says so, under paused time.
+/// claims to lose writes, under paused time.
 #[tokio::test(start_paused = true)]
 async fn a_definition_counts_once_it_has_settled() {
     let store = forgetful();
@@ -121,8 +121,8 @@ fn numbers(remainder: u64, delta: u64) -> Numbers {
     serde_json::from_str(&format!(r#"{{"remainder":{remainder},"delta":{delta}}}"#)).unwrap()
 }
 
-/// Goal: two sources that give the same numbers are never both used, even where nobody sees both at one time; and one stays
-/// with what it gave at first. Method: each source is claimed as by a node of its own.
+/// Goal: two sources that return the same numbers are never both used, even if no node sees both at the same time; and a source
+/// keeps the numbers that it returned at first. Method: each source is claimed as by its own node.
 #[tokio::test]
 async fn sources_are_compared_by_what_the_record_remembers() {
     let store = MemoryStore::new();
@@ -146,7 +146,7 @@ async fn sources_are_compared_by_what_the_record_remembers() {
     assert_eq!(claim(0, numbers(2, 4)).await.unwrap(), numbers(2, 4));
     let again = claim_numbers(&store, &name(), &wanted, 0, numbers(2, 4)).await.unwrap();
     assert_eq!(again, Claimed { numbers: numbers(2, 4), was: Recorded::Before }, "nothing is written twice");
-    // Fewer numbers of the same are no harm, all others are.
+    // Fewer of the same numbers do no harm; any others do.
     assert_eq!(claim(1, numbers(3, 8)).await.unwrap(), numbers(1, 2));
     for found in [numbers(0, 2), numbers(0, 1), numbers(0, 4)] {
         let changed = claim(1, found).await.unwrap_err().to_string();
@@ -156,7 +156,7 @@ async fn sources_are_compared_by_what_the_record_remembers() {
     let error = claim_numbers(&store, &name(), &moved, 0, numbers(1, 2)).await.unwrap_err();
     assert!(matches!(error, NamespaceError::Mismatch(_)), "{error}");
 
-    // It is remembered through changes, and while it is dropped.
+    // The numbers are remembered through changes, and while the namespace is dropped.
     set(&store, &name(), |_: &Definition| Ok::<_, NamespaceError>(of("z"))).await.unwrap();
     drop_namespace(&store, &name(), 5).await.unwrap();
     assert!(matches!(claim(1, numbers(1, 2)).await, Err(NamespaceError::Dropped { .. })));
@@ -179,13 +179,13 @@ async fn sources_that_moved_meanwhile_are_compared_first() {
     let error = move_sources(&store, &name(), a, c).await.unwrap_err();
     assert!(matches!(error, NamespaceError::OtherSources { .. }), "{error}");
     assert!(error.to_string().contains("redis://b/0"), "{error}");
-    // The same move by two is one.
+    // The same move by two nodes counts as one.
     assert_eq!(move_sources(&store, &name(), a, b).await.unwrap().definition, moved.definition);
     move_sources(&store, &name(), b, c).await.unwrap();
 }
 
-/// Goal: of two sources that give the same numbers not both are used, though a store that was restored forgot the first
-/// claim and got it back by hand or by an earlier version. Method: a record that holds both.
+/// Goal: two sources that return the same numbers are not both used, even if a restored store forgot the first claim and got it
+/// back by hand or by an earlier version. Method: a record that holds both.
 #[tokio::test]
 async fn claims_that_overlap_are_refused_where_both_are_recorded() {
     let store = MemoryStore::new();
@@ -202,8 +202,8 @@ async fn claims_that_overlap_are_refused_where_both_are_recorded() {
     }
 }
 
-/// Goal: a source is used only once no node can miss what it gives. Method: a store that may lose 2 s, under paused time,
-/// with another claim in the middle of the wait.
+/// Goal: a source is used only once every node can see its numbers. Method: a store that may lose 2 s, under paused time, with
+/// another claim in the middle of the wait.
 #[tokio::test(start_paused = true)]
 async fn what_a_source_gives_counts_once_it_has_settled() {
     let store = forgetful();
@@ -221,7 +221,7 @@ async fn what_a_source_gives_counts_once_it_has_settled() {
     assert!(other_after >= Duration::from_secs(3), "{other_after:?}");
 }
 
-/// A store in memory that says of itself what a test needs.
+/// A store in memory that claims the properties that a test needs.
 #[derive(Debug)]
 struct Said {
     store: MemoryStore,
@@ -229,7 +229,7 @@ struct Said {
     reach: Visibility,
 }
 
-/// One that may lose 2 s.
+/// Returns a store that may lose 2 s.
 fn forgetful() -> Said {
     Said { store: MemoryStore::new(), may_lose: Duration::from_secs(2), reach: Visibility::Process }
 }
@@ -266,7 +266,7 @@ fn form(text: &str) -> Definition {
     defined(&format!("scheme = 'segment'{text}"))
 }
 
-/// Goal: no id gets the text of an earlier one, whatever the namespace changes to and by which way. Method: forms that
+/// Goal: no id gets the text of an earlier one, whatever form the namespace changes to, and by which call. Method: forms that
 /// write 21 as `15` did before, over one form in between, by each call that writes a form.
 #[tokio::test]
 async fn a_text_form_that_could_repeat_a_text_is_refused() {
@@ -279,7 +279,7 @@ async fn a_text_form_that_could_repeat_a_text_is_refused() {
     for word in ["to `{hex}`", "written as `{number}`", "use a new namespace"] {
         assert!(error.to_string().contains(word), "{error}");
     }
-    // In between it is another form; ids that were written before stay written.
+    // In between the form is another one; earlier ids keep their texts.
     to("X-{number:4}").await.unwrap();
     for (text, words) in [("{hex}", "written as `{number}`"), ("X-{base62:4}", "written as `X-{number:4}`")] {
         let error = to(text).await.unwrap_err().to_string();
@@ -298,8 +298,8 @@ async fn a_text_form_that_could_repeat_a_text_is_refused() {
     assert_eq!(pin(&store, &name(), &form("{hex}")).await.unwrap().definition, form("Z{number}"));
 }
 
-/// Goal: a store that every node reaches has no namespace whose numbers not every node finds. Method: a store that says
-/// it is on the network, by each call that writes a definition; a dropped one may be written whatever its sources.
+/// Goal: a store that every node reaches has no namespace whose numbers some nodes cannot find. Method: a store that claims to be
+/// on the network, by each call that writes a definition; a dropped namespace may be written whatever its sources.
 #[tokio::test]
 async fn sources_that_not_every_node_sees_are_refused() {
     let store = MemoryStore::new();
@@ -318,8 +318,8 @@ async fn sources_that_not_every_node_sees_are_refused() {
     }
 }
 
-/// Goal: a record that is written back is no older than any that was seen, whichever of several nodes is first. Method: two
-/// nodes saw records of different age, and put them back in each order; another changed the record meanwhile.
+/// Goal: a record that is written back is no older than any that was seen, whichever of several nodes is first. Method: two nodes
+/// saw records of different age, and put them back in each order; another node changed the record in the meantime.
 #[tokio::test]
 async fn a_record_that_is_put_back_is_the_newest_that_was_seen() {
     let lost = MemoryStore::new();
@@ -357,8 +357,8 @@ async fn a_record_that_is_put_back_is_the_newest_that_was_seen() {
     );
 }
 
-/// Goal: in steady state a node reads one record, and yet sees every change: one that was announced, one that was not, one that was
-/// written between its two reads. Method: a store that counts lists, and writes at the worst moment; paused time.
+/// Goal: in steady state a node reads one record, and yet sees every change: announced, not announced, or written between its two
+/// reads. Method: a store that counts lists, and writes at the worst moment; paused time.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_follows_lists_only_what_has_changed() {
     let store = Counting::default();
@@ -373,7 +373,7 @@ async fn a_node_that_follows_lists_only_what_has_changed() {
     add(&store, &name(), &defined("scheme = 'segment'"), IfDropped::Resume).await.unwrap();
     assert_eq!((names(&node.follow(&store).await.unwrap()), lists(&store)), (vec!["orders".to_owned()], 1));
     assert_eq!((names(&node.follow(&store).await.unwrap()), lists(&store)), (vec!["orders".to_owned()], 0));
-    // Another node adds one after this one has read the version, and a third after the list.
+    // Another node adds one after this node has read the version, and a third after the list.
     set(&store, &name(), |_: &Definition| {
         Ok::<_, NamespaceError>(defined("scheme = 'segment'\nmaximum = 9"))
     })
@@ -385,7 +385,7 @@ async fn a_node_that_follows_lists_only_what_has_changed() {
     assert_eq!((seen, lists(&store)), (vec!["early".to_owned(), "orders".to_owned()], 1));
     let seen = names(&node.follow(&store).await.unwrap());
     assert_eq!((seen.len(), lists(&store)), (3, 1));
-    // An earlier version of Snowmint changes a record and tells nobody.
+    // An earlier version of Snowmint changes a record and does not announce it.
     let record = NamespaceRecord::new(defined("scheme = 'uuid7'"), ServedBy::EveryNode).to_bytes().unwrap();
     let silent = Key::new("namespaces/silent").unwrap();
     let _ = store.store.compare_and_set(&silent, Expected::Absent, &record).await.unwrap();
@@ -394,7 +394,7 @@ async fn a_node_that_follows_lists_only_what_has_changed() {
     assert_eq!((node.follow(&store).await.unwrap().len(), lists(&store)), (4, 1));
 }
 
-/// A change that could not be announced takes effect all the same; a store that lost its newest writes shows another version.
+/// A change that could not be announced still takes effect; a store that lost its newest writes shows another version.
 #[tokio::test(start_paused = true)]
 async fn a_change_that_is_not_announced_is_seen_within_a_minute_and_a_loss_at_once() {
     let store = Counting::default();
@@ -408,7 +408,7 @@ async fn a_change_that_is_not_announced_is_seen_within_a_minute_and_a_loss_at_on
     store.refuses_versions.store(false, Ordering::Relaxed);
     drop_namespace(&store, &name(), 5).await.unwrap();
     node.follow(&store).await.unwrap();
-    // All is lost, and as much was written since.
+    // Everything is lost, and as much was written since.
     let restored = Counting::default();
     for _ in 0..2 {
         add(&restored, &name(), &defined("scheme = 'segment'"), IfDropped::Resume).await.ok();
@@ -417,7 +417,7 @@ async fn a_change_that_is_not_announced_is_seen_within_a_minute_and_a_loss_at_on
     assert!(matches!(&seen[..], [(_, Ok(record))] if record.dropped_unix_ms.is_none()), "{seen:?}");
 }
 
-/// Over a store that may lose its newest writes a change is listed until it has settled, and no longer.
+/// Over a store that may lose its newest writes, a node lists until a change has settled, and no longer.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_follows_lists_until_all_has_settled() {
     let store = Counting { may_lose: Duration::from_secs(2), ..Counting::default() };
@@ -431,7 +431,7 @@ async fn a_node_that_follows_lists_until_all_has_settled() {
     assert_eq!(seen, [(0, 1), (0, 1), (1, 1), (1, 0), (1, 0), (1, 0)]);
 }
 
-/// A store in memory that counts lists, and on which others write before and after one.
+/// A store in memory that counts lists, and on which others write before and after a list.
 #[derive(Debug, Default)]
 struct Counting {
     store: MemoryStore,
@@ -482,8 +482,8 @@ impl Store for Counting {
     }
 }
 
-/// Goal: after a write without an answer, no failure claims that nothing was changed. Method: the write takes place and its answer
-/// is lost; then the store is down, or another change follows.
+/// Goal: after a write without an answer, no failure claims that nothing was changed. Method: the write takes place and its
+/// answer is lost; then the store is down, or another change follows.
 #[tokio::test(start_paused = true)]
 async fn a_failure_after_a_lost_answer_is_an_unknown_outcome() {
     use crate::lost_answers::{Fate, LostAnswers};
@@ -496,7 +496,7 @@ async fn a_failure_after_a_lost_answer_is_an_unknown_outcome() {
         assert_eq!(error.kind(), StoreErrorKind::OutcomeUnknown, "{fates:?}: {error}");
         assert!(!error.to_string().contains("nothing was written"), "{error}");
     }
-    // The write took place, and somebody dropped the namespace before it was looked for.
+    // The write took place, and somebody dropped the namespace before the node looked.
     let store = LostAnswers::default();
     store.will(&[Fate::LostDone]);
     let orders = name();
@@ -511,7 +511,7 @@ async fn a_failure_after_a_lost_answer_is_an_unknown_outcome() {
     assert!(error.to_string().contains("namespace orders was changed again since"), "{error}");
 }
 
-/// Goal: an addition or drop that requires a record changes no other one. Method: each requirement, met and not.
+/// Goal: an addition or drop that requires a record changes no other one. Method: each requirement, met and not met.
 #[tokio::test]
 async fn a_change_requires_the_record_that_it_names() {
     let store = MemoryStore::new();

@@ -1,8 +1,9 @@
-//! Which counter to ask, for how many numbers, and whether its answer counts.
+//! Chooses which counter to ask and for how many numbers, and checks whether its answer counts.
 //!
 //! - The next counter: round robin over those that answer. One that failed is skipped for a while, with exponential backoff.
 //! - The demand for numbers decides the size of a segment, and how many numbers to keep in memory.
-//! - The numbers of an answer are cut to the range, and must lie above the high-water mark. The mark shows that a counter went back, because its store was restored or lost writes.
+//! - The numbers of an answer are cut to the range, and must lie above the high-water mark. The mark shows that a counter went
+//!   back, because its store was restored or lost writes.
 
 use std::num::NonZeroU64;
 use std::ops::RangeInclusive;
@@ -25,7 +26,7 @@ pub(super) const TO_NOTICE_MS: u64 = MAX_TIMEOUT_MS + MAX_WAIT_MS;
 #[derive(Clone, Copy, Debug)]
 struct State {
     failures: u32,
-    /// It is skipped until then.
+    /// Until then, the counter is skipped.
     out_until_ms: u64,
     timeout_ms: u64,
     exhausted: bool,
@@ -35,7 +36,7 @@ struct State {
 #[derive(Debug)]
 pub(crate) struct Counters {
     states: Vec<State>,
-    /// The first to consider.
+    /// The first counter to consider.
     next: usize,
     random: SplitMix64,
 }
@@ -43,11 +44,11 @@ pub(crate) struct Counters {
 /// The counter to ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pick {
-    /// This one, with this timeout.
+    /// Ask this counter, with this timeout.
     Ask { counter: usize, timeout_ms: u64 },
-    /// None for this many milliseconds.
+    /// Ask none for this many milliseconds.
     Wait(u64),
-    /// None any more: all are exhausted.
+    /// All counters are exhausted.
     Exhausted,
 }
 
@@ -55,12 +56,12 @@ impl Counters {
     pub(crate) fn new(count: usize, seed: u64) -> Self {
         let state = State { failures: 0, out_until_ms: 0, timeout_ms: FIRST_TIMEOUT_MS, exhausted: false };
         let mut random = SplitMix64::of(seed);
-        // Not every node starts with the same one.
+        // A random start, so that not every node begins with the same counter.
         let next = usize::try_from(random.below(count as u64)).unwrap_or(0);
         Self { states: vec![state; count], next, random }
     }
 
-    /// The next one that is not skipped.
+    /// Picks the next counter that is not skipped.
     pub(crate) fn pick(&mut self, now_ms: u64) -> Pick {
         let count = self.states.len();
         let in_turn = (0..count).map(|n| (self.next + n) % count);
@@ -79,14 +80,14 @@ impl Counters {
         }
     }
 
-    /// A slow store gets more time, unless another one answers.
+    /// Returns the timeout of a call. A slow store gets more time, unless another one answers.
     fn timeout_ms(&self, counter: usize) -> u64 {
         let others = self.states.iter().enumerate().filter(|(other, _)| *other != counter);
         let another_answers = others.into_iter().any(|(_, state)| !state.exhausted && state.failures == 0);
         if another_answers { FIRST_TIMEOUT_MS } else { self.states[counter].timeout_ms }
     }
 
-    /// Notes an answer; returns the number of calls that had failed in a row.
+    /// Records an answer; returns how many calls had failed in a row.
     pub(crate) fn succeeded(&mut self, counter: usize, took_ms: u64) -> u32 {
         let state = &mut self.states[counter];
         state.timeout_ms = took_ms.saturating_mul(4).clamp(FIRST_TIMEOUT_MS, MAX_TIMEOUT_MS);
@@ -94,11 +95,11 @@ impl Counters {
         std::mem::take(&mut state.failures)
     }
 
-    /// Notes a failure; returns whether it is the first in a row.
+    /// Records a failure; returns whether it is the first in a row.
     pub(crate) fn failed(&mut self, counter: usize, now_ms: u64) -> bool {
         let state = &mut self.states[counter];
         let wait_ms = (FIRST_WAIT_MS << state.failures.min(10)).min(MAX_WAIT_MS);
-        // From half of it to all of it, so that nodes that failed together do not retry together.
+        // Between half and all of the wait, so that nodes that failed together do not retry together.
         state.out_until_ms = now_ms + wait_ms / 2 + self.random.below(wait_ms / 2 + 1);
         state.failures = state.failures.saturating_add(1);
         state.failures == 1
@@ -121,10 +122,10 @@ impl Counters {
 
 /// The demand is measured over at least this long, so that a short burst does not count as a rate.
 const WINDOW_MS: u64 = 1000;
-/// The most segments of the largest size that memory holds.
+/// The maximum number of segments of the largest size that memory holds.
 const MAX_KEPT: u64 = 16;
 
-/// The numbers drawn in a time.
+/// The numbers drawn in a span of time.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rate {
     numbers: u64,
@@ -183,7 +184,7 @@ impl Demand {
             self.window = Some(now);
             self.rate = rate;
         } else {
-            // A window that has only begun can already show a higher rate.
+            // A window that has just begun can already show a higher rate.
             let so_far = Rate { over_ms: WINDOW_MS, ..rate };
             if so_far.within(WINDOW_MS) > self.rate.within(WINDOW_MS) {
                 self.rate = so_far;
@@ -210,18 +211,18 @@ impl Demand {
         self.adjusted = Some((now, misses));
     }
 
-    /// The least numbers to keep in memory: a segment, or what the reserve needs at this demand.
+    /// Returns how many numbers to keep in memory at least: a segment, or what the reserve needs at this demand.
     pub(crate) fn keep(&self) -> u64 {
         self.size.max(self.rate.within(self.reserve_ms)).min(self.sizes.end().saturating_mul(MAX_KEPT))
     }
 
-    /// The numbers to reserve if `left` are in memory: at least a sixteenth of the reserve, so that calls are few.
+    /// Returns how many numbers to reserve if `left` are in memory: at least a sixteenth of the reserve, so that calls are few.
     pub(crate) fn wanted(&self, left: u64) -> u64 {
         let least = self.size.max(self.keep() / MAX_KEPT);
         self.keep().saturating_sub(left).clamp(least, *self.sizes.end())
     }
 
-    /// The largest size of a segment.
+    /// Returns the largest size of a segment.
     pub(crate) const fn largest(&self) -> u64 {
         *self.sizes.end()
     }
@@ -230,13 +231,13 @@ impl Demand {
         self.size
     }
 
-    /// The demand in numbers a second, rounded up.
+    /// Returns the demand in numbers per second, rounded up.
     pub(crate) fn per_second(&self) -> u64 {
         let second = u128::from(self.rate.numbers) * 1000;
         u64::try_from(second.div_ceil(u128::from(self.rate.over_ms.max(1)))).unwrap_or(u64::MAX)
     }
 
-    /// How long these numbers last, in milliseconds; `None` without demand.
+    /// Returns how long these numbers last, in milliseconds; `None` without demand.
     pub(crate) fn lasts_ms(&self, left: u64) -> Option<u64> {
         let ms =
             (u128::from(left) * u128::from(self.rate.over_ms)).checked_div(u128::from(self.rate.numbers))?;
@@ -287,13 +288,13 @@ impl Range {
         cut.map_or(Within::Above, Within::Some)
     }
 
-    /// Whether nine tenths of the numbers are used, if those up to `highest` are.
+    /// Returns whether nine tenths of the numbers are used, if those up to `highest` are.
     pub(crate) fn is_nearly_exhausted(self, highest: u64) -> bool {
         let all = self.maximum - self.first + 1;
         (highest + 1).saturating_sub(self.first) >= all - all / 10
     }
 
-    /// The share of the numbers up to `highest`, from 0 to 1.
+    /// Returns the share of the numbers up to `highest`, from 0 to 1.
     #[expect(clippy::cast_precision_loss, reason = "a part, for people")]
     pub(crate) fn used(self, highest: u64) -> f64 {
         let all = self.maximum - self.first + 1;
@@ -301,7 +302,7 @@ impl Range {
     }
 }
 
-/// The ends of the numbers received from one counter, and of those that may be in use. Clones share it.
+/// The ends of the numbers received from one counter, and of those that may be in use. Clones share the mark.
 ///
 /// A counter returns greater numbers to a call that begins after another one has returned. So a segment that begins below
 /// the numbers received before its call was made shows that the counter went back. If it begins above all that had settled,
@@ -335,21 +336,21 @@ impl HighWaterMark {
         self.end().saturating_sub(1)
     }
 
-    /// Notes a segment that was received. It may not be used before it has settled.
+    /// Records a segment that was received. It may not be used before it has settled.
     pub fn received(&self, segment: Segment) {
         // At most 2^63.
         self.0.received.fetch_max(segment.last() + 1, Ordering::SeqCst);
     }
 
-    /// Notes that a received segment has settled: it may be used.
+    /// Records that a received segment has settled: it may be used.
     pub fn settled(&self, segment: Segment) {
         self.0.settled.fetch_max(segment.last() + 1, Ordering::SeqCst);
     }
 
-    /// Notes that an unused segment is about to be given back: the counter may go back to its start.
+    /// Records that an unused segment is about to be given back: the counter may go back to its start.
     pub fn giving_back(&self, segment: Segment) {
         for end in [&self.0.settled, &self.0.received] {
-            // If more was received since, the counter is beyond the segment and does not take it back.
+            // If more was received in the meantime, the counter is beyond the segment and does not take it back.
             let (last, first) = (segment.last() + 1, segment.first());
             let _ = end.compare_exchange(last, first, Ordering::SeqCst, Ordering::SeqCst);
         }
@@ -358,7 +359,7 @@ impl HighWaterMark {
     /// Returns what the store forgot, if a segment shows that the counter went back. `least` is what [`end`](Self::end) returned
     /// when the call was made.
     pub fn forgot(&self, segment: Segment, least: u64) -> Option<Forgot> {
-        // Numbers that were given back while the call was under way may return.
+        // Numbers that were given back while the call was in flight may return.
         let least = least.min(self.end());
         let settled = self.0.settled.load(Ordering::SeqCst);
         (segment.first() < least)

@@ -1,4 +1,4 @@
-//! The machine, step by step: what it asks for, what it makes of answers, and what it never does.
+//! Tests of the state machine, step by step: which calls it requests, how it treats answers, and what it never does.
 
 use super::*;
 
@@ -34,7 +34,7 @@ fn asked(turn: &Output) -> (usize, u64) {
     }
 }
 
-/// Answers a call with numbers from `first` on, and gives the turn.
+/// Answers a call with numbers from `first` on, and returns the output.
 #[track_caller]
 fn answer(protocol: &mut Protocol, now_ms: u64, memory: Memory, turn: &Output, first: u64) -> Output {
     let (_, count) = asked(turn);
@@ -135,7 +135,7 @@ fn sizes_grow_while_segments_are_spent_fast_and_the_reserve_outlasts_an_outage()
 #[test]
 fn nothing_is_reserved_that_there_is_no_room_for() {
     let mut protocol = Protocol::new(&settings(), 1);
-    // Woken once about one of the segments in line is drawn, not before.
+    // The task is woken once about one of the queued segments is drawn, not before.
     for (left, keep) in [(1, 1), (9, 9)] {
         let full = Memory { left, room: Room::Full, ..Memory::default() };
         assert_eq!(protocol.step(0, full, Input::Wake).next, Next::Idle { keep });
@@ -208,7 +208,7 @@ fn a_counter_below_the_first_number_is_moved_on_in_one_call() {
     let turn = protocol.step(0, left(0), Input::Wake);
     let turn = answer(&mut protocol, 0, left(0), &turn, 1);
     assert_eq!((&turn.events[..], raises(&turn)), (&[][..], 999_999));
-    // Another node was first, and has taken some.
+    // Another node was faster, and has taken some.
     let turn = protocol.step(0, left(0), Input::Raised(Ok(true)));
     let turn = answer(&mut protocol, 0, left(0), &turn, 1_000_010);
     assert_eq!(turn.events, [Event::Reserved { counter: 0, segment: numbers(1_000_010, 10) }]);
@@ -273,7 +273,7 @@ fn what_others_in_the_process_received_counts_too_but_not_what_came_after_the_ca
     let seen = [HighWaterMark::default()];
     let mut protocol = Protocol::new(&Settings { sizes: 10..=10, ..settings() }, 1).sharing(&seen);
     let turn = protocol.step(0, left(0), Input::Wake);
-    // Another asked later, and was answered first.
+    // Another call was sent later, and was answered first.
     seen[0].received(numbers(11, 10));
     let turn = answer(&mut protocol, 0, left(0), &turn, 1);
     assert_eq!(turn.events, [Event::Reserved { counter: 0, segment: numbers(1, 10) }]);
@@ -336,7 +336,7 @@ fn of_a_reservation_that_the_store_lost_no_number_is_used() {
     assert_eq!(confirms(&protocol.step(2001, left(0), Input::Wake)), Some(1));
     let turn = protocol.step(2001, left(0), Input::Confirmed(Ok(false)));
     assert_eq!(turn.events, [Event::Lost { counter: 0, segment: numbers(1, 10) }]);
-    // The next one shows whether the counter lost that alone, or more.
+    // The next reservation shows whether the counter lost only that one, or more.
     let turn = marked(&mut protocol, 2001, left(0), &turn, 1);
     let (segment, forgot) = (numbers(1, 10), Forgot::Unsettled);
     assert_eq!(turn.events, [Event::WentBack { counter: 0, segment, highest: 10, forgot }]);
@@ -387,8 +387,7 @@ fn what_may_have_been_given_back_is_not_given_back_again() {
     }
 }
 
-/// Goal: numbers that were given back may come again, without an alarm. Method: a counter that took them, and one that did
-/// not.
+/// Goal: numbers that were given back may return without an alarm. Method: a counter that took them, and one that did not.
 #[test]
 fn what_was_given_back_is_no_longer_counted_as_received() {
     for (answer, end) in [(Ok(true), 5), (Ok(false), 11), (Err(Failure::TimedOut), 5)] {

@@ -37,7 +37,7 @@ const WITHOUT_GENERATIONS: [Shape; 7] = [
     shape(&[(Sequence, 2), (Worker, 3), (Timestamp, 30)], 10, DAY),
     shape(&[(Timestamp, 41), (Worker, 1)], 1, DAY),
     shape(&[(Worker, 4), (Timestamp, 30), (Sequence, 7)], 10, DAY + 7),
-    // Its time begins and ends within a script.
+    // The layout's time begins and ends within a script.
     shape(&[(Timestamp, 10), (Worker, 1), (Sequence, 2)], 10, 10_180),
     // All 63 bits, up to the end of its time.
     Shape {
@@ -52,7 +52,7 @@ const WITH_GENERATIONS: [Shape; 5] = [
     shape(&[(Timestamp, 41), (Worker, 3), (Generation, 1), (Sequence, 2)], 10, DAY),
     shape(&[(Sequence, 2), (Generation, 3), (Timestamp, 41), (Worker, 1)], 1, DAY),
     shape(&[(Generation, 1), (Timestamp, 10), (Worker, 1), (Sequence, 2)], 10, 10_180),
-    // No bit is left over for the mark of one that was ended: the last tick is given up.
+    // No bit is left for the mark of an ended generator, so the last tick is not used.
     Shape {
         fields: &[(Timestamp, 58), (Sequence, 4), (Generation, 1)],
         tick_ms: 1,
@@ -141,7 +141,7 @@ impl Case {
         steps.reduce(|rule, next| rule.then(next).unwrap()).unwrap_or(Rule::REJECT)
     }
 
-    /// The generator's builder; `None` where a step borrows less than a tick, which is to be refused.
+    /// Returns the generator's builder; `None` if a step borrows less than a tick, which must be rejected.
     pub(crate) fn builder(&self, start: Start) -> Option<GeneratorBuilder> {
         let builder = || {
             let builder = Generator::builder(self.shape.layout()).rule(self.rule()).start(start);
@@ -166,7 +166,7 @@ impl Case {
         let generation_bits = if self.steps.contains(&Step::Generation) { width(Generation) } else { 0 };
         let (epoch_ms, tick_ms) = (u128::from(shape.epoch_ms), u128::from(shape.tick_ms));
         let all_ticks = 1 << width(Timestamp);
-        // The position, the generation and the mark of one that was ended share 64 bits.
+        // The position, the generation and the mark of an ended generator share 64 bits.
         let is_full = width(Timestamp) + width(Sequence) + generation_bits >= 63;
         let end = if is_full { all_ticks - 1 } else { all_ticks };
         let lease = self.lease();
@@ -219,7 +219,7 @@ pub(crate) enum Move {
     By(i64),
     FromHome(i64),
     FromEpoch(i64),
-    /// To what it showed some moves ago.
+    /// Sets the clock to what it showed some moves ago.
     Back(usize),
 }
 
@@ -232,7 +232,7 @@ pub(crate) enum Draw {
         which: usize,
         count: usize,
     },
-    /// A future that is asked once and dropped.
+    /// A future that is polled once and dropped.
     Await,
     ExtendLease(i64),
     End,

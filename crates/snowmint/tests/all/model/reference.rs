@@ -1,5 +1,5 @@
-//! What a generator has to do, told slowly: every position it gave is kept, and the next answer is read off them.
-//! Nothing in here is the library's but `GenerateError`, which is what answers are compared by.
+//! A slow model of a generator: it keeps every position that it returned, and derives the next answer from them. It shares
+//! nothing with the library but `GenerateError`, which answers are compared by.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU64;
@@ -15,7 +15,7 @@ pub(crate) enum Step {
     Generation,
 }
 
-/// What a generator was told when it was built: instants in unix milliseconds, the rest in ticks.
+/// The settings of a generator: instants in unix milliseconds, the rest in ticks.
 #[derive(Clone, Debug)]
 pub(crate) struct Terms {
     pub(crate) epoch_ms: u128,
@@ -29,7 +29,7 @@ pub(crate) struct Terms {
     pub(crate) steps: Vec<Step>,
 }
 
-/// Where an id lies; of one generation they compare as they are given.
+/// The position of an id. Within one generation, positions are in the order in which they are returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Position {
     pub(crate) generation: u128,
@@ -37,13 +37,13 @@ pub(crate) struct Position {
     pub(crate) sequence: u128,
 }
 
-/// A decision that ids may be given, from `from` on in ticks before `until`.
+/// Permission to return ids from `from` on, in ticks before `until`.
 struct Granted {
     from: Position,
     until: u128,
 }
 
-/// What may be given without another decision, as long as the clock shows what it showed then.
+/// What may be returned without another decision, as long as the clock shows the same time.
 struct Open {
     now_ms: u64,
     until: u128,
@@ -57,11 +57,11 @@ pub(crate) struct Model {
     lease_end: u128,
     /// The highest tick that the clock showed when ids were given.
     highest: u128,
-    /// The tick after the last one whose last sequence was given, in this stay in the generation.
+    /// The tick after the last one whose last sequence was returned, since this generation was entered.
     after_full: Option<u128>,
-    /// The rest of the tick that was reached, for everybody.
+    /// The rest of the tick that was reached, for all callers.
     tick: Option<Open>,
-    /// All that the rule granted, for a generator of one owner.
+    /// Everything that the rule granted, for an owned generator.
     claim: Option<Open>,
     ended: bool,
 }
@@ -75,7 +75,7 @@ impl Terms {
         u64::try_from(self.epoch_ms + tick * self.tick_ms).unwrap()
     }
 
-    /// The tick that holds an instant; a clock past the end of the layout shows the end.
+    /// Returns the tick of an instant; a clock past the end of the layout shows the end.
     fn tick_at(&self, unix_ms: u64) -> u128 {
         self.tick_on_clock(unix_ms).min(self.end)
     }
@@ -84,7 +84,7 @@ impl Terms {
         u128::from(unix_ms).saturating_sub(self.epoch_ms) / self.tick_ms
     }
 
-    /// The whole ticks of a bound, of which no more than a day counts.
+    /// Returns a bound in whole ticks; at most a day counts.
     fn borrowed(&self, bound_ms: u64) -> u128 {
         u128::from(bound_ms.min(86_400_000)) / self.tick_ms
     }
@@ -115,7 +115,7 @@ impl Model {
         }
     }
 
-    /// Up to `wanted` positions. Under a start that rolls, `began` is the sequence that was seen first.
+    /// Returns up to `wanted` positions. With a rolling start, `began` is the first sequence seen.
     pub(crate) fn take(
         &mut self,
         now_ms: u64,
@@ -138,14 +138,14 @@ impl Model {
         let granted = self.decide(now_ms, began)?;
         let taken = self.positions(granted.from, granted.until, wanted);
         self.give(now_ms, &taken);
-        // In a rule with generations, every draw is decided by itself.
+        // With generations, every draw needs its own decision.
         if !self.terms.steps.contains(&Step::Generation) {
             self.tick = Some(Open { now_ms, until: taken.last().unwrap().tick + 1 });
         }
         Ok(taken)
     }
 
-    /// The next position of a generator of one owner, which holds on to all that was granted.
+    /// Returns the next position of an owned generator, which keeps everything that was granted.
     pub(crate) fn take_one_owned(
         &mut self,
         now_ms: u64,
@@ -174,7 +174,7 @@ impl Model {
         self.terms.ms(self.lease_end)
     }
 
-    /// The first instant after every timestamp that was given.
+    /// Returns the first instant after every returned timestamp.
     pub(crate) fn end(&mut self) -> Option<u64> {
         if self.ended {
             return None;
@@ -185,7 +185,7 @@ impl Model {
         Some(self.terms.ms(last.unwrap_or(self.terms.first)))
     }
 
-    /// The position after the last one given in this generation.
+    /// Returns the position after the last one returned in this generation.
     fn next(&self) -> Position {
         let first = Position { generation: self.generation, tick: 0, sequence: 0 };
         let beyond = Position { generation: self.generation + 1, ..first };
@@ -250,7 +250,8 @@ impl Model {
         Ok(Granted { from, until })
     }
 
-    /// The first step that covers how far the clock went back from what it showed, no further than to the next id.
+    /// Applies the first step that covers the distance from the clock to the highest tick shown, or to the next id if that is
+    /// lower.
     fn decide_behind(
         &self,
         now_ms: u64,
@@ -283,7 +284,7 @@ impl Model {
         Err(GenerateError::ClockBehind { behind_ms, wait: Wait::Refused })
     }
 
-    /// No timestamp is further ahead of the clock than the longest borrow of the rule.
+    /// Checks that the position is no further ahead of the clock than the longest borrow of the rule.
     fn within_reach(&self, now_ms: u64, now: u128, from: Position) -> Result<(), GenerateError> {
         let max_ahead = self.terms.max_ahead();
         if from.tick > now + max_ahead {
@@ -293,7 +294,7 @@ impl Model {
         Ok(())
     }
 
-    /// Another generation that was not used at or after a tick.
+    /// Returns another generation that was not used at or after a tick.
     fn generation_before(&self, tick: u128) -> Option<u128> {
         let is_before = |generation| {
             let same = Position { generation, tick, sequence: 0 };
@@ -304,7 +305,7 @@ impl Model {
             .find(|generation| *generation != self.generation && is_before(*generation))
     }
 
-    /// Where a tick may begin that does not follow on a full one: at 0, or at what was seen, if the start may roll so.
+    /// Returns where a tick begins that does not follow a full one: at 0, or at the sequence seen, if a rolling start allows it.
     fn fresh_sequence(&self, stopped: u128, began: Option<u128>) -> u128 {
         let Some(began) = began else { return 0 };
         let from = if stopped <= (self.terms.sequences - 1) / 2 { stopped } else { 0 };
@@ -313,7 +314,7 @@ impl Model {
         began
     }
 
-    /// Notes what was given, and that it keeps what is promised.
+    /// Records the returned positions, and checks that they keep the promises.
     fn give(&mut self, now_ms: u64, positions: &[Position]) {
         let now = self.terms.tick_at(now_ms);
         for position in positions {

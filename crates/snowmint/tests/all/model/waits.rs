@@ -1,4 +1,4 @@
-//! Goal: a future waits exactly as its error says, then has its id, and loses none when it is dropped before.
+//! Goal: a future waits exactly as long as its error says, then returns its id, and loses none if it is dropped before.
 //! Method: polled by hand under a clock that only the test moves.
 
 use std::cell::{Cell, RefCell};
@@ -15,7 +15,7 @@ fn poll<T>(future: Pin<&mut impl Future<Output = T>>) -> Poll<T> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// What a future has at its first look, and for how many milliseconds it wants to sleep.
+/// Returns the result of a future's first poll, and for how many milliseconds it wants to sleep.
 pub(crate) fn poll_once<C: Clock>(
     generator: &Generator<C>,
 ) -> (Option<Result<Id, GenerateError>>, Option<u64>) {
@@ -31,7 +31,7 @@ pub(crate) fn poll_once<C: Clock>(
     (answer, slept.get())
 }
 
-/// A timer that rings when it is told to.
+/// A timer that fires when the test tells it to.
 #[derive(Default)]
 struct Timer {
     asked_ms: RefCell<Vec<u128>>,
@@ -51,7 +51,7 @@ fn tick_and_sequence(generator: &Generator<&ManualClock>, id: Id) -> (u64, u32) 
     (generator.layout().unix_ms(parts.timestamp), parts.sequence.0)
 }
 
-/// Ticks of 10 ms, from T0 on; all ids of the first are used, 3 ms into it.
+/// Returns a generator with ticks of 10 ms, the first from T0 on; all ids of the first are used, 3 ms into it.
 fn used_up(clock: &ManualClock) -> Generator<&ManualClock> {
     let generator = Generator::builder("sonyflake".parse().unwrap()).rule(Rule::REJECT).build(clock).unwrap();
     assert_eq!(generator.try_take(1000).unwrap().len(), 256);

@@ -1,5 +1,5 @@
-//! What generators of others gave under a clock script, and what one that is right gives under it.
-//! Ours start each tick at 0: the published sequences are compared from the first of their tick on.
+//! What other systems' generators returned under a clock script, and what a correct one returns under it. Ours starts each tick
+//! at 0: published sequences are compared relative to the first of their tick.
 
 use std::time::Duration;
 
@@ -23,13 +23,13 @@ fn next(layout: &Layout, generator: &Generator<&ManualClock>) -> Result<Parts, G
     generator.try_next_id().map(|id| layout.split(id).unwrap())
 }
 
-/// The ids of a case, apart, with the clock reading that each was made at.
+/// Returns the ids of a case, split into their fields.
 fn published(case: &Case<'_>, layout: &Layout) -> Vec<Parts> {
     let id = |number| snowmint::Id::new(number).unwrap();
     case.numbers("ids").into_iter().map(|number| layout.split(id(number)).unwrap()).collect()
 }
 
-/// Makes an id at each tick of the published ones: the same ticks, the same distances inside a tick.
+/// Makes an id for each published one: the same ticks, the same distances inside a tick.
 fn follow(layout: &Layout, clock: &ManualClock, generator: &Generator<&ManualClock>, published: &[Parts]) {
     for theirs in published {
         let first = published.iter().find(|other| other.timestamp == theirs.timestamp).unwrap();
@@ -55,8 +55,8 @@ fn one_thread(case: &Case<'_>) {
     follow(&layout, &clock, &generator(layout, &clock, Rule::REJECT), &published);
 }
 
-/// After a tolerated sleep theirs read the clock once and did not look whether it was enough: the first id lies
-/// before one that was made. Ours answers how long to wait, as often as it takes.
+/// After a tolerated sleep, theirs read the clock once and did not check that it had caught up: the first id lies before one that
+/// was already made. Ours reports how long to wait, as often as necessary.
 fn clock_called_back(case: &Case<'_>) {
     let layout = preset("shardingsphere");
     let at = |tick: u64| layout.epoch_unix_ms() + tick;
@@ -83,7 +83,7 @@ fn clock_called_back(case: &Case<'_>) {
     assert!(!made.contains(&published[0]));
 }
 
-/// The sequence of the first tick is used up before the first of theirs.
+/// Uses up the first tick before the published ids begin.
 fn tick_used_up(case: &Case<'_>) {
     let layout = preset("shardingsphere");
     let clock = ManualClock::at_unix_ms(layout.epoch_unix_ms());

@@ -1,5 +1,5 @@
-//! Ids come apart under the layout that made them, and go together again; presets wherever a source's is one.
-//! A wrong width or epoch of a preset fails here at the instants that the sources state.
+//! Ids split under the layout that made them, and compose again; with a preset if the source's layout is one. A wrong width or
+//! epoch of a preset fails here at the instants that the sources state.
 
 use serde_json::Value;
 use snowmint::field::{Field, Sequence, Timestamp};
@@ -41,12 +41,12 @@ fn utc_of(layout: &Layout, parts: &Parts) -> String {
     Utc(layout.unix_ms(parts.timestamp)).to_string()
 }
 
-/// `2019-09-06 09:35:00.834` in China.
+/// Returns an instant in China's time zone, such as `2019-09-06 09:35:00.834`.
 fn local_plus_8(unix_ms: u64) -> String {
     Utc(unix_ms + 8 * HOUR_MS).to_string().replace('T', " ").trim_end_matches('Z').to_owned()
 }
 
-/// The layout that a case names in its source's words: a preset where its epoch is that of one.
+/// Returns the layout that a case names in its source's words: a preset if the epoch is that of one.
 fn layout_of(case: &Case<'_>) -> Layout {
     let words = case.word("layout");
     let epoch = case.get("epoch_unix_ms").map(|epoch| epoch.as_u64().unwrap());
@@ -238,7 +238,7 @@ fn scru64(case: &Case<'_>) {
     assert_eq!(u64::from(parts.sequence.0), case.number("node_ctr"));
 }
 
-/// The number that is counted stands where other layouts have the time: the widest field is that one.
+/// The counted number is where other layouts have the timestamp, because the timestamp is the widest field.
 fn tidb(case: &Case<'_>) {
     assert_eq!(case.word("layout"), "sign 1/shard 5/auto 58");
     let parts = parts_of(&of_1970("worker:5 time:58@1ms"), case.id());
@@ -246,13 +246,13 @@ fn tidb(case: &Case<'_>) {
     assert_eq!(parts.timestamp.0, case.number("increment"));
 }
 
-/// `CosId`'s text of an id: the instant's 17 digits, the machine and the sequence.
+/// Returns `CosId`'s text of an id: the instant's 17 digits, the machine and the sequence.
 fn friendly(unix_ms: u64, parts: &Parts) -> String {
     let digits: String = Utc(unix_ms).to_string().chars().filter(char::is_ascii_digit).collect();
     format!("{digits}-{}-{}", parts.worker.0, parts.sequence.0)
 }
 
-/// What such a text stands for, where `CosId`'s layout has it; `ahead_ms` is how far the text's zone is ahead of UTC.
+/// Returns the instant and the id of such a text under `CosId`'s layout; `ahead_ms` is how far the text's zone is ahead of UTC.
 fn read_friendly(text: &str, ahead_ms: u64) -> Option<(u64, Id)> {
     let layout = preset("cosid");
     let [digits, worker, sequence] = text.split('-').collect::<Vec<_>>().try_into().unwrap();
@@ -320,7 +320,7 @@ fn exhaustion(case: &Case<'_>) {
             }
             "shardingsphere_2016_11_01_UTC_41bit_last_utc" => preset("shardingsphere"),
             "sonyflake_v1_39bit_10ms_last_utc" => preset("sonyflake"),
-            // These use the sign as a bit of time: their whole time, with one bit less below it.
+            // These use the sign bit for time: the test gives them all of their bits of time, with one bit less below.
             "discord_42bit_last_utc" => with_a_bit_more_time("discord"),
             "tsid_42bit_last_utc" => with_a_bit_more_time("tsid"),
             "instagram_41bit_last_utc" => with_a_bit_more_time("instagram"),
@@ -347,7 +347,7 @@ fn baidus_exhaustion(case: &Case<'_>) {
     assert_eq!(local_plus_8(end)[..19], *case.word("local_plus_8"));
 }
 
-/// A number of JavaScript is a double: which ids survive in one, and that a layout says so beforehand.
+/// JavaScript numbers are doubles: checks which ids survive in one, and that the layout says so beforehand.
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,

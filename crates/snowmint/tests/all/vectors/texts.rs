@@ -1,5 +1,5 @@
-//! Texts of the real world read and write as their makers say. Numbers from 2^63 on are ids of other systems'
-//! unsigned 64 bits: every decoder refuses their texts.
+//! Texts of real systems are read and written as their makers say. Numbers from 2^63 on are ids of systems with unsigned 64 bits:
+//! every decoder rejects their texts.
 
 use std::fmt::Display;
 
@@ -100,7 +100,7 @@ pub(crate) fn base36_lower(text: &str, decimal: &str) -> Id {
     id
 }
 
-/// Writes the number as the text and reads it back; refuses the text of a number that is no id.
+/// Writes the number as the text and reads it back; rejects the text of a number that is not an id.
 fn both<T: Display>(
     case: &Case<'_>,
     encode: impl Fn(Id) -> T,
@@ -118,7 +118,7 @@ fn both<T: Display>(
     if let Some(digits) = digits {
         assert_eq!((hex::encode(id).as_str(), hex::decode(digits)), (digits, Ok(id)));
     }
-    // Some sources write the characters out, others name a range of them.
+    // Some sources list the characters, others name a range of them.
     if let Some(alphabet) = alphabet.filter(|alphabet| !alphabet.contains('-')) {
         assert_eq!(Alphabet::new(alphabet).unwrap().decode(text), Ok(id));
     }
@@ -196,7 +196,7 @@ fn json(case: &Case<'_>) {
     case.needs_another_feature();
 }
 
-/// Goal: what does not fit is refused, never cut. Method: the texts of boundary/flake, 128 bits.
+/// Goal: texts that do not fit are rejected, never truncated. Method: the texts of boundary/flake, 128 bits.
 #[test]
 fn ids_of_128_bits_are_refused() {
     assert!(hex::decode("00000134d4212d43109add5e0e8f0000").is_err());

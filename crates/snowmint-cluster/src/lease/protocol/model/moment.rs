@@ -1,5 +1,5 @@
-//! A state of the model: two machines, the record, the calls on their way, and what was granted.
-//! Which actions are possible next, and the state after each.
+//! A state of the model: two machines, the record, the calls in flight, and what was granted. Also which actions are possible
+//! next, and the state after each.
 
 use std::fmt;
 
@@ -26,7 +26,7 @@ pub(super) enum Shows {
     Before,
 }
 
-/// What becomes of a request whose node stops waiting for it.
+/// What happens to a request whose node stops waiting for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     Lost,
@@ -47,30 +47,30 @@ pub(super) enum Then {
     Crash,
 }
 
-/// One thing that happens.
+/// One event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     /// A wait is over.
     Wake { node: usize, now: u64 },
     /// A node gives its lease back; its last id was made just before `used_until`.
     Release { node: usize, used_until: u64 },
-    /// A write is on its way, and will arrive.
+    /// A write is in flight, and will arrive.
     Sent { node: usize },
-    /// It is refused: known to have done nothing.
+    /// A call is rejected: it certainly did nothing.
     Refused { node: usize, now: u64 },
-    /// The node gives up waiting for it.
+    /// The node stops waiting for a call.
     TimesOut { node: usize, now: u64, request: Fate },
-    /// A process dies, and another begins in its place.
+    /// A process dies, and another one starts in its place.
     Crash { node: usize, request: Fate },
     /// A process dies, and the next one continues under its lease. All used timestamps lie before `mark`.
     Resume { node: usize, mark: u64, request: Fate },
     /// A call takes effect at the store.
     Done { node: usize, shows: Shows, then: Then },
-    /// A write that its node gave up takes effect.
+    /// A write that its node abandoned takes effect.
     LateWrite { index: usize },
     /// The store loses its last write.
     Forgets,
-    /// So much time passes by every steady clock as the store may lose: what is written stays.
+    /// Every steady clock advances by what the store may lose, so everything written so far stays.
     Ages,
 }
 
@@ -140,18 +140,18 @@ impl<B: Rule> Moment<B> {
         self.granted_twice
     }
 
-    /// Whether a given-up write was done after all, and its node may still find the tag.
+    /// Returns whether an abandoned write was done after all, and its node may still find the tag.
     pub(super) fn late_write_is_found(&self) -> bool {
         let bears = |tag: Tag| self.newest.as_ref().is_some_and(|(_, record)| record.tag == tag);
         self.nodes.iter().any(|node| node.protocol.abandoned.iter().any(|(_, attempt)| bears(attempt.tag)))
     }
 
-    /// Whether one node has lost the worker without knowing, and the other one holds it.
+    /// Returns whether one node has lost the worker without knowing, and the other one holds it.
     pub(super) fn both_were_granted(&self) -> bool {
         self.nodes.iter().all(|node| node.lease.is_some())
     }
 
-    /// Tries what happens to a node first, and then what happens at the store. A node sees nothing of the other one, and its clock
+    /// Tries what happens to a node first, and then what happens at the store. A node cannot see the other one, and its clock
     /// shows any time, so the order makes no difference.
     pub(super) fn actions(&self, world: &World<B>, actions: &mut Vec<Action>) {
         if world.store == StoreModel::ForgetsTheNewest {
@@ -304,7 +304,7 @@ impl<B: Rule> Moment<B> {
         }
     }
 
-    /// Gives up a call, which may still take effect.
+    /// Abandons a call, which may still take effect.
     fn give_up(&mut self, node: usize, request: Fate) {
         if request == Fate::Late {
             let call = self.take_call(node);
@@ -389,7 +389,7 @@ impl<B: Rule> Moment<B> {
     }
 }
 
-/// Moves all that a machine remembers of the steady clock back by one.
+/// Moves everything that a machine remembers of the steady clock back by one.
 fn time_passes<B>(protocol: &mut Protocol<B>) {
     let earlier = |steady_ms: &mut u64| *steady_ms = steady_ms.saturating_sub(1);
     earlier(&mut protocol.sent_steady_ms);

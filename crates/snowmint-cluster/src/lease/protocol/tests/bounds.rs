@@ -31,7 +31,7 @@ fn waits(turn: &Turn, ms: u64) {
     );
 }
 
-/// The wait after a failure: at least half of it.
+/// Checks for the wait after a failure: at least half of it.
 #[track_caller]
 fn backs_off(turn: &Turn, ms: u64) {
     assert!(
@@ -40,7 +40,7 @@ fn backs_off(turn: &Turn, ms: u64) {
     );
 }
 
-/// The wait for a worker that frees: never too short.
+/// Checks for the wait for a worker that becomes free: never too short.
 #[track_caller]
 fn waits_out(turn: &Turn, ms: u64) {
     assert!(
@@ -228,8 +228,8 @@ fn the_wait_after_a_failure_is_a_quarter_at_most_of_what_is_left_of_a_lease() {
     }
 }
 
-/// Goal: an outage of two thirds of the window, less two retries, has no effect. Method: the store fails at the worst moment, right
-/// before a renewal; 100 seeds each.
+/// Goal: an outage of two thirds of the window, less two retries, has no effect. Method: the store fails at the worst moment,
+/// right before a renewal; 100 seeds each.
 #[test]
 fn an_outage_of_two_thirds_of_the_window_is_bridged() {
     for seed in 0..100_u128 {
@@ -261,8 +261,8 @@ fn an_outage_of_two_thirds_of_the_window_is_bridged() {
     }
 }
 
-/// Goal: ids are back soon after the store, however long the window. Method: in virtual time, the store is down for longer than the
-/// lease lasts, at every phase of the waits; 100 seeds each.
+/// Goal: ids return soon after the store does, however long the window. Method: in virtual time, the store is down for longer
+/// than the lease lasts, at every phase of the waits; 100 seeds each.
 #[test]
 fn ids_are_back_two_seconds_after_the_store_however_long_the_window() {
     for (window_ms, seed) in [9_000, 600_000, 86_400_000].into_iter().zip([0..100_u128, 100..200, 200..300]) {
@@ -300,7 +300,7 @@ fn ids_are_back_two_seconds_after_the_store_however_long_the_window() {
 
 const HOUR: u64 = 3_600_000;
 
-/// An instant this long after the grant, by a clock that was stepped forward meanwhile.
+/// Returns an instant this long after the grant, by a clock that was stepped forward in the meantime.
 fn stepped(after_ms: u64, by_ms: u64) -> Now {
     let unstepped_unix_ms = NOW + after_ms;
     Now { unix_ms: unstepped_unix_ms + by_ms, unstepped_unix_ms, steady_ms: unstepped_unix_ms }
@@ -314,7 +314,7 @@ fn done(revision: u64) -> Input {
     Input::Swapped(Ok(Swapped::Done(Revision(revision))))
 }
 
-/// Renews until the renewal is refused or written; returns the events and the written end.
+/// Renews until the renewal is held back or written; returns the events and the written end.
 fn renew(
     protocol: &mut Protocol,
     now: Now,
@@ -377,14 +377,14 @@ fn a_claim_by_a_clock_that_jumped_since_it_was_compared_is_not_written() {
     let settings = Settings { small_pool: 0, ..settings(WorkerChoice::Any) };
     let mut protocol = Protocol::new(settings, 7);
     protocol.step(at(NOW), Input::Wake);
-    // Both homes are lapsed, and a look at ten comes first.
+    // Both home workers are lapsed, and a look at ten comes first.
     let turn = protocol.step(at(NOW), told(Some(NOW), vec![]));
     swap_of(&turn);
     let turn = protocol.step(stepped(10, 0), Input::Swapped(Err(Failure::NotDone)));
     assert!(matches!(turn.next, Next::Wait(_)));
     protocol.step(stepped(100, 0), Input::Wake);
     protocol.step(stepped(100, 0), Input::Loaded(Ok(None)));
-    // The clock was compared a moment ago and is not compared by this look.
+    // The clock was compared a moment ago, so this look does not compare it.
     let mut turn = protocol.step(stepped(1000, HOUR), Input::Wake);
     while let Next::Call(Call::Look { time: StoreTime::Known, .. }) = turn.next {
         turn = protocol.step(stepped(1000, HOUR), told(None, vec![]));
@@ -395,8 +395,8 @@ fn a_claim_by_a_clock_that_jumped_since_it_was_compared_is_not_written() {
     assert!(matches!(turn.next, Next::Wait(_)), "{turn:?}");
 }
 
-/// Goal: a clock that was wrong at the start and was corrected is not believed when it makes the same error again. Method: it starts
-/// an hour ahead, goes back, and an hour forward. Found by the simulation.
+/// Goal: a clock that was wrong at the start and was corrected is not trusted when it makes the same error again. Method: it
+/// starts an hour ahead, goes back, and then an hour forward. Found by the simulation.
 #[test]
 fn a_clock_that_was_ahead_at_the_start_may_not_be_ahead_again() {
     let ahead = |after_ms| Now { unix_ms: NOW + after_ms + HOUR, ..stepped(after_ms, 0) };
@@ -427,7 +427,7 @@ fn a_resumed_lease_is_not_renewed_by_a_clock_that_the_store_contradicts() {
     assert_eq!(renewed, (vec![], Some(NOW + 2 * HOUR + WINDOW)));
 }
 
-/// The record of another node that renewed a moment ago, by a clock that shows this time.
+/// Returns the record of another node that renewed a moment ago, by a clock that shows this time.
 fn another(unix_ms: u64) -> Vec<Entry> {
     vec![entry(20, "other", unix_ms + WINDOW, 1)]
 }
@@ -454,7 +454,7 @@ fn over_a_store_without_a_clock_another_node_confirms_a_jump() {
 }
 
 /// Goal: a single node follows a corrected clock within the stated time, and never a wrong one. Method: it looks as often as it
-/// says until the renewal is written.
+/// requests until the renewal is written.
 #[test]
 fn alone_over_a_store_without_a_clock_a_jump_is_followed_once_it_lasts() {
     for (by_ms, after_ms) in [(30_001, 6 * WINDOW), (HOUR, 6 * WINDOW), (24 * HOUR, 864_000)] {
@@ -537,7 +537,7 @@ fn a_write_that_arrives_while_the_clock_is_doubted_is_ours() {
     let turn = protocol.step(stepped(5_200, HOUR), found(1, before));
     assert!(matches!(turn.next, Next::Call(Call::Look { time: StoreTime::Wanted, .. })), "{turn:?}");
     protocol.step(stepped(5_300, HOUR), told(Some(NOW + 5_300), vec![]));
-    // The clock is correct again, and the first attempt has arrived meanwhile.
+    // The clock is correct again, and the first attempt has arrived in the meantime.
     swap_of(&protocol.step(stepped(6_000, 0), Input::Wake));
     let turn = protocol.step(stepped(6_000, 0), Input::Swapped(Ok(Swapped::Conflict)));
     assert_eq!(turn.next, Next::Call(Call::Load(worker)));

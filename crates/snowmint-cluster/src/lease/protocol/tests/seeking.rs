@@ -1,10 +1,10 @@
-//! Goal: in a large pool, a node finds a worker with a few looks, and its own one after a restart. It never reads the whole pool at
-//! once, and a claim never begins before the end of the record that it saw.
+//! Goal: in a large pool, a node finds a worker with a few looks, and its own worker after a restart. It never reads the whole
+//! pool in one call, and a claim never begins before the end of the record that it saw.
 //! Method: as in the parent module, in a pool of 1,024 workers whose records the test chooses.
 //!
-//! Of fleets: goal: 1,000 nodes that start at the same instant get their leases within seconds, from a store where a list costs as much as
-//! loading each record. Method: virtual time; a server that processes one call after the other, and nodes that give up a call
-//! after a quarter of a window, as the driver does.
+//! Goal for fleets: 1,000 nodes that start at the same instant get their leases within seconds, from a store where a list costs
+//! as much as loading each record. Method: virtual time; a server that processes one call after the other, and nodes that abandon
+//! a call after a quarter of a window, as the driver does.
 //!
 //! One test shows that a fleet which lists its pool collapses there.
 
@@ -127,8 +127,8 @@ fn a_worker_that_is_snatched_away_is_followed_by_the_next_look() {
     assert!(scope.range(WORKERS).contains(&second.0), "{second:?} in {scope:?}");
 }
 
-/// If no worker is free, the node looks at a hundred after a short random delay. Then it waits for the worker that frees first, looks
-/// at it, and looks at another hundred after a pause, which grows once it has seen them all.
+/// If no worker is free, the node looks at a hundred after a short random delay. Then it waits for the worker that frees first,
+/// looks at it, and looks at another hundred after a pause, which grows once the node has seen them all.
 #[test]
 fn a_full_pool_is_looked_through_a_hundred_at_a_time() {
     let mut store = Pretend::full(NOW + 600_000);
@@ -232,7 +232,7 @@ fn a_claim_that_landed_late_is_recognised_by_a_look() {
     let (worker, _, claim) = swap_of(&store.lead(&mut protocol, at(NOW)));
     protocol.step(at(NOW + 100), Input::Swapped(Err(Failure::Unknown)));
     protocol.step(at(NOW + 200), Input::Wake);
-    // The claim is given up, and the next look fails, so the search restarts.
+    // The node abandons the claim, and the next look fails, so the search restarts.
     let turn = protocol.step(at(NOW + 300), Input::Loaded(Ok(None)));
     assert!(matches!(turn.next, Next::Wait(_)), "{turn:?}");
     let turn = protocol.step(at(NOW + 300), Input::Wake);
@@ -370,7 +370,7 @@ impl Fleet {
                     Call::Load(_) | Call::Swap { .. } => (1, 1),
                 };
                 let work_us = calls * CALL_US + records * RECORD_US;
-                // Without the renewals of nodes that wait for the others.
+                // Does not count renewals of nodes that wait for the others.
                 if self.nodes[node].held().is_none() {
                     self.calls[node] += calls;
                 }
@@ -446,7 +446,7 @@ fn a_thousand_nodes_start_and_start_again() {
 fn a_thousand_nodes_crash_and_come_back() {
     let (first, _) = Fleet::start(BTreeMap::new(), 64, 1, |number| format!("web-{number}:8080"));
     let (again, same) = Fleet::start(first.records, 64, 2, |number| format!("web-{number}:8080"));
-    // With other names, like pods.
+    // With other names, as pods have.
     let (_, other) = Fleet::start(again.records, 64, 3, |number| format!("pod-{number:x}-x"));
     for start in [same, other] {
         assert!(start.all_within_ms < 30_000 && start.calls < 20 * NODES as u64, "{start:?}");

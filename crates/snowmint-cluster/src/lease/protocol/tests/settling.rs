@@ -1,5 +1,5 @@
 //! Goal: over a store that may lose its newest writes, no grant is used before it has settled; and a node detects that a store
-//! forgot, or that a copy of the node lives. Method: as in the parent module, with different clocks.
+//! forgot, or that a copy of the node is running. Method: as in the parent module, with different clocks.
 
 use super::*;
 
@@ -107,7 +107,7 @@ fn a_claim_that_arrived_after_all_settles_from_when_it_was_seen() {
     protocol.step(then(NOW, 0), Input::Swapped(Err(Failure::Unknown)));
     protocol.step(then(NOW, 50), Input::Wake);
     let turn = protocol.step(then(NOW, 60), Input::Loaded(Ok(None)));
-    // Its claims of the other free workers conflict.
+    // The node's claims of the other free workers conflict.
     let mut turn = turn;
     while let Next::Call(Call::Swap { .. }) = turn.next {
         turn = protocol.step(then(NOW, 60), Input::Swapped(Ok(Swapped::Conflict)));
@@ -127,7 +127,7 @@ fn a_renewal_that_was_forgotten_is_never_used_and_is_written_again() {
     protocol.step(then(NOW + 4200, 4200), Input::Wake);
     let turn = protocol.step(then(NOW + 4200, 4200), Input::Swapped(Ok(Swapped::Conflict)));
     assert_eq!(turn.next, Next::Call(Call::Load(worker)), "whose record is it?");
-    // The claim, of the same line.
+    // The claim, which is of the same line.
     let claim = Record { until_unix_ms: claim_until, tag: Tag(lost.tag.0 - 1), ..lost.clone() };
     let turn = protocol.step(then(NOW + 4200, 4200), found(worker, 1, &claim));
     assert_eq!(
@@ -193,7 +193,7 @@ fn a_restored_store_is_noticed_and_the_lease_is_written_again_at_once() {
     }
 }
 
-/// Goal: an overlapping grant of another node ends the lease at once; a grant that begins at its end does not.
+/// Goal: an overlapping grant of another node ends the lease immediately; a grant that begins at its end does not.
 #[test]
 fn anothers_grant_that_overlaps_ends_the_lease() {
     for (from, overlaps) in [(NOW + WINDOW - 1, true), (NOW + WINDOW, false)] {
@@ -237,9 +237,9 @@ fn ones_own_record_at_another_revision_is_renewed_from_there() {
     assert_eq!(swap_of(&turn).1, Expected::Revision(Revision(5)));
 }
 
-/// A process that resumes a lease recognizes the tags of the process before it. An older one means that the store forgot, and a newer
-/// one that the other process renewed after it saved. After the first renewal, only a copy can have written a newer one, unless
-/// the store lost writes and found them again.
+/// A process that resumes a lease recognizes the tags of the previous process. An older tag means that the store forgot, and a
+/// newer one that the previous process renewed after it saved. After the first renewal, only a copy can have written a newer one,
+/// unless the store lost writes and found them again.
 #[test]
 fn a_resumed_lease_tells_older_from_newer_tags_of_its_line() {
     let line = 5 << 64;
@@ -276,14 +276,15 @@ fn a_resumed_lease_tells_older_from_newer_tags_of_its_line() {
         let turn = protocol.step(at(NOW), Input::Loaded(Ok(Some(found))));
         let case = format!("{number}, renewed: {renewed}: {turn:?}");
         assert_eq!(matches!(turn.events[..], [Event::StoreForgot { .. }]), forgot, "{case}");
-        // Before its first renewal, the process before it may have written; after it, only a copy can have, if the store lost nothing.
+        // Before the first renewal, the previous process may have written. After it, only a copy can have, if the store lost
+        // nothing.
         let lost = matches!(turn.events[..], [Event::Lost { .. }]);
         let copied = matches!(turn.events[..], [Event::Copied { .. }]);
         assert_eq!((lost, copied), (!forgot && !renewed, !forgot && renewed), "{case}");
     }
 }
 
-/// Goal: a machine that was restored from a snapshot detects that another life of it renewed the lease, and stops at once. Method:
+/// Goal: a machine that was restored from a snapshot detects that its original renewed the lease, and stops immediately. Method:
 /// the record has tags that this machine has not drawn.
 #[test]
 fn a_process_restored_from_its_memory_stops_when_it_notices_the_other() {
@@ -309,8 +310,8 @@ fn a_process_restored_from_its_memory_stops_when_it_notices_the_other() {
     }
 }
 
-/// Whether one of two machines that hold one lease, whose claim is at revision 1, loses it within 60 rounds. They renew in
-/// turn, each with random bits of its own.
+/// Returns whether one of two machines that hold one lease, whose claim is at revision 1, loses it within 60 rounds. They renew
+/// in turn, each with its own random bits.
 fn one_loses(mut machines: [Protocol; 2], claim: Record, random: &mut SplitMix64) -> bool {
     let worker = machines[0].held().unwrap().worker;
     let (mut record, mut revision) = (claim, 1);
@@ -344,7 +345,7 @@ fn one_loses(mut machines: [Protocol; 2], claim: Record, random: &mut SplitMix64
     })
 }
 
-/// Goal: if two copies of one process live, one notices. Method: they renew in turn, each with its own random bits.
+/// Goal: if two copies of one process run, one notices. Method: they renew in turn, each with its own random bits.
 #[test]
 fn of_two_copies_of_a_process_one_loses_the_lease() {
     for seed in 0..100 {
@@ -354,7 +355,7 @@ fn of_two_copies_of_a_process_one_loses_the_lease() {
     }
 }
 
-/// Goal: if a process resumed a saved lease while a copy of the saving process lives, one of them notices. Method: as above.
+/// Goal: if a process resumed a saved lease while a copy of the saving process runs, one of them notices. Method: as above.
 #[test]
 fn of_a_resumed_process_and_the_one_before_it_one_loses_the_lease() {
     for seed in 0..100 {
