@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Instructions an id, counted by callgrind, on each hot path. Fails where one rose by more than 5% over
-# instructions/counts.txt. `--update` writes that file.
+# Counts the instructions per id on each hot path with callgrind. Fails if one rose by more than 5% above instructions/counts.txt.
+# `--update` writes that file.
 set -euo pipefail
 cd "$(dirname "$0")"
 
-# N divides by the largest batch; the difference of two N cancels what starting costs.
+# N is a multiple of the largest batch; the difference of two N cancels the cost of starting.
 low=8192 high=40960 limit_percent=5
 update=no
 case "${1-}" in
@@ -40,7 +40,7 @@ if [ "$update" = yes ]; then
         echo "# Instructions an id; written by instructions.sh --update with $(rustc --version | cut -d' ' -f1,2), $(uname -m)."
         cat "$counts"
     } >instructions/counts.txt
-    echo "instructions/counts.txt is written"
+    echo "wrote instructions/counts.txt"
     exit
 fi
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs every measurement and writes RESULTS.md. Leave the machine alone meanwhile; it takes about 15 minutes.
+# Runs every measurement and writes RESULTS.md. Takes about 15 minutes; leave the machine idle meanwhile.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -29,7 +29,7 @@ trap 'rm -f "$results"' EXIT
 changed() { git diff --quiet HEAD -- ../crates 2>/dev/null || echo ' with changes not committed'; }
 load() { cut -d' ' -f1-3 /proc/loadavg; }
 
-# part HEADING COMMAND...: the sections of RESULTS.md whose headings match are replaced by what the command prints.
+# part HEADING COMMAND...: replaces the sections of RESULTS.md whose headings match by the output of the command.
 part() {
     local heading=$1 before
     before=$(load)
@@ -44,7 +44,7 @@ part() {
     rm -f "$results.part"
     cat "$results" >RESULTS.md
 }
-# A group that fails says so in its place.
+# A group that fails prints the reason in its place.
 network() { "$release/network" "$dist/snowmint" "$@" || true; }
 case $only in
     hostile) part '^## Hostile clients' "$release/hostile" "$dist/snowmint" && exit ;;

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Requests a second of `snowmint serve` beside redis-server's INCR, in one run, in rounds that take turns.
+# Requests per second of `snowmint serve` compared with redis-server's INCR, in one run, in rounds that take turns.
 # Prints Markdown. Client and server share this machine; everything listens on loopback and ends with the script.
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -34,7 +34,7 @@ free_port() {
     done
 }
 
-# until_ready PID COMMAND...: the command succeeds.
+# until_ready PID COMMAND...: waits until the command succeeds.
 until_ready() {
     local pid=$1
     shift
@@ -81,7 +81,7 @@ serve() {
 }
 serve default twitter
 default_port=$port default_http=$http default_pid=$pid
-# A sequence of 20 bits: what the server could do where the layout does not hold it back.
+# A sequence of 20 bits: shows the server without the limit of the layout.
 serve wide 'time:41@1ms worker:2 sequence:20 epoch:2026-01-01'
 wide_port=$port wide_pid=$pid
 

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Ids made in PostgreSQL by `snowmint sql` beside nextval, Instagram's function and UUID v7, in one run, in rounds that take turns.
-# Prints Markdown. The server is a fresh one on a Unix socket and syncs every commit; it ends with the script.
+# Ids made in PostgreSQL by `snowmint sql` compared with nextval, Instagram's function and UUID v7, in one run, in rounds that
+# take turns.
+# Prints Markdown. The server is a new one on a Unix socket and syncs every commit; it stops when the script ends.
 set -euo pipefail
 cd "$(dirname "$0")"
 
 rounds=5 seconds=4 bulk=500000
 case "${1-}" in
-    # One round alone says little: on two processors, the rates of equal rounds differ by a third.
+    # One round proves little: on two processors, the rates of equal rounds differ by a third.
     --quick) rounds=3 seconds=1 bulk=100000 ;;
     '') ;;
     *) echo "usage: $0 [--quick]   (SNOWMINT=path of the binary, if not the dist build)" >&2; exit 2 ;;
@@ -37,7 +38,7 @@ for _ in {1..200}; do "$bin/pg_isready" -q && break; sleep 0.05; done
 sql() { psql -XAtq -v ON_ERROR_STOP=1 "$@"; }
 
 "$snowmint" sql postgres --layout twitter --worker 7 | sql -1 -f -
-# Instagram's: a time of 41 bits, a shard of 13, and nextval modulo 1024, with an epoch of 2011.
+# Instagram's function: a time of 41 bits, a shard of 13, and nextval modulo 1024, with an epoch of 2011.
 sql <<'SQL'
 CREATE SEQUENCE plain;
 CREATE SEQUENCE instagram;
@@ -60,7 +61,7 @@ subjects=("nextval" "snowmint_next_id" "Instagram's function" "UUID v7 in SQL")
 calls=("nextval('plain')" "snowmint_next_id()" "instagram_id()" "uuid7()")
 types=(bigint bigint bigint uuid)
 
-# rate FILE CLIENTS: transactions a second.
+# rate FILE CLIENTS: transactions per second.
 rate() { pgbench -n -f "$1" -c "$2" -j 2 -T "$seconds" -M prepared 2>/dev/null | awk '/^tps/ { printf "%.0f\n", $3 }'; }
 # ms SQL: the time of a statement, in ms.
 ms() { sql -c '\timing on' -c "$1" | awk '/^Time:/ { print $2 }'; }

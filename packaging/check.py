@@ -33,7 +33,7 @@ def require(truth, text):
         sys.exit(f"packaging: {text}")
 
 
-# --- kustomize: what these manifests use of it, and an error for everything else
+# --- kustomize: the features that these manifests use; anything else is an error
 
 
 def documents(path):
@@ -105,7 +105,7 @@ def containers(it):
     return it["spec"]["template"]["spec"]["containers"] if it["kind"] in ("Deployment", "StatefulSet") else []
 
 
-# --- what has to agree
+# --- consistency checks
 
 
 def settings(variables, where):
@@ -149,7 +149,7 @@ def check_kubernetes(folder):
     (role,) = [it for it in objects if it["kind"] == "Role"]
     rule = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "list", "create", "patch"]}
     require(role["rules"] == [rule], "the role has the four rights of the store")
-    # A file of a Secret is not here, and a pod's name is known in the pod.
+    # Files of a Secret are missing here, and a pod's name is known only in the pod.
     variables = {it["name"]: it.get("value", "node-0") for it in container["env"]}
     settings({**image_variables(), **variables}, folder)
     seconds = lambda name: int(variables[name].removesuffix("s"))
@@ -159,7 +159,7 @@ def check_kubernetes(folder):
 
 
 def kustomized(folder, objects):
-    """If kustomize is installed, it has to render the same."""
+    """Checks that kustomize, if installed, renders the same."""
     if not shutil.which("kubectl"):
         return ""
     ran = subprocess.run(["kubectl", "kustomize", folder], capture_output=True, text=True)
@@ -211,7 +211,7 @@ def check_docker():
 
 def check_compose():
     text = (HERE / "docker/compose.yaml").read_text()
-    # The library knows no YAML anchors.
+    # The library does not support YAML anchors.
     compose_spec.PyCompose.from_yaml(yaml.safe_dump(yaml.safe_load(text))).validate()
     services = yaml.safe_load(text)["services"]
     for name, service in services.items():
@@ -231,7 +231,7 @@ def check_bill_of_materials():
     told = json.loads(text)
     names = {it["name"] for it in told["components"]}
     require({"snowmint", "snowmint-server", "tokio", "libsqlite3-sys", "ring"} <= names, "it names what is linked")
-    # Those of tests only.
+    # Used by tests only.
     require(not {"proptest", "loom", "stateright"} & names, "it names nothing else")
     require(all("licenses" in it for it in told["components"]), "each crate has a licence")
     print(f"sbom.py: {len(names)} crates")

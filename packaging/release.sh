@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
-# Builds what a release publishes into target/release-files: the static binary as a tarball, the Debian package, a bill of
-# materials and checksums. Then it tests the shipped binary: package, image and black-box tests of their own. See
-# docs/releasing.md.
+# Builds the files of a release in target/release-files: the static binary as a tarball, the Debian package, a bill of materials
+# and checksums. Then tests the shipped binary: the package, the image and black-box tests. See docs/releasing.md.
 set -euo pipefail
 umask 022
 cd "$(dirname "$0")/.."
-# The time of the commit: the same commit gives the same files.
+# The time of the commit, so that the same commit gives the same files.
 export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 [[ -z $(git status --porcelain) ]] || { echo "uncommitted changes: commit or stash them first" >&2; exit 1; }
 

@@ -41,7 +41,7 @@ def main():
         told = {"type": "library", "bom-ref": purl(package), "name": package["name"], "version": package["version"],
                 "purl": purl(package), "scope": "required"}
         if package["license"]:
-            # Crates of old write MIT/Apache-2.0.
+            # Old crates write MIT/Apache-2.0.
             told["licenses"] = [{"expression": package["license"].replace("/", " OR ")}]
         if checksum := checksums.get((package["name"], package["version"])):
             told["hashes"] = [{"alg": "SHA-256", "content": checksum}]

@@ -29,7 +29,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// How many allocations there were since the process began.
+/// Returns the number of allocations since the process began.
 pub fn count() -> u64 {
     ALLOCATIONS.load(Ordering::Relaxed)
 }

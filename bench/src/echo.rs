@@ -1,4 +1,4 @@
-//! Peers that answer every request with a constant: what a server of the same libraries takes at least.
+//! Peers that answer every request with a constant: the minimum cost of a server on the same libraries.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -27,9 +27,9 @@ const DOCUMENT: &str = "{\"ids\":[\"1541815603606036480\"]}";
 ///
 /// # Errors
 ///
-/// As the system says, or for another name.
+/// An error of the system, or an unknown protocol.
 pub fn serve(protocol: &str, address: SocketAddr) -> Outcome<()> {
-    // As many threads as Snowmint has.
+    // The same number of threads as Snowmint.
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
         match protocol {
@@ -44,7 +44,7 @@ pub fn serve(protocol: &str, address: SocketAddr) -> Outcome<()> {
     })
 }
 
-/// A service of tonic, as its code generator would write it for one method.
+/// A tonic service, as its code generator would write it for one method.
 #[derive(Clone, Copy, Debug)]
 struct Echo;
 
@@ -80,7 +80,7 @@ async fn thrift(listener: TcpListener) -> Outcome<()> {
         let (stream, _) = listener.accept().await?;
         stream.set_nodelay(true)?;
         tokio::spawn(async move {
-            // A connection ends with its client.
+            // A connection ends when its client disconnects.
             let _ = answer(stream).await;
         });
     }

@@ -1,4 +1,4 @@
-//! What is measured: one file a table.
+//! The groups of measurements: one file per table.
 
 pub mod alone;
 pub mod bulk;
@@ -7,5 +7,5 @@ pub mod pair;
 pub mod saturated;
 pub mod text;
 
-/// The names that `--only` takes.
+/// The names that `--only` accepts.
 pub const NAMES: &[&str] = &["saturated", "alone", "pair", "bulk", "call", "text"];

@@ -1,7 +1,7 @@
 //! Load over many connections from one thread: as fast as answers come (closed loop), or at a fixed rate (open loop).
 //!
-//! In the open loop the time of a request begins when it was due, not when it was sent: a server that stalls makes later requests
-//! wait too, and each of them counts.
+//! In the open loop, the time of a request begins when it was due, not when it was sent: if a server stalls, later requests wait
+//! too, and each of them counts.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -15,22 +15,22 @@ use rustix::fd::OwnedFd;
 use crate::server::{Outcome, PATIENCE};
 use crate::wire::{Dialogue, Wire};
 
-/// Bytes that are read at once.
+/// Bytes to read at once.
 const READ: usize = 256 * 1024;
 
-/// What a load measured.
+/// The results of a load.
 #[derive(Clone, Debug, Default)]
 pub struct Loaded {
-    /// The answered requests.
+    /// The number of answered requests.
     pub answered: u64,
-    /// The time that they took together.
+    /// The total time.
     pub elapsed: Duration,
-    /// From when each request was due to its answer, in milliseconds. Empty in the closed loop.
+    /// Time from the due time of each request to its answer, in milliseconds. Empty in the closed loop.
     pub ms: Vec<f64>,
 }
 
 impl Loaded {
-    /// Answers a second.
+    /// Returns the answers per second.
     pub fn per_second(&self) -> f64 {
         self.answered as f64 / self.elapsed.as_secs_f64()
     }
@@ -49,23 +49,23 @@ struct Connection {
     stream: TcpStream,
     dialogue: Dialogue,
     out: Vec<u8>,
-    /// What was sent of it.
+    /// Number of bytes of the output that were sent.
     sent: usize,
     /// An incomplete response.
     part: Vec<u8>,
-    /// When each unanswered request was due.
+    /// The due time of each unanswered request.
     due: VecDeque<Instant>,
     unanswered: usize,
 }
 
 impl Load {
-    /// Connects. `first` is sent on each connection and answered before anything else, such as an `AUTH`.
+    /// Connects. Sends `first` on each connection, such as an `AUTH`, and reads its answer before anything else.
     ///
     /// # Errors
     ///
-    /// If the server does not answer.
+    /// The server does not answer.
     pub fn connect(address: SocketAddr, wire: &Wire, connections: usize, first: &[u8]) -> Outcome<Self> {
-        // Timers of the open loop fire on time, not up to 50 us later.
+        // Makes timers of the open loop fire on time, not up to 50 µs late.
         rustix::thread::set_current_timer_slack(NonZeroU64::new(1))?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let connect = |nth: usize| -> Outcome<Connection> {
@@ -98,11 +98,11 @@ impl Load {
         Ok(Self { epoll, connections, scratch: vec![0; READ] })
     }
 
-    /// Keeps `pipeline` requests in flight on each connection: the next ones are sent when all are answered.
+    /// Keeps `pipeline` requests in flight on each connection: the next batch is sent when all are answered.
     ///
     /// # Errors
     ///
-    /// If a request fails, or the server stops answering.
+    /// A request fails, or the server stops answering.
     pub fn closed(&mut self, pipeline: usize, time: Duration) -> Outcome<Loaded> {
         let began = Instant::now();
         let mut answered = 0;
@@ -126,7 +126,7 @@ impl Load {
         Ok(Loaded { answered, elapsed: began.elapsed(), ms: Vec::new() })
     }
 
-    /// Sends `rate` requests a second, each on the next connection, however long the answers take.
+    /// Sends `rate` requests per second, each on the next connection, however long the answers take.
     ///
     /// # Errors
     ///
@@ -183,7 +183,7 @@ impl Connection {
         self.send()
     }
 
-    /// Sends what there is room for. Requests are short, so the rest goes with the next answers at the latest.
+    /// Sends as much as possible without blocking. Requests are short, so the rest follows with the next answers at the latest.
     fn send(&mut self) -> Outcome<()> {
         while self.sent < self.out.len() {
             match self.stream.write(&self.out[self.sent..]) {

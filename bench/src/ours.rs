@@ -1,4 +1,4 @@
-//! Snowmint's own subjects: one entry for each form of the generator, in the table of each group.
+//! Snowmint's own subjects: one entry for each kind of generator, in the table of each group.
 
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,15 +16,15 @@ use crate::groups::text::Conversion;
 use crate::subject::Subject;
 use crate::timing::wall_ms;
 
-/// The shared generator on the clock that a step of the wall does not move: the usual choice.
+/// The shared generator on the clock that steps of the wall clock do not move: the usual choice.
 pub const SHARED: &str = "snowmint shared, `AnchoredClock`";
 const SHARED_WALL: &str = "snowmint shared, `WallClock`";
 const SHARED_TICKER: &str = "snowmint shared, `CachedClock`";
-/// The owned generator, whose time is fresh at each id.
+/// The owned generator, which reads the clock for each id.
 pub const OWNED: &str = "snowmint owned, `AnchoredClock`";
-/// The owned generator on a tick that a thread in the background keeps.
+/// The owned generator on a tick that a background thread updates.
 pub const OWNED_TICKER: &str = "snowmint owned, `CachedClock`";
-/// Blocks of 64 for each thread, whose time is fresh at each id.
+/// Blocks of 64 for each thread, with a clock reading for each id.
 pub const BLOCKS: &str = "snowmint blocks of 64, `AnchoredClock`";
 /// Blocks of 64 for each thread on a cached tick.
 pub const BLOCKS_TICKER: &str = "snowmint blocks of 64, `CachedClock`";
@@ -32,12 +32,12 @@ pub const BLOCKS_TICKER: &str = "snowmint blocks of 64, `CachedClock`";
 pub const BULK: &str = "snowmint `try_fill`";
 /// Callers that wait on the shared generator.
 pub const SATURATED: &str = "snowmint shared, `next_id`";
-/// Callers that wait, each with blocks of its own.
+/// Callers that wait, each with its own blocks.
 pub const SATURATED_BLOCKS: &str = "snowmint blocks of 64, `next_id`";
 /// Callers that wait on the shared generator with tokio's timer.
 pub const SATURATED_ASYNC: &str = "snowmint shared, `next_id_with`, tokio";
 
-/// A layout with a sequence so long that nothing is throttled, begun an hour ago.
+/// Returns a layout with a sequence so long that nothing is throttled, and an epoch one hour ago.
 pub fn wide(sequence_bits: u32) -> Layout {
     Layout::builder()
         .timestamp(63 - sequence_bits)
@@ -47,7 +47,7 @@ pub fn wide(sequence_bits: u32) -> Layout {
         .expect("63 bits, and an epoch before now")
 }
 
-/// Of the layouts that are not throttled: 4,194,304 ids a millisecond.
+/// Returns a builder for the layout that is not throttled: 4,194,304 ids per millisecond.
 fn wide_builder() -> GeneratorBuilder {
     Generator::builder(wide(22))
 }
@@ -59,14 +59,14 @@ fn shared<C: Clock>(clock: C) -> Generator<C> {
     wide_builder().build(clock).expect(BUILDS)
 }
 
-/// One background thread for all subjects that use it; it begins with the first and never ends.
+/// Returns the background thread for all subjects that use it; it starts with the first and never ends.
 fn ticker() -> &'static CachedClock {
     static TICKER: OnceLock<CachedClock> = OnceLock::new();
     TICKER.get_or_init(|| CachedClock::start(AnchoredClock::new()).expect("a thread can be started"))
 }
 
-/// Draws until there is an id: on these layouts and clocks the first try should have it, so each refusal is
-/// counted, and [`report_refusals`] shows the count.
+/// Draws until there is an id. On these layouts and clocks the first try should succeed, so each refusal is counted, and
+/// [`report_refusals`] prints the count.
 #[inline]
 fn number(mut id: impl FnMut() -> Result<Id, GenerateError>) -> u64 {
     loop {
@@ -85,7 +85,7 @@ fn refused(refusal: GenerateError) {
     REFUSALS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Says how often our generators refused an id since it was last asked, where they did.
+/// Prints how often Snowmint generators refused an id since the last call, if they did.
 pub fn report_refusals() {
     match REFUSALS.swap(0, Ordering::Relaxed) {
         0 => {}
@@ -108,7 +108,7 @@ fn blocks<C: Clock + Send + Sync + 'static>(name: &'static str, clock: C) -> Sub
     })
 }
 
-/// Those that any number of threads can draw from.
+/// Subjects for any number of threads.
 pub fn pair() -> Vec<Subject> {
     vec![
         Subject::shared(SHARED_WALL, shared(WallClock), |g| number(|| g.try_next_id())),
@@ -119,7 +119,7 @@ pub fn pair() -> Vec<Subject> {
     ]
 }
 
-/// One thread.
+/// Subjects for one thread.
 pub fn alone() -> Vec<Subject> {
     let mut subjects = vec![owned(OWNED, AnchoredClock::new), owned(OWNED_TICKER, ticker)];
     subjects.extend(pair());

@@ -1,4 +1,4 @@
-//! The peers, each in the form that its own pages advise for the task.
+//! The peers, each in the form that its own documentation recommends for the task.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -31,7 +31,7 @@ mod wide {
 }
 use wide::Wide;
 
-/// The wall clock, which ferroid leaves to its users to bring.
+/// The wall clock, which users of ferroid must supply.
 #[derive(Clone, Copy, Debug)]
 struct Wall;
 
@@ -53,7 +53,7 @@ fn pause<T>(_: T) {
     std::thread::yield_now();
 }
 
-/// Two thirds of what a sequence of 12 bits holds.
+/// Two thirds of the capacity of a sequence of 12 bits per millisecond.
 const EACH_MS: u64 = 2700;
 
 fn id_generator(sequence_bits: u8) -> CoreIdGenerator {
@@ -138,7 +138,7 @@ pub fn alone() -> Vec<Subject> {
     ]
 }
 
-/// Takes the lock that a generator without one of its own needs.
+/// Takes the lock for a generator that has none.
 fn locked<G, T>(generator: &Mutex<G>, id: impl FnOnce(&mut G) -> T) -> T {
     id(&mut generator.lock().expect("nothing panics under the lock"))
 }
@@ -176,7 +176,7 @@ pub fn pair() -> Vec<Subject> {
     ]
 }
 
-/// As many callers as asked for on one generator.
+/// Makes the given number of callers on one generator.
 fn on_one<G: Send + Sync + 'static>(
     generator: G,
     threads: usize,
@@ -194,7 +194,7 @@ fn twitter_unix_ms(id: u64) -> u64 {
     (id >> 22) + TWITTER_EPOCH.as_millis() as u64
 }
 
-/// Callers that wait, as each peer's pages advise.
+/// Callers that wait, as each peer's documentation recommends.
 pub fn saturated() -> Vec<Saturated> {
     type Atomic = AtomicSnowflakeGenerator<SnowflakeTwitterId, MonotonicClock<1>>;
     let ferroid =
@@ -288,7 +288,7 @@ pub fn call() -> Vec<Call> {
     ]
 }
 
-/// Fields and texts, where a peer has the like.
+/// Fields and texts, for peers that support them.
 pub fn text() -> Vec<Conversion> {
     let extractor = snow_id(10).extract;
     let ferroid = SnowflakeTwitterId::from_raw;

@@ -1,4 +1,4 @@
-//! The built server as a process: started on free ports, looked at from outside, ended with the measurement.
+//! The built server as a process: started on free ports, measured from outside, stopped with the measurement.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -9,22 +9,22 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// How long anything may take before a measurement gives up.
+/// The limit for any step before a measurement gives up.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What a measurement of the server returns.
+/// The result of a measurement of the server.
 pub type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
-/// A directory that goes when it is dropped.
+/// A directory that is deleted when this is dropped.
 #[derive(Debug)]
 pub struct Scratch(pub PathBuf);
 
 impl Scratch {
-    /// A new one.
+    /// Creates a new directory.
     ///
     /// # Errors
     ///
-    /// As the system says.
+    /// An error of the system.
     pub fn new(name: &str) -> Outcome<Self> {
         let path = std::env::temp_dir().join(format!("snowmint-{name}-{}", std::process::id()));
         fs::create_dir_all(&path)?;
@@ -42,25 +42,25 @@ impl Drop for Scratch {
 #[derive(Debug)]
 pub struct Server {
     child: Child,
-    /// Where it speaks HTTP.
+    /// The address of its HTTP port.
     pub http: SocketAddr,
-    /// Where it speaks RESP.
+    /// The address of its RESP port.
     pub resp: SocketAddr,
 }
 
 impl Server {
-    /// Starts a server and draws one id; the time is that from before the start to the answer.
+    /// Starts a server and draws one id. Returns the time from just before the start to the answer.
     ///
     /// # Errors
     ///
-    /// If it ends, or gives no id in time.
+    /// The server ends, or returns no id in time.
     pub fn start(binary: &Path, data: &Path, flags: &[&str]) -> Outcome<(Self, Duration)> {
         let (http, resp) = (free_port()?, free_port()?);
         let started = Instant::now();
         let child = Command::new(binary)
             .args(["serve", "--http", &http.to_string(), "--resp", &resp.to_string(), "--data"])
             .arg(data)
-            // The same node each time, as behind a fixed port.
+            // The same node name each time, as with a fixed port.
             .args(["--holder", "bench"])
             .args(flags)
             .stdin(Stdio::null())
@@ -82,11 +82,11 @@ impl Server {
         }
     }
 
-    /// Ends it by a signal.
+    /// Stops it with a signal.
     ///
     /// # Errors
     ///
-    /// As the system says.
+    /// An error of the system.
     pub fn stop(mut self, signal: Signal) -> Outcome<()> {
         let pid = Pid::from_child(&self.child);
         kill_process(pid, signal)?;
@@ -98,37 +98,37 @@ impl Server {
         Ok(fs::read_to_string(format!("/proc/{}/{file}", self.child.id()))?)
     }
 
-    /// A field of a file of `/proc`, in KiB.
+    /// Returns a field of a file in `/proc`, in KiB.
     ///
     /// # Errors
     ///
-    /// If it is not there.
+    /// The field is missing.
     pub fn kib(&self, file: &str, field: &str) -> Outcome<f64> {
         let text = self.proc(file)?;
         let line = text.lines().find_map(|line| line.strip_prefix(field));
         Ok(line.and_then(|rest| rest.split_whitespace().next()).ok_or(format!("no {field}"))?.parse()?)
     }
 
-    /// CPU time so far, all threads.
+    /// Returns the CPU time of all threads so far, in milliseconds.
     ///
     /// # Errors
     ///
-    /// If the process is gone.
+    /// The process is gone.
     pub fn cpu_ms(&self) -> Outcome<f64> {
         cpu_ms(self.child.id())
     }
 
-    /// The number of the process.
+    /// Returns the process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 }
 
-/// CPU time of a process so far, all threads.
+/// Returns the CPU time of all threads of a process so far, in milliseconds.
 ///
 /// # Errors
 ///
-/// If the process is gone.
+/// The process is gone.
 pub fn cpu_ms(pid: u32) -> Outcome<f64> {
     let mut ms = 0.0;
     for task in fs::read_dir(format!("/proc/{pid}/task"))? {
@@ -139,11 +139,11 @@ pub fn cpu_ms(pid: u32) -> Outcome<f64> {
     Ok(ms)
 }
 
-/// Another server beside it, such as Redis. It ends when this is dropped.
+/// Another server to compare with, such as Redis. It is killed when this is dropped.
 #[derive(Debug)]
 pub struct Peer {
     child: Child,
-    /// Where it listens.
+    /// The address on which it listens.
     pub address: SocketAddr,
 }
 
@@ -152,7 +152,7 @@ impl Peer {
     ///
     /// # Errors
     ///
-    /// If it ends, or does not listen in time.
+    /// The command ends, or does not listen in time.
     pub fn start(command: impl FnOnce(SocketAddr) -> Command) -> Outcome<Self> {
         let address = free_port()?;
         let child =
@@ -171,7 +171,7 @@ impl Peer {
         Ok(peer)
     }
 
-    /// The number of the process.
+    /// Returns the process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -186,13 +186,13 @@ impl Drop for Peer {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Of one that was stopped there is nothing left to kill.
+        // Fails if the process was already stopped.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Asks once for an id; `false` when the answer is an error, such as that there is no lease yet.
+/// Requests one id. Returns `false` if the answer is an error, for example because there is no lease yet.
 fn draw(resp: SocketAddr) -> std::io::Result<bool> {
     let mut stream = TcpStream::connect(resp)?;
     stream.set_nodelay(true)?;
@@ -203,11 +203,11 @@ fn draw(resp: SocketAddr) -> std::io::Result<bool> {
     Ok(answer.starts_with('$'))
 }
 
-/// An address that nothing listens on.
+/// Returns an address on which nothing listens.
 ///
 /// # Errors
 ///
-/// As the system says.
+/// An error of the system.
 pub fn free_port() -> std::io::Result<SocketAddr> {
     TcpListener::bind("127.0.0.1:0")?.local_addr()
 }

@@ -1,11 +1,11 @@
-//! What the command line asks for.
+//! The settings from the command line.
 
 use std::time::Duration;
 
-/// How long to measure, and what.
+/// The duration and the selection of measurements.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// A few seconds in all, for CI: figures are rough.
+    /// A few seconds in total, for CI: figures are rough.
     pub quick: bool,
     /// Only the group of this name, or subjects whose name contains it; baselines always stay.
     pub only: Option<String>,
@@ -20,7 +20,7 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// The usage, for an argument that is not known.
+    /// The usage, for an unknown argument.
     pub fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Self, String> {
         let mut settings = Self::default();
         while let Some(argument) = arguments.next() {
@@ -33,12 +33,12 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Rounds, and the time of one subject in one.
+    /// Returns the number of rounds, and the time of one subject in a round.
     pub fn rounds(&self) -> (usize, Duration) {
         if self.quick { (5, Duration::from_millis(1)) } else { (31, Duration::from_millis(8)) }
     }
 
-    /// Whether to run a group at all.
+    /// Returns whether to run a group.
     pub fn wants_group(&self, group: &str) -> bool {
         match self.only.as_deref() {
             Some(name) if crate::groups::NAMES.contains(&name) => name == group,
@@ -46,7 +46,7 @@ impl Settings {
         }
     }
 
-    /// Whether to measure a subject of a group that runs.
+    /// Returns whether to measure a subject of a group that runs.
     pub fn wants(&self, subject: &str) -> bool {
         match self.only.as_deref() {
             Some(name) if !crate::groups::NAMES.contains(&name) => subject.contains(name),

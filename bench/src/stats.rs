@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// The value below which a share of the values lie, by nearest rank.
+/// Returns the value below which a share of the values lies, by nearest rank.
 pub fn quantile(values: &[f64], share: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
@@ -12,28 +12,28 @@ pub fn quantile(values: &[f64], share: f64) -> f64 {
     }
 }
 
-/// The median.
+/// Returns the median.
 pub fn median(values: &[f64]) -> f64 {
     quantile(values, 0.5)
 }
 
-/// The median of the ratios round by round.
+/// Returns the median of the ratios of the rounds.
 pub fn median_ratio(values: &[f64], to: &[f64]) -> f64 {
     let ratios: Vec<f64> = values.iter().zip(to).map(|(value, to)| value / to).collect();
     median(&ratios)
 }
 
-/// Figures by group, subject and what they are, such as `alone`, `snowmint shared`, `x fetch_add`.
+/// Figures by group, subject and unit, such as `alone`, `snowmint shared`, `x fetch_add`.
 #[derive(Debug, Default)]
 pub struct Figures(BTreeMap<(String, String, String), f64>);
 
 impl Figures {
-    /// Notes a figure.
+    /// Records a figure.
     pub fn note(&mut self, group: &str, subject: &str, what: &str, value: f64) {
         self.0.insert((group.into(), subject.into(), what.into()), value);
     }
 
-    /// A figure that was noted.
+    /// Returns a recorded figure.
     pub fn get(&self, group: &str, subject: &str, what: &str) -> Option<f64> {
         self.0.get(&(group.into(), subject.into(), what.into())).copied()
     }

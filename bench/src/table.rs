@@ -9,7 +9,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// Begins a table under a heading.
+    /// Starts a table under a heading.
     pub fn new(heading: &str, columns: &[&str]) -> Self {
         let rule: Vec<&str> = (0..columns.len()).map(|i| if i == 0 { "---" } else { "--:" }).collect();
         let text = format!("\n## {heading}\n\n| {} |\n|{}|\n", columns.join(" | "), rule.join("|"));
@@ -27,7 +27,7 @@ impl Table {
     }
 }
 
-/// Three significant digits or so, as nanoseconds and ratios need.
+/// Formats about three significant digits, as nanoseconds and ratios need.
 pub fn figure(value: f64) -> String {
     match value.abs() {
         _ if value.is_nan() => "-".into(),

@@ -1,4 +1,4 @@
-//! What was aimed at, beside what came out.
+//! The targets, compared with the results.
 
 use crate::groups::{alone, pair};
 use crate::ours;
@@ -11,7 +11,7 @@ struct Target {
     measured: Option<f64>,
     met: fn(f64, f64) -> bool,
     bound: f64,
-    /// What the steps that it cannot do without take alone, in the unit of the bound.
+    /// The cost of the unavoidable steps alone, in the unit of the bound.
     bare: Option<f64>,
 }
 
@@ -44,7 +44,7 @@ fn at_least(what: &'static str, bound: f64, unit: &str, measured: Option<f64>) -
     }
 }
 
-/// Prints each target with what was measured and whether it is met.
+/// Prints each target with the result and whether it is met.
 pub fn print(figures: &Figures) {
     let mut table = Table::new("Targets", &["target", "aim", "measured", "its bare parts", "met"]);
     for target in all(figures) {
@@ -72,7 +72,7 @@ fn all(figures: &Figures) -> Vec<Target> {
     let waited = |what| figures.get("saturated", ours::SATURATED_ASYNC, what);
     let bulk = |size| figures.get("bulk", ours::BULK, size);
     let call = |what| figures.get("call", ours::SHARED, what);
-    // The slowest conversion counts, and the one that allocates most.
+    // The slowest conversion counts, and the one with the most allocations.
     let worst = |what| {
         let values = ours::CONVERSIONS.iter().map(|name| figures.get("text", name, what));
         values.collect::<Option<Vec<f64>>>().map(|values| values.into_iter().fold(0.0, f64::max))

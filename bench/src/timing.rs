@@ -1,11 +1,11 @@
-//! Clocks, the processor's counter, CPU time and processors to pin to.
+//! Clocks, the CPU's time stamp counter, CPU time, and pinning of threads.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::thread::CpuSet;
 use rustix::time::{ClockId, clock_gettime};
 
-/// The counter, with nothing said about the order of what stands around it.
+/// Reads the counter, without ordering relative to the code around it.
 #[inline]
 pub fn counter() -> u64 {
     #[cfg(target_arch = "x86_64")]
@@ -19,7 +19,7 @@ pub fn counter() -> u64 {
     }
 }
 
-/// The counter before a piece of work: earlier work has ended, the work has not begun.
+/// Reads the counter before a piece of work: earlier work has ended, and the work has not begun.
 #[inline]
 pub fn counter_before() -> u64 {
     fence();
@@ -28,7 +28,7 @@ pub fn counter_before() -> u64 {
     counter
 }
 
-/// The counter after a piece of work: the work has ended.
+/// Reads the counter after a piece of work has ended.
 #[inline]
 pub fn counter_after() -> u64 {
     counter_before()
@@ -43,7 +43,7 @@ fn fence() {
     }
 }
 
-/// Nanoseconds of one step of the counter, measured over 50 ms.
+/// Returns the nanoseconds of one counter step, measured over 50 ms.
 pub fn counter_step_ns() -> f64 {
     let (started, from) = (Instant::now(), counter());
     while started.elapsed() < Duration::from_millis(50) {
@@ -53,19 +53,19 @@ pub fn counter_step_ns() -> f64 {
     elapsed.as_nanos() as f64 / (to - from) as f64
 }
 
-/// A clock of the system, in nanoseconds.
+/// Reads a system clock, in nanoseconds.
 #[inline]
 pub fn nanos(clock: ClockId) -> u64 {
     let time = clock_gettime(clock);
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }
 
-/// CPU time of this process with all its threads: what `getrusage` tells, in nanoseconds.
+/// Returns the CPU time of all threads of this process, in nanoseconds.
 pub fn cpu_ns() -> u64 {
     nanos(ClockId::ProcessCPUTime)
 }
 
-/// CPU time of the whole machine since it was started, in ticks of 10 ms: all that was not idle or waiting.
+/// Returns the CPU time of the whole machine since boot, in ticks of 10 ms, without idle time and waits for I/O.
 pub fn machine_busy_ticks() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/stat").ok()?;
     let fields = text.lines().next()?.split_whitespace().skip(1);
@@ -74,7 +74,7 @@ pub fn machine_busy_ticks() -> Option<u64> {
     Some(ticks.iter().sum::<u64>() - ticks.get(3)? - ticks.get(4)?)
 }
 
-/// The wall clock, in unix milliseconds.
+/// Returns the wall clock, in Unix milliseconds.
 pub fn wall_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     since.as_secs() * 1000 + u64::from(since.subsec_millis())
@@ -88,14 +88,14 @@ pub fn wait_for_next_ms() {
     }
 }
 
-/// The processors this process may run on.
+/// Returns the processors that this process may use.
 pub fn processors() -> Vec<usize> {
     rustix::thread::sched_getaffinity(None)
         .map(|set| (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
         .unwrap_or_default()
 }
 
-/// Keeps the calling thread on one processor; where that is refused, the thread stays free.
+/// Pins the calling thread to one processor; if the system refuses, the thread stays unpinned.
 pub fn pin(cpu: usize) {
     let mut set = CpuSet::new();
     set.set(cpu);

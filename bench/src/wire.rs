@@ -1,5 +1,5 @@
-//! What a client sends in each protocol, and where a response ends. Clients of all protocols do as little as they can, so that the
-//! server beside them on the same processors gets the rest.
+//! The requests of a client in each protocol, and the end of a response. Clients do as little work as possible, so that the
+//! server on the same processors gets the rest.
 
 /// A protocol with the request of a measurement.
 #[derive(Clone, Debug)]
@@ -14,7 +14,7 @@ pub enum Wire {
     Thrift(Vec<u8>),
 }
 
-/// A response was found, or more bytes are needed.
+/// The length of a response; `None` if more bytes are needed.
 pub type Found = Result<Option<usize>, String>;
 
 impl Wire {
@@ -37,7 +37,7 @@ impl Wire {
         Self::Grpc(path, message.encode_to_vec())
     }
 
-    /// `get_id(useragent)` of Twitter's interface.
+    /// Returns a call of `get_id(useragent)` in Twitter's interface.
     pub fn thrift(user_agent: &str) -> Self {
         let mut message = vec![0x80, 1, 0, 1, 0, 0, 0, 6];
         message.extend(b"get_id\0\0\0\x07\x0b\0\x01");
@@ -49,13 +49,13 @@ impl Wire {
         Self::Thrift(framed)
     }
 
-    /// What a new connection sends first.
+    /// Returns the first bytes of a new connection.
     pub fn greeting(&self) -> Vec<u8> {
         if !matches!(self, Self::Grpc(..)) {
             return Vec::new();
         }
         let mut out = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
-        // No pushes, and a window that no response fills.
+        // No server push, and a window that no response fills.
         frame(&mut out, SETTINGS, 0, 0, &[0, 2, 0, 0, 0, 0, 0, 4, 0x7f, 0xff, 0xff, 0xff]);
         frame(&mut out, WINDOW_UPDATE, 0, 0, &(MAX_WINDOW - FIRST_WINDOW).to_be_bytes());
         out
@@ -74,7 +74,7 @@ const ACK: u8 = 1;
 const END_HEADERS: u8 = 4;
 const MAX_WINDOW: u32 = 0x7fff_ffff;
 const FIRST_WINDOW: u32 = 65_535;
-/// Received bytes after which the server gets a new window.
+/// Number of received bytes after which the server gets a new window.
 const NEW_WINDOW: u32 = 1 << 28;
 
 fn frame(out: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
@@ -84,7 +84,7 @@ fn frame(out: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
     out.extend(payload);
 }
 
-/// The state of one connection: which streams are open, and what was received of them.
+/// The state of one connection: its open streams, and the bytes received for them.
 #[derive(Debug)]
 pub struct Dialogue {
     wire: Wire,
@@ -93,7 +93,7 @@ pub struct Dialogue {
     next_stream: u32,
     /// The open streams, with the bytes of their messages so far.
     streams: Vec<(u32, usize)>,
-    /// Received since the server got its last window.
+    /// Bytes received since the last new window.
     received: u32,
 }
 
@@ -133,11 +133,11 @@ impl Dialogue {
         }
     }
 
-    /// Reads what has arrived. Returns the bytes that are done with, and the number of responses that ended.
+    /// Reads the bytes that have arrived. Returns the number of processed bytes, and the number of complete responses.
     ///
     /// # Errors
     ///
-    /// If a request failed.
+    /// A request failed.
     pub fn read(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<(usize, usize), String> {
         let (mut at, mut responses) = (0, 0);
         while at < input.len() {
@@ -161,7 +161,7 @@ impl Dialogue {
         Ok((at, responses))
     }
 
-    /// Reads one frame of HTTP/2. Returns its length, and whether a response ended.
+    /// Reads one HTTP/2 frame. Returns its length, and whether a response ended.
     fn frame(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<Option<(usize, bool)>, String> {
         let Some(head) = input.first_chunk::<9>() else { return Ok(None) };
         let len = usize::from(head[0]) << 16 | usize::from(head[1]) << 8 | usize::from(head[2]);
@@ -205,7 +205,7 @@ fn failed(reply: &[u8]) -> String {
 
 /// Returns the length of the reply at the start of `input`.
 fn resp(input: &[u8]) -> Found {
-    // The reply that nearly all of them are.
+    // Nearly all replies look like this.
     if input.starts_with(b"$19\r\n") {
         return Ok((input.len() >= 26).then_some(26));
     }
@@ -280,7 +280,7 @@ fn thrift(input: &[u8]) -> Found {
 mod tests {
     use super::*;
 
-    /// Goal: each response is found once, wherever the bytes are cut.
+    /// Goal: each response is found exactly once, wherever the bytes are split.
     #[test]
     fn responses_end_where_they_end() {
         let chunked = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n";

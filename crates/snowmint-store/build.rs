@@ -1,5 +1,5 @@
-//! Turns the `.proto` of etcd into Rust where that store is built.
-//! The compiler is `protox`, in Rust, so that no `protoc` has to be installed.
+//! Generates Rust code from the `.proto` of etcd if that store is built.
+//! The compiler is `protox`, written in Rust, so that no `protoc` must be installed.
 
 #[allow(clippy::unnecessary_wraps, reason = "nothing can fail in a build without etcd")]
 fn main() -> Result<(), Box<dyn std::error::Error>> {

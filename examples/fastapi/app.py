@@ -10,7 +10,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialBackoff
 from redis.exceptions import RedisError
 
-# A draw that is repeated after a lost answer costs an unused id, nothing more.
+# A retry after a lost answer only costs an unused id.
 mint = redis.from_url(
     os.environ.get("SNOWMINT_URL", "redis://localhost:6380"),
     decode_responses=True,
@@ -21,7 +21,7 @@ orders = {}  # stands for a database, with a BIGINT column for the id
 
 
 class Ids:
-    """Ids from memory, fetched a hundred at a time: for imports and busy services."""
+    """Returns ids from memory, fetched 100 at a time: for imports and busy services."""
 
     def __init__(self, namespace, batch=100):
         self.namespace, self.batch, self.ids = namespace, batch, []

@@ -12,7 +12,7 @@ mint.on('error', (error) => console.error(`mint: ${error.message}`));
 await mint.connect();
 
 // A reply with an id is a string, and stays one: Number(id) would round its last digits.
-// node-redis repeats no command after a lost connection, so this does: at worst, an id remains unused.
+// node-redis does not retry a command after a lost connection, so this function does: at worst, an id remains unused.
 async function nextId(tries = 5) {
   for (let wait = 50; ; wait *= 2) {
     try {

@@ -1,12 +1,12 @@
-//! A text is no alphabet, or one that writes and reads every number, by itself and where a flag names it; a hidden id is
-//! revealed.
+//! A text is either rejected as an alphabet, or is an alphabet that writes and reads every number, by itself and in a text form;
+//! a hidden id is revealed.
 #![cfg_attr(fuzzing, no_main)]
 
 use snowmint::Id;
 use snowmint::codec::{Alphabet, Digits};
 use snowmint::hide::Hider;
 
-// An alphabet, a blank, and a text in it.
+// The input: a key, a number, and an alphabet and a text separated by a blank.
 snowmint_fuzz::fuzz_target!(|input: ([u8; 16], u64, &str)| {
     let (key, number, texts) = input;
     let (digits, text) = texts.split_once(' ').unwrap_or((texts, ""));

@@ -1,5 +1,5 @@
-//! A configuration file of `snowmint serve` is read, or refused with one of its lines; what is left of it for the namespaces has
-//! their tables, on the lines that they had.
+//! A configuration file of `snowmint serve` is accepted, or rejected with the number of a line. The part extracted for the
+//! namespaces keeps their tables on the same lines.
 #![cfg_attr(fuzzing, no_main)]
 
 snowmint_fuzz::fuzz_target!(|text: &str| {

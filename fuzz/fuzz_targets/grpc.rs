@@ -1,4 +1,4 @@
-//! gRPC messages that arrive in pieces are the same messages, and whatever comes is decoded or refused.
+//! gRPC messages that arrive in pieces are the same messages, and any input is decoded or rejected.
 #![cfg_attr(fuzzing, no_main)]
 
 snowmint_fuzz::fuzz_target!(|input: &[u8]| {

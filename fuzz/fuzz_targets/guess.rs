@@ -1,4 +1,4 @@
-//! Whatever a text or a number may be, at whatever time: guesses stand in order, and each is what it says.
+//! For any text or number, at any time, the guesses are sorted, and each one is correct.
 #![cfg_attr(fuzzing, no_main)]
 
 use snowmint::Id;

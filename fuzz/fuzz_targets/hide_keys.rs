@@ -1,5 +1,5 @@
-//! A file of hide keys is read, or refused with one of its lines and without a key. A line that is appended to a valid file adds
-//! its key, and leaves the others as they are.
+//! A file of hide keys is accepted, or rejected with the number of a line and without showing a key. A line appended to a valid
+//! file adds its key, and leaves the others unchanged.
 #![cfg_attr(fuzzing, no_main)]
 
 use snowmint_cluster::namespace::{HideKeyName, HideKeys};
@@ -10,7 +10,7 @@ snowmint_fuzz::fuzz_target!(|text: &str| {
         Err(error) => {
             let lines = 1..=text.matches('\n').count() + 1;
             assert!(error.line.is_none_or(|line| lines.contains(&line)), "{error}");
-            // Nothing is repeated that could be half of a key.
+            // The error must not repeat anything that could be half of a key.
             let shown = error.to_string();
             let mut runs = shown.split(|it: char| !it.is_ascii_hexdigit());
             assert!(runs.all(|run| run.len() < 16), "{error}");

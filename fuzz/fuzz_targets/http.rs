@@ -1,4 +1,4 @@
-//! Path and query of a request go to a route or to a problem, whatever bytes and escapes they hold.
+//! Path and query of a request lead to a route or a problem document, whatever bytes and escapes they contain.
 #![cfg_attr(fuzzing, no_main)]
 
 use snowmint_server::mint::parse_count;

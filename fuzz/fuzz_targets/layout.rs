@@ -1,4 +1,4 @@
-//! A text is refused, or is a layout that prints, fingerprints and composes as one.
+//! A text is rejected, or is a layout whose text form, fingerprint and composed ids are consistent.
 #![cfg_attr(fuzzing, no_main)]
 
 use snowmint::{Id, Layout, utc};

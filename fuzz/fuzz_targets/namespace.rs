@@ -1,5 +1,5 @@
-//! A file of namespaces is read or refused with a line of it; a text form reads back every number that it writes; the
-//! short texts of the cluster are what they write.
+//! A file of namespaces is accepted, or rejected with the number of a line; a text form reads back every number that it writes;
+//! the short texts of the cluster crate read back as the same values.
 #![cfg_attr(fuzzing, no_main)]
 
 use std::fmt::Display;
@@ -27,7 +27,7 @@ snowmint_fuzz::fuzz_target!(|input: (u64, u64, &str)| {
         form.write_number(number, unix_ms, &mut written);
         let written = std::str::from_utf8(&written).unwrap();
         assert!(form.read_number(written).is_none_or(|read| read == number), "{written:?} of {text:?}");
-        // A number that is not the one written is not read with others of the same text.
+        // A number that is read from any text is written and read back as the same number.
         if let Some(read) = form.read_number(text) {
             let mut again = Vec::new();
             form.write_number(read, unix_ms, &mut again);

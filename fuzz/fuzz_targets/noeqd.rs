@@ -1,4 +1,4 @@
-//! Requests of noeqd's protocol are the same in whatever pieces they arrive.
+//! Requests in noeqd's protocol are the same however they are split.
 #![cfg_attr(fuzzing, no_main)]
 
 snowmint_fuzz::fuzz_target!(|input: &[u8]| {

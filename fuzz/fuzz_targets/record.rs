@@ -1,4 +1,4 @@
-//! The bytes of a record are refused, or are a record that is written the same way.
+//! The bytes of a record are rejected, or are a record that is written back as the same bytes.
 #![cfg_attr(fuzzing, no_main)]
 
 use snowmint_cluster::lease::Record;

@@ -1,4 +1,4 @@
-//! Bytes from a client, split anywhere, are the same commands, and hold no more memory than the bounds say.
+//! Bytes from a client, split anywhere, are the same commands, and use no more memory than the limits allow.
 #![cfg_attr(fuzzing, no_main)]
 
 snowmint_fuzz::fuzz_target!(|input: (u8, &[u8])| {

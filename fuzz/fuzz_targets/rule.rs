@@ -1,4 +1,4 @@
-//! A text is refused, or is a rule that prints as one.
+//! A text is rejected, or is a rule whose text form reads back as the same rule.
 #![cfg_attr(fuzzing, no_main)]
 
 use snowmint::Rule;

@@ -1,14 +1,14 @@
-//! The URL of a store is refused or understood, without a word about the password in it.
+//! The URL of a store is accepted or rejected, and no message contains the password in it.
 #![cfg_attr(fuzzing, no_main)]
 
-/// Nothing that a message would say by itself.
+/// A text that no message contains by chance.
 const PASSWORD: &str = "q7Zx0kV";
 const SCHEMES: [&str; 2] = ["redis", "zookeeper"];
 
-// `user@hosts/path?parameters`, between which the password stands.
+// `user@hosts/path?parameters`; the password is inserted after the user.
 snowmint_fuzz::fuzz_target!(|input: (u8, &str)| {
     let (scheme, text) = input;
-    // A file that the URL names is read: that is another program's input.
+    // Skip URLs that name files: their contents are another program's input.
     if text.contains("file") || text.contains("ca") || text.contains('%') {
         return;
     }

@@ -1,4 +1,4 @@
-//! Every text form refuses a text, or gives an id that it writes and reads again, JSON too; guessing never panics.
+//! Every text form rejects a text, or reads an id that it writes back as the same text, in JSON too; guessing never panics.
 #![cfg_attr(fuzzing, no_main)]
 
 use snowmint::codec::{Alphabet, decimal, hex};
@@ -12,7 +12,7 @@ macro_rules! reads_back {
     };
 }
 
-/// An id is a string in JSON; as a number it is one only where it is asked for.
+/// An id is a string in JSON; it is a number only where the caller asks for one.
 fn json_reads_back(text: &str) {
     let of_string = serde_json::from_str::<Id>(text);
     let of_number = serde_as_number::deserialize(&mut serde_json::Deserializer::from_str(text));

@@ -1,4 +1,4 @@
-//! A Thrift message that arrives in pieces is the same request, and whatever comes is parsed or refused.
+//! A Thrift message that arrives in pieces is the same request, and any input is parsed or rejected.
 #![cfg_attr(fuzzing, no_main)]
 
 snowmint_fuzz::fuzz_target!(|input: &[u8]| {

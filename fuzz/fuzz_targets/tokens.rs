@@ -1,4 +1,4 @@
-//! The text of a token and a file of tokens are refused or understood, and what is written is read again.
+//! The text of a token and a token file are accepted or rejected, and accepted ones can be written and read again.
 #![cfg_attr(fuzzing, no_main)]
 
 use snowmint_server::access::secret::{SecretDigest, name_in};

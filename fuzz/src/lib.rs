@@ -1,5 +1,5 @@
-//! What the fuzz targets share. Without a fuzzer, each target is a program that checks the files it is given, and a test
-//! here checks the seeds: both build on stable Rust.
+//! Shared by the fuzz targets. Without a fuzzer, each target is a program that checks the files it is given, and a test here
+//! checks the seeds: both build on stable Rust.
 
 // Lets the test below include the targets, which name this crate.
 extern crate self as snowmint_fuzz;
@@ -8,7 +8,7 @@ pub use arbitrary;
 
 use std::{env, fs, process};
 
-/// Defines a fuzz target: what libFuzzer calls under `cargo fuzz`, else a program that checks files.
+/// Defines a fuzz target: a function for libFuzzer under `cargo fuzz`, otherwise a program that checks files.
 #[macro_export]
 macro_rules! fuzz_target {
     (|$input:ident: $type:ty| $body:block) => {
@@ -17,7 +17,7 @@ macro_rules! fuzz_target {
         #[cfg(fuzzing)]
         libfuzzer_sys::fuzz_target!(|input: $type| check_input(input));
 
-        /// Checks an input, and returns `false` if its bytes do not make one.
+        /// Checks an input. Returns `false` if it has too few bytes for one.
         #[cfg(not(fuzzing))]
         pub fn check_bytes(bytes: &[u8]) -> bool {
             let input = $crate::arbitrary::Unstructured::new(bytes);
@@ -79,7 +79,7 @@ mod tests {
 
     use super::TARGETS;
 
-    /// Goal: every target passes its seeds. A target without seeds, and a folder or a file without a target, are faults.
+    /// Goal: every target passes its seeds. A target without seeds, or a folder or file without a target, fails the test.
     #[test]
     fn every_target_passes_its_seeds() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));

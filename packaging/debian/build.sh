@@ -12,7 +12,7 @@ umask 022
 
 version=$("$binary" --version)
 version=${version#snowmint }
-# 1.0.0-rc.1 is before 1.0.0: in Debian that is 1.0.0~rc.1.
+# 1.0.0-rc.1 sorts before 1.0.0; Debian writes that as 1.0.0~rc.1.
 version=${version/-/\~}
 architecture=$(dpkg --print-architecture)
 
@@ -33,7 +33,7 @@ put 644 "$root/monitoring/dashboard.json" $docs/monitoring/dashboard.json
 put 644 "$root/CHANGELOG.md" $docs/changelog
 gzip -9n "$tree$docs/changelog"
 
-# What this binary can write.
+# Man pages and completions that the binary generates.
 has() { "$binary" "$1" --help >/dev/null 2>&1; }
 if has completions; then
     mkdir -p "$tree"/usr/share/{bash-completion/completions,zsh/vendor-completions,fish/vendor_completions.d}
@@ -47,7 +47,7 @@ if has man; then
     gzip -9n "$tree"/usr/share/man/man1/*
 fi
 
-# A static binary depends on no library. Another one needs the newest glibc of which it uses a symbol.
+# A static binary depends on no library. Any other needs the newest glibc version among its symbols.
 depends='adduser'
 if readelf -d "$binary" | grep -q '(NEEDED)'; then
     glibc=$(objdump -T "$binary" | grep -o 'GLIBC_[0-9.]*' | sort -Vu | tail -1)

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Tries a Debian package: packaging/debian/try.sh PACKAGE [ROOT], as root. It installs the package in a copy of ROOT (default: this
-# system) that exists in memory only, runs the command of its unit as the unit's user, draws ids, upgrades, removes and purges.
-# Nothing outside the copy changes. ROOT may be a fresh system: `mmdebstrap --variant=minbase --include=adduser stable ROOT`.
+# Tests a Debian package: packaging/debian/try.sh PACKAGE [ROOT], as root. Installs the package in an in-memory copy of ROOT
+# (default: this system), runs the command of its unit as the unit's user, draws ids, upgrades, removes and purges.
+# Nothing outside the copy changes. ROOT may be a new system: `mmdebstrap --variant=minbase --include=adduser stable ROOT`.
 set -euo pipefail
 
 if [[ ${1-} != --inside ]]; then
     [[ $# == 1 || $# == 2 ]] || { echo "usage: $0 PACKAGE [ROOT]" >&2; exit 2; }
-    # Namespaces of its own: the ports of the package are free there, and all its processes end with it.
+    # Separate namespaces: the ports of the package are free there, and all processes end with the script.
     exec unshare --mount --pid --net --fork --kill-child "$(realpath "$0")" --inside "$(realpath "$1")" "$(realpath "${2-/}")"
 fi
 package=$2 from=$3
@@ -31,11 +31,11 @@ owner() { inside stat -c '%U:%G %a' "$1"; }
 is() { [[ $1 == "$2" ]] || fail "$3: expected '$2', found '$1'"; }
 setting() { sed -n "s/^$1=//p" "$root/lib/systemd/system/snowmint.service"; }
 
-# Runs the command of the unit as systemd does: the unit's user, its directory, no capabilities, a socket for READY=1 apart.
+# Runs the command of the unit as systemd does, except for the socket for READY=1: the unit's user, its directory, no capabilities.
 start() {
     read -ra command <<<"$(setting ExecStart)"
     local user; user=$(setting User)
-    # Not a function: the process in the background is then the service itself.
+    # Not a function, so that the background process is the service itself.
     "${enter[@]}" setpriv --reuid="$user" --regid="$(setting Group)" --init-groups --no-new-privs --bounding-set=-all \
         env --chdir="$(setting WorkingDirectory)" sh -c 'umask "$0"; exec "$@"' "$(setting UMask)" "${command[@]}" >>"$log" 2>&1 &
     pid=$!
@@ -49,7 +49,7 @@ start() {
 stop() { kill -TERM $pid; wait $pid || fail "the service ended with $?"; }
 draw() { inside bash -c 'exec 3<>/dev/tcp/127.0.0.1/8080; printf "GET /v1/ids/default?format=text HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n" >&3; tail -n1 <&3'; }
 
-# Slim systems leave documentation out.
+# Slim systems omit documentation.
 install() { inside dpkg --force-unsafe-io --force-confold --path-include='/usr/share/*' -i /run/snowmint.deb >>"$log" 2>&1 || fail "the package was not installed"; }
 
 install
@@ -78,7 +78,7 @@ echo "installed; first id $first"
 is "$(owner /var/lib/snowmint/snowmint.db)" 'snowmint:snowmint 640' 'the data file'
 stop
 
-# An upgrade keeps what the administrator changed.
+# An upgrade keeps the administrator's changes.
 echo '# mine' >>"$root/etc/snowmint/snowmint.toml"
 inside chmod 600 /etc/snowmint/snowmint.toml
 install

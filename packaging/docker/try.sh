@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs a binary as its container does, without a container engine: packaging/docker/try.sh BINARY, as root. The file tree is that of the
-# Dockerfile, read-only except for the volume; user, variables, command and health check are read from the Dockerfile. A binary
-# that is not static also gets its libraries. Host names are resolved from /etc/hosts and by DNS.
+# Runs a binary like its container, without a container engine: packaging/docker/try.sh BINARY, as root. The file tree is that of
+# the Dockerfile, read-only except for the volume; user, variables, command and health check come from the Dockerfile. A binary
+# that is not static also gets its libraries. Checks that host names resolve from /etc/hosts and through DNS.
 set -euo pipefail
 here=$(dirname "$(realpath "$0")")
 
@@ -22,7 +22,7 @@ for library in $libraries; do install -D "$library" "$root$library"; done
 install -D -m 644 /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/ca-certificates.crt"
 install -d -m 1777 "$root/tmp"
 mkdir -p "$root/var/lib/snowmint" "$root/proc"
-# What an engine adds.
+# Files that a container engine adds.
 printf '127.0.0.1 localhost\n127.0.0.1 store.internal\n' >"$root/etc/hosts"
 printf 'nameserver 127.0.0.1\n' >"$root/etc/resolv.conf"
 mount -t proc proc "$root/proc"
@@ -44,7 +44,7 @@ in_image() { "${enter[@]}" "$@"; }
 python3 -c 'import fcntl, socket, struct; fcntl.ioctl(socket.socket(), 0x8914, struct.pack("16sh14x", b"lo", 1))'
 mount -o remount,ro "$root"
 
-# Not a function: the process in the background is then the node itself.
+# Not a function, so that the background process is the node itself.
 "${enter[@]}" /usr/bin/snowmint serve --insecure >"$log" 2>&1 &
 pid=$!
 for _ in {1..150}; do
@@ -61,7 +61,7 @@ wait $pid || fail "the node ended with $?"
 ! in_image "${health[@]}" >/dev/null 2>&1 || fail "healthy without a node"
 echo "user $user; id $id"
 
-# Without --insecure, a node in the image serves nobody by accident.
+# Without --insecure, a node in the image refuses to serve other machines.
 if in_image /usr/bin/snowmint serve >"$log" 2>&1; then fail "it serves all comers"; else [[ $? == 2 ]] || fail "another error"; fi
 
 data=$(mktemp -d)

@@ -1,4 +1,4 @@
-//! What happened in a simulated world: every id, the counts, the report of one seed and the sums over many.
+//! The history of a simulated world: every id, the counts, the report of one seed and the sums over many.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,12 +8,12 @@ use snowmint::Id;
 
 use crate::StoreProfile;
 
-/// Which process made an id, and when by the world's time.
+/// The process that made an id, and the world's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Maker {
     /// The node.
     pub node: usize,
-    /// Its process: counted up at each restart.
+    /// The process of the node; the number grows at each restart.
     pub process: u32,
     /// The world's time, in milliseconds.
     pub at_ms: u64,
@@ -47,7 +47,7 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "seed {}: {}, trace {:016x}", self.seed, self.figures, self.trace)?;
         for duplicate in &self.duplicates {
-            write!(f, "\n  {} was made twice: {:?}", duplicate.id, duplicate.makers)?;
+            write!(f, "\n  {} is a duplicate: {:?}", duplicate.id, duplicate.makers)?;
         }
         Ok(())
     }
@@ -97,9 +97,9 @@ pub enum Count {
     Renewals,
     /// Workers lost to another node, or taken away by an operator.
     Losses,
-    /// Leases given back.
+    /// Leases released.
     Releases,
-    /// Times no worker was free, a required one was taken, or a clock or records were too far ahead.
+    /// Times that no worker was free, a required one was taken, or a clock or records were too far ahead.
     Refusals,
     /// Outcomes that a lost or late answer hid from the nodes.
     UnknownOutcomes,
@@ -109,11 +109,11 @@ pub enum Count {
     StaleReads,
     /// Writes, answered with success, that the store forgot.
     ForgottenWrites,
-    /// Times a node found that the store had lost an acknowledged write of its lease.
+    /// Times that a node noticed that the store had lost an acknowledged write of its lease.
     Forgotten,
-    /// Leases that ended at once, because another node had been granted the same.
+    /// Leases that ended at once, because another node had been granted the same timestamps.
     Overlaps,
-    /// Leases that ended at once, because a copy of the process seemed to renew them. No process is copied here.
+    /// Leases that ended at once, because a copy of the process seemed to renew them. The simulation copies no process.
     Copies,
     /// Failures of the store itself.
     StoreFaults,
@@ -129,7 +129,7 @@ pub enum Count {
     Pauses,
     /// Steps of a clock.
     Steps,
-    /// Grants that reach further ahead than any clock within `max_skew` of the store's would take them.
+    /// Grants that reach further ahead than a grant by any clock within `max_skew` of the store's clock.
     FutureTaken,
     /// Duplicate ids.
     Duplicates,
@@ -171,12 +171,12 @@ impl Count {
 pub struct Figures([u64; Count::ALL.len()]);
 
 impl Figures {
-    /// Grants, renewals, losses and releases: everything that changes who holds which worker.
+    /// Returns the number of grants, renewals, losses and releases: all events that change who holds which worker.
     pub fn lease_events(&self) -> u64 {
         self[Count::Grants] + self[Count::Renewals] + self[Count::Losses] + self[Count::Releases]
     }
 
-    /// Whether there is no duplicate, and the ids of each process increased.
+    /// Returns whether there is no duplicate, and the ids of each process increased.
     pub fn promise_kept(&self) -> bool {
         self[Count::Duplicates] == 0 && self[Count::Disorder] == 0
     }

@@ -22,7 +22,7 @@ pub use segments::{Planted, SegmentReport, SegmentScenario, run_segments};
 use snowmint_cluster::lease::protocol::{AfterLastGrant, Begin};
 pub use store::StoreProfile;
 
-/// Runs the world of a scenario, with the rule that ships.
+/// Runs the world of a scenario, with the shipped rule.
 pub fn run(scenario: &Scenario) -> Report {
     run_with::<AfterLastGrant>(scenario)
 }
@@ -43,7 +43,7 @@ pub fn for_each_seed(from: u64, seeds: u64, run: impl Fn(u64) -> Report + Sync, 
             scope.spawn(move || {
                 let seed = || Some(next.fetch_add(1, Ordering::Relaxed)).filter(|n| *n < seeds);
                 while let Some(n) = seed() {
-                    // `each` has panicked.
+                    // Sending fails if `each` has panicked.
                     if reports.send(run(from.wrapping_add(n))).is_err() {
                         break;
                     }

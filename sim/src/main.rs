@@ -1,5 +1,5 @@
 //! Runs the simulation over many seeds and prints the results by kind of store.
-//! `snowmint-sim --seeds 14000` for more than the tests do; `--from SEED --seeds 1` to see one again.
+//! `snowmint-sim --seeds 14000` runs more than the tests do; `--from SEED --seeds 1` repeats one seed.
 
 use std::time::Instant;
 

@@ -51,7 +51,7 @@ pub(crate) struct Node<B> {
     pub(crate) wants_release: bool,
 }
 
-/// A random number around 0.
+/// Returns a random number around 0.
 fn either_way(rng: &mut Rng, bound: u64) -> i64 {
     let bound = bound.cast_signed();
     rng.i64(-bound..=bound)
@@ -145,20 +145,20 @@ impl<B: Begin> Node<B> {
         self.wrong.stepped_ms += by_ms;
     }
 
-    /// A reading of the node's clock.
+    /// Returns a reading of the node's clock.
     pub(crate) fn now_ms(&self, world_ms: u64, scenario: &Scenario, rng: &mut Rng) -> u64 {
         self.wrong.at(world_ms, either_way(rng, scenario.jitter_ms))
     }
 
-    /// The clocks of the node: the one that may be wrong, the same without its steps, and the steady one.
+    /// Returns the clocks of the node: the one that may be wrong, the same without its steps, and the steady one.
     pub(crate) fn now(&self, world_ms: u64, scenario: &Scenario, rng: &mut Rng) -> Now {
         let unix_ms = self.now_ms(world_ms, scenario, rng);
         let unstepped_unix_ms = unix_ms.saturating_add_signed(-self.wrong.stepped_ms);
         Now { unix_ms, unstepped_unix_ms, steady_ms: world_ms - BEGIN_MS }
     }
 
-    /// A lease was granted. As in the driver that ships, the previous generator ends first, and the previously saved lease
-    /// becomes invalid.
+    /// Starts a generator under a new lease. As in the shipped driver, the previous generator ends first, and the previously
+    /// saved lease becomes invalid.
     pub(crate) fn granted(&mut self, lease: Lease, scenario: &Scenario) {
         let used_until = self.end_generator().max(self.used_until_unix_ms);
         let built = Generator::builder(scenario.layout)
@@ -177,18 +177,18 @@ impl<B: Begin> Node<B> {
         }
     }
 
-    /// Another node has the same lease: no more ids.
+    /// Stops the generator, because another node has the same lease.
     pub(crate) fn overlap(&mut self) {
         self.saved = None;
         self.used_until_unix_ms = self.end_generator().max(self.used_until_unix_ms);
     }
 
-    /// The first instant after every timestamp used.
+    /// Ends the generator. Returns the first instant after every timestamp that it used.
     fn end_generator(&mut self) -> u64 {
         self.generator.take().and_then(|generator| generator.end()).unwrap_or(0)
     }
 
-    /// Ends the generator to give the lease back, and removes the saved lease first. Returns 0 if no id was made.
+    /// Ends the generator in order to release the lease, and removes the saved lease first. Returns 0 if no id was made.
     pub(crate) fn release(&mut self) -> u64 {
         self.saved = None;
         let used_until = self.end_generator();
@@ -200,7 +200,7 @@ impl<B: Begin> Node<B> {
     pub(crate) fn draw(&mut self, reading_ms: u64, count: usize) -> (Vec<Id>, u64) {
         self.clock.set_unix_ms(reading_ms);
         let Some(generator) = &self.generator else { return (Vec::new(), 0) };
-        // One by one as often as together: single ids can pass the clock while its reading holds.
+        // Draw one by one as often as in one call: single ids can get ahead of the clock while its reading stays the same.
         let ids: Vec<Id> = if count.is_multiple_of(2) {
             generator.try_take(count).into_iter().flatten().collect()
         } else {

@@ -42,7 +42,7 @@ pub struct Scenario {
     pub store_fault_every_ms: u64,
     /// Faulty calls per thousand: a lost or late request or answer.
     pub store_faults_per_mille: u64,
-    /// Whether the store has a clock, by which a node that is far ahead is refused.
+    /// Whether the store has a clock; if so, nodes that are far ahead of it get no lease.
     pub store_tells_time: bool,
     /// Which worker each node wants.
     pub wish: Wish,
@@ -63,7 +63,7 @@ pub enum Wish {
     Fixed,
 }
 
-/// The begin of the world, in unix milliseconds; clocks that are off by hours still show a time after 2020.
+/// The start of the world, in Unix milliseconds; clocks that are off by hours still show a time after 2020.
 pub(crate) const BEGIN_MS: u64 = 1_750_000_000_000;
 /// Limit on how far a clock may be ahead of the store's.
 pub(crate) const MAX_SKEW_MS: u64 = 30_000;
@@ -130,7 +130,7 @@ impl Scenario {
         self.window_ms + MAX_SKEW_MS + UNNOTICED_MS + 2 * self.jitter_ms + 2 * tick_ms
     }
 
-    /// Any loss up to the limit, often the limit itself.
+    /// Draws a loss up to the limit, often the limit itself.
     fn with_its_loss(mut self, rng: &mut Rng) -> Self {
         let most_ms = self.window_ms / 3;
         if self.store.tells_its_loss() {
@@ -139,7 +139,7 @@ impl Scenario {
         self
     }
 
-    /// Long enough for some thousands of renewals.
+    /// Sets a duration of some thousands of renewals.
     fn lasting(mut self) -> Self {
         self.lasts_ms = self.window_ms / 3 * 7_000 / self.nodes as u64;
         self

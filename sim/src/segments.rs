@@ -1,8 +1,8 @@
 //! Simulation of number segments: nodes that reserve, crash, restart and give back, and counters that lose answers and execute
 //! late requests after their nodes gave up. One seed, one trace.
 //!
-//! It drives the segment protocol and the batching of direct calls that ship. No number may be a duplicate, the numbers of one
-//! process grow at a single counter, and direct ones grow over all nodes in real time.
+//! It drives the shipped code of segments and of batched direct calls. No number may be a duplicate, the numbers of one process
+//! grow at a single counter, and direct ones grow over all nodes in real time.
 
 mod counter;
 mod world;
@@ -20,16 +20,16 @@ pub fn run_segments(scenario: &SegmentScenario) -> SegmentReport {
 /// A planted mistake, to show that the simulation would find it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Planted {
-    /// None: the code as it ships.
+    /// None: the shipped code.
     #[default]
     Nothing,
-    /// Numbers are given back even if somebody reserved after the check.
+    /// Numbers are given back even if another node reserved after the check.
     GiveBackWithoutCompare,
     /// A give-back with an unknown outcome is retried.
     GiveBackAgain,
     /// A call whose answer is lost is assumed to have reserved the next numbers.
     LostAnswerUsed,
-    /// Callers in direct mode get numbers that were reserved before they asked.
+    /// Callers in direct mode get numbers that were reserved before the request.
     DirectFromMemory,
     /// Numbers are used at once, before they have settled.
     UseUnsettled,
@@ -48,7 +48,7 @@ pub struct SegmentScenario {
     pub nodes: usize,
     /// Number of counters; each is a stripe.
     pub counters: usize,
-    /// Whether every number comes straight from the counter.
+    /// Whether every number comes directly from the counter.
     pub direct: bool,
     /// The smallest and the largest size of a segment.
     pub sizes: (u64, u64),
@@ -62,9 +62,9 @@ pub struct SegmentScenario {
     pub faulty_per_mille: u64,
     /// The nodes' `may_lose`, in milliseconds.
     pub may_lose_ms: u64,
-    /// How much the stores do lose at most, every few seconds.
+    /// The most that the stores really lose every few seconds, in milliseconds.
     pub loses_ms: u64,
-    /// Whether a counter goes back by half of the world's time, once.
+    /// Whether a counter goes back once, by half of the world's time.
     pub restored: bool,
     /// The planted fault, if any.
     pub planted: Planted,
@@ -93,7 +93,7 @@ impl SegmentScenario {
         }
     }
 
-    /// The same world, over stores that lose up to `loses_ms` of their newest writes every few seconds; the nodes assume
+    /// Returns the same world over stores that lose up to `loses_ms` of their newest writes every few seconds; the nodes assume
     /// `may_lose_ms`.
     #[must_use]
     pub const fn losing(mut self, may_lose_ms: u64, loses_ms: u64) -> Self {
@@ -101,14 +101,14 @@ impl SegmentScenario {
         self
     }
 
-    /// One node that does not crash, and a counter that is restored while it runs.
+    /// Returns a world with one node that does not crash, and a counter that is restored while it runs.
     #[must_use]
     pub const fn restored(mut self) -> Self {
         (self.nodes, self.restored, self.fault_every_ms) = (1, true, u64::MAX / 4);
         self
     }
 
-    /// The same world, with a mistake in the code.
+    /// Returns the same world with a mistake in the code.
     #[must_use]
     pub const fn with(mut self, planted: Planted) -> Self {
         self.planted = planted;
@@ -135,13 +135,13 @@ pub struct SegmentReport {
     pub crashes: u64,
     /// Releases.
     pub releases: u64,
-    /// Times a store lost its newest writes, or was restored.
+    /// Times that a store lost its newest writes, or was restored.
     pub losses: u64,
     /// Reservations that a node found lost, and so did not use.
     pub lost: u64,
     /// Segments from a counter that had gone back, of which no number was used.
     pub went_back: u64,
-    /// Times no number was available on request.
+    /// Times that no number was available for a request.
     pub misses: u64,
     /// Draws with a number that another draw had too.
     pub duplicates: u64,
@@ -156,7 +156,7 @@ pub struct SegmentReport {
 }
 
 impl SegmentReport {
-    /// Whether there is no duplicate, and all numbers were in order.
+    /// Returns whether there is no duplicate, and all numbers were in order.
     pub const fn promise_kept(&self) -> bool {
         self.duplicates == 0 && self.disorder == 0 && self.real_time_disorder == 0
     }
@@ -168,7 +168,7 @@ impl fmt::Display for SegmentReport {
     }
 }
 
-/// Numbers that a caller got, and when it asked and got them.
+/// Numbers that a caller got, with the times of its request and of the answer.
 #[derive(Clone, Copy, Debug)]
 struct Got {
     asked_ms: u64,

@@ -33,7 +33,7 @@ pub(crate) enum Reply {
     Unconfirmed { after_ms: u64 },
 }
 
-/// Counts of breaches of the contract of a store.
+/// Counts of contract violations of a store.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Lapses {
     /// Reads that showed an older state than the newest.
@@ -42,7 +42,7 @@ pub(crate) struct Lapses {
     pub(crate) forgotten_writes: u64,
 }
 
-/// A store; it gets all nodes' calls in the order of their arrival.
+/// A store; it gets the calls of all nodes in the order of their arrival.
 pub(crate) trait SimStore: fmt::Debug {
     /// Executes a call at one instant.
     fn call(&mut self, visit: &mut Visit<'_>, call: Call) -> Reply;
@@ -50,12 +50,12 @@ pub(crate) trait SimStore: fmt::Debug {
     /// Causes a failure of its own, other than an outage.
     fn fail(&mut self, visit: &mut Visit<'_>);
 
-    /// The term of the current primary; calls that it has not confirmed are lost with it.
+    /// Returns the term of the current primary; calls that it has not confirmed are lost with it.
     fn term(&self) -> u64 {
         0
     }
 
-    /// Whether a request that was sent in that term is lost.
+    /// Returns whether a request that was sent in that term is lost.
     fn drops_requests_of(&self, _term: u64) -> bool {
         false
     }
@@ -68,7 +68,7 @@ pub(crate) trait SimStore: fmt::Debug {
 /// `redis-losing-more` loses this many times what its nodes expect.
 const TIMES_MORE: u64 = 4;
 
-/// Returns the model of a scenario's store. Its copies lag by up to two windows if nobody waits for them.
+/// Returns the model of a scenario's store. Its copies lag by up to two windows if no call waits for them.
 pub(crate) fn of(scenario: &Scenario) -> Box<dyn SimStore> {
     let Scenario { store, window_ms, may_lose_ms, .. } = *scenario;
     let replicas = |wanted| Box::new(Failover::new(window_ms / 2, wanted, Losing::Anything));
@@ -96,8 +96,8 @@ pub(crate) fn of(scenario: &Scenario) -> Box<dyn SimStore> {
 pub enum StoreProfile {
     /// etcd, PostgreSQL, MySQL: one linear history; answers are lost, writes come late, leaders are elected.
     Linearizable,
-    /// A follower of ZooKeeper or etcd that is read without a sync: reads show older states of any age; writes are compared
-    /// with the newest.
+    /// A follower of ZooKeeper or etcd that is read without a sync: reads show older states of any age; conditional writes
+    /// compare with the newest.
     StaleReads,
     /// `SQLite`, or a single server: it loses nothing in a crash, but is down often and for long.
     OneServer,
@@ -106,19 +106,19 @@ pub enum StoreProfile {
     Kubernetes,
     /// Redis with two replicas and `wait_replicas=2`: writes that all copies have confirmed survive any failover.
     RedisWaiting,
-    /// Redis with two replicas and `wait_replicas=1`, with a failover to either: not enough.
+    /// Redis with two replicas and `wait_replicas=1`, with a failover to either replica: not safe.
     RedisWaitingForOne,
-    /// Redis with two replicas and no `wait_replicas`: a failover loses what the next primary has not received, and the old
-    /// primary continues for clients that do not know of it. The nodes do not know that it may lose anything.
+    /// Redis with two replicas and no `wait_replicas`: a failover loses the writes that the next primary has not received, and
+    /// the old primary continues for clients that do not know of it. The nodes do not expect any loss.
     RedisForgetting,
-    /// The same, but it loses only writes of the last `may_lose`, and the nodes know that: leases settle.
+    /// The same, but it loses only writes of the last `may_lose`, and the nodes expect that: leases settle.
     Redis,
     /// The same, but it loses four times as much as the nodes expect.
     RedisLosingMore,
     /// PostgreSQL or MySQL with an asynchronous standby: the primary is killed, or fenced late, and the standby is promoted
-    /// without the newest writes. The nodes know how many that may be.
+    /// without the newest writes. The nodes know the limit of that loss.
     AsyncStandby,
-    /// A store that keeps what it acknowledges, but is restored from a backup of up to three windows ago while nodes run.
+    /// A store that keeps acknowledged writes, but is restored from a backup of up to three windows ago while nodes run.
     Restored,
 }
 
@@ -145,14 +145,14 @@ impl StoreProfile {
         Self::ALL[turn]
     }
 
-    /// Returns whether it loses no more than its nodes expect. Then there are no duplicates; otherwise there are, and the
-    /// simulation must find them.
+    /// Returns whether it loses no more than its nodes expect. Then there must be no duplicates; otherwise there are some, and
+    /// the simulation must find them.
     pub const fn loses_no_more_than_told(self) -> bool {
         use StoreProfile::{RedisForgetting, RedisLosingMore, RedisWaitingForOne, Restored};
         !matches!(self, RedisForgetting | RedisLosingMore | RedisWaitingForOne | Restored)
     }
 
-    /// Whether it loses writes that it acknowledged.
+    /// Returns whether it loses acknowledged writes.
     pub const fn forgets(self) -> bool {
         use StoreProfile::{AsyncStandby, Redis};
         !self.loses_no_more_than_told() || matches!(self, Redis | AsyncStandby)
@@ -163,7 +163,7 @@ impl StoreProfile {
         matches!(self, Self::Redis | Self::RedisLosingMore | Self::AsyncStandby)
     }
 
-    /// The faults of calls between the nodes and the store.
+    /// Returns the faults of calls between the nodes and the store.
     pub(crate) const fn call_faults(self) -> &'static [CallFault] {
         use CallFault::{AnswerLost, Late, Refused, RequestLost, SentTwice, Slow};
         match self {
@@ -172,7 +172,7 @@ impl StoreProfile {
         }
     }
 
-    /// The faults of the store itself.
+    /// Returns the faults of the store itself.
     pub(crate) const fn own_faults(self) -> &'static [StoreFault] {
         use StoreFault::{Down, Own};
         match self {
@@ -215,7 +215,7 @@ pub(crate) enum CallFault {
     AnswerLost,
     /// It is executed long after its node has given up.
     Late,
-    /// It is known to have had no effect.
+    /// It is refused, certainly without effect.
     Refused,
     /// It never arrives.
     RequestLost,
@@ -228,9 +228,9 @@ pub(crate) enum CallFault {
 /// A fault of a store.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum StoreFault {
-    /// It is down for a while, and loses nothing.
+    /// It is down for a while, but loses nothing.
     Down,
-    /// The failure of its own model.
+    /// The failure that is specific to its model.
     Own,
 }
 

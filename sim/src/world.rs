@@ -224,7 +224,7 @@ impl<B: Begin> World<'_, B> {
                 let input = failed(&sent, Failure::NotDone);
                 self.after(delay_ms, index, Happening::Answer { call, input });
             }
-            // Only the time-out arrives.
+            // Only the timeout arrives.
             Some(CallFault::RequestLost) => {}
             Some(CallFault::SentTwice) => {
                 self.after(delay_ms, index, request(sent.clone(), Answer::Lost));
@@ -270,7 +270,7 @@ impl<B: Begin> World<'_, B> {
     }
 }
 
-/// The failure of a call of that kind.
+/// Returns the failure of a call of that kind.
 fn failed(call: &Call, failure: Failure) -> Input {
     match call {
         Call::Look { .. } => Input::Listed(Err(failure)),
@@ -306,7 +306,7 @@ impl<B: Begin> World<'_, B> {
         self.history.figures[Count::StoreFaults] += 1;
         match self.rng.choice(self.scenario.store.own_faults()) {
             Some(StoreFault::Own) => self.visit(0, |store, visit| store.fail(visit)),
-            // As often shorter as longer than nodes can continue without it.
+            // Equally often shorter and longer than nodes can continue without it.
             Some(StoreFault::Down) => {
                 let lasts_ms = self.rng.u64(..self.scenario.window_ms * 3 / 2);
                 self.store_down_until_ms = self.now_ms + lasts_ms;
@@ -318,7 +318,7 @@ impl<B: Begin> World<'_, B> {
     fn restart(&mut self, index: usize) {
         let resumed = self.nodes[index].restart(index, self.scenario, &mut self.rng);
         self.history.figures[Count::Resumed] += u64::from(resumed);
-        // Some restart at once, in the millisecond in which they gave their lease back.
+        // Some restart at once, in the millisecond in which they released their lease.
         let within_ms = if self.rng.bool() { 8 } else { self.scenario.window_ms };
         let wait_ms = self.rng.u64(..within_ms);
         self.after(wait_ms, index, Happening::Wake);
@@ -360,19 +360,19 @@ impl<B: Begin> World<'_, B> {
 
 #[derive(Debug)]
 enum Happening {
-    /// The node's wait is over.
+    /// The wait of the node is over.
     Wake,
-    /// A request of this term reaches the store, which answers the process that asked.
+    /// A request of this term reaches the store, which answers the process that sent it.
     Request { call: u64, sent: Call, answer: Answer, term: u64 },
     /// The copies of the store have confirmed its answer in this term.
     Confirmed { call: u64, input: Input, unknown: Input, term: u64 },
-    /// An answer, a failure or a time-out reaches the node.
+    /// An answer, a failure or a timeout reaches the node.
     Answer { call: u64, input: Input },
-    /// The node is asked for ids.
+    /// A client asks the node for ids.
     Draw,
-    /// Something goes wrong with a node.
+    /// A fault of a node occurs.
     Fault,
-    /// Something goes wrong with the store.
+    /// A fault of the store occurs.
     StoreFault,
 }
 

@@ -1,6 +1,6 @@
-//! Goal: no lost or late call, crash, restart or return of numbers produces a duplicate number or a wrong order. Method:
-//! hundreds of seeded worlds run the code that ships, and compare every number of every node. Planted mistakes show that the
-//! comparison works.
+//! Goal: no lost or late call, crash, restart or return of numbers produces a duplicate number or a wrong order. Method: hundreds
+//! of seeded worlds run the shipped code, and compare every number of every node. Planted mistakes show that the comparison
+//! works.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a panic is how a test fails")]
 
@@ -66,7 +66,7 @@ fn planted_mistakes_are_found() {
     ] {
         let found = (0..SEEDS)
             .map(|seed| run_segments(&bad(seed).with(planted)))
-            // Nodes mostly notice a counter that goes back before a number is repeated.
+            // Nodes mostly notice a counter that went back before a number is repeated.
             .filter(|report| !report.promise_kept() || report.went_back > 0);
         let found: Vec<SegmentReport> = found.take(3).collect();
         assert_eq!(found.len(), 3, "{planted:?} must be found");
@@ -79,7 +79,7 @@ fn planted_mistakes_are_found() {
 
 const MAY_LOSE_MS: u64 = 2000;
 
-/// Goal: a store that loses as much as it may costs numbers, and produces no duplicate.
+/// Goal: a store whose loss is within the limit costs numbers, but produces no duplicate.
 #[test]
 fn over_stores_that_lose_up_to_what_they_say_no_number_comes_twice() {
     let reports = run_all(|seed| SegmentScenario::of(seed).losing(MAY_LOSE_MS, MAY_LOSE_MS));

@@ -1,7 +1,7 @@
-//! Goal: no fault of clocks, processes, operators or stores produces a duplicate, as long as the store loses no more
-//! acknowledged writes than the nodes expect; if it loses more, the simulation finds the duplicates. Method: hundreds of seeded
-//! worlds run the code that ships over models of each kind of store, and compare every id of every node. A planted fault shows
-//! that the comparison works.
+//! Goal: no fault of clocks, processes, operators or stores produces a duplicate, as long as the store loses no more acknowledged
+//! writes than the nodes expect; if it loses more, the simulation finds the duplicates. Method: hundreds of seeded worlds run the
+//! shipped code over models of each kind of store, and compare every id of every node. A planted fault shows that the comparison
+//! works.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -33,7 +33,7 @@ fn no_id_comes_twice_and_each_process_counts_up() {
         let broken_as_told = (sum.broken == 0) == store.loses_no_more_than_told();
         assert!(
             broken_as_told,
-            "a store that loses more than it says must be found out, and no other: {store}: {sum}"
+            "only a store that loses more than the nodes expect may produce duplicates, and it must: {store}: {sum}"
         );
     }
     let kept = sums.of_those_that_lose_no_more();
@@ -44,7 +44,7 @@ fn no_id_comes_twice_and_each_process_counts_up() {
     }
 }
 
-/// Goal: over a store with a clock, a clock that is stepped forward takes no worker's future. Method: clocks that are stepped
+/// Goal: over a store with a clock, a clock that is stepped forward uses up no worker's future. Method: clocks that are stepped
 /// by up to an hour either way and do not drift, over every kind of store; the test measures how far each grant reaches.
 #[test]
 fn a_clock_that_is_stepped_forward_takes_no_future() {
@@ -65,7 +65,7 @@ fn a_clock_that_is_stepped_forward_takes_no_future() {
     );
     let kept = sums.of_those_that_lose_no_more().figures;
     assert!(kept[Count::Steps] > 1000 && kept[Count::Refusals] > 1000, "{kept}");
-    assert!(kept[Count::Renewals] > 10_000, "nodes go on: {kept}");
+    assert!(kept[Count::Renewals] > 10_000, "nodes continue: {kept}");
 }
 
 /// Goal: each kind of store fails in its own way only.
@@ -81,8 +81,8 @@ fn each_kind_of_store_fails_in_its_own_way() {
     }
 }
 
-/// Goal: nodes notice that a store lost acknowledged writes, and never report that of a store that did not. Method: seeds of
-/// both kinds; a stale read looks like a loss, which costs only a window.
+/// Goal: nodes notice that a store lost acknowledged writes, and never report a loss that did not happen. Method: seeds of both
+/// kinds; a stale read looks like a loss, but costs only a window.
 #[test]
 fn a_store_that_forgot_is_noticed_and_no_other_is_blamed() {
     let mut sums = Sums::default();
@@ -110,7 +110,7 @@ fn one_seed_is_one_trace() {
     }
 }
 
-/// The fault to plant: a grant begins at the clock's time, whatever was granted before.
+/// The planted fault: a grant begins at the clock's time, whatever was granted before.
 #[derive(Debug)]
 struct ByTheClockAlone;
 

@@ -1,4 +1,4 @@
-//! Makes `crates/snowmint/src/sync.rs` take loom's atomics in place of core's.
+//! Makes `crates/snowmint/src/sync.rs` use loom's atomics instead of core's.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -1,6 +1,6 @@
-//! Runs one hot path so many times, for `instructions.sh` to count its instructions under callgrind.
+//! Runs one hot path N times, so that `instructions.sh` can count its instructions under callgrind.
 //!
-//! The clock is a manual one: a clock of the system would count as well, and differ from machine to machine.
+//! The clock is a manual one: a system clock would add instructions that differ between machines.
 
 use std::hint::black_box;
 use std::num::NonZeroU32;
@@ -13,7 +13,7 @@ use snowmint::{GenerateError, Generator, Id, Layout, ManualClock};
 /// 2023-11-14T22:13:20Z.
 const NOW: u64 = 1_700_000_000_000;
 
-/// Its name, and what runs it so many times.
+/// The name of a path, and the function that runs it N times.
 type Path = (&'static str, fn(u64));
 
 /// The hot paths. To add one, add a line, then `instructions.sh --update`.
@@ -71,7 +71,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// A sequence that N does not use up.
+/// A layout whose sequence N does not use up.
 fn wide() -> Layout {
     Layout::builder().timestamp(41).sequence(22).epoch_unix_ms(NOW - 1000).build().expect("63 bits")
 }

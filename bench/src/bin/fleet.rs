@@ -1,8 +1,8 @@
-//! A fleet of 1,000 nodes on each store: how long until every node has a lease when they start together, when they start
-//! again after an orderly stop, and after all of them were killed; and what they ask of the store while nothing happens.
+//! A fleet of 1,000 nodes on each store. Measures the time until every node has a lease, when they start together, when they
+//! restart after an orderly stop, and after all of them were killed; and the calls to the store while the fleet is idle.
 //!
-//! The nodes are in one process, as many as a service has for its one layout. They share some handles of the real
-//! server, which is on the same machine; each handle of a database has up to four connections. Prints Markdown.
+//! The nodes are in one process, as many as a service has for its one layout. They share some handles to the real server, which
+//! is on the same machine; each handle to a database has up to four connections. Prints Markdown.
 
 use std::num::NonZeroU64;
 use std::process::ExitCode;
@@ -19,7 +19,7 @@ use snowmint_test_servers::{Etcd, MariaDb, Postgres, Redis, ZooKeeper};
 
 const LAYOUT: &str = "time:41@1ms worker:10 sequence:12 epoch:2020-01-01";
 const WINDOW: Duration = Duration::from_secs(10);
-/// A start is given up after.
+/// The limit for a start.
 const PATIENCE: Duration = Duration::from_mins(2);
 const STORES: [&str; 6] = ["sqlite", "postgres", "mariadb", "redis", "etcd", "zookeeper"];
 
@@ -83,7 +83,7 @@ async fn run(nodes: usize, stores: &[String]) -> Result<(), Failure> {
                     steady.row(&fleet.rest(store, &counts).await);
                     release(started).await;
                 }
-                // Killed: nothing is given back.
+                // Killed: no lease is released.
                 _ => drop(started),
             }
         }
@@ -104,7 +104,7 @@ async fn release(nodes: Vec<Leases>) {
     releasing.join_all().await;
 }
 
-/// What came of a start.
+/// The result of a start.
 #[derive(Debug)]
 struct Figures {
     leased: usize,
@@ -150,7 +150,7 @@ impl Fleet {
         Ok((nodes, counts, figures))
     }
 
-    /// What the nodes ask while nothing happens.
+    /// Counts the calls of the nodes while the fleet is idle.
     async fn rest(&self, store: &str, counts: &[Arc<Counts>]) -> [String; 4] {
         let sum = |of: fn(&Counts) -> &AtomicU64| {
             counts.iter().map(|it| of(it).load(Ordering::Relaxed)).sum::<u64>()
@@ -164,7 +164,7 @@ impl Fleet {
     }
 }
 
-/// How often a node asked the store.
+/// Number of calls of a node to the store.
 #[derive(Debug, Default)]
 struct Counts {
     loads: AtomicU64,
@@ -182,7 +182,7 @@ impl Counts {
     }
 }
 
-/// A store whose calls are counted.
+/// A store that counts its calls.
 #[derive(Debug)]
 struct Counted {
     inner: Arc<dyn Store>,
@@ -213,7 +213,7 @@ impl Store for Counted {
 
     async fn unix_ms(&self) -> Result<Option<u64>, StoreError> {
         let told = self.inner.unix_ms().await;
-        // A store that has no time of its own is not asked over the network.
+        // A store without a clock is not called over the network.
         if !matches!(told, Ok(None)) {
             self.counts.times.fetch_add(1, Ordering::Relaxed);
         }
@@ -233,7 +233,7 @@ impl Store for Counted {
     }
 }
 
-/// A real server, or the folder of a file.
+/// A real server, or the folder of an SQLite file.
 enum Server {
     Sqlite(tempfile::TempDir),
     Postgres(Postgres),
@@ -256,7 +256,7 @@ impl Server {
         })
     }
 
-    /// SQLite is for the processes of one machine, of which there are not many.
+    /// SQLite coordinates the processes of one machine, which are few.
     async fn handles(&self) -> Result<Vec<Arc<dyn Store>>, Failure> {
         let (count, url) = match self {
             Self::Sqlite(folder) => (8, format!("sqlite:{}", folder.path().join("snowmint.db").display())),

@@ -1,6 +1,7 @@
-//! Hostile clients beside an honest one: how long that waits, whether the lease is renewed, and what memory is left after.
-//! Clients and server share the machine. Hostile threads run at the lowest priority, as if they had processors of their own:
-//! what is measured is how the server shares itself out, not how the system shares the processors.
+//! Hostile clients beside an honest one. Measures how long the honest client waits, whether the lease is renewed, and how much
+//! memory remains in use afterwards. Clients and server share the machine. Hostile threads run at the lowest priority, as if they
+//! had processors of their own: the measurement shows how the server divides its time among clients, not how the system divides
+//! the processors.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -16,13 +17,13 @@ use snowmint_bench::server::{Outcome, PATIENCE, Scratch, Server};
 use snowmint_bench::stats::{median, quantile};
 use snowmint_bench::table::{Table, figure};
 
-/// A lease is renewed at a third of it.
+/// The node renews the lease after a third of this.
 const WINDOW: &str = "3s";
 /// The connections of the idle flood.
 const IDLE: usize = 8_000;
-/// The most that the server takes: fewer.
+/// The connection limit of the server: less than the flood.
 const MOST: &str = "7000";
-/// How long memory may take to come back.
+/// Time limit for the server to return memory.
 const SETTLE: Duration = Duration::from_secs(5);
 
 fn main() -> ExitCode {
@@ -46,7 +47,7 @@ fn raise_open_files() -> Outcome<()> {
     Ok(setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?)
 }
 
-/// What hostile clients do until they are told to stop.
+/// The work of hostile clients until they are stopped.
 #[derive(Clone, Copy)]
 enum Attack {
     /// Pipelines of one request over RESP, on a number of connections.
@@ -160,7 +161,7 @@ fn measure(binary: &Path, quick: bool) -> Outcome<()> {
 
 struct Row {
     ms: Vec<f64>,
-    /// What the server used meanwhile.
+    /// CPU that the server used during the attack, in cores.
     cores: f64,
     checks: u64,
     failed: u64,
@@ -169,9 +170,9 @@ struct Row {
     rss_mib: [f64; 3],
 }
 
-/// Measures an honest client while others do their worst.
+/// Measures an honest client during an attack.
 fn beside(server: &Server, attacks: &[Attack], time: Duration) -> Outcome<Row> {
-    // It was there before them, as clients of a service are.
+    // The honest client connects before the attack, as a service's clients do.
     let mut resp = connected(server.resp)?;
     let mut http = connected(server.http)?;
     for _ in 0..2000 {
@@ -190,7 +191,7 @@ fn beside(server: &Server, attacks: &[Attack], time: Duration) -> Outcome<Row> {
         let (stop, checks, failed) = (&stop, &checks, &failed);
         for attack in attacks {
             scope.spawn(move || {
-                // Of this thread, and of those that it starts.
+                // Applies to this thread and to those that it starts.
                 if let Err(error) = setpriority_process(None, 19) {
                     eprintln!("hostile: the priority of hostile clients stays as it is: {error}");
                 }
@@ -200,7 +201,7 @@ fn beside(server: &Server, attacks: &[Attack], time: Duration) -> Outcome<Row> {
         if !attacks.is_empty() {
             thread::sleep(Duration::from_secs(2));
         }
-        // As an orchestrator asks: each time over a new connection.
+        // As an orchestrator does: over a new connection each time.
         scope.spawn(move || {
             while !stop.load(Ordering::Relaxed) {
                 checks.fetch_add(1, Ordering::Relaxed);
@@ -271,7 +272,7 @@ fn ask_resp(client: &mut BufReader<TcpStream>) -> io::Result<()> {
     line(client).map(drop)
 }
 
-/// Asks for a path: the body of an answer that is good.
+/// Requests a path. Returns the body if the status is 200.
 fn ask_http(client: &mut BufReader<TcpStream>, path: &str) -> io::Result<String> {
     client.get_mut().write_all(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes())?;
     let status = line(client)?;
@@ -299,9 +300,9 @@ fn metric(client: &mut BufReader<TcpStream>, name: &str) -> Outcome<u64> {
     Ok(line.ok_or(format!("no {name}"))?.trim().parse()?)
 }
 
-/// Asks without a pause and reads as fast as it is answered, over some connections.
+/// Sends requests without a pause and reads as fast as the server answers, over some connections.
 fn greedy(address: SocketAddr, connections: usize, request: &[u8], stop: &AtomicBool) {
-    /// Each looks after its share of the connections.
+    /// Each thread serves its share of the connections.
     const THREADS: usize = 4;
     let requests = request.repeat(64 * 1024 / request.len());
     thread::scope(|scope| {
@@ -322,10 +323,10 @@ fn greedy(address: SocketAddr, connections: usize, request: &[u8], stop: &Atomic
     });
 }
 
-/// One connection whose requests are never at their end.
+/// A connection that never runs out of requests.
 struct Greedy {
     stream: TcpStream,
-    /// How much of the requests was sent.
+    /// Number of bytes of the requests that were sent.
     sent: usize,
 }
 
@@ -336,11 +337,11 @@ impl Greedy {
         Ok(Self { stream, sent: 0 })
     }
 
-    /// Sends and reads what there is room for: how many bytes that were.
+    /// Sends and reads as much as possible without blocking. Returns the number of bytes.
     fn go_on(&mut self, requests: &[u8], ignored: &mut [u8]) -> usize {
         let sent = self.stream.write(&requests[self.sent..]).unwrap_or(0);
         self.sent = (self.sent + sent) % requests.len();
-        // The system throws it away without a copy, which costs the server's processors less.
+        // The kernel discards the data without a copy, which takes less CPU from the server.
         sent + recv(&self.stream, ignored, RecvFlags::TRUNC).map_or(0, |(_, read)| read)
     }
 }

@@ -13,7 +13,7 @@ use snowmint_bench::{ours, peers, targets};
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// Measures, prints, and notes figures.
+/// Measures, prints, and records figures.
 type Group = fn(&Settings, &mut Figures);
 
 fn all<T>(mut ours: Vec<T>, peers: Vec<T>) -> Vec<T> {
@@ -31,7 +31,7 @@ fn main() -> ExitCode {
     };
     let mut figures = Figures::default();
     let (started, busy) = (Instant::now(), machine_busy_ticks());
-    // Saturated comes first: ferroid's ticker thread, once begun, never ends.
+    // Saturated comes first: once started, ferroid's ticker thread never ends.
     let groups: [(&str, Group); 6] = [
         ("saturated", |settings, figures| {
             saturated::run(settings, figures, all(ours::saturated(), peers::saturated()))

@@ -1,5 +1,6 @@
-//! The service over its protocols beside bare peers and Redis: requests and CPU time, ids in batches, latency at a fixed rate, TLS,
-//! and idle connections. Subjects take turns in rounds; a figure is the median of its rounds, a ratio that of the rounds' ratios.
+//! The service's protocols compared with bare peers and Redis: requests and CPU time, ids in batches, latency at a fixed rate,
+//! TLS, and idle connections. Subjects take turns in rounds; a figure is the median of its rounds, and a ratio is the median of
+//! the ratios.
 
 use std::fs;
 use std::hint::black_box;
@@ -24,26 +25,26 @@ use snowmint_server::grpc_messages::{Format, NextRequest};
 const USAGE: &str = "usage: network PATH-OF-SNOWMINT [--short | --quick] [--only GROUP]
   --short  20 s at the fixed rate, not 60; --quick: a minute in all, rough figures
   --only   one group: redis, peers, batches, rate, tls, idle, tokens";
-/// The layout without a limit that a client here could reach.
+/// A layout whose limit no client here can reach.
 const WIDE: &str = "time:41 worker:2 sequence:20 epoch:2026-01-01";
 /// 65,536 ids a millisecond.
 const SIXTEEN: &str = "time:41 worker:6 sequence:16 epoch:2026-01-01";
 const NEXT: &str = "/snowmint.v1.Snowmint/Next";
-/// Requests a second at the fixed rate: what Twitter required of one server.
+/// Requests per second at the fixed rate: Twitter's requirement for one server.
 const RATE: u32 = 10_000;
-/// The connections of most loads, as `redis-benchmark` has by default.
+/// Connections of most loads; the default of `redis-benchmark`.
 const CONNECTIONS: usize = 50;
-/// The connections that ask once and then idle.
+/// Connections that send one request and then idle.
 const IDLE: usize = 9_900;
 
-/// How long to measure.
+/// Durations and sizes of the measurements.
 #[derive(Clone, Copy)]
 struct Effort {
     rounds: usize,
     slice: Duration,
-    /// At the fixed rate, for each protocol.
+    /// Duration at the fixed rate, for each protocol.
     rate_time: Duration,
-    /// Of `redis-benchmark`, one by one and in pipelines.
+    /// Requests of `redis-benchmark`, one by one and in pipelines.
     requests: [usize; 2],
 }
 
@@ -108,7 +109,7 @@ fn measure(binary: &Path, flags: &[&str]) -> Outcome<()> {
         if only.is_none_or(|only| only == name) {
             let began = Instant::now();
             if let Err(error) = group(&bench) {
-                // The other groups still say what they measure.
+                // The other groups still print their results.
                 println!("\n## Network: {name}\n\n**Not measured: {error}**");
                 failed.push(name);
             }
@@ -128,7 +129,7 @@ struct Service {
     grpc: SocketAddr,
 }
 
-/// What one subject did in each round.
+/// The results of one subject in each round.
 #[derive(Default)]
 struct Rounds {
     per_second: Vec<f64>,
@@ -170,7 +171,7 @@ impl Bench {
         })
     }
 
-    /// Runs `redis-benchmark`, and adds what it and the server's process say.
+    /// Runs `redis-benchmark`, and adds its results and the CPU time of the server's process.
     fn redis_benchmark(
         &self,
         rounds: &mut Rounds,
@@ -189,7 +190,7 @@ impl Bench {
         let cpu_ns = (cpu_ms(pid)? - before) * 1e6;
         let text = String::from_utf8_lossy(&output.stdout);
         let line = text.lines().last().unwrap_or_default();
-        // After the name: requests a second, then the mean, the least, p50, p95, p99 and the most, in milliseconds.
+        // The fields after the name: requests per second, then mean, minimum, p50, p95, p99 and maximum, in milliseconds.
         let fields: Vec<f64> =
             line.rsplit("\",\"").filter_map(|field| field.trim_matches('"').parse().ok()).collect();
         let [_, p99_ms, .., per_second] = fields[..] else {
@@ -223,7 +224,7 @@ impl Bench {
         for (pipeline, aim) in [(1, 1.1), (64, 0.45)] {
             let mut all = [(); 3].map(|()| Rounds::default());
             for round in 0..=self.effort.rounds {
-                // The first one warms up.
+                // The first round warms up.
                 let mut cold = [(); 3].map(|()| Rounds::default());
                 let [redis_rounds, default_rounds, wide_rounds] =
                     if round == 0 { &mut cold } else { &mut all };
@@ -272,7 +273,7 @@ impl Bench {
         Ok(())
     }
 
-    /// One measurement of a load from this process.
+    /// Runs one measurement with a load from this process.
     fn load(&self, rounds: &mut Rounds, pid: u32, load: &mut Load, pipeline: usize) -> Outcome<()> {
         let before = cpu_ms(pid)?;
         let loaded = load.closed(pipeline, self.effort.slice)?;
@@ -281,7 +282,7 @@ impl Bench {
         Ok(())
     }
 
-    /// One id a request, beside servers of the same libraries that answer with a constant.
+    /// One id per request, compared with servers on the same libraries that answer with a constant.
     fn peers(&self) -> Outcome<()> {
         let itself = std::env::current_exe()?;
         let peer = |protocol: &'static str| {
@@ -351,7 +352,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Many ids a request.
+    /// Many ids per request.
     fn batches(&self) -> Outcome<()> {
         let columns = [
             "request",
@@ -369,7 +370,7 @@ impl Bench {
         let resp = |command: &str, ids: u32| Wire::resp(&[command, "default", "COUNT", &ids.to_string()]);
         let http = |list: &str, ids: u32| Wire::http(&format!("/v1/{list}/default?count={ids}"));
         let grpc = |ids: u32, format: Format| Wire::grpc(NEXT, &next_request(Some(ids), format));
-        // By protocol: either will do.
+        // One row per protocol: either form is enough for the target.
         let protocols = [
             [
                 ("RESP `ID.NEXT default COUNT 1000`", resp("ID.NEXT", 1000), 1000),
@@ -419,7 +420,7 @@ impl Bench {
         Ok(())
     }
 
-    /// A fixed rate, however long answers take.
+    /// A fixed rate, whatever the response times.
     fn rate(&self) -> Outcome<()> {
         const SLICES: u32 = 4;
         let redis = self.redis_server()?;
@@ -441,7 +442,7 @@ impl Bench {
         for slice in 0..=SLICES {
             for ((_, pid, address, wire), (ms, cpu, errors)) in subjects.iter().zip(&mut all) {
                 let mut load = Load::connect(*address, wire, CONNECTIONS, b"")?;
-                // A short one first: new connections allocate.
+                // A short load first: new connections allocate.
                 load.open(RATE, Duration::from_millis(200))?;
                 let before = cpu_ms(*pid)?;
                 match load
@@ -493,7 +494,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Pipelines over TLS and without.
+    /// Pipelines with TLS and without.
     fn tls(&self) -> Outcome<()> {
         let [key, cert] = ["key.pem", "cert.pem"].map(|name| self.scratch.0.join(name));
         let made = Command::new("openssl")
@@ -524,7 +525,7 @@ impl Bench {
         }
         let plain = self.service("plain", WIDE, &[])?;
         let (key, cert) = (key.display().to_string(), cert.display().to_string());
-        // The first id is asked for in plain text, so one port must be without TLS: the second server is asked by a file.
+        // The first id is requested in plain text. So the plain server has no TLS, and a second server has TLS only.
         let tls = TlsServer::start(&self.binary, &self.scratch.0.join("tls"), &cert, &key)?;
         let (mut of_plain, mut of_tls) = (Rounds::default(), Rounds::default());
         for round in 0..=self.effort.rounds {
@@ -567,7 +568,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Memory with many connections that ask once and then idle, and after they close.
+    /// Memory with many connections that send one request and then idle, and after they close.
     fn idle(&self) -> Outcome<()> {
         let service = self.service("idle", "twitter", &[])?;
         let server = &service.server;
@@ -619,7 +620,7 @@ impl Bench {
         service.server.stop(Signal::TERM)
     }
 
-    /// What a token costs: the check alone, and requests with one beside requests without.
+    /// The cost of a token: the check alone, and requests with a token compared with requests without.
     fn tokens(&self) -> Outcome<()> {
         const CHECKS: u32 = 1_000_000;
         let file = self.scratch.0.join("tokens.toml");
@@ -710,7 +711,7 @@ impl TlsServer {
             command
         })?;
         let (pid, began) = (peer.pid(), Instant::now());
-        // The port opens before the lease is there.
+        // The port opens before the node holds a lease.
         loop {
             let port = peer.address.port().to_string();
             let flags = ["-p", &port, "--tls", "--cacert", cert, "ID.NEXT", "default"];

@@ -1,5 +1,5 @@
-//! Numbers from segments in memory: how many a second beside an atomic counter, and how long a caller waits where one
-//! segment ends and the next begins, while the store takes 50 ms for every call.
+//! Numbers from segments in memory: the rate compared with an atomic counter, and how long a caller waits where one segment ends
+//! and the next begins, while the store takes 50 ms for every call.
 
 use std::hint::black_box;
 use std::num::NonZeroU64;
@@ -15,13 +15,13 @@ use snowmint_bench::table::{Table, figure};
 use snowmint_cluster::segment::{SegmentConfig, Segments};
 use snowmint_store::{Counter, Segment, StoreError, StoreErrorKind};
 
-/// Draws between two looks at the time.
+/// Draws between two readings of the clock.
 const BURST: u64 = 1000;
-/// What the slow store takes.
+/// The time of one call to the slow store.
 const STORE_TAKES: Duration = Duration::from_millis(50);
-/// Segments of this size, each at most one number in a gap of the store: many changes in a short time.
+/// Segments of this size last 100 ms here, so that there are many changes of segments in a short time.
 const SIZE: u64 = 1000;
-/// Sources that are drawn from in turn, since one does not change often.
+/// Number of sources to draw from in turn, since one source changes segments rarely.
 const SOURCES: usize = 20;
 
 fn main() -> ExitCode {
@@ -46,7 +46,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// A counter in memory that takes its time.
+/// A counter in memory with delayed answers.
 #[derive(Debug)]
 struct Slow {
     next: AtomicU64,
@@ -69,7 +69,7 @@ impl Counter for Slow {
     }
 }
 
-/// A source that has numbers.
+/// Returns a source that has numbers.
 fn source(takes: Duration, config: SegmentConfig) -> Segments {
     let counter: Arc<dyn Counter> = Arc::new(Slow { next: AtomicU64::new(1), takes });
     let segments = Segments::start(vec![counter], config, WallClock).expect("the values are in range");
@@ -79,7 +79,7 @@ fn source(takes: Duration, config: SegmentConfig) -> Segments {
     segments
 }
 
-/// Draws numbers, and tells how many; safe from any thread.
+/// Draws numbers, and returns how many; safe from any thread.
 type Draw = Box<dyn Fn() -> u64 + Sync>;
 
 fn numbers_a_second(quick: bool) {
@@ -123,7 +123,7 @@ fn numbers_a_second(quick: bool) {
     table.print();
 }
 
-/// The wall time that one number takes, over all threads.
+/// Returns the wall time per number, over all threads.
 fn ns_a_number(draw: &Draw, threads: usize, time: Duration) -> f64 {
     let started = Instant::now();
     let drawn: u64 = std::thread::scope(|scope| {
@@ -140,7 +140,7 @@ fn ns_a_number(draw: &Draw, threads: usize, time: Duration) -> f64 {
     started.elapsed().as_nanos() as f64 / drawn as f64
 }
 
-/// What drawing a number took, by whether it was the first of its segment.
+/// The time of each draw, by whether it was the first of its segment.
 #[derive(Default)]
 struct Took {
     first_ns: Vec<f64>,
@@ -152,7 +152,7 @@ fn waits(quick: bool) {
     let time = Duration::from_secs(if quick { 2 } else { 20 });
     let config = || SegmentConfig::new().sizes(SIZE..=SIZE).reserve(Duration::from_secs(1));
     let sources: Vec<Segments> = (0..SOURCES).map(|_| source(STORE_TAKES, config())).collect();
-    // The demand is known and the reserve is there after a while.
+    // After a while the demand is known and the reserve is filled.
     draw_from(&sources, Duration::from_secs(3));
     let took = draw_from(&sources, time);
     let columns = ["draw", "draws", "p50", "p99.9", "longest"];

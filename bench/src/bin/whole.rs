@@ -1,4 +1,4 @@
-//! The server as a whole: from its start to the first id, its memory when idle, the size of its binary.
+//! The server as a whole: time from its start to the first id, memory when idle, size of the binary.
 
 use std::fs;
 use std::path::Path;

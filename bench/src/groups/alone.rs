@@ -1,4 +1,4 @@
-//! One thread, not throttled: ns an id.
+//! One thread, not throttled: ns per id.
 
 use std::time::{Duration, Instant};
 
@@ -8,10 +8,10 @@ use crate::subject::{Draw, Pace, Subject};
 use crate::table::{Table, figure};
 use crate::timing::wait_for_next_ms;
 
-/// The bare atomic that everything is compared with.
+/// The bare atomic operation that is the baseline.
 pub const FETCH_ADD: &str = "`AtomicU64::fetch_add`";
 
-/// Measures, prints and notes the figures.
+/// Measures, prints and records the figures.
 pub fn run(settings: &Settings, figures: &mut Figures, measured: Vec<Subject>) {
     let mut subjects = baselines();
     subjects.extend(measured);
@@ -37,7 +37,7 @@ pub fn run(settings: &Settings, figures: &mut Figures, measured: Vec<Subject>) {
         let spread = format!("{} to {}", figure(quantile(ns_of, 0.1)), figure(quantile(ns_of, 0.9)));
         table.row(&[subject.name.into(), figure(middle), spread, figure(ratio)]);
     }
-    // The rounds of each, for targets that compare two subjects with each other.
+    // The rounds of each subject, for targets that compare two subjects.
     if let Some(counter) = subjects.iter().position(|subject| subject.name == COUNTER) {
         for (subject, ns_of) in subjects.iter().zip(&ns) {
             figures.note("alone", subject.name, "x counter", median_ratio(ns_of, &ns[counter]));
@@ -46,10 +46,10 @@ pub fn run(settings: &Settings, figures: &mut Figures, measured: Vec<Subject>) {
     table.print();
 }
 
-/// The name of the bare reading of the processor's counter.
+/// The name of the bare reading of the CPU's time stamp counter.
 pub const COUNTER: &str = "processor's counter (rdtsc)";
 
-/// The name of an addition to a word that nobody shares.
+/// The name of an addition to a variable that no other thread uses.
 pub const PLAIN_ADD: &str = "plain add";
 
 fn baselines() -> Vec<Subject> {
@@ -76,10 +76,10 @@ fn baselines() -> Vec<Subject> {
     ]
 }
 
-/// How many ids a round of this length has; the first call also warms up.
+/// Returns the number of ids in a round of this length; the first call also warms up.
 fn ids_in(pace: Pace, draw: &mut Draw, time: Duration) -> u64 {
     if let Pace::EachMs(ids) = pace {
-        // Most of each millisecond is pause: fewer of them, so that all subjects take about as long.
+        // Most of each millisecond is a pause, so use fewer milliseconds: then all subjects take about as long.
         return ids * u64::try_from(time.as_millis()).unwrap_or(1);
     }
     let mut ids = 256;
@@ -94,7 +94,7 @@ fn ids_in(pace: Pace, draw: &mut Draw, time: Duration) -> u64 {
     }
 }
 
-/// Nanoseconds an id over one round.
+/// Returns the nanoseconds per id over one round.
 fn round(pace: Pace, draw: &mut Draw, ids: u64) -> f64 {
     let burst = match pace {
         Pace::Free => ids,

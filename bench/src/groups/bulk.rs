@@ -1,4 +1,4 @@
-//! Ids into `&mut [u64]`, in the cache and beyond it: ns an id beside a fill with a constant.
+//! Ids into `&mut [u64]`, in the cache and beyond it: ns per id compared with a fill with a constant.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -10,19 +10,19 @@ use crate::table::{Table, figure};
 /// Fills a slice with ids.
 pub type Fill = Box<dyn FnMut(&mut [u64])>;
 
-/// The ceiling.
+/// The upper bound of the speed.
 pub const CONSTANT: &str = "fill with a constant";
 
 const SIZES: [(&str, usize); 3] = [("4 Ki", 1 << 12), ("128 Ki", 1 << 17), ("16 Mi", 1 << 24)];
 
-/// Measures, prints and notes the figures.
+/// Measures, prints and records the figures.
 pub fn run(settings: &Settings, figures: &mut Figures, measured: Vec<(&'static str, Fill)>) {
     let constant: Fill = Box::new(|out| out.fill(black_box(0x1234_5678)));
     let mut subjects = vec![(CONSTANT, constant)];
     subjects.extend(measured);
     subjects.retain(|(name, _)| *name == CONSTANT || settings.wants(name));
 
-    // Written once, so that no page is new.
+    // Written once, so that no page fault happens later.
     let mut memory = vec![1_u64; SIZES[2].1];
     let rounds = if settings.quick { 2 } else { 15 };
     let mut ns = vec![[const { Vec::new() }; 3]; subjects.len()];
@@ -50,12 +50,12 @@ pub fn run(settings: &Settings, figures: &mut Figures, measured: Vec<(&'static s
     table.print();
 }
 
-/// Nanoseconds an id, over at least 2 ms, or one pass where that takes longer.
+/// Returns the nanoseconds per id, over at least 2 ms, or over one pass if that takes longer.
 fn time(fill: &mut Fill, out: &mut [u64]) -> f64 {
     let started = Instant::now();
     let mut passes = 0;
     while started.elapsed() < Duration::from_millis(2) {
-        // Several small passes between two looks at the clock.
+        // Several small passes between two readings of the clock.
         for _ in 0..(1 << 14) / out.len().min(1 << 14) {
             fill(black_box(out));
             passes += 1;

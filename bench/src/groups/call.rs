@@ -1,4 +1,4 @@
-//! One call at about 100,000 a second: what a caller that is not in a loop waits.
+//! One call at about 100,000 per second: the latency for a caller that is not in a loop.
 
 use std::hint::black_box;
 
@@ -7,10 +7,10 @@ use crate::stats::{Figures, quantile};
 use crate::table::{Table, figure};
 use crate::timing::{counter, counter_after, counter_before, counter_step_ns};
 
-/// Calls of a round that are not counted: before it other subjects ran, and the caches are theirs.
+/// Calls at the start of a round that do not count: the caches still hold data of other subjects.
 const WARM_UP: usize = 200;
 
-/// Takes samples: steps of the counter that one call took, one call every so many steps.
+/// Takes samples: the counter steps of one call, with one call every given number of steps.
 type Sample = Box<dyn FnMut(usize, u64, &mut Vec<f64>)>;
 
 /// One thing whose single calls are measured.
@@ -21,7 +21,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// A call, measured on its own.
+    /// Returns a call that is measured separately.
     pub fn new<T>(name: &'static str, mut id: impl FnMut() -> T + 'static) -> Self {
         let sample = move |calls: usize, every: u64, steps: &mut Vec<f64>| {
             let mut due = counter() + every;
@@ -47,10 +47,10 @@ impl Call {
     }
 }
 
-/// The reading of the wall clock that calls are compared with.
+/// The name of the reading of the wall clock, the baseline.
 pub const WALL: &str = "`SystemTime::now`";
 
-/// Measures, prints and notes the figures.
+/// Measures, prints and records the figures.
 pub fn run(settings: &Settings, figures: &mut Figures, measured: Vec<Call>) {
     let mut calls = vec![
         Call::new("nothing", || ()).baseline(),
@@ -70,7 +70,7 @@ pub fn run(settings: &Settings, figures: &mut Figures, measured: Vec<Call>) {
         }
     }
 
-    // What the two readings of the counter take themselves.
+    // The time of the two readings of the counter.
     let nothing = quantile(&samples[0], 0.5);
     let wall_p50 = quantile(&samples[1], 0.5) - nothing;
     let heading = "One call at about 100,000 a second: ns";

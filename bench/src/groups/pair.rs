@@ -1,4 +1,4 @@
-//! Two threads on one generator, each on a processor of its own, not throttled: wall ns an id over both.
+//! Two threads on one generator, each on a separate processor, not throttled: wall ns per id over both.
 
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
@@ -9,16 +9,16 @@ use crate::subject::{Draw, Pace, Subject};
 use crate::table::{Table, figure};
 use crate::timing::{counter, pin, processors, wait_for_next_ms};
 
-/// Ids between two looks at the clock.
+/// Ids between two readings of the clock.
 const CHUNK: u64 = 4096;
 
-/// The contended atomic that everything is compared with.
+/// The contended atomic operation that is the baseline.
 pub const FETCH_ADD: &str = "contended `AtomicU64::fetch_add`";
 
-/// What strict order over threads costs at the least where each id looks at the counter first.
+/// The minimum cost of strict order over threads if each id reads the counter first.
 pub const AFTER_COUNTER: &str = "the same, each after a look at the counter";
 
-/// Measures, prints and notes the figures.
+/// Measures, prints and records the figures.
 pub fn run(settings: &Settings, figures: &mut Figures, measured: Vec<Subject>) {
     let processors = processors();
     let Some(&[first, second]) = processors.first_chunk() else {
@@ -60,7 +60,7 @@ pub fn run(settings: &Settings, figures: &mut Figures, measured: Vec<Subject>) {
 fn baselines() -> Vec<Subject> {
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    // On a cache line of its own, as a generator's is.
+    // On a separate cache line, like a generator's variable.
     #[derive(Default)]
     #[repr(align(128))]
     struct Padded(AtomicU64);
@@ -77,7 +77,7 @@ fn baselines() -> Vec<Subject> {
     ]
 }
 
-/// Both draw for a while; the one that is slower is not left to finish alone.
+/// Both threads draw for a while; the slower one is not left to finish alone.
 fn flat_out(draws: &mut [Draw; 2], cpus: [usize; 2], time: Duration) -> f64 {
     let barrier = Barrier::new(2);
     let spans = std::thread::scope(|scope| {
@@ -104,7 +104,7 @@ fn flat_out(draws: &mut [Draw; 2], cpus: [usize; 2], time: Duration) -> f64 {
     wall_ns(&spans) / spans.iter().map(|span| span.2).sum::<u64>() as f64
 }
 
-/// Both draw so many ids at the start of each millisecond, together.
+/// Both threads draw this many ids at the start of each millisecond, together.
 fn bursts(draws: &mut [Draw; 2], cpus: [usize; 2], ids: u64, time: Duration) -> f64 {
     let bursts = u64::try_from(time.as_millis()).unwrap_or(1);
     let barrier = Barrier::new(2);
@@ -132,7 +132,7 @@ fn bursts(draws: &mut [Draw; 2], cpus: [usize; 2], ids: u64, time: Duration) -> 
     });
     let walls = spans[0].iter().zip(&spans[1]).map(|(one, other)| wall_ns(&[*one, *other]));
     let walls: Vec<f64> = walls.collect();
-    // The median: one burst that was not started together does not count.
+    // The median, so that a burst whose threads did not start together does not count.
     median(&walls) / (ids / 2 * 2) as f64
 }
 

@@ -1,4 +1,4 @@
-//! The `twitter` layout drawn flat out by callers that wait: the limit is 4,096,000 ids a second.
+//! The `twitter` layout at full speed, with callers that wait: the limit is 4,096,000 ids per second.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -8,10 +8,10 @@ use crate::stats::{Figures, median};
 use crate::table::{Table, figure};
 use crate::timing::{cpu_ns, wall_ms};
 
-/// What the layout allows one worker.
+/// The limit of the layout for one worker, in ids per second.
 pub const LIMIT: f64 = 4_096_000.0;
 
-/// Draws ids one after another, waiting as long as its generator says, until [`Progress::note`] says to stop.
+/// Draws ids one after another, and waits when its generator says so, until [`Progress::note`] says to stop.
 pub type Caller = Box<dyn FnOnce(&Progress) + Send>;
 
 /// A caller that blocks.
@@ -23,26 +23,26 @@ pub fn caller(mut next: impl FnMut() -> u64 + Send + 'static) -> Caller {
 pub struct Saturated {
     /// Its name in the table.
     pub name: &'static str,
-    /// A background thread goes on for ever once it was made: it is measured after all others.
+    /// Whether it starts a background thread that never ends: it is then measured after all others.
     pub ticks_for_ever: bool,
     /// Whether threads can share it.
     pub for_two: bool,
-    /// Makes it, for so many threads.
+    /// Makes it, for this many threads.
     pub make: fn(usize) -> Vec<Caller>,
-    /// The instant of an id, in unix milliseconds.
+    /// The instant of an id, in Unix milliseconds.
     pub unix_ms: fn(u64) -> u64,
 }
 
-/// What one round showed.
+/// The result of one round.
 #[derive(Clone, Copy)]
 struct Round {
     ids_per_second: f64,
     cpu: f64,
-    /// How far the last id is ahead of the wall clock.
+    /// How far the last id is ahead of the wall clock, in milliseconds.
     ahead_ms: f64,
 }
 
-/// How far one caller has come.
+/// The progress of one caller.
 #[derive(Default)]
 #[repr(align(128))]
 pub struct Progress {
@@ -52,7 +52,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Counts an id; `false` when it is time to stop.
+    /// Counts an id. Returns `false` when it is time to stop.
     #[inline]
     pub fn note(&self, id: u64) -> bool {
         self.last.store(id, Ordering::Relaxed);
@@ -61,7 +61,7 @@ impl Progress {
     }
 }
 
-/// Measures, prints and notes the figures.
+/// Measures, prints and records the figures.
 pub fn run(settings: &Settings, figures: &mut Figures, measured: Vec<Saturated>) {
     let mut subjects = measured;
     subjects.retain(|subject| settings.wants(subject.name));
@@ -102,7 +102,7 @@ fn measure(subject: &Saturated, threads: usize, seconds: f64) -> Round {
             scope.spawn(move || caller(progress));
         }
         let total = || progress.iter().map(|progress| progress.ids.load(Ordering::Relaxed)).sum::<u64>();
-        // Past the start, where a full burst of what may trail the clock would count as speed.
+        // Start after the beginning, where a burst of ids from past ticks would count as speed.
         std::thread::sleep(Duration::from_millis(100));
         let (started, cpu, ids) = (Instant::now(), cpu_ns(), total());
         std::thread::sleep(Duration::from_secs_f64(seconds));

@@ -1,4 +1,4 @@
-//! Taking ids apart and putting them together, and their texts: ns and allocations each.
+//! Splitting and composing ids, and their text forms: ns and allocations for each.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -8,10 +8,10 @@ use crate::settings::Settings;
 use crate::stats::{Figures, median};
 use crate::table::{Table, figure};
 
-/// How many ids the inputs hold; they stay in the cache.
+/// Number of ids in the inputs; they stay in the cache.
 pub const INPUTS: usize = 1024;
 
-/// Works on input `i % INPUTS` for `i` below the number given.
+/// Processes input `i % INPUTS` for each `i` below the given number.
 type Work = Box<dyn FnMut(usize)>;
 
 /// One conversion.
@@ -21,7 +21,7 @@ pub struct Conversion {
 }
 
 impl Conversion {
-    /// A conversion of the inputs, made from their values by `prepare`.
+    /// Returns a conversion of the inputs, which `prepare` makes from their values.
     pub fn new<I: 'static, T>(
         name: &'static str,
         prepare: impl Fn(u64) -> I,
@@ -47,7 +47,7 @@ fn inputs() -> impl Iterator<Item = u64> {
     .take(INPUTS)
 }
 
-/// Measures, prints and notes the figures.
+/// Measures, prints and records the figures.
 pub fn run(settings: &Settings, figures: &mut Figures, measured: Vec<Conversion>) {
     let mut conversions = measured;
     conversions.retain(|conversion| settings.wants(conversion.name));

@@ -1,4 +1,4 @@
-//! `snowmint audit`: lists who changed what in a store; and how the commands that change a store record that.
+//! `snowmint audit`: lists who changed what in a store. Also how the commands that change a store record their changes.
 
 use std::fmt::Display;
 
@@ -55,7 +55,7 @@ pub(crate) struct Args {
     /// Only changes of this namespace
     #[arg(long, value_name = "NAME")]
     namespace: Option<NamespaceName>,
-    /// Print one JSON object a line
+    /// Print one JSON object per line
     #[arg(long, help_heading = "Output")]
     json: bool,
 }
@@ -70,11 +70,11 @@ pub(crate) struct Author {
 }
 
 impl Author {
-    /// Makes a change with its entry in the audit log. Returns the outcome of the change.
+    /// Makes a change and records it in the audit log. Returns the outcome of the change.
     ///
     /// # Errors
     ///
-    /// The log cannot be written, and the change was not started.
+    /// The log cannot be written. The change was not started.
     pub(crate) async fn record<T, E>(
         &self,
         store: &dyn Store,

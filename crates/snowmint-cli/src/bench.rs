@@ -53,9 +53,9 @@ p999, max, mean), checked and duplicates. A kind of error is a code or word that
 `snowmint explain` knows, or connection, no-answer, answer (not of a Snowmint
 node) or generator (of this process).";
 
-/// How many ids are kept to find duplicates.
+/// Number of ids to keep for finding duplicates.
 const KEPT: usize = 20_000_000;
-/// Latencies are kept to three digits.
+/// Significant digits of the latencies.
 const DIGITS: u8 = 3;
 /// Longer latencies count as this one, in nanoseconds.
 const LONGEST_NS: u64 = 3_600_000_000_000;
@@ -129,22 +129,22 @@ fn number(text: &str, most: usize) -> Result<usize, String> {
         .ok_or_else(|| format!("expected 1 to {most}"))
 }
 
-/// Returns the present, to measure with.
+/// Returns the current time, for measurements.
 #[expect(clippy::disallowed_methods, reason = "it measures a duration, and no id depends on it")]
 fn present() -> Instant {
     Instant::now()
 }
 
-/// What one connection or thread did.
+/// The results of one connection or thread.
 struct Lane {
     latencies: Histogram<u64>,
     requests: u64,
     ids: u64,
-    /// Ids as numbers, to find duplicates.
+    /// Ids as numbers, for finding duplicates.
     kept: Vec<u64>,
-    /// How many it may keep.
+    /// Number of ids that it may keep.
     room: usize,
-    /// Failed requests by kind, each with one of its texts.
+    /// Failed requests by kind, each with one error text.
     errors: BTreeMap<String, (u64, String)>,
 }
 
@@ -171,7 +171,7 @@ impl Lane {
     }
 }
 
-/// A run: when it ends, and how many ids it has drawn so far.
+/// A run: its end, and the number of ids drawn so far.
 #[derive(Clone)]
 struct Run {
     until: Instant,
@@ -225,7 +225,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         show(&mut out, &result, &what)?;
     }
     out.flush()?;
-    // The result is shown also if the file cannot be written, and a duplicate matters more.
+    // Print the result even if the file cannot be written; a duplicate is the more important failure.
     let written = args.svg.as_ref().map_or(Ok(()), |path| {
         std::fs::write(path, svg::curve(&result.latencies, &what))
             .map_err(|error| Failure::flag("--svg", format!("cannot write {}: {error}", path.display())))
@@ -238,11 +238,11 @@ fn plural(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// What a run found.
+/// The result of a run.
 struct Outcome {
     latencies: Histogram<u64>,
     summary: Summary,
-    /// A text of each kind of error.
+    /// One error text for each kind.
     errors: BTreeMap<String, (u64, String)>,
 }
 
@@ -330,7 +330,7 @@ impl Outcome {
         Ok(Self { latencies: all.latencies, summary, errors: all.errors })
     }
 
-    /// Reports errors. A run with a duplicate, or without an id, has failed.
+    /// Reports errors. A run with a duplicate, or without any id, has failed.
     fn check(&self) -> Result<(), Failure> {
         for (kind, (count, why)) in &self.errors {
             report("warning", &format!("{} requests failed with {kind}: {why}", thousands(*count)));
@@ -352,7 +352,7 @@ impl Outcome {
     }
 }
 
-/// Counts the numbers that are there more than once, without the first of each.
+/// Counts repeated numbers, without the first occurrence of each.
 fn duplicates(ids: &mut [u64]) -> u64 {
     ids.sort_unstable();
     ids.windows(2).filter(|pair| pair[0] == pair[1]).count() as u64

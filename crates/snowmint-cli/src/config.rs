@@ -1,7 +1,7 @@
 //! The configuration file of `snowmint serve`, and `snowmint config`, which checks, prints and describes it.
 //!
-//! A key is the name of a flag of `serve` with `_` for `-`. So the file needs no list of its own: what the flag takes, the file
-//! takes. Its values become the defaults of the flags, below environment and command line. The tables `namespaces` and
+//! A key is the name of a flag of `serve` with `_` for `-`. So the file needs no separate list of keys: it accepts the flags'
+//! values. Its values become the defaults of the flags, below environment and command line. The tables `namespaces` and
 //! `auto_create` are those of a namespace file.
 
 use std::collections::BTreeMap;
@@ -99,7 +99,7 @@ pub(crate) fn run(args: &Args, matches: &ArgMatches) -> Result<(), Failure> {
     }
 }
 
-/// Parses the command line. Where `serve` has a configuration file, its values are the defaults.
+/// Parses the command line. If `serve` has a configuration file, its values are the defaults.
 pub(crate) fn parse_command_line() -> Result<(Cli, ArgMatches), clap::Error> {
     parse(Cli::command().color(habits::colour_of_help()))
 }
@@ -139,14 +139,15 @@ pub(crate) fn namespaces_of(path: &Path) -> io::Result<String> {
     namespace_tables(&std::fs::read_to_string(path)?).map_err(io::Error::other)
 }
 
-/// Returns the text with every key blanked but the namespace tables, so that lines keep their numbers.
+/// Returns the text with every key blanked except the namespace tables, so that line numbers stay the same.
 fn namespace_tables(text: &str) -> Result<String, String> {
     let document = document(text)?;
     let mut blanked = text.as_bytes().to_vec();
     for (key, value) in
         document.iter().filter(|(key, value)| !is_of_namespaces(key.get_ref(), value.get_ref()))
     {
-        // Its keys may stand on other lines, and would belong to the table before them. No flag takes one.
+        // The keys of such a table may be on other lines, where they would belong to the table before them. No flag accepts a
+        // table.
         if has_table(value.get_ref()) {
             let line = line_of(text, key.span().start);
             return Err(format!("line {line}: unexpected table {}", Snippet::of(key.get_ref())));
@@ -159,12 +160,12 @@ fn namespace_tables(text: &str) -> Result<String, String> {
     String::from_utf8(blanked).map_err(|error| error.to_string())
 }
 
-/// Checks that a file is read, or refused with one of its lines, and that its namespace tables keep their values and lines, for
+/// Checks that a file is read, or rejected with one of its lines, and that its namespace tables keep their values and lines. For
 /// fuzzing.
 ///
 /// # Panics
 ///
-/// If not.
+/// The check failed.
 pub fn check_text(text: &str) {
     let lines = text.matches('\n').count();
     let read = ConfigFile::parse(text);
@@ -172,13 +173,13 @@ pub fn check_text(text: &str) {
         let line = why.strip_prefix("line ").and_then(|rest| rest.split(':').next()?.parse().ok());
         assert!(line.is_some_and(|line: usize| (1..=lines + 1).contains(&line)), "{why}");
     }
-    // A changed file is read for its namespaces, also if another key is invalid.
+    // A reload reads a changed file for its namespaces even if another key is invalid.
     match namespace_tables(text) {
         Ok(tables) => {
             let shown = |text: &str| {
                 let mut document = document(text).unwrap_or_default();
                 document.retain(|key, value| is_of_namespaces(key.get_ref(), value.get_ref()));
-                // As texts, since a float that is not a number does not equal itself.
+                // Compared as text, since a NaN float does not equal itself.
                 let of = |(key, value): (&Spanned<String>, &Spanned<Value>)| {
                     (key.get_ref().clone(), value.get_ref().to_string(), line_of(text, key.span().start))
                 };
@@ -202,12 +203,12 @@ fn has_table(value: &Value) -> bool {
     }
 }
 
-/// Reads the level of the log from a configuration file.
+/// Reads the log level from a configuration file.
 pub(crate) fn log_of(path: &Path) -> Result<Filter, String> {
     setting(path, "log")?.unwrap_or_else(|| "info".to_owned()).parse().map_err(ToOwned::to_owned)
 }
 
-/// Reads from a configuration file whether requests are logged.
+/// Reads from a configuration file whether to log each request.
 pub(crate) fn access_log_of(path: &Path) -> Result<AccessLog, String> {
     setting(path, "access_log").map(|value| AccessLog::from(value.as_deref() == Some("true")))
 }
@@ -235,14 +236,14 @@ fn line_of(text: &str, at: usize) -> usize {
 
 const NAMESPACE_KEYS: [&str; 2] = ["namespaces", "auto_create"];
 
-/// Returns `true` for the tables of a namespace file. `namespaces` may also be a list of names, as its flag takes it.
+/// Returns `true` for the tables of a namespace file. `namespaces` may also be a list of names, as for its flag.
 fn is_of_namespaces(key: &str, value: &Value) -> bool {
     NAMESPACE_KEYS.contains(&key) && value.is_table()
 }
 
 /// A configuration file whose keys and values were checked, each by its flag.
 struct ConfigFile {
-    /// The values by key, as the flag takes them.
+    /// The values by key, in the form that the flag accepts.
     values: BTreeMap<String, Vec<String>>,
     has_namespaces: bool,
 }
@@ -276,7 +277,7 @@ impl ConfigFile {
         Ok(Self { values, has_namespaces })
     }
 
-    /// Lets the node read its namespaces from this file, at first and at each SIGHUP: tables may be added later.
+    /// Makes the node read its namespaces from this file, at the start and at each SIGHUP: tables may be added later.
     fn give_namespaces(&self, args: &mut serve::Args, path: PathBuf) -> Result<(), Failure> {
         match &args.namespaces_file {
             Some(other) if self.has_namespaces => Err(Failure::usage(format!(
@@ -295,14 +296,14 @@ impl ConfigFile {
     /// Makes the values the defaults of the flags.
     fn apply(&self, command: Command) -> Command {
         self.values.iter().fold(command, |command, (key, texts)| {
-            // The command keeps its defaults for as long as the process runs.
+            // The command keeps its defaults for the life of the process.
             let texts: Vec<&'static str> = texts.iter().map(|text| &*text.clone().leak()).collect();
             command.mut_arg(key, |flag| flag.default_values(texts))
         })
     }
 }
 
-/// Flags that no file sets: the one that names the file, and a short form of `console`.
+/// Flags that a file cannot set: the one that names the file, and a short form of `console`.
 const NOT_IN_A_FILE: [&str; 2] = ["config", "no_console"];
 
 /// The flags that a file may set.
@@ -311,9 +312,9 @@ fn flags() -> Vec<Arg> {
     command.get_arguments().filter(|flag| !NOT_IN_A_FILE.contains(&flag.get_id().as_str())).cloned().collect()
 }
 
-/// Returns `true` for a flag that is true or false, with a value or without one.
+/// Returns `true` for a flag that takes true or false, with a value or without one.
 fn is_boolean(flag: &Arg) -> bool {
-    // Others, such as `yes`, are accepted but hidden.
+    // Other words, such as `yes`, are accepted but hidden.
     let values = flag.get_possible_values();
     let shown = values.iter().filter(|value| !value.is_hide_set()).map(PossibleValue::get_name);
     matches!(flag.get_action(), ArgAction::SetTrue) || shown.eq(["true", "false"])
@@ -329,7 +330,7 @@ fn unknown(key: &str, flags: &[Arg]) -> String {
     format!("unknown key {}: {hint}", Snippet::of(key))
 }
 
-/// The value as the texts that its flag takes.
+/// Returns the value in the form that its flag accepts.
 fn texts(flag: &Arg, key: &str, value: Value) -> Result<Vec<String>, String> {
     let is_switch = is_boolean(flag);
     let expected = match (is_switch, flag.get_value_delimiter()) {
@@ -371,7 +372,7 @@ fn check_value(flag: &Arg, key: &str, texts: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// What clap says of a value that is none of the possible ones.
+/// Returns the expected values from a clap error.
 fn expected_values(error: &clap::Error) -> String {
     use clap::error::{ContextKind, ContextValue};
     match error.get(ContextKind::ValidValue) {
@@ -413,7 +414,7 @@ fn check(path: &Path, json: bool) -> Result<(), Failure> {
     out.flush()
 }
 
-/// Prints every setting as a line of TOML, with its origin, and the `tables` of namespaces. Passwords are left out.
+/// Prints every setting as a line of TOML, with its origin, and the `tables` of namespaces. Leaves out passwords.
 fn print_settings(
     matches: &ArgMatches,
     file: Option<&ConfigFile>,
@@ -480,7 +481,7 @@ fn schema() -> serde_json::Value {
         }
         properties.insert(flag.get_id().to_string(), schema);
     }
-    // A list of names, or a table of definitions.
+    // The value is a list of names, or a table of definitions.
     if let Some(names) = properties.get_mut("namespaces") {
         names["type"] = json!(["array", "string", "object"]);
         names["additionalProperties"] = json!({"type": "object", "required": ["scheme"]});
@@ -571,7 +572,7 @@ mod tests {
         assert_eq!(lines, ["# why", "", "", "", "[namespaces.a]", "scheme = 'uuid7'"]);
     }
 
-    /// Goal: the keys of a table that is no namespace do not become settings of the namespace before it.
+    /// Goal: the keys of a table that is not a namespace do not become settings of the namespace before it.
     #[test]
     fn another_table_is_refused_and_changes_no_namespace() {
         for (text, wanted) in [

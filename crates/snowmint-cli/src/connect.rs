@@ -102,9 +102,9 @@ pub(crate) fn open_failure(error: OpenError) -> Failure {
     }
 }
 
-/// How long to wait for a lease without a message.
+/// Time to wait for a lease before the first message.
 pub(crate) const MOMENT: Duration = Duration::from_secs(1);
-/// How often to repeat the message.
+/// Interval between messages.
 const REPEAT: Duration = Duration::from_secs(5);
 
 /// Waits until a lease is held; `notify` receives the time waited so far and the reason, every few seconds.
@@ -129,15 +129,15 @@ pub(crate) fn why_no_lease(leases: &Leases) -> String {
     waiting.unwrap_or_else(|| "the store has not answered yet".to_owned())
 }
 
-/// Returns a URL without user and password, also if it is invalid: a password may have any character that ends a part of a URL.
+/// Returns a URL without user and password, even if it is invalid: a password may contain characters that end a part of a URL.
 pub(crate) fn without_credentials(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else {
-        // A path, or what somebody took for a URL.
+        // A path, or a path mistaken for a URL.
         let is_path = url.starts_with("sqlite:");
         return if is_path { url } else { url.rsplit_once('@').map_or(url, |(_, public)| public) }.to_owned();
     };
     let (base, query) = rest.split_once('?').map_or((rest, None), |(base, query)| (base, Some(query)));
-    // A port has digits alone: anything else after the colon is a password, which may go on behind the `?`.
+    // A port consists of digits: anything else after the colon is a password, which may continue after the `?`.
     let hosts = base.split('/').next().unwrap_or(base);
     let has_ports = |hosts: &str| {
         let ports = hosts.split(',').filter_map(|host| host.rsplit_once(':'));
@@ -156,7 +156,7 @@ pub(crate) fn without_credentials(url: &str) -> String {
         let name = parameter.split('=').next().unwrap_or(parameter);
         let is_secret =
             ["pass", "secret", "token"].iter().any(|word| name.to_ascii_lowercase().contains(word));
-        // A file that holds the password is no secret.
+        // The path of a password file is not secret.
         if is_secret && !name.ends_with("_file") {
             shown.push_str(name);
             shown.push_str("=...");

@@ -29,7 +29,7 @@ with its number and omitted, the others are converted, and the exit code is 2.
 JSON, one object a line: text (as read), id (in decimal, a string) and
 converted.";
 
-/// How many invalid lines are reported one by one.
+/// Number of invalid lines that are reported one by one.
 const REPORTED: u64 = 20;
 
 /// Write ids in another text form
@@ -48,7 +48,7 @@ pub(crate) struct Args {
     /// Pad with zeros to the width of the largest id
     #[arg(long, help_heading = "Text forms")]
     pad: bool,
-    /// Print one JSON object a line
+    /// Print one JSON object per line
     #[arg(long, help_heading = "Output")]
     json: bool,
 }

@@ -39,7 +39,7 @@ pub(crate) struct Args {
     /// HTTP addresses of nodes that use the store: http://HOST:PORT,...
     #[arg(long, value_name = "URLS", value_delimiter = ',')]
     nodes: Vec<String>,
-    /// Print one JSON object a line: check, ok, text
+    /// Print one JSON object per line: check, ok, text
     #[arg(long, help_heading = "Output")]
     json: bool,
 }

@@ -52,8 +52,8 @@ impl<B: Fn(Field) -> String, L: Fn(Field) -> String> Drawing<'_, B, L> {
         format!("{INDENT}{} ", " ".repeat(self.unused()))
     }
 
-    /// Returns the number of the highest bit of each field above that bit, and 0 above the last bit; a number without room is
-    /// left out.
+    /// Returns the number of the highest bit of each field above that bit, and 0 above the last bit. Omits a number that does not
+    /// fit.
     fn ruler(&self) -> String {
         let mut line = "bit ".to_owned();
         let mut column = self.margin().len();

@@ -1,4 +1,4 @@
-//! How a command ends. Exit code 0: done. 1: something outside failed. 2: invalid input or settings.
+//! The outcome of a command. Exit code 0: done. 1: something outside failed. 2: invalid input or settings.
 //! Every error is one line on standard error that begins with `error: `.
 
 use std::error::Error as _;
@@ -28,12 +28,12 @@ struct LogLine {
     target: &'static str,
 }
 
-/// Why a command failed.
+/// The reason why a command failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// Store, port, lease, disk: the same command may succeed later.
+    /// A store, port, lease or disk failed: the same command may succeed later.
     Runtime(String),
-    /// Invalid input or settings: the same command never succeeds.
+    /// Invalid input or settings: the same command fails again.
     Usage(String),
     /// Invalid input that was reported already.
     Reported,
@@ -56,7 +56,7 @@ impl Display for Failure {
 impl From<&Failure> for ChangeFailure {
     fn from(failure: &Failure) -> Self {
         let why = failure.to_string();
-        // A command with several steps may have made some of them.
+        // A command with several steps may have completed some of them.
         if matches!(failure, Failure::Usage(_)) { Self::Refused(why) } else { Self::Unknown(why) }
     }
 }
@@ -128,7 +128,7 @@ fn write_line(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-/// Prints help or the version of clap; turns its errors into one line.
+/// Prints the help or version text from clap; turns its errors into one line.
 pub(crate) fn explain(error: &clap::Error) -> Result<(), Failure> {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => print(error),
@@ -154,7 +154,7 @@ fn one_line(error: &clap::Error) -> String {
     }
 }
 
-/// The error of a value that does not parse, named by its flag.
+/// Returns the error for an invalid value, with the name of its flag.
 fn invalid_value(error: &clap::Error) -> Option<String> {
     let why = error.source()?.to_string();
     let (Some(ContextValue::String(argument)), Some(ContextValue::String(value))) =
@@ -172,7 +172,7 @@ fn invalid_value(error: &clap::Error) -> Option<String> {
     })
 }
 
-/// The lines of a clap error above its usage, as one line.
+/// Returns the lines of a clap error above its usage, as one line.
 fn first_lines(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let lines = text
@@ -194,7 +194,7 @@ fn first_lines(error: &clap::Error) -> String {
     line
 }
 
-/// The environment variable that an invalid value came from, if it did not come from the command line.
+/// Returns the environment variable that an invalid value came from, if it did not come from the command line.
 fn variable(error: &clap::Error) -> Option<String> {
     let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else {
         return None;

@@ -1,4 +1,4 @@
-//! `snowmint explain`: for each error of the service and of this command, its cause, what it means for ids, and what to do.
+//! `snowmint explain`: for each error of the service and of this command, its cause, its meaning for ids, and advice.
 
 use serde::Serialize;
 use snowmint_server::status::{ErrorKind, Status};
@@ -27,7 +27,7 @@ pub(crate) struct Args {
     /// Code of the error, or what a client shows: a word such as TRYAGAIN, an HTTP status, a gRPC code; default: list all
     #[arg(value_name = "CODE")]
     code: Option<String>,
-    /// Print one JSON object a line
+    /// Print one JSON object per line
     #[arg(long, help_heading = "Output")]
     json: bool,
 }
@@ -113,7 +113,7 @@ struct Entry {
     text: &'static Text,
 }
 
-/// How the protocols answer.
+/// The answers of the protocols.
 #[derive(Serialize)]
 struct Answers {
     http: u16,
@@ -143,11 +143,11 @@ impl Answers {
     }
 }
 
-/// What an error means.
+/// The meaning of an error.
 #[derive(Debug, Serialize)]
 struct Text {
     cause: &'static str,
-    /// What it means for ids: given, lost, repeated.
+    /// The meaning for ids: handed out, lost, repeated.
     ids: &'static str,
     remedy: &'static str,
 }
@@ -156,7 +156,7 @@ impl Entry {
     fn is_called(&self, code: &str) -> bool {
         let plain = |text: &str| text.trim().to_ascii_lowercase().replace(['-', '_', ' '], "");
         let code = plain(code.strip_prefix("urn:snowmint:").unwrap_or(code));
-        // Redis has a word of its own for a wrong token.
+        // The Redis protocol has a separate word for a wrong token.
         let code = if code == "wrongpass" { "noauth".to_owned() } else { code };
         let of_answers = self.answers.as_ref().is_some_and(|answers| {
             plain(answers.resp) == code || plain(&answers.grpc) == code || answers.http.to_string() == code
@@ -180,7 +180,7 @@ fn all() -> impl Iterator<Item = Entry> {
     of_service.chain(of_command)
 }
 
-/// Nothing was given and nothing changed: what most errors mean for ids.
+/// The meaning of most errors for ids: no id was given and nothing changed.
 const NONE_GIVEN: &str = "No id was given and nothing changed.";
 
 const fn text(cause: &'static str, ids: &'static str, remedy: &'static str) -> Text {
@@ -203,7 +203,7 @@ const SERVICE: [(&str, Text); 33] = [
         text(
             "The store did not confirm a change in time: it may have happened, or may still happen.",
             "No id was given. Ids of the namespace follow the record that the store has.",
-            "Look at the present state (`snowmint ns list`, `snowmint workers`) before you repeat the change. `snowmint audit` \
+            "Look at the current state (`snowmint ns list`, `snowmint workers`) before you repeat the change. `snowmint audit` \
          shows it as possibly made.",
         ),
     ),
@@ -466,7 +466,7 @@ const SERVICE: [(&str, Text); 33] = [
     ),
 ];
 
-/// How this command ends.
+/// The exit codes of this command.
 const COMMAND: [(&str, &str, Text); 2] = [
     (
         "exit-1",
@@ -493,7 +493,7 @@ const COMMAND: [(&str, &str, Text); 2] = [
 mod tests {
     use super::*;
 
-    /// Goal: no error is without an explanation, and no explanation without an error. Method: the table of the service.
+    /// Goal: every error has an explanation, and every explanation an error. Method: the table of the service.
     #[test]
     fn every_kind_has_a_text() {
         for kind in ErrorKind::ALL {

@@ -12,7 +12,7 @@ use snowmint_cluster::WorkerSource;
 use crate::error::Failure;
 use crate::human::date;
 
-/// How often a node reads the namespaces of its store by default.
+/// The default interval at which a node reads the namespaces of its store.
 pub(crate) const NAMESPACES_POLL: &str = "5s";
 
 /// Parses `--datacenter`; the layout limits it.
@@ -68,16 +68,16 @@ pub(crate) fn connections(text: &str) -> Result<usize, String> {
     parsed.ok_or_else(|| "expected 1 to 1000000".to_owned())
 }
 
-/// The begin of the address of a Unix socket.
+/// The prefix of a Unix socket address.
 const UNIX: &str = "unix:";
 /// The address of a socket that systemd opens.
 const SYSTEMD: &str = "systemd";
 
-/// Where to listen for one protocol.
+/// The address on which one protocol listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Listen {
     Off,
-    /// At `host:port`, as given; port 0 is any free one.
+    /// At `host:port`, as given; port 0 means any free port.
     At {
         address: String,
         port: u16,
@@ -91,7 +91,7 @@ pub(crate) enum Listen {
 }
 
 impl Listen {
-    /// Returns the port, if it is known; 0 is any free one.
+    /// Returns the port, if it is known; 0 means any free port.
     pub(crate) fn port(&self) -> Option<u16> {
         match self {
             Self::At { port, .. } => Some(*port),
@@ -182,7 +182,7 @@ pub(crate) fn check_field(layout: &Layout, field: Field, flag: &str, value: u32)
     layout.check(field, value.into()).map_err(|error| Failure::flag(flag, format!("{error} (`{layout}`)")))
 }
 
-/// Returns the URL that was given, or that of the SQLite file in the data directory.
+/// Returns the given URL, or that of the SQLite file in the data directory.
 pub(crate) fn store_url(store: Option<&str>, data: &str) -> String {
     store.map_or_else(|| format!("sqlite:{}/snowmint.db", data.trim_end_matches('/')), str::to_owned)
 }
@@ -197,7 +197,7 @@ pub(crate) fn check_data(store: Option<&str>, data: &str) -> Result<(), Failure>
     Ok(())
 }
 
-/// Checks that the layout has a timestamp for now. Returns a warning if it ends within a few years.
+/// Checks that the layout has a timestamp for the current time. Returns a warning if it ends within a few years.
 pub(crate) fn check_lifetime(layout: &Layout, now_unix_ms: u64) -> Result<Option<String>, Failure> {
     if layout.left_at(now_unix_ms).is_zero() {
         return Err(Failure::flag(

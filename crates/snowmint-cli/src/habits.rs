@@ -1,5 +1,5 @@
-//! Words that people type by habit and that this command does not have: each error names what it has instead.
-//! Words that mean one thing here are aliases, beside their command or flag.
+//! Words from other tools that this command does not have: each error names the equivalent here.
+//! Words with one clear meaning are aliases, defined next to their command or flag.
 
 use clap::ColorChoice;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -7,7 +7,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 /// The names of `serve`.
 pub(crate) const SERVE: [&str; 4] = ["serve", "server", "start", "run"];
 
-/// An unknown flag, and what to use instead: on `serve`, and on other commands.
+/// Unknown flags, and the replacement for each: on `serve`, and on other commands.
 const FLAGS: [(&[&str], &str, &str); 7] = [
     (
         &["--port", "-p", "--http-port"],
@@ -46,9 +46,9 @@ const FLAGS: [(&[&str], &str, &str); 7] = [
     ),
 ];
 
-/// The names of `bench`, which has other flags than commands of the store.
+/// The names of `bench`, whose flags differ from those of store commands.
 const BENCH: [&str; 2] = ["bench", "benchmark"];
-/// An unknown flag of `bench`, and what to use instead.
+/// Unknown flags of `bench`, and the replacement for each.
 const BENCH_FLAGS: [(&[&str], &str); 3] = [
     (
         &[
@@ -73,7 +73,7 @@ const BENCH_FLAGS: [(&[&str], &str); 3] = [
     (&["-v", "-vv", "-vvv", "--verbose", "--debug", "-q", "--quiet", "--silent"], "bench has no log lines"),
 ];
 
-/// An unknown subcommand, and what to use instead.
+/// Unknown subcommands, and the replacement for each.
 const COMMANDS: [(&[&str], &str); 6] = [
     (&["init", "migrate", "schema"], "`snowmint store init` prepares a store"),
     (
@@ -92,7 +92,7 @@ const COMMANDS: [(&[&str], &str); 6] = [
     (&["encode", "decimal", "hex", "base62"], "`snowmint convert --to FORM` writes ids in another text form"),
 ];
 
-/// Returns the error of a word that has no meaning here but a habit behind it.
+/// Returns the advice for a word that this command does not have but that people type by habit.
 pub(crate) fn advice(error: &clap::Error) -> Option<String> {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.as_str()),
@@ -113,7 +113,7 @@ pub(crate) fn advice(error: &clap::Error) -> Option<String> {
         }
         ErrorKind::InvalidSubcommand => {
             let word = text(ContextKind::InvalidSubcommand)?;
-            // A subcommand of a subcommand has its own words.
+            // Each subcommand has its own words.
             std::env::args().nth(1).filter(|first| first == word)?;
             let (_, advice) = COMMANDS.iter().find(|(words, _)| words.contains(&word))?;
             Some(format!("unknown command {word}: {advice}; see --help"))
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
     use crate::Cli;
 
-    /// Goal: no advice hides a word that works. Method: the words of every command.
+    /// Goal: no advice hides a word that works. Method: try the words of every command.
     #[test]
     fn no_word_of_advice_is_a_word_of_the_command() {
         let command = Cli::command();

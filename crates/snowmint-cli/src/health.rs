@@ -1,4 +1,4 @@
-//! `snowmint health`: asks a node whether it serves ids, for health checks of containers, which may hold no other program.
+//! `snowmint health`: asks a node whether it serves ids, for health checks in containers that contain no other program.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ Examples:
 
 Exit codes. 0: healthy. 1: not healthy, or no answer within 5 s.";
 
-/// How long a node may take to answer: both answers come from its memory.
+/// Time limit for a node's answer: both answers come from its memory.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Check whether a running node serves ids; for health checks of containers
@@ -33,7 +33,7 @@ pub(crate) struct Args {
     of: Health,
 }
 
-/// What is healthy.
+/// The definition of healthy.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Health {
     /// The node can make ids (`/readyz`)

@@ -64,7 +64,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     out.flush()
 }
 
-/// Appends a key to a file. A name that the file has is rejected: another key would hide the ids of its namespace differently.
+/// Appends a key to a file. Rejects a name that the file already has: another key would hide the ids of its namespace
+/// differently.
 fn append(path: &Path, name: &HideKeyName, line: &str) -> Result<(), Failure> {
     let before = match std::fs::read_to_string(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),

@@ -48,7 +48,7 @@ impl Output {
     }
 }
 
-/// When output is coloured.
+/// Whether output is coloured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Colour {
     /// On a terminal, unless `NO_COLOR` is set
@@ -62,13 +62,13 @@ pub(crate) enum Colour {
 
 static COLOUR: OnceLock<Colour> = OnceLock::new();
 
-/// Sets when output is coloured, once for the process.
+/// Sets whether output is coloured, once per process.
 pub(crate) fn choose_colour(colour: Colour) {
-    // A second choice of the same command line is the same one.
+    // A second call from the same command line has the same value.
     let _ = COLOUR.set(colour);
 }
 
-/// Returns whether what is written to a stream is coloured.
+/// Returns whether output to a stream is coloured.
 pub(crate) fn wants_colour(stream: &impl io::IsTerminal) -> bool {
     match COLOUR.get().copied().unwrap_or_default() {
         Colour::Always => true,
@@ -79,7 +79,7 @@ pub(crate) fn wants_colour(stream: &impl io::IsTerminal) -> bool {
     }
 }
 
-/// Ends a colour.
+/// The sequence that ends a colour.
 const END: &str = "\x1b[0m";
 
 /// Colours text if the output is a terminal.
@@ -115,7 +115,7 @@ impl Paint {
         self.with("31", text)
     }
 
-    /// Returns the sequences before and after a text of a field.
+    /// Returns the escape sequences before and after the text of a field.
     pub(crate) fn field_marks(self, field: Field) -> (String, &'static str) {
         let marked = self.field(field, "");
         let end = if self.on { END } else { "" };

@@ -1,4 +1,4 @@
-//! `snowmint import`: lists the counters of another system, and creates namespaces that continue above them.
+//! `snowmint import`: lists the counters of another system, and creates namespaces whose numbers start above them.
 //! It never changes the other system.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -55,12 +55,12 @@ pub(crate) struct Args {
     store: StoreArgs,
     #[command(flatten)]
     author: Author,
-    /// Print one JSON object a line
+    /// Print one JSON object per line
     #[arg(long, help_heading = "Output")]
     json: bool,
 }
 
-/// A counter and the namespace that it becomes.
+/// A counter, and the namespace to create from it.
 #[derive(Debug, Serialize)]
 struct Row {
     name: String,
@@ -71,7 +71,7 @@ struct Row {
     state: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<String>,
-    /// The store that it was made in.
+    /// The store in which the namespace was created.
     #[serde(skip_serializing_if = "Option::is_none")]
     store: Option<String>,
     #[serde(skip)]
@@ -104,9 +104,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     })
 }
 
-/// Merges the counters of several servers that share a name: the highest number decides.
+/// Merges the counters of several servers with the same name; the highest number counts.
 ///
-/// Counters that share a name and can give the same number are separate counters: they do not become one namespace.
+/// Counters with the same name that can return the same number are separate counters: they do not become one namespace.
 fn plan(found: &[(String, Surveyed)]) -> Vec<Row> {
     let mut merged: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
     let mut overlaps: BTreeMap<&str, String> = BTreeMap::new();
@@ -134,7 +134,7 @@ fn plan(found: &[(String, Surveyed)]) -> Vec<Row> {
 
 impl Row {
     fn of(name: String, highest: u64, step: u64) -> Self {
-        // The other system has reserved at most its step beyond the highest number.
+        // The other system may have reserved up to one step beyond the highest number.
         let start = highest.checked_add(step).and_then(|start| start.checked_add(1));
         let start = start.filter(|start| *start <= MAX_NUMBER);
         let plan = NamespaceName::new(&name).map_err(|error| error.to_string()).and_then(|namespace| {
@@ -184,7 +184,7 @@ async fn apply(store: &dyn Store, args: &Args, rows: &mut [Row]) -> Result<Strin
         let Some((name, definition)) = &row.plan else { continue };
         let added = registry::add(store, name, definition, IfDropped::Refuse);
         let added = if known.contains(name.as_str()) {
-            // It is rejected, so it is not a change.
+            // The request is rejected, so no change is recorded.
             added.await
         } else {
             let details = format!("{definition}, of {}", urls.join(" and "));

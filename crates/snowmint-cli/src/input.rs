@@ -4,9 +4,9 @@ use std::io::{self, BufRead, BufReader, IsTerminal as _};
 
 use crate::error::Failure;
 
-/// Longer than an id in any form. Longer items are cut, so that memory is bounded, and end in [`CUT`].
+/// Maximum length of an item; no id in any form is longer. Longer items are cut, so that memory is bounded, and end in [`CUT`].
 pub(crate) const MAX_LEN: usize = 80;
-/// The end of a cut item. It is in no text form, so what remains of a cut item is never read as an id.
+/// The end of a cut item. No text form contains it, so a cut item is never read as an id.
 const CUT: &str = "…";
 /// Size of the input buffer.
 const BUFFER: usize = 128 * 1024;
@@ -16,7 +16,7 @@ const BUFFER: usize = 128 * 1024;
 pub(crate) enum Items {
     /// At blanks, line ends and commas.
     Words,
-    /// At line ends; blanks around it do not count.
+    /// At line ends; surrounding blanks are ignored.
     Lines,
 }
 
@@ -29,7 +29,7 @@ impl Items {
     }
 }
 
-/// Returns standard input, or an error if it is a terminal, where nobody knows that they should type.
+/// Returns standard input, or an error if it is a terminal, where the command would seem to hang.
 pub(crate) fn standard_input(example: &str) -> Result<impl BufRead, Failure> {
     let input = io::stdin();
     if input.is_terminal() {
@@ -45,18 +45,18 @@ pub(crate) fn unread(error: &io::Error) -> Failure {
     Failure::runtime(format!("cannot read standard input: {error}"))
 }
 
-/// Takes the items of an input.
+/// Receives the items of an input.
 pub(crate) trait Sink {
-    /// Takes an item that is not empty, and the number of its line, from 1.
+    /// Receives an item that is not empty, and its line number, from 1.
     fn item(&mut self, text: &str, line: u64) -> Result<(), Failure>;
 
-    /// Is called before the input is waited for.
+    /// Called before the command waits for input.
     fn pause(&mut self) -> Result<(), Failure>;
 }
 
-/// Gives every item of an input that is not empty to a sink.
+/// Passes every item of an input that is not empty to a sink.
 pub(crate) fn each_item(input: &mut impl BufRead, items: Items, sink: &mut impl Sink) -> Result<(), Failure> {
-    // The begin of an item that the buffer does not end.
+    // The beginning of an item whose end is not in the buffer.
     let mut begun: Vec<u8> = Vec::with_capacity(MAX_LEN);
     let mut line = 1;
     loop {
@@ -91,7 +91,7 @@ pub(crate) fn each_item(input: &mut impl BufRead, items: Items, sink: &mut impl 
     }
 }
 
-/// Adds to an item. Of an item that is too long it keeps one byte too many, which is no blank: so it stays too long.
+/// Appends to an item. An item that is too long keeps one extra byte, which is not a blank, so that it stays too long.
 fn extend(begun: &mut Vec<u8>, more: &[u8]) {
     let more = if begun.is_empty() { more.trim_ascii_start() } else { more };
     let (kept, rest) = more.split_at(more.len().min(MAX_LEN + 1 - begun.len()));
@@ -164,7 +164,7 @@ mod tests {
         assert_eq!(seen(&long, 4096, Items::Lines)[1], ("1".to_owned(), 2));
     }
 
-    /// Goal: no id is lost or becomes another id in a long line. Method: blanks before, after and inside, leading zeros, each
+    /// Goal: no id in a long line is lost or becomes another id. Method: blanks before, after and inside, leading zeros, each
     /// split by buffers of any size.
     #[test]
     fn blanks_do_not_count_and_a_long_item_is_never_an_id() {

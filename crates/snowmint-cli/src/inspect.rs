@@ -82,7 +82,7 @@ pub(crate) struct Args {
     shown: Shown,
 }
 
-/// How ids are read.
+/// The way in which ids are read.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "How to read the ids")]
 struct Reading {
@@ -100,7 +100,7 @@ struct Reading {
     hide_keys_file: Option<PathBuf>,
 }
 
-/// How ids are shown.
+/// The way in which ids are shown.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Output")]
 struct Shown {
@@ -110,7 +110,7 @@ struct Shown {
     /// Instant to measure ages from, such as 2026-11-22T08:00:00Z; default: now
     #[arg(long, value_name = "INSTANT", value_parser = snowmint::utc::parse)]
     now: Option<u64>,
-    /// Print one JSON object a line
+    /// Print one JSON object per line
     #[arg(long, help_heading = "Output")]
     json: bool,
 }
@@ -155,12 +155,12 @@ struct Inspector<'a> {
     args: &'a Args,
     hider: Option<Hider>,
     out: Output,
-    /// Writes rows, if the layout is known.
+    /// Writes rows if the layout is known.
     rows: Option<Rows>,
-    /// The row that is written.
+    /// The row in progress.
     row: Vec<u8>,
     now_unix_ms: u64,
-    /// How ids are shown, once that is known.
+    /// The form of the output, once it is known.
     view: Option<View>,
     /// The first id, until it is known whether there is a second one.
     held: Option<String>,
@@ -249,14 +249,14 @@ impl Inspector<'_> {
     }
 
     fn refuse(&mut self, why: &str) -> Result<(), Failure> {
-        // On a terminal, the output so far comes before this error.
+        // On a terminal, print the output so far before this error.
         self.out.flush()?;
         report("error", why);
         self.refused += 1;
         Ok(())
     }
 
-    /// Reads the number of a text in the given form, and reveals it.
+    /// Parses a text in the given form, and reveals the id if it is hidden.
     fn read_id(&self, text: &str) -> Result<Id, String> {
         let form = self.args.reading.format.as_ref();
         let hint = if form.is_none() && self.hider.is_none() { OTHER_FORMS } else { "" };
@@ -317,7 +317,7 @@ impl Inspector<'_> {
         self.out.line(&title)
     }
 
-    /// An empty line between two ids.
+    /// Writes an empty line between two ids.
     fn gap(&mut self) -> Result<(), Failure> {
         if self.shown > 0 { self.out.line("") } else { Ok(()) }
     }
@@ -378,9 +378,9 @@ fn texts(id: Id) -> [(&'static str, String); 2] {
     [("hex", hex::encode(id).to_string()), ("base62", Alphabet::BASE62.encode(id).to_string())]
 }
 
-/// How many other readings get a line.
+/// Number of other readings that get a line.
 const OTHERS: usize = 4;
-/// How many of them may differ only in their epochs.
+/// Number of these that may differ only in their epochs.
 const OF_SAME_BITS: usize = 3;
 
 /// Returns a line for each of the likeliest candidates after the first, and one for the rest.
@@ -405,7 +405,7 @@ fn unshown(rest: &[Candidate], shown: &[&Candidate]) -> Option<String> {
     (share >= 0.01).then(|| with_likelihood(&format!("{count} more, see --json"), Some(share)))
 }
 
-/// Returns whether the time and the sequence of two readings use the same bits of the id.
+/// Returns whether the timestamp and the sequence of two readings use the same bits of the id.
 fn have_same_bits(one: &Candidate, other: &Candidate) -> bool {
     let bits = |layout: &Layout| {
         [Field::Timestamp, Field::Sequence].map(|field| (layout.shift(field), layout.width(field)))
@@ -418,7 +418,7 @@ fn have_same_bits(one: &Candidate, other: &Candidate) -> bool {
     }
 }
 
-/// Formats `twitter, 61% likely`, or the name alone if nothing was guessed.
+/// Formats `twitter, 61% likely`, or only the name if nothing was guessed.
 fn with_likelihood(name: &str, likelihood: Option<f64>) -> String {
     likelihood.map_or_else(|| name.to_owned(), |share| format!("{name}, {} likely", percent(share)))
 }
@@ -428,7 +428,7 @@ fn percent(share: f64) -> String {
     if share < 0.01 { "under 1%".to_owned() } else { format!("{:.0}%", share * 100.0) }
 }
 
-/// Formats a candidate; its text form only if it differs from that of the first.
+/// Formats a candidate. Includes its text form only if it differs from that of the first candidate.
 fn candidate_line(candidate: &Candidate, first_form: &str, now_unix_ms: u64) -> String {
     let name = candidate.decoded.name();
     let same = candidate.form == first_form || candidate.form == name;
@@ -440,7 +440,7 @@ fn candidate_line(candidate: &Candidate, first_form: &str, now_unix_ms: u64) -> 
     with_likelihood(&format!("{name}{form}{instant}"), candidate.likelihood)
 }
 
-/// Returns the fields of an id of another scheme, such as a UUID.
+/// Returns the fields of an id of a wide scheme, such as a UUID.
 fn scheme_facts(id: &SchemeId, now_unix_ms: u64) -> Vec<(&'static str, String)> {
     let mut facts: Vec<_> =
         id.values().map(|(field, value)| (field.name, field.show(value).to_string())).collect();

@@ -1,4 +1,4 @@
-//! `snowmint layout` shows one layout or a move to another, `snowmint layouts` lists those that have a name.
+//! `snowmint layout` shows one layout or a move to another; `snowmint layouts` lists the named ones.
 
 mod successor;
 
@@ -60,7 +60,7 @@ pub(crate) struct Args {
     /// Name (see `snowmint layouts`) or fields, as one argument or several
     #[arg(value_name = "SPEC|NAME", required = true)]
     spec: Vec<String>,
-    /// Layout that shall follow this one: its fields, without the epoch, which is computed; or `auto` for proposals
+    /// Layout to move to: its fields without the epoch, which is computed; or `auto` for proposals
     #[arg(long, value_name = "SPEC|auto", help_heading = "Move to another layout")]
     successor: Option<String>,
     /// Instant of the move, not in the past: no id of the old layout has a later timestamp; default: the next midnight, UTC
@@ -179,7 +179,7 @@ const NAME: usize = 18;
     after_long_help = "JSON, one object a line: `about` and `source`, and the members that `snowmint layout --help` lists."
 )]
 pub(crate) struct ListArgs {
-    /// Print one JSON object a line
+    /// Print one JSON object per line
     #[arg(long, help_heading = "Output")]
     json: bool,
 }
@@ -206,7 +206,7 @@ fn heading(out: &Output) -> String {
     out.paint.faint(&text)
 }
 
-/// Prints a preset on two lines: the text form alone takes most of one.
+/// Prints a preset on two lines: the text form alone fills most of one line.
 fn entry(out: &mut Output, preset: &Preset, now_unix_ms: u64) -> Result<(), Failure> {
     let paint = out.paint;
     let layout = &preset.layout;

@@ -1,6 +1,6 @@
 //! The command `snowmint`. Each subcommand is a file; this one only dispatches.
 
-// The compiler proves that the task that opens stores is `Send` through every type of their TLS.
+// The compiler checks that the task that opens stores is `Send`, through every type in their TLS.
 #![recursion_limit = "256"]
 
 mod audit;
@@ -58,7 +58,7 @@ Start with:
   snowmint explain                        list the errors, and explain one
   snowmint help COMMAND                   the flags of a command, with examples
 
---json writes one JSON object a line, on every command that prints results. Ids
+--json writes one JSON object per line, on every command that prints results. Ids
 in JSON are strings: JavaScript keeps only 53 bits of a number.
 
 Exit codes. 0: done. 1: something outside failed (store, port, lease). 2: invalid input or settings.";
@@ -151,7 +151,7 @@ impl Cli {
 #[doc(hidden)]
 pub use config::check_text as check_config_file;
 
-/// Runs the command that the arguments of this process name, and returns its exit code.
+/// Runs the command in the arguments of this process, and returns its exit code.
 pub fn main() -> ExitCode {
     #[cfg(all(target_os = "linux", target_env = "gnu", target_feature = "crt-static"))]
     static_names::use_built_in_services();

@@ -1,4 +1,4 @@
-//! The program `snowmint`. All of it is in the library of this package.
+//! The program `snowmint`. Its code is in the library of this package.
 
 use std::process::ExitCode;
 

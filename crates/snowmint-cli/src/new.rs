@@ -17,15 +17,15 @@ use crate::human::{Output, thousands};
 use crate::{connect, flags};
 
 const MAX_COUNT: u64 = 10_000_000;
-/// Number of ids that are taken and written at a time.
+/// Number of ids to draw and write at a time.
 const AT_ONCE: usize = 8192;
 /// Length of the lease: if this command is killed, its worker is free again after this time.
 const WINDOW: Duration = Duration::from_secs(10);
-/// How long to wait for a lease.
+/// Time limit for getting a lease.
 const LEASE_PATIENCE: Duration = Duration::from_secs(15);
-/// How long to wait for the store to record that the lease is given back.
+/// Time limit for the store to record the release of the lease.
 const RELEASE_PATIENCE: Duration = Duration::from_secs(2);
-/// A wait for a longer tick is reported.
+/// Waits for a tick longer than this are reported.
 const LONG_TICK: Duration = Duration::from_secs(2);
 /// Pause between retries while a lease is renewed or replaced.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -96,7 +96,7 @@ pub(crate) struct Args {
     /// `base58_flickr`, base62, or alphabet=CHARS: 2 to 94 characters in any order, such as shuffled ones
     #[arg(long, value_name = "FORM", default_value = "decimal", help_heading = "Output")]
     format: Digits,
-    /// Print one JSON object a line
+    /// Print one JSON object per line
     #[arg(long, help_heading = "Output")]
     json: bool,
     /// Store of the lease, such as sqlite:PATH, or none; default: the file snowmint.db in the data directory
@@ -182,7 +182,7 @@ fn unleased(
     write_ids(args, |count| generator.try_take(count).map_err(NextIdError::Refused))
 }
 
-/// Makes ids under a lease. It is renewed on another thread, even if the reader of the output is slow.
+/// Makes ids under a lease. Another thread renews it, even if the reader of the output is slow.
 fn leased(args: &Args, worker: Option<WorkerId>, datacenter: DatacenterId, url: &str) -> Result<(), Failure> {
     let runtime =
         Builder::new_multi_thread().worker_threads(1).enable_all().build().map_err(Failure::runtime)?;
@@ -203,7 +203,7 @@ async fn start(
     url: &str,
 ) -> Result<(Leases, Duration), Failure> {
     let store = connect::open(url).await?;
-    // A claim is used only once the store can no longer lose it.
+    // A claim may be used only once the store can no longer lose it.
     let patience = LEASE_PATIENCE + store.may_lose();
     let choice = worker.map_or(WorkerChoice::Any, WorkerChoice::Only);
     let config = LeaseConfig::new(WorkerPool::new(args.layout, datacenter), Holder::of_this_host("cli"))
@@ -256,7 +256,7 @@ fn write_line(args: &Args, id: Id, line: &mut Vec<u8>) {
     if args.json {
         line.extend_from_slice(b"{\"id\":\"");
         for byte in args.format.encode(id).bytes() {
-            // An alphabet may contain these.
+            // The characters of an alphabet may include these.
             if matches!(byte, b'"' | b'\\') {
                 line.push(b'\\');
             }
@@ -269,7 +269,7 @@ fn write_line(args: &Args, id: Id, line: &mut Vec<u8>) {
     }
 }
 
-/// Takes ids. Waits for the next tick, or for a new lease if this process was stopped and its lease expired.
+/// Draws ids. Waits for the next tick, or for a new lease if this process was stopped and its lease has expired.
 fn take_or_wait(
     mut take: impl FnMut(usize) -> Result<Batch, NextIdError>,
     wanted: usize,

@@ -121,7 +121,7 @@ pub(crate) struct Args {
     target: TargetArgs,
     #[command(flatten)]
     author: Author,
-    /// Print one JSON object a line
+    /// Print one JSON object per line
     #[arg(long, global = true, help_heading = "Output")]
     json: bool,
 }
@@ -356,7 +356,7 @@ struct Pinned {
 impl Pinned {
     /// Returns these settings.
     fn fields(&self) -> Result<Fields, Failure> {
-        // Parsed here and not by the flag: an error of the flag would repeat a password.
+        // Parsed here and not by the flag: a flag's error would repeat a password.
         let sources: Result<Vec<CounterSource>, _> =
             self.sources.iter().map(|source| source.parse()).collect();
         let sources = sources.map_err(|error| Failure::flag("--source", error))?;
@@ -381,7 +381,7 @@ impl Pinned {
 }
 
 impl Changeable {
-    /// Returns `fields` with these settings in place of its own.
+    /// Returns `fields` overridden by these settings.
     fn over(&self, fields: Fields) -> Fields {
         Fields {
             text: self.text.clone().or(fields.text),
@@ -399,7 +399,7 @@ impl Changeable {
     }
 }
 
-/// Returns the settings as the operations take them.
+/// Returns the settings in the form that the operations take.
 fn settings(fields: &Fields) -> Result<Settings, Failure> {
     match serde_json::to_value(fields).map_err(Failure::runtime)? {
         Value::Object(mut settings) => {
@@ -431,7 +431,7 @@ fn show_list(Namespaces { namespaces, warnings }: &Namespaces, json: bool) -> Re
             (None, None) => String::new(),
         };
         let (state, what) = (namespace.state.as_str(), namespace.summary());
-        // Only if a namespace has one.
+        // Show the column only if a namespace has an owner.
         let owner = widest.map_or_else(String::new, |widest| {
             let owner = owner(namespace).unwrap_or_else(|| "-".to_owned());
             format!("{owner:<widest$}  ")
@@ -469,7 +469,7 @@ fn show_one(
     out.flush()
 }
 
-/// Writes the outcome of a change as JSON. Warnings are members of it too.
+/// Writes the outcome of a change as JSON. Warnings are members of it.
 fn show_json(changed: &Changed) -> Result<(), Failure> {
     let mut out = Output::new();
     out.json(changed)?;

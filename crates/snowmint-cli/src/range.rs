@@ -126,7 +126,7 @@ fn layout(args: &Args) -> Result<Layout, Failure> {
             Failure::usage("missing --layout or --namespace: name the layout of the ids, or their namespace")
         });
     };
-    // A variable may name the layout of other commands.
+    // An environment variable may set the layout for other commands.
     if is_on_command_line("--layout") {
         return Err(Failure::usage("--layout and --namespace: the namespace has its layout, omit --layout"));
     }
@@ -176,7 +176,7 @@ struct Range {
     since_unix_ms: u64,
     until_unix_ms: Option<u64>,
     first: Id,
-    /// `None` without an end.
+    /// `None` for a range without an end.
     last: Option<Id>,
 }
 
@@ -257,8 +257,8 @@ mod tests {
 
     const NOW: u64 = 1_785_542_400_000;
 
-    /// Goal: ranges that follow each other hold every id once. Method: for each layout, the ids around both ends of a range
-    /// and of the next one.
+    /// Goal: consecutive ranges contain every id once. Method: for each layout, the ids around both ends of a range and of the
+    /// next one.
     #[test]
     fn an_id_is_in_one_of_two_ranges_that_follow_each_other() {
         for preset in PRESETS.iter().filter(|preset| preset.layout.sorts_by_time()) {
@@ -272,7 +272,7 @@ mod tests {
             let other = Range::of(&layout, middle, Some(end)).unwrap();
             assert_eq!(one.until_unix_ms, Some(other.since_unix_ms), "{}", preset.name);
             assert_eq!(one.last.map(|id| id.get() + 1), Some(other.first.get()), "{}", preset.name);
-            // An id made at the begin is in it.
+            // The range contains an id made at its beginning.
             assert!(layout.first_id_at(begin).is_some_and(|id| id >= one.first), "{}", preset.name);
             let timestamp = layout.split(one.first).unwrap().timestamp;
             assert_eq!(layout.unix_ms(timestamp), one.since_unix_ms);

@@ -1,4 +1,4 @@
-//! Where the commands of operators work: on a store, or through the admin API of a running node (`--server`).
+//! The target of the operator commands: a store, or the admin API of a running node (`--server`).
 //! Both give the same output, exit codes and errors.
 
 use std::path::{Path, PathBuf};
@@ -31,13 +31,13 @@ use tokio_rustls::TlsConnector;
 use crate::connect::StoreArgs;
 use crate::error::{Failure, report};
 
-/// How long a node may take to answer: it waits for its store, and a check asks other nodes.
+/// Time limit for a node's answer: it waits for its store, and a check asks other nodes.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// How long a node may take to make a change: it also waits until the change has settled, up to 5 min (`may_lose`).
+/// Time limit for a change by a node: it also waits until the change has settled, up to 5 min (`may_lose`).
 const CHANGE_PATIENCE: Duration = Duration::from_mins(7);
-/// Bytes of an answer.
+/// Maximum bytes of an answer.
 const MAX_ANSWER: usize = 64 << 20;
-/// Fields of a request besides the settings of a namespace, and their flags. Texts name them in backticks.
+/// Request fields other than the settings of a namespace, and their flags. Messages name them in backticks.
 const FLAGS: [(&str, &str); 6] = [
     ("above", "--above N"),
     ("force", "--force"),
@@ -46,7 +46,7 @@ const FLAGS: [(&str, &str); 6] = [
     ("pool", "--pool"),
     ("start_over", "--start-over"),
 ];
-/// The settings of a namespace that texts name in backticks, and their flags.
+/// Settings of a namespace that messages name in backticks, and their flags.
 const SETTINGS: [(&str, &str); 10] = [
     ("hide", "--hide"),
     ("maximum", "--maximum"),
@@ -60,7 +60,7 @@ const SETTINGS: [(&str, &str); 10] = [
     ("stripe", "--stripe"),
 ];
 
-/// The flags that name a store, or a node that works on its own.
+/// The flags that name a store, or a node to work through.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Node instead of a store")]
 pub(crate) struct TargetArgs {
@@ -97,7 +97,7 @@ pub(crate) struct ServerArgs {
     insecure: bool,
 }
 
-/// Where a command works.
+/// The place where a command works.
 pub(crate) enum Target<'a> {
     Store(&'a StoreArgs),
     Server(Box<Server>),
@@ -107,7 +107,7 @@ impl TargetArgs {
     /// Returns the target, without connecting.
     pub(crate) fn open(&self) -> Result<Target<'_>, Failure> {
         let Some(server) = self.server.open()? else { return Ok(Target::Store(&self.store)) };
-        // A variable may name the store of other commands.
+        // An environment variable may name the store for other commands.
         for flag in ["--store", "--data"] {
             if is_on_command_line(flag) {
                 let why = format!("the node works on its own store: omit {flag}");
@@ -139,15 +139,15 @@ impl ServerArgs {
     }
 }
 
-/// The files of a TLS client.
+/// The files for a TLS client.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TlsFiles<'a> {
     pub(crate) ca: Option<&'a Path>,
-    /// The certificate and its key.
+    /// The client certificate and its key.
     pub(crate) identity: Option<(&'a Path, &'a Path)>,
 }
 
-/// The level of the log of a node.
+/// The log level of a node.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct LogLevel {
     pub(crate) level: String,
@@ -227,7 +227,7 @@ impl Server {
         })
     }
 
-    /// A node whose paths need no token.
+    /// Returns a node whose paths need no token.
     pub(crate) fn without_token(url: &str) -> Result<Self, Failure> {
         Self::new(url, None, TlsFiles::default(), false)
     }
@@ -271,7 +271,7 @@ impl Server {
         pool: Option<&str>,
         force: Force,
     ) -> Result<(Released, Vec<String>), Failure> {
-        /// The outcome with its warnings.
+        /// The outcome of an operation, with its warnings.
         #[derive(Deserialize)]
         struct Answer {
             #[serde(flatten)]
@@ -316,7 +316,7 @@ impl Server {
         self.call(Method::PUT, "log-level", Some(json!({ "level": level }))).await
     }
 
-    /// Goes back to the configured level.
+    /// Returns to the configured level.
     pub(crate) async fn reset_log_level(&self) -> Result<LogLevel, Failure> {
         self.call(Method::DELETE, "log-level", None).await
     }
@@ -403,7 +403,7 @@ async fn exchange(
 ) -> Result<(u16, Bytes), String> {
     let shaken = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
     let (mut sender, connection) = shaken.map_err(|error| error.to_string())?;
-    // It stays open after the answer, so nobody waits for its end.
+    // The connection stays open after the answer, so do not wait for its end.
     let connection = tokio::spawn(connection);
     let answered = async {
         let answer = sender.send_request(request).await.map_err(|error| error.to_string())?;
@@ -422,7 +422,7 @@ pub(crate) fn is_this_machine(host: &str) -> bool {
     address.map_or(host == "localhost", |address| address.is_loopback())
 }
 
-/// Returns the failure of a file that a flag names.
+/// Returns the failure for a file that a flag names.
 fn bad_file(flag: &str, file: &Path, why: &dyn std::fmt::Display) -> Failure {
     Failure::flag(flag, format!("cannot use {}: {why}", file.display()))
 }
@@ -437,7 +437,7 @@ fn certificates(flag: &str, file: &Path) -> Result<Vec<CertificateDer<'static>>,
     Ok(certificates)
 }
 
-/// Returns the TLS of a client that trusts an authority, or those of the system.
+/// Returns a TLS client that trusts the given authorities, or those of the system.
 pub(crate) fn tls(TlsFiles { ca, identity }: TlsFiles<'_>) -> Result<TlsConnector, Failure> {
     let mut roots = RootCertStore::empty();
     match ca {
@@ -492,7 +492,7 @@ impl From<AdminError> for Failure {
     }
 }
 
-/// Returns the failure of an operation, with flags in place of the settings that it names.
+/// Returns the failure of an operation, with flags instead of the settings that it names.
 fn failure(status: u16, kind: &str, detail: &str, setting: Option<&str>) -> Failure {
     let text = match setting.and_then(|setting| Some((setting, detail.strip_prefix(setting)?))) {
         Some((setting, why)) => {
@@ -503,7 +503,7 @@ fn failure(status: u16, kind: &str, detail: &str, setting: Option<&str>) -> Fail
         }
         None => in_flags(detail, None),
     };
-    // These may pass: the same command can succeed later.
+    // These are temporary: the same command may succeed later.
     if (400..500).contains(&status) && !["changed", "in-use", "over-quota"].contains(&kind) {
         Failure::usage(text)
     } else {
@@ -511,7 +511,7 @@ fn failure(status: u16, kind: &str, detail: &str, setting: Option<&str>) -> Fail
     }
 }
 
-/// Returns a text with flags in place of the fields that it names in backticks; also of settings, if it is about one.
+/// Returns a text with flags instead of the fields that it names in backticks, and instead of settings if it is about one.
 pub(crate) fn in_flags(text: &str, setting: Option<&str>) -> String {
     let settings = if setting.is_some() { &SETTINGS[..] } else { &[] };
     FLAGS
@@ -566,7 +566,7 @@ mod tests {
         }
     }
 
-    /// Goal: a failure of a node and of a store read the same. Method: one error, both ways.
+    /// Goal: the failure text from a node equals that from a store. Method: one error, both ways.
     #[test]
     fn errors_name_flags() {
         let error =

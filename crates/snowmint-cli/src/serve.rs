@@ -41,29 +41,29 @@ use logging::Logging;
 use systemd::Sockets;
 use without_store::LateStore;
 
-/// Threads that serve requests. More than two gain nothing at the load of one node, and each costs memory.
+/// Threads that serve requests. More than two add no throughput at the load of one node, and each costs memory.
 const THREADS: usize = 2;
-/// Tasks that a busy thread runs before it polls its sockets. With 61, the default of tokio, a client waits for 61 turns of
-/// greedy clients.
+/// Number of tasks that a busy thread runs before it polls its sockets. With 61, the default of tokio, a client waits for 61
+/// turns of greedy clients.
 const TASKS_PER_POLL: u32 = 8;
-/// Shortest and longest wait between attempts to reach the store at the start.
+/// Shortest and longest wait between attempts to reach the store at startup.
 const FIRST_WAIT: Duration = Duration::from_millis(200);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// Time between two log lines about an unreachable store, once the waits are the longest.
 const LOG_EVERY: Duration = Duration::from_mins(1);
-/// How long an error of the store may last that looks permanent, such as two servers that accept writes: in the middle of a
-/// failover it passes.
+/// Time for which to retry a store error that looks permanent, such as two servers that accept writes: during a failover it is
+/// temporary.
 const FAILOVER_PATIENCE: Duration = Duration::from_secs(20);
-/// How long to wait for the store to record that the lease is given back.
+/// Time limit for the store to record the release of the lease.
 const RELEASE_PATIENCE: Duration = Duration::from_secs(3);
 
-/// Serves until it is stopped. Reports a failure in the format of the log.
+/// Serves until it is stopped. Reports a failure in the log format.
 pub(crate) fn start(args: Args) -> Result<(), Failure> {
     let format = args.log_format;
     run(args).map_err(|failure| format.report(failure))
 }
 
-/// Reports invalid flags in the format that the log would have had.
+/// Reports invalid flags in the log format that they ask for.
 pub(crate) fn report_in_log_format<T>(outcome: Result<T, Failure>) -> Result<T, Failure> {
     outcome.map_err(|failure| logging::requested_format().report(failure))
 }
@@ -72,7 +72,7 @@ pub(crate) fn report_in_log_format<T>(outcome: Result<T, Failure>) -> Result<T, 
 pub(crate) struct Checked {
     /// The number of configured namespaces.
     pub(crate) namespaces: usize,
-    /// What deserves attention all the same.
+    /// Warnings about valid settings.
     pub(crate) warnings: Vec<String>,
 }
 
@@ -94,7 +94,7 @@ fn run(mut args: Args) -> Result<(), Failure> {
     for warning in &plan.warnings {
         tracing::warn!("{warning}");
     }
-    // Leases, segments and the store have a thread of their own: no load of requests delays the renewal of a lease.
+    // Leases, segments and the store run on a separate thread: no load of requests delays the renewal of a lease.
     let control = Builder::new_current_thread().enable_all().build().map_err(Failure::runtime)?;
     let serving = Builder::new_multi_thread()
         .worker_threads(THREADS)
@@ -104,7 +104,7 @@ fn run(mut args: Args) -> Result<(), Failure> {
         .build();
     let serving = serving.map_err(Failure::runtime)?;
     let outcome = control.block_on(until_stopped(&plan, &process, serving.handle()));
-    // Nobody waits for the tasks that still run.
+    // Do not wait for tasks that still run.
     serving.shutdown_background();
     control.shutdown_background();
     outcome
@@ -161,7 +161,7 @@ async fn until_stopped(plan: &Plan, process: &Process, serving: &Handle) -> Resu
     outcome
 }
 
-/// What the process has before it opens anything.
+/// The process state that exists before anything is opened.
 struct Process {
     sockets: Sockets,
     logging: Logging,
@@ -196,7 +196,7 @@ struct Ports {
 struct Shown {
     http: String,
     resp: String,
-    /// `None` if it is off, as by default.
+    /// `None` if it is off, which is the default.
     thrift: Option<String>,
     /// As `thrift`.
     grpc: Option<String>,
@@ -249,7 +249,7 @@ async fn prepare(plan: &Plan, sockets: &Sockets, serving: &Handle) -> Result<Pre
     Ok(Prepared { store, late, saved, ports: Ports { listeners, shown }, holder })
 }
 
-/// Why an attempt to use the store failed.
+/// The reason why an attempt to use the store failed.
 enum Attempt {
     /// The store is busy or down: retry.
     Retry(String),
@@ -281,7 +281,7 @@ async fn pin(plan: &Plan, store: &dyn Store) -> Result<(), Attempt> {
     })
 }
 
-/// Opens the store and pins the namespaces if that succeeds within a moment, plus the time that pinning takes to settle.
+/// Opens the store and pins the namespaces if that succeeds within a moment, plus the time that the pins take to settle.
 async fn open_soon(plan: &Plan) -> Result<Option<Arc<dyn Store>>, Failure> {
     let opened = async {
         let opening = tokio::time::timeout(connect::MOMENT, open(plan)).await;
@@ -298,7 +298,7 @@ async fn open_soon(plan: &Plan) -> Result<Option<Arc<dyn Store>>, Failure> {
     }
 }
 
-/// Retries an attempt, with growing waits, until it succeeds or fails for good. Logs `problem` meanwhile.
+/// Retries an attempt, with growing waits, until it succeeds or fails permanently. Logs `problem` meanwhile.
 async fn retry<T>(problem: &str, mut attempt: impl AsyncFnMut() -> Result<T, Attempt>) -> Result<T, Failure> {
     let mut wait = FIRST_WAIT;
     let mut since_log = Duration::ZERO;
@@ -320,7 +320,7 @@ async fn retry<T>(problem: &str, mut attempt: impl AsyncFnMut() -> Result<T, Att
     }
 }
 
-/// Opens a port on the threads that serve it.
+/// Opens a port on the threads that serve requests.
 async fn open_port(
     listen: &Listen,
     flag: &'static str,
@@ -358,7 +358,7 @@ fn holder_of(listeners: &Listeners) -> Holder {
     Holder::of_this_host(&port.or_else(|| open().next().map(Listener::address)).unwrap_or_default())
 }
 
-/// Serves as soon as the node holds a lease, or after a moment without one: then an error is a better answer than none.
+/// Serves as soon as the node holds a lease, or after a moment without one: then clients get an error instead of no answer.
 async fn serve(
     plan: &Plan,
     logging: &Logging,
@@ -382,7 +382,7 @@ async fn serve(
         () = stop.asked() => return Ok(()),
         early = tokio::time::timeout_at(soon, announced.as_mut()) => early.ok().transpose()?,
     };
-    // Sources that answer at once are served from the first request; no source delays the start.
+    // Sources that answer at once are ready for the first request; no source delays the start.
     let _ = tokio::time::timeout_at(soon, sync.wait_until_opened()).await;
     if early.is_none() {
         tracing::info!(
@@ -400,7 +400,7 @@ async fn serve(
     }
     let (end, ends) = oneshot::channel::<()>();
     let ends = Box::pin(async {
-        // If the sender is dropped, it means the same.
+        // A dropped sender means the same.
         let _ = ends.await;
     });
     let served = serving.spawn(snowmint_server::serve(mint, listeners, settings, ends));
@@ -432,7 +432,7 @@ async fn serve(
         }
     };
     systemd::stopping();
-    // Its receiver is gone only if serving has ended already.
+    // The receiver is gone only if serving has already ended.
     let _ = end.send(());
     let served = served.await.map_err(Failure::runtime);
     following.abort();
@@ -453,7 +453,7 @@ async fn unless_stopped(
     }
 }
 
-/// Opens the store in the background. Returns only if that fails for good.
+/// Opens the store in the background. Returns only if that fails permanently.
 async fn open_late_store(plan: &Plan, late: Option<&LateStore>) -> Failure {
     if let Some(late) = late {
         let problem = "store unavailable; retrying: ids end with the saved lease unless it answers first";
@@ -466,7 +466,7 @@ async fn open_late_store(plan: &Plan, late: Option<&LateStore>) -> Failure {
 }
 
 async fn announce_lease(plan: &Plan, leases: &Leases, shown: &Shown) -> Result<(), Failure> {
-    // With a store that may lose writes, every start waits that long: this is no warning yet.
+    // With a store that may lose writes, every start waits that long: not yet worth a warning.
     let wait = || {
         connect::wait_for_lease(leases, |waited, why| {
             systemd::status(&format!("no lease yet: {why}"));
@@ -508,7 +508,7 @@ async fn announce_lease(plan: &Plan, leases: &Leases, shown: &Shown) -> Result<(
     Ok(())
 }
 
-/// Builds the task that keeps the mint in step with the flags, the file and the store.
+/// Builds the task that keeps the mint in sync with the flags, the file and the store.
 fn sync(
     plan: &Plan,
     mint: &Arc<Mint>,
@@ -555,13 +555,13 @@ fn datacenter_in(layout: &Layout, datacenter: DatacenterId) -> DatacenterId {
     if layout.width(Field::Datacenter) > 0 { datacenter } else { DatacenterId(0) }
 }
 
-/// Returns the name that holds another worker of the same pool. It is the same after each start.
+/// Returns the name that holds a second worker in the same pool. It stays the same across restarts.
 fn second_holder(holder: &Holder, rule: Rule, start: Start) -> Result<Holder, String> {
     let name = format!("{holder}~{rule}~{start}").replace(' ', "-");
     Holder::new(name).map_err(|error| error.to_string())
 }
 
-/// Waits until the store has listed its namespaces, so that none of them is rejected; without a store, serves those of the flags
+/// Waits until the store has listed its namespaces, so that none of them is rejected; without a store, serves those in the flags
 /// and the file.
 async fn first_look(sync: &mut NamespaceSync, late: Option<&LateStore>) -> Result<(), Failure> {
     if late.is_some() {
@@ -572,7 +572,7 @@ async fn first_look(sync: &mut NamespaceSync, late: Option<&LateStore>) -> Resul
     retry(problem, async || sync.refresh().await.map_err(|error| Attempt::Retry(error.to_string()))).await
 }
 
-/// What SIGHUP reloads. On systems without it, nothing does.
+/// The files and settings that SIGHUP reloads. Systems without SIGHUP never reload.
 #[derive(Debug, Default)]
 struct Reload {
     namespaces: Arc<Notify>,
@@ -638,11 +638,11 @@ fn raise_open_files(settings: &mut Settings) {
 #[cfg(not(unix))]
 fn raise_open_files(_: &mut Settings) {}
 
-/// Listens to the signals that stop the process: the first one stops it in order, the second one at once.
+/// The signals that stop the process: the first one shuts it down in order, the second one at once.
 struct Stop(watch::Receiver<bool>);
 
 impl Stop {
-    /// Starts listening. Before, a signal kills the process.
+    /// Starts to listen. Before that, a signal kills the process.
     fn listen() -> io::Result<Self> {
         let mut signals = Signals::listen()?;
         let (asked, stop) = watch::channel(false);
@@ -674,7 +674,7 @@ struct Signals {
 impl Signals {
     fn listen() -> io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
-        // Without a handler, the system would kill the process at these. A handler stays installed after its drop.
+        // Without a handler, these signals would kill the process. A handler stays installed after its drop.
         for ignored in [SignalKind::hangup(), SignalKind::user_defined1(), SignalKind::user_defined2()] {
             drop(signal(ignored)?);
         }
@@ -699,7 +699,7 @@ impl Signals {
     }
 
     async fn next(&mut self) -> &'static str {
-        // If no handler can be installed, the system ends the process, as requested.
+        // If the handler cannot be installed, the system ends the process, as requested.
         let _ = tokio::signal::ctrl_c().await;
         "Ctrl-C"
     }

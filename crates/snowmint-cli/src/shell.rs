@@ -1,4 +1,4 @@
-//! `snowmint completions` and `snowmint man`: what a shell and `man` know of this command, made from its own flags.
+//! `snowmint completions` and `snowmint man`: shell completions and man pages, generated from the flags.
 
 use std::path::{Path, PathBuf};
 
@@ -71,7 +71,7 @@ pub(crate) fn man(args: &ManArgs) -> Result<(), Failure> {
     out.flush()
 }
 
-/// Writes the page of a command and of its subcommands. Returns how many.
+/// Writes the page of a command and of its subcommands. Returns the number of pages.
 fn write_pages(command: clap::Command, name: &str, dir: &Path) -> Result<usize, Failure> {
     let mut written = 1;
     for subcommand in command.get_subcommands().filter(|it| it.get_name() != "help") {

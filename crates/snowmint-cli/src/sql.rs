@@ -1,7 +1,7 @@
-//! `snowmint sql` prints SQL that reads ids of a layout, and for PostgreSQL and MariaDB also SQL that makes them.
+//! `snowmint sql` prints SQL that reads the ids of a layout, and for PostgreSQL and MariaDB also SQL that makes them.
 //!
-//! The texts are templates beside this file; `{{name}}` is a value of [`Values`]. The generators are explained, and proven to
-//! use no cursor twice, in their templates: users read them there too.
+//! The texts are templates in the folder `sql`; `{{name}}` is replaced by a value of [`Values`]. The templates of the generators
+//! also explain why no cursor is used twice: users read the explanation in the printed SQL.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,12 +19,12 @@ use crate::human::Output;
 
 /// How far a cursor may be behind the clock before a draw opens a new region, as in the library.
 const MAX_BEHIND_MS: u64 = 4;
-/// How long the timestamps are that a crash skips, by default.
+/// Default length of the timestamps that a crash skips.
 const MAY_LOSE: Duration = Duration::from_secs(10);
-/// How far the limit in PostgreSQL's log is raised above what a draw needs: a draw syncs the log about once in this time. After a
-/// crash ids are ahead of the clock by as much.
+/// How far the logged limit in PostgreSQL is raised above the need of a draw: draws sync the log about once in this time. After a
+/// crash, ids are ahead of the clock by as much.
 const RESERVE: Duration = Duration::from_secs(1);
-/// The longest name of PostgreSQL and MySQL, less the longest ending, `_generation`.
+/// The maximum name length of PostgreSQL and MySQL, less the longest ending, `_generation`.
 const MAX_PREFIX: usize = 63 - "_generation".len();
 /// The largest number of a `BIGINT`.
 const MAX_BIGINT: u64 = i64::MAX as u64;
@@ -100,7 +100,7 @@ pub(crate) struct Args {
     drop: bool,
 }
 
-/// A database that the SQL is for.
+/// A database for which SQL can be printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Dialect {
     #[value(alias = "postgresql", alias = "pg")]
@@ -111,7 +111,7 @@ enum Dialect {
     Sqlite,
 }
 
-/// The name of a schema, table or column: it is quoted wherever it is used.
+/// The name of a schema, table or column; it is quoted everywhere.
 #[derive(Clone, Debug)]
 struct Name(String);
 
@@ -175,7 +175,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     out.flush()
 }
 
-/// Rejects flags that the database has no use for, rather than ignore them.
+/// Rejects flags that do not apply to the database, rather than ignore them.
 fn check_flags(args: &Args) -> Result<(), Failure> {
     let refuse = |given: bool, flag: &str, why: &str| {
         if given { Err(Failure::flag(flag, why)) } else { Ok(()) }
@@ -218,7 +218,7 @@ fn check_flags(args: &Args) -> Result<(), Failure> {
     refuse(no_postgres && args.may_lose.is_some(), "--may-lose", "expected with postgres only")
 }
 
-/// What the templates name, and which parts are printed.
+/// The values for the templates, and which parts are printed.
 struct Values(BTreeMap<&'static str, String>);
 
 impl Values {
@@ -289,7 +289,7 @@ impl Values {
         Ok(values)
     }
 
-    /// Sets what the generators name.
+    /// Sets the values for the generators.
     fn set_generator(&mut self, args: &Args, worker: WorkerId, tick_ms: u64) -> Result<(), Failure> {
         let layout = &args.layout;
         let datacenter = DatacenterId(args.datacenter);
@@ -307,7 +307,7 @@ impl Values {
             u64::try_from(time.as_millis()).map(|ms| ms.div_ceil(tick_ms)).map_err(Failure::runtime)
         };
         let behind = MAX_BEHIND_MS / tick_ms;
-        // No wider than what a draw may be behind: once a draw is further behind, the clock is past the region's end.
+        // At most what a draw may be behind: once a draw is further behind, the clock is past the end of the region.
         let region_ticks = behind + 1;
         let region = region_ticks << bits;
         let max_ahead =
@@ -355,9 +355,9 @@ impl Values {
         self.set("lock", u32::from_be_bytes(*b"SNOW"));
         self.set("compose", compose(layout, node, "drawn", "drawn", &qualified));
         self.set("compose_plain", compose(layout, node, "drawn", "drawn", &plain));
-        // MariaDB has no sequence to the largest number.
+        // A MariaDB sequence cannot reach the largest number.
         self.set("max_cursor", max_cursor.min(MAX_BIGINT - 1));
-        // What a tenth of a second can use: so far a restart skips.
+        // The number of ids in a tenth of a second: a restart skips at most that many.
         self.set("cache", ((sequence_max + 1) * 100 / tick_ms).max(1));
         let sequence = format!("{}_cursor", self.0["name"]);
         let (next, last) = (format!("NEXTVAL({sequence})"), format!("LASTVAL({sequence})"));
@@ -414,7 +414,7 @@ impl Values {
         script
     }
 
-    /// Replaces each `{{name}}` by its value.
+    /// Replaces each `{{name}}` with its value.
     fn fill(&self, template: &str) -> String {
         let mut filled = String::new();
         let mut rest = template;
@@ -488,7 +488,7 @@ fn replace_functions(script: &str) -> String {
     replaced
 }
 
-/// Returns the fields beside the timestamp, from the top bit down.
+/// Returns the fields other than the timestamp, from the top bit down.
 fn fields(layout: &Layout) -> impl Iterator<Item = Field> {
     layout.fields().filter(|field| *field != Field::Timestamp)
 }
@@ -519,7 +519,7 @@ fn is_id(layout: &Layout, column: &str) -> String {
     }
 }
 
-/// Returns the expression that reads a field of an id, which has no bits above the layout.
+/// Returns the expression that reads a field of an id without bits above the layout.
 fn read(layout: &Layout, field: Field, id: &str) -> String {
     let (shift, width) = (layout.shift(field), layout.width(field));
     let shifted = if shift == 0 { id.to_owned() } else { format!("({id} >> {shift})") };
@@ -529,20 +529,20 @@ fn read(layout: &Layout, field: Field, id: &str) -> String {
     format!("({shifted} & {})", layout.max(field))
 }
 
-/// Returns an operator between two operands.
+/// A function that joins two operands with an operator.
 type Operator<'a> = &'a dyn Fn(&str, &str, &str) -> String;
 
 fn plain(left: &str, operator: &str, right: &str) -> String {
     format!("({left} {operator} {right})")
 }
 
-/// An operator that no `search_path` can replace.
+/// Returns an operation whose operator no `search_path` can replace.
 fn qualified(left: &str, operator: &str, right: &str) -> String {
     format!("({left} OPERATOR(pg_catalog.{operator}) {right})")
 }
 
-/// Returns the expression of the id of a cursor. `again` stands for the same cursor where it is used a second time; it is evaluated
-/// after `cursor`.
+/// Returns the expression for the id of a cursor. `again` is the expression for the second use of the same cursor; it is
+/// evaluated after `cursor`.
 fn compose(layout: &Layout, node: u64, cursor: &str, again: &str, op: Operator<'_>) -> String {
     let bits = layout.width(Field::Sequence);
     let (time, sequence) = (layout.shift(Field::Timestamp), layout.shift(Field::Sequence));

@@ -1,7 +1,7 @@
 //! `snowmint store`: `init` prepares a store; `recover` makes a restored store safe to use.
 //!
-//! A recovery raises counters above every number that may have been used since the backup, and leases beyond every
-//! instant that may still be used.
+//! A recovery raises counters above every number that may have been used since the backup, and leases beyond every instant that
+//! may still be in use.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
@@ -85,7 +85,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let described = runtime.block_on(async {
         store.check()?;
         let store = connect::open(&url).await?;
-        // Some stores make what they need with the first call.
+        // Some stores create their objects with the first call.
         store.list("namespaces/").await.map_err(Failure::runtime)?;
         Ok::<_, Failure>(store.describe())
     })?;
@@ -128,9 +128,9 @@ Examples:
   snowmint store recover --store etcd://a,b,c --nodes http://n1:8080,http://n2:8080
   snowmint store recover --data /var/lib/snowmint --add 1000000 --window 10s --yes";
 
-/// The largest pool whose workers without a record get one.
+/// The largest pool for which workers without a record get one.
 const MAX_POOL: u64 = 4096;
-/// How often to retry a record that somebody else keeps writing.
+/// Number of tries to write a record that another process keeps writing.
 const TRIES: usize = 20;
 
 /// What is known about the time since the backup.
@@ -167,7 +167,7 @@ async fn recover(args: &RecoverArgs) -> Result<(), Failure> {
     let (mut out, store, until_unix_ms) =
         args.store.change(async |store| recover_and_record(args, store).await).await?;
     if args.yes {
-        // An operator may move the SQLite file without the log beside it.
+        // An operator may move the SQLite file without its log.
         store.checkpoint().await.map_err(Failure::runtime)?;
         out.line(&format!(
             "{} may be used; the workers of the pools above are reserved until {}: start no node with another layout or \
@@ -183,7 +183,7 @@ async fn recover(args: &RecoverArgs) -> Result<(), Failure> {
     out.flush()
 }
 
-/// Carries out the plan with an entry in the audit log, or only prints it.
+/// Applies the plan with an entry in the audit log, or only prints it.
 async fn recover_and_record(
     args: &RecoverArgs,
     store: Arc<dyn Store>,
@@ -201,8 +201,7 @@ async fn recover_and_record(
     args.author.record(&*store, Change::StoreRecover, "", details.join(", "), recovered).await?
 }
 
-/// Carries out the plan, or only prints it. Returns the printed plan, the store, and the instant until which workers are
-/// reserved.
+/// Applies the plan, or only prints it. Returns the printed plan, the store, and the instant until which workers are reserved.
 async fn recover_in(
     args: &RecoverArgs,
     store: Arc<dyn Store>,
@@ -236,10 +235,10 @@ async fn recover_in(
     let window_ms = u64::try_from(args.window.as_millis()).unwrap_or(u64::MAX);
     let until_unix_ms = now_unix_ms.saturating_add(window_ms).max(reports.until_unix_ms);
     let pools = pools(&*store, &reports.pools).await?;
-    // Before anything is written: a write may fail at a skipped record.
+    // Warn before anything is written: a write may fail at a skipped record.
     warn_of_skipped(&*store);
     let mut out = Output::new();
-    // Before the counters: a retry after a failure is idempotent for leases, but raises counters again.
+    // Extend leases before counters: a retry after a failure is idempotent for leases, but raises counters again.
     let leases = extend_leases(&*store, pools, until_unix_ms, args.yes, &mut out).await?;
     let mut raised = BTreeMap::new();
     let mut newer = BTreeSet::new();
@@ -275,7 +274,7 @@ async fn raise(store: &Arc<dyn Store>, key: &Key, slots: u64) -> Result<(), Fail
     Ok(())
 }
 
-/// Waits until no failover can take back what was written, and checks that none did.
+/// Waits until no failover can take back the writes, and checks that none did.
 async fn settle(
     store: &dyn Store,
     raised: &BTreeMap<Key, u64>,
@@ -290,7 +289,7 @@ async fn settle(
     for prefix in ["segments/", "workers/"] {
         found.extend(store.list(prefix).await.map_err(Failure::runtime)?);
     }
-    // A counter that was never drawn from has no record, and none is written for it.
+    // A counter that was never used has no record, and none is written for it.
     let is_raised =
         |(key, slots): &(&Key, &u64)| found.get(*key).and_then(number).unwrap_or_default() >= **slots;
     let is_extended = |(key, tag): &(&Key, &Tag)| {
@@ -302,7 +301,7 @@ async fn settle(
         counters.chain(leases.iter().filter(|it| !is_extended(it)).map(|it| it.0)).collect();
     let Some(first) = lost.first() else { return Ok(()) };
     Err(Failure::runtime(format!(
-        "the store lost {} of the records that this recovery wrote, or somebody else changed them, such as {first}: keep nodes \
+        "the store lost {} of the records that this recovery wrote, or another process changed them, such as {first}: keep nodes \
          away from this store, then retry",
         thousands(lost.len() as u64)
     )))
@@ -385,11 +384,11 @@ async fn extend_leases(
     Ok(extended)
 }
 
-/// What became of the record of a lease.
+/// The outcome for the record of a lease.
 enum Extended {
     /// It was written under a fresh tag.
     Under(Tag),
-    /// It is unreadable and was left as it is, for this reason: no node takes its worker.
+    /// It is unreadable and was left unchanged, for this reason: no node takes its worker.
     Damaged(String),
 }
 
@@ -412,7 +411,7 @@ async fn extend(store: &dyn Store, key: &Key, until_unix_ms: u64) -> Result<Exte
                 Err(error) => return Ok(Extended::Damaged(error.to_string())),
                 Ok(record) => {
                     let until_unix_ms = until_unix_ms.max(record.until_unix_ms);
-                    // Nothing is granted: a node that still holds the worker uses its lease to the end.
+                    // Grants nothing new: a node that still holds the worker uses its lease to the end.
                     Record { from_unix_ms: Some(until_unix_ms), until_unix_ms, tag, ..record }
                 }
             },
@@ -425,6 +424,6 @@ async fn extend(store: &dyn Store, key: &Key, until_unix_ms: u64) -> Result<Exte
         }
     }
     Err(Failure::runtime(format!(
-        "somebody keeps writing {key}: keep nodes away from this store, then retry"
+        "another process keeps writing {key}: keep nodes away from this store, then retry"
     )))
 }

@@ -115,7 +115,7 @@ struct FileArgs {
     /// File of tokens (TOML), as `snowmint serve --tokens-file` takes it
     #[arg(long, help_heading = "File", value_name = "FILE", env = "SNOWMINT_TOKENS_FILE")]
     file: PathBuf,
-    /// Print one JSON object a line
+    /// Print one JSON object per line
     #[arg(long, help_heading = "Output")]
     json: bool,
 }
@@ -239,7 +239,7 @@ fn generate(name: &TokenName) -> Result<Secret, Failure> {
         .map_err(|error| Failure::runtime(format!("no random numbers from the system: {error}")))
 }
 
-/// Prints a token. It goes to standard output alone, so that a script can take it.
+/// Prints a token: only the token goes to standard output, so that a script can read it.
 fn hand_out(
     name: &TokenName,
     row: &TokenRow,
@@ -326,9 +326,9 @@ fn json(value: &impl Serialize) -> Result<String, Failure> {
     serde_json::to_string(value).map_err(Failure::runtime)
 }
 
-/// Changes a file as a whole: a reader sees the text before or after, and two commands at once lose nothing.
+/// Replaces a whole file: a reader sees the text before or after, and two concurrent commands lose nothing.
 fn change<T>(path: &Path, edit: impl FnOnce(&str) -> Result<(String, T), EditError>) -> Result<T, Failure> {
-    // A link keeps pointing to the file.
+    // If the path is a link, it keeps pointing to the file.
     let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let unwritable = |error: &io::Error| {
         Failure::runtime(format!(
@@ -350,19 +350,19 @@ fn change<T>(path: &Path, edit: impl FnOnce(&str) -> Result<(String, T), EditErr
     Ok(outcome)
 }
 
-/// Writes a file beside the old one, and renames it once it is on the disk.
+/// Writes a file next to the old one, and renames it once it is on disk.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     let new = beside(path, "new");
     let mut file = File::create(&new)?;
     if let Ok(old) = fs::metadata(path) {
-        // A node that could no longer read the file would keep a revoked token.
+        // A node that could no longer read the file would keep a revoked token valid.
         keep_owner(&file, &old)?;
         file.set_permissions(old.permissions())?;
     }
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
     fs::rename(&new, path)?;
-    // Only now does the folder have the new name. Some systems cannot open a folder.
+    // Sync the folder too, so that the rename is durable. Some systems cannot open a folder.
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty())
         && let Ok(folder) = File::open(folder)
     {
@@ -427,7 +427,7 @@ mod tests {
         assert!(overlap("366d").is_err() && overlap("x").is_err());
     }
 
-    /// Goal: two commands at once lose nothing. Method: eight threads create tokens in one file.
+    /// Goal: two concurrent commands lose nothing. Method: eight threads create tokens in one file.
     #[test]
     fn concurrent_changes_are_all_kept() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! `snowmint version`: the version, and what this build has.
+//! `snowmint version`: prints the version and the stores of this build.
 
 use serde::Serialize;
 
@@ -27,7 +27,7 @@ struct Build {
     stores: Vec<&'static str>,
 }
 
-/// The stores of this build.
+/// Returns the stores of this build.
 fn stores() -> Vec<&'static str> {
     let all = [
         ("etcd", cfg!(feature = "etcd")),

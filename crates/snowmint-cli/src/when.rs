@@ -1,27 +1,27 @@
-//! Instants as people type them: a date, an instant, unix milliseconds, `1 day`, `2h ago`, `now`, `today`, `yesterday`.
+//! Instants as people type them: a date, an instant, Unix milliseconds, `1 day`, `2h ago`, `now`, `today`, `yesterday`.
 
 use jiff::tz::TimeZone;
 use jiff::{Span, Timestamp};
 use snowmint::utc::{self, UtcError};
 
 const MS_PER_DAY: u64 = 86_400_000;
-/// Lower numbers are unix seconds or a date without its dashes: as unix milliseconds this is in March 1973.
+/// Smaller numbers are taken for Unix seconds or a date without dashes: as Unix milliseconds this is in March 1973.
 const FIRST_MS: u64 = 100_000_000_000;
 const EXPECTED: &str = "expected an instant such as 2026-11-22T08:00:00Z, a date such as 2026-11-22 (UTC), a time before now such \
                         as '1 day' or '2h ago', or now, today or yesterday (UTC)";
 
-/// An instant, or a time before the present.
+/// An instant, or a time before now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum When {
-    /// In unix milliseconds.
+    /// In Unix milliseconds.
     At(u64),
-    /// This long before the present.
+    /// This long before now.
     Ago(Length),
-    /// This many days before the start of the present day, UTC.
+    /// This many days before the start of today, UTC.
     DaysBefore(u64),
 }
 
-/// A length of time: of the calendar, so that a month has its own days.
+/// A length of time in calendar units, so that a month has its actual number of days.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Length(Span);
 
@@ -45,7 +45,7 @@ pub(crate) fn parse(text: &str) -> Result<When, String> {
     if text.starts_with('+') {
         return Err(format!("a time counts back from now, without a sign: {EXPECTED}"));
     }
-    // The 0 is 1970 in both units.
+    // 0 is 1970 in both units.
     if text.bytes().all(|byte| byte.is_ascii_digit())
         && text.parse().is_ok_and(|ms: u64| (1..FIRST_MS).contains(&ms))
     {
@@ -58,7 +58,7 @@ pub(crate) fn parse(text: &str) -> Result<When, String> {
     match utc::parse(text) {
         Ok(unix_ms) => Ok(When::At(unix_ms)),
         Err(UtcError::Malformed { .. }) => match text.parse::<Span>() {
-            // `1 day`, `1 day ago` and `-1d` mean the same: ids of the future are not asked for.
+            // `1 day`, `1 day ago` and `-1d` mean the same, since ids of the future do not exist.
             Ok(span) => Ok(When::Ago(Length(span.abs()))),
             Err(_) => Err(EXPECTED.to_owned()),
         },
@@ -67,7 +67,7 @@ pub(crate) fn parse(text: &str) -> Result<When, String> {
 }
 
 impl When {
-    /// Returns the instant in unix milliseconds; `None` before 1970.
+    /// Returns the instant in Unix milliseconds; `None` before 1970.
     pub(crate) fn unix_ms(self, now_unix_ms: u64) -> Option<u64> {
         match self {
             Self::At(unix_ms) => Some(unix_ms),
@@ -115,7 +115,7 @@ mod tests {
             let found = parse(text);
             assert!(found.is_err(), "{text}: {found:?}");
         }
-        // The future is not asked for, and unix seconds are no milliseconds.
+        // Future times and Unix seconds are rejected.
         for (text, wanted) in [
             ("+1 day", "counts back"),
             ("+1700000000000", "counts back"),

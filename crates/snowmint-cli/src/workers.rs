@@ -40,7 +40,7 @@ pub(crate) struct Args {
     target: TargetArgs,
     #[command(flatten)]
     author: Author,
-    /// Print one JSON object a line
+    /// Print one JSON object per line
     #[arg(long, help_heading = "Output", global = true)]
     json: bool,
 }

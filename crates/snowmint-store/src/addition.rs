@@ -1,5 +1,5 @@
-//! What `add` means on every store: which values are numbers, which sums fit, and why a store refused an addition.
-//! Also how stores add that have no single step for it: by compare-and-set.
+//! Defines `add` for every store: which values are numbers, which sums fit, and why a store refused an addition.
+//! Also implements it by compare-and-set, for stores without an atomic addition.
 
 use std::num::NonZeroU64;
 use std::str;
@@ -34,7 +34,7 @@ pub(crate) fn held<S: Store + ?Sized>(
     })
 }
 
-/// Returns the number in the record of a counter, and the number after `count` more.
+/// Returns the number in the record of a counter, and that number plus `count`.
 pub(crate) fn before_and_after<S: Store + ?Sized>(
     store: &S,
     key: &Key,
@@ -50,8 +50,8 @@ pub(crate) fn before_and_after<S: Store + ?Sized>(
     Ok((before, after))
 }
 
-/// Adds by a step of the store's own. The step receives the addend and returns the number before, or `None` if it refused;
-/// then the record tells why.
+/// Adds by an atomic step of the store. The step receives the addend and returns the number before, or `None` if the store
+/// refused it; the record then shows why.
 #[cfg(any(feature = "sqlite", feature = "redis", feature = "postgres", feature = "mysql"))]
 pub(crate) async fn in_one_step<S, F>(
     store: &S,

@@ -1,8 +1,8 @@
-//! The checks that every backend has to pass, one function for each line of the contract of [`Store`].
-//! They write under new keys, about ten thousand, and delete nothing: use a store that can be thrown away.
+//! The checks that every backend must pass, one function for each line of the contract of [`Store`].
+//! They create about 10,000 new keys and delete nothing: use a store that you can discard.
 //!
-//! [`run`] checks a store that works. [`failing`] checks what has to hold while it fails; the test of the backend causes the
-//! failures.
+//! [`run`] checks a working store. [`failing`] checks the guarantees that hold while a store fails; the test of the backend
+//! causes the failures.
 
 /// Fails the check unless the condition holds.
 macro_rules! ensure {
@@ -35,11 +35,11 @@ pub use self::checks::{
 };
 use crate::{Expected, Key, KeyError, Revision, Store, StoreError, Swap, Versioned};
 
-/// How many tasks write at once.
+/// Number of tasks that write at the same time.
 const WRITERS: usize = 16;
-/// How many handles on the store they share: several connections, and several writers on each.
+/// Number of handles on the store that the tasks share: several connections, and several writers on each.
 const HANDLES: usize = 4;
-/// How often each of them writes the shared record.
+/// Number of times that each task writes the shared record.
 const ROUNDS: usize = 25;
 
 /// A violation of the contract.
@@ -64,7 +64,7 @@ impl fmt::Display for Violation {
 
 impl std::error::Error for Violation {}
 
-/// What a check found wrong, before its name is added.
+/// The violation that a check found, without the name of the check.
 #[derive(Debug)]
 pub struct Finding(String);
 
@@ -126,11 +126,11 @@ impl Area {
         self.store.add(key, count).await
     }
 
-    /// Writes a record that nothing else writes, so that a conflict is the store's fault.
+    /// Writes a record that nothing else writes, so that a conflict is a fault of the store.
     async fn write(&self, key: &Key, expected: Expected, value: &[u8]) -> Result<Revision, Finding> {
         match self.swap(key, expected, value).await? {
             Swap::Done(revision) => Ok(revision),
-            Swap::Conflict => Err(Finding(format!("{key}: a conflict with nobody, expected {expected:?}"))),
+            Swap::Conflict => Err(Finding(format!("{key}: unexpected conflict, expected {expected:?}"))),
         }
     }
 
@@ -147,8 +147,8 @@ impl Area {
 
 /// Runs every check on the store that `open` opens.
 ///
-/// Each call of `open` must return a handle on the same records, with a connection of its own if the backend has
-/// connections. Needs a Tokio runtime; on one with several threads it checks more.
+/// Each call of `open` must return a handle on the same records, with a connection of its own if the backend has connections.
+/// Needs a Tokio runtime; a multi-threaded one checks more.
 ///
 /// # Errors
 ///
@@ -202,7 +202,7 @@ fn named(check: &'static str, checked: Checked) -> Result<(), Violation> {
 
 /// Coordinates the writers.
 struct Pace {
-    /// A counter rather than a clock, so that it is certain which of two calls ended before the other began.
+    /// A counter instead of a clock: it shows for certain when one call ended before another began.
     clock: AtomicU64,
     barrier: Barrier,
 }

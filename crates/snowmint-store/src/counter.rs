@@ -1,5 +1,5 @@
-//! Counters: where whole numbers are reserved, each for one caller and before it is used.
-//! A record of a [`Store`] is a counter; so is a table or a key of another system.
+//! Counters: callers reserve whole numbers from them before they use them, each number for one caller.
+//! A counter is a record of a [`Store`], or a table or key of another system.
 
 pub(crate) mod claims;
 
@@ -16,7 +16,7 @@ use self::claims::{Claims, Mark, Refused, Sightings};
 use crate::error::Retries;
 use crate::{Expected, Key, Store, StoreError, StoreErrorKind, Swap, Versioned, addition};
 
-/// The names of the calls in errors.
+/// The name of the call in errors.
 const RESERVE: &str = "reserve";
 const FIND: &str = "find";
 /// The prefix of the records with claims.
@@ -57,7 +57,7 @@ impl Segment {
         self.step
     }
 
-    /// Returns the number of numbers.
+    /// Returns how many numbers the segment has.
     pub const fn count(&self) -> NonZeroU64 {
         self.count
     }
@@ -71,22 +71,22 @@ impl Segment {
 ///    this counter ever returned, to any caller. If [`may_lose`](Self::may_lose) is not zero, this holds only for a segment
 ///    of [`reserve_marked`](Self::reserve_marked) that has settled.
 /// 2. A `reserve` that starts after another has returned gets greater numbers, also from another caller.
-/// 3. An error of any kind costs at most numbers that nobody gets: it is always safe to retry.
+/// 2. A `reserve` that starts after another has returned gets greater numbers, even if the callers differ.
 ///
 /// A future may be dropped at any await; the numbers it would have returned are then lost.
 #[async_trait]
 pub trait Counter: Send + Sync + fmt::Debug + 'static {
-    /// Reserves `count` numbers, or fewer (but at least 1) if the counter gives no more at once.
+    /// Reserves `count` numbers, or fewer (but at least 1) if the counter does not give more in one call.
     ///
     /// # Errors
     ///
-    /// The store's. [`StoreErrorKind::Full`] when the numbers up to [`MAX_NUMBER`] are used up.
+    /// Errors of the store. [`StoreErrorKind::Full`] when the numbers up to [`MAX_NUMBER`] are used up.
     async fn reserve(&self, count: NonZeroU64) -> Result<Segment, StoreError>;
 
-    /// Returns how much of the newest reservations this counter may lose after it acknowledged them, as time before the loss.
+    /// Returns the time span of the newest acknowledged reservations that this counter may lose.
     ///
-    /// See [`Store::may_lose`]. If it is not zero, use only numbers of [`reserve_marked`](Self::reserve_marked), and only
-    /// once they have settled: [`holds`](Self::holds), called at least this long after the answer arrived, returns true.
+    /// See [`Store::may_lose`]. If it is not zero, use only numbers of [`reserve_marked`](Self::reserve_marked), and only once
+    /// they have settled: [`holds`](Self::holds), called at least this long after the answer arrived, returned true.
     fn may_lose(&self) -> Duration {
         Duration::ZERO
     }
@@ -109,38 +109,38 @@ pub trait Counter: Send + Sync + fmt::Debug + 'static {
         Err(StoreError::new(StoreErrorKind::Other, RESERVE, self.describe(), cause))
     }
 
-    /// Returns whether the reservation of a mark is there.
+    /// Returns whether the counter still holds the reservation of a mark.
     ///
-    /// If it is not, the store lost it, or this call came too late: a store keeps the newest few hundred marks, and others
+    /// If not, the store lost it, or this call came too late: a store keeps the newest few hundred marks, and older ones only
     /// until they have settled.
     ///
     /// # Errors
     ///
-    /// The store's; it is safe to retry.
+    /// Errors of the store; it is safe to retry.
     async fn holds(&self, mark: Mark) -> Result<bool, StoreError> {
         let _ = mark;
         Ok(false)
     }
 
-    /// Makes every number that is reserved from now on greater than `number`. Returns whether this counter can do that.
+    /// Raises the counter, so that all later reservations are greater than `number`. Returns whether this counter can do that.
     ///
-    /// A counter that is already above it gives no number again, and may skip some: it may have to write in order to know that
-    /// its server was not replaced by one that is lower.
+    /// If the counter is already above `number`, it never repeats a number, but may skip some: it may have to write to prove that
+    /// its server was not replaced by one with a lower counter.
     ///
     /// # Errors
     ///
-    /// The store's; it is safe to retry.
+    /// Errors of the store; it is safe to retry.
     async fn raise_above(&self, number: u64) -> Result<bool, StoreError> {
         let _ = number;
         Ok(false)
     }
 
-    /// Returns the upper end of a segment, `unused`, to the counter if nobody has reserved since. Returns whether the counter
+    /// Gives the upper end of a segment, `unused`, back to the counter if nobody has reserved since. Returns whether the counter
     /// took it back.
     ///
     /// # Errors
     ///
-    /// The store's. The numbers are then lost or will be reserved again; no number is given twice.
+    /// Errors of the store. The numbers are then lost or will be reserved again; no number is returned twice.
     async fn give_back(&self, unused: Segment) -> Result<bool, StoreError> {
         let _ = unused;
         Ok(false)
@@ -151,12 +151,12 @@ pub trait Counter: Send + Sync + fmt::Debug + 'static {
         None
     }
 
-    /// Identifies the server that counts; see [`Store::server`].
+    /// Returns the identity of the server that counts; see [`Store::server`].
     fn server(&self) -> Option<String> {
         None
     }
 
-    /// Returns what and where this counter is, for logs and errors. Never a password.
+    /// Returns the kind and the place of this counter for logs and errors, without any password.
     fn describe(&self) -> String;
 }
 
@@ -169,7 +169,7 @@ pub struct StoreCounter {
     key: Key,
     first: u64,
     step: NonZeroU64,
-    /// Clones share what they have seen of the claims.
+    /// Shared by all clones.
     seen: Arc<Mutex<Sightings>>,
 }
 
@@ -210,19 +210,18 @@ impl StoreCounter {
         Ok(claims)
     }
 
-    /// What this process has seen of the claims. Never locked across an await.
+    /// Locks what this process has seen of the claims. Never hold the lock across an await.
     fn seen(&self) -> MutexGuard<'_, Sightings> {
-        // Each change replaces the whole: a panic elsewhere leaves it so.
+        // Each change replaces the whole value, so a panic cannot leave it half changed.
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The marks whose claims may leave the record.
+    /// Returns the marks of the claims that may leave the record.
     fn settled(&self) -> HashSet<Mark> {
         self.seen().settled(self.may_lose()).collect()
     }
 
-    /// Records that these slots are reserved, unless another claim overlaps them. Starts with the record as it was `found`
-    /// before.
+    /// Records that these slots are reserved, unless another claim overlaps them. `found` is the record as last read.
     async fn claim(
         &self,
         mut found: Option<Versioned>,
@@ -270,7 +269,7 @@ impl Counter for StoreCounter {
     }
 
     async fn reserve_marked(&self, count: NonZeroU64) -> Result<(Segment, Mark), StoreError> {
-        // Before the addition, so that a full record costs no numbers.
+        // Check for room before the addition, so that a full record wastes no numbers.
         let key = self.claims_key(RESERVE)?;
         let found = self.store.load(&key).await?;
         let (claims, settled) = (self.claims(RESERVE, &key, found.as_ref())?, self.settled());
@@ -278,7 +277,7 @@ impl Counter for StoreCounter {
             return Err(self.full());
         }
         let (segment, mark) = (self.reserve(count).await?, Mark::fresh());
-        // The segment is of this counter, and the sum of its slots fits.
+        // The segment belongs to this counter, and the sum of its slots fits.
         let first = self.slot_of(segment).unwrap_or_default();
         match self.claim(found, mark, (first, first.saturating_add(count.get()))).await? {
             Ok(()) => Ok((segment, mark)),
@@ -287,7 +286,8 @@ impl Counter for StoreCounter {
                 let held = addition::raise_to(&*self.store, &self.key, end).await?;
                 let key = &self.key;
                 let cause = match refused {
-                    // Slots that have left the record were given again, or for the first time. A counter that is behind shows which.
+                    // The claims of these slots may have left the record, or the slots are new. If the counter is behind, it went
+                    // back.
                     Refused::Late { .. } if held >= end => format!(
                         "the claim of the slots from {first} at {key} came after claims up to {end} that have settled: the store \
                          was slow or has lost additions; none of these numbers is used"
@@ -315,7 +315,7 @@ impl Counter for StoreCounter {
         Ok(true)
     }
 
-    /// A store that may lose writes takes nothing back: the claims of the numbers stay.
+    /// A store that may lose writes takes no numbers back, because their claims stay.
     async fn give_back(&self, unused: Segment) -> Result<bool, StoreError> {
         if self.may_lose() > Duration::ZERO {
             return Ok(false);
@@ -340,11 +340,11 @@ impl Counter for StoreCounter {
     }
 }
 
-/// How often a reservation is looked for if a call fails, and the pause between two calls.
+/// Number of tries to find a reservation if calls fail, and the pause between two tries.
 const LOOKS: u32 = 5;
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
-/// Numbers that a counter gave.
+/// Numbers that a caller has reserved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use = "numbers that are not used are lost"]
 pub enum Reserved {
@@ -354,9 +354,9 @@ pub enum Reserved {
     Marked {
         /// The numbers.
         segment: Segment,
-        /// What finds the reservation again.
+        /// The mark that finds the reservation again.
         mark: Mark,
-        /// How much the counter may lose.
+        /// The time span of the newest reservations that the counter may lose.
         settle: Duration,
     },
 }
@@ -415,7 +415,7 @@ pub async fn reserve_settled(counter: &dyn Counter, count: NonZeroU64) -> Result
 
 /// Raises a counter above a number and waits until that has settled. Returns whether this counter can be raised.
 ///
-/// At a counter that may lose what it acknowledged, a number is reserved after the raise and given to nobody. Once this
+/// If the counter may lose acknowledged writes, this function reserves a number after the raise and discards it. Once that
 /// reservation has settled, everything written before it has settled too.
 ///
 /// # Errors
@@ -530,7 +530,7 @@ mod tests {
         assert!(!counter.give_back(unused).await.unwrap(), "another has reserved since");
     }
 
-    /// Goal: what this counter cannot have given changes nothing. Method: segments of other counters, at the edges.
+    /// Goal: numbers that this counter cannot have returned change nothing. Method: segments of other counters, at the edges.
     #[tokio::test]
     async fn what_is_not_of_this_counter_is_not_taken_back() {
         let store = store();
@@ -574,8 +574,7 @@ mod tests {
         }
     }
 
-    /// Goal: of two reservations of one number, one is claimed. Method: the counter goes back as by a failover, the
-    /// claims stay.
+    /// Goal: of two reservations of one number, one is claimed. Method: the counter goes back as in a failover; the claims stay.
     #[tokio::test]
     async fn a_counter_behind_its_claims_gives_no_number_again() {
         let store = store();
@@ -596,8 +595,8 @@ mod tests {
         assert_eq!((next.first(), counter.holds(mark).await.unwrap()), (11, true));
     }
 
-    /// Goal: reservations that have not settled are never given up for another: that one is refused, costs no number, and
-    /// goes on once they have. Method: as many reservations at once as a record holds.
+    /// Goal: unsettled reservations are never dropped for a new one: the new one is rejected, costs no number, and succeeds once
+    /// the others have settled. Method: as many reservations at once as a record holds.
     #[tokio::test(start_paused = true)]
     async fn a_full_record_of_claims_holds_the_next_reservation_back() {
         let store = store();
@@ -617,14 +616,14 @@ mod tests {
         assert_eq!(store.load(&counter.key).await.unwrap().unwrap().value, b"2048");
         assert!(counter.holds(marks[0]).await.unwrap());
         tokio::time::advance(Duration::from_secs(1)).await;
-        // The other node knows them as long as this one does, since it looked.
+        // The other node has known these claims as long as this one, since it read the record.
         let (segment, mark) = other.reserve_marked(some(2)).await.unwrap();
         assert_eq!((segment.first(), other.holds(mark).await.unwrap()), (2049, true));
         assert!(!counter.holds(marks[0]).await.unwrap(), "it has settled long ago");
         assert!(counter.holds(marks[claims::MOST - 1]).await.unwrap(), "the newest stay in any case");
     }
 
-    /// A store that answers an addition once it is let on.
+    /// A store that delays the answer of an addition until the test releases it.
     #[derive(Debug)]
     struct SlowToAdd(Arc<dyn Store>, tokio::sync::Notify);
 
@@ -653,8 +652,9 @@ mod tests {
         }
     }
 
-    /// Goal: a claim that came late is not used, and is not told as a loss of the store: that is not known. Method: while an
-    /// addition is answered, another node makes enough reservations for claims above it to settle and leave the record.
+    /// Goal: numbers of a late claim are not used, and the error does not claim that the store lost writes, which is uncertain.
+    /// Method: while an addition is answered, another node makes enough reservations for claims above it to settle and leave the
+    /// record.
     #[tokio::test(start_paused = true)]
     async fn a_late_claim_is_not_called_lost() {
         let store = store();
@@ -691,14 +691,14 @@ mod tests {
         assert!(error.to_string().contains("slot 2") && error.to_string().contains("apart"), "{error}");
     }
 
-    /// A counter that learns what it may lose with its first reservation, like a source that is opened by its first call.
+    /// A counter that learns `may_lose` with its first reservation, like a source that is opened by its first call.
     #[derive(Debug, Default)]
     struct Late {
         opened: AtomicBool,
         next: AtomicU64,
-        /// How many numbers a failover takes back before the next call.
+        /// Number of numbers that a failover takes back before the next call.
         goes_back: AtomicU64,
-        /// How many looks fail before one answers.
+        /// Number of calls of `holds` that fail before one succeeds.
         silent_looks: AtomicU64,
         lost: AtomicBool,
     }
@@ -745,7 +745,7 @@ mod tests {
         }
     }
 
-    /// Goal: numbers that a source acknowledged while it was opened are not used, since it may lose them.
+    /// Goal: numbers that a source acknowledged while it was being opened are not used, since it may lose them.
     #[tokio::test(start_paused = true)]
     async fn what_was_acknowledged_before_the_counter_told_what_it_may_lose_is_not_used() {
         let counter = Late::default();
@@ -757,7 +757,7 @@ mod tests {
         assert!(began.elapsed() >= Duration::from_secs(2), "{:?}", began.elapsed());
     }
 
-    /// Goal: a raise is done once it has settled, and one that a failover takes back is an error. Method: the counter goes
+    /// Goal: a raise succeeds only once it has settled; if a failover takes it back, the call fails. Method: the counter goes
     /// back before the reservation that follows the raise; then it loses that reservation, and then nothing.
     #[tokio::test(start_paused = true)]
     async fn a_raise_is_done_once_it_has_settled() {

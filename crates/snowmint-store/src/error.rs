@@ -1,4 +1,4 @@
-//! Why a call on a store failed, and when to retry it.
+//! The errors of store calls: why a call failed, and when to retry it.
 //! The kind tells a program what to do next, and the text tells an operator.
 //!
 //! A write that lost against another is retried after random pauses, each up to twice as long as the one before. A call that
@@ -30,7 +30,7 @@ pub enum StoreErrorKind {
 }
 
 impl StoreErrorKind {
-    /// The part of the text that the kind decides; empty if the cause says it all.
+    /// Returns the part of the text that depends on the kind; empty if the cause is enough.
     const fn phrase(self) -> &'static str {
         match self {
             Self::Unavailable => "unavailable, nothing was written: ",
@@ -114,7 +114,7 @@ impl Error for StoreError {
     }
 }
 
-/// What a call does to records: whether a failed one may have changed something.
+/// The effect of a call on records: whether a failed call may have changed something.
 #[cfg(any(feature = "sqlite", feature = "_network"))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Effect {
@@ -155,7 +155,7 @@ pub(crate) fn chain(error: &dyn Error) -> String {
     text.replace('\n', " ")
 }
 
-/// How long one call retries.
+/// The time limit for the retries of one call.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The first pause lasts up to this long, and each later one up to twice as long as the one before.
 const FIRST: Duration = Duration::from_millis(1);
@@ -168,7 +168,7 @@ pub(crate) struct Retries {
     conflicts: u32,
 }
 
-/// The call has retried for too long. Displayed as `in 70 tries for 5 s`.
+/// The error of a call that has retried for too long. Displayed as `in 70 tries for 5 s`.
 #[derive(Debug)]
 pub(crate) struct GaveUp {
     tries: u32,
@@ -198,10 +198,9 @@ impl fmt::Display for GaveUp {
     }
 }
 
-/// A random number from 0 up to and without `limit`, and 0 if the limit is 0.
+/// Returns a random number from 0 to `limit` (exclusive), and 0 if the limit is 0.
 ///
-/// For pauses and for numbers that only have to differ: the seed of a hash map is random enough, and nothing here keeps a
-/// secret.
+/// Use it for pauses and for numbers that only have to differ. The seed of a hash map is random enough: no secret depends on it.
 pub(crate) fn random_below(limit: u64) -> u64 {
     RandomState::new().build_hasher().finish().checked_rem(limit).unwrap_or(0)
 }

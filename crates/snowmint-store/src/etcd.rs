@@ -21,7 +21,7 @@ use crate::{
     Expected, Key, OpenError, Revision, Store, StoreError, StoreErrorKind, Swap, UrlError, Versioned,
 };
 
-/// How many records one page of a list has: at 64 KiB each they fit [`connect::LARGEST_ANSWER`].
+/// Number of records in one page of a list: at 64 KiB each they fit [`connect::LARGEST_ANSWER`].
 const PAGE: usize = 500;
 
 /// A store in an etcd cluster, version 3.2 or later.
@@ -42,7 +42,7 @@ const PAGE: usize = 500;
 ///
 /// | parameter | meaning |
 /// |---|---|
-/// | `prefix` | what all keys begin with; default `snowmint/`; the `/` at the end may be omitted |
+/// | `prefix` | prefix of all keys; default `snowmint/`; the `/` at the end may be omitted |
 /// | `password_file` | a file whose first line is the password |
 /// | `tls` | `true`: use TLS |
 /// | `ca` | a PEM file with the authorities to trust instead of the system's; implies TLS |
@@ -126,10 +126,10 @@ impl EtcdStore {
         StoreError::new(StoreErrorKind::Corrupt, operation, &*self.name, found)
     }
 
-    /// Finds out what a write did that etcd refused for lack of space.
+    /// Determines whether a write took effect that etcd refused for lack of space.
     ///
     /// etcd checks its quota before it accepts a write and again after it has applied it (`quotaApplierV3`): the write that
-    /// crosses the limit is refused *and* written. It is decided by the time of the answer, so a read tells.
+    /// crosses the limit is refused *and* written. When the answer arrives the outcome is final, so a read shows it.
     async fn refused_for_space(&self, key: &Key, expected: Expected, refusal: StoreError) -> StoreError {
         let unknown = |why: String| {
             StoreError::new(StoreErrorKind::OutcomeUnknown, refusal.operation(), &*self.name, why)
@@ -185,7 +185,7 @@ impl Store for EtcdStore {
         loop {
             let page = self.range(OPERATION, &request).await?;
             if let (true, Some(last)) = (page.more, page.kvs.last()) {
-                // The least key above the last one. Nothing is deleted, so pages of different instants fit together.
+                // The least key above the last one. Records are never deleted, so pages read at different times fit together.
                 request.key.clone_from(&last.key);
                 request.key.push(0);
             }
@@ -213,7 +213,7 @@ impl Store for EtcdStore {
     }
 }
 
-/// Returns what a store of this URL has in etcd.
+/// Returns the keys and permissions that a store of this URL needs in etcd.
 pub(crate) fn schema(url: &str) -> Result<String, UrlError> {
     let (_, prefix) = connect::settings(url)?;
     Ok(format!(
@@ -257,7 +257,7 @@ mod tests {
         assert_eq!(mod_revision(Expected::Absent), Some(0));
         assert_eq!(revision(1), Some(1));
         assert_eq!(revision(i64::MAX as u64), Some(i64::MAX));
-        // 0 would be taken for "absent".
+        // etcd would read 0 as "absent".
         for none in [0, 1 << 63, u64::MAX] {
             assert_eq!(revision(none), None, "{none}");
         }

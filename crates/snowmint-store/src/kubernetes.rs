@@ -1,5 +1,5 @@
 //! Records as Lease objects of a Kubernetes cluster, written by their `resourceVersion`.
-//! The API server keeps them in its etcd; four plain HTTP calls are all that is needed.
+//! The API server keeps them in its etcd; the store needs only four plain HTTP calls.
 
 mod connect;
 mod error;
@@ -17,9 +17,9 @@ use crate::{
     Expected, Key, OpenError, Revision, Store, StoreError, StoreErrorKind, Swap, UrlError, Versioned,
 };
 
-/// How many objects one page of a list has.
+/// Number of objects in one page of a list.
 const PAGE: usize = 500;
-/// How often a list starts over after the server has forgotten its beginning.
+/// Number of times that a list starts over after the server has forgotten its beginning.
 const RESTARTS: usize = 3;
 const WRITE: &str = "compare_and_set";
 
@@ -55,14 +55,14 @@ const WRITE: &str = "compare_and_set";
 /// | `token_file` | a file with a token; read for each call, since Kubernetes replaces tokens |
 /// | `ca` | a PEM file with the authorities to trust instead of the system's |
 /// | `cert`, `key` | PEM files with a client certificate and its key |
-/// | `prefix` | what the names of the objects begin with, and their label; default `snowmint` |
+/// | `prefix` | prefix of the object names, and value of their label; default `snowmint` |
 ///
 /// The account needs a role in the namespace with the verbs `get`, `list`, `create` and `patch` on `leases`.
 ///
 /// # How it is tested
 ///
-/// Against a small server that speaks this API with the semantics of `resourceVersion`, in `tests/all/kubernetes`. No real
-/// API server is available from the registries that the project builds from.
+/// Against a small server in `tests/all/kubernetes` that implements this API with the semantics of `resourceVersion`. No real API
+/// server is available from the registries that the project builds from.
 ///
 /// # Cancel safety
 ///
@@ -117,7 +117,7 @@ impl KubernetesStore {
         error::refused(&self.name, operation, effect, answer)
     }
 
-    /// Returns the server's time in unix milliseconds, from a call that every account of a store may make.
+    /// Returns the server's time in Unix milliseconds, from a call that every account of a store may make.
     async fn tell_time(&self, operation: &'static str) -> Result<u64, StoreError> {
         let answer = self.get(operation, &format!("{}?limit=1&{}", self.path, self.selector())).await?;
         match answer.status {
@@ -136,7 +136,7 @@ impl KubernetesStore {
         object::object_name(&self.prefix, key)
     }
 
-    /// Returns the record in a Lease, if it is one.
+    /// Returns the key and the record in a Lease, or an error if it holds none.
     fn record(&self, operation: &'static str, lease: Lease) -> Result<(Key, Versioned), StoreError> {
         let (key, record) = lease.into_record().map_err(|found| self.invalid(operation, found))?;
         Ok((key, record))
@@ -198,7 +198,7 @@ impl Store for KubernetesStore {
         let (name, body) = (self.object_name(key), Body { prefix: &self.prefix, key, value });
         let answer = match expected {
             Expected::Absent => self.link.write(Method::POST, &self.path, &body.create(&name)).await,
-            // To the server, 0 means "whatever is there".
+            // The server reads 0 as "any version".
             Expected::Revision(Revision(0)) => return Ok(Swap::Conflict),
             Expected::Revision(revision) => {
                 self.link
@@ -209,7 +209,7 @@ impl Store for KubernetesStore {
         let answer = answer.map_err(|failure| self.error(WRITE, Effect::Writes, &failure))?;
         match (answer.status, expected) {
             (200 | 201, _) => self.written(&answer),
-            // Quotas have conflicts of their own, so this checks that it is about a Lease.
+            // Quotas cause conflicts too, so check that this one is about a Lease.
             (409, Expected::Absent) if answer.is_about_a_lease("AlreadyExists") => Ok(Swap::Conflict),
             (409, Expected::Revision(_)) if answer.is_about_a_lease("Conflict") => Ok(Swap::Conflict),
             (404, Expected::Revision(_)) if answer.is_about_a_lease("NotFound") => Ok(Swap::Conflict),
@@ -253,7 +253,7 @@ impl Store for KubernetesStore {
     }
 }
 
-/// Returns what a store of this URL has in Kubernetes.
+/// Returns the objects and permissions that a store of this URL needs in Kubernetes.
 pub(crate) fn schema(url: &str) -> Result<String, UrlError> {
     let (namespace, mut location) = connect::location(url)?;
     let prefix = connect::prefix(&mut location)?;

@@ -15,9 +15,9 @@
 //! - **slot**: the position of a number in a [`StoreCounter`].
 //! - **settled**: a write that the store can no longer lose. A store that may lose its newest writes says so by
 //!   [`Store::may_lose`]; a write has settled when it is found again that long after it was acknowledged.
-//! - **mark**: a random number by which a reservation is found again ([`Mark`]).
-//! - **claim**: a reservation in the record beside a counter whose store may lose writes ([`Claims`]).
-//! - **fence**: a write before a read. It makes the server prove that it is still the primary.
+//! - **mark**: a random number that finds a reservation again ([`Mark`]).
+//! - **claim**: the entry of a reservation in the record beside a counter whose store may lose writes ([`Claims`]).
+//! - **fence**: a write before a read, which makes the server prove that it is still the primary.
 //!
 //! # Examples
 //!
@@ -40,16 +40,16 @@
 //!
 //! # Features
 //!
-//! - `memory` (default): [`MemoryStore`], for tests and for a node that keeps nothing.
+//! - `memory` (default): [`MemoryStore`], for tests and for nodes that need no persistence.
 //! - `sqlite` (default): [`SqliteStore`], one file that the processes of one machine may share.
-//! - `redis`: [`RedisStore`], hashes in Redis, and [`RedisCounter`], plain keys that others count in.
+//! - `redis`: [`RedisStore`], hashes in Redis, and [`RedisCounter`], plain keys that other programs count in.
 //! - `postgres`: [`PostgresStore`], a table in PostgreSQL.
 //! - `mysql`: [`MySqlStore`], a table in MySQL or MariaDB, and the counters of Leaf, `TinyID` and ticket tables.
-//! - `tls`: TLS for these three.
+//! - `tls`: TLS for the three stores above.
 //! - `etcd`: [`EtcdStore`], keys of an etcd cluster.
 //! - `zookeeper`: [`ZooKeeperStore`], znodes of a ZooKeeper ensemble.
 //! - `kubernetes`: [`KubernetesStore`], Lease objects of a Kubernetes cluster.
-//! - `conformance`: the checks that every backend has to pass.
+//! - `conformance`: the checks that every backend must pass.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -121,7 +121,7 @@ pub use takeover::{Surveyed, open_counter, survey};
 #[cfg(feature = "zookeeper")]
 pub use zookeeper::ZooKeeperStore;
 
-/// The example of this crate's README compiles.
+/// Compiles the example in this crate's README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 mod readme {}

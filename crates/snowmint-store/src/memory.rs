@@ -9,7 +9,7 @@ use async_trait::async_trait;
 
 use crate::{Expected, Key, Revision, Store, StoreError, Swap, Versioned, Visibility, addition};
 
-/// A store in memory, for tests and for a node that stands alone and keeps nothing.
+/// A store in memory, for tests and for a single node that needs no persistence.
 ///
 /// Clones share the records. Leases recorded here protect only the nodes of this process.
 #[derive(Clone, Default, Debug)]

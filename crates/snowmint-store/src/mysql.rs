@@ -1,6 +1,6 @@
 //! Records as rows of one `InnoDB` table of MySQL or MariaDB, each written by a single statement.
-//! Every statement also checks whether the server still accepts writes: the answers of a demoted primary do not count, nor
-//! those of a server that a crash would set back.
+//! Every statement also checks whether the server still accepts writes: answers of a demoted primary do not count, and neither do
+//! those of a server that may lose writes in a crash.
 
 pub(crate) mod connect;
 pub(crate) mod error;
@@ -18,8 +18,7 @@ use crate::sql::{Failure, Pool, exactly_one, table};
 use crate::store::SkippedRecords;
 use crate::{Expected, Key, OpenError, Revision, Store, StoreError, Swap, UrlError, Versioned, addition};
 
-/// The table. A user without the right to create it can ask a DBA for it. Names compare by bytes, and a BLOB would be one
-/// byte too short for the longest value.
+/// The table, for the node or a DBA to create. Names compare by bytes; a BLOB would be 1 byte too short for the longest value.
 const TABLE: &str = "CREATE TABLE IF NOT EXISTS snowmint_records (
     name VARBINARY(200) NOT NULL PRIMARY KEY,
     revision BIGINT NOT NULL,
@@ -45,8 +44,8 @@ const UPDATE: &str = concat!(
     "UPDATE snowmint_records SET revision = ?, value = ? WHERE name = ? AND revision = ? AND ",
     may_write!()
 );
-/// Adds to a number of at most the last parameter, and returns the number before as the id of the answer. The digits are
-/// checked in the hexadecimal form, whose meaning depends on no character set, line end or mode of the server. CASE, as the
+/// Adds to a number of at most the last parameter, and returns the number before as the insert id of the answer. The digits are
+/// checked in hexadecimal, which does not depend on the character set, line ends or mode of the server. Uses CASE because the
 /// order of conditions joined by AND is not fixed.
 const ADD: &str = concat!(
     "UPDATE snowmint_records SET revision = revision + ?, \
@@ -62,22 +61,22 @@ const UNIX_MS: &str = "SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)";
 /// Records are rows of the table `snowmint_records`, which is created when the store is first opened. A user who may not
 /// create tables needs `SELECT`, `INSERT` and `UPDATE` on an existing one; [`schema`](crate::schema) shows it.
 ///
-/// Each write is one statement and one commit. Refused are:
+/// Each write is one statement and one commit. The store refuses:
 ///
 /// - a server with `innodb_flush_log_at_trx_commit` at 0 or 2, since a crash of the server (0) or of the machine (2) loses
 ///   its last second, unless `may_lose` states that loss;
 /// - a server with a binary log and `sync_binlog` other than 1, for crashes of the machine, likewise;
 /// - a server with `read_only` on, which counts as a replica.
 ///
-/// Members of a Galera cluster of two or more keep for each other what one of them loses. Every write is conditional on all
-/// these settings, since they may change at any time, and a user with `SUPER` or `READ ONLY ADMIN` could write despite
+/// In a Galera cluster of two or more members, the other members keep the writes that one loses. Every write is conditional on
+/// all these settings, since they may change at any time, and a user with `SUPER` or `READ ONLY ADMIN` could write despite
 /// `read_only`.
 ///
-/// A failover to a replica loses what the replica had not received, and with it leases that nodes still hold.
-/// Semi-synchronous and group replication keep them; asynchronous replication does not and needs `may_lose`. If
-/// semi-synchronous replication is enabled and `may_lose` is 0, a write counts only when a replica has confirmed it, and a
-/// read commits a row of its own, so that what it shows is on a replica too. In a Galera cluster every session waits for what
-/// other nodes have committed (`wsrep_sync_wait`).
+/// A failover to a replica loses the writes that the replica had not received, including leases that nodes still hold.
+/// Semi-synchronous and group replication prevent that; asynchronous replication does not and needs `may_lose`. If
+/// semi-synchronous replication is enabled and `may_lose` is 0, a write counts only when a replica has confirmed it, and a read
+/// commits a row of its own, so that a replica also has the records that it returns. In a Galera cluster every session waits for
+/// the commits of other nodes (`wsrep_sync_wait`).
 ///
 /// A call takes at most `timeout_ms`, including connecting. Up to 4 statements run at once, each on a connection of its own;
 /// the next call replaces a broken connection.
@@ -85,9 +84,9 @@ const UNIX_MS: &str = "SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)";
 /// # URL
 ///
 /// `mysql://USER:PASSWORD@HOST:PORT,HOST/DATABASE?NAME=VALUE&...`; the default port is 3306; `mariadb://` means the same. Of
-/// several hosts the one that accepts writes is used. Two that accept writes are refused, unless they are members of one
-/// Galera cluster with the same view of it. A server that lacks transactions which this store has seen elsewhere, by its
-/// GTIDs, is refused until the process is restarted.
+/// several hosts, the store uses the one that accepts writes. It refuses two that accept writes, unless they are members of one
+/// Galera cluster with the same view of it. Until the process restarts, it also refuses a server that lacks transactions which it
+/// has seen elsewhere, by its GTIDs.
 ///
 /// | parameter | meaning |
 /// |---|---|
@@ -103,8 +102,8 @@ const UNIX_MS: &str = "SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)";
 ///
 /// # Cancel safety
 ///
-/// A dropped [`compare_and_set`](Store::compare_and_set) closes its connection. A statement that was sent may still be
-/// carried out.
+/// A dropped [`compare_and_set`](Store::compare_and_set) closes its connection. The server may still execute a statement that was
+/// sent.
 pub struct MySqlStore {
     pool: Pool<Settings>,
     name: String,
@@ -136,8 +135,8 @@ impl MySqlStore {
         error::store_error(&self.name, operation, effect, failure)
     }
 
-    /// Adds in one statement, or inserts if there is no record yet. Returns `None` if the record holds no number, or one that is
-    /// too large.
+    /// Adds in one statement, or inserts if there is no record yet. Returns `None` if the record holds no number, or a number
+    /// that is too large.
     async fn add_once(&self, key: &Key, addend: i64) -> Result<Option<u64>, StoreError> {
         let step = Revision::random_step();
         let ask = async |mut session: Session| {
@@ -154,7 +153,7 @@ impl MySqlStore {
         Ok(inserted.then_some(0))
     }
 
-    /// Writes a record whose revision is `before`, or 0 for a missing one. Returns whether it was as expected.
+    /// Writes a record whose revision is `before`, or 0 for a missing one. Returns whether the record had that revision.
     async fn write(
         &self,
         operation: &'static str,
@@ -181,16 +180,16 @@ impl MySqlStore {
     }
 }
 
-/// Returns what the store of a URL may lose; connects to nothing.
+/// Returns the `may_lose` of a URL without connecting.
 pub(crate) fn may_lose(url: &str) -> Result<Duration, UrlError> {
     Settings::parse(url).map(|(pool, _)| pool.may_lose)
 }
 
-/// Returns what a DBA would run for a store of this URL.
+/// Returns the SQL that a DBA runs for a store of this URL.
 pub(crate) fn schema(url: &str) -> Result<String, UrlError> {
     Settings::parse(url)?;
     Ok(format!(
-        "{TABLE};\n-- and for the user of the nodes, who needs neither SUPER nor READ ONLY ADMIN:\n\
+        "{TABLE};\n-- and for the user of the nodes, which needs neither SUPER nor READ ONLY ADMIN:\n\
          -- GRANT SELECT, INSERT, UPDATE ON snowmint_records TO ...;\n"
     ))
 }

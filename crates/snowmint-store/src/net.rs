@@ -1,5 +1,5 @@
-//! The hosts of a store on the network: which of them to use, and for how long a call may wait.
-//! Of several hosts the one that accepts writes is used. Two that both accept writes are refused.
+//! The hosts of a store on the network: which one to use, and the time limits of a call.
+//! Of several hosts, the store uses the one that accepts writes. It refuses two that both accept writes.
 
 pub(crate) mod url;
 
@@ -15,17 +15,17 @@ use tokio::time::{Instant, sleep, timeout_at};
 use self::url::Host;
 use crate::StoreErrorKind;
 
-/// A connection that was idle for so long is probed before it carries a call: a write that is lost on a dead connection
-/// would have an unknown outcome.
+/// A connection that was idle for this long is probed before it carries a call: a write that is lost on a dead connection would
+/// have an unknown outcome.
 pub(crate) const IDLE: Duration = Duration::from_millis(500);
-/// How long the other hosts may take to answer once one has accepted.
+/// Time that the other hosts have to answer once one has accepted.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How long the members of a cluster may take to learn that another one joined or left.
+/// Time that the members of a cluster may need to learn that another one joined or left.
 const VIEW_CHANGE: Duration = Duration::from_millis(500);
-/// No call goes to one of several hosts unless all of them were asked within this time before it.
+/// With several hosts, a call is sent only if all of them were asked within this time before it.
 pub(crate) const ASK_AGAIN: Duration = Duration::from_secs(10);
 
-/// Why there is no connection. No call was sent.
+/// The reason why there is no connection. No call was sent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Refusal {
     pub(crate) kind: StoreErrorKind,
@@ -49,21 +49,21 @@ pub(crate) struct Writable<C, M> {
     /// Equal for two hosts only if both are names of one server, or members of a cluster that all accept writes.
     /// `None` is not compared: for clusters whose members each hold other keys.
     pub(crate) server: Option<String>,
-    /// How far its history goes.
+    /// The extent of its history.
     pub(crate) history: M,
     pub(crate) standing: Standing,
 }
 
-/// Whether a failover may still lose what a server shows of its history.
+/// Whether a failover may still lose the history that a server shows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Standing {
-    /// It may not, so no later server may lack it.
+    /// It cannot, so no later server may lack it.
     Kept,
-    /// It may, until a later commit is confirmed: a replica that lacks it is a good new primary.
+    /// It can, until a later commit is confirmed: a replica that lacks it is a valid new primary.
     Unconfirmed,
 }
 
-/// Whether replicas have what a server acknowledges.
+/// Who confirms the writes that a server acknowledges.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Confirmation {
     /// Each commit waits until the replicas have confirmed it.
@@ -84,17 +84,16 @@ pub(crate) struct Chosen<C, M> {
 /// The result of connecting to a host.
 pub(crate) type Answer<C, M> = Result<Writable<C, M>, Refusal>;
 
-/// How far the history of a server goes: a timeline, an epoch, the transactions that it has.
+/// The extent of a server's history: a timeline, an epoch, or a set of transactions.
 pub(crate) trait ServerHistory: Default {
-    /// Returns what is missing in this history compared with the one that was seen, as text after "the server "; `None` if
-    /// nothing is missing.
+    /// Returns the part of the history `seen` that this history lacks, as text after "the server "; `None` if it lacks nothing.
     fn lacks(&self, seen: &Self) -> Option<String>;
 
     /// Extends this history by another.
     fn merge(&mut self, other: Self);
 
-    /// Why servers with these histories, which all accept writes and say that they are members of one cluster, are not, as text
-    /// after "h1 and h2 both accept writes, "; `None` if they are.
+    /// Returns why servers that all accept writes and claim to be members of one cluster are not one, as text after "h1 and h2
+    /// both accept writes, "; `None` if they are.
     fn split(_histories: &[&Self]) -> Option<String> {
         None
     }
@@ -112,7 +111,7 @@ impl ServerHistory for () {
 #[derive(Debug)]
 pub(crate) struct Hosts<M = ()> {
     all: Vec<Host>,
-    /// The index of the one that was used last.
+    /// The index of the host that was used last.
     first: AtomicUsize,
     /// The history that no server may lack.
     seen: Mutex<M>,
@@ -127,12 +126,12 @@ impl<M: ServerHistory> Hosts<M> {
         &self.all
     }
 
-    /// Whether there is more than one host, so that more than one may accept writes.
+    /// Returns whether there is more than one host, so that more than one may accept writes.
     pub(crate) const fn are_several(&self) -> bool {
         self.all.len() > 1
     }
 
-    /// The host that was chosen last.
+    /// Returns the host that was used last.
     pub(crate) fn last(&self) -> &Host {
         &self.all[self.first.load(Ordering::Relaxed)]
     }
@@ -142,9 +141,9 @@ impl<M: ServerHistory> Hosts<M> {
         self.seen().merge(history);
     }
 
-    /// Asks all hosts at once and uses the one that accepts writes. Of a cluster with several such members it uses the one that
-    /// was used last. Two separate servers that both accept writes are refused: one of them was replaced and does not know it.
-    /// A server that lacks what was seen is refused too.
+    /// Asks all hosts at once and uses the one that accepts writes. In a cluster with several such members it uses the one that
+    /// was used last. It refuses two separate servers that both accept writes, because one of them was replaced and does not know
+    /// it. It also refuses a server that lacks history which was seen.
     ///
     /// Once one host has accepted, the others have a short time left, so that an unresponsive host delays nobody for long.
     pub(crate) async fn connect<C, F>(
@@ -157,7 +156,7 @@ impl<M: ServerHistory> Hosts<M> {
     {
         let mut answers = self.ask(deadline, &connect).await;
         if self.split(&answers).is_some() {
-            // The members may be learning, one after the other, that another one joined or left: ask once more.
+            // The members may still be learning that another one joined or left: ask once more.
             drop(answers);
             let left = deadline.saturating_duration_since(Instant::now());
             sleep(VIEW_CHANGE.min(left / 4)).await;
@@ -185,7 +184,7 @@ impl<M: ServerHistory> Hosts<M> {
         order().zip(asked).map(|(at, (_, answer))| (at, answer.unwrap_or_else(silent))).collect()
     }
 
-    /// Why the servers that accept writes are not one cluster, although they say so.
+    /// Returns why the servers that accept writes are not one cluster, although they claim to be.
     fn split<C>(&self, answers: &[(usize, Answer<C, M>)]) -> Option<String> {
         let writable = answers.iter().filter_map(|(at, answer)| Some((*at, &answer.as_ref().ok()?.history)));
         let (at, histories): (Vec<_>, Vec<_>) = writable.unzip();
@@ -210,7 +209,7 @@ impl<M: ServerHistory> Hosts<M> {
             return Err(Refusal::new(StoreErrorKind::Other, text));
         }
         if let Some(text) = self.split(&answers) {
-            // For a while, a member that is behind shows the previous view.
+            // A member that lags behind shows the previous view for a while.
             return Err(Refusal::new(StoreErrorKind::Unavailable, text));
         }
         let mut refusals = Vec::with_capacity(answers.len());
@@ -245,13 +244,13 @@ impl<M: ServerHistory> Hosts<M> {
         Err(all_of(&refusals))
     }
 
-    /// A panic cannot leave a history half changed, so a poisoned lock is as good as any other.
+    /// A panic cannot leave a history half changed, so a poisoned lock is safe to use.
     fn seen(&self) -> MutexGuard<'_, M> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Polls all that have not answered, until one gives an answer that is enough, or all have answered.
+/// Polls all hosts that have not answered, until one answer is enough or all have answered.
 async fn answers<F: Future + Unpin>(
     asked: &mut [(F, Option<F::Output>)],
     enough: impl Fn(&F::Output) -> bool,
@@ -275,8 +274,8 @@ async fn answers<F: Future + Unpin>(
     .await;
 }
 
-/// Combines the refusals of all hosts. A retry may help while one of them is unreachable, since it may be the primary, and
-/// while all of several are read-only, since one of them may be promoted.
+/// Combines the refusals of all hosts. A retry may help while a host is unreachable, since it may be the primary, and while all
+/// of several hosts are read-only, since one of them may be promoted.
 fn all_of(refusals: &[Refusal]) -> Refusal {
     let any = |kind| refusals.iter().any(|it| it.kind == kind);
     let temporary = any(StoreErrorKind::Unavailable) || (refusals.len() > 1 && any(StoreErrorKind::ReadOnly));
@@ -345,8 +344,8 @@ mod tests {
         assert_eq!(started.elapsed(), Duration::from_millis(1500));
     }
 
-    /// Goal: a primary that was replaced and goes on is never taken, whichever answers first. Method: all orders, and
-    /// names that are of one server or one cluster, which are no second primary.
+    /// Goal: a replaced primary that still accepts writes is never used, whichever answers first. Method: all orders, and names
+    /// of one server or one cluster, which are not a second primary.
     #[tokio::test(start_paused = true)]
     async fn two_that_accept_writes_are_refused() {
         let limit = Duration::from_secs(3);
@@ -373,7 +372,7 @@ mod tests {
         assert_eq!(connect(&hosts("//up-any-1,up-any-2"), limit).await.unwrap(), "up-any-1:1");
     }
 
-    /// Goal: a cluster that may be written anywhere is used at the place where it was used last.
+    /// Goal: in a cluster whose members all accept writes, the store keeps using the same member.
     #[tokio::test(start_paused = true)]
     async fn of_several_the_one_that_did_last_is_taken() {
         let hosts = hosts("//slow-a-1,up-a-1,silent");
@@ -400,7 +399,7 @@ mod tests {
         assert!(refusal.text.contains("up-a-5:1: the server is in epoch 5, and 6 was seen"), "{refusal:?}");
     }
 
-    /// Goal: what a failover may still lose is not asked of the next server. Method: a history that is not confirmed.
+    /// Goal: the next server need not have history that a failover may still lose. Method: a history that is not confirmed.
     #[tokio::test(start_paused = true)]
     async fn a_history_counts_once_it_is_confirmed() {
         let limit = Duration::from_secs(3);

@@ -1,7 +1,7 @@
-//! From the URL of a store to the store.
+//! Opens a store by its URL.
 //! A new backend is one line in [`KNOWN`] and one arm each in [`open`] and [`schema`].
 //!
-//! The URL also tells which processes see the records of the store, and so are coordinated by it.
+//! The URL also shows which processes see the records of the store, and so are coordinated by it.
 
 use std::fmt;
 use std::future::Future;
@@ -14,8 +14,8 @@ use crate::{Store, StoreError};
 
 /// A future on the heap, which may be sent to another thread.
 ///
-/// What returns one is compiled in its own crate, once. An `async fn` is compiled again by each crate that awaits it, and with it
-/// all that it awaits: the clients of all stores.
+/// The body of a function that returns one is compiled once, in its own crate. Each crate that awaits an `async fn` compiles it
+/// again, with everything that it awaits: the clients of all stores.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// The URL forms that this build accepts, as an error lists them.
@@ -40,14 +40,13 @@ const KNOWN: &[&str] = &[
 
 /// Opens the store of a URL, such as `memory:`, `sqlite:PATH` or `etcd://HOST,HOST`.
 ///
-/// `sqlite:` is followed by a path, absolute or relative to the working directory, with nothing escaped; `sqlite://PATH`
-/// means the same. `memory:` makes a new, empty store at each call. The URL of every other store is described on the page
-/// of its type.
+/// `sqlite:` is followed by a path, absolute or relative to the working directory, without escapes; `sqlite://PATH` means the
+/// same. `memory:` creates a new, empty store at each call. The page of each other store type describes its URL.
 ///
 /// # Errors
 ///
-/// [`OpenError::Url`] for an invalid URL, or one of a store that this build lacks. [`OpenError::Store`] for a store that
-/// could not be opened.
+/// [`OpenError::Url`] if the URL is invalid or names a store that this build lacks. [`OpenError::Store`] if the store could not
+/// be opened.
 ///
 /// # Cancel safety
 ///
@@ -122,9 +121,9 @@ async fn open_store_to_read(url: &str) -> Result<Arc<dyn Store>, OpenError> {
     }
 }
 
-/// Returns what a store creates when it is first used: statements for a DBA, or the names of keys.
+/// Returns the objects that a store creates when it is first used: SQL statements for a DBA, or the names of keys.
 ///
-/// Reads the URL and the files that it names, and connects to nothing.
+/// Reads the URL and the files that it names; does not connect.
 ///
 /// # Errors
 ///
@@ -163,9 +162,9 @@ pub fn schema(url: &str) -> Result<String, UrlError> {
     }
 }
 
-/// Returns for how long the newest writes of a store may be lost: what [`Store::may_lose`] will say once it is open.
+/// Returns the time span of its newest writes that a store may lose: the value of [`Store::may_lose`] once it is open.
 ///
-/// Reads the URL and the files that it names, and connects to nothing.
+/// Reads the URL and the files that it names; does not connect.
 ///
 /// # Errors
 ///
@@ -186,7 +185,7 @@ pub fn may_lose(url: &str) -> Result<Duration, UrlError> {
         Some("postgres" | "postgresql") => crate::postgres::may_lose(url),
         #[cfg(feature = "mysql")]
         Some("mysql" | "mariadb") => crate::mysql::may_lose(url),
-        // The others lose no acknowledged write.
+        // All other stores keep every acknowledged write.
         _ => schema(url).map(|_| Duration::ZERO),
     }
 }
@@ -206,13 +205,13 @@ fn sqlite_path(rest: &str) -> Result<&std::path::Path, UrlError> {
     match path {
         "" => Err(UrlError::NoPath),
         ":memory:" => Err(UrlError::SqliteInMemory),
-        // Other programs read parameters there.
+        // Other SQLite clients would read parameters after the `?`.
         _ if path.contains('?') => Err(UrlError::Parameters { path: path.to_owned() }),
         _ => Ok(std::path::Path::new(path)),
     }
 }
 
-/// Why [`open`] failed.
+/// The reason why [`open`] failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
@@ -224,7 +223,7 @@ pub enum OpenError {
     Store(#[from] StoreError),
 }
 
-/// What is wrong with the URL of a store. No variant contains a password.
+/// The error in the URL of a store. No variant contains a password.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UrlError {
@@ -240,7 +239,7 @@ pub enum UrlError {
         /// The text before the first `:`.
         scheme: String,
     },
-    /// This build has no counter with that name.
+    /// This build has no counter of that kind.
     #[error("unknown counter `{source_name}:`: this build has {known}")]
     UnknownCounter {
         /// The text before the first `:`.
@@ -262,7 +261,7 @@ pub enum UrlError {
         /// The text after the scheme.
         path: String,
     },
-    /// The file of `password_file` gives no password.
+    /// The file of `password_file` contains no password.
     #[error("password_file {path}: {problem}")]
     PasswordFile {
         /// The file.
@@ -295,15 +294,15 @@ impl fmt::Display for Known {
     }
 }
 
-/// Which processes see the records of a store. Ids are unique among those, and only among those.
+/// The processes that see the records of a store. Ids are unique among those, and only among those.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Visibility {
     /// This process alone.
     Process,
     /// The processes of one machine: a file.
     Machine,
-    /// The URL names a loopback address or a unix socket. That may be a server of its own on each machine, or one server
-    /// behind a proxy on each machine. The URL does not tell.
+    /// The URL names a loopback address or a Unix socket. That may be a separate server on each machine, or one server behind a
+    /// proxy on each machine; the URL does not show which.
     Loopback,
     /// Every node that uses the store.
     Network,
@@ -330,7 +329,7 @@ impl Visibility {
     }
 }
 
-/// Whether a URL has a host that is another server on each machine.
+/// Returns whether a URL names a host that is a different server on each machine.
 fn leads_here(url: &str) -> bool {
     let (url, query) = url.split_once('?').unwrap_or((url, ""));
     if query.split('&').any(|parameter| parameter.starts_with("socket=")) {
@@ -342,7 +341,7 @@ fn leads_here(url: &str) -> bool {
     hosts.split(',').any(is_loopback)
 }
 
-/// Whether a host, with or without a port, is this machine. The unspecified address connects to it too.
+/// Returns whether a host, with or without a port, is this machine. Connections to the unspecified address reach it too.
 fn is_loopback(host: &str) -> bool {
     let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((name, _)) => name,

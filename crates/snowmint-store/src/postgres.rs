@@ -1,5 +1,6 @@
 //! Records as rows of one PostgreSQL table, each written by a single statement.
-//! Every message sets what it needs, so that a commit is on disk before it is acknowledged, whatever the server's defaults.
+//! Each message sets the settings that it depends on, so that a commit is on disk before it is acknowledged, whatever the
+//! server's defaults.
 
 mod connect;
 mod error;
@@ -22,22 +23,22 @@ use crate::{Expected, Key, OpenError, Revision, Store, StoreError, Swap, UrlErro
 
 /// The fence of a read: one row, and a commit that waits for the synchronous standbys if there are any.
 ///
-/// A write becomes visible on the primary when its wait for the standbys ends, also if the wait ends because its session was
-/// terminated or cancelled, or the server restarted. A read would then show what a promoted standby does not have. So a read
-/// writes a message to the write-ahead log (WAL), which nothing applies, and commits. A snapshot shows only rows whose
-/// commits are in the log; the commit of the message comes after them; standbys confirm the log from its beginning up to a
-/// position. So a read whose commit is confirmed has shown only what the standbys have.
+/// A write becomes visible on the primary when its wait for the standbys ends, even if it ends because its session was terminated
+/// or cancelled, or the server restarted. A read would then show rows that a promoted standby lacks. So a read writes a message
+/// to the write-ahead log (WAL), which has no effect on data, and commits. A snapshot shows only rows whose commits are already
+/// in the log; the commit of the message comes after them; and a standby confirms the log up to a position. So a read whose
+/// commit is confirmed has shown only rows that the standbys have.
 ///
-/// Writes need no fence: each replaces, under the row's lock, a version whose commit is earlier in the log than its own, so
-/// what confirms the one confirms the other. A conflict needs none, since its caller may only load.
+/// Writes need no fence: each replaces, under the row's lock, a version whose commit is earlier in the log than its own, so the
+/// confirmation of the later commit covers the earlier one. A conflict needs none, since its caller may only load.
 ///
-/// The join is an outer one, since a missing record needs the fence too: a primary that was replaced by its standby would go
-/// on to show it as missing. The same statement reads the setting. What was written before standbys were required is covered
-/// by the first read after that.
+/// The join is an outer join, since a missing record needs the fence too: otherwise a primary that its standby has replaced would
+/// keep reporting it as missing. The same statement reads the setting. The first read after standbys were required covers the
+/// writes from before.
 const FENCE: &str = "(SELECT CASE WHEN current_setting('synchronous_standby_names') <> '' \
     THEN pg_logical_emit_message(true, 'snowmint', ''::text) END AS place) AS fence";
 
-/// The table. A user without the right to create it can ask a DBA for it.
+/// The table, for the node or a DBA to create.
 const TABLE: &str = r#"CREATE TABLE snowmint_records (
     name text COLLATE "C" PRIMARY KEY,
     revision bigint NOT NULL,
@@ -69,8 +70,8 @@ const UNIX_MS: &str = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000
 /// - An operator who empties `synchronous_standby_names` while a standby is away does not promote that standby.
 /// - PostgreSQL 13.21, 14.18, 15.13, 16.9, 17.5 or later: earlier versions may acknowledge without the standby just after a
 ///   restart.
-/// - A pooler in between, such as `PgBouncer`, pools sessions (`pool_mode = session`). With a pooler of transactions, calls
-///   are refused, since the next session may be of another server. A shared session is left as it was.
+/// - A pooler in between, such as `PgBouncer`, pools sessions (`pool_mode = session`). If it pools transactions, calls fail,
+///   since the next session may be on another server. The store leaves a shared session unchanged.
 ///
 /// With asynchronous standbys, a failover loses the newest writes: state how much as [`may_lose`](Store::may_lose).
 ///
@@ -84,8 +85,8 @@ const UNIX_MS: &str = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000
 ///
 /// # URL
 ///
-/// `postgres://USER:PASSWORD@HOST:PORT,HOST/DATABASE?NAME=VALUE&...`; the default port is 5432. Of several hosts the primary
-/// is used.
+/// `postgres://USER:PASSWORD@HOST:PORT,HOST/DATABASE?NAME=VALUE&...`; the default port is 5432. Of several hosts, the store uses
+/// the primary.
 ///
 /// | parameter | meaning |
 /// |---|---|
@@ -100,17 +101,17 @@ const UNIX_MS: &str = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000
 ///
 /// # Cancel safety
 ///
-/// A dropped [`compare_and_set`](Store::compare_and_set) closes its connection. A statement that was sent may still be
-/// carried out.
+/// A dropped [`compare_and_set`](Store::compare_and_set) closes its connection. The server may still execute a statement that was
+/// sent.
 ///
 /// # Logs
 ///
-/// The store needs the server's warnings, which `sqlx` passes on by `tracing` only. So opening a store fails in a build with
+/// The store needs the server's warnings, which `sqlx` reports only through `tracing`. So opening a store fails in a build with
 /// the feature `max_level_off` or `max_level_error` of `tracing` (or their `release_` forms).
 pub struct PostgresStore {
     pool: Pool<Settings>,
     name: String,
-    /// The table with its schema: what the `search_path` finds may change while the store is open.
+    /// The table with its schema: the `search_path` may change while the store is open.
     table: String,
     skipped: SkippedRecords,
 }
@@ -139,13 +140,13 @@ impl PostgresStore {
         error::store_error(&self.name, operation, effect, failure)
     }
 
-    /// Adds in one statement, unless the sum is out of range. Returns `None` if the record holds no number, or one that is too
-    /// large.
+    /// Adds in one statement, unless the sum is out of range. Returns `None` if the record holds no number, or a number that is
+    /// too large.
     async fn add_once(&self, key: &Key, addend: i64) -> Result<Option<u64>, StoreError> {
         let (name, step, first) =
             (name(key.as_str()), Revision::random_step(), bytes(addend.to_string().as_bytes()));
         let table = &self.table;
-        // CASE, as the order of conditions joined by AND is not fixed.
+        // Uses CASE because the order of conditions joined by AND is not fixed.
         let add = format!(
             "INSERT INTO {table} AS old (name, revision, value) VALUES ({name}, {step}, {first}) \
              ON CONFLICT (name) DO UPDATE SET revision = old.revision + {step}, \
@@ -193,20 +194,20 @@ impl PostgresStore {
     }
 }
 
-/// Whether standbys confirm commits.
+/// Returns whether standbys confirm commits.
 const fn confirmation(has_synchronous_standbys: bool) -> Confirmation {
     if has_synchronous_standbys { Confirmation::ByReplicas } else { Confirmation::Nobody }
 }
 
-/// Whether it is fenced; then name, revision and value, all empty if there is no record.
+/// Whether the read is fenced; then name, revision and value, all empty if there is no record.
 type ListRow = (bool, Option<String>, Option<i64>, Option<Vec<u8>>);
 
-/// Returns what the store of a URL may lose; connects to nothing.
+/// Returns the `may_lose` of a URL without connecting.
 pub(crate) fn may_lose(url: &str) -> Result<Duration, UrlError> {
     Settings::parse(url).map(|(pool, _)| pool.may_lose)
 }
 
-/// Returns what a DBA would run for a store of this URL.
+/// Returns the SQL that a DBA runs for a store of this URL.
 pub(crate) fn schema(url: &str) -> Result<String, UrlError> {
     Settings::parse(url)?;
     Ok(format!(

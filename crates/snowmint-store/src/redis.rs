@@ -25,10 +25,10 @@ use crate::{
 };
 
 const LIST: &str = "list";
-/// How many records a list reads at once; at 64 KiB each they still fit the memory of both sides.
+/// Number of records that a list reads at once; at 64 KiB each they fit in the memory of both sides.
 const PAGE: usize = 200;
 
-/// How often a list rebuilds its index before it gives up.
+/// Number of times that a list rebuilds its index before it gives up.
 const REBUILDS: usize = 3;
 
 /// A store in Redis, version 5 or later, or a server that speaks its protocol.
@@ -93,11 +93,11 @@ const REBUILDS: usize = 3;
 ///
 /// | parameter | meaning |
 /// |---|---|
-/// | `prefix` | what all names begin with; default `snowmint` |
+/// | `prefix` | prefix of all names; default `snowmint` |
 /// | `password_file` | a file whose first line is the password; read for each connection |
 /// | `may_lose` | how much of the newest writes a failover or restart may lose; default `2s`; a lease window has to be at least 3 times as long |
-/// | `wait_replicas` | how many replicas have to have a write before it is acknowledged; default 0 |
-/// | `wait_ms` | how long to wait for them, default 1000; then a write is [`StoreErrorKind::OutcomeUnknown`] |
+/// | `wait_replicas` | number of replicas that must have a write before it is acknowledged; default 0 |
+/// | `wait_ms` | time to wait for them, default 1000; then a write is [`StoreErrorKind::OutcomeUnknown`] |
 /// | `durable` | `no` accepts a server that writes nothing to disk |
 /// | `ca` | with `rediss://`, a PEM file with the authorities to trust instead of the system's |
 /// | `cert`, `key` | with `rediss://`, PEM files with a client certificate and its key |
@@ -105,7 +105,7 @@ const REBUILDS: usize = 3;
 ///
 /// # Cancel safety
 ///
-/// A dropped [`compare_and_set`](Store::compare_and_set) that was sent is still carried out.
+/// Redis still executes a dropped [`compare_and_set`](Store::compare_and_set) that was sent.
 pub struct RedisStore {
     server: Server,
     names: Names,
@@ -126,19 +126,19 @@ impl Names {
         format!("{{{}}}:index", self.prefix)
     }
 
-    /// The number of keys that the index should have, which shows if it was deleted.
+    /// Returns the key of the number of index entries, which shows if the index was deleted.
     fn count(&self) -> String {
         format!("{{{}}}:count", self.prefix)
     }
 
-    /// Only ever has a count; the writes that prove that a server accepts writes go there.
+    /// Returns the key of the fence. It holds only a counter, for writes that prove that a server accepts writes.
     fn fence(&self) -> String {
         format!("{{{}}}:fence", self.prefix)
     }
 }
 
 impl RedisStore {
-    /// Parses the URL, connects, and checks that this server can be trusted with records.
+    /// Parses the URL, connects, and checks that this server keeps records.
     ///
     /// Needs a Tokio runtime with its I/O and timer enabled. Creates nothing.
     ///
@@ -167,7 +167,7 @@ impl RedisStore {
         Ok(Self { server, names, skipped: SkippedRecords::default() })
     }
 
-    /// Adds in one script. Returns `None` if the record holds no number, or one that is too large.
+    /// Adds in one script. Returns `None` if the record holds no number, or a number that is too large.
     async fn add_once(&self, key: &Key, addend: i64) -> Result<Option<u64>, StoreError> {
         let request = Request::add(&self.names, key.as_str(), Revision::random_step(), addend);
         match self.server.call(addition::OPERATION, Effect::Writes, &request).await? {
@@ -214,7 +214,7 @@ impl RedisStore {
         let found = self.server.scan(LIST, &format!("{}*", scripts::literal(&records))).await?;
         let keys = found.keys.iter().filter_map(|it| it.strip_prefix(&records));
         let request = Request::index(&self.names, &found.server, keys);
-        // It can be repeated, as a read can.
+        // The script is idempotent, like a read.
         match self.server.call(LIST, Effect::Reads, &request).await? {
             Value::Int(0) => Err(self.server.moved_on(LIST)),
             _ => Ok(()),
@@ -268,7 +268,7 @@ impl Store for RedisStore {
             for (name, fields) in names.into_iter().zip(records) {
                 let record = Key::new(&*name).map_err(|error| self.invalid(LIST, &error.to_string()));
                 match record.and_then(|key| Ok((key, self.record(LIST, fields)?))) {
-                    // The index is written before its record, in the same script.
+                    // The script writes the index before the record.
                     Ok((key, record)) => found.extend(record.map(|record| (key, record))),
                     Err(error) => self.skipped.note(&self.names.record(&name), &error.to_string()),
                 }
@@ -317,12 +317,12 @@ impl std::fmt::Debug for RedisStore {
     }
 }
 
-/// Returns what the store of a URL may lose; connects to nothing.
+/// Returns the `may_lose` of a URL without connecting.
 pub(crate) fn may_lose(url: &str) -> Result<Duration, UrlError> {
     RedisStore::parse(url).map(|store| store.server.may_lose)
 }
 
-/// Returns what would be created for a store of this URL.
+/// Returns the keys and permissions that a store of this URL needs.
 pub(crate) fn schema(url: &str) -> Result<String, UrlError> {
     let names = RedisStore::parse(url)?.names;
     let (record, index, count, fence) = (names.record("KEY"), names.index(), names.count(), names.fence());
@@ -331,7 +331,7 @@ pub(crate) fn schema(url: &str) -> Result<String, UrlError> {
         "# Keys, created with the first record; none expires:\n\
          {record}   a hash with the fields r (revision) and v (value)\n\
          {index}   a sorted set of all keys\n\
-         {count}   a hash with the field n, how many keys there are\n\
+         {count}   a hash with the field n, the number of keys\n\
          {fence}   a counter\n\
          # Rights of the user of the nodes:\n\
          ACL SETUSER ... on >... resetkeys ~{tag} +eval +evalsha +hget +hmget +hset +hincrby +zadd +zcard +zrangebylex \

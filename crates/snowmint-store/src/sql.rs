@@ -1,9 +1,8 @@
-//! SQL statements, each driven to its end before its answer is used, and what a failed one means.
+//! Runs SQL statements to their end before their answer is used, and classifies failures.
 //!
-//! A row is not an acknowledgement. SQLite gives the rows of a statement before it commits, and PostgreSQL sends them
-//! before it commits and before it waits for a synchronous standby; a read can fail after its first row. What counts
-//! is the end of the statement, so `fetch_one`, `fetch_optional` and `fetch` of sqlx, which may stop before it, are
-//! disallowed in `clippy.toml`.
+//! A row is not an acknowledgement. SQLite returns the rows of a statement before it commits, and PostgreSQL sends them before it
+//! commits and before it waits for a synchronous standby; a read can fail after its first row. Only the end of the statement
+//! counts, so `clippy.toml` disallows `fetch_one`, `fetch_optional` and `fetch` of sqlx, which may stop before it.
 
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 mod pool;
@@ -31,14 +30,14 @@ pub(crate) async fn at_most_one<T>(
     rows.await.map(|rows| rows.into_iter().next())
 }
 
-/// Returns the first row of a statement that always gives one, after the statement has ended without an error.
+/// Returns the first row of a statement that always returns one, after the statement has ended without an error.
 pub(crate) async fn exactly_one<T>(
     rows: impl Future<Output = Result<Vec<T>, sqlx::Error>>,
 ) -> Result<T, sqlx::Error> {
     at_most_one(rows).await?.ok_or(sqlx::Error::RowNotFound)
 }
 
-/// Why a statement failed.
+/// The reason why a statement failed.
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -46,7 +45,7 @@ pub(crate) enum Failure {
     NotSent(Refusal),
     /// The statement was sent; the database or the connection failed it.
     Sql(sqlx::Error),
-    /// The statement was sent, and showed that the server must not be used any more.
+    /// The statement was sent, and its answer shows that the server must not be used any more.
     #[cfg_attr(not(feature = "mysql"), allow(dead_code, reason = "PostgreSQL says so by an error"))]
     Refused(Refusal),
     /// The statement was sent, and no answer came in time.
@@ -60,12 +59,12 @@ impl From<sqlx::Error> for Failure {
     }
 }
 
-/// Returns the kind of an error of the connection, or of the rows that it brought.
+/// Returns the kind of an error of the connection, or of the rows in its answer.
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(crate) fn connection_error_kind(error: &sqlx::Error, effect: Effect) -> StoreErrorKind {
     match (effect, error) {
         (Effect::Reads, sqlx::Error::Tls(_) | sqlx::Error::Configuration(_)) => StoreErrorKind::Other,
-        // A certificate that is not trusted.
+        // An untrusted certificate.
         (Effect::Reads, sqlx::Error::Io(error)) if error.kind() == io::ErrorKind::InvalidData => {
             StoreErrorKind::Other
         }

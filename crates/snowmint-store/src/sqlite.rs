@@ -41,8 +41,8 @@ const ADD: &str = "INSERT INTO snowmint_records (key, revision, value) VALUES (?
 ///
 /// One connection serves all calls in turn; each is short. A call waits up to 5 s for other processes.
 ///
-/// If the file or one of its two companions is moved, deleted or replaced while it is open, every call fails until they are
-/// back: no other process would see what SQLite goes on writing.
+/// If the file or one of its two companions is moved, deleted or replaced while it is open, every call fails until the same files
+/// are back: no other process would see what SQLite writes to the old ones.
 ///
 /// # Cancel safety
 ///
@@ -91,7 +91,7 @@ impl SqliteStore {
         Ok(Self { files, connection: Mutex::new(connection), skipped: SkippedRecords::default() })
     }
 
-    /// Opens a file for reading, also if it is read-only: every write then fails with [`StoreErrorKind::ReadOnly`]. Creates and
+    /// Opens a file for reading, even if it is read-only: every write then fails with [`StoreErrorKind::ReadOnly`]. Creates and
     /// changes nothing.
     ///
     /// # Errors
@@ -102,7 +102,7 @@ impl SqliteStore {
         Ok(Self { files, connection: Mutex::new(connection), skipped: SkippedRecords::default() })
     }
 
-    /// Locks the connection, unless its files are no longer those that other processes open.
+    /// Locks the connection, unless other processes would open different files by now.
     async fn connection(
         &self,
         operation: &'static str,
@@ -128,7 +128,7 @@ impl SqliteStore {
         store_error(self.files.path(), operation, effect, error)
     }
 
-    /// Adds in one statement. Returns `None` if the record holds no number, or one that is too large.
+    /// Adds in one statement. Returns `None` if the record holds no number, or a number that is too large.
     async fn add_once(&self, key: &Key, addend: i64) -> Result<Option<u64>, StoreError> {
         let mut connection = self.connection(addition::OPERATION).await?;
         let query = sqlx::query_scalar::<_, i64>(ADD).bind(key.as_str()).bind(addend).bind(i64::MAX - addend);
@@ -139,7 +139,7 @@ impl SqliteStore {
         Ok(before.map(i64::cast_unsigned))
     }
 
-    /// Builds a record from a row, whose types SQLite has checked but not its ranges.
+    /// Builds a record from a row. SQLite has checked its types but not its ranges.
     fn record(
         &self,
         operation: &'static str,
@@ -180,7 +180,7 @@ impl Store for SqliteStore {
         let query = if before == 0 { query } else { query.bind(before) };
         let done = query.execute(&mut *connection).await;
         let done = done.map_err(|error| self.error(OPERATION, Effect::Writes, error))?;
-        // Checked after the write too: only then did it go to the file that others read.
+        // Check after the write too: only then is it certain that the write went to the file that others read.
         self.check_in_place(OPERATION, StoreErrorKind::OutcomeUnknown)?;
         Ok(if done.rows_affected() == 1 {
             Swap::Done(Revision(after.cast_unsigned()))
@@ -240,7 +240,7 @@ impl Store for SqliteStore {
     }
 }
 
-/// Returns what would be created in the file at this path.
+/// Returns the SQL that creates the objects in the file at this path.
 #[allow(clippy::unnecessary_wraps, reason = "as for every store")]
 pub(crate) fn schema(path: &Path) -> Result<String, crate::UrlError> {
     let (table, id) = (connect::TABLE, connect::APPLICATION_ID);
@@ -259,7 +259,7 @@ fn write_statement(expected: Expected) -> Option<(&'static str, i64, i64)> {
 mod tests {
     use super::*;
 
-    /// Goal: the settings that make a write durable and shared are in effect. Method: ask the connection itself.
+    /// Goal: the settings that make a write durable and shared are in effect. Method: query the connection itself.
     #[tokio::test]
     async fn the_connection_syncs_every_commit_and_waits_for_others() {
         let folder = tempfile::tempdir().unwrap();

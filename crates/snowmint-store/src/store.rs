@@ -1,7 +1,7 @@
 //! The contract of a store, and the types of its calls: records, revisions, and one conditional write.
 //!
-//! The key of a record is short text in segments, which every backend can store as it is. It is checked once, when it is
-//! built, so that no store has to escape or reject anything later.
+//! The key of a record is short text in segments, which every backend can store unchanged. It is checked once, when it is built,
+//! so that no store has to escape or reject anything later.
 
 use std::borrow::Borrow;
 #[cfg(any(feature = "sqlite", feature = "_network"))]
@@ -31,23 +31,23 @@ impl fmt::Display for Revision {
     }
 }
 
-/// The most that a revision grows by; after 2^44 writes of one key there would be none left.
+/// The maximum step of a revision; revisions suffice for 2^44 writes of one key.
 #[cfg(any(feature = "sqlite", feature = "redis", feature = "postgres", feature = "mysql"))]
 const MAX_STEP: u64 = 1 << 20;
 
-/// For stores that do not count writes themselves.
+/// Functions for stores that do not count writes themselves.
 #[cfg(any(feature = "sqlite", feature = "redis", feature = "postgres", feature = "mysql"))]
 impl Revision {
     /// Returns the difference between the revision of a write and that of the next, chosen at random.
     ///
-    /// A store that goes back to an older state (a failover to a copy that lags) breaks its promise. If revisions grew by
-    /// 1, the next write would have the revision of a lost write, and the author of the lost write would take the record for
-    /// its own. With random steps it meets a conflict, except with a chance of one in a million.
+    /// A store that returns to an older state (a failover to a lagging copy) breaks its promise. If revisions grew by 1, the next
+    /// write would get the revision of a lost write, and the author of the lost write would believe that the record is its own.
+    /// With random steps it meets a conflict, except with a probability of one in a million.
     pub(crate) fn random_step() -> i64 {
         (random_below(MAX_STEP) + 1).cast_signed()
     }
 
-    /// Returns the revision that a database column holds, or `None` for a number that no revision has.
+    /// Returns the revision in a database column, or `None` for a number that is not a valid revision.
     pub(crate) fn from_database(column: i64) -> Option<Self> {
         u64::try_from(column).ok().filter(|it| *it > 0).map(Self)
     }
@@ -107,8 +107,8 @@ impl Expected {
 /// 2. **A write replaces what its writer knew.** [`Swap::Done`] means that at this instant the record was as `expected`.
 ///    [`Swap::Conflict`] means that at some instant of the call it was not, and that nothing was written. A store never
 ///    reports a conflict for any other reason.
-/// 3. **Revisions do not come back.** Each write of a key has a greater revision than all earlier writes of that key, also
-///    if the value is equal, so that a writer which missed many changes never takes the record for unchanged.
+/// 3. **Revisions do not come back.** Each write of a key has a greater revision than all earlier writes of that key, even if the
+///    value is equal, so that a writer that missed many changes never takes the record for unchanged.
 /// 4. **Durable before `Done`.** A record that was acknowledged, or returned by `load` or `list`, survives a crash of every
 ///    process and a loss of power (in a replicated store: of as many servers as it tolerates). There are two exceptions:
 ///    [`MemoryStore`](crate::MemoryStore) lives only as long as its process, and a store whose
@@ -116,11 +116,10 @@ impl Expected {
 ///    that time before: always the newest, never one from the middle.
 /// 5. **Errors are honest.** An error other than [`StoreErrorKind::OutcomeUnknown`](crate::StoreErrorKind::OutcomeUnknown)
 ///    means that nothing was written and nothing will be. With `OutcomeUnknown` the write may have happened, may happen
-///    later, or never. A reader can tell, since values that leases write contain a tag of their writer.
+///    later, or never. A reader can find out, since values that leases write contain a tag of their writer.
 /// 6. **Bytes stay bytes.** Values of 0 bytes to 64 KiB come back as they were written. Keys differ by every byte, upper
 ///    and lower case included, and are ordered by bytes.
-/// 7. **Time is bounded.** A call on an unreachable store returns an error after some seconds. Callers put their own limit
-///    on top.
+/// 7. **Time is bounded.** A call on an unreachable store returns an error after some seconds. Callers add their own limit.
 ///
 /// Restoring a backup breaks points 3 and 4 from outside: the store forgets leases that nodes still hold, and numbers that
 /// they received. Run `snowmint store recover` before nodes use such a store.
@@ -150,23 +149,23 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// Returns every record whose key starts with `prefix`, in the order of the keys.
     ///
     /// The prefix is plain text without wildcards: `workers/a` also finds `workers/ab/1`, so end it with `/` to stay inside one
-    /// folder. The empty text finds all records. Each record is as some instant of the call saw it; two records need not be
-    /// from the same instant. What cannot be read as a record is left out and reported by [`skipped`](Self::skipped).
+    /// folder. The empty text finds all records. Each record is as it was at some instant of the call; two records may be from
+    /// different instants. The list omits entries that are not valid records and reports them by [`skipped`](Self::skipped).
     ///
     /// # Errors
     ///
     /// As for [`Store::load`].
     async fn list(&self, prefix: &str) -> Result<Vec<(Key, Versioned)>, StoreError>;
 
-    /// Adds `count` to the number that a record holds, durably, and returns the number before. An absent record counts as 0.
-    /// The `count` numbers from there on belong to the caller alone.
+    /// Adds `count` to the number that a record holds, durably, and returns the number before. An absent record counts as 0. The
+    /// `count` numbers that start at the returned number belong to the caller alone.
     ///
     /// The value is the number in decimal ASCII digits, from `0` to [`MAX_NUMBER`](crate::MAX_NUMBER), without sign or leading
     /// zeros. It is a record like any other: an addition is a write with a revision of its own, so
     /// [`compare_and_set`](Self::compare_and_set) and `add` can be mixed on one key.
     ///
-    /// This default loads and replaces the record until no other writer is faster, for some seconds at most, with short random
-    /// pauses. It needs a Tokio runtime with its timer enabled. Stores that can add in one step do so.
+    /// The default implementation loads and replaces the record until no other writer is faster, for some seconds at most, with
+    /// short random pauses. It needs a Tokio runtime with its timer enabled. Stores with an atomic addition use that.
     ///
     /// # Errors
     ///
@@ -194,10 +193,10 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
         addition::by_compare_and_set(self, key, count).await
     }
 
-    /// Returns the store's own time in unix milliseconds, at some instant of the call, or `None` if the store has no clock.
+    /// Returns the store's own time in Unix milliseconds, at some instant of the call, or `None` if the store has no clock.
     ///
     /// Leases do not depend on it. A node compares its clock with it before it acquires a lease, so that a wrong clock does not
-    /// take the future of a worker.
+    /// use up the future timestamps of a worker.
     ///
     /// # Errors
     ///
@@ -206,15 +205,15 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
         Ok(None)
     }
 
-    /// Returns what lists have left out so far, each with the reason, for operators: another program writes in this store's
-    /// place, or did.
+    /// Returns the entries that lists have omitted so far, each with the reason, for operators: another program writes, or wrote,
+    /// in this store's place.
     ///
-    /// No node takes such a key for free: a write to it meets what is there.
+    /// No node treats such a key as free: a conditional write to it conflicts.
     fn skipped(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Returns how much of its newest writes this store may lose after it acknowledged them, as time before the loss.
+    /// Returns the time span of the newest acknowledged writes that this store may lose.
     ///
     /// Zero for a store that keeps point 4 of the contract. For any other store, a write may be relied on only once it has
     /// *settled*: a load or conditional write that was sent at least this long after the acknowledgement arrived still found
@@ -223,7 +222,7 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
         Duration::ZERO
     }
 
-    /// Moves what the store keeps beside its main file into that file, so that the file can be copied or moved alone while no
+    /// Moves the content of the store's side files into its main file, so that the file can be copied or moved alone while no
     /// process uses it. Does nothing for stores without such files.
     ///
     /// # Errors
@@ -234,7 +233,7 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
         Ok(())
     }
 
-    /// Identifies the server that answered last, by whatever address it was reached: no other server that accepts writes has
+    /// Identifies the server that answered last, whatever address was used to reach it: no other server that accepts writes has
     /// the same text.
     ///
     /// `None` before the first call, and for stores whose servers all show the same records.
@@ -247,24 +246,24 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
         Visibility::of_url(&self.describe())
     }
 
-    /// Returns what and where this store is, for logs, such as `sqlite:/var/lib/snowmint/leases.db`. Never a password.
+    /// Returns the kind and place of this store for logs, such as `sqlite:/var/lib/snowmint/leases.db`, without any password.
     fn describe(&self) -> String;
 }
 
-/// How many are kept. An operator who looks at these finds the others.
+/// Maximum number of skipped entries to keep. An operator who looks at these finds the others.
 #[cfg(any(feature = "sqlite", feature = "_network"))]
 const MOST_SKIPPED: usize = 100;
 
-/// What lists have left out since the store was opened, each once: names that are no keys, and records that cannot be read.
+/// Entries that lists have omitted since the store was opened, each once: invalid keys, and records that cannot be read.
 #[cfg(any(feature = "sqlite", feature = "_network"))]
 #[derive(Debug, Default)]
 pub(crate) struct SkippedRecords(Mutex<BTreeSet<String>>);
 
 #[cfg(any(feature = "sqlite", feature = "_network"))]
 impl SkippedRecords {
-    /// Notes a name that a list leaves out, and why.
+    /// Records a name that a list omits, and the reason.
     pub(crate) fn note(&self, name: &str, why: &str) {
-        // Each change is one insertion: a panic elsewhere leaves the set whole.
+        // Each change is one insertion, so a panic cannot leave the set half changed.
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() < MOST_SKIPPED {
             all.insert(format!("`{name}`: {why}"));
@@ -312,7 +311,7 @@ impl Key {
         &self.0
     }
 
-    /// Returns whether any key can begin with a text, as far as its length and its characters tell.
+    /// Returns whether any key can begin with a text, judged by its length and characters.
     #[cfg(any(feature = "redis", feature = "postgres", feature = "mysql"))]
     pub(crate) fn may_begin_with(prefix: &str) -> bool {
         prefix.len() <= MAX_BYTES && prefix.chars().all(|it| it == '/' || is_plain(it))
@@ -355,7 +354,7 @@ const fn is_plain(character: char) -> bool {
     matches!(character, 'A'..='Z' | 'a'..='z' | '0'..='9' | '.' | '_' | '=' | '@' | ':' | '-')
 }
 
-/// Why a text is not a valid [`Key`].
+/// The reason why a text is not a valid [`Key`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {

@@ -1,4 +1,4 @@
-//! Counters of other systems, used where they are: that system and Snowmint may draw from one side by side.
+//! Counters of other systems, used in place: that system and Snowmint may draw from the same counter at the same time.
 //! A new source is a file, one line in [`KNOWN`], and one arm each in [`open_counter`] and [`survey`].
 
 #[cfg(feature = "mysql")]
@@ -43,19 +43,19 @@ const KNOWN: &[&str] = &[
 pub struct Surveyed {
     /// The name in that system: a `biz_tag`, a `biz_type`, a table, a key.
     pub name: String,
-    /// The greatest number that may have been given; 0 if none was.
+    /// The greatest number that may have been handed out; 0 if none was.
     pub highest_number: u64,
-    /// How many numbers that system reserves at once, by its settings; 1 if it gives each one separately.
+    /// Number of numbers that the system reserves at once, by its settings; 1 if it hands out each one separately.
     pub step: NonZeroU64,
     /// The difference between two neighbouring numbers: all are `remainder` modulo `delta`. 0 modulo 1 is every number.
     pub delta: NonZeroU64,
-    /// See `delta`; below it.
+    /// The remainder of all numbers modulo `delta`; less than `delta`.
     pub remainder: u64,
 }
 
 impl Surveyed {
-    /// Returns whether both counters can give the same number: whether `remainder` is equal modulo every divisor of both
-    /// deltas.
+    /// Returns whether both counters can return the same number: whether the remainders are equal modulo the greatest common
+    /// divisor of the deltas.
     ///
     /// # Examples
     ///
@@ -74,14 +74,14 @@ impl Surveyed {
         self.remainder % common == other.remainder % common
     }
 
-    /// Returns whether this counter can give every number of a segment.
+    /// Returns whether this counter can return every number of a segment.
     pub const fn holds(&self, segment: Segment) -> bool {
         let delta = self.delta.get();
         let alone = segment.count().get() == 1;
         segment.first() % delta == self.remainder && (alone || segment.step().get().is_multiple_of(delta))
     }
 
-    /// Returns a counter without a name that gives the numbers `remainder` modulo `delta`, and has given none yet.
+    /// Returns a counter without a name that returns the numbers `remainder` modulo `delta`, and has returned none yet.
     pub const fn numbers(remainder: u64, delta: NonZeroU64) -> Self {
         let step = NonZeroU64::MIN;
         Self { name: String::new(), highest_number: 0, step, delta, remainder: remainder % delta.get() }
@@ -97,12 +97,12 @@ impl Surveyed {
 /// | `tickets:mysql://USER@HOST/DATABASE?table=Tickets64&stub=a` | [`TicketsCounter`]: a ticket table as at Flickr |
 /// | `redis-counter:redis://HOST/0?counter=orders` | [`RedisCounter`]: a key that INCR and INCRBY count in |
 ///
-/// After the first `:` follows the URL of a store, with its parameters for TLS, password files and time limits; see
+/// The URL of a store follows the first `:`, with its parameters for TLS, password files and time limits; see
 /// [`MySqlStore`](crate::MySqlStore) and [`RedisStore`](crate::RedisStore).
 ///
 /// # Errors
 ///
-/// [`OpenError::Url`] for a URL of no such counter. [`OpenError::Store`] if the counter is unreachable, does not exist, or
+/// [`OpenError::Url`] if the URL names no such counter. [`OpenError::Store`] if the counter is unreachable, does not exist, or
 /// holds no number. Nothing is created.
 ///
 /// # Examples
@@ -132,14 +132,14 @@ async fn open_source(url: &str) -> Result<Arc<dyn Counter>, OpenError> {
     }
 }
 
-/// Lists the counters that a URL names, by name, and changes nothing.
+/// Lists the counters that a URL names, sorted by name, and changes nothing.
 ///
 /// The URL is as for [`open_counter`], but without `tag`, `biz_type` or `stub` it means all rows. In `counter=` of a
 /// `redis-counter:`, `*` matches any text; of the matching keys, those that hold a number are listed.
 ///
 /// # Errors
 ///
-/// As for [`open_counter`]. A row with invalid numbers is an error too, rather than left out.
+/// As for [`open_counter`]. A row with invalid numbers is also an error; it is not omitted.
 pub fn survey(url: &str) -> BoxFuture<'_, Result<Vec<Surveyed>, OpenError>> {
     Box::pin(survey_source(url))
 }

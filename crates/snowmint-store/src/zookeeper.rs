@@ -1,7 +1,7 @@
 //! Records as znodes of a ZooKeeper ensemble, written by the versioned `setData`.
-//! A write before each read makes it current, since every server answers reads from its own, perhaps old, copy.
+//! A write before each read makes the read current, since every server answers reads from its own copy, which may be old.
 //!
-//! A key has no `,`, so a `,` in the name of a znode is always one of ours.
+//! Keys cannot contain `,`, so a `,` in the name of a znode always comes from this store.
 
 mod connect;
 mod error;
@@ -21,24 +21,24 @@ use crate::{
     addition,
 };
 
-/// How many records a list reads at once.
+/// Number of records that a list reads at once.
 const AT_ONCE: usize = 200;
-/// The version that means "any" in a `setData`, so it must never be the version of a record.
+/// The version that means "any" in a `setData`; a record must never have it.
 const ANY_VERSION: i32 = -1;
 
 /// A store in a ZooKeeper ensemble, version 3.5 or later.
 ///
-/// The record of the key `workers/pool/7` is the znode `/snowmint/workers,pool/7`: one flat folder for everything before the
-/// last `/`, with `,` for the other `/`, so that one call lists a pool and names stay short.
+/// The record of the key `workers/pool/7` is the znode `/snowmint/workers,pool/7`: one flat folder for the part before the last
+/// `/`, with `,` for every other `/`, so that one call lists a pool and names stay short.
 ///
-/// **Revision**: the `mzxid` of the znode, the number of the transaction that last wrote it. It grows with every write of
-/// the ensemble and never comes back, while a znode's `version` has 32 bits. The `setData` itself is conditional on the
-/// version, which is looked up by the revision just before: while the transaction is the same, so is the version.
+/// **Revision**: the `mzxid` of the znode, the number of the transaction that last wrote it. It grows with every write of the
+/// ensemble and never comes back, while a znode's `version` has only 32 bits. The `setData` itself is conditional on the version,
+/// which the store looks up by the revision just before: while the transaction is the same, so is the version.
 ///
-/// **Reads**: each server answers reads from its own copy, and `sync` waits for the leader but not for a quorum. So a leader
-/// that was cut off and does not know it yet may confirm an old state. [`load`](Store::load) and [`list`](Store::list)
-/// therefore first write to a znode of their own (`,fence`): what is then read in the same session includes everything that
-/// was acknowledged before. A load costs about as much as a write.
+/// **Reads**: each server answers reads from its own copy, and `sync` waits for the leader but not for a quorum. So a leader that
+/// was cut off and does not know it yet may confirm an old state. Therefore [`load`](Store::load) and [`list`](Store::list) first
+/// write to a separate znode (`,fence`): a later read in the same session includes everything that was acknowledged before. A
+/// load costs about as much as a write.
 ///
 /// [`unix_ms`](Store::unix_ms) is the `mtime` of that write: the time of the leader.
 ///
@@ -49,9 +49,9 @@ const ANY_VERSION: i32 = -1;
 /// # URL
 ///
 /// `zookeeper://USER:PASSWORD@HOST:PORT,HOST,HOST/PATH?password_file=FILE`; the default port is 2181, and the default path
-/// `/snowmint`. The path is created, with the missing ones above it. With a user (scheme `digest`), what is created belongs
-/// to that user only; without one, to everybody. ZooKeeper accepts any password: a wrong one shows only when it refuses
-/// access to another user's znodes.
+/// `/snowmint`. The store creates the path, with its missing parents. With a user (scheme `digest`), new znodes belong to that
+/// user only; without one, to everybody. ZooKeeper accepts any password: a wrong one shows only when it refuses access to another
+/// user's znodes.
 ///
 /// # Cancel safety
 ///
@@ -95,7 +95,7 @@ impl ZooKeeperStore {
         u64::try_from(stat.mzxid).map(Revision).map_err(invalid)
     }
 
-    /// Reads what is at these paths now, or later; `None` for a missing znode.
+    /// Reads these paths as they are now, or later; `None` for a missing znode.
     async fn get(
         &self,
         operation: &'static str,
@@ -111,7 +111,7 @@ impl ZooKeeperStore {
         read.await.map_err(|failure| self.error(operation, Effect::Reads, &failure))
     }
 
-    /// Reads what one server's copy, which may be old, has at a path.
+    /// Reads a path from one server's copy, which may be old.
     async fn copy(&self, operation: &'static str, path: &str) -> Result<Option<(Vec<u8>, Stat)>, StoreError> {
         let read = self.link.read(|client| async move { some(client.get_data(path).await) });
         read.await.map_err(|failure| self.error(operation, Effect::Reads, &failure))
@@ -134,7 +134,7 @@ impl ZooKeeperStore {
         Fence { base: self.paths.base().to_owned(), path: self.paths.fence(), options: self.link.options() }
     }
 
-    /// Writes through a quorum and returns the leader's time in unix milliseconds.
+    /// Writes through a quorum and returns the leader's time in Unix milliseconds.
     async fn tell_time(&self, operation: &'static str) -> Result<u64, StoreError> {
         let passed = self.link.read(|client| {
             let fence = self.fence();
@@ -178,7 +178,7 @@ impl ZooKeeperStore {
         made.await.map_err(|failure| self.error(operation, Effect::Reads, &failure))
     }
 
-    /// Writes a record that is at a version.
+    /// Writes a record that has a given version.
     async fn replace(
         &self,
         operation: &'static str,
@@ -326,7 +326,7 @@ impl Store for ZooKeeperStore {
     }
 }
 
-/// Returns what a store of this URL has in ZooKeeper.
+/// Returns the znodes and permissions that a store of this URL needs in ZooKeeper.
 pub(crate) fn schema(url: &str) -> Result<String, UrlError> {
     let (_, paths) = connect::settings(url)?;
     let (base, fence, record) = (paths.base(), paths.fence(), paths.child("FOLDER,OF,THE,KEY/LAST"));
@@ -348,7 +348,7 @@ fn some<T>(found: Result<T, Error>) -> Result<Option<T>, Error> {
     }
 }
 
-/// The znode whose writes make later reads of the same session current. They also tell the time of the leader.
+/// The znode whose writes make later reads of the same session current. They also return the leader's time.
 struct Fence {
     base: String,
     path: String,
@@ -364,7 +364,7 @@ impl Fence {
         client.set_data(&self.path, b"", None).await
     }
 
-    /// Creates it, and what is missing above it; other nodes may do the same at the same instant.
+    /// Creates it and its missing parents; other nodes may do the same at the same instant.
     async fn create(&self, client: &Client) -> Result<(), Error> {
         let mut created = client.create(&self.path, b"", &self.options).await;
         if created == Err(Error::NoNode) {
@@ -389,12 +389,12 @@ impl Paths {
         Self { base }
     }
 
-    /// The path under which everything is.
+    /// Returns the path that contains everything.
     fn base(&self) -> &str {
         &self.base
     }
 
-    /// Returns a znode that is no folder of records: no key has a name that begins with `,` and a letter.
+    /// Returns a znode that is not a folder of records: no key has a name that begins with `,` and a letter.
     fn fence(&self) -> String {
         self.child(",fence")
     }
@@ -403,7 +403,7 @@ impl Paths {
         format!("{}/{name}", self.base)
     }
 
-    /// The znode that holds the records beside this one.
+    /// Returns the znode that contains the records next to this one.
     fn folder(&self, key: &Key) -> String {
         self.child(&name(split(key).0))
     }
@@ -419,7 +419,7 @@ fn split(key: &Key) -> (&str, &str) {
     key.as_str().rsplit_once('/').unwrap_or(("", key.as_str()))
 }
 
-/// Returns the name for a part of a key: `,` for each `/`, and a `,` before what is not allowed as a name.
+/// Returns the name for a part of a key: `,` for each `/`, and a `,` before a part that is not allowed as a name.
 fn name(part: &str) -> String {
     match part {
         "" | "." | ".." => format!(",{part}"),
@@ -436,7 +436,7 @@ fn part(name: &str) -> Option<String> {
     }
 }
 
-/// Returns the folder with this name, without a `/` at its end; `None` for what is no folder of records.
+/// Returns the folder with this name, without a `/` at its end; `None` if it is not a folder of records.
 fn folder_of_name(name: &str) -> Option<String> {
     part(name)
 }
@@ -447,7 +447,7 @@ fn key_of_names(folder: &str, name: &str) -> Option<Key> {
     Key::new(if folder.is_empty() { last } else { format!("{folder}/{last}") }).ok()
 }
 
-/// Whether a folder may hold keys that start with the prefix.
+/// Returns whether a folder may contain keys that start with the prefix.
 fn may_hold(folder: &str, prefix: &str) -> bool {
     if folder.is_empty() {
         return !prefix.contains('/');

@@ -1,4 +1,4 @@
-//! A web service whose orders lie in several PostgreSQL databases. An order's id holds its shard, so every instance finds an
+//! A web service that stores orders in several PostgreSQL databases. An order's id contains its shard, so every instance finds an
 //! order without a lookup table. See README.md.
 
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use snowmint_cluster::lease::WorkerPool;
 use snowmint_cluster::{Holder, LeaseConfig, Leases, NodeClock};
 use sqlx::postgres::{PgPool, PgPoolOptions};
 
-/// The field `datacenter` is the shard: 16 shards, up to 64 instances, 4,096 ids a millisecond from each instance in each shard.
+/// The field `datacenter` is the shard: 16 shards, up to 64 instances, 4,096 ids per millisecond from each instance in each shard.
 const LAYOUT: &str = "time:41@1ms datacenter:4 worker:6 sequence:12 epoch:2026-01-01";
-/// More shards than databases: a database that is full gives some of its shards, which are schemas, to a new one.
+/// More shards than databases: if a database is full, move some of its shards, which are schemas, to a new one.
 const SHARDS: u32 = 16;
 
 type Error = Box<dyn std::error::Error>;
@@ -34,14 +34,14 @@ struct Orders {
 }
 
 impl Orders {
-    /// All orders of a customer lie in one shard.
+    /// Returns the one shard for all orders of a customer.
     fn of_customer(&self, customer: u64) -> &Shard {
         #[expect(clippy::cast_possible_truncation, reason = "the rest of a division by a u32")]
         let number = (customer % u64::from(SHARDS)) as usize;
         &self.shards[number]
     }
 
-    /// The shard that an id names.
+    /// Returns the shard in an id.
     fn of_id(&self, id: Id) -> Option<&Shard> {
         let shard = self.layout.split(id).ok()?.datacenter;
         self.shards.get(usize::try_from(shard.0).ok()?)
@@ -54,10 +54,10 @@ fn unavailable(error: impl std::fmt::Display) -> (StatusCode, String) {
     (StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n"))
 }
 
-/// `POST /customers/7/orders` with the article as its body answers the new id.
+/// Handles `POST /customers/7/orders` with the article as the body; answers with the new id.
 async fn create(State(orders): State<Arc<Orders>>, Path(customer): Path<u64>, article: String) -> Answer {
     let shard = orders.of_customer(customer);
-    // No database is asked: the lease says which ids this instance may make.
+    // No database call: the lease states which ids this instance may make.
     let id = shard.ids.handle().next_id().await.map_err(unavailable)?;
     let insert =
         format!("INSERT INTO shard_{}.orders (id, customer, article) VALUES ($1, $2, $3)", shard.number);
@@ -66,7 +66,7 @@ async fn create(State(orders): State<Arc<Orders>>, Path(customer): Path<u64>, ar
     Ok(format!("{id}\n"))
 }
 
-/// `GET /orders/ID` finds the order in the one database that has it.
+/// Handles `GET /orders/ID`: finds the order in the one database that has it.
 async fn find(State(orders): State<Arc<Orders>>, Path(text): Path<String>) -> Answer {
     let none = || (StatusCode::NOT_FOUND, format!("no order {text}\n"));
     let id: Id = text.parse().map_err(|_| none())?;
@@ -82,7 +82,7 @@ async fn find(State(orders): State<Arc<Orders>>, Path(text): Path<String>) -> An
         .to_string())
 }
 
-/// `GET /customers/7/orders/since/1790000000000` reads a range of the primary key: there is no column and no index for the time.
+/// Handles `GET /customers/7/orders/since/1790000000000`: reads a range of the primary key, without a column or index for the time.
 async fn since(State(orders): State<Arc<Orders>>, Path((customer, unix_ms)): Path<(u64, u64)>) -> Answer {
     let shard = orders.of_customer(customer);
     let first = orders.layout.first_id_at(unix_ms);
@@ -109,7 +109,7 @@ async fn open(databases: &[String], holder: &Holder) -> Result<Orders, Error> {
     let mut shards = Vec::new();
     for number in 0..SHARDS {
         let database = pools[number as usize % pools.len()].clone();
-        // One transaction, with a lock: two instances that start at the same time would make the schema twice.
+        // One transaction with a lock: otherwise two instances that start at the same time would both create the schema.
         let make = format!(
             "SELECT pg_advisory_xact_lock(1); CREATE SCHEMA IF NOT EXISTS shard_{number}; CREATE TABLE IF NOT EXISTS shard_{number}.orders \
              (id bigint PRIMARY KEY, customer bigint NOT NULL, article text NOT NULL)"
@@ -139,7 +139,7 @@ async fn main() -> Result<(), Error> {
         .route("/orders/{id}", get(find))
         .with_state(Arc::clone(&orders));
     axum::serve(listener, app).with_graceful_shutdown(stopped()).await?;
-    // Without this, the next instance would not get these workers for a window (10 s).
+    // Without this release, these workers would stay taken for one window (10 s).
     for shard in &orders.shards {
         shard.ids.release(Duration::from_secs(1)).await;
     }

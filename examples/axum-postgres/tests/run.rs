@@ -78,7 +78,7 @@ fn two_instances_find_each_others_orders_in_the_shard_that_the_id_names() {
             server.sql(&format!("SELECT count(*) FROM shard_{shard}.orders")).parse::<usize>().unwrap()
         })
         .sum();
-    // Each instance began with an order of customer 0.
+    // Each instance started with an order of customer 0.
     assert_eq!(rows, ids.len() + 2, "every order is in one shard");
     let of_seven =
         |since: u64| output("curl", ["-sf", &instances[0].url(&format!("customers/7/orders/since/{since}"))]);

@@ -1,5 +1,5 @@
 //! A counter of the simulated world: linearizable, as the contract of a real store requires.
-//! Giving back is a look and then a conditional write, and either may come late.
+//! Giving numbers back is a read and then a conditional write, and either may come late.
 //! A counter that forgets returns to an earlier state, with everything in its store.
 
 use std::num::NonZeroU64;
@@ -13,7 +13,7 @@ pub(crate) struct SimCounter {
     now: State,
     /// Its state after each write, oldest first, if it can lose writes.
     before: Vec<(u64, State)>,
-    /// It refuses calls until then.
+    /// Time until which it refuses calls.
     pub(crate) down_until_ms: u64,
 }
 
@@ -46,7 +46,7 @@ impl SimCounter {
         Segment::new(first, self.of, count).expect("few numbers")
     }
 
-    /// Returns the write that gives numbers back; `None` if somebody reserved after them.
+    /// Returns the write that gives numbers back; `None` if another node reserved after them.
     pub(crate) fn look(&self, unused: Segment) -> Option<WriteBack> {
         let slots = self.slot_of(unused);
         let is_last = slots + unused.count().get() == self.now.slots;
@@ -61,7 +61,7 @@ impl SimCounter {
         unchanged
     }
 
-    /// The same, even if somebody reserved meanwhile: a planted fault.
+    /// Does the same even if another node reserved meanwhile: a planted fault.
     pub(crate) fn overwrite(&mut self, write: WriteBack) {
         self.now.slots = write.slots;
         self.now.revision += 1;
@@ -71,11 +71,11 @@ impl SimCounter {
         (segment.first() - self.stripe) / self.of.get()
     }
 
-    /// Claims a segment under a mark. Returns whether nobody else has claimed it; otherwise raises the counter, as the real one
+    /// Claims a segment under a mark. Returns whether no other claim overlaps it; otherwise raises the counter, as the real one
     /// does.
     pub(crate) fn claim(&mut self, mark: Mark, segment: Segment) -> bool {
         let first = self.slot_of(segment);
-        // The earliest time at which a claim may be sent: at once.
+        // Every claim counts as settled, so that old claims leave the record as early as possible.
         match self.now.claims.claim(mark, first, first + segment.count().get(), |_| true) {
             Ok(()) => true,
             Err(Refused::Full) => false,

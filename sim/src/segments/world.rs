@@ -192,7 +192,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The answer that the node sees; a node with a planted mistake invents one.
+    /// Returns the answer that the node sees; a node with a planted mistake invents one.
     fn as_taken(&self, answer: Result<Segment, Failure>) -> Result<Segment, Failure> {
         match answer {
             Err(Failure::TimedOut) if self.scenario.planted == Planted::LostAnswerUsed => {
@@ -333,7 +333,7 @@ impl<'a> World<'a> {
                 index,
                 Happening::Answered { call, answer: failed(request, Failure::Failed) },
             ),
-            // The request is lost: only the time-out arrives.
+            // The request is lost: only the timeout arrives.
             _ => {}
         }
     }
@@ -445,7 +445,7 @@ impl<'a> World<'a> {
         self.history.report.losses += 1;
     }
 
-    /// Takes the remaining numbers from a node at once; the protocol gives them back.
+    /// Draws all remaining numbers of a node at once; the protocol gives the segments back.
     fn release(&mut self, index: usize) {
         let node = &mut self.nodes[index];
         if self.direct || std::mem::replace(&mut node.released, true) {
@@ -530,7 +530,7 @@ impl Node {
         (self.process, self.disorder) = (process, disorder);
     }
 
-    /// Makes it forget which numbers the counters have given: a planted fault.
+    /// Makes it forget which numbers the counters have returned: a planted fault.
     pub(crate) fn forget_highest(&mut self, scenario: &SegmentScenario) {
         let other = Self::new(scenario, 0);
         let seen = vec![HighWaterMark::default(); scenario.counters];
@@ -547,7 +547,7 @@ impl Node {
         Memory { left: self.left(), misses: self.misses, ..Memory::default() }
     }
 
-    /// Up to `count` numbers from memory, in order.
+    /// Returns up to `count` numbers from memory, in order.
     pub(crate) fn draw(&mut self, count: NonZeroU64) -> Option<Segment> {
         let Some(Unused { counter, segment }) = self.memory.pop_front() else {
             self.misses += 1;
@@ -565,7 +565,7 @@ impl Node {
         Some(drawn)
     }
 
-    /// A caller that asks in direct mode.
+    /// Adds a caller in direct mode.
     pub(crate) fn caller(&mut self, now_ms: u64) -> RequestId {
         self.asked += 1;
         let caller = RequestId(self.asked);

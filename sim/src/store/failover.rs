@@ -1,4 +1,4 @@
-//! Redis with replicas that copy after the answer, and a failover that makes one of them the primary.
+//! Redis with replicas that copy after the answer, and a failover that promotes one of them.
 //! With `wait_replicas`, reads and writes are answered once that many copies have everything that the primary had.
 
 use snowmint_cluster::lease::protocol::Call;
@@ -9,17 +9,17 @@ use super::{Lapses, Reply, SimStore, Visit};
 /// Number of replicas.
 pub(super) const REPLICAS: usize = 2;
 
-/// When a write was acknowledged without waiting for replicas, and when each replica gets it.
+/// The time at which a write is acknowledged without waiting for replicas, and the time at which each replica gets it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Copied {
     written_ms: u64,
     at_ms: [u64; REPLICAS],
 }
 
-/// Which acknowledged writes a failover may lose.
+/// The acknowledged writes that a failover may lose.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Losing {
-    /// Everything that the next primary has not received, and everything that the old one acknowledges afterwards.
+    /// Everything that the next primary has not received, and everything that the old one acknowledges later.
     Anything,
     /// Only writes that were acknowledged at most this long before the old primary stops.
     Within {
@@ -30,7 +30,7 @@ pub(super) enum Losing {
 }
 
 impl Copied {
-    /// Returns when that many replicas have the write; at once if nobody waits for replicas.
+    /// Returns the time at which that many replicas have the write; at once for 0.
     fn to(mut self, wanted: usize) -> u64 {
         self.at_ms.sort_unstable();
         wanted.checked_sub(1).map_or(0, |last| self.at_ms[last])
@@ -77,7 +77,7 @@ impl Failover {
         Self { log, longest_lag_ms, wanted, losing, term: 0, deposed, forgotten_writes: 0 }
     }
 
-    /// When each replica gets a write made now: not before it has the earlier ones.
+    /// Returns the times at which each replica gets a write made now: not before the earlier writes.
     fn copied(&self, visit: &mut Visit<'_>) -> Copied {
         let before = self.log.last().copied().unwrap_or_default();
         let at_ms = before.at_ms.map(|before| {
@@ -87,7 +87,7 @@ impl Failover {
         Copied { written_ms: visit.now_ms, at_ms }
     }
 
-    /// Clients that reach the deposed primary get answers only if nobody waits for replicas: it has none.
+    /// Answers clients that reach the deposed primary, only without waiting for replicas: it has none.
     fn call_deposed(&mut self, visit: &mut Visit<'_>, call: &Call) -> Option<Reply> {
         let reaches = |deposed: &&mut Deposed| {
             deposed.until_ms > visit.now_ms && deposed.clients >> visit.client & 1 == 1
@@ -161,7 +161,7 @@ impl SimStore for Failover {
             first_loss_ms: None,
         };
         if let Losing::Within { most_ms, killed } = self.losing {
-            // As often as not, for as long as allowed.
+            // In half of the cases, for as long as allowed.
             deposed.after_first_loss_ms = if visit.rng.bool() { most_ms } else { visit.rng.u64(..=most_ms) };
             deposed.until_ms = now_ms + deposed.after_first_loss_ms.max(self.longest_lag_ms);
             if let Some((first, _)) = forgotten.front() {

@@ -1,5 +1,5 @@
 //! The records of one copy of a store, and a history of them that can be read at any point.
-//! Revisions grow by random steps, as in the stores that count for themselves.
+//! Revisions grow by random steps, as in the stores that count revisions themselves.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,7 +9,7 @@ use snowmint_cluster::lease::Record;
 use snowmint_cluster::lease::protocol::{Call, Entry, Input, Listing, StoreTime, Swapped};
 use snowmint_store::{Expected, Revision};
 
-/// The largest step from one revision to the next: two branches of history never meet in one.
+/// The maximum step between revisions: two branches of history practically never share a revision.
 const STEP: u64 = 1 << 20;
 
 /// One executed write.
@@ -68,7 +68,7 @@ impl Records {
     }
 }
 
-/// The answer to a swap: done, or a conflict.
+/// Returns the answer to a swap: done, or a conflict.
 pub(super) fn swapped(written: Option<&Written>) -> Input {
     Input::Swapped(Ok(written.map_or(Swapped::Conflict, |written| Swapped::Done(written.revision))))
 }
@@ -102,7 +102,7 @@ impl<T> Log<T> {
         self.steps.push_back((of_step, written));
     }
 
-    /// The number of steps before the first that does not match.
+    /// Returns the number of steps before the first that does not match.
     pub(super) fn steps_while(&self, so: impl Fn(&T) -> bool) -> usize {
         self.steps.iter().take_while(|(of_step, _)| so(of_step)).count()
     }

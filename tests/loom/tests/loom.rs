@@ -1,6 +1,6 @@
-//! Goal: no interleaving of threads repeats an id, leaves the lease, or gives an id after the end.
-//! Method: loom runs every interleaving with up to three preemptions of two threads, and two preemptions of three, on
-//! the generator that ships, with loom's atomics in place of core's.
+//! Goal: no interleaving of threads repeats an id, leaves the lease, or returns an id after the end.
+//! Method: loom runs every interleaving with up to three preemptions of two threads, and two preemptions of three, on the shipped
+//! generator, with loom's atomics instead of core's.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -32,10 +32,10 @@ fn all_differ(mut ids: Vec<Id>) {
     let count = ids.len();
     ids.sort_unstable();
     ids.dedup();
-    assert_eq!(ids.len(), count, "an id came twice");
+    assert_eq!(ids.len(), count, "an id is a duplicate");
 }
 
-/// Three threads at once: with two preemptions, which keeps it to seconds.
+/// Three threads at the same time, with two preemptions, so that it takes seconds.
 fn explore_three(model: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(2);
@@ -48,14 +48,14 @@ const TWO_A_TICK: &str = "time:41@1ms sequence:1 epoch:2020-01-01";
 fn the_fast_path_and_the_end_of_a_tick() {
     explore(|| {
         let (_, generator) = generator(TWO_A_TICK, Rule::REJECT, 1000);
-        // Opens the fast path for the rest of the tick: one id is left, and two threads want it.
+        // Opens the fast path for the rest of the tick: one id is left, and two threads draw.
         let first = generator.try_next_id().unwrap();
         let draw = |generator: Shared| move || generator.try_next_id().ok();
         let other = thread::spawn(draw(Arc::clone(&generator)));
         let mine = draw(Arc::clone(&generator))();
         let theirs = other.join().unwrap();
         let ids: Vec<Id> = [Some(first), mine, theirs].into_iter().flatten().collect();
-        assert_eq!(ids.len(), 2, "exactly the two of the tick");
+        assert_eq!(ids.len(), 2, "exactly the two ids of the tick");
         all_differ(ids);
     });
 }
@@ -65,7 +65,7 @@ fn three_draw_at_the_end_of_a_tick_while_the_next_begins() {
     explore_three(|| {
         let (clock, generator) = generator(TWO_A_TICK, Rule::REJECT, 1000);
         let first = generator.try_next_id().unwrap();
-        // One overshoots and gives back, one claims the next tick, one overshoots what that opened.
+        // One thread overshoots and undoes it, one claims the next tick, one overshoots the new tick.
         let draw = || {
             let generator = Arc::clone(&generator);
             thread::spawn(move || generator.try_next_id().ok())
@@ -75,7 +75,7 @@ fn three_draw_at_the_end_of_a_tick_while_the_next_begins() {
         let mine = generator.try_next_id().ok();
         let theirs = [one.join().unwrap(), other.join().unwrap()];
         let ids: Vec<Id> = theirs.into_iter().flatten().chain(mine).chain([first]).collect();
-        assert!(ids.len() >= 2, "whoever comes last finds the next tick open");
+        assert!(ids.len() >= 2, "the last thread finds the next tick open");
         all_differ(ids);
     });
 }
@@ -98,7 +98,7 @@ fn the_end_comes_between_two_that_draw_blocks() {
         for id in &ids {
             assert!(
                 layout.unix_ms(layout.split(*id).unwrap().timestamp) < used_until,
-                "used after it was told"
+                "used after the reported end"
             );
         }
         all_differ(ids);
@@ -162,7 +162,7 @@ fn the_end_comes_once_and_counts_everything() {
         for id in theirs.join().unwrap().into_iter().flatten() {
             assert!(
                 layout.unix_ms(layout.split(id).unwrap().timestamp) < used_until,
-                "used after it was told"
+                "used after the reported end"
             );
         }
     });

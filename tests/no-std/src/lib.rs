@@ -20,7 +20,7 @@ impl Clock for Uptime {
     }
 }
 
-/// Makes one id; 0 if there is none.
+/// Makes one id; returns 0 if there is none.
 #[unsafe(no_mangle)]
 pub extern "C" fn snowmint_one_id() -> u64 {
     let generator = Generator::builder(Layout::TWITTER).build(Uptime);

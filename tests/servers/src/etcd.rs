@@ -93,12 +93,12 @@ impl EtcdCluster {
         &self.nodes
     }
 
-    /// Where clients connect, node by node.
+    /// The client addresses, by node.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.nodes.iter().map(Server::address).collect()
     }
 
-    /// The index of the node that says it leads. A paused node does not answer, so it is not found.
+    /// The index of the node that claims to lead. A paused node does not answer, so it is not found.
     pub fn leader(&self) -> Option<usize> {
         self.nodes.iter().position(|node| {
             let metrics = get(node.side_address(), "/metrics").unwrap_or_default();

@@ -21,7 +21,7 @@ pub struct MariaDb {
 }
 
 impl MariaDb {
-    /// Starts a server that lets the user `root` in without a password, with an empty database `test`.
+    /// Starts a server with an empty database `test`, on which the user `root` needs no password.
     ///
     /// # Panics
     ///
@@ -109,9 +109,9 @@ impl MariaDb {
         let mut install = mortal(None, find("mariadb-install-db", PACKAGE));
         install.current_dir(folder.path()).args(["--no-defaults", "--skip-test-db"]);
         install.args(["--auth-root-authentication-method=normal", "--innodb-log-file-size=8M"]);
-        // Not synced here, which takes most of the time: no test cuts the power.
+        // Not synced here, since syncs take most of the time: no test cuts the power.
         install.arg(format!("--datadir={path}/data")).arg("--debug-no-sync");
-        // The server's user may not be allowed to use the temporary folder of the user who runs the test.
+        // The server's user may have no access to the temporary folder of the user who runs the test.
         install.env("TMPDIR", folder.path());
         // The program switches to that user itself.
         if user.is_some() {
@@ -123,7 +123,7 @@ impl MariaDb {
         arguments.extend([format!("--pid-file={path}/pid"), format!("--tmpdir={path}")]);
         arguments.extend([format!("--port={}", port.number()), "--bind-address=127.0.0.1".to_owned()]);
         if let Some(made) = certificates {
-            // A place that the user of the server can read.
+            // A folder that the user of the server can read.
             let key = folder.path().join("server.key");
             fs::copy(made.key(), &key).unwrap();
             User::own(user.as_ref(), &key);
@@ -321,14 +321,14 @@ impl MariaDbPair {
     fn confirm(&self) {
         let (primary, replica) = (self.primary(), self.replica());
         let position = primary.sql("SELECT @@gtid_binlog_pos");
-        // A former primary has it already, and not from another primary.
+        // A former primary has it already, but not from another primary.
         let caught_up =
             format!("SELECT @@gtid_current_pos = '{position}' OR MASTER_GTID_WAIT('{position}', 1) = 0");
         replica.wait_until("catching up", &caught_up);
         primary.sql("SET GLOBAL rpl_semi_sync_master_enabled = 1");
         let confirms = "SELECT variable_value > 0 FROM information_schema.global_status \
             WHERE variable_name = 'rpl_semi_sync_master_clients'";
-        // A replica states at the beginning of its session whether it will confirm, and the session may be older.
+        // A replica states at the start of its session whether it will confirm, and the session may be older.
         replica.sql("STOP SLAVE IO_THREAD; START SLAVE IO_THREAD");
         primary.wait_until("a replica that confirms", confirms);
     }
@@ -386,12 +386,12 @@ impl GaleraPair {
         pair
     }
 
-    /// Returns the member that continues alone.
+    /// Returns the member that continues alone after a cut.
     pub const fn first(&self) -> &MariaDb {
         &self.servers[0]
     }
 
-    /// The other one.
+    /// Returns the other member.
     pub const fn second(&self) -> &MariaDb {
         &self.servers[1]
     }
@@ -412,7 +412,7 @@ impl GaleraPair {
         self.second().wait_until("being in no cluster", &status("wsrep_cluster_status", "non-Primary"));
     }
 
-    /// Bootstraps a second cluster from the cut-off member, as an operator might who thinks that the first is lost.
+    /// Bootstraps a second cluster from the cut-off member, like an operator who believes that the first is lost.
     ///
     /// # Panics
     ///
@@ -423,7 +423,7 @@ impl GaleraPair {
     }
 }
 
-/// Whether a Galera status has a value. Not read from a table: a server outside a cluster shows none.
+/// Returns whether a Galera status has a value. Not read from a table: a server outside a cluster shows none.
 fn status(name: &str, value: &str) -> String {
     format!("SHOW GLOBAL STATUS WHERE variable_name = '{name}' AND value = '{value}'")
 }

@@ -7,8 +7,8 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as UnixAddr, UnixListener};
 use std::sync::{Mutex, PoisonError};
 
-/// Below the range of Linux's ports for outgoing connections (from 32768): while a server is down, no client may get its port,
-/// or connect to itself.
+/// Below the range of Linux's ports for outgoing connections (from 32768): while a server is down, no client may get its port, or
+/// connect to itself.
 const FROM: u16 = 10_240;
 const COUNT: u16 = 20_000;
 
@@ -17,7 +17,7 @@ static KEPT: Mutex<Vec<Port>> = Mutex::new(Vec::new());
 
 /// Returns a free loopback address whose port no other test takes while this process lives.
 ///
-/// A program that ignores our reservations may take it before it is used: then the start tries another.
+/// A program that ignores our reservations may take the port before it is used: then the start tries another one.
 ///
 /// # Panics
 ///
@@ -39,7 +39,7 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    /// Reserves a port on which nobody listens.
+    /// Reserves a port on which nothing listens.
     pub(crate) fn reserve() -> Self {
         let random = RandomState::new().build_hasher().finish();
         let start = u16::try_from(random % u64::from(COUNT)).expect("below a u16");

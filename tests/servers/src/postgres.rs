@@ -1,5 +1,5 @@
-//! One PostgreSQL, which syncs every commit before it answers; user and database `postgres`. It supports any server settings
-//! and login rules, TLS, streaming standbys and promotions. Also `PgBouncer`, a pooler in front of it.
+//! One PostgreSQL, which syncs every commit before it answers; user and database `postgres`. Supports any server settings and
+//! login rules, TLS, streaming standbys and promotions. Also `PgBouncer`, a pooler in front of it.
 
 use std::fs::{self, Permissions};
 use std::ops::Deref;
@@ -17,19 +17,19 @@ use crate::server::{Server, folder, probe_postgres};
 use crate::time::holds_within;
 
 const PACKAGE: &str = "postgresql";
-/// How long a standby may take to catch up, and a setting to take effect.
+/// Time limit for a standby to catch up, and for a setting to take effect.
 const FOLLOWS_WITHIN: Duration = Duration::from_mins(1);
 
 /// A PostgreSQL server.
 #[derive(Debug)]
 pub struct Postgres {
     server: Server,
-    /// The settings of its command line, which its standbys get too: some must be equal.
+    /// The settings of its command line, which its standbys get too: some settings must be equal.
     settings: Vec<String>,
 }
 
 impl Postgres {
-    /// Starts a server that lets the user `postgres` in without a password.
+    /// Starts a server on which the user `postgres` needs no password.
     ///
     /// # Panics
     ///
@@ -123,8 +123,8 @@ impl Postgres {
         assert_eq!(self.sql("SELECT pg_promote()"), "t", "{}", self.log());
     }
 
-    /// Changes a setting while the server runs, and returns when sessions see it. It outlives a restart, but not a
-    /// setting of the same name in [`with`](Self::with), which wins.
+    /// Changes a setting while the server runs, and returns when sessions see it. It survives a restart, but a setting of the
+    /// same name in [`with`](Self::with) has priority.
     ///
     /// # Panics
     ///
@@ -186,7 +186,7 @@ impl Postgres {
         run(copy.args(["--no-sync", "--checkpoint=fast", "--dbname", &from, "--pgdata"]).arg(folder));
     }
 
-    /// Sets who may log in, by the lines of `pg_hba.conf`, from the next connection on.
+    /// Sets who may log in, as lines of `pg_hba.conf`, from the next connection on.
     ///
     /// # Panics
     ///

@@ -1,5 +1,5 @@
-//! Programs and processes: where a program is, which user runs it, how it is started so that it dies with us, and how it is
-//! signalled with all its children.
+//! Programs and processes: finds a program and the user that runs it, starts it so that it dies with this process, and signals it
+//! with all its children.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::time::holds_within;
 
-/// A command to start, and where to send the result.
+/// A command to start, and a channel for the result.
 type Job = (Command, mpsc::Sender<io::Result<Child>>);
 
 /// The only thread that starts servers. The system ends a child when the *thread* that started it ends. A thread of a test or a
@@ -47,7 +47,7 @@ pub(crate) fn kill(child: &mut Child) {
     child.wait().unwrap();
     // We cannot wait for the descendants, and a server that finds them alive may refuse to start.
     let gone = holds_within(Duration::from_secs(20), || family.iter().all(|pid| !runs(*pid)));
-    assert!(gone, "processes {family:?} go on after SIGKILL");
+    assert!(gone, "processes {family:?} still run after SIGKILL");
 }
 
 /// Sends SIGSTOP to the process and all its descendants; returns when all their threads are stopped.
@@ -56,7 +56,7 @@ pub(crate) fn pause(child: &Child) {
     // The call returns when the signal is sent, not when it has taken effect: a thread on another core may answer one more
     // request.
     let still = holds_within(Duration::from_secs(20), || family.iter().all(|pid| stands_still(*pid)));
-    assert!(still, "processes {family:?} go on after SIGSTOP");
+    assert!(still, "processes {family:?} still run after SIGSTOP");
 }
 
 /// Sends SIGCONT to the process and all its descendants.
@@ -103,30 +103,30 @@ fn signal(pid: u32, signal: Signal) {
     kill_process(pid, signal).ok();
 }
 
-/// Whether no thread of the process runs: each is stopped, or gone.
+/// Returns whether no thread of the process runs: each is stopped, or gone.
 pub(crate) fn stands_still(pid: u32) -> bool {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     threads.filter_map(|it| state(&it.path())).all(|it| matches!(it, 'T' | 'Z' | 'X'))
 }
 
-/// Whether a process runs: it is neither gone nor a zombie.
+/// Returns whether a process runs: it is neither gone nor a zombie.
 pub(crate) fn runs(pid: u32) -> bool {
     state(Path::new(&format!("/proc/{pid}"))).is_some_and(|it| !matches!(it, 'Z' | 'X'))
 }
 
-/// The letter for the state of a process or a thread, if it is there.
+/// Returns the letter for the state of a process or a thread, if it exists.
 fn state(folder: &Path) -> Option<char> {
     let stat = fs::read_to_string(folder.join("stat")).ok()?;
     // The name in brackets may contain anything, so search after the last bracket.
     stat.rsplit_once(") ")?.1.chars().next()
 }
 
-/// Folders that hold servers but are often not in the path of a user.
+/// Folders with server programs that are often not in a user's PATH.
 const FOLDERS: [&str; 4] = ["/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/local/bin"];
 
-/// The path of a program.
+/// Returns the path of a program.
 ///
-/// Panics with the line that installs it if it is not there.
+/// Panics with the command that installs it if it is missing.
 pub(crate) fn find(program: &str, package: &str) -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain(FOLDERS.iter().map(PathBuf::from));
@@ -134,9 +134,9 @@ pub(crate) fn find(program: &str, package: &str) -> PathBuf {
     found.unwrap_or_else(|| panic!("{}", missing(program, package)))
 }
 
-/// A file of a package.
+/// Returns the path of a file in a package.
 ///
-/// Panics with the line that installs it if it is not there.
+/// Panics with the command that installs it if it is missing.
 pub(crate) fn find_file(path: &str, package: &str) -> PathBuf {
     let found = PathBuf::from(path);
     assert!(found.is_file(), "{}", missing(path, package));
@@ -167,7 +167,7 @@ pub(crate) struct User {
 impl User {
     /// Returns that user if this process is root; otherwise the server runs as the user of the test.
     ///
-    /// Panics with the line that installs the package if it has not made that user.
+    /// Panics with the command that installs the package if it has not created that user.
     pub(crate) fn unless_own(name: &'static str, package: &str) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             return None;
@@ -178,7 +178,7 @@ impl User {
         Some(Self { name, uid: entry[2].parse().unwrap(), gid: entry[3].parse().unwrap() })
     }
 
-    /// Gives a file or a folder to the user, if any.
+    /// Gives a file or a folder to the user, if there is one.
     pub(crate) fn own(user: Option<&Self>, path: &Path) {
         if let Some(user) = user {
             std::os::unix::fs::chown(path, Some(user.uid), Some(user.gid)).unwrap();
@@ -186,10 +186,10 @@ impl User {
     }
 }
 
-/// A command that runs as a user, if any, and dies with this process.
+/// Returns a command that runs as a user, if given, and dies with this process.
 ///
-/// `setpriv` starts it, because a process that changes its user loses the death signal that its parent set. See [`spawn`] for
-/// the thread whose death counts.
+/// `setpriv` starts it, because a process that changes its user loses the death signal that its parent set. See [`spawn`] for the
+/// thread whose death matters.
 pub(crate) fn mortal(user: Option<&User>, program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(find("setpriv", "util-linux"));
     command.arg("--pdeathsig").arg("KILL");

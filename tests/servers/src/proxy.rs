@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::port::Port;
 
-/// How often the proxy tries to get its port back after it refused connections.
+/// The interval at which the proxy tries to get its port back after it refused connections.
 const POLL: Duration = Duration::from_millis(1);
 
 /// A proxy on its own port. When dropped, it cuts its connections and stops.
@@ -32,9 +32,9 @@ struct State {
     frozen: bool,
     refusing: bool,
     losing_answers: bool,
-    /// How many bytes of answers pass before all connections are cut.
+    /// Number of answer bytes to pass before all connections are cut.
     answers_left: Option<usize>,
-    /// How many bytes of answers have passed.
+    /// Number of answer bytes passed so far.
     answered: usize,
     delay: Duration,
     stopped: bool,
@@ -68,7 +68,7 @@ impl Proxy {
         self.shared.state().frozen = true;
     }
 
-    /// Passes on all data that was held back, and continues.
+    /// Passes on all held-back data, and continues.
     pub fn thaw(&self) {
         self.shared.state().frozen = false;
         self.shared.changed.notify_all();
@@ -93,7 +93,7 @@ impl Proxy {
         let refused = || TcpStream::connect_timeout(&self.address(), Duration::from_secs(1)).is_err();
         assert!(
             crate::time::holds_within(Duration::from_secs(5), refused),
-            "{self:?} still takes connections"
+            "{self:?} still accepts connections"
         );
     }
 
@@ -106,7 +106,7 @@ impl Proxy {
         self.shared.state().refusing = false;
         self.shared.changed.notify_all();
         let taken = || TcpStream::connect_timeout(&self.address(), Duration::from_secs(1)).is_ok();
-        assert!(crate::time::holds_within(Duration::from_secs(5), taken), "{self:?} takes no connections");
+        assert!(crate::time::holds_within(Duration::from_secs(5), taken), "{self:?} accepts no connections");
     }
 
     /// Delays every piece of data by that long, in both directions.
@@ -114,7 +114,7 @@ impl Proxy {
         self.shared.state().delay = delay;
     }
 
-    /// Starts or stops to drop answers while requests pass: writes happen, and the client does not know.
+    /// Starts or stops to drop answers while requests pass: writes happen without the client's knowledge.
     pub fn lose_answers(&self, lose: bool) {
         self.shared.state().losing_answers = lose;
     }
@@ -129,7 +129,7 @@ impl Proxy {
         self.shared.state().answers_left = None;
     }
 
-    /// How many bytes of answers have passed so far.
+    /// Returns the number of answer bytes passed so far.
     pub fn answered(&self) -> usize {
         self.shared.state().answered
     }
@@ -153,7 +153,7 @@ impl Drop for Proxy {
 }
 
 impl State {
-    /// How many bytes of an answer pass, and whether all connections are cut after them.
+    /// Returns how many bytes of an answer to pass, and whether to cut all connections after them.
     fn answer(&mut self, bytes: usize) -> (usize, bool) {
         let passed = self.answers_left.map_or(bytes, |left| left.min(bytes));
         self.answered += passed;
@@ -203,7 +203,7 @@ impl Shared {
             drop(state);
             match taken {
                 Some(Ok((client, _))) if listener.is_some() => Self::connect(&self, client),
-                Some(Err(error)) => panic!("the proxy takes no connections: {error}"),
+                Some(Err(error)) => panic!("the proxy accepts no connections: {error}"),
                 _ => listener = self.listen_again(address),
             }
         }
@@ -257,7 +257,7 @@ impl Shared {
         let other = Arc::clone(self);
         thread::spawn(move || other.pump(server_copy, client_copy, Way::ToClient));
         self.pump(client, server, Way::ToServer);
-        // Copies of closed streams would keep their files open, and a long run makes thousands.
+        // Copies of closed streams would keep their file descriptors open, and a long run makes thousands.
         self.state().streams.retain(|(of, _)| *of != number);
     }
 

@@ -16,12 +16,13 @@ use crate::server::{Server, folder, probe_redis};
 use crate::time::holds_within;
 use crate::{Certificates, process};
 
-/// The settings file of a server or a Sentinel, in its folder. Sentinels write their decisions there, also for the servers.
+/// The settings file of a server or a Sentinel, in its folder. Sentinels write their decisions to it, and to those of the
+/// servers.
 const SETTINGS: &str = "redis.conf";
 /// The name of the primary for the Sentinels.
 const WATCHED: &str = "main";
-/// How long replicas, elections and failovers may take on a busy machine.
-// Sentinels that get no processor for two seconds do nothing for the next thirty, again and again on a busy machine.
+/// Time limit for replicas, elections and failovers on a busy machine.
+// A Sentinel that gets no CPU for 2 s does nothing for the next 30 s; on a busy machine this happens repeatedly.
 const PATIENCE: Duration = Duration::from_mins(3);
 
 /// Settings of a server that takes a minute for each key when it rewrites its file.
@@ -88,7 +89,7 @@ impl Redis {
         value.map(str::trim).unwrap_or_default().to_owned()
     }
 
-    /// Makes this server a primary, with everything that it has received, once that is in its file.
+    /// Makes this server a primary with everything that it has received, once the data is in its file.
     ///
     /// # Panics
     ///
@@ -132,7 +133,7 @@ impl Redis {
     }
 
     /// Returns `true` if the server would have its data after a kill. A replica that has synced rewrites its file first; until
-    /// that is done, it would return with the data of before.
+    /// then, it would return with its earlier data.
     pub fn has_its_data_on_disk(&self) -> bool {
         let info = self.command(&["INFO", "persistence"]);
         let has = |line: &str| info.lines().any(|it| it.trim_end() == line);
@@ -141,7 +142,8 @@ impl Redis {
             && has("aof_last_bgrewrite_status:ok")
     }
 
-    /// Ends a rewrite that [`SLOW_REWRITES`] made slow. If the server needs its result, it repeats it, and that is fast.
+    /// Ends a rewrite that [`SLOW_REWRITES`] made slow. If the server needs the result, it repeats the rewrite, which is then
+    /// fast.
     ///
     /// # Panics
     ///
@@ -153,10 +155,10 @@ impl Redis {
         }
     }
 
-    /// Kills the server like [`kill9`](Server::kill9), and a rewrite that is under way, which would go on by itself.
+    /// Kills the server like [`kill9`](Server::kill9), and a running rewrite, which would continue by itself.
     pub fn kill9_with_rewrite(&self) {
         let rewrites = self.rewrites();
-        // It must not repeat the rewrite.
+        // Prevent a repeat of the rewrite.
         self.pause();
         for rewrite in rewrites {
             kill_process(rewrite, Signal::KILL).unwrap();
@@ -164,7 +166,7 @@ impl Redis {
         self.kill9();
     }
 
-    /// The processes of rewrites.
+    /// Returns the processes of rewrites.
     fn rewrites(&self) -> Vec<Pid> {
         let parent = self.info("process_id");
         let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap();
@@ -224,7 +226,7 @@ impl Redis {
         assert!(synced, "{self:?} lags; its log:\n{}", self.log());
     }
 
-    /// Where clients connect with TLS, if the server has certificates.
+    /// Returns the address for clients with TLS, if the server has certificates.
     pub fn tls_address(&self) -> SocketAddr {
         self.tls
     }
@@ -330,7 +332,7 @@ impl RedisSentinels {
             .unwrap_or_else(|| panic!("no failover from {primary:?}; the logs:\n{log}"))
     }
 
-    /// Waits until each of them names this primary. One that does not know of a failover yet would take it back.
+    /// Waits until each Sentinel names this primary. One that does not know of a failover yet would revert it.
     ///
     /// # Panics
     ///
@@ -340,11 +342,11 @@ impl RedisSentinels {
         assert!(holds_within(PATIENCE, name_it), "not all Sentinels name {primary:?}");
     }
 
-    /// Changes how long a primary may be silent before they consider it down.
+    /// Changes how long a primary may be silent before the Sentinels consider it down.
     ///
     /// # Panics
     ///
-    /// If one refuses.
+    /// If a Sentinel refuses.
     pub fn patience(&self, silence: Duration) {
         let ms = silence.as_millis().to_string();
         for node in &self.nodes {
@@ -353,14 +355,14 @@ impl RedisSentinels {
         }
     }
 
-    /// Asks them to fail over until they have done so, whether the primary is alive or not, and returns the new one.
+    /// Makes the Sentinels fail over, whether the primary is alive or not, and returns the new one.
     ///
     /// # Panics
     ///
     /// If that takes more than three minutes.
     pub fn replace(&self, primary: &Redis) -> SocketAddr {
         let replaced = holds_within(PATIENCE, || {
-            // They refuse during a failover, and if they have not heard of a replica for a moment.
+            // They refuse during a failover, and if they have not heard from a replica for a moment.
             ask(self.nodes[0].address(), &["SENTINEL", "FAILOVER", WATCHED]);
             holds_within(Duration::from_secs(3), || self.primary().is_some_and(|it| it != primary.address()))
         });
@@ -393,7 +395,7 @@ fn sentinel(primary: &Redis, quorum: usize) -> Server {
     Server::new("redis-sentinel", vec![port], folder, command, move || probe_redis(address))
 }
 
-/// Asks with `redis-cli`, without the product.
+/// Sends a command with `redis-cli`, without the product.
 fn ask(address: SocketAddr, command: &[&str]) -> String {
     let mut cli = Command::new(process::find("redis-cli", "redis-tools"));
     cli.args(["-h", &address.ip().to_string(), "-p", &address.port().to_string()]).args(command);

@@ -1,5 +1,5 @@
-//! What all servers share: a folder, ports, a process that can be killed and restarted, and its log. Each kind of server
-//! supplies its command; the readiness probes are here.
+//! Shared by all servers: a folder, ports, a process that can be killed and restarted, and its log. Each kind of server supplies
+//! its command; the readiness probes are here.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -17,9 +17,9 @@ use crate::port::Port;
 use crate::process;
 use crate::time::{holds_within, now};
 
-/// How long a server may take to get ready; the slowest takes a second on an idle machine.
+/// Time limit for a server to become ready; the slowest takes 1 s on an idle machine.
 const START_WITHIN: Duration = Duration::from_mins(1);
-/// How often to start a server on other ports if another program took one of its ports.
+/// Number of tries to start a server on other ports if another program took one of its ports.
 const TRIES: u32 = 5;
 
 /// A server that runs or can be started again.
@@ -72,27 +72,27 @@ impl Server {
         self.await_ready()
     }
 
-    /// Where clients connect.
+    /// Returns the address for clients.
     pub fn address(&self) -> SocketAddr {
         self.ports[0].address()
     }
 
-    /// The port that clients connect to, on 127.0.0.1.
+    /// Returns the port for clients, on 127.0.0.1.
     pub fn port(&self) -> u16 {
         self.ports[0].number()
     }
 
-    /// The second port, for servers that report their health on it.
+    /// Returns the second port, for servers that report their health on it.
     pub(crate) fn side_address(&self) -> SocketAddr {
         self.ports[1].address()
     }
 
-    /// The folder with all data of the server.
+    /// Returns the folder with all data of the server.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// What the server has written to its log since the first start.
+    /// Returns the server's log since the first start.
     pub fn log(&self) -> String {
         String::from_utf8_lossy(&fs::read(self.log_path()).unwrap_or_default()).into_owned()
     }
@@ -102,14 +102,14 @@ impl Server {
         self.child().as_mut().is_some_and(|it| it.try_wait().unwrap().is_none())
     }
 
-    /// SIGKILL, as in a crash; returns when the process is gone. Nothing happens to a server that is down.
+    /// Sends SIGKILL, as in a crash; returns when the process is gone. Does nothing if the server is down.
     pub fn kill9(&self) {
         if let Some(mut child) = self.child().take() {
             process::kill(&mut child);
         }
     }
 
-    /// SIGSTOP: connections stay open and new ones are accepted, but nothing is answered.
+    /// Sends SIGSTOP: connections stay open and new ones are accepted, but nothing is answered.
     ///
     /// # Panics
     ///
@@ -118,7 +118,7 @@ impl Server {
         process::pause(self.child().as_ref().expect("a server that runs"));
     }
 
-    /// SIGCONT: the server continues where it was paused.
+    /// Sends SIGCONT: the server continues where it was paused.
     ///
     /// # Panics
     ///
@@ -214,7 +214,7 @@ impl fmt::Debug for Server {
     }
 }
 
-/// A folder that the users of all servers may enter; `tempfile` makes it for its owner only.
+/// Creates a folder that the users of all servers may enter; `tempfile` restricts it to its owner.
 pub(crate) fn folder(name: &str) -> TempDir {
     let folder = tempfile::Builder::new().prefix(&format!("snowmint-{name}-")).tempdir().unwrap();
     fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
@@ -225,13 +225,13 @@ pub(crate) fn folder(name: &str) -> TempDir {
 
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Whether Redis answers; a request for a password counts as ready.
+/// Returns whether Redis answers; a request for a password counts as ready.
 pub(crate) fn probe_redis(address: SocketAddr) -> bool {
     let answer = ask(address, b"PING\r\n", |answer| answer.ends_with(b"\r\n"));
     answer.starts_with(b"+PONG") || answer.starts_with(b"-NOAUTH")
 }
 
-/// Whether PostgreSQL accepts sessions: before that, it answers with SQLSTATE 57P03.
+/// Returns whether PostgreSQL accepts sessions: before that, it answers with SQLSTATE 57P03.
 pub(crate) fn probe_postgres(address: SocketAddr) -> bool {
     let mut startup = vec![0, 0, 0, 0, 0, 3, 0, 0];
     startup.extend(b"user\0postgres\0database\0postgres\0\0");
@@ -241,7 +241,7 @@ pub(crate) fn probe_postgres(address: SocketAddr) -> bool {
     matches!(answer.first(), Some(b'R' | b'E')) && !starting
 }
 
-/// Whether MariaDB sends its greeting: a packet that begins with protocol version 10.
+/// Returns whether MariaDB sends its greeting: a packet that begins with protocol version 10.
 pub(crate) fn probe_mariadb(address: SocketAddr) -> bool {
     ask(address, b"", |answer| answer.len() >= 5).get(4) == Some(&10)
 }
@@ -253,7 +253,7 @@ pub(crate) fn zookeeper_mode(address: SocketAddr) -> Option<String> {
     answer.lines().find_map(|line| line.strip_prefix("Mode: ").map(str::to_owned))
 }
 
-/// The body of an answer to an HTTP GET.
+/// Returns the body of the answer to an HTTP GET.
 pub(crate) fn get(address: SocketAddr, path: &str) -> Option<String> {
     let request = format!("GET {path} HTTP/1.0\r\n\r\n");
     let answer = ask(address, request.as_bytes(), |_| false);

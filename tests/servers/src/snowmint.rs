@@ -1,5 +1,4 @@
-//! The built `snowmint`: where it is, how to run one of its commands, and (in the modules) a server under test with all its
-//! faults.
+//! The built `snowmint`: finds it, runs its commands, and (in the modules) starts a server under test with all its faults.
 
 pub mod chaos;
 pub mod environment;

@@ -8,14 +8,14 @@ pub fn now() -> Instant {
     Instant::now()
 }
 
-/// Returns the current time in unix milliseconds.
+/// Returns the current time in Unix milliseconds.
 #[expect(clippy::disallowed_methods, reason = "tests measure the product by a clock of their own")]
 pub fn unix_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).expect("before the year 500 million")
 }
 
-/// Waits until the last minute of a day in UTC is over: at its end, limits of ids a day begin again.
+/// Waits until the last minute of a UTC day is over, because daily limits of ids reset at its end.
 pub fn wait_at_midnight() {
     let left = 86_400_000 - unix_ms() % 86_400_000;
     if left < 60_000 {
@@ -23,7 +23,7 @@ pub fn wait_at_midnight() {
     }
 }
 
-/// Asks again and again until there is an answer.
+/// Repeats a call until it returns an answer.
 ///
 /// # Panics
 ///
@@ -32,7 +32,7 @@ pub fn eventually<T>(what: &str, patience: Duration, ask: impl FnMut() -> Option
     within(patience, ask).unwrap_or_else(|| panic!("not within {patience:?}: {what}"))
 }
 
-/// Asks again and again until the answer is yes; false if the time is up first.
+/// Repeats a call until it returns true; returns false if the time is up first.
 pub(crate) fn holds_within(patience: Duration, mut ask: impl FnMut() -> bool) -> bool {
     within(patience, || ask().then_some(())).is_some()
 }
@@ -48,8 +48,8 @@ fn within<T>(patience: Duration, mut ask: impl FnMut() -> Option<T>) -> Option<T
     }
 }
 
-/// How long to wait after an answer that took this long. Many answers come from a client program that has to start: who asks all
-/// the time takes the processor from the server that is to become ready.
+/// Pause after a call that took this long. Many calls start a client program: without a pause, they take the CPU from the server
+/// that is starting.
 fn pause(asked: Duration) -> Duration {
     (asked * 4).clamp(Duration::from_millis(5), Duration::from_millis(50))
 }

@@ -20,7 +20,7 @@ const JVM: [&str; 7] = [
     "-Dzookeeper.jmx.log4j.disable=true",
     "-Djava.awt.headless=true",
 ];
-/// Sessions may last from two ticks to a minute.
+/// Session timeouts may be from two ticks to 1 min.
 const SETTINGS: &str = "tickTime=200\nadmin.enableServer=false\n4lw.commands.whitelist=*\nmaxClientCnxns=0\n\
     minSessionTimeout=400\nmaxSessionTimeout=60000\ninitLimit=50\nsyncLimit=10\nclientPortAddress=127.0.0.1\n";
 const LOG: &str = "log4j.rootLogger=WARN, C\nlog4j.appender.C=org.apache.log4j.ConsoleAppender\n\
@@ -96,12 +96,12 @@ impl ZooKeeperEnsemble {
         &self.nodes
     }
 
-    /// Where clients connect, node by node.
+    /// The client addresses, by node.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.nodes.iter().map(Server::address).collect()
     }
 
-    /// The index of the node that says it leads. A paused node does not answer, so it is not found.
+    /// The index of the node that claims to lead. A paused node does not answer, so it is not found.
     pub fn leader(&self) -> Option<usize> {
         let leads = |node: &Server| zookeeper_mode(node.address()).as_deref() == Some("leader");
         self.nodes.iter().position(leads)

@@ -28,7 +28,7 @@ fn redis(address: SocketAddr, command: &str) -> String {
     answer
 }
 
-/// Whether the server closes a connection within a second after invalid input: a paused one does not.
+/// Returns whether the server closes a connection within a second after invalid input: a paused one does not.
 fn reacts(server: &Server) -> bool {
     let Ok(mut stream) = TcpStream::connect(server.address()) else {
         return false;
@@ -166,7 +166,7 @@ fn changes_leader(nodes: &[Server], leader: impl Fn() -> Option<usize>) {
         thread::sleep(Duration::from_millis(10));
         leader().filter(|it| *it != first)
     });
-    assert!(other.is_some(), "nobody leads after {first}");
+    assert!(other.is_some(), "no node leads after {first}");
     nodes[first].restart();
 }
 
@@ -208,7 +208,7 @@ fn the_proxy_does_what_networks_do() {
     proxy.freeze();
     assert!(ask(2).is_err());
     proxy.thaw();
-    assert_eq!(ask(3).unwrap(), 2, "what was held back comes first");
+    assert_eq!(ask(3).unwrap(), 2, "held-back data comes first");
     assert_eq!(ask(4).unwrap(), 3);
     assert_eq!(ask(5).unwrap(), 4);
     proxy.cut();
@@ -226,7 +226,7 @@ fn the_proxy_does_what_networks_do() {
     stream.write_all(&[6]).unwrap();
     let mut answer = [0];
     stream.read_exact(&mut answer).unwrap();
-    assert_eq!(answer, [6], "the answer before is lost for good");
+    assert_eq!(answer, [6], "the earlier answer is lost");
     proxy.delay(Duration::from_millis(50));
     let asked = now();
     stream.write_all(&[7]).unwrap();
@@ -266,7 +266,7 @@ fn now() -> std::time::Instant {
 
 /// For the test below: starts servers, one of them as another user, prints their addresses, and waits to be killed.
 #[test]
-#[ignore = "no test of its own: another runs it as a child process"]
+#[ignore = "not a separate test: another test runs it as a child process"]
 fn child() {
     let (redis, mariadb) = (Redis::start(), MariaDb::start());
     println!("@{} {}", redis.address(), mariadb.address());
@@ -276,7 +276,7 @@ fn child() {
 /// Goal: no server outlives its test, however that ends. Method: kill -9 of a process that has started servers.
 #[test]
 fn servers_die_with_their_process() {
-    // The files that it cannot clean up are in our folder.
+    // The child cannot clean up its files, so they are in our folder.
     let folder = tempfile::tempdir().unwrap();
     std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
     let mut command = std::process::Command::new(std::env::current_exe().unwrap());
@@ -294,5 +294,5 @@ fn servers_die_with_their_process() {
         thread::sleep(Duration::from_millis(10));
         addresses.iter().all(|it| TcpStream::connect(it).is_err())
     });
-    assert!(all_gone, "a server goes on without its test");
+    assert!(all_gone, "a server outlives its test");
 }

@@ -1,11 +1,11 @@
-//! Draws in this process: one generator that all threads share, as a program that uses the library has it.
+//! Draws in this process: all threads share one generator, as in a program that uses the library.
 
 use snowmint::{Generator, Id, Layout, Rule, WallClock, WorkerId};
 
 use super::{Lane, Run, present};
 use crate::error::Failure;
 
-/// Of calls that draw one id, one of these is measured: a reading of the clock costs more than a call.
+/// One of this many single-id calls is measured: reading the clock costs more than a call.
 const SAMPLE: u64 = 16;
 
 /// Draws on some threads until the run is over.
@@ -15,7 +15,7 @@ pub(super) fn draw(layout: Layout, threads: usize, batch: usize, run: &Run) -> R
         .rule(Rule::wait(layout.tick().max(std::time::Duration::from_secs(1))))
         .build(WallClock)
         .map_err(Failure::usage)?;
-    // A reading of the clock is small beside a batch.
+    // Reading the clock is cheap compared with a batch.
     let round = if batch > 1 { 1 } else { SAMPLE };
     let lane = || {
         let mut lane = Lane::new(threads)?;

@@ -1,4 +1,4 @@
-//! A live line on standard error, on a terminal only: how much of the time has passed, and the rate so far.
+//! A progress line on standard error, on a terminal only: the elapsed time, and the rate so far.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::{Run, present};
 use crate::human::thousands;
 
 const INTERVAL: Duration = Duration::from_millis(100);
-/// Characters of the bar.
+/// Width of the bar in characters.
 const WIDTH: u64 = 30;
 
 pub(super) struct Progress {
@@ -28,7 +28,7 @@ impl Progress {
             let begin = present();
             while !over.load(Ordering::Relaxed) {
                 let line = line(begin.elapsed().min(duration), duration, run.drawn.load(Ordering::Relaxed));
-                // If standard error is closed, nobody is looking.
+                // Ignored: if standard error is closed, nobody is looking.
                 let _ = write!(io::stderr(), "\r\x1b[K{line}");
                 std::thread::sleep(INTERVAL);
             }

@@ -1,5 +1,5 @@
-//! The latencies of a run by percentile, as a picture that stands alone.
-//! The horizontal axis gives each further nine the same width, so that the slowest requests are seen.
+//! The latencies of a run by percentile, as a standalone SVG image.
+//! The horizontal axis gives each further nine the same width, so that the slowest requests are visible.
 
 use std::fmt::Write as _;
 
@@ -9,12 +9,12 @@ use super::time;
 
 const WIDTH: f64 = 800.0;
 const HEIGHT: f64 = 420.0;
-/// The place of the axes.
+/// The position of the axes.
 const LEFT: f64 = 90.0;
 const RIGHT: f64 = 775.0;
 const TOP: f64 = 60.0;
 const BOTTOM: f64 = 360.0;
-/// The percentiles that have a line, and the nines that they stand for.
+/// The percentiles with a grid line, and their numbers of nines.
 const MARKS: [(&str, f64); 6] =
     [("0", 0.0), ("50%", 0.301), ("90%", 1.0), ("99%", 2.0), ("99.9%", 3.0), ("99.99%", 4.0)];
 const NINES: f64 = 4.0;
@@ -35,7 +35,7 @@ const STYLE: &str = "\
   </style>
 ";
 
-/// Returns the place of a number of nines.
+/// Returns the position of a number of nines.
 fn x(nines: f64) -> f64 {
     LEFT + (RIGHT - LEFT) * nines / NINES
 }
@@ -55,7 +55,7 @@ pub(super) fn curve(latencies: &Histogram<u64>, what: &str) -> String {
          percentile, {} requests</text>\n  <text x=\"{LEFT}\" y=\"46\">{what}</text>\n",
         latencies.len()
     );
-    // A `String` takes whatever is written to it.
+    // Writing to a `String` does not fail.
     for (name, nines) in MARKS {
         let x = x(nines);
         let _ = writeln!(
@@ -111,7 +111,7 @@ mod tests {
             .collect();
         assert!(places.iter().all(|(x, y)| (LEFT..=RIGHT).contains(x) && (TOP..=BOTTOM).contains(y)));
         assert!(places.windows(2).all(|two| two[0].0 < two[1].0 && two[0].1 >= two[1].1), "{points}");
-        // Nothing was measured: an empty curve, and no fault.
+        // Without measurements the curve is empty, and that is not an error.
         assert!(curve(&Histogram::<u64>::new(3).unwrap(), "").ends_with("</svg>\n"));
     }
 }

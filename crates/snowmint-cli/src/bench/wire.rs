@@ -25,14 +25,14 @@ use crate::error::Failure;
 use crate::remote::{TlsFiles, is_this_machine, read_token, tls};
 use grpc::GrpcLink;
 
-/// How long an answer may take, and a connection with its TLS and its token.
+/// The limit for an answer, and for opening a connection with its TLS and its token.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Pause after a failed request, so that a server in trouble is not flooded.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Bytes of a line or a text of the Redis protocol.
+/// Maximum bytes of a line or a text in the Redis protocol.
 const MAX_LINE: usize = 64 * 1024;
 
-/// A protocol that ids are drawn over.
+/// A protocol for drawing ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Protocol {
     Http,
@@ -40,7 +40,7 @@ enum Protocol {
     Resp,
 }
 
-/// A server and what to ask of it.
+/// A server, and the request to send to it.
 pub(super) struct Target {
     url: String,
     protocol: Protocol,
@@ -71,7 +71,7 @@ impl Target {
         let (protocol, is_tls, port) = match uri.scheme_str() {
             Some("http") => (Protocol::Http, false, 8080),
             Some("https") => (Protocol::Http, true, 443),
-            // The port of HTTP answers gRPC, too; one for gRPC alone has no default.
+            // The HTTP port also answers gRPC; a separate gRPC port has no default.
             Some("grpc") => (Protocol::Grpc, false, 8080),
             Some("grpcs") => (Protocol::Grpc, true, 443),
             Some("redis") => (Protocol::Resp, false, 6380),
@@ -141,7 +141,7 @@ pub(super) fn draw(target: &Arc<Target>, connections: usize, run: &Run) -> Resul
     })
 }
 
-/// One connection, which is opened again after it breaks.
+/// Draws on one connection, which is reopened after it breaks.
 async fn lane(target: Arc<Target>, connections: usize, run: Run) -> Result<Lane, Failure> {
     let mut lane = Lane::new(connections)?;
     let mut link = Some(Link::open(&target, PATIENCE).await.map_err(|error| error.failure(&target))?);
@@ -181,9 +181,9 @@ async fn lane(target: Arc<Target>, connections: usize, run: Run) -> Result<Lane,
     Ok(lane)
 }
 
-/// Why a request has no ids.
+/// The reason why a request returned no ids.
 struct NoIds {
-    /// The code of the error, as `snowmint explain` knows it, or a word for an error without answer.
+    /// The code of the error, as in `snowmint explain`, or a word for an error without an answer.
     kind: String,
     why: String,
     /// The connection cannot be used again.
@@ -249,7 +249,7 @@ impl Link {
             Some(tls) => {
                 let name = ServerName::try_from(target.host.clone()).map_err(NoIds::broken)?;
                 let connected = match target.protocol {
-                    // A server may require this choice of gRPC.
+                    // A server may require this ALPN protocol for gRPC.
                     Protocol::Grpc => tls.with_alpn(vec![b"h2".to_vec()]).connect(name, stream).await,
                     Protocol::Http | Protocol::Resp => tls.connect(name, stream).await,
                 };
@@ -260,7 +260,7 @@ impl Link {
             Protocol::Http => {
                 let shaken = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
                 let (sender, connection) = shaken.map_err(NoIds::broken)?;
-                // It ends with its sender.
+                // The task ends when the sender is dropped.
                 tokio::spawn(connection);
                 Ok(Self::Http(sender))
             }
@@ -368,13 +368,13 @@ async fn line(stream: &mut BufStream<Box<dyn Stream>>) -> Result<String, NoIds> 
     }
 }
 
-/// An error of the Redis protocol: a word, and why.
+/// Parses an error of the Redis protocol: a word, and the reason.
 fn refused(answer: &str) -> NoIds {
     let (kind, why) = answer.split_once(' ').unwrap_or((answer, ""));
     NoIds { kind: kind.to_owned(), why: why.to_owned(), is_broken: false }
 }
 
-/// Returns an id as a number: a text that is no decimal number as its hash, above all such numbers.
+/// Returns an id as a number. A text that is not a decimal number becomes its hash, above all such numbers.
 fn key(id: &str) -> u64 {
     if let Ok(number) = id.parse::<u64>()
         && number >> 63 == 0
@@ -400,7 +400,7 @@ mod tests {
         assert_ne!(key("042"), key("42"));
     }
 
-    /// Goal: a server that takes connections and says nothing ends the run. Method: nobody accepts, and AUTH waits.
+    /// Goal: a server that accepts connections but never answers ends the run. Method: nobody accepts, and AUTH waits.
     #[test]
     fn a_silent_server_is_not_waited_for() {
         let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

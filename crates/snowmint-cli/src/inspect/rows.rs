@@ -1,5 +1,5 @@
-//! Ids as rows of a table or as lines of JSON. For a known layout nothing is allocated and only digits change from row to
-//! row, so that a long pipe takes little time.
+//! Ids as rows of a table or as lines of JSON. For a known layout nothing is allocated and only the digits change from row to
+//! row, so that long input is processed fast.
 
 use snowmint::field::Field;
 use snowmint::inspect::Inspection;
@@ -22,7 +22,7 @@ pub(super) struct Rows {
     /// The width of the largest id.
     id_width: usize,
     columns: Vec<Column>,
-    /// The highest bit of each field.
+    /// A bit mask: the highest bit of each field.
     field_begins: u64,
     /// `","layout":"…","timestamp":`.
     json_layout: String,
@@ -34,7 +34,7 @@ pub(super) struct Rows {
 struct Column {
     field: Field,
     width: usize,
-    /// The sequences that begin and end its colour.
+    /// The escape sequences before and after its text.
     colour: (String, &'static str),
     /// `,"worker":`.
     json_name: String,
@@ -114,7 +114,7 @@ impl Rows {
     }
 }
 
-/// The text of the last instant: ids in order of time mostly share all but its milliseconds.
+/// The text of the last instant: consecutive ids mostly share everything but the milliseconds.
 #[derive(Default)]
 struct InstantText {
     second: Option<u64>,
@@ -202,7 +202,7 @@ mod tests {
     use snowmint::inspect::Decoded;
     use snowmint::layout::PRESETS;
 
-    /// Goal: the fast lines are those of the library. Method: every named layout, ids with small, large and mixed fields.
+    /// Goal: the fast lines equal those of the library. Method: every named layout, ids with small, large and mixed fields.
     #[test]
     fn json_is_that_of_an_inspection() {
         for preset in PRESETS {

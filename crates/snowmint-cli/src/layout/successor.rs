@@ -1,8 +1,8 @@
-//! `snowmint layout OLD --successor NEW`: a layout whose ids are all greater than those of another one, from a given instant
-//! on. So a column can move from one layout to the other, and still has unique ids in order of time.
+//! `snowmint layout OLD --successor NEW`: finds a layout whose ids from a given instant on are all greater than those of the old
+//! layout. So a column can move from one layout to the other and keep unique ids in order of time.
 //!
-//! Every id of the old layout with a timestamp before the switch is below `bound`. The epoch of the new layout is set so
-//! far back that its timestamp at the switch, shifted to its place, is at least `bound`: the ids below are left unused.
+//! Every id of the old layout with a timestamp before the switch is below `bound`. The epoch of the new layout is set so far back
+//! that its timestamp at the switch, shifted to its position, is at least `bound`: the smaller ids stay unused.
 
 use std::time::Duration;
 
@@ -18,12 +18,12 @@ use crate::human::{Output, date, rate, tenths_of_years_left, thousands};
 const MS_PER_DAY: u64 = 86_400_000;
 /// Ids of all layouts are below this.
 const ALL_IDS: u64 = 1 << 63;
-/// What `--successor auto` aims at.
+/// The lifetime in years that `--successor auto` aims at.
 const YEARS: u64 = 50;
-/// The ticks that it tries.
+/// The ticks that `--successor auto` tries.
 const TICKS_MS: [u64; 4] = [1, 10, 100, 1000];
 
-/// Returns the instant of the switch if none is given: the next midnight, UTC.
+/// Returns the default instant of the switch: the next midnight, UTC.
 pub(super) const fn next_midnight(now_unix_ms: u64) -> u64 {
     (now_unix_ms / MS_PER_DAY + 1) * MS_PER_DAY
 }
@@ -34,12 +34,12 @@ pub(super) struct Move {
     old: Layout,
     new: Layout,
     switch_unix_ms: u64,
-    /// Every old id with a timestamp before the switch is below it, every new id from the switch on is not.
+    /// Every old id with a timestamp before the switch is below this; every new id from the switch on is not.
     bound: u64,
     first_new: Id,
 }
 
-/// Returns the number above every id of a layout whose timestamp lies before an instant.
+/// Returns a number above every id of a layout with a timestamp before an instant.
 fn bound_of(layout: &Layout, switch_unix_ms: u64) -> u64 {
     if switch_unix_ms <= layout.epoch_unix_ms() {
         return 0;
@@ -51,7 +51,7 @@ fn bound_of(layout: &Layout, switch_unix_ms: u64) -> u64 {
     }
 }
 
-/// Checks that the old layout has had no timestamp after the switch yet: its ids would reach above the bound.
+/// Checks that the old layout can have no ids from after the switch yet: they would reach above the bound.
 pub(super) fn check_switch(old: &Layout, switch_unix_ms: u64, now_unix_ms: u64) -> Result<(), Failure> {
     if bound_of(old, switch_unix_ms) >= bound_of(old, now_unix_ms) {
         return Ok(());
@@ -106,12 +106,12 @@ impl Move {
         Ok(Self { old: *old, new, switch_unix_ms, bound, first_new })
     }
 
-    /// Finds the latest midnight, or else the latest instant, that makes an epoch for these widths.
+    /// Finds the latest midnight, or else the latest instant, that is a valid epoch for these widths.
     fn with_widths(old: &Layout, widths: &Layout, switch_unix_ms: u64) -> Result<Self, Failure> {
         check_order(widths)?;
         let bound = bound_of(old, switch_unix_ms);
         let tick_ms = tick_ms(widths);
-        // Timestamps below this one would give ids of the old layout.
+        // Smaller timestamps would give ids below the bound.
         let ticks = bound.div_ceil(1 << widths.shift(Field::Timestamp));
         let used = format!(
             "the ids of `{old}` before {} reach {} of 2^63 ({})",
@@ -160,10 +160,10 @@ impl Move {
         ))
     }
 
-    /// Returns moves to layouts with the nodes of the old one, one for each tick: the most ids a second that last long enough,
-    /// or else what lasts longest.
+    /// Returns moves to layouts with the nodes of the old one, one per tick: the one with the most ids per second that lasts long
+    /// enough, or else the one that lasts longest.
     pub(super) fn proposals(old: &Layout, switch_unix_ms: u64) -> Result<Vec<Self>, Failure> {
-        // Ids that a JavaScript number holds shall stay so, if any are left.
+        // Ids that fit a JavaScript number should still fit, if any such are left.
         if old.is_safe_in_javascript() {
             let found = Self::proposals_of(old, 53, switch_unix_ms);
             if !found.is_empty() {
@@ -188,7 +188,7 @@ impl Move {
         ))
     }
 
-    /// Returns such moves to layouts of this many bits.
+    /// Returns such moves to layouts with this many bits.
     fn proposals_of(old: &Layout, bits: u32, switch_unix_ms: u64) -> Vec<Self> {
         let nodes: u32 = nodes_of(old).map(|(_, width)| width).sum();
         let mut found: Vec<Self> = Vec::new();
@@ -196,7 +196,7 @@ impl Move {
             let mut best: Option<Self> = None;
             for time in 1..bits - nodes {
                 let (shift, old_shift) = (bits - time, old.shift(Field::Timestamp));
-                // The same bits under an earlier epoch are the old layout.
+                // The same bits with an earlier epoch are the old layout.
                 if shift == old_shift && tick == tick_ms(old) {
                     continue;
                 }
@@ -238,12 +238,12 @@ fn check_order(new: &Layout) -> Result<(), Failure> {
     ))
 }
 
-/// Returns the tick in whole milliseconds, as every layout has it.
+/// Returns the tick in milliseconds; every layout has a whole number.
 fn tick_ms(layout: &Layout) -> u64 {
     u64::try_from(layout.tick().as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Returns the fields that name a node or a generation, from the top bit down.
+/// Returns the fields that identify a node or a generation, from the top bit down.
 fn nodes_of(layout: &Layout) -> impl Iterator<Item = (Field, u32)> {
     let fields = layout.fields().filter(|field| !matches!(field, Field::Timestamp | Field::Sequence));
     fields.map(|field| (field, layout.width(field)))
@@ -265,7 +265,7 @@ fn rebuilt(widths: &Layout, epoch_unix_ms: u64) -> Option<Layout> {
     builder.tick(widths.tick()).epoch_unix_ms(epoch_unix_ms).build().ok()
 }
 
-/// Formats the part of all 63-bit numbers that lies below a bound.
+/// Formats the share of all 63-bit numbers that is below a bound.
 fn share(bound: u64) -> String {
     let tenths = u128::from(bound) * 1000 / u128::from(ALL_IDS);
     format!("{}.{}%", tenths / 10, tenths % 10)
@@ -469,7 +469,7 @@ mod tests {
         }
     }
 
-    /// Layouts with the timestamp on top, or not; without an epoch.
+    /// Layouts with the timestamp on top or elsewhere, without an epoch.
     fn widths() -> impl Strategy<Value = Layout> {
         let order = Just(vec![Field::Datacenter, Field::Worker, Field::Sequence]).prop_shuffle();
         let tick = prop::sample::select(vec![1_u64, 10, 256, 1000, 60_000]);
@@ -493,7 +493,7 @@ mod tests {
         )
     }
 
-    /// An id of a layout at an instant, with its other fields drawn from `seed`.
+    /// Returns an id of a layout at an instant, with its other fields derived from `seed`.
     fn id_at(layout: &Layout, timestamp: Timestamp, seed: u64) -> Id {
         let value =
             |field: Field, nth: u32| u32::try_from(seed.rotate_left(nth * 17) & layout.max(field)).unwrap();
@@ -508,8 +508,8 @@ mod tests {
     }
 
     proptest! {
-        /// Goal: after a move no id is repeated or out of order. Method: any two layouts, epoch and switch; ids with any
-        /// fields, the smallest and the largest, of any instant before the switch by the old layout and after it by the new.
+        /// Goal: after a move, no id is repeated or out of order. Method: any two layouts, epoch and switch; ids with any fields,
+        /// the smallest and the largest, from any instant before the switch in the old layout and after it in the new.
         #[test]
         fn every_new_id_is_greater_than_every_old_one(
             old in widths(),

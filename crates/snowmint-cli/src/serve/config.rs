@@ -95,7 +95,7 @@ pub(crate) struct Args {
     /// The configuration file, if it defines namespaces.
     #[arg(skip)]
     pub(crate) config_namespaces: Option<PathBuf>,
-    /// The configuration file, unless a flag or variable sets the level of the log.
+    /// The configuration file, unless a flag or variable sets the log level.
     #[arg(skip)]
     pub(crate) config_log: Option<PathBuf>,
     /// The same for the access log.
@@ -373,7 +373,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Gives each listener that is `systemd` the address of its socket.
+    /// Replaces `systemd` in each listener by the address of its socket.
     pub(super) fn resolve_sockets(&mut self, sockets: &Sockets) -> Result<(), Failure> {
         sockets.resolve(&mut [
             ("--http", &mut self.http),
@@ -385,8 +385,8 @@ impl Args {
         ])
     }
 
-    /// Replaces a worker that is read from the host: a file may be checked on another machine than the one that serves.
-    /// Returns what the worker is here; `None` if it does not depend on the machine.
+    /// Resets a worker that is read from the host: a file may be checked on another machine than the one that serves. Returns the
+    /// worker on this machine as a text; `None` if it does not depend on the machine.
     pub(super) fn detach_from_host(&mut self) -> Result<Option<String>, Failure> {
         let Some(source @ (WorkerSource::Ordinal | WorkerSource::Ipv4(_))) = self.worker else {
             return Ok(None);
@@ -399,7 +399,7 @@ impl Args {
         }
         let here = match source.worker(&self.layout) {
             Ok(worker) => format!("it is {worker} here"),
-            // On every machine.
+            // This error occurs on every machine.
             Err(error @ IdentityError::NoWorkerBits { .. }) => return Err(Failure::flag("--worker", error)),
             Err(error) => format!("it has none here: {error}"),
         };
@@ -436,7 +436,7 @@ fn holder(text: &str) -> Result<Holder, String> {
     Holder::new(text).map_err(|error| error.to_string())
 }
 
-/// The form of declared Thrift exceptions.
+/// How Thrift clients receive the exceptions that their interface may declare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum ThriftErrors {
     /// An application exception with the reason
@@ -487,7 +487,7 @@ pub(super) struct Plan {
     pub(super) holder: Option<Holder>,
     pub(super) log: Log,
     pub(super) traces: Traces,
-    /// Valid settings that are worth a warning.
+    /// Warnings about valid settings.
     pub(super) warnings: Vec<String>,
 }
 
@@ -506,7 +506,7 @@ impl Plan {
         check_addresses(&[&ports[..], &[("--probe", &args.probe)]].concat())?;
         check_times(&layout, args.window, args.rule)?;
         check_workers(&layout, worker, args.workers)?;
-        // clap gives at least one name.
+        // clap guarantees at least one name.
         let first =
             args.namespaces.first().cloned().ok_or_else(|| Failure::usage("--namespaces: no name"))?;
         let thrift_namespace = args.thrift_namespace.unwrap_or_else(|| first.clone());
@@ -521,7 +521,7 @@ impl Plan {
         flags::check_data(args.store.as_deref(), &args.data)?;
         let store = flags::store_url(args.store.as_deref(), &args.data);
         check_store(&store, args.window)?;
-        // A layout that ends soon is reported for each namespace, once it is served.
+        // A layout that ends soon is reported for each namespace once it is served.
         flags::check_lifetime(&layout, now_unix_ms)?;
         let probe_hosts = allowed_hosts(&args.probe, &args.allowed_hosts)?;
         let allowed_hosts = allowed_hosts(&args.http, &args.allowed_hosts)?;
@@ -598,7 +598,7 @@ impl Plan {
 /// Names the flag that an invalid setting of the namespaces came from.
 fn namespaces_failure(flag: &str, error: NamespaceConfigError) -> Failure {
     match error {
-        // They name their own flag.
+        // These errors name their own flag.
         error @ (NamespaceConfigError::HideKeysUnread { .. } | NamespaceConfigError::HideKeys { .. }) => {
             Failure::usage(error)
         }
@@ -606,7 +606,7 @@ fn namespaces_failure(flag: &str, error: NamespaceConfigError) -> Failure {
     }
 }
 
-/// Returns what to tell about valid settings. `outside` is an address that other machines can reach.
+/// Returns the warnings about valid settings. `outside` is an address that other machines can reach.
 fn warnings(given_store: Option<&str>, store: &str, outside: Option<&Listen>) -> Vec<String> {
     let mut warnings = Vec::new();
     if store.starts_with("memory:") {
@@ -631,7 +631,8 @@ fn check_store(url: &str, window: Duration) -> Result<(), Failure> {
     LeaseConfig::check_window(window, may_lose).map_err(|error| Failure::flag("--window", error))
 }
 
-/// Returns the accepted host names of a listener. Without the flag, a listener for other machines accepts any name: nobody knows theirs.
+/// Returns the accepted host names of a listener. Without the flag, a listener for other machines accepts any name, since its
+/// names are unknown.
 fn allowed_hosts(listen: &Listen, names: &[String]) -> Result<AllowedHosts, Failure> {
     if names.is_empty() && !listen.is_loopback() {
         return Ok(AllowedHosts::Any);
@@ -640,7 +641,7 @@ fn allowed_hosts(listen: &Listen, names: &[String]) -> Result<AllowedHosts, Fail
         .map_err(|error| Failure::flag("--allowed-hosts", error))
 }
 
-/// Loads the files of TLS, if it is on.
+/// Loads the TLS files, if TLS is on.
 fn load_tls(
     certificate: Option<PathBuf>,
     key: Option<PathBuf>,
@@ -663,13 +664,13 @@ fn load_tls(
     Ok(Some(Arc::new(tls)))
 }
 
-/// Reads the tokens, if there are any.
+/// Reads the tokens, if a file is configured.
 fn load_tokens(path: Option<PathBuf>) -> Result<Option<Arc<Access>>, Failure> {
     let load = |path| Access::load(path, Arc::new(WallClock)).map(Arc::new);
     path.map(load).transpose().map_err(Failure::usage)
 }
 
-/// With tokens, Thrift clients need one that is configured for them.
+/// Checks that Thrift clients have a configured token if tokens are required.
 fn check_thrift_token(
     thrift: &Listen,
     access: Option<&Arc<Access>>,
@@ -692,7 +693,7 @@ fn check_thrift_token(
     }
 }
 
-/// Rejects addresses on which other machines could take ids, although nobody decided that they may, or could read tokens.
+/// Rejects addresses on which other machines could draw ids without explicit permission, or could read tokens.
 fn check_outside(ports: &[(&str, &Listen)], has_tokens: bool, has_tls: bool) -> Result<(), Failure> {
     for (flag, listen) in ports.iter().filter(|(_, listen)| !listen.is_loopback()) {
         let certificates = "--tls-cert FILE --tls-key FILE --tls-client-ca FILE";
@@ -761,7 +762,7 @@ fn check_workers(layout: &Layout, worker: Option<WorkerId>, workers: WorkerCount
     Ok(())
 }
 
-/// Checks what a lease and a generator would reject later.
+/// Checks the times that a lease or a generator would reject later.
 fn check_times(layout: &Layout, window: Duration, rule: Rule) -> Result<(), Failure> {
     let tick = layout.tick();
     if window < tick * 3 {

@@ -25,12 +25,12 @@ use crate::human::wants_colour;
 pub(crate) enum Format {
     /// Lines for people
     Text,
-    /// One JSON object a line
+    /// One JSON object per line
     Json,
 }
 
 impl Format {
-    /// Reports why the process ends in this format: a JSON log must contain nothing but JSON.
+    /// Reports in this format why the process ends: a JSON log must contain only JSON.
     pub(crate) fn report(self, failure: Failure) -> Failure {
         match self {
             Self::Text => failure,
@@ -39,12 +39,11 @@ impl Format {
     }
 }
 
-/// Returns the format that the command line or the environment asks for. It works without valid flags, to report that they are
-/// invalid.
+/// Returns the format that the command line or the environment asks for. Works with invalid flags, in order to report them.
 pub(crate) fn requested_format() -> Format {
     const FLAG: &str = "--log-format";
     let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
-    // A global flag may stand before the command, which has other names too.
+    // A global flag may precede the command, which has several names.
     if !words.iter().skip(1).take(3).any(|word| SERVE.contains(&word.as_str())) {
         return Format::Text;
     }
@@ -58,14 +57,14 @@ pub(crate) fn requested_format() -> Format {
 
 /// The target of the lines about requests.
 const ACCESS: &str = "snowmint::access";
-/// Bytes of a level that is set while the service runs.
+/// Maximum bytes of a level that is set while the service runs.
 const MAX_LEVEL: usize = 1024;
 
 /// Selects the log lines to write.
 #[derive(Clone, Debug)]
 pub(crate) struct Filter(Targets);
 
-/// Whether each request is logged.
+/// Whether to log each request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AccessLog {
     Off,
@@ -84,7 +83,7 @@ impl FromStr for Filter {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         const EXPECTED: &str = "expected off, error, warn, info, debug or trace, also per module as in \
                                warn,snowmint_cluster=debug";
-        // tracing would take any other word for the name of a module, and log everything of it.
+        // tracing would treat any other word as a module name, and log everything from it.
         let known =
             |part: &str| part.contains('=') || (!part.is_empty() && part.parse::<LevelFilter>().is_ok());
         if text.split(',').all(|part| known(part.trim())) {
@@ -101,9 +100,9 @@ pub(crate) struct Log {
     pub(crate) format: Format,
     pub(crate) filter: Filter,
     pub(crate) access: AccessLog,
-    /// The configuration file, if it decides the level.
+    /// The configuration file, if it sets the level.
     pub(crate) filter_file: Option<PathBuf>,
-    /// The configuration file, if it decides about the access log.
+    /// The configuration file, if it sets the access log.
     pub(crate) access_file: Option<PathBuf>,
 }
 
@@ -113,7 +112,7 @@ impl Log {
         self.filter.0.clone().with_target(ACCESS, level)
     }
 
-    /// Reads the settings again that the configuration file decides.
+    /// Rereads the settings that come from the configuration file.
     fn read_again(&self) -> Result<Self, String> {
         let mut log = self.clone();
         if let Some(path) = &self.filter_file {
@@ -165,7 +164,7 @@ pub(crate) fn start(log: &Log) -> Logging {
 }
 
 impl Logging {
-    /// Reads level and access log from the configuration file again, and ends what an operator has set. A file that cannot be used
+    /// Rereads level and access log from the configuration file, and discards the level that an operator has set. An invalid file
     /// changes nothing.
     pub(crate) fn reload(&self) {
         let mut state = self.state();
@@ -183,7 +182,7 @@ impl Logging {
     fn change(&self, before: &State, next: &State) -> Result<(), String> {
         let (before, after) = (before.targets(), next.targets());
         if before != after {
-            // Logged under the old filter: under the new one it may not be written.
+            // Logged under the old filter: the new one may suppress it.
             tracing::info!(level = %after, "log level changed");
             self.handle.reload(after).map_err(|error| error.to_string())?;
         }
@@ -191,7 +190,7 @@ impl Logging {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Each change is one assignment: a panic elsewhere leaves it whole.
+        // Each change is one assignment, so a panic cannot leave it half changed.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

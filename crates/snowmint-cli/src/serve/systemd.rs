@@ -1,7 +1,7 @@
-//! What systemd learns of the service: that it is ready, what it waits for, that it stops, and that it is alive. And the
-//! sockets that systemd has opened for it.
+//! Notifies systemd of the service's state: ready, waiting, stopping, alive. Also takes over the sockets that systemd has opened
+//! for it.
 //!
-//! For units with `Type=notify`, with or without `WatchdogSec`. Without the variable `NOTIFY_SOCKET` nothing is sent. Source:
+//! For units with `Type=notify`, with or without `WatchdogSec`. Without the variable `NOTIFY_SOCKET`, nothing is sent. Source:
 //! `sd_notify(3)`, `sd_watchdog_enabled(3)` and `sd_listen_fds(3)`.
 
 use std::convert::Infallible;
@@ -14,7 +14,7 @@ use tokio::runtime::Handle;
 use crate::error::Failure;
 use crate::flags::Listen;
 
-/// How long a start that makes no progress is waited for, beyond its next attempt.
+/// Time beyond the next attempt for which systemd waits for a start that makes no progress.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The sockets that systemd has opened for this process, by name: `FileDescriptorName=` of the unit.
@@ -29,11 +29,11 @@ enum Socket {
 }
 
 impl Sockets {
-    /// Takes the sockets that this process was started with. To be called once, at the start.
+    /// Takes over the sockets that this process was started with. Call it once, at the start.
     #[cfg(unix)]
     pub(super) fn take() -> Result<Self, Failure> {
         let passed = sd_notify::listen_fds_with_names(false)
-            .map_err(|error| Failure::usage(format!("LISTEN_FDS: {error}: expected what systemd sets")))?;
+            .map_err(|error| Failure::usage(format!("LISTEN_FDS: {error}: expected systemd's value")))?;
         let mut sockets = Vec::<(String, Socket)>::new();
         for (number, name) in passed {
             if sockets.iter().any(|(other, _)| *other == name) {
@@ -42,20 +42,20 @@ impl Sockets {
                 )));
             }
             let socket = Socket::of(number).ok_or_else(|| {
-                Failure::usage(format!("systemd passed {name:?}, which is no TCP or Unix socket"))
+                Failure::usage(format!("systemd passed {name:?}, which is not a TCP or Unix socket"))
             })?;
             sockets.push((name, socket));
         }
         Ok(Self(sockets))
     }
 
-    /// There is no systemd.
+    /// Returns no sockets: this system has no systemd.
     #[cfg(not(unix))]
     pub(super) fn take() -> Result<Self, Failure> {
         Ok(Self::default())
     }
 
-    /// Replaces `systemd` in each of these flags by the address of its socket. A flag's socket has its name.
+    /// Replaces `systemd` in each of these flags by the address of the socket with the same name as the flag.
     pub(super) fn resolve(&self, flags: &mut [(&'static str, &mut Listen)]) -> Result<(), Failure> {
         let mut used = Vec::new();
         for (flag, listen) in flags.iter_mut().filter(|(_, listen)| **listen == Listen::Systemd) {
@@ -69,7 +69,7 @@ impl Sockets {
             **listen = Listen::Passed(socket.address());
             used.push(name);
         }
-        // Its clients would wait without end.
+        // Clients of an unused socket would wait forever.
         match self.0.iter().find(|(name, _)| !used.contains(&name.as_str())) {
             Some((name, _)) => Err(Failure::usage(format!(
                 "systemd passed a socket named {name:?} that no flag uses: use it as in `--http systemd` with \
@@ -79,7 +79,8 @@ impl Sockets {
         }
     }
 
-    /// Opens the socket of a flag on the threads of this runtime. It stays open in systemd too: clients of a restart wait.
+    /// Opens the socket of a flag on the threads of this runtime. It also stays open in systemd: clients that connect during a
+    /// restart wait.
     pub(super) fn open(&self, flag: &'static str) -> Result<Option<Listener>, Failure> {
         let name = flag.trim_start_matches('-');
         let Some((_, socket)) = self.0.iter().find(|(it, _)| it == name) else { return Ok(None) };
@@ -129,18 +130,18 @@ impl Socket {
     }
 }
 
-/// Tells what the start waits for, and that the next attempt follows after `wait`: the time limit of the start then does not end it.
+/// Reports why the start waits, and that the next attempt follows after `wait`: systemd then extends its start timeout.
 pub(super) fn waits(problem: &str, wait: Duration) {
     let micros = u32::try_from((wait + PATIENCE).as_micros()).unwrap_or(u32::MAX);
     tell(&[NotifyState::Status(problem), NotifyState::ExtendTimeoutUsec(micros)]);
 }
 
-/// Tells that the ports are open and served, with or without a lease.
+/// Reports that the ports are open and served, with or without a lease.
 pub(super) fn ready() {
     tell(&[NotifyState::Ready]);
 }
 
-/// Tells the state in a few words, for `systemctl status`.
+/// Reports the state in a few words, for `systemctl status`.
 pub(super) fn status(words: &str) {
     tell(&[NotifyState::Status(words)]);
 }
@@ -149,8 +150,8 @@ pub(super) fn stopping() {
     tell(&[NotifyState::Stopping, NotifyState::Status("finishing the requests in flight")]);
 }
 
-/// Tells at half the asked interval that the service is alive: this task proves it of the thread of leases, and a task there of
-/// the threads of requests. A thread that hangs ends the signs, and systemd restarts the service.
+/// Reports at half the requested interval that the service is alive. This task proves that the lease thread runs, and a task on
+/// the request threads proves that they run. If a thread hangs, the reports end, and systemd restarts the service.
 pub(super) async fn watchdog(serving: &Handle) -> Infallible {
     let mut micros = 0;
     if !sd_notify::watchdog_enabled(false, &mut micros) {

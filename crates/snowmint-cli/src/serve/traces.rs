@@ -1,4 +1,4 @@
-//! Where traces of requests go: from the flags, or from the variables of OpenTelemetry.
+//! The destination of request traces, from the flags or from the variables of OpenTelemetry.
 
 #[cfg(feature = "otlp")]
 pub(super) use with_otlp::Traces;
@@ -19,12 +19,12 @@ mod with_otlp {
 
     use crate::error::Failure;
 
-    /// The variables that every program with OpenTelemetry reads.
+    /// The environment variables that every OpenTelemetry program reads.
     const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
     const HEADERS: &str = "OTEL_EXPORTER_OTLP_HEADERS";
     const SERVICE_NAME: &str = "OTEL_SERVICE_NAME";
 
-    /// Where traces go, if anywhere.
+    /// The destination of traces, if any.
     #[derive(Debug)]
     pub(in crate::serve) struct Traces(Option<TraceSettings>);
 
@@ -87,12 +87,12 @@ mod without_otlp {
 
     use crate::error::Failure;
 
-    /// Nowhere.
+    /// No destination: this build has no OpenTelemetry.
     #[derive(Debug)]
     pub(in crate::serve) struct Traces;
 
     impl Traces {
-        /// Without the feature, the variables of OpenTelemetry are meant for other programs.
+        /// Without the feature, the variables of OpenTelemetry are ignored: they are meant for other programs.
         pub(in crate::serve) fn new(endpoint: Option<&str>, _ratio: f64) -> Result<Self, Failure> {
             match endpoint {
                 None => Ok(Self),

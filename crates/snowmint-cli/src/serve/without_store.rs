@@ -1,4 +1,4 @@
-//! `--start-without-store`: the lease that this node saved, whether it may continue under it, and a stand-in for the store
+//! `--start-without-store`: the lease that this node saved, whether it may continue under it, and a placeholder for the store
 //! until it is reachable.
 
 use std::num::NonZeroU64;
@@ -22,7 +22,7 @@ pub(super) fn open_saved(plan: &Plan) -> Result<SavedLeases, Failure> {
     SavedLeases::open(Path::new(&plan.data), &origin).map_err(Failure::runtime)
 }
 
-/// Returns whether this node may continue under its saved lease; logs why not.
+/// Returns whether this node may continue under its saved lease; logs the reason if not.
 pub(super) fn is_usable(plan: &Plan, saved: &SavedLeases) -> bool {
     let Some(holder) = holder(plan) else { return false };
     let pool = WorkerPool::new(plan.layout, plan.datacenter);
@@ -69,9 +69,9 @@ impl LateStore {
         Self { name, arrived: OnceLock::new() }
     }
 
-    /// Passes calls to this store from now on.
+    /// Forwards calls to this store from now on.
     pub(super) fn arrive(&self, store: Arc<dyn Store>) {
-        // Only one task opens it, once.
+        // Only one task opens the store, once.
         let _ = self.arrived.set(store);
     }
 
@@ -109,7 +109,7 @@ impl Store for LateStore {
         self.arrived.get().map(|store| store.skipped()).unwrap_or_default()
     }
 
-    /// Before it arrives, no write is acknowledged.
+    /// Until then, no write is acknowledged.
     fn may_lose(&self) -> Duration {
         self.arrived.get().map_or(Duration::ZERO, |store| store.may_lose())
     }

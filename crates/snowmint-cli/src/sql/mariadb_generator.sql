@@ -4,7 +4,7 @@
 --   CREATE TABLE orders (id BIGINT PRIMARY KEY DEFAULT ({{default}}));
 --   INSERT INTO orders (id) VALUES ({{prefix}}_next_id());
 --
--- A DEFAULT may use a sequence but no stored function. For that reason it holds the expression of {{prefix}}_next_id.
+-- A DEFAULT may use a sequence but no stored function. Therefore it contains the expression of {{prefix}}_next_id.
 --
 -- The cursor is a sequence: a tick, shifted left by the {{sequence_bits}} bits of the sequence, plus the sequence. An id is a
 -- function of its cursor and of the worker. No cursor is used twice: NEXTVAL only grows, and SETVAL ignores a value that is not

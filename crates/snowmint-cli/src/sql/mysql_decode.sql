@@ -1,6 +1,6 @@
 -- Read ids of the layout {{layout}}
 -- {{database}}. Safe to run again. Each statement stands by itself and needs no DELIMITER.
--- Times are DATETIME in UTC. A number that is no id of the layout, or a time outside of the layout, gives NULL.
+-- Times are DATETIME in UTC. A number that is not an id of the layout, or a time outside of the layout, gives NULL.
 
 {{create}} {{name}}_time(id BIGINT) RETURNS DATETIME(3) DETERMINISTIC NO SQL SQL SECURITY INVOKER
 RETURN CASE WHEN {{has_time}} THEN

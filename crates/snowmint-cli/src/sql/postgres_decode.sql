@@ -1,9 +1,9 @@
 -- Read ids of the layout {{layout}}
 -- PostgreSQL 15 or later. Safe to run again.
 -- Each function is immutable and one expression: the planner inlines it, and indexes and generated columns may use it.
--- A number that is no id of the layout gives NULL.
--- All of it is one statement, which either works or changes nothing. It looks up operators in pg_catalog only: a function keeps
--- those that its installer's search_path finds.
+-- A number that is not an id of the layout gives NULL.
+-- Everything is one statement, which either works or changes nothing. It looks up operators in pg_catalog only: a function keeps
+-- the operators that its installer's search_path finds.
 
 DO $install$
 DECLARE

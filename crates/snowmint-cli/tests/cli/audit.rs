@@ -1,11 +1,11 @@
-//! `snowmint audit`: what each command records, and that nothing changes without a record.
+//! `snowmint audit`: the entries of each command, and that nothing changes without an entry.
 
 use serde_json::Value;
 
 use crate::run::{Sandbox, json};
 use crate::workers::sql;
 
-/// The log as rows of action, subject and outcome, oldest first.
+/// Returns the log as rows of action, subject and outcome, oldest first.
 fn log(sandbox: &Sandbox, args: &[&str]) -> Vec<(String, String, &'static str)> {
     let out = sandbox.out(&[&["audit", "--json"], args].concat());
     let text = |row: &Value, field: &str| row[field].as_str().unwrap().to_owned();
@@ -34,7 +34,7 @@ fn each_change_is_recorded_with_its_author() {
     assert_eq!(sandbox.out(&["audit"]), "no changes are recorded in this store\n");
     sandbox.out(&["ns", "add", "orders", "--scheme", "segment"]);
     sandbox.out(&["ns", "add", "users", "--scheme", "uuid7"]);
-    // What is rejected before anything is written is no change.
+    // A request that is rejected before anything is written is not recorded.
     sandbox.refused(&["ns", "add", "orders", "--scheme", "segment"], 2);
     sandbox.refused(&["ns", "set", "orders", "--rule", "reject"], 2);
     sandbox.out(&["ns", "set", "orders", "--maximum", "500"]);
@@ -77,7 +77,7 @@ fn the_author_can_be_named() {
     assert_eq!(row["details"], "segment cached, all numbers");
 }
 
-/// Goal: without an entry there is no change. Method: the log is damaged, and a namespace is added and dropped.
+/// Goal: without an entry there is no change. Method: damage the log, then add and drop a namespace.
 #[test]
 fn nothing_changes_without_its_entry() {
     let sandbox = Sandbox::with_store();

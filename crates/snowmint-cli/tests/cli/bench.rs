@@ -16,7 +16,7 @@ fn ids_are_drawn_over_each_protocol() {
         (format!("redis://{resp}/"), "100"),
         (format!("grpc://{grpc}"), "1"),
         (format!("grpc://{grpc}/"), "10000"),
-        // The port of HTTP answers gRPC, too.
+        // The HTTP port also answers gRPC.
         (format!("grpc://{http}"), "100"),
     ] {
         let read = json(&sandbox.out(&["bench", &target, "--duration", "300ms", "--batch", batch, "--json"]));
@@ -42,13 +42,13 @@ fn ids_are_drawn_over_each_protocol() {
         assert_eq!(ran.code, 1, "{}", ran.err);
         assert!(ran.err.contains("see `snowmint explain unknown-namespace`"), "{}", ran.err);
     }
-    // The client of gRPC gets no answer that it knows from a port of the Redis protocol.
+    // A port of the Redis protocol gives the gRPC client no answer that it understands.
     let target = format!("grpc://{resp}");
     let ran = sandbox.run(&["bench", &target, "--duration", "200ms"]);
     assert!(ran.code == 1 && ran.err.contains("no id was drawn"), "{}", ran.err);
 }
 
-/// Goal: ids that are texts are drawn over gRPC, too, whose clients have to ask for texts.
+/// Goal: text ids can be drawn over gRPC, where clients have to ask for texts.
 #[test]
 fn texts_are_drawn_over_grpc() {
     let sandbox = Sandbox::new();
@@ -64,7 +64,7 @@ fn texts_are_drawn_over_grpc() {
     assert_eq!(read["errors"], json("{}"), "{read}");
 }
 
-/// Goal: over TLS, the node is verified, and the token is that of the call; it crosses no network in plain text.
+/// Goal: over TLS, the node is verified, and the token is that of the call; it never crosses a network in plain text.
 #[test]
 fn a_token_is_sent_over_grpc_with_tls() {
     let sandbox = Sandbox::new();

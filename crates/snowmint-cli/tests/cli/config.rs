@@ -1,4 +1,4 @@
-//! Goal: one file configures a service, below environment and flags, and what is wrong in it is named with its line.
+//! Goal: one file configures a service, with lower priority than environment and flags, and errors in it name the line.
 
 use crate::run::{Sandbox, Server, json};
 
@@ -50,7 +50,7 @@ fn hangup_reads_the_first_tables_of_a_file_that_had_none() {
     );
 }
 
-/// Goal: the level of the log changes without a restart; a file that cannot be used changes nothing, and a flag wins over it.
+/// Goal: the log level changes without a restart; an invalid file changes nothing, and a flag has priority over the file.
 #[test]
 fn hangup_reads_the_level_of_the_log_again() {
     let debug_lines = |server: &Server| server.log().matches("\"level\":\"DEBUG\"").count();
@@ -83,7 +83,7 @@ fn hangup_reads_the_level_of_the_log_again() {
     assert!(!server.log().contains("log level changed") && debug_lines(&server) == 0, "{}", server.log());
 }
 
-/// Method: the same setting in all three places, and what `config print` says of it.
+/// Method: the same setting in all three places, and the origin that `config print` reports.
 #[test]
 fn flags_win_over_the_environment_and_this_over_the_file() {
     let print = |sandbox: &Sandbox, args: &[&str]| {
@@ -153,7 +153,7 @@ fn what_is_wrong_in_a_file_is_named_before_anything_is_opened() {
     assert!(twice.contains("namespaces are defined both in snowmint.toml and in ns.toml"), "{twice}");
 }
 
-/// Goal: a check on another machine than the one that serves is no error, and what deserves a warning is told.
+/// Goal: a check on another machine than the one that serves is not an error, and warnings are reported.
 #[test]
 fn warnings_and_what_depends_on_the_machine_are_told_and_the_file_is_valid() {
     for (text, wanted) in [

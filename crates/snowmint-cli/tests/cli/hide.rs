@@ -12,7 +12,7 @@ fn draw(server: &mut Server, count: usize) -> Vec<u64> {
     ids.iter().map(|id| id.as_str().unwrap().parse().unwrap()).collect()
 }
 
-/// A sandbox with a key in `keys.toml`, another one of the same name in `other.toml`, and a hidden namespace.
+/// A sandbox with a key in `keys.toml`, another key of the same name in `other.toml`, and a hidden namespace.
 fn hidden() -> Sandbox {
     let sandbox = Sandbox::with_store();
     for file in ["keys.toml", "other.toml"] {
@@ -34,8 +34,8 @@ fn hidden() -> Sandbox {
     sandbox
 }
 
-/// Goal: hidden ids of a namespace never repeat, are not the numbers, and are read with the key alone. Method: two nodes and
-/// a third one later draw from one counter; `inspect` reveals all their ids.
+/// Goal: hidden ids of a namespace never repeat, differ from the numbers, and can be read only with the key. Method: two nodes
+/// and later a third one draw from one counter; `inspect` reveals all their ids.
 #[test]
 fn hidden_ids_are_unique_and_their_key_reveals_them() {
     let sandbox = hidden();
@@ -52,7 +52,7 @@ fn hidden_ids_are_unique_and_their_key_reveals_them() {
     let unique: BTreeSet<u64> = ids.iter().copied().collect();
     assert_eq!(unique.len(), ids.len(), "an id came twice");
     assert!(ids.iter().all(|id| *id < 1 << 63));
-    // A number below 2^40 is one in eight million.
+    // The probability of a number below 2^40 is one in eight million.
     assert!(ids.iter().filter(|id| **id < 1 << 40).count() < 3, "{ids:?}");
 
     let texts: Vec<String> = ids.iter().map(u64::to_string).collect();
@@ -120,7 +120,8 @@ fn a_namespace_is_served_and_resumed_under_its_own_key_alone() {
     assert!(told.contains("hide key public is missing"), "{told}");
 }
 
-/// Goal: a key stays where it was put. Method: the file, its permissions, and all that the commands print and store.
+/// Goal: a key appears only where it was put. Method: the file, its permissions, and everything that the commands print and
+/// store.
 #[test]
 fn a_key_is_shown_nowhere() {
     let sandbox = hidden();

@@ -1,4 +1,5 @@
-//! `snowmint import` on a real MariaDB and a real Redis: what is there, what it becomes, and that it starts above.
+//! `snowmint import` on a real MariaDB and a real Redis: the listed counters, the new namespaces, and that their numbers start
+//! above.
 
 use snowmint_test_servers::{MariaDb, Redis};
 
@@ -10,8 +11,8 @@ const LEAF: &str = "CREATE TABLE test.leaf_alloc (biz_tag VARCHAR(128) NOT NULL 
     INSERT INTO test.leaf_alloc (biz_tag, max_id, step) VALUES ('order', 5001, 1000), ('user', 1, 2000), \
     ('a b', 7, 10);";
 
-/// Goal: a Leaf is read without a change, and each tag goes on above what Leaf may have given. Method: Leaf's own table
-/// with three tags, one of which cannot be a namespace.
+/// Goal: a Leaf database is read without a change, and each tag continues above what Leaf may have returned. Method: Leaf's own
+/// table with three tags, one of which is not a valid namespace name.
 #[test]
 fn a_leaf_becomes_namespaces_above_its_numbers() {
     let leaf = MariaDb::start();
@@ -64,8 +65,8 @@ fn keys_of_a_redis_become_namespaces() {
     assert!(told.contains("leaf:mysql://"), "{told}");
 }
 
-/// Goal: no command says that it is done before a failover can take back what it wrote no more. Method: every command that
-/// writes, over a Redis that may lose 600 ms.
+/// Goal: no command reports success while a failover can still take back its writes. Method: every command that writes, over a
+/// Redis that may lose 600 ms.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "how long a process ran")]
 fn what_a_command_wrote_has_settled_before_it_is_acknowledged() {

@@ -6,7 +6,7 @@ use crate::run::{Sandbox, json};
 
 const TWEET: &str = "1541815603606036480";
 
-/// Ages decide which reading is likeliest, so the present is a given one.
+/// Ages decide which reading is likeliest, so the tests fix the current time.
 const TODAY: &str = "--now=2026-11-22T08:00:00Z";
 
 const DRAWN: &str = "\
@@ -86,8 +86,8 @@ fn guesses(read: &Value) -> Vec<(&str, &str, Option<u64>)> {
         .collect()
 }
 
-/// Goal: JSON names the other readings too, and is itself the likeliest. Method: Discord's own example, which differs
-/// from an old tweet by the epoch alone; ids of the same layout, of `CosId`'s, and of Yitter's.
+/// Goal: JSON lists the other readings too, and its main reading is the likeliest. Method: Discord's own example, which differs
+/// from an old tweet only by the epoch; ids of the same layout, of `CosId`'s, and of Yitter's.
 #[test]
 fn json_lists_what_an_id_may_be_the_likeliest_first() {
     let sandbox = Sandbox::new();
@@ -128,7 +128,7 @@ fn json_reads_other_texts_and_schemes_by_itself() {
     assert!(read["unix_ms"].is_null() && read["version"] == 4, "{read}");
 }
 
-/// Goal: no layout is drawn where a plain number is likeliest, in either form.
+/// Goal: no layout is drawn if a plain number is likeliest, in either form.
 #[test]
 fn a_plain_number_is_called_one() {
     let sandbox = Sandbox::new();
@@ -146,8 +146,8 @@ fn a_plain_number_is_called_one() {
     assert!(named.starts_with("7  twitter\n"), "a layout that is named is taken: {named}");
 }
 
-/// Goal: layouts that differ in their epoch alone leave room for others. Method: an id of `CosId`'s, which five presets
-/// read alike.
+/// Goal: layouts that differ only in their epoch leave room for others. Method: an id of `CosId`'s, which five presets read in
+/// the same way.
 #[test]
 fn layouts_of_the_same_bits_do_not_fill_the_list() {
     let out = Sandbox::new().out(&["inspect", TODAY, "295913926632165376"]);
@@ -160,8 +160,8 @@ fn layouts_of_the_same_bits_do_not_fill_the_list() {
     assert!(others[3].contains("game") || others[3].contains("sonyflake"), "{out}");
 }
 
-/// Goal: an id that is minutes old by an epoch that people choose is read by it, and no reading is called certain.
-/// Method: ids of three epochs and layouts, looked at five minutes later; `twitter` reads the first as one of 2011.
+/// Goal: an id that is minutes old by a commonly chosen epoch is read by that epoch, and no reading is called certain. Method:
+/// ids of three epochs and layouts, inspected five minutes later; `twitter` reads the first as one of 2011.
 #[test]
 fn an_id_that_is_minutes_old_is_read_by_its_epoch() {
     let sandbox = Sandbox::new();
@@ -181,7 +181,7 @@ fn an_id_that_is_minutes_old_is_read_by_its_epoch() {
         assert!(likelihoods.iter().sum::<f64>() < 0.995 && likelihoods[0] > 0.3, "{read}");
         let drawn = sandbox.out(&["inspect", TODAY, &id]);
         assert!(drawn.contains("% likely\n") && drawn.contains("5 minutes ago"), "{drawn}");
-        // Years later it may be another's.
+        // Years later it may belong to another layout.
         let later = json(&sandbox.out(&["inspect", "--now=2031-11-22", "--json", &id]));
         assert!(guesses(&later).len() > 3, "{later}");
     }
@@ -289,7 +289,7 @@ fn the_layout_may_come_from_the_environment() {
     );
 }
 
-/// Goal: a plain number that has the digits of another form too is read as decimal.
+/// Goal: a plain number whose digits also fit another form is read as decimal.
 #[test]
 fn a_number_of_ones_and_zeros_is_decimal() {
     let sandbox = Sandbox::new();
@@ -299,7 +299,7 @@ fn a_number_of_ones_and_zeros_is_decimal() {
     }
 }
 
-/// Goal: several ids are a table, one a drawing, from arguments and from a pipe alike.
+/// Goal: several ids give a table, one gives a drawing, from arguments and from a pipe alike.
 #[test]
 fn several_ids_are_a_table() {
     let sandbox = Sandbox::new();
@@ -326,7 +326,7 @@ fn several_ids_are_a_table() {
     assert!(sandbox.out(&["inspect", "--view", "table", "--layout", "leaf", TWEET]).lines().count() == 2);
 }
 
-/// Goal: an invalid id in a pipe stops nothing. Method: 200,000 lines, of which one is invalid, as a table and as JSON.
+/// Goal: an invalid id in a pipe does not stop the command. Method: 200,000 lines, one of them invalid, as a table and as JSON.
 #[test]
 fn a_long_pipe_is_decoded_whole() {
     let sandbox = Sandbox::new();

@@ -165,7 +165,7 @@ fn without_a_store_a_worker_must_be_named() {
     assert!(!sandbox.path("snowmint-data").exists());
 }
 
-/// Goal: two runs within one long tick do not begin with the same ids. Method: a tick of one second, twice.
+/// Goal: two runs within one long tick do not repeat ids. Method: a tick of 1 s, twice.
 #[test]
 fn without_a_store_runs_in_one_tick_do_not_repeat() {
     let sandbox = Sandbox::new();
@@ -175,8 +175,8 @@ fn without_a_store_runs_in_one_tick_do_not_repeat() {
     assert!(all.is_sorted_by(|a, b| a < b), "{all:?}");
 }
 
-/// Goal: `snowmint new -n 1000000 | head -1` is quiet and gives its lease back. Method: read one line, close the
-/// pipe, and ask for the same worker again: were it still leased there would be a wait, and a word about it.
+/// Goal: `snowmint new -n 1000000 | head -1` prints no error and releases its lease. Method: read one line, close the pipe, and
+/// require the same worker again: if it were still leased, the command would wait and say so.
 #[test]
 fn a_closed_pipe_ends_quietly() {
     let sandbox = Sandbox::new();

@@ -1,4 +1,4 @@
-//! `snowmint ns`: what it says, what it refuses, and what a running node makes of it.
+//! `snowmint ns`: its output, its errors, and the effect on a running node.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ fn a_namespace_from_its_beginning_to_its_end() {
     assert!(sandbox.out(&["ns", "list"]).contains("segment cached, all numbers, to 999999  reserved to 0"));
     assert!(sandbox.out(&["ns", "drop", "orders"]).contains("`snowmint ns add orders` resumes it"));
     assert_eq!(listed(&sandbox), [("orders".to_owned(), "dropped".to_owned())]);
-    // As it was, without a word about what that was.
+    // Added as before, without repeating the settings.
     let again = sandbox.out(&["ns", "add", "orders"]);
     assert!(
         again.starts_with("orders is segment cached, all numbers, to 999999\n")
@@ -35,8 +35,8 @@ fn a_namespace_from_its_beginning_to_its_end() {
     );
 }
 
-/// Goal: what a namespace is for and whom to ask is kept, listed and changed, and takes no part in ids. Method: the flags,
-/// the list, and a file that a node serves.
+/// Goal: the description and owner of a namespace are kept, listed and changed, and do not affect ids. Method: the flags, the
+/// list, and a file that a node serves.
 #[test]
 fn a_namespace_has_a_description_and_an_owner() {
     let sandbox = Sandbox::with_store();
@@ -82,7 +82,7 @@ fn a_namespace_has_a_description_and_an_owner() {
     assert_eq!(row(&sandbox)["owner"].as_str(), Some("team-id"));
 }
 
-/// Goal: no text is written twice, by any flag that changes how ids are written.
+/// Goal: no text occurs twice, with any flag that changes how ids are written.
 #[test]
 fn a_text_that_was_given_does_not_come_again() {
     let sandbox = Sandbox::with_store();
@@ -229,7 +229,7 @@ fn what_cannot_be_is_refused_with_what_could() {
         assert!(told.contains(wanted) && !told.contains("hunter2"), "{args:?}: {told}");
     }
     sandbox.out(&["ns", "drop", "n"]);
-    // As it was but for what is given, or as something else, which is refused.
+    // Unchanged except for the given setting, or as something else, which is rejected.
     let small = sandbox.out(&["ns", "add", "n", "--maximum", "3"]);
     assert!(small.starts_with("n is segment cached, all numbers, to 3\n"), "{small}");
     sandbox.out(&["ns", "drop", "n"]);
@@ -282,7 +282,7 @@ fn a_running_node_follows() {
     until(200);
 }
 
-/// Goal: a definition goes where nodes look for it, and not into a file that a mistyped path has just made.
+/// Goal: a definition is written where nodes look for it, and not into a file that a mistyped path has just created.
 #[test]
 fn a_store_is_not_made_by_adding_to_it() {
     let sandbox = Sandbox::new();
@@ -297,8 +297,8 @@ fn a_store_is_not_made_by_adding_to_it() {
     assert!(!sandbox.path("snowmint-data").exists());
 }
 
-/// Goal: the numbers of a file go on where the file is now. Method: move it, and tell the namespace with the same command
-/// twice, first without saying how far it came: no file is made at its old place.
+/// Goal: after a source file was moved, its numbers continue in the new place. Method: move it, and change the namespace with the
+/// same command twice, first without its highest number: no file is created at the old path.
 #[test]
 fn a_source_whose_file_was_moved_is_followed() {
     let sandbox = Sandbox::new();
@@ -316,8 +316,8 @@ fn a_source_whose_file_was_moved_is_followed() {
     assert!(!sandbox.path("old.db").exists());
 }
 
-/// Goal: a namespace does not start over under a node that goes on with the old numbers. Method: a node that does not look
-/// for changes, as one that is cut off from the store; then one that follows them, and one that is gone.
+/// Goal: a namespace does not start over under a node that continues the old numbers. Method: a node that does not look for
+/// changes, like one that is cut off from the store; then one that follows them, and one that is gone.
 #[test]
 fn a_namespace_does_not_start_over_under_a_node_that_still_serves_it() {
     let sandbox = Sandbox::with_store();

@@ -1,4 +1,4 @@
-//! `snowmint store recover` and what it has to be told. Restores of every store, with nodes that run, are in
+//! `snowmint store recover` and the information that it requires. Restores of every store, with running nodes, are in
 //! `tests/blackbox/tests/all/restores.rs`.
 
 use std::collections::HashSet;
@@ -10,11 +10,11 @@ use snowmint_test_servers::Redis;
 
 use crate::run::{Sandbox, Server, json};
 
-/// Draws ids and numbers: whether one of them came before.
+/// Draws ids and numbers. Returns whether one of them was drawn before.
 fn draw(server: &mut Server, seen: &mut HashSet<String>) -> usize {
     let mut twice = 0;
     for path in ["/v1/ids/default?count=200", "/v1/ids/tickets?count=900"] {
-        // A fresh namespace is served within moments.
+        // A new namespace is served after a moment.
         let answer = (0..1000).find_map(|_| {
             let (status, body) = server.http(path);
             (status == 200).then_some(body).or_else(|| {
@@ -36,8 +36,8 @@ pub(crate) fn tool(program: &str, args: &[&str]) {
     assert!(ran.status.success(), "{program} {args:?}: {}", String::from_utf8_lossy(&ran.stderr));
 }
 
-/// Serves from a store, draws, backs the store up, draws more, restores, recovers as told, and draws again: how many ids
-/// and numbers came twice. A node that crashed tells nothing.
+/// Serves from a store, draws, backs the store up, draws more, restores, recovers with the given flags, and draws again. Returns
+/// the number of duplicate ids and numbers. A crashed node reports nothing.
 fn restored(
     sandbox: &Sandbox,
     old: &str,
@@ -118,9 +118,9 @@ fn what_is_not_known_has_to_be_said() {
     assert!(plan.contains("705") && plan.contains("nothing was changed"), "{plan}");
 }
 
-/// Goal: a number that a node gave is not passed over because the store does not know its counter, and a store without a
-/// record of a lease says what that means. Method: a namespace that is served, and is not in the store that is recovered; a
-/// store that no node has used.
+/// Goal: a number that a node returned is not ignored because the store does not know its counter, and the output for a store
+/// without lease records says what that means. Method: a namespace that is served, but is missing in the recovered store; a store
+/// that no node has used.
 #[test]
 fn a_counter_that_the_store_lacks_is_made_and_a_store_without_leases_says_so() {
     let sandbox = Sandbox::new();
@@ -142,8 +142,8 @@ fn a_counter_that_the_store_lacks_is_made_and_a_store_without_leases_says_so() {
     assert!(plan.contains("no records, so no worker can be reserved: start no node before"), "{plan}");
 }
 
-/// Goal: a worker record that cannot be read stops no recovery half way, and is named. Method: damage one of those that a
-/// first recovery wrote, and recover again.
+/// Goal: an unreadable worker record does not stop a recovery halfway, and is named. Method: damage one of those that a first
+/// recovery wrote, and recover again.
 #[test]
 fn a_damaged_worker_is_named_and_the_others_are_recovered() {
     let sandbox = Sandbox::new();
@@ -171,8 +171,8 @@ fn a_damaged_worker_is_named_and_the_others_are_recovered() {
     );
 }
 
-/// Goal: no worker is free of a pool that the backup lacks and that a node or a namespace uses, and the last line claims no
-/// more. Method: a node in a datacenter of its own, and a namespace of another layout; a store without a lease.
+/// Goal: no worker is free in a pool that the backup lacks but that a node or a namespace uses, and the last line claims no more.
+/// Method: a node in a separate datacenter, and a namespace with another layout; a store without a lease.
 #[test]
 fn pools_that_the_backup_lacks_are_reserved() {
     let sandbox = Sandbox::new();
@@ -198,15 +198,15 @@ fn pools_that_the_backup_lacks_are_reserved() {
     assert!(last.contains("start no node with another layout or datacenter before then"), "{last}");
 }
 
-/// Goal: a store that may lose its newest writes is recovered only once they have settled. Method: the counter goes back while
-/// they settle, as by a failover; then nothing does.
+/// Goal: a store that may lose its newest writes counts as recovered only once they have settled. Method: the counter goes back
+/// while they settle, as in a failover; then nothing does.
 #[test]
 fn a_recovery_that_the_store_loses_is_no_recovery() {
     let server = Redis::start();
     let url = |may_lose| format!("redis://{}?may_lose={may_lose}", server.address());
     let sandbox = Sandbox::new().with_env("SNOWMINT_STORE", &url("5s"));
     sandbox.out(&["ns", "add", "tickets", "--scheme", "segment"]);
-    // Nobody drew from this one: it has no record, and needs none.
+    // This counter was never used: it has no record, and needs none.
     sandbox.out(&["ns", "add", "fresh", "--scheme", "segment"]);
     let counter = || server.command(&["HGET", "{snowmint}:record:segments/tickets", "v"]);
     let args = ["store", "recover", "--numbers-at-least", "tickets=5000", "--yes"];

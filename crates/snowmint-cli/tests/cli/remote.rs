@@ -1,4 +1,4 @@
-//! `--server`: the commands of operators through the admin API of a running node.
+//! `--server`: the operator commands through the admin API of a running node.
 
 use std::net::TcpListener;
 
@@ -22,7 +22,8 @@ fn node(sandbox: &Sandbox) -> (Server, String) {
     (node, url)
 }
 
-/// What two runs of a command have in common: not the times and numbers, which a running node changes, nor the place of the store.
+/// Returns the part of the output that two runs share: without times and numbers, which a running node changes, and without the
+/// place of the store.
 fn same(text: &str) -> String {
     let line = |line: &str| match serde_json::from_str::<Value>(line) {
         Ok(Value::Object(mut fields)) => {
@@ -95,15 +96,15 @@ fn commands_do_the_same_through_a_node_as_on_a_store() {
     }
 }
 
-/// Goal: the log level of a running node changes at once, for an operator of the whole node only, and goes back to the configured one
-/// by command and by SIGHUP.
+/// Goal: the log level of a running node changes at once, only for an operator of the whole node, and returns to the configured
+/// one by command and by SIGHUP.
 #[test]
 fn the_log_level_of_a_node_changes_while_it_runs() {
     let sandbox = Sandbox::new();
     let ops = token(&sandbox, "ops", "*", "admin");
     let orders = token(&sandbox, "orders", "orders-*", "admin");
     std::fs::write(sandbox.path("ops.token"), ops).unwrap();
-    // Its polls are lines of the level debug.
+    // Its polls are logged at level debug.
     let polls = ["--namespaces-poll", "100ms", "--window", "1s"];
     let mut node = sandbox.serve(&[&["--tokens-file", "tokens.toml"][..], &polls].concat());
     let url = format!("http://{}", node.ready("http"));
@@ -147,7 +148,7 @@ fn the_log_level_of_a_node_changes_while_it_runs() {
     assert!(sandbox.refused(&["log-level"], 2).contains("--server: required"));
 }
 
-/// Goal: over TLS, `--server` verifies the node, and shows a certificate of its own to a node that requires one.
+/// Goal: over TLS, `--server` verifies the node, and sends a client certificate to a node that requires one.
 #[test]
 fn a_node_that_requires_client_certificates_is_administered() {
     let sandbox = Sandbox::new();
@@ -202,7 +203,7 @@ fn a_node_that_requires_client_certificates_is_administered() {
     }
 }
 
-/// Goal: a wrong use of `--server` is told what to do, and a token is not sent where others read it.
+/// Goal: a wrong use of `--server` gets advice, and a token is not sent where others can read it.
 #[test]
 fn errors_of_a_server_teach() {
     let sandbox = Sandbox::new();

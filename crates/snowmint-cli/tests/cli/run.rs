@@ -1,4 +1,4 @@
-//! Runs the command in a fresh folder, without settings from outside.
+//! Runs the command in a new folder, without settings from outside.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A fresh folder to run in, with the data directory in it.
+/// A new folder to run in, with the data directory in it.
 pub(crate) struct Sandbox {
     folder: TempDir,
     env: Vec<(&'static str, String)>,
@@ -70,7 +70,7 @@ impl Sandbox {
     pub(crate) fn run_with_input(&self, args: &[&str], input: &str) -> Ran {
         let mut child = self.command(args).stdin(Stdio::piped()).spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
-        // Side by side: the command stops reading while nobody reads what it writes.
+        // On another thread: the command blocks if its output is not read.
         std::thread::scope(|scope| {
             scope.spawn(move || stdin.write_all(input.as_bytes()).unwrap());
             child.wait_with_output().unwrap().into()
@@ -105,7 +105,7 @@ impl Sandbox {
         self.spawn(self.command(&["serve", "--log-format", "json"]).args(args))
     }
 
-    /// Starts a server as systemd does that has a socket for notifications and a watchdog.
+    /// Starts a server like systemd does, with a notification socket and a watchdog.
     pub(crate) fn watched(&self, socket: &Path, watchdog: Duration) -> Server {
         let mut command = Command::new("sh");
         let script = "WATCHDOG_PID=$$ exec \"$0\" serve --log-format json";
@@ -168,7 +168,7 @@ impl Server {
             .find(|line| line["message"].as_str().is_some_and(|text| text.contains(message)))
     }
 
-    /// Returns a field of the log line that says that the server is ready.
+    /// Returns a field of the log line that reports that the server is ready.
     pub(crate) fn ready(&mut self, field: &str) -> String {
         match &self.wait_for("ready: ids are served")[field] {
             Value::String(text) => text.clone(),

@@ -38,8 +38,7 @@ fn ids_come_over_http_and_the_redis_protocol() {
     assert_eq!(inspected["worker"].to_string(), server.ready("worker"));
 }
 
-/// The layout of `pod-ip` with another epoch: five of its eight and a half years have gone by. And the day on which its
-/// time runs out.
+/// The layout of `pod-ip` with another epoch: five of its eight and a half years have passed. And the day on which it ends.
 fn layout_that_ends_soon() -> (Layout, String) {
     let epoch = WallClock.unix_ms() - 5 * 365 * 86_400_000;
     let layout: Layout = format!("time:28@1s worker:24 sequence:11 epoch:{epoch}").parse().unwrap();
@@ -60,8 +59,8 @@ fn the_line_that_says_it_is_ready_says_where_and_how_long() {
     server.wait_for(&format!("namespace default: the layout ends on {ends}, in 3.5 years: "));
 }
 
-/// Goal: a namespace's own layout is warned of as the service's is. Method: one of a file and one of the store, under a
-/// layout of the service that lasts for decades.
+/// Goal: a namespace's own layout gets the same warning as the service's. Method: one namespace in a file and one in the store,
+/// under a service layout that lasts for decades.
 #[test]
 fn namespaces_are_warned_of_before_their_layouts_end() {
     let sandbox = Sandbox::new();
@@ -85,7 +84,7 @@ fn namespaces_are_warned_of_before_their_layouts_end() {
     assert!(years("filed") > 3.5 && years("filed") < 3.6 && years("default") > 40.0, "{metrics}");
 }
 
-/// Goal: SIGTERM gives the lease back. Method: a window of an hour, which nobody waits for.
+/// Goal: SIGTERM releases the lease. Method: a window of 1 h, which the test cannot wait for.
 #[test]
 fn a_signal_ends_in_order_and_gives_the_lease_back() {
     for signal in ["TERM", "INT"] {
@@ -200,7 +199,7 @@ fn every_flag_has_a_variable() {
     assert!(sandbox.path("elsewhere/snowmint.db").is_file());
 }
 
-/// Method: the first node's lease reaches an hour ahead, so that the second need not watch it being renewed.
+/// Method: the first node's lease reaches 1 h ahead, so that the second node need not watch its renewals.
 #[test]
 fn a_worker_that_another_node_holds_is_refused_with_its_name() {
     let sandbox = Sandbox::new();
@@ -229,8 +228,8 @@ fn a_namespace_of_another_layout_is_refused_with_both_texts() {
     drop(sandbox.serve(&["--layout", "leaf", "--namespaces", "other"]));
 }
 
-/// Goal: a node that has to wait for a worker says that it lives, that it is not ready, and why.
-/// Method: a layout with one worker, which another node holds for an hour.
+/// Goal: a node that has to wait for a worker reports that it is alive, that it is not ready, and why.
+/// Method: a layout with one worker, which another node holds for 1 h.
 #[test]
 fn a_node_without_a_lease_answers_that_it_has_none() {
     let sandbox = Sandbox::new();
@@ -247,7 +246,7 @@ fn a_node_without_a_lease_answers_that_it_has_none() {
     assert_eq!(second.wait().code(), Some(0), "{}", second.log());
 }
 
-/// Goal: a lease in memory is allowed and warned of.
+/// Goal: a lease in memory is allowed, with a warning.
 #[test]
 fn a_store_in_memory_is_warned_of() {
     let sandbox = Sandbox::new();
@@ -256,8 +255,8 @@ fn a_store_in_memory_is_warned_of() {
     assert!(!sandbox.path("snowmint-data").exists());
 }
 
-/// Goal: whoever starts a node sees which processes its ids are unique among, and is warned where others can connect
-/// that a file does not coordinate. Method: the ready line, and the log of nodes that listen here and there.
+/// Goal: the operator who starts a node sees among which processes its ids are unique, and gets a warning if other machines can
+/// connect but the store is a file. Method: the ready line, and the log of nodes that listen on loopback and elsewhere.
 #[test]
 fn the_reach_of_the_store_is_told() {
     let sandbox = Sandbox::new();
@@ -277,7 +276,7 @@ fn the_reach_of_the_store_is_told() {
     assert!(!named.log().contains(warning), "{}", named.log());
 }
 
-/// Goal: nobody serves other machines by accident. Method: each protocol's flag; then the two commands of the error.
+/// Goal: no node serves other machines by accident. Method: each protocol's flag; then the two commands in the error.
 #[test]
 fn a_port_that_other_machines_reach_needs_a_decision() {
     let sandbox = Sandbox::new();
@@ -299,7 +298,7 @@ fn a_port_that_other_machines_reach_needs_a_decision() {
         args
     };
     let open = ["--http", "0.0.0.0:0"];
-    // TLS alone does not say who may connect.
+    // TLS alone does not restrict who may connect.
     let args = files(false);
     let args: Vec<&str> = ["serve"].into_iter().chain(open).chain(args.iter().map(String::as_str)).collect();
     assert!(sandbox.refused(&args, 2).contains("--tls-client-ca FILE"));
@@ -347,7 +346,7 @@ fn a_tls_file_that_cannot_be_used_is_named() {
     }
 }
 
-/// Goal: what was minted before a kill is never minted again. Method: the next node is another worker, or waits.
+/// Goal: ids that were made before a kill are never made again. Method: the next node gets another worker, or waits.
 #[test]
 fn after_a_kill_ids_go_on_without_repeating() {
     let sandbox = Sandbox::new();
@@ -367,8 +366,8 @@ fn after_a_kill_ids_go_on_without_repeating() {
     assert_eq!((total, seen.len()), (3000, 3000));
 }
 
-/// Goal: a unit with `Type=notify` and a watchdog is ready when ids are served, lives as long as the service does, and knows
-/// that it stops. Method: the test is systemd, which names the process that it watches.
+/// Goal: a unit with `Type=notify` and a watchdog becomes ready when ids are served, stays alive as long as the service, and
+/// learns when it stops. Method: the test plays systemd, which names the process that it watches.
 #[test]
 fn systemd_learns_of_the_start_the_life_and_the_stop() {
     let sandbox = Sandbox::new();

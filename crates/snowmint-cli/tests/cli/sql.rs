@@ -1,4 +1,4 @@
-//! `snowmint sql`: what it prints is run by real databases. The generators are in [`generators`].
+//! `snowmint sql`: real databases run the printed SQL. The tests of generators are in [`generators`].
 
 mod generators;
 
@@ -19,7 +19,7 @@ fn script(args: &str) -> String {
     Sandbox::new().out(&args)
 }
 
-/// Numbers that are the same in each run (splitmix64).
+/// Pseudo-random numbers that are the same in each run (splitmix64).
 struct Numbers(u64);
 
 impl Numbers {
@@ -35,7 +35,7 @@ impl Numbers {
     }
 }
 
-/// The layouts with names, and orders of fields that none of those has.
+/// The named layouts, and orders of fields that none of them has.
 fn layouts() -> Vec<Layout> {
     let other = [
         "worker:10 sequence:12 time:41 epoch:2020-01-01",
@@ -44,7 +44,7 @@ fn layouts() -> Vec<Layout> {
     PRESETS.iter().map(|it| it.layout).chain(other.map(|text| text.parse().unwrap())).collect()
 }
 
-/// Ids of a layout: the ends, any, and some of the years until 2100.
+/// Ids of a layout: the first and last, random ones, and some from the years until 2100.
 fn ids(layout: &Layout, numbers: &mut Numbers) -> Vec<u64> {
     let mask = u64::MAX >> (64 - layout.bits());
     let time = layout.shift(Field::Timestamp);
@@ -59,7 +59,7 @@ fn ids(layout: &Layout, numbers: &mut Numbers) -> Vec<u64> {
     ids
 }
 
-/// The values that the functions have to return for an id, as the databases print them.
+/// The values that the functions must return for an id, as the databases print them.
 fn expected(layout: &Layout, id: u64, last_unix_ms: u64) -> Vec<String> {
     let parts = layout.split(Id::new(id).unwrap()).unwrap();
     let unix_ms = layout.unix_ms(parts.timestamp);
@@ -69,14 +69,14 @@ fn expected(layout: &Layout, id: u64, last_unix_ms: u64) -> Vec<String> {
     iter::once(time).chain(others).collect()
 }
 
-/// The calls of the functions of all fields but the time.
+/// The calls of the functions for all fields except the timestamp.
 fn calls(layout: &Layout) -> String {
     let fields = layout.fields().filter(|it| *it != Field::Timestamp);
     let calls: Vec<_> = fields.map(|field| format!(", snowmint_{}(id)", field.name())).collect();
     calls.concat()
 }
 
-/// Instants of a layout until the year 9999, and one in a tick's midst.
+/// Instants of a layout until the year 9999, and one inside a tick.
 fn instants(layout: &Layout, numbers: &mut Numbers) -> Vec<u64> {
     let (begin, end) = (layout.epoch_unix_ms(), layout.ends_at_unix_ms().min(MAX_UNIX_MS));
     let any = (0..30).map(|_| begin + numbers.below(end - begin)).collect::<Vec<_>>();
@@ -88,7 +88,8 @@ fn bounds(layout: &Layout, unix_ms: u64) -> String {
     format!("{}|{}", id(layout.first_id_at(unix_ms)), id(layout.last_id_at(unix_ms)))
 }
 
-/// Goal: the functions agree with the library to the millisecond. Method: ids and instants of every layout, the ends among them.
+/// Goal: the functions agree with the library to the millisecond. Method: ids and instants of every layout, including the first
+/// and last.
 #[test]
 fn postgres_reads_every_layout_as_the_library_does() {
     let (server, mut numbers) = (Postgres::start(), Numbers(1));
@@ -112,7 +113,7 @@ fn postgres_reads_every_layout_as_the_library_does() {
             assert!(!install.contains("first_id("), "{install}");
             continue;
         }
-        // A part of a millisecond is cut off.
+        // A fraction of a millisecond is truncated.
         let instants = instants(&layout, &mut numbers);
         let list = instants.iter().map(|it| format!("'{}'", Utc(*it).to_string().replace('Z', "999Z")));
         let list = list.collect::<Vec<_>>().join(",");
@@ -128,7 +129,7 @@ fn postgres_reads_every_layout_as_the_library_does() {
     }
 }
 
-/// Goal: queries by time use the index, columns are computed, and what is outside of the layout is an error or NULL.
+/// Goal: queries by time use the index, columns are computed, and values outside the layout give an error or NULL.
 #[test]
 fn postgres_uses_the_functions_in_indexes_and_columns() {
     let server = Postgres::start();
@@ -171,7 +172,7 @@ fn postgres_uses_the_functions_in_indexes_and_columns() {
     assert_eq!(server.sql("SELECT count(*) FROM pg_proc WHERE proname LIKE 'snowmint%'"), "0");
 }
 
-/// As for PostgreSQL, with the SQL for MySQL and that for MariaDB.
+/// As for PostgreSQL, with the SQL for MySQL and for MariaDB.
 #[test]
 fn mariadb_reads_every_layout_as_the_library_does() {
     let (server, mut numbers) = (MariaDb::start(), Numbers(2));
@@ -209,7 +210,7 @@ fn mariadb_reads_every_layout_as_the_library_does() {
     }
 }
 
-/// As for PostgreSQL: by the index, in columns, NULL outside of the layout, and removed again.
+/// As for PostgreSQL: by the index, in columns, NULL outside the layout, and removed again.
 #[test]
 fn mariadb_uses_the_functions_with_indexes() {
     let server = MariaDb::start();
@@ -233,7 +234,7 @@ fn mariadb_uses_the_functions_with_indexes() {
     assert_eq!(sql("SELECT COUNT(*) FROM information_schema.routines WHERE routine_schema = 'test'"), "0");
 }
 
-/// Runs SQL by the program `sqlite3`.
+/// Runs SQL with the program `sqlite3`.
 fn sqlite(sql: &str) -> String {
     let mut command = Command::new("sqlite3");
     command.args(["-bail", "-separator", "\t", ":memory:"]).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -284,7 +285,7 @@ fn sqlite_reads_every_layout_as_the_library_does() {
     );
 }
 
-/// Goal: a flag that the database has no use for is refused, and says what to do.
+/// Goal: a flag that does not apply to the database is rejected, with advice.
 #[test]
 fn flags_that_do_not_fit_are_refused() {
     let sandbox = Sandbox::new();

@@ -1,4 +1,4 @@
-//! The command against every store that installs here, each a real server.
+//! The command against every store that can be installed here, each a real server.
 
 use std::collections::HashSet;
 
@@ -7,7 +7,7 @@ use snowmint_test_servers::{Etcd, MariaDb, Postgres, Redis, ZooKeeper};
 
 use crate::run::{Sandbox, json};
 
-/// Goal: a team points the command at what it runs. Method: ids, the list of workers and the doctor, on one store.
+/// Goal: the command works with each store. Method: ids, the list of workers and the doctor, on one store.
 fn works_on(url: &str) {
     let sandbox = Sandbox::new().with_env("SNOWMINT_STORE", url);
     assert!(!sandbox.out(&["store", "init", "--dry-run"]).is_empty());
@@ -32,7 +32,7 @@ fn works_on(url: &str) {
     let text = |text: &str| Value::String(text.to_owned());
     let pair = |who, action| (text(who), text(action));
     assert_eq!(log, [pair("bob", "namespace-drop"), pair("alice", "namespace-add")]);
-    // The log is neither a worker nor a namespace nor a counter to the others.
+    // The audit log is not listed as a worker, a namespace or a counter.
     assert_eq!(sandbox.out(&["workers", "--json"]).lines().count(), 1);
     assert_eq!(sandbox.out(&["ns", "list", "--json"]).lines().count(), 1);
     assert!(sandbox.out(&["doctor"]).contains("ok      store"));
@@ -41,7 +41,7 @@ fn works_on(url: &str) {
 #[test]
 fn redis() {
     let server = Redis::start();
-    // A claim that has to settle first would be told on standard error.
+    // A claim that has to settle first would be reported on standard error.
     works_on(&format!("redis://{}?may_lose=0", server.address()));
 }
 

@@ -1,4 +1,4 @@
-//! `snowmint token` and the flags of `serve` that take tokens, over the built command.
+//! `snowmint token` and the flags of `serve` that take tokens, with the built command.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! Words that people type by habit, completions and man pages, and JSON on every command that a script may read.
+//! Words that people type by habit, completions and man pages, and JSON from every command that a script may read.
 
 use std::process::Command;
 
@@ -51,7 +51,7 @@ fn habits_work_or_lead_on() {
     }
 }
 
-/// Goal: what a script reads is JSON everywhere. Method: each command that prints a result, each line parsed.
+/// Goal: every command that a script reads can print JSON. Method: run each command that prints a result, and parse each line.
 #[test]
 fn every_result_has_json() {
     let sandbox = Sandbox::new();
@@ -95,14 +95,14 @@ fn every_result_has_json() {
     }
 }
 
-/// Names of the subcommands in the help.
+/// Returns the names of the subcommands in the help.
 fn subcommands(sandbox: &Sandbox) -> Vec<String> {
     let help = sandbox.out(&["--help"]);
     let (_, commands) = help.split_once("Commands:\n").unwrap();
     let names = commands
         .lines()
         .take_while(|line| !line.is_empty())
-        // A long text goes on below, without a name.
+        // A long description continues on the next lines, without a name.
         .filter(|line| !line.starts_with("   "))
         .filter_map(|line| line.split_whitespace().next());
     let names: Vec<_> = names.filter(|name| *name != "help").map(str::to_owned).collect();

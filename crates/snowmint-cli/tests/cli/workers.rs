@@ -38,8 +38,8 @@ fn the_doctor_looks_at_everything_and_finds_a_healthy_store_healthy() {
     assert!(out.contains("32 of 32 workers") || out.contains("31 of 32 workers"), "{out}");
 }
 
-/// Goal: what somebody else wrote into a store stops nothing, and each command and the node name it. Method: rows that no
-/// node writes.
+/// Goal: records of another program in a store do not stop any command, and each command and the node report them. Method: rows
+/// that no node writes.
 #[test]
 fn what_lists_skip_is_told_by_name() {
     let sandbox = Sandbox::new();
@@ -63,7 +63,7 @@ fn what_lists_skip_is_told_by_name() {
     assert!(node.log().contains("the lists of the store skip `namespaces/what?`"), "{}", node.log());
 }
 
-/// Goal: a worker is taken from a running node only by force, and never before what it was granted has ended.
+/// Goal: a worker is taken from a running node only by force, and never before its granted timestamps have ended.
 #[test]
 fn a_held_worker_is_released_only_by_force_and_what_was_granted_is_not_shortened() {
     let sandbox = Sandbox::new();
@@ -84,7 +84,7 @@ fn a_held_worker_is_released_only_by_force_and_what_was_granted_is_not_shortened
     );
 }
 
-/// Changes the data file as a restore does.
+/// Changes the data file like a restore does.
 pub(crate) fn sql(sandbox: &Sandbox, sql: &str) {
     let data = sandbox.path("snowmint-data/snowmint.db");
     let ran = Command::new("sqlite3").arg(data).args([".timeout 5000", sql]).output();
@@ -92,8 +92,8 @@ pub(crate) fn sql(sandbox: &Sandbox, sql: &str) {
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
 }
 
-/// Goal: what a store lost is found where anybody can know it. Method: a node draws numbers and ids; then its counter and its
-/// lease go back, and the record of the namespace is gone.
+/// Goal: data that a store lost is reported by every command that can know it. Method: a node draws numbers and ids; then its
+/// counter and its lease go back, and the record of the namespace is removed.
 #[test]
 fn the_doctor_finds_what_the_store_lost() {
     let sandbox = Sandbox::with_store();

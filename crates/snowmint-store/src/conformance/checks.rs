@@ -13,7 +13,7 @@ use crate::{Expected, Key, MAX_NUMBER, Revision, Store, StoreErrorKind, Swap, Ve
 ///
 /// # Errors
 ///
-/// What was found instead.
+/// The violation.
 pub async fn absent_loads_none(area: &Area) -> Checked {
     let found = area.load(&area.key("absent")?).await?;
     ensure!(found.is_none(), "a key never written has {found:?}");
@@ -26,7 +26,7 @@ pub async fn absent_loads_none(area: &Area) -> Checked {
 ///
 /// # Errors
 ///
-/// What was found instead.
+/// The violation.
 pub async fn insert_happens_once(area: &Area) -> Checked {
     let key = area.key("record")?;
     let revision = area.write(&key, Expected::Absent, b"first").await?;
@@ -42,7 +42,7 @@ pub async fn insert_happens_once(area: &Area) -> Checked {
 ///
 /// # Errors
 ///
-/// What was found instead.
+/// The violation.
 pub async fn swap_needs_the_revision(area: &Area) -> Checked {
     let key = area.key("record")?;
     let first = area.write(&key, Expected::Absent, b"0").await?;
@@ -57,17 +57,17 @@ pub async fn swap_needs_the_revision(area: &Area) -> Checked {
     Ok(())
 }
 
-/// A conflict does not change the record, and creates none.
+/// A conflict neither changes the record nor creates one.
 ///
 /// # Errors
 ///
-/// What was found instead.
+/// The violation.
 pub async fn conflict_changes_nothing(area: &Area) -> Checked {
     let (absent, present) = (area.key("absent")?, area.key("present")?);
     let got = area.swap(&absent, Expected::Revision(Revision(1)), b"lost").await?;
     ensure!(got == Swap::Conflict, "a write at a revision where there is no record got {got:?}");
     let found = area.load(&absent).await?;
-    ensure!(found.is_none(), "a conflict made a record: {found:?}");
+    ensure!(found.is_none(), "a conflict created a record: {found:?}");
 
     let first = area.write(&present, Expected::Absent, b"0").await?;
     let second = area.write(&present, Expected::Revision(first), b"1").await?;
@@ -78,17 +78,17 @@ pub async fn conflict_changes_nothing(area: &Area) -> Checked {
     Ok(())
 }
 
-/// Every write of a key has a greater revision than the one before, also if the value is the same.
+/// Every write of a key gets a greater revision than the one before, even if the value is the same.
 ///
 /// # Errors
 ///
-/// What was found instead.
+/// The violation.
 pub async fn revisions_grow(area: &Area) -> Checked {
     let (key, other) = (area.key("record")?, area.key("other")?);
     let mut at = area.write(&key, Expected::Absent, b"same").await?;
     let mut other_at = area.write(&other, Expected::Absent, b"same").await?;
     for step in 0_u8..50 {
-        // Every third value differs, so that the record also comes back to a value it had before.
+        // Every third value differs, so that the record also returns to an earlier value.
         let value: &[u8] = if step % 3 == 0 { b"different" } else { b"same" };
         let next = area.write(&key, Expected::Revision(at), value).await?;
         ensure!(next > at, "step {step} went from revision {at} to {next}");
@@ -106,7 +106,7 @@ pub async fn revisions_grow(area: &Area) -> Checked {
 ///
 /// # Errors
 ///
-/// What was found instead.
+/// The violation.
 pub async fn keys_are_apart(area: &Area) -> Checked {
     let long = "k".repeat(200 - area.prefix.len());
     let names = ["a", "A", "a.", "a/a", "a/A", "a-a", "a_a", "a:a", "a=a", "a@a", "01", "1", "1.0", &long];
@@ -120,11 +120,11 @@ pub async fn keys_are_apart(area: &Area) -> Checked {
     Ok(())
 }
 
-/// Values of every length up to 64 KiB, and of every byte, come back as they were.
+/// The store returns values of every length up to 64 KiB, and with every byte, unchanged.
 ///
 /// # Errors
 ///
-/// What was found instead.
+/// The violation.
 pub async fn values_come_back(area: &Area) -> Checked {
     let every_byte: Vec<u8> = (0..=u8::MAX).collect();
     let large: Vec<u8> = every_byte.iter().rev().copied().cycle().take(64 * 1024).collect();
@@ -138,17 +138,17 @@ pub async fn values_come_back(area: &Area) -> Checked {
         let length = found.map(|it| it.value.len());
         ensure!(same, "value {nth} of {} bytes comes back with {length:?} bytes or changed", value.len());
         let listed = area.store.list(key.as_str()).await?;
-        ensure!(listed.len() == 1 && listed[0].1.value == value, "value {nth} is another in a list");
+        ensure!(listed.len() == 1 && listed[0].1.value == value, "a list shows value {nth} changed");
         expected = Expected::Revision(revision);
     }
     Ok(())
 }
 
-/// Records are there, with their revisions, after the store is reopened, and writes continue from there.
+/// After the store is reopened, records keep their values and revisions, and further writes succeed.
 ///
 /// # Errors
 ///
-/// What was found instead.
+/// The violation.
 pub async fn records_survive_reopening(area: &Area, open: &impl AsyncFn() -> Arc<dyn Store>) -> Checked {
     let key = area.key("record")?;
     let first = area.write(&key, Expected::Absent, b"first").await?;
@@ -164,14 +164,14 @@ pub async fn records_survive_reopening(area: &Area, open: &impl AsyncFn() -> Arc
     Ok(())
 }
 
-/// How many records the longest list has.
+/// Number of records in the longest list.
 const MANY: usize = 10_000;
 
 /// A list holds the keys that start with the prefix, byte by byte, and no others.
 ///
 /// # Errors
 ///
-/// What was found instead.
+/// The violation.
 pub async fn list_is_by_prefix(area: &Area) -> Checked {
     let names = [
         "workers/A/1",
@@ -206,11 +206,11 @@ pub async fn list_is_by_prefix(area: &Area) -> Checked {
     Ok(())
 }
 
-/// A list is in the order of the bytes of its keys, whatever the order in which they were written.
+/// A list is sorted by the bytes of its keys, whatever the order of the writes.
 ///
 /// # Errors
 ///
-/// What was found instead.
+/// The violation.
 pub async fn list_is_in_order(area: &Area) -> Checked {
     let mut names =
         ["z", "a", "_", "Z", "A", "@", "=", ":", "9", "10", "2", "a/b", "a.b", "a-b", "a/a/z", "-"];
@@ -223,11 +223,11 @@ pub async fn list_is_in_order(area: &Area) -> Checked {
     Ok(())
 }
 
-/// A list of 10,000 records is whole, with the value and the revision of each.
+/// A list of 10,000 records is complete, with the value and the revision of each.
 ///
 /// # Errors
 ///
-/// What was found instead.
+/// The violation.
 pub async fn list_is_whole(area: &Area) -> Checked {
     let mut tasks = JoinSet::new();
     for writer in 0..WRITERS {
@@ -251,11 +251,11 @@ pub async fn list_is_whole(area: &Area) -> Checked {
     Ok(())
 }
 
-/// Swaps of one record by many writers at once, and the reads between them, have one order that explains all results.
+/// Concurrent swaps and reads of one record by many writers are linearizable.
 ///
 /// # Errors
 ///
-/// What in the history no order explains.
+/// The part of the history that no order of the calls explains.
 pub async fn writers_make_one_line(area: &Area, handles: &[Arc<dyn Store>]) -> Checked {
     let key = area.key("record")?;
     let pace = Arc::new(Pace::new());
@@ -266,7 +266,7 @@ pub async fn writers_make_one_line(area: &Area, handles: &[Arc<dyn Store>]) -> C
     }
     let events: Vec<Event> = joined(tasks).await?.into_iter().flatten().collect();
     history::check(&events)?;
-    // Each swap that happened can have upset one pending swap of each other writer, not more.
+    // Each successful swap can make at most one pending swap of each other writer fail.
     let done = events.iter().filter(|it| matches!(it.seen, Seen::Swapped { .. })).count();
     ensure!(done >= ROUNDS, "only {done} of {} swaps happened", WRITERS * ROUNDS);
     Ok(())
@@ -278,7 +278,7 @@ async fn write_in_turns(area: &Area, key: &Key, pace: &Pace, writer: usize) -> R
         let start = pace.tick();
         let found = area.load(key).await?;
         events.push(Event { start, end: pace.tick(), seen: Seen::Read(found.clone()) });
-        // In every other round all swaps come at once; in the rest they meet the reads of others.
+        // In every other round, all writers swap at the same time; in the others, swaps and reads mix.
         if round % 2 == 0 {
             pace.barrier.wait().await;
         } else {
@@ -296,11 +296,11 @@ async fn write_in_turns(area: &Area, key: &Key, pace: &Pace, writer: usize) -> R
     Ok(events)
 }
 
-/// Of many writers that create the same record at once, one does.
+/// If many writers create the same record at the same time, exactly one succeeds.
 ///
 /// # Errors
 ///
-/// What was found instead.
+/// The violation.
 pub async fn one_of_many_inserts(area: &Area, handles: &[Arc<dyn Store>]) -> Checked {
     for nth in 0..20 {
         let key = area.key(nth)?;
@@ -320,11 +320,11 @@ pub async fn one_of_many_inserts(area: &Area, handles: &[Arc<dyn Store>]) -> Che
     Ok(())
 }
 
-/// Every other handle sees at once what one handle has written.
+/// A write through one handle is visible through every other handle at once.
 ///
 /// # Errors
 ///
-/// What was found instead.
+/// The violation.
 pub async fn handles_see_each_other(area: &Area, handles: &[Arc<dyn Store>]) -> Checked {
     let key = area.key("record")?;
     let mut expected = Expected::Absent;
@@ -341,19 +341,19 @@ pub async fn handles_see_each_other(area: &Area, handles: &[Arc<dyn Store>]) -> 
     Ok(())
 }
 
-/// An absent record counts as 0, and the record then has the sum as a decimal number.
+/// An absent record counts as 0; after an addition, the record holds the sum as a decimal number.
 ///
 /// # Errors
 ///
-/// What was found instead.
+/// The violation.
 pub async fn adding_begins_at_0(area: &Area) -> Checked {
     let key = area.key("counter")?;
-    // Beyond 2^53 as well, where a number that went through floating point is another.
+    // Includes sums beyond 2^53, which a conversion to floating point changes.
     let counts = [1, 1, 9, 90, 1 << 53, 1, (1 << 62) - 1, 7];
     let mut sum = 0;
     for count in counts {
         let before = area.add(&key, count).await?;
-        ensure!(before == sum, "{count} were added to {sum}, the store says to {before}");
+        ensure!(before == sum, "{count} were added to {sum}, the store returned {before}");
         sum += count;
         let found = area.load(&key).await?.map(|it| it.value);
         ensure!(found == Some(sum.to_string().into_bytes()), "the sum is {sum}, the record holds {found:?}");
@@ -363,44 +363,44 @@ pub async fn adding_begins_at_0(area: &Area) -> Checked {
     Ok(())
 }
 
-/// Additions and swaps of one key are writes of one record: revisions grow, and a swap at an old one is refused.
+/// Additions and swaps of one key are writes of one record: revisions grow, and a swap at an old revision is rejected.
 ///
 /// # Errors
 ///
-/// What was found instead.
+/// The violation.
 pub async fn adding_mixes_with_swaps(area: &Area) -> Checked {
     let key = area.key("counter")?;
     let first = area.write(&key, Expected::Absent, b"40").await?;
     let before = area.add(&key, 2).await?;
-    ensure!(before == 40, "2 were added to 40, the store says to {before}");
+    ensure!(before == 40, "2 were added to 40, the store returned {before}");
     let stale = area.swap(&key, Expected::Revision(first), b"0").await?;
     ensure!(stale == Swap::Conflict, "a swap at the revision before an addition got {stale:?}");
     let absent = area.swap(&key, Expected::Absent, b"0").await?;
-    ensure!(absent == Swap::Conflict, "an insert over what was added got {absent:?}");
+    ensure!(absent == Swap::Conflict, "an insert over an existing counter got {absent:?}");
     let Some(added) = area.load(&key).await? else {
         return Err(Finding("an addition left no record".to_owned()));
     };
-    ensure!(added.value == b"42", "42 is {:?}", added.value);
+    ensure!(added.value == b"42", "expected 42, found {:?}", added.value);
     ensure!(added.revision > first, "an addition went from revision {first} to {}", added.revision);
     let lowered = area.write(&key, Expected::Revision(added.revision), b"7").await?;
     ensure!(lowered > added.revision, "a swap went from revision {} to {lowered}", added.revision);
     let before = area.add(&key, 1).await?;
-    ensure!(before == 7, "1 was added to 7, the store says to {before}");
-    // The first write of this one is an addition.
+    ensure!(before == 7, "1 was added to 7, the store returned {before}");
+    // The first write of this record is an addition.
     let key = area.key("other")?;
     area.add(&key, 5).await?;
     let made = area.load(&key).await?.map_or(Expected::Absent, |it| Expected::Revision(it.revision));
     area.write(&key, made, b"6").await?;
     let before = area.add(&key, 1).await?;
-    ensure!(before == 6, "1 was added to 6, the store says to {before}");
+    ensure!(before == 6, "1 was added to 6, the store returned {before}");
     Ok(())
 }
 
-/// A value other than a plain decimal number is refused and does not change.
+/// An addition to a value that is not a plain decimal number is rejected and does not change it.
 ///
 /// # Errors
 ///
-/// What was found instead.
+/// The violation.
 pub async fn adding_refuses_text(area: &Area) -> Checked {
     let long = "1".repeat(64 * 1024);
     let texts: [&[u8]; 17] = [
@@ -430,18 +430,18 @@ pub async fn adding_refuses_text(area: &Area) -> Checked {
     Ok(())
 }
 
-/// A sum above [`MAX_NUMBER`] is refused and does not change the record; all numbers up to there are given.
+/// A sum above [`MAX_NUMBER`] is rejected and does not change the record; every number up to it can be reserved.
 ///
 /// # Errors
 ///
-/// What was found instead.
+/// The violation.
 pub async fn adding_stops_at_the_last_number(area: &Area) -> Checked {
     let key = area.key("counter")?;
     for count in [MAX_NUMBER + 1, u64::MAX] {
         let refused = area.add(&key, count).await.map_err(|error| error.kind());
-        ensure!(refused == Err(StoreErrorKind::Full), "{count} added to nothing got {refused:?}");
+        ensure!(refused == Err(StoreErrorKind::Full), "{count} added to an absent record got {refused:?}");
         let found = area.load(&key).await?;
-        ensure!(found.is_none(), "a refused addition made {found:?}");
+        ensure!(found.is_none(), "a rejected addition created {found:?}");
     }
     area.add(&key, MAX_NUMBER - 10).await?;
     for count in [11, MAX_NUMBER, MAX_NUMBER + 1, u64::MAX] {
@@ -460,7 +460,7 @@ pub async fn adding_stops_at_the_last_number(area: &Area) -> Checked {
     Ok(())
 }
 
-/// Adds where that must be refused and change nothing.
+/// Checks that an addition is rejected with an error of this kind and changes nothing.
 async fn refuses(area: &Area, key: &Key, count: u64, kind: StoreErrorKind) -> Checked {
     let kept = area.load(key).await?;
     let refused = area.add(key, count).await;
@@ -470,15 +470,15 @@ async fn refuses(area: &Area, key: &Key, count: u64, kind: StoreErrorKind) -> Ch
         "{count} added to {shown:?} got {refused:?}, not the error {kind:?}"
     );
     let found = area.load(key).await?;
-    ensure!(found == kept, "{shown:?} became {found:?} by an addition that was refused");
+    ensure!(found == kept, "a rejected addition changed {shown:?} to {found:?}");
     Ok(())
 }
 
-/// Many writers that add at once, each in steps of its own, share no number, skip none, and get greater ones over time.
+/// Concurrent additions of different sizes get disjoint numbers without gaps, and later calls get greater numbers.
 ///
 /// # Errors
 ///
-/// What in the history no order explains.
+/// The part of the history that no order of the calls explains.
 pub async fn adders_share_no_number(area: &Area, handles: &[Arc<dyn Store>]) -> Checked {
     let key = area.key("counter")?;
     let pace = Arc::new(Pace::new());
@@ -497,7 +497,7 @@ pub async fn adders_share_no_number(area: &Area, handles: &[Arc<dyn Store>]) -> 
 async fn add_in_turns(area: &Area, key: &Key, pace: &Pace, count: u64) -> Result<Vec<Added>, Finding> {
     let mut added = Vec::new();
     for round in 0..ROUNDS {
-        // In every other round all come at once; in the rest each goes at its own pace.
+        // In every other round, all writers add at the same time; in the others, each at its own pace.
         if round % 2 == 0 {
             pace.barrier.wait().await;
         }
@@ -508,11 +508,11 @@ async fn add_in_turns(area: &Area, key: &Key, pace: &Pace, count: u64) -> Result
     Ok(added)
 }
 
-/// Numbers that were given are not given again after the store is reopened.
+/// After the store is reopened, no number is returned a second time.
 ///
 /// # Errors
 ///
-/// What was found instead.
+/// The violation.
 pub async fn added_numbers_survive_reopening(
     area: &Area,
     open: &impl AsyncFn() -> Arc<dyn Store>,
@@ -521,6 +521,6 @@ pub async fn added_numbers_survive_reopening(
     area.add(&key, 1000).await?;
     area.add(&key, 234).await?;
     let before = area.through(open().await).add(&key, 1).await?;
-    ensure!(before == 1234, "1234 numbers were given, on reopening the next one is {before}");
+    ensure!(before == 1234, "1234 numbers were reserved; after reopening, the next one is {before}");
     Ok(())
 }

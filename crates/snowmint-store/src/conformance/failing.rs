@@ -1,9 +1,9 @@
-//! Accounts of what a store or a counter acknowledged while it failed.
+//! Records what a store or a counter acknowledged while it failed, and checks the guarantees that remain.
 //!
-//! The test of a backend makes the trouble: a full disk, a read-only server, an I/O error, a connection that is cut
-//! between a statement and its answer. An account tells what has to hold whatever the trouble was: what was
-//! acknowledged is there after reopening, no number is given twice, and an error other than
-//! [`OutcomeUnknown`](StoreErrorKind::OutcomeUnknown) has written nothing.
+//! The test of the backend causes the failures: a full disk, a read-only server, an I/O error, a connection that is cut between a
+//! statement and its answer. Whatever the failure, three guarantees hold: acknowledged writes are there after reopening, no
+//! number is returned twice, and a call that fails with an error other than [`OutcomeUnknown`](StoreErrorKind::OutcomeUnknown)
+//! has written nothing.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,7 +27,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// All of them.
+    /// All operations.
     pub const ALL: [Self; 4] = [Self::Load, Self::CompareAndSet, Self::Add, Self::List];
 }
 
@@ -42,7 +42,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Whether the store answered.
+    /// Returns whether the store answered.
     pub const fn is_acknowledged(self) -> bool {
         matches!(self, Self::Acknowledged)
     }
@@ -52,10 +52,10 @@ impl Outcome {
     }
 }
 
-/// The numbers that one counter gave, call after call.
+/// The numbers that one counter returned, call after call.
 #[derive(Clone, Debug)]
 pub struct Numbers {
-    /// The first number that was not given yet, once it is known.
+    /// The next number, once it is known.
     next: Option<u64>,
     skipped: u64,
     unknown: u64,
@@ -68,11 +68,11 @@ impl Numbers {
         Self { next: None, skipped: 0, unknown: 0 }
     }
 
-    /// Reserves from a counter as nodes do, waits until that has settled, and checks that no number is given again.
+    /// Reserves numbers as a node does, waits until the reservation has settled, and checks that no number is returned twice.
     ///
     /// # Errors
     ///
-    /// A number that was given twice.
+    /// A number that was returned twice.
     pub async fn reserve(&mut self, counter: &dyn Counter, count: NonZeroU64) -> Result<Outcome, Finding> {
         let reserved = match reserve(counter, count).await {
             Ok(reserved) => reserved,
@@ -84,21 +84,21 @@ impl Numbers {
                 Ok(Outcome::Acknowledged)
             }
             Err(error) => {
-                // It was reserved, and nobody uses it.
+                // The numbers are reserved, but nobody uses them.
                 self.unknown += count.get();
                 Ok(Outcome::of(&error))
             }
         }
     }
 
-    /// The numbers between those that were given: calls whose outcome was unknown took them.
+    /// Returns how many numbers were skipped because calls with an unknown outcome reserved them.
     ///
     /// Compare with [`unknown`](Self::unknown), except for a counter that leaves gaps by itself.
     pub const fn skipped(&self) -> u64 {
         self.skipped
     }
 
-    /// The numbers that calls with an unknown outcome asked for.
+    /// Returns how many numbers the calls with an unknown outcome asked for.
     pub const fn unknown(&self) -> u64 {
         self.unknown
     }
@@ -125,7 +125,7 @@ impl Default for Numbers {
     }
 }
 
-/// What a record can hold, as far as its only writer knows.
+/// The possible contents of a record, as known to its only writer.
 #[derive(Clone, Default, Debug)]
 struct Entry {
     held: Option<Versioned>,
@@ -189,7 +189,7 @@ impl Account {
     ///
     /// # Errors
     ///
-    /// How the store violated its contract.
+    /// The violation of the contract.
     pub async fn call(&mut self, store: &dyn Store, operation: Operation) -> Result<Outcome, Finding> {
         match operation {
             Operation::Load => self.load(store, "record").await,
@@ -199,11 +199,11 @@ impl Account {
         }
     }
 
-    /// Writes a record with a value of at least that many bytes.
+    /// Writes a record with a value of at least `bytes` bytes.
     ///
     /// # Errors
     ///
-    /// How the store violated its contract.
+    /// The violation of the contract.
     pub async fn write(&mut self, store: &dyn Store, name: &str, bytes: usize) -> Result<Outcome, Finding> {
         self.writes += 1;
         let value = value(self.writes, bytes);
@@ -217,7 +217,7 @@ impl Account {
                 Ok(Outcome::Acknowledged)
             }
             Ok(Swap::Conflict) => {
-                ensure!(!entry.unsettled.is_empty(), "{key}: a conflict with nobody");
+                ensure!(!entry.unsettled.is_empty(), "{key}: unexpected conflict");
                 Ok(Outcome::Acknowledged)
             }
             Err(error) => {
@@ -233,7 +233,7 @@ impl Account {
     ///
     /// # Errors
     ///
-    /// How the store violated its contract.
+    /// The violation of the contract.
     pub async fn add(&mut self, store: &dyn Store, count: NonZeroU64) -> Result<Outcome, Finding> {
         self.writes += 1;
         match store.add(&self.counter()?, count).await {
@@ -242,7 +242,7 @@ impl Account {
                 let Numbers { skipped, unknown, .. } = self.numbers;
                 ensure!(
                     skipped <= unknown,
-                    "{skipped} numbers were taken by calls that failed, {unknown} unknown"
+                    "{skipped} numbers were skipped, calls with an unknown outcome asked for {unknown}"
                 );
                 Ok(Outcome::Acknowledged)
             }
@@ -254,7 +254,7 @@ impl Account {
     ///
     /// # Errors
     ///
-    /// How the store violated its contract.
+    /// The violation of the contract.
     pub async fn load(&mut self, store: &dyn Store, name: &str) -> Result<Outcome, Finding> {
         let key = self.key(name)?;
         match store.load(&key).await {
@@ -270,7 +270,7 @@ impl Account {
     ///
     /// # Errors
     ///
-    /// How the store violated its contract.
+    /// The violation of the contract.
     pub async fn list(&mut self, store: &dyn Store) -> Result<Outcome, Finding> {
         let mut found: BTreeMap<Key, Versioned> = match store.list(&self.prefix).await {
             Ok(found) => found.into_iter().collect(),
@@ -279,7 +279,7 @@ impl Account {
         let counter = found.remove(&self.counter()?);
         ensure!(
             counter.is_some() || self.numbers.next == Some(0),
-            "the list has no counter, and numbers were given"
+            "the list has no counter, although numbers were reserved"
         );
         for (key, entry) in &mut self.entries {
             entry.read(key, found.remove(key))?;
@@ -288,16 +288,16 @@ impl Account {
         Ok(Outcome::Acknowledged)
     }
 
-    /// Checks a store that works again, or was reopened: it holds what was acknowledged, and nothing that was refused.
+    /// Checks a store that has recovered or was reopened: it holds every acknowledged write and no rejected one.
     ///
     /// # Errors
     ///
-    /// How the store violated its contract.
+    /// The violation of the contract.
     pub async fn check(&mut self, store: &dyn Store) -> Checked {
         let mut outcomes = vec![("list", self.list(store).await?)];
         outcomes.push(("add", self.add(store, NonZeroU64::MIN).await?));
         outcomes.push(("load", self.load(store, "record").await?));
-        // The first may meet a write that was unsettled, and the load after it settles that.
+        // The first write may conflict with an unsettled one; the load after it settles that.
         outcomes.push(("compare_and_set", self.write(store, "record", 40).await?));
         outcomes.push(("list", self.list(store).await?));
         for (call, outcome) in outcomes {
@@ -321,7 +321,7 @@ impl Default for Account {
     }
 }
 
-/// A value that no other write has, and that does not compress.
+/// Returns a value that no other write has and that does not compress.
 fn value(nth: u64, bytes: usize) -> Vec<u8> {
     let mut value = format!("{nth} ").into_bytes();
     let mut state = nth | 1;
@@ -333,7 +333,7 @@ fn value(nth: u64, bytes: usize) -> Vec<u8> {
 }
 
 fn read_failed(error: &StoreError) -> Result<Outcome, Finding> {
-    ensure!(error.kind() != StoreErrorKind::OutcomeUnknown, "a read has no outcome that is unknown: {error}");
+    ensure!(error.kind() != StoreErrorKind::OutcomeUnknown, "a read failed with an unknown outcome: {error}");
     Ok(Outcome::of(error))
 }
 

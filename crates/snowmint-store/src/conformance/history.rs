@@ -1,5 +1,5 @@
-//! Decides whether what many writers saw of one record can have happened one call after another.
-//! Each write has a revision, so the order of the versions is known and linearizability is cheap to decide.
+//! Decides whether the calls of many writers on one record are linearizable.
+//! Each write has a revision, so the order of the versions is known and the decision is cheap.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ pub(super) struct Event {
     pub(super) seen: Seen,
 }
 
-/// What a call saw.
+/// The result of a call.
 #[derive(Clone, Debug)]
 pub(super) enum Seen {
     /// A load and its answer.
@@ -31,7 +31,7 @@ struct Placed<'a> {
     writes: bool,
 }
 
-/// Checks that some order of the calls explains all results; otherwise says what it does not explain.
+/// Checks that some order of the calls explains all results; otherwise returns the part that no order explains.
 pub(super) fn check(events: &[Event]) -> Result<(), String> {
     let versions = one_line(events)?;
     let mut placed = place(events, &versions)?;
@@ -39,7 +39,7 @@ pub(super) fn check(events: &[Event]) -> Result<(), String> {
     no_false_conflict(events, &versions, &placed)
 }
 
-/// An addition: `count` numbers from `first` on, between two ticks.
+/// An addition: `count` numbers from `first` on, reserved between two ticks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Added {
     pub(super) start: u64,
@@ -48,14 +48,14 @@ pub(super) struct Added {
     pub(super) count: u64,
 }
 
-/// Additions that begin at 0 must follow one another without a gap, and in time. Returns their sum.
+/// Checks that the additions start at 0, leave no gap, and grow in real time. Returns their sum.
 pub(super) fn check_additions(added: &[Added]) -> Result<u64, String> {
     let mut in_order: Vec<_> = added.iter().collect();
     in_order.sort_unstable_by_key(|it| it.first);
     let (mut sum, mut began_last) = (0, None::<&Added>);
     for next in in_order {
         if next.first != sum {
-            return Err(format!("{next:?} does not begin at {sum}, where those before it end"));
+            return Err(format!("{next:?} does not start at {sum}, the end of the additions before it"));
         }
         sum += next.count;
         if let Some(before) = began_last.filter(|it| it.start > next.end) {
@@ -68,7 +68,7 @@ pub(super) fn check_additions(added: &[Added]) -> Result<u64, String> {
     Ok(sum)
 }
 
-/// Each write must have expected what the write before it made. Returns the versions by revision.
+/// Checks that each write expected the version that the write before it made. Returns the versions by revision.
 fn one_line(events: &[Event]) -> Result<BTreeMap<Revision, (usize, &[u8])>, String> {
     let mut writes: Vec<_> = events
         .iter()
@@ -111,7 +111,7 @@ fn place<'a>(
     Ok(placed)
 }
 
-/// A call that begins after another has ended must not see less than it did, and a write must make more.
+/// Checks that a call that begins after another has ended sees at least its version, and that a write makes a newer one.
 fn in_real_time(placed: &mut [Placed<'_>]) -> Result<(), String> {
     let mut ended: Vec<(u64, usize)> = placed.iter().map(|it| (it.event.end, it.version)).collect();
     ended.sort_unstable();
@@ -130,7 +130,7 @@ fn in_real_time(placed: &mut [Placed<'_>]) -> Result<(), String> {
     Ok(())
 }
 
-/// A conflict is false if the record was as expected from before the call began until after it ended.
+/// Checks for false conflicts: the record was as expected from before the call began until after it ended.
 fn no_false_conflict(
     events: &[Event],
     versions: &BTreeMap<Revision, (usize, &[u8])>,
@@ -159,7 +159,7 @@ fn no_false_conflict(
         let there_before = version == 0 || first_seen.get(&version).is_some_and(|seen| *seen < event.start);
         let there_after = made.get(&(version + 1)).is_none_or(|start| *start > event.end);
         if there_before && there_after {
-            return Err(format!("{event:?} met a conflict, but the record was as expected all the time"));
+            return Err(format!("{event:?} met a conflict, but the record was as expected the whole time"));
         }
     }
     Ok(())
@@ -229,7 +229,7 @@ mod tests {
             ("reads going back", vec![swap(0, 1, 0, 1), swap(2, 9, 1, 2), read(3, 4, 2), read(5, 6, 1)]),
             ("a read of what comes later", vec![swap(0, 1, 0, 1), read(2, 3, 2), swap(4, 5, 1, 2)]),
             ("writes against time", vec![swap(0, 1, 1, 2), swap(2, 3, 0, 1)]),
-            ("a conflict with nobody", vec![swap(0, 1, 0, 1), refused(2, 3, 1)]),
+            ("an unexpected conflict", vec![swap(0, 1, 0, 1), refused(2, 3, 1)]),
             ("a conflict on an absent record", vec![refused(0, 1, 0), swap(2, 3, 0, 1)]),
         ];
         for (name, events) in broken {

@@ -1,11 +1,11 @@
-//! The claims beside a counter whose store may lose acknowledged writes: which reservations one history holds.
+//! The claims of a counter whose store may lose acknowledged writes: one record of the reservations.
 //! Pure; [`StoreCounter`](crate::StoreCounter) and the simulation run the same code.
 //!
-//! A mark that is written after an addition does not show that the addition survived: a failover between the two loses only
-//! the addition, other callers then get the same numbers, and the mark is found later all the same. So each reservation is
-//! *claimed*, with its numbers, in one record that all nodes replace by compare-and-set. A claim that overlaps another one
-//! of that record is refused. Of two reservations of one number, one history holds at most one claim; and a claim that is
-//! found again once it has settled is never lost.
+//! A mark that is written after an addition does not show that the addition survived: a failover between the two loses only the
+//! addition, other callers then get the same numbers, and the mark is still found later. So each reservation is *claimed*, with
+//! its numbers, in one record that all nodes replace by compare-and-set. A claim that overlaps another one in that record is
+//! refused. Of two reservations of one number, the record therefore holds at most one claim, and a claim that is found again once
+//! it has settled is never lost.
 
 use std::fmt::{self, Write as _};
 use std::str;
@@ -16,12 +16,12 @@ use tokio::time::Instant;
 use crate::error::random_below;
 use crate::{StoreError, StoreErrorKind};
 
-/// How many claims stay in the record, settled or not, so that a node that was delayed still finds its own. Older ones
+/// Number of the newest claims that stay in the record, settled or not, so that a delayed node still finds its own. Older claims
 /// leave the record once they have settled.
 pub(crate) const KEPT: usize = 256;
-/// How many claims a record holds at most, each of at most 57 bytes: a store accepts 64 KiB.
+/// Maximum number of claims in a record. Each takes at most 57 bytes, and a store accepts 64 KiB.
 pub(crate) const MOST: usize = 1024;
-/// How long a claim stays beyond what the store may lose: its owner looks for it within that time.
+/// Time that a claim stays beyond `may_lose`: its owner looks for it within that time.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// Identifies a reservation: 64 random bits.
@@ -41,22 +41,22 @@ impl fmt::Display for Mark {
     }
 }
 
-/// When this process first saw each mark of a record, oldest mark first.
+/// The time at which this process first saw each mark of a record, oldest mark first.
 ///
-/// It shows which reservations have settled, without any clock but the time that has passed here: a claim of another node is
-/// as old as this process knows it to be, and no older.
+/// Shows which reservations have settled, without any clock but elapsed local time: the age of another node's claim counts from
+/// when this process first saw it.
 #[derive(Debug, Default)]
 pub(crate) struct Sightings(Vec<(Mark, Instant)>);
 
 impl Sightings {
-    /// Notes the marks of a record that was just read, oldest first; forgets those that have left it.
+    /// Records the marks of a record that was just read, oldest first; forgets those that have left it.
     pub(crate) fn saw(&mut self, marks: impl IntoIterator<Item = Mark>) {
         let now = Instant::now();
         let known: std::collections::HashMap<Mark, Instant> = self.0.drain(..).collect();
         self.0.extend(marks.into_iter().map(|mark| (mark, known.get(&mark).copied().unwrap_or(now))));
     }
 
-    /// The marks of the record that have certainly settled: their owners looked for them long ago, or are gone.
+    /// Returns the marks in the record that have certainly settled: their owners have looked for them, or are gone.
     pub(crate) fn settled(&self, may_lose: Duration) -> impl Iterator<Item = Mark> {
         let age = may_lose.saturating_add(GRACE);
         self.0.iter().take_while(move |(_, since)| since.elapsed() >= age).map(|(mark, _)| *mark)
@@ -80,14 +80,14 @@ struct Claim {
     end: u64,
 }
 
-/// The record of claims: the newest, oldest first, and the slot below which older ones lie.
+/// The record of claims: the newest claims, oldest first, and the slot below which all older claims lie.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Claims {
     floor: u64,
     newest: Vec<Claim>,
 }
 
-/// Why slots were not claimed.
+/// The reason why slots were not claimed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refused {
     /// Another claim has some of the slots: the counter went back.
@@ -160,18 +160,18 @@ impl Claims {
         Ok(())
     }
 
-    /// Whether there is room for another claim.
+    /// Returns whether there is room for another claim.
     pub(crate) fn have_room(&self, has_settled: impl Fn(Mark) -> bool) -> bool {
         self.newest.len() - self.leaving(has_settled) < MOST
     }
 
-    /// How many of the oldest claims may leave the record for another one.
+    /// Returns how many of the oldest claims may leave the record for another one.
     fn leaving(&self, has_settled: impl Fn(Mark) -> bool) -> usize {
         let beyond = (self.newest.len() + 1).saturating_sub(KEPT);
         self.newest.iter().take(beyond).take_while(|claim| has_settled(claim.mark)).count()
     }
 
-    /// The marks of the claims, oldest first.
+    /// Returns the marks of the claims, oldest first.
     pub(crate) fn marks(&self) -> impl Iterator<Item = Mark> {
         self.newest.iter().map(|claim| claim.mark)
     }
@@ -181,7 +181,7 @@ impl Claims {
         self.newest.iter().any(|claim| claim.mark == mark)
     }
 
-    /// The slot below which every claim lies.
+    /// Returns the slot below which every claim lies.
     fn end(&self) -> u64 {
         self.newest.iter().map(|claim| claim.end).fold(self.floor, u64::max)
     }
@@ -239,7 +239,7 @@ mod tests {
         let before = claims.clone();
         assert_eq!(claims.claim(Mark(1), first, end, |_| false), Err(Refused::Full));
         assert!(claims == before && !claims.have_room(|_| false));
-        // The second oldest alone does not help: what leaves is the oldest.
+        // The second oldest alone does not help: claims leave the record oldest first.
         assert_eq!(claims.claim(Mark(1), first, end, |mark| mark == Mark(u64::MAX - 1)), Err(Refused::Full));
         let settled = |mark: Mark| mark.0 > u64::MAX - 100;
         assert!(claims.have_room(settled));
@@ -258,7 +258,7 @@ mod tests {
         assert!(marks(&sightings).is_empty());
         tokio::time::advance(GRACE).await;
         assert_eq!(marks(&sightings), [1, 2]);
-        // The store forgot the first, and has it again.
+        // The store lost the first mark and has it again.
         sightings.saw([Mark(2), Mark(3)]);
         sightings.saw([Mark(1), Mark(2), Mark(3)]);
         assert!(marks(&sightings).is_empty(), "the oldest that is there has not settled");

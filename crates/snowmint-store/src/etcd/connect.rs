@@ -26,9 +26,9 @@ const CONNECT: Duration = Duration::from_millis(1500);
 const READ: Duration = Duration::from_secs(2);
 /// The limit for a read with all its retries.
 const READS: Duration = Duration::from_secs(6);
-/// How long a write waits for a connection.
+/// The limit for a write to get a connection.
 const WRITE_CONNECT: Duration = Duration::from_secs(4);
-/// How long a write waits for its answer; etcd itself gives up after 7 s.
+/// The limit for the answer to a write; etcd itself gives up after 7 s.
 const WRITE: Duration = Duration::from_secs(5);
 /// The maximum bytes of one answer: a page of records of 64 KiB.
 pub(super) const LARGEST_ANSWER: usize = 64 << 20;
@@ -36,7 +36,7 @@ pub(super) const LARGEST_ANSWER: usize = 64 << 20;
 /// Connections to the members of a cluster.
 pub(super) struct Link {
     members: Vec<Member>,
-    /// The member that is asked first.
+    /// The member to try first.
     current: AtomicUsize,
     shown_hosts: String,
     login: Option<Login>,
@@ -74,7 +74,7 @@ impl Link {
         &self.shown_hosts
     }
 
-    /// Reads from one member after the other until one answers.
+    /// Sends a read to one member after the other until one answers.
     pub(super) async fn range(&self, request: &wire::RangeRequest) -> Result<wire::RangeResponse, Failure> {
         let deadline = Instant::now() + READS;
         let mut failure = Failure::NoConnection("no member was asked".to_owned());
@@ -136,7 +136,7 @@ impl Link {
         }
     }
 
-    /// Prepares what a call needs before it is sent. Nothing is written up to here.
+    /// Prepares everything that a call needs before it is sent. A failure up to here has written nothing.
     async fn ready(
         &self,
         within: Duration,
@@ -171,14 +171,14 @@ impl Link {
         Err(Failure::to_connect(failed.join("; "), self.protocol))
     }
 
-    /// Leaves a member that failed: its channel is reopened at its next turn.
+    /// Moves on from a member that failed: its channel is reopened when its turn comes again.
     fn move_on(&self, from: usize) {
         // If it is locked, another call is reopening it.
         if let Ok(mut channel) = self.members[from].channel.try_lock() {
             *channel = None;
         }
         let next = (from + 1) % self.members.len();
-        // Of many calls that fail at once, one moves on.
+        // If many calls fail at once, only one of them moves on.
         let _ = self.current.compare_exchange(from, next, Ordering::Relaxed, Ordering::Relaxed);
     }
 
@@ -216,8 +216,8 @@ impl Link {
     }
 }
 
-/// A call that a member has not answered yet. If it is dropped like that, also by a caller with a shorter limit, the client
-/// leaves the member: otherwise it would ask an unresponsive one again and again.
+/// A call that a member has not answered yet. If it is dropped without an answer, also by a caller with a shorter limit, the
+/// client moves on: otherwise it would keep calling an unresponsive member.
 struct Unanswered<'a> {
     link: &'a Link,
     member: usize,
@@ -236,7 +236,7 @@ impl Drop for Unanswered<'_> {
     }
 }
 
-/// A request with the method it goes to.
+/// A request and the RPC that it calls.
 trait Call: Sync {
     type Answer: Send;
     fn send(
@@ -292,7 +292,7 @@ fn with_token<T>(message: T, token: Option<MetadataValue<Ascii>>) -> Request<T> 
     request
 }
 
-/// Whether another member may succeed: the connection failed, or the member is cut off or stopping.
+/// Returns whether another member may succeed: the connection failed, or the member is partitioned or stopping.
 fn is_about_the_member(status: &Status) -> bool {
     matches!(
         status.code(),
@@ -305,7 +305,7 @@ fn is_about_the_member(status: &Status) -> bool {
     )
 }
 
-/// Whether the request was never sent: the channel had lost its connection and could not reconnect.
+/// Returns whether the request was never sent: the channel had lost its connection and could not reconnect.
 fn is_connect_error(status: &Status) -> bool {
     let mut source = status.source();
     while let Some(error) = source {
@@ -317,7 +317,8 @@ fn is_connect_error(status: &Status) -> bool {
     false
 }
 
-/// Whether etcd refused the token before it read the request: expired, lost in a restart, or older than a change of users.
+/// Returns whether etcd refused the token before it read the request: expired, lost in a restart, or older than a change of
+/// users.
 fn wants_new_token(status: &Status) -> bool {
     status.code() == Code::Unauthenticated || status.message().contains("revision of auth store is old")
 }
@@ -326,7 +327,7 @@ const PORT: u16 = 2379;
 const PREFIX: &str = "snowmint/";
 const PARAMETERS: &str = "prefix, password_file, tls, ca, cert and key";
 
-/// Returns what all keys of the store begin with: never empty, with a `/` at its end.
+/// Returns the prefix of all keys of the store: never empty, ends with `/`.
 fn prefix(location: &mut Location) -> Result<String, UrlError> {
     let Some(prefix) = location.take("prefix") else {
         return Ok(PREFIX.to_owned());

@@ -1,5 +1,5 @@
-//! What a failed call on etcd means for a record, and what an operator can do about it.
-//! A kind that says "nothing was written" is given only if etcd, or the lack of a connection, says so for certain.
+//! The meaning of a failed etcd call for a record, and advice for the operator.
+//! A kind that says "nothing was written" needs proof: etcd said so, or there was no connection.
 
 use std::time::Duration;
 
@@ -8,18 +8,18 @@ use tonic::{Code, Status};
 use crate::error::Effect;
 use crate::{StoreError, StoreErrorKind};
 
-/// Why a call failed.
+/// The reason why a call failed.
 #[derive(Debug)]
 pub(super) enum Failure {
     /// The call was not sent.
     NoConnection(String),
-    /// The call was not sent: the connection ended during the TLS handshake, as it does on a server without TLS.
+    /// The call was not sent: the connection ended during the TLS handshake, as with a server without TLS.
     NoHandshake(String),
     /// The user could not be authenticated, so the call was not sent.
     Login(Box<Status>),
     /// The call was sent, and no answer came within this time.
     NoAnswer(Duration),
-    /// The call was sent, and etcd answered this.
+    /// The call was sent, and etcd answered with this status.
     Status(Box<Status>),
     /// The call was sent, and the connection failed. In TLS 1.3 a server asks for a certificate only after the first request,
     /// and the client library hides that reason, as it hides an alert to a client without TLS.
@@ -27,9 +27,9 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    /// Why no connection could be opened.
+    /// Returns the failure for a connection that could not be opened.
     pub(super) fn to_connect(why: String, protocol: Protocol) -> Self {
-        // A server without TLS answers in plain text, closes the connection, or resets it since it did not read all.
+        // A server without TLS answers in plain text, closes the connection, or resets it because of unread data.
         let ends = ["InvalidContentType", "tls handshake eof", "Connection reset", "Broken pipe"];
         match protocol {
             Protocol::Tls | Protocol::TlsWithCertificate if ends.iter().any(|it| why.contains(it)) => {
@@ -58,7 +58,7 @@ pub(super) fn store_error(
     StoreError::new(kind, operation, store, text(effect, failure))
 }
 
-/// The error for a write that happened, with an invalid answer.
+/// Returns the error for a write that happened, but whose answer is invalid.
 pub(super) fn written_without_revision(store: &str, operation: &'static str, revision: i64) -> StoreError {
     let found = format!("etcd answered a write with revision {revision}, expected at least 1");
     StoreError::new(StoreErrorKind::OutcomeUnknown, operation, store, found)
@@ -73,9 +73,9 @@ fn kind(effect: Effect, failure: &Failure) -> StoreErrorKind {
     }
 }
 
-/// Returns what etcd's own answer decides: `None` if the call may or may not have taken effect.
+/// Returns the kind that etcd's answer proves, or `None` if the call may or may not have taken effect.
 ///
-/// `Unavailable` from etcd decides nothing: "request timed out" and "leader changed" come after the write was proposed.
+/// `Unavailable` from etcd proves nothing: "request timed out" and "leader changed" come after the write was proposed.
 fn of_status(effect: Effect, status: &Status) -> Option<StoreErrorKind> {
     match status.code() {
         Code::ResourceExhausted if status.message().contains("database space exceeded") => {
@@ -143,7 +143,8 @@ fn advice(effect: Effect, status: &Status) -> &'static str {
 mod tests {
     use super::*;
 
-    /// Goal: who uses TLS to a server without is told so, however the system reports the end of the handshake.
+    /// Goal: a client that uses TLS with a server without TLS gets that hint, however the system reports the end of the
+    /// handshake.
     #[test]
     fn a_handshake_that_ends_is_not_a_server_that_is_away() {
         let reset = "127.0.0.1:2379: transport error: Connection reset by peer (os error 104)";
@@ -155,7 +156,7 @@ mod tests {
         assert!(!said(reset, Protocol::Plain) && !said(refused, Protocol::Tls));
     }
 
-    /// Goal: no status that leaves a write undecided counts as "nothing was written".
+    /// Goal: no status that leaves the outcome of a write unknown counts as "nothing was written".
     #[test]
     fn what_etcd_does_not_decide_is_unknown() {
         let open = [

@@ -1,4 +1,4 @@
-//! From `kubernetes:NAMESPACE?...`, or from what a pod finds around it, to calls of the API server.
+//! From `kubernetes:NAMESPACE?...`, or from the environment of a pod, to calls of the API server.
 //! Distinguishes failures before a call was sent from later ones: a write that fails later may have happened.
 
 use std::path::{Path, PathBuf};
@@ -32,9 +32,9 @@ use crate::net::url::Location;
 const CONNECT: Duration = Duration::from_millis(1500);
 /// The limit for one try of a read; a page of a list may be large.
 const READ: Duration = Duration::from_secs(3);
-/// How long a write waits for its answer.
+/// The limit for the answer to a write.
 const WRITE: Duration = Duration::from_secs(5);
-/// The maximum bytes of one answer: a page of records of 64 KiB, in base64 and with what the server adds.
+/// The maximum bytes of one answer: a page of records of 64 KiB, in base64 and with the fields that the server adds.
 const LARGEST_ANSWER: usize = 96 << 20;
 
 /// A client of an API server.
@@ -69,7 +69,7 @@ impl Link {
         &self.server
     }
 
-    /// Reads, and retries once if the connection broke: it may have been an old one.
+    /// Sends a read, and retries once if the connection broke: a pooled connection may have been closed.
     pub(super) async fn read(&self, path_and_query: &str) -> Result<Answer, Failure> {
         match self.call(READ, Method::GET, path_and_query, None).await {
             Err(Failure::NoAnswer(_) | Failure::Broken(_)) => {
@@ -145,9 +145,9 @@ fn token(path: &Path) -> Result<HeaderValue, Failure> {
 
 const PREFIX: &str = "snowmint";
 const PARAMETERS: &str = "server, token_file, ca, cert, key and prefix";
-/// What is escaped in the value of a query.
+/// The characters to escape in the value of a query.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
-/// Where a pod finds its namespace, its token and the authority of the server.
+/// The directory in which a pod finds its namespace, its token and the certificate authority of the server.
 const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 pub(super) struct Settings {
@@ -174,7 +174,7 @@ pub(super) fn location(url: &str) -> Result<(Option<String>, Location), UrlError
     Ok((Some(namespace.to_owned()), location))
 }
 
-/// What the names of the objects begin with.
+/// Returns the prefix of the object names.
 pub(super) fn prefix(location: &mut Location) -> Result<String, UrlError> {
     let prefix = location.take("prefix").unwrap_or_else(|| PREFIX.to_owned());
     if is_label(&prefix, LONGEST_PREFIX) {
@@ -215,7 +215,7 @@ pub(super) fn settings(url: &str) -> Result<Settings, UrlError> {
     Ok(Settings { link: Link::new(server, token_file, tls), namespace, prefix })
 }
 
-/// Returns the server that the environment of every pod names.
+/// Returns the server that the environment variables of every pod name.
 fn server_around_pod() -> Option<String> {
     let host = env::var("KUBERNETES_SERVICE_HOST").ok()?;
     let port = env::var("KUBERNETES_SERVICE_PORT").ok()?;
@@ -278,7 +278,7 @@ fn pem_error(location: &Location, parameter: &str, path: &Path, error: &dyn fmt:
     location.malformed(&format!("{parameter}={}: {error}", path.display()))
 }
 
-/// Returns a text as the value of a query.
+/// Escapes a text for the value of a query.
 pub(super) fn escape(text: &str) -> impl fmt::Display {
     utf8_percent_encode(text, ESCAPED)
 }

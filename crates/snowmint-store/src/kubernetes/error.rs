@@ -1,5 +1,5 @@
-//! What the API server answered, and what a failed call means for a record.
-//! A kind that says "nothing was written" is given only if the server, or the lack of a connection, says so.
+//! The answers of the API server, and the meaning of a failed call for a record.
+//! A kind that says "nothing was written" needs proof: the server said so, or there was no connection.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use crate::error::Effect;
 use crate::{StoreError, StoreErrorKind};
 
-/// Why there is no answer to a call.
+/// The reason why a call got no answer.
 #[derive(Debug)]
 pub(super) enum Failure {
     /// The call was not sent.
@@ -39,7 +39,7 @@ pub(super) fn store_error(
     StoreError::new(kind, operation, store, text)
 }
 
-/// The error for an answer that is neither a success nor a conflict.
+/// Returns the error for an answer that is neither a success nor a conflict.
 pub(super) fn refused(store: &str, operation: &'static str, effect: Effect, answer: &Answer) -> StoreError {
     let Status { reason, message, .. } = answer.failure();
     let mut said = answer.status.to_string();
@@ -52,7 +52,7 @@ pub(super) fn refused(store: &str, operation: &'static str, effect: Effect, answ
     StoreError::new(kind, operation, store, format!("the API server answered \"{said}\"; {advice}"))
 }
 
-/// Returns what a status decides. Those from 500 on decide nothing: a time-out of etcd behind the server is one of them.
+/// Returns the kind and the advice for a status. From 500 on a status proves nothing: etcd behind the server may have timed out.
 fn meaning(effect: Effect, status: u16, message: &str) -> (StoreErrorKind, &'static str) {
     match status {
         401 => (StoreErrorKind::Other, "token or certificate rejected: check token_file= or cert="),
@@ -65,7 +65,7 @@ fn meaning(effect: Effect, status: u16, message: &str) -> (StoreErrorKind, &'sta
             (kind, "grant the account the verbs get, list, create and patch on leases.coordination.k8s.io")
         }
         404 => (StoreErrorKind::Other, "check that the namespace exists and that this is an API server"),
-        // A quota that was counted at the same instant, or too many calls.
+        // A quota that another call changed at the same time, or too many calls.
         409 | 429 => (StoreErrorKind::Unavailable, "retry"),
         500.. => (effect.unanswered(), "check the API server and its etcd"),
         _ => (StoreErrorKind::Other, "check that this is an API server that supports such calls"),
@@ -103,12 +103,12 @@ impl Answer {
             .map_err(|error| format!("invalid answer, expected one of an API server: {error}"))
     }
 
-    /// Returns what the server says about a failure; empty if the answer is not from an API server.
+    /// Returns the server's description of a failure; empty if the answer is not from an API server.
     pub(super) fn failure(&self) -> Status {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 
-    /// Whether it has this reason and is about one Lease, not about a namespace, a quota, or an unknown path.
+    /// Returns whether it has this reason and is about one Lease, not about a namespace, a quota, or an unknown path.
     pub(super) fn is_about_a_lease(&self, reason: &str) -> bool {
         let Status { reason: said, details, .. } = self.failure();
         said == reason && details.kind == "leases" && !details.name.is_empty()

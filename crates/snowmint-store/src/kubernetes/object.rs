@@ -1,4 +1,4 @@
-//! The Lease objects: the name of a record's object, the JSON that is sent, and the record in what comes back.
+//! Lease objects: the name of a record's object, the JSON of a write, and the record in an answer.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ const KEY: &str = "snowmint.dev/key";
 const TEXT: &str = "snowmint.dev/record";
 /// The value if it is not text.
 const BASE64: &str = "snowmint.dev/record-base64";
-/// The version that a write replaced, which makes it differ from the write before.
+/// The version that a write replaced, so that every write changes the object.
 const REPLACED: &str = "snowmint.dev/replaced";
 
 /// The parts of a write.
@@ -36,7 +36,7 @@ impl Body<'_> {
         body
     }
 
-    /// A merge patch: `null` removes what the record no longer has; what others added stays.
+    /// A merge patch: `null` removes the old fields of the record; fields of other programs stay.
     pub(super) fn replace(&self, revision: Revision) -> Value {
         let mut body = self.parts();
         body["metadata"]["resourceVersion"] = json!(revision.to_string());
@@ -57,13 +57,13 @@ impl Body<'_> {
     }
 }
 
-/// Returns the holder of a lease record; other records have none.
+/// Returns the holder in a lease record; `None` for other records.
 fn holder(text: &str) -> Option<String> {
     let record: Value = serde_json::from_str(text).ok()?;
     record.get("holder")?.as_str().filter(|it| !it.is_empty()).map(ToOwned::to_owned)
 }
 
-/// A Lease as it comes back, without the fields that are not needed.
+/// A Lease in an answer, reduced to the needed fields.
 #[derive(Deserialize)]
 pub(super) struct Lease {
     metadata: Metadata,
@@ -97,22 +97,22 @@ impl Lease {
         &self.metadata.name
     }
 
-    /// Returns the version that the server gave it, or what is wrong with it.
+    /// Returns the version that the server assigned, or a text about what is wrong with it.
     pub(super) fn revision(&self) -> Result<Revision, String> {
         let version = &self.metadata.resource_version;
-        // Digits alone: `parse` would take a `+` too.
+        // Accept digits only: `parse` would also accept a `+`.
         let revision = version.bytes().all(|it| it.is_ascii_digit()).then(|| version.parse().ok());
         revision
             .flatten()
             .map(Revision)
-            .ok_or_else(|| format!("invalid resourceVersion `{version}`: expected a number, which grows"))
+            .ok_or_else(|| format!("invalid resourceVersion `{version}`: expected a number that grows"))
     }
 
-    /// Returns the record, or what is wrong with it.
+    /// Returns the record, or a text about what is wrong with it.
     pub(super) fn into_record(self) -> Result<(Key, Versioned), String> {
         let revision = self.revision()?;
         let Metadata { name, mut annotations, .. } = self.metadata;
-        let invalid = |what: &str| format!("the Lease `{name}` {what}; check that it is one of Snowmint's");
+        let invalid = |what: &str| format!("the Lease `{name}` {what}; check that Snowmint created it");
         let key = annotations.remove(KEY).ok_or_else(|| invalid("has no annotation snowmint.dev/key"))?;
         let key = Key::new(key).map_err(|error| invalid(&format!("has a bad key: {error}")))?;
         let value = match (annotations.remove(TEXT), annotations.remove(BASE64)) {
@@ -126,8 +126,8 @@ impl Lease {
     }
 }
 
-/// The maximum bytes of a prefix, so that the name of the longest key has at most the 253 that are allowed: the prefix,
-/// 200 bytes of key, 16 of hash, and two `-`.
+/// The maximum bytes of a prefix, so that the name of the longest key fits 253 bytes, the limit of Kubernetes: the prefix, 200
+/// bytes of key, 16 of hash, and two `-`.
 pub(super) const LONGEST_PREFIX: usize = 35;
 
 /// Returns the name of the object for a key: `snowmint-workers-pool-7-af63bd4c8601b7df`.
@@ -192,7 +192,7 @@ mod tests {
         for bad in
             [json!({}), json!({KEY: "a"}), json!({KEY: "a b", TEXT: "v"}), json!({KEY: "a", BASE64: "?"})]
         {
-            assert!(lease(&bad, "1").unwrap_err().contains("one of Snowmint's"), "{bad}");
+            assert!(lease(&bad, "1").unwrap_err().contains("check that Snowmint created it"), "{bad}");
         }
         assert!(lease(&json!({KEY: "a", TEXT: "v", BASE64: ""}), "1").is_err());
     }

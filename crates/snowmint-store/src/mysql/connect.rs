@@ -1,4 +1,4 @@
-//! From a URL to sessions on a server that accepts writes, and to a table that is Snowmint's.
+//! From a URL to sessions on a server that accepts writes, and to the table of the records.
 //! A read-only server counts as a replica, whose answers may lag.
 
 use std::time::Duration;
@@ -21,8 +21,8 @@ const PORT: u16 = 3306;
 pub(crate) const PARAMETERS: &str =
     "password_file, may_lose, ssl-mode, ssl-ca, ssl-cert, ssl-key, socket and timeout_ms";
 
-/// Reads what there is of that name: the engine, the columns, and the column that is the primary key. Each part names the
-/// table itself, since the server would otherwise go through all of its tables.
+/// Reads the engine, the columns and the primary key of the table. Each part names the table: otherwise the server would read the
+/// metadata of all tables.
 const INSPECT: &str = "SELECT CAST(t.engine AS CHAR), \
     (SELECT CAST(GROUP_CONCAT(CONCAT_WS(' ', c.column_name, c.data_type, \
             CASE c.data_type WHEN 'varbinary' THEN c.character_maximum_length END) \
@@ -33,7 +33,7 @@ const INSPECT: &str = "SELECT CAST(t.engine AS CHAR), \
     FROM information_schema.tables t WHERE t.table_schema = DATABASE() AND t.table_name = 'snowmint_records'";
 const COLUMNS: &str = "name varbinary 200, revision bigint, value mediumblob";
 
-/// What a session needs. May contain the password, so it is never shown.
+/// The settings of a session. They may contain the password, so they are never shown.
 pub(crate) struct Settings {
     options: MySqlConnectOptions,
     password: Password,
@@ -57,7 +57,7 @@ impl Settings {
         Location::parse("mysql", rest, PORT)
     }
 
-    /// Removes the parameters of a connection, and returns the name for logs too; others stay.
+    /// Takes the connection parameters out of a location, and returns the name for logs too. Other parameters stay.
     pub(crate) fn take(
         location: &mut Location,
         crashes: CrashLoss,
@@ -91,7 +91,7 @@ fn tls(location: &mut Location, mut options: MySqlConnectOptions) -> Result<MySq
                 "invalid ssl-mode: expected disabled, preferred, required, verify_ca or verify_identity",
             )
         })?,
-        // A user who names an authority wants it to be used.
+        // A user who names an authority wants it to be checked.
         None if authority.is_some() => MySqlSslMode::VerifyIdentity,
         None => MySqlSslMode::Preferred,
     };
@@ -142,7 +142,7 @@ impl Connect for Settings {
     }
 }
 
-/// Sets what every session needs.
+/// Sets the variables that every session needs.
 async fn set_up(connection: &mut MySqlConnection, limit: Duration, accepted: u64) -> Result<(), sqlx::Error> {
     // Some servers turn autocommit off for everybody. No call waits longer for a lock than its limit.
     // A number out of the range of a column is an error rather than clipped.
@@ -178,7 +178,7 @@ pub(super) async fn prepare_table(store: &MySqlStore) -> Result<(), StoreError> 
     }
 }
 
-/// Engine, columns, primary key; a view has none of the three.
+/// Engine, columns, primary key; all three are `None` for a view.
 type Found = (Option<String>, Option<String>, Option<String>);
 
 async fn inspect(store: &MySqlStore) -> Result<Option<Found>, StoreError> {
@@ -194,7 +194,7 @@ fn check(store: &MySqlStore, (engine, columns, key): &Found) -> Result<(), Store
     let columns = columns.as_deref().unwrap_or_default();
     if columns != COLUMNS {
         let found = format!(
-            "the table snowmint_records is of another program: it has ({columns}), expected ({COLUMNS}); it was not changed; \
+            "the table snowmint_records belongs to another program: it has ({columns}), expected ({COLUMNS}); it was not changed; \
              use another database"
         );
         return Err(refuse(store, &found));

@@ -1,5 +1,5 @@
-//! What an error of MySQL or MariaDB means for a record, and what an operator can do about it.
-//! A kind that says "nothing was written" is given only for errors that are known to undo their statement.
+//! The meaning of a MySQL or MariaDB error for a record, and advice for the operator.
+//! A kind that says "nothing was written" is used only for errors that are known to undo their statement.
 
 use sqlx::mysql::MySqlDatabaseError;
 
@@ -19,7 +19,7 @@ pub(super) fn store_error(
     error_with(store, operation, effect, failure, |number| advice(number).to_owned())
 }
 
-/// Turns a failed statement on a table of another system into an error; `rights` are those that it needs there.
+/// Turns a failed statement on a table of another system into an error; `rights` are the privileges that the statement needs.
 pub(crate) fn foreign_error(
     (source, table, rights): (&str, &str, &str),
     operation: &'static str,
@@ -55,22 +55,22 @@ fn error_with(
     StoreError::new(kind, operation, store, text)
 }
 
-/// Whether a row with this name was there already.
+/// Returns whether a row with this name already existed.
 pub(super) fn is_duplicate(error: &sqlx::Error) -> bool {
     database_error(error).is_some_and(|said| said.number() == 1062)
 }
 
-/// Whether a sum was out of range, by which a statement without a WHERE fails on purpose.
+/// Returns whether a sum was out of range, which makes a statement without a WHERE fail on purpose.
 pub(crate) fn is_out_of_range(error: &sqlx::Error) -> bool {
     database_error(error).is_some_and(|said| said.number() == 1690)
 }
 
-/// Whether the server ended a statement in a deadlock, which undoes all that it wrote.
+/// Returns whether the server ended a statement in a deadlock, which undoes everything that it wrote.
 pub(crate) fn is_deadlock(failure: &Failure) -> bool {
     matches!(failure, Failure::Sql(error) if database_error(error).is_some_and(|said| said.number() == 1213))
 }
 
-/// The error for a missing table that the user may not create: what a DBA has to run.
+/// Returns the error for a missing table that the user may not create, with the SQL that a DBA has to run.
 pub(super) fn table_is_missing(store: &str, failure: Failure) -> StoreError {
     if let Failure::Sql(error) = &failure
         && let Some(said) = database_error(error).filter(|it| it.number() == 1142)
@@ -94,7 +94,8 @@ fn database_error(error: &sqlx::Error) -> Option<&MySqlDatabaseError> {
     error.as_database_error()?.try_downcast_ref()
 }
 
-/// Access denied, no such database, unknown authentication, host not allowed, host blocked; the rest may pass.
+/// Access denied, no such database, unknown authentication, host not allowed, host blocked: permanent. Any other may be
+/// temporary.
 fn login_kind(number: u16) -> StoreErrorKind {
     match number {
         1044 | 1045 | 1049 | 1130 | 1251 | 1524 | 1698 => StoreErrorKind::Other,
@@ -106,20 +107,20 @@ fn login_kind(number: u16) -> StoreErrorKind {
 /// <https://dev.mysql.com/doc/mysql-errors/8.0/en/server-error-reference.html>.
 fn statement_kind(said: &MySqlDatabaseError, effect: Effect) -> StoreErrorKind {
     match said.number() {
-        // Disk full, table full, a number out of the range of its column, and error 28 of the operating system, from the
-        // storage engine.
+        // Disk full, table full, a number out of the range of its column, and error 28 of the operating system from the storage
+        // engine.
         167 | 1021 | 1114 | 1264 | 1467 | 1690 => StoreErrorKind::Full,
         1030 if said.message().contains("28") => StoreErrorKind::Full,
-        // By --read-only, by a lock on everything, by a read-only transaction, by a read-only engine.
+        // Caused by --read-only, a global lock, a read-only transaction, or a read-only engine.
         1290 | 1223 | 1792 | 1836 => StoreErrorKind::ReadOnly,
         1142 | 1143 if effect == Effect::Writes => StoreErrorKind::ReadOnly,
-        // Lock wait ended, deadlock, MariaDB's and MySQL's limits on a statement, too many connections.
+        // Lock wait timed out, deadlock, statement time limit of MariaDB and of MySQL, too many connections.
         1205 | 1213 | 1969 | 3024 | 1040 | 1203 => StoreErrorKind::Unavailable,
         1194 | 1195 | 1034 | 1712 | 1877 => StoreErrorKind::Corrupt,
-        // Rejected before it was carried out: no such table or column, not allowed, bad statement, packet too large.
+        // Rejected before execution: no such table or column, not allowed, bad statement, packet too large.
         1044 | 1045 | 1054 | 1064 | 1142 | 1143 | 1146 | 1153 | 1364 | 1406 => StoreErrorKind::Other,
         _ if effect == Effect::Reads => StoreErrorKind::Other,
-        // Server shutting down, query killed, error at the commit: only the record tells.
+        // Server shutting down, query killed, error at the commit: only the record shows the outcome.
         _ => StoreErrorKind::OutcomeUnknown,
     }
 }

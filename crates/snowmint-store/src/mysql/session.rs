@@ -1,8 +1,9 @@
-//! A session on a primary: what the server says about itself at the beginning, and what each statement checks later.
-//! A server may be demoted, or lose its replicas, at any time, so each write is conditional and each is confirmed.
+//! A session on a primary: what the server reports at the start, and the checks in each statement after that.
+//! A server may be demoted, or lose its replicas, at any time, so each write is conditional and must be confirmed.
 //!
-//! `History` is what a server has: its transactions, by GTID. `View` is its view of a Galera cluster. A server that lacks a transaction which was seen elsewhere has lost writes. Of each origin the last transaction is known;
-//! in MariaDB the numbers of a domain only grow.
+//! `History` is the set of transactions that a server has, by GTID: the last one of each origin; in MariaDB the numbers of a
+//! domain only grow. A server that lacks a transaction which was seen elsewhere has lost writes. `View` is a server's view of
+//! its Galera cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -18,12 +19,12 @@ use crate::net::{Confirmation, Refusal, Standing};
 use crate::sql::{Failure, exactly_one};
 use crate::{StoreErrorKind, net};
 
-/// Whether the server accepts writes, as a condition of the statement that writes. A user with `SUPER` or
-/// `READ ONLY ADMIN` may write despite `read_only`, so the server itself refuses nothing to such a user.
+/// Condition in a writing statement: the server accepts writes. A user with `SUPER` or `READ ONLY ADMIN` may write despite
+/// `read_only`, so the server itself does not reject writes of such a user.
 ///
-/// `SET GLOBAL read_only` waits for the statements that are writing, and keeps others from starting, until it has changed the
-/// value: a statement that found the server writable has committed before `SET GLOBAL` returns. `super_read_only` of MySQL
-/// sets `read_only` too. Compared as text, since later versions have more than two values, and a word counts as 0.
+/// `SET GLOBAL read_only` waits for running writes and blocks new ones until it has changed the value: a statement that found the
+/// server writable has committed before `SET GLOBAL` returns. `super_read_only` of MySQL sets `read_only` too. Compares text,
+/// since later versions have more than two values, and a word would count as 0.
 macro_rules! writable {
     () => {
         "CAST(@@global.read_only AS CHAR) IN ('0', 'OFF') AND CAST(@@global.innodb_read_only AS CHAR) IN ('0', 'OFF')"
@@ -31,13 +32,13 @@ macro_rules! writable {
 }
 pub(crate) use writable;
 
-/// Whether the server may be written, as a condition of the statement that writes: it is [`writable!`], and it syncs each
-/// commit before it answers. An operator may change either at any time.
+/// Condition in a writing statement: the server is [`writable!`] and syncs each commit before it answers. An operator may change
+/// either at any time.
 ///
-/// With `innodb_flush_log_at_trx_commit` at 1, or at 3 of MariaDB, the engine keeps what it acknowledges; with a binary log,
-/// only if `sync_binlog` is 1. Otherwise a crash loses `innodb_flush_log_at_timeout` seconds and a little, and
-/// `@snowmint_accepts` has to be more. That is set when a session begins, see [`CrashLoss::accepted`]; in another session it
-/// is NULL, and nothing is written.
+/// With `innodb_flush_log_at_trx_commit` at 1, or at 3 in MariaDB, the engine keeps the commits that it acknowledged; with a
+/// binary log, only if `sync_binlog` is 1. Otherwise a crash loses a little more than `innodb_flush_log_at_timeout` seconds, and
+/// `@snowmint_accepts` must exceed that. The start of a session sets it, see [`CrashLoss::accepted`]; in any other session it is
+/// NULL, and nothing is written.
 macro_rules! may_write {
     () => {
         concat!(
@@ -68,22 +69,22 @@ const VARIABLES: &str = "SHOW VARIABLES WHERE Variable_name IN ('read_only', 'su
     'log_bin', 'sync_binlog', 'binlog_format', 'wsrep_on', 'wsrep_provider', 'server_uuid', 'server_uid', 'server_id', 'hostname', 'port', 'datadir', \
     'version', 'log_slave_updates', 'log_replica_updates', 'rpl_semi_sync_master_enabled', 'rpl_semi_sync_source_enabled', \
     'gtid_binlog_state', 'gtid_executed', 'innodb_flush_log_at_trx_commit', 'innodb_flush_log_at_timeout')";
-/// Separate from the variables, where MySQL truncates long values.
+/// Queried separately, because SHOW VARIABLES truncates long values.
 const MARIADB_HISTORY: &str = "SELECT CONCAT_WS(',', @@global.gtid_binlog_state, @@global.gtid_slave_pos)";
 const MYSQL_HISTORY: &str = "SELECT @@global.gtid_executed";
-/// How commits wait for replicas: one statement, so that nothing changes between its parts.
+/// How commits wait for replicas. One statement, so that all parts are from the same instant.
 const MARIADB_REPLICATION: &str = "SELECT variable_name, variable_value FROM information_schema.global_status \
     WHERE variable_name IN ('rpl_semi_sync_master_status', 'rpl_semi_sync_master_no_tx') \
     UNION ALL SELECT 'rpl_semi_sync_master_enabled', CAST(@@global.rpl_semi_sync_master_enabled AS CHAR)";
-/// MySQL has the later names since 8.0.26, with the plugin of the same name, and no variables without a plugin. These tables
-/// are what its SHOW reads: they exist without the performance schema, and for every user.
+/// MySQL has the newer names since 8.0.26, with the plugin of the same name, and no variables without a plugin. SHOW reads the
+/// same tables: they exist without the performance schema, and for every user.
 const MYSQL_REPLICATION: &str = "SELECT variable_name, variable_value FROM performance_schema.global_status \
     WHERE variable_name IN ('rpl_semi_sync_master_status', 'rpl_semi_sync_source_status', \
         'rpl_semi_sync_master_no_tx', 'rpl_semi_sync_source_no_tx') \
     UNION ALL SELECT variable_name, variable_value FROM performance_schema.global_variables \
     WHERE variable_name IN ('rpl_semi_sync_master_enabled', 'rpl_semi_sync_source_enabled')";
 
-/// Rows that no list shows, since no key begins with `~`. Several, so that readers do not wait for each other.
+/// Rows that no list shows, since no key begins with `~`. There are several, so that readers do not wait for each other.
 const FENCES: u64 = 16;
 const FENCE: &str =
     concat!("UPDATE snowmint_records SET revision = revision + 1 WHERE name = ? AND ", writable!());
@@ -95,16 +96,16 @@ const NEW_FENCE: &str = concat!(
 /// A session on a server that accepts writes.
 pub(crate) struct Session {
     pub(crate) sql: MySqlConnection,
-    /// How the server waits for replicas, where that matters.
+    /// How the server waits for replicas, if it has to.
     watch: Option<Watch>,
-    /// Of what the server had when the session began.
+    /// Whether a failover may lose what the server had when the session began.
     standing: Standing,
-    /// Whether replicas confirm commits, by the server's last answer; `None` once the caller has taken it.
+    /// Whether replicas confirm commits, as the server said last; `None` once the caller has taken it.
     pub(super) confirmation: Option<Confirmation>,
     losses: Losses,
 }
 
-/// What a server says about itself when a session begins.
+/// The report of a server at the start of a session.
 pub(super) struct SessionStart {
     /// Equal for two hosts only if they are one server, or one Galera cluster.
     pub(super) server: String,
@@ -119,10 +120,10 @@ pub(super) struct SessionStart {
 struct Losses {
     may_lose: Duration,
     crashes: CrashLoss,
-    /// Whether the server syncs later than it answers, and is used because other members of its Galera cluster keep what it
-    /// loses. Each write then has to check that there are others.
+    /// Whether the server acknowledges commits before it syncs them, and is used only because other members of its Galera cluster
+    /// keep them. Each write then has to check that there are other members.
     kept_by_others: bool,
-    /// Whether other members may keep what it loses; the next session finds out.
+    /// Whether other members may keep what this server loses; the next session checks that.
     is_member: bool,
 }
 
@@ -131,17 +132,17 @@ struct Losses {
 #[derive(Clone, Copy)]
 struct Watch {
     statement: &'static str,
-    /// The last answer.
+    /// The last answer of the server.
     seen: Replication,
 }
 
-/// What a server says about semi-synchronous replication.
+/// What a server reports about semi-synchronous replication.
 #[derive(Clone, Copy)]
 struct Replication {
     enabled: bool,
     /// Whether commits wait for a replica now.
     waits: bool,
-    /// How many commits did not wait until a replica had them.
+    /// Number of commits that did not wait until a replica had them.
     unconfirmed: u64,
 }
 
@@ -154,21 +155,21 @@ impl Replication {
 /// What a crash of a server or its machine may undo.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum CrashLoss {
-    /// As much as `may_lose` states.
+    /// At most the time that `may_lose` states.
     AsStated,
-    /// Nothing, and no loss can be stated, as in the table of another system.
+    /// Nothing; the URL cannot state a loss, as for the table of another system.
     Nothing,
-    /// Anything: the user accepts it.
+    /// Anything: the user accepts any loss.
     Anything,
-    /// Nothing is written, and nothing that is read has to be durable.
+    /// Irrelevant: nothing is written, and reads need not be durable.
     Unused,
 }
 
-/// As `@snowmint_accepts`, more than any server says that it loses.
+/// Value of `@snowmint_accepts` that exceeds any loss that a server reports.
 const ANYTHING: u64 = 1_000_000;
 
 impl CrashLoss {
-    /// How many seconds of commits may be lost, for [`may_write!`].
+    /// Returns the accepted loss in seconds of commits, for [`may_write!`].
     pub(super) const fn accepted(self, may_lose: Duration) -> u64 {
         match self {
             Self::AsStated | Self::Nothing => may_lose.as_secs(),
@@ -178,10 +179,10 @@ impl CrashLoss {
     }
 }
 
-/// When a server syncs its commits.
+/// The settings that decide when a server syncs its commits.
 struct Syncing {
     flush: String,
-    /// With a binary log, when that is synced.
+    /// When the binary log is synced, if there is one.
     sync_binlog: Option<String>,
     every_seconds: u64,
 }
@@ -205,7 +206,7 @@ impl Syncing {
     }
 }
 
-/// Asks the server about itself, and refuses one that must not be used; `may_lose` is the loss that the user has stated.
+/// Queries the server's state, and refuses a server that must not be used; `may_lose` is the loss that the user has stated.
 pub(super) async fn begin(
     sql: &mut MySqlConnection,
     may_lose: Duration,
@@ -229,7 +230,7 @@ pub(super) async fn begin(
     let view = if is_off("wsrep_on") {
         None
     } else {
-        // The setting alone does not make a cluster: there may be no provider.
+        // The setting alone does not make a cluster: the provider may be missing.
         let status = named(sql, STATUS).await.map_err(refused)?;
         let view = View::parse(&status);
         if view.is_none() && !matches!(value("wsrep_provider"), "" | "none") {
@@ -253,19 +254,19 @@ pub(super) async fn begin(
         sqlx::raw_sql(sqlx::AssertSqlSafe(accept)).execute(&mut *sql).await.map_err(refused)?;
     }
     if view.is_some() {
-        // Before reads, updates and inserts: wait for what other members have committed.
+        // Before reads, updates and inserts, wait for the commits of other members.
         sqlx::raw_sql("SET SESSION wsrep_sync_wait = 7").execute(&mut *sql).await.map_err(refused)?;
     }
     let server = if let Some(view) = &view {
         view.server()
     } else {
-        // No single one of them exists on every server and differs between any two.
+        // None of these alone exists on every server and differs between any two.
         let of = ["server_uuid", "server_uid", "server_id", "hostname", "port", "datadir"];
         of.map(value).join(" ")
     };
     let keeps = may_lose.is_zero();
     let in_mariadb = variables.contains_key("gtid_binlog_state");
-    // Each member of a Galera cluster numbers transactions itself, and the cluster keeps what it confirmed.
+    // Each member of a Galera cluster numbers transactions itself, and the cluster keeps what it has confirmed.
     let history = if keeps && view.is_none() && (in_mariadb || variables.contains_key("gtid_executed")) {
         let statement = if in_mariadb { MARIADB_HISTORY } else { MYSQL_HISTORY };
         let row = exactly_one(sqlx::query(statement).fetch_all(&mut *sql)).await.map_err(refused)?;
@@ -273,7 +274,7 @@ pub(super) async fn begin(
     } else {
         History::default()
     };
-    // Without a binary log there are no replicas, and a running server does not start one.
+    // Without a binary log there are no replicas, and a running server cannot enable one.
     let watch = if keeps && !is_off("log_bin") && crashes != CrashLoss::Unused {
         let statement = if in_mariadb { MARIADB_REPLICATION } else { MYSQL_REPLICATION };
         let seen = replication(sql, statement).await.map_err(refused)?;
@@ -293,8 +294,8 @@ pub(super) async fn begin(
     Ok(SessionStart { server, history: ClusterHistory { history, view }, watch, confirmation, losses })
 }
 
-/// Returns a hint about a replica that waits for a replica of its own before it applies a transaction, and most likely has
-/// none. A failover to it would lose the transactions that it has received and not applied.
+/// Returns a hint about a replica that waits for a replica of its own before it applies a transaction, but most likely has none.
+/// A failover to it would lose the transactions that it has received and not applied.
 fn waits_for_replicas(variables: &BTreeMap<String, String>) -> String {
     let on = |names: [&'static str; 2]| {
         names.into_iter().find(|it| variables.get(*it).is_some_and(|it| is_on(it)))
@@ -322,20 +323,20 @@ impl Session {
         }
     }
 
-    /// Whether a failover may still lose what the server had when the session began: a primary has transactions that wait for a
-    /// replica, and those whose wait was killed. Replicas get commits in order, so the first confirmed commit of this session
-    /// confirms all that.
+    /// Returns whether a failover may still lose what the server had when the session began. A primary shows transactions that
+    /// wait for a replica, and transactions whose wait was killed. Replicas get commits in order, so the first confirmed commit
+    /// of this session confirms all of them.
     pub(super) const fn standing(&self) -> Standing {
         self.standing
     }
 
-    /// Whether each commit waits for a replica, as the server said last.
+    /// Returns whether each commit waits for a replica, as the server said last.
     pub(crate) fn waits_for_replicas(&self) -> bool {
         self.watch.is_some_and(|watch| watch.seen.enabled)
     }
 
-    /// Carries out a write with [`may_write!`] as a condition. If it changed nothing, checks whether the condition is why; if it
-    /// changed something, checks that a replica has it.
+    /// Executes a write that has [`may_write!`] as a condition. If it changed nothing, checks whether that condition is the
+    /// reason; if it changed something, checks that a replica has it.
     pub(crate) async fn write(
         &mut self,
         statement: Query<'_, MySql, MySqlArguments>,
@@ -344,7 +345,7 @@ impl Session {
         self.settle(done, |done| done.rows_affected() > 0).await
     }
 
-    /// As [`write`](Self::write), for a write that was already carried out.
+    /// As [`write`](Self::write), for a write that was already executed.
     pub(crate) async fn settle<T>(
         &mut self,
         done: Result<T, sqlx::Error>,
@@ -366,7 +367,7 @@ impl Session {
         self.check_settings().await.err().unwrap_or(changed)
     }
 
-    /// Returns the rows of a read, if the server accepted writes at that time and the rows can no longer be lost.
+    /// Returns the rows of a read if the server accepted writes at that time and can no longer lose the rows.
     pub(super) async fn trust<T>(
         &mut self,
         shown: Result<T, sqlx::Error>,
@@ -380,12 +381,12 @@ impl Session {
         Ok(shown)
     }
 
-    /// The refusal of a server that was demoted; nothing was written there.
+    /// Returns the refusal of a server that was demoted; nothing was written there.
     fn read_only() -> Failure {
         Failure::Refused(Refusal::new(StoreErrorKind::ReadOnly, READ_ONLY))
     }
 
-    /// Refuses a server that was demoted, or that a crash would set back; the statement before has changed nothing.
+    /// Refuses a server that was demoted, or that may lose writes in a crash; the statement before has changed nothing.
     async fn check_settings(&mut self) -> Result<(), Failure> {
         let (writable, sync) =
             settings(&mut self.sql).await.map_err(|error| Failure::Refused(unavailable(&error)))?;
@@ -403,7 +404,7 @@ impl Session {
         })
     }
 
-    /// Checks that other members of the cluster have the write, if this one may lose it.
+    /// Checks that other members of the cluster have the write, if this member may lose it.
     async fn check_others(&mut self) -> Result<(), Failure> {
         let unknown = |text| Failure::Refused(Refusal::new(StoreErrorKind::OutcomeUnknown, text));
         let Losses { may_lose, crashes, kept_by_others: true, .. } = self.losses else { return Ok(()) };
@@ -415,8 +416,8 @@ impl Session {
         sync.check(may_lose, crashes).map_err(|refusal| unknown(refusal.text))
     }
 
-    /// Checks that a replica has confirmed the last commit, if it has to: a commit whose wait timed out or was killed looks like
-    /// any other, and only the count of those shows it.
+    /// Checks that a replica has confirmed the last commit, if one has to. A commit whose wait timed out or was killed looks like
+    /// any other; only the counter of unconfirmed commits shows it.
     async fn confirm(&mut self) -> Result<(), Failure> {
         self.check_others().await?;
         let Some(Watch { statement, seen }) = self.watch else { return Ok(()) };
@@ -425,7 +426,7 @@ impl Session {
                 self.watch = Some(Watch { statement, seen: now });
                 return Ok(());
             }
-            // If it was enabled meanwhile, the commit may have come before that and has not waited.
+            // If waiting was enabled meanwhile, the commit may have come before that without waiting.
             Ok(now) if seen.enabled && now.enabled && now.waits && now.unconfirmed == seen.unconfirmed => {
                 self.standing = Standing::Kept;
                 self.confirmation = Some(Confirmation::ByReplicas);
@@ -438,8 +439,8 @@ impl Session {
     }
 
     /// Makes sure that a replica has everything that earlier reads have shown. A primary shows rows that no replica has: while a
-    /// commit waits (`AFTER_COMMIT`), and after a wait that was killed, or a crash during one. Replicas get commits in order, so
-    /// one more confirmed commit confirms all before it.
+    /// commit waits (`AFTER_COMMIT`), and after a wait that was killed or ended by a crash. Replicas get commits in order, so one
+    /// more confirmed commit confirms all before it.
     async fn fence(&mut self) -> Result<(), Failure> {
         let Some(Watch { statement, seen }) = self.watch else { return Ok(()) };
         if !seen.enabled {
@@ -458,7 +459,7 @@ impl Session {
         let fenced = match self.write(sqlx::query(FENCE).bind(name.as_bytes())).await {
             Ok(done) if done.rows_affected() > 0 => Ok(()),
             Ok(_) => match self.write(sqlx::query(NEW_FENCE).bind(name.as_bytes())).await {
-                // Another node was faster: one more commit.
+                // Another node inserted the row first: commit once more.
                 Err(Failure::Sql(error)) if error::is_duplicate(&error) => {
                     self.write(sqlx::query(FENCE).bind(name.as_bytes())).await.map(|_| ())
                 }
@@ -467,7 +468,7 @@ impl Session {
             Err(failure) => Err(failure),
         };
         fenced.map_err(|failure| match failure {
-            // Nothing of the caller's was written.
+            // Nothing that the caller wanted was written.
             Failure::Refused(Refusal { kind: StoreErrorKind::OutcomeUnknown, text }) => {
                 Failure::Refused(Refusal::new(StoreErrorKind::Unavailable, text))
             }
@@ -476,8 +477,8 @@ impl Session {
     }
 }
 
-/// Refuses a server that acknowledges commits before they are on its disk, unless the user has stated the loss: with 0 any end
-/// of the server loses those of the last seconds, with 2 any end of the machine. 1 and MariaDB's 3 lose none.
+/// Refuses a server that acknowledges commits before they are on its disk, unless the user has stated the loss. With 0, any end
+/// of the server process loses the commits of the last seconds; with 2, any end of the machine does. 1 and MariaDB's 3 lose none.
 fn check_flush(
     flush: &str,
     every_seconds: u64,
@@ -492,8 +493,8 @@ fn check_flush(
     check_loss("innodb_flush_log_at_trx_commit", flush, ends, every_seconds, may_lose, crashes)
 }
 
-/// Refuses a server that syncs its binary log later: with such a log only that sync makes a commit durable, since `InnoDB`
-/// rolls back what the log lacks. What `InnoDB` has flushed as committed stays.
+/// Refuses a server that syncs its binary log later. With a binary log, only that sync makes a commit durable, since `InnoDB`
+/// rolls back transactions that the log lacks. Transactions that `InnoDB` has flushed as committed stay.
 fn check_binlog_sync(
     sync: &str,
     every_seconds: u64,
@@ -514,7 +515,7 @@ fn check_loss(
     may_lose: Duration,
     crashes: CrashLoss,
 ) -> Result<(), Refusal> {
-    // A flush starts that often, and takes some time.
+    // A flush starts at this interval and takes some time.
     let loss = Duration::from_secs(every_seconds + 1);
     if may_lose >= loss {
         return Ok(());
@@ -530,7 +531,7 @@ fn check_loss(
     Err(Refusal::new(StoreErrorKind::Other, text))
 }
 
-/// Returns rows of a name and a value, with the names in lower case.
+/// Returns rows of name and value, with the names in lower case.
 async fn named(
     sql: &mut MySqlConnection,
     statement: &'static str,
@@ -572,7 +573,7 @@ fn is_on(value: &str) -> bool {
     !matches!(value, "OFF" | "0" | "")
 }
 
-/// The last transaction of each origin that a server has; empty where the server has no GTIDs.
+/// The last transaction of each origin that a server has; empty if the server has no GTIDs.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct History(BTreeMap<Origin, u64>);
 
@@ -594,8 +595,8 @@ impl History {
         history
     }
 
-    /// Returns the last known transaction of an origin. A replica of MariaDB without a log of its own knows only the last
-    /// transaction of a domain, and has all with lower numbers.
+    /// Returns the last known transaction of an origin. A MariaDB replica without a binary log knows only the last transaction of
+    /// a domain, and has all with lower numbers.
     fn has(&self, origin: &Origin) -> u64 {
         match (self.0.get(origin), origin) {
             (Some(number), _) => *number,
@@ -646,7 +647,7 @@ fn one(text: &str) -> Option<(Origin, u64)> {
     }
 }
 
-/// What a server says about its cluster.
+/// What a server reports about its cluster.
 pub(super) const STATUS: &str = "SHOW GLOBAL STATUS WHERE Variable_name IN ('wsrep_ready', 'wsrep_cluster_status', \
     'wsrep_cluster_state_uuid', 'wsrep_gcomm_uuid', 'wsrep_cluster_conf_id', 'wsrep_cluster_size', \
     'wsrep_incoming_addresses')";
@@ -654,7 +655,7 @@ pub(super) const STATUS: &str = "SHOW GLOBAL STATUS WHERE Variable_name IN ('wsr
 /// A member's view of its cluster.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct View {
-    /// Where the records come from.
+    /// The cluster that the records come from.
     state: String,
     /// The member that has this view.
     member: String,
@@ -686,19 +687,19 @@ impl View {
         })
     }
 
-    /// Returns a text that is equal for the members of one cluster, also if it was split.
+    /// Returns a text that is equal for the members of one cluster, even if it was split.
     pub(super) fn server(&self) -> String {
         format!("galera {}", self.state)
     }
 
-    /// Whether another member keeps what this one loses in a crash. An arbitrator counts as a member and keeps nothing; it has
-    /// no address.
+    /// Returns whether another member keeps what this one loses in a crash. An arbitrator counts as a member but keeps no data;
+    /// it has no address.
     pub(super) fn is_shared(&self) -> bool {
         self.members.iter().filter(|it| !it.trim().is_empty()).count() > 1
     }
 }
 
-/// The refusal of a server that could be a member and is none now.
+/// Returns the refusal of a server that could be a member but is not one now.
 pub(super) fn no_member(status: &BTreeMap<String, String>) -> Refusal {
     let value = |name: &str| status.get(name).map_or("", |it| it.trim());
     let text = format!(
@@ -710,7 +711,7 @@ pub(super) fn no_member(status: &BTreeMap<String, String>) -> Refusal {
     Refusal::new(StoreErrorKind::Unavailable, text)
 }
 
-/// How far the history of a server goes, and which cluster it belongs to.
+/// The extent of a server's history, and its cluster.
 #[derive(Default, Debug)]
 pub(crate) struct ClusterHistory {
     pub(super) history: History,
@@ -755,7 +756,7 @@ mod tests {
             ("0-1-5", ""),
             ("0-1-5", "0-1-5"),
             ("0-1-5,0-2-6", "0-1-5"),
-            // Without a log of its own a replica knows one transaction of a domain.
+            // A replica without a binary log knows one transaction of a domain.
             (",0-2-6", "0-1-5"),
             ("1-1-9,0-1-5", "0-1-5"),
             (&uuid(":1-6"), &uuid(":1-5")),
@@ -803,16 +804,16 @@ mod tests {
         let (a, b) = (view("a", "2", "h1,h2"), view("b", "2", "h1,h2"));
         assert!(!split(&[]) && !split(&[ClusterHistory::default(), ClusterHistory::default()]));
         assert!(!split(&[view("a", "2", "h1,h2"), a, b]));
-        // A member by two names, alone.
+        // One member under two names, alone.
         assert!(!split(&[view("a", "3", "h1"), view("a", "3", "h1")]));
         for parts in [
-            // Split in two, each side as many views later.
+            // Split in two; each side has changed its view equally often.
             [view("a", "3", "h1"), view("b", "3", "h2")],
-            // One has not seen the change, or they are two clusters by now.
+            // One member has not seen the change, or they are two clusters by now.
             [view("a", "2", "h1,h2"), view("b", "3", "h1,h2")],
             [view("a", "2", "h1,h2"), view("b", "2", "h1,h2,h3")],
             [view("a", "2", "h1,h2"), view("b", "2", "h3,h4")],
-            // Members that do not say where they are.
+            // Members that do not show their addresses.
             [view("a", "1", "AUTO"), view("b", "1", "AUTO")],
         ] {
             assert!(split(&parts), "{parts:?}");
@@ -839,7 +840,7 @@ mod tests {
             View::parse(&status.map(|(name, value)| (name.to_owned(), value.to_owned())).into())
         };
         assert!(status("ON", "Primary", STATE).is_some());
-        // Without a provider, cut off, not synced yet, and states that are none.
+        // Without a provider, cut off, not synced yet, and invalid states.
         for (ready, of, state) in [
             ("OFF", "Disconnected", ""),
             ("OFF", "non-Primary", STATE),

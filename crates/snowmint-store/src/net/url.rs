@@ -14,7 +14,7 @@ use percent_encoding::percent_decode_str;
 use super::Refusal;
 use crate::{StoreErrorKind, UrlError};
 
-/// How long a call may take in all, with connecting, unless `timeout_ms` says otherwise.
+/// The limit of a call, including connecting, unless `timeout_ms` says otherwise.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest loss that `may_lose` may state.
 const MAX_LOSS: Duration = Duration::from_mins(5);
@@ -25,9 +25,9 @@ pub(crate) struct Location {
     pub(crate) scheme: &'static str,
     pub(crate) user: Option<String>,
     password: Option<Secret>,
-    /// In the order of the URL; empty only where the URL names none.
+    /// In the order of the URL; empty only if the URL names none.
     pub(crate) hosts: Vec<Host>,
-    /// With its leading `/`; empty where the URL has none.
+    /// With its leading `/`; empty if the URL has none.
     pub(crate) path: String,
     parameters: Vec<(String, String)>,
 }
@@ -36,7 +36,7 @@ pub(crate) struct Location {
 #[cfg(any(feature = "etcd", feature = "redis", feature = "postgres", feature = "mysql"))]
 type Pem = Vec<u8>;
 
-/// A user, and where the password comes from.
+/// A user, and the source of the password.
 #[cfg(any(test, feature = "etcd", feature = "zookeeper"))]
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Login {
@@ -93,7 +93,7 @@ impl Location {
             rest.strip_prefix("//").ok_or_else(|| malformed("missing `//`: expected //HOST:PORT,HOST"))?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-        // The rest of a password with an unescaped `/` or `?` would be taken for a path, which logs show.
+        // The rest of a password with an unescaped `/` or `?` would be parsed as a path, which logs show.
         if path.contains('@') || query.contains('@') {
             return Err(malformed(
                 "unexpected `@` after the hosts: write `@`, `/` and `?` in a user or password as %40, %2F and %3F",
@@ -125,7 +125,7 @@ impl Location {
         Some(self.parameters.swap_remove(at).1)
     }
 
-    /// Removes a parameter that is on or off, in any of the usual words; without a value it is on.
+    /// Removes a parameter that is a switch, in any of the usual words; without a value it is on.
     pub(crate) fn take_switch(&mut self, name: &str) -> Result<Option<bool>, UrlError> {
         match self.take(name).as_deref() {
             None => Ok(None),
@@ -209,12 +209,12 @@ impl Location {
         Ok(limit.map_or(TIMEOUT, Duration::from_millis))
     }
 
-    /// Removes `durable`: whether to refuse a server whose settings keep nothing on a disk. `yes` by default.
+    /// Removes `durable`: whether to refuse a server that does not persist its data. `yes` by default.
     pub(crate) fn take_durable(&mut self) -> Result<bool, UrlError> {
         Ok(self.take_switch("durable")?.unwrap_or(true))
     }
 
-    /// Removes `may_lose`, the time of newest writes that a failover may lose, such as `2s`, `500ms` or `0`.
+    /// Removes `may_lose`, the time span of the newest writes that a failover may lose, such as `2s`, `500ms` or `0`.
     pub(crate) fn take_may_lose(&mut self, default: Duration) -> Result<Duration, UrlError> {
         let Some(text) = self.take("may_lose") else {
             return Ok(default);
@@ -261,7 +261,7 @@ impl Location {
         Password::find(self.password.take(), file)
     }
 
-    /// Rejects parameters that nobody has taken: a mistyped `ca` must not mean "no check".
+    /// Rejects parameters that no caller has taken: a mistyped `ca` must not mean "no check".
     pub(crate) fn finish(&self, known: &str) -> Result<(), UrlError> {
         match self.parameters.first() {
             Some((name, _)) => Err(self.malformed(&format!("unknown parameter `{name}`: expected {known}"))),
@@ -296,7 +296,7 @@ fn malformed(scheme: &str, problem: &str) -> UrlError {
     UrlError::Malformed { scheme: scheme.to_owned(), problem: problem.to_owned() }
 }
 
-/// The error does not repeat the host: half a password with an unescaped `/` looks like one.
+/// The error does not repeat the host: part of a password with an unescaped `/` looks like one.
 fn host(text: &str, default_port: u16) -> Result<Host, &'static str> {
     const HINT: &str =
         "invalid host: expected `name`, `name:port` or `[IPv6]:port`; write `/` in a password as %2F";
@@ -359,7 +359,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Where the password of a store comes from.
+/// The source of a store's password.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Password {
     /// The URL or the environment, which do not change while the process runs; or there is no password.
@@ -377,7 +377,7 @@ impl Password {
     pub(crate) fn find(in_url: Option<Secret>, file: Option<PathBuf>) -> Result<Self, UrlError> {
         let in_environment = std::env::var(VARIABLE).ok().map(Secret::new);
         let found = Self::choose(in_url, file, in_environment);
-        // Read now, so that a mistake in the URL is reported as one.
+        // Read it now, so that a mistake in the URL is reported as one.
         found.read()?;
         Ok(found)
     }
@@ -402,16 +402,16 @@ impl Password {
         }
     }
 
-    /// As [`read`](Self::read), for a connection: an unreadable file may be about to be replaced.
+    /// As [`read`](Self::read), for a new connection: an unreadable file may be in the middle of a replacement.
     pub(crate) fn current(&self) -> Result<Option<Secret>, Refusal> {
         self.read().map_err(|error| Refusal::new(StoreErrorKind::Unavailable, error.to_string()))
     }
 }
 
-/// Editors end a file with a newline, which is not part of the password.
+/// Excludes the newline that editors put at the end of a file.
 fn read(path: &Path) -> Result<Secret, UrlError> {
     let refuse = |problem: String| UrlError::PasswordFile { path: path.display().to_string(), problem };
-    // What can be read only once, as `<(...)` of a shell, would have no password for the next connection.
+    // A pipe, such as `<(...)` of a shell, can be read only once: the next connection would have no password.
     let kind = std::fs::metadata(path).map_err(|error| refuse(error.to_string()))?;
     if !kind.is_file() {
         let problem = "expected a regular file, since it is read again for each connection; write the password to a file or \
@@ -542,7 +542,7 @@ mod tests {
         assert!(refused().contains("is empty") && !refused().contains("second"), "{}", refused());
     }
 
-    /// Goal: a file that can be read only once is rejected, rather than empty at the next connection. Method: a pipe, as
+    /// Goal: a file that can be read only once is rejected, since it would be empty for the next connection. Method: a pipe, as
     /// `<(...)` of a shell makes it, and a link to a file, as Kubernetes mounts secrets.
     #[cfg(target_os = "linux")]
     #[test]

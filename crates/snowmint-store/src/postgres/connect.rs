@@ -1,4 +1,4 @@
-//! From a URL to sessions on a primary, and to a table that is Snowmint's.
+//! From a URL to sessions on a primary, and to the table of the records.
 //! A session keeps no settings: each message sets what its statement needs.
 
 use std::time::Duration;
@@ -20,15 +20,15 @@ const PORT: u16 = 5432;
 const PARAMETERS: &str =
     "password_file, may_lose, durable, sslmode, sslrootcert, sslcert, sslkey, socket and timeout_ms";
 
-/// Returns the first message to a server. It sets nothing beyond this message, as another program may use the session next.
+/// Returns the first message to a server. Its settings end with this message, as another program may use the session next.
 ///
-/// A cancelled call leaves a session on the server that still waits for the standby. To keep these few, each new
-/// session ends those with its own name that have waited longer than a call may take. The name includes that limit, so no
-/// call of any node waits for them any more. A pooler may add the address of its client to the name. Reads wrote only the
-/// fence. The outcome of a write was unknown and stays so: the end of its wait makes its row visible, and a read relies on no
-/// row before a standby has it.
+/// A cancelled call leaves a session on the server that still waits for the standby. To limit their number, each new session
+/// terminates those with its own name that have waited longer than a call may take. The name includes that limit, so no call of
+/// any node still waits for them. A pooler may add the address of its client to the name. Terminated reads wrote only the fence.
+/// The outcome of a write was unknown and stays so: the end of its wait makes its row visible, and no read relies on a row before
+/// a standby has it.
 ///
-/// The COMMIT only produces a warning, to check that warnings arrive. All in one message, without parameters.
+/// The COMMIT only produces a warning, to check that warnings arrive. Everything is in one message, without parameters.
 fn begin(sessions: &str, limit: Duration) -> String {
     let limit = limit.as_millis();
     format!(
@@ -43,12 +43,12 @@ fn begin(sessions: &str, limit: Duration) -> String {
     )
 }
 
-/// What a server says about itself: the process of the session, whether it is a standby, when it started, whether it syncs,
-/// how commits wait by default, and whether there are standbys to wait for.
+/// The report of a server: the process of the session, whether it is a standby, when it started, whether it syncs, how commits
+/// wait by default, and whether there are standbys to wait for.
 type ServerReport = (i32, bool, i64, String, String, bool);
 
-/// Reads what there is of that name: the name with its schema, the other schemas in which nodes may find it, kind,
-/// persistence, columns, and whether names are unique.
+/// Reads the state of the table: the name with its schema, the other schemas in which nodes may find it, kind, persistence,
+/// columns, and whether names are unique.
 const INSPECT: &str = "SELECT format('%I.%I', s.nspname, c.relname), \
     (SELECT coalesce(string_agg(quote_ident(n.nspname), ', ' ORDER BY n.nspname), '') \
         FROM pg_class b JOIN pg_namespace n ON n.oid = b.relnamespace \
@@ -64,14 +64,14 @@ const INSPECT: &str = "SELECT format('%I.%I', s.nspname, c.relname), \
     FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace WHERE c.oid = to_regclass('snowmint_records')";
 const COLUMNS: &str = "name text C, revision bigint, value bytea";
 
-/// What a session needs. May contain the password, so it is never shown.
+/// The settings of a session. They may contain the password, so they are never shown.
 pub(super) struct Settings {
     options: PgConnectOptions,
     password: Password,
     /// The name on the server of all sessions whose calls have the same limit.
     sessions: String,
     limit: Duration,
-    /// Whether to refuse a server that does not write to its disk.
+    /// Whether to refuse a server that does not sync to its disk.
     must_keep: bool,
 }
 
@@ -111,14 +111,14 @@ fn tls(location: &mut Location, mut options: PgConnectOptions) -> Result<PgConne
     let mode = location.take("sslmode");
     let root = location.take_path("sslrootcert");
     let mode = match mode.as_deref() {
-        // As in libpq: an authority that is named is used.
+        // As in libpq: a CA that the URL names is checked.
         Some("require") if root.is_some() => PgSslMode::VerifyCa,
         Some(text) => text.parse().map_err(|_| {
             location.malformed(
                 "invalid sslmode: expected disable, allow, prefer, require, verify-ca or verify-full",
             )
         })?,
-        // A user who names an authority wants it to be used.
+        // A user who names a CA wants it to be checked.
         None if root.is_some() => PgSslMode::VerifyFull,
         None => PgSslMode::Prefer,
     };
@@ -160,7 +160,7 @@ impl Connect for Settings {
             return Err(Refusal::new(StoreErrorKind::Other, FSYNC_OFF));
         }
         let history = History::of(&mut connection).await?;
-        // No two servers start in the same microsecond. A standby shares everything else with its primary.
+        // No two servers start in the same microsecond. Everything else is equal on a standby and its primary.
         let confirmation = super::confirmation(has_standbys);
         let guard = Guard { process, started, must_keep: self.must_keep };
         let connection = Session::new(connection, guard, &commit, self.limit, confirmation);
@@ -176,7 +176,7 @@ impl Connect for Settings {
     }
 }
 
-/// Creates the table if it is missing, checks that it is ours, and returns its name with the schema.
+/// Creates the table if it is missing, checks that it belongs to Snowmint, and returns its name with the schema.
 pub(super) async fn prepare_table(store: &PostgresStore) -> Result<String, StoreError> {
     if let Some(found) = inspect(store).await? {
         return check(store, found);
@@ -210,7 +210,7 @@ fn check(store: &PostgresStore, found: Found) -> Result<String, StoreError> {
     let (table, others, kind, persistence, columns, unique) = found;
     if columns != COLUMNS || !matches!(&*kind, "r" | "p") {
         let found = format!(
-            "the table snowmint_records is of another program: it has ({columns}), expected ({COLUMNS}); it was not changed; \
+            "the table snowmint_records belongs to another program: it has ({columns}), expected ({COLUMNS}); it was not changed; \
              use another database, or another schema by the search_path of the user"
         );
         return Err(refuse(store, &found));
@@ -238,13 +238,13 @@ fn refuse(store: &PostgresStore, found: &str) -> StoreError {
     StoreError::new(StoreErrorKind::Other, "open", &*store.name, found)
 }
 
-/// Any user may run this, unless that right was taken away. The name of the current log file has the timeline in it;
+/// Any user may run this, unless that right was revoked. The name of the current log file contains the timeline;
 /// `pg_control_checkpoint()` shows the old one until the first checkpoint after a promotion.
 const HISTORY: &str = "SELECT (SELECT system_identifier FROM pg_control_system()), \
     (SELECT oid::bigint FROM pg_database WHERE datname = current_database()), \
     ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint";
 
-/// How far the history of a server goes; unknown if the server does not say.
+/// The extent of a server's history; unknown if the server does not show it.
 #[derive(Default, Debug)]
 pub(super) struct History {
     known: Option<Known>,
@@ -259,7 +259,7 @@ struct Known {
 }
 
 impl History {
-    /// Asks a primary. A database that only speaks the PostgreSQL protocol may have no timeline.
+    /// Queries a primary. A database that only speaks the PostgreSQL protocol may have no timeline.
     pub(super) async fn of(connection: &mut PgConnection) -> Result<Self, Refusal> {
         let row = exactly_one(sqlx::raw_sql(HISTORY).fetch_all(connection)).await;
         match row.and_then(|row| <(i64, i64, i64)>::from_row(&row)) {

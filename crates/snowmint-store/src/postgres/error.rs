@@ -1,4 +1,4 @@
-//! What a PostgreSQL error means for a record, and what an operator can do about it.
+//! The meaning of a PostgreSQL error for a record, and advice for the operator.
 //! An ERROR undoes its statement; a FATAL error, or a broken connection, may come after the commit.
 
 use std::fmt;
@@ -12,11 +12,11 @@ use crate::net::Refusal;
 use crate::sql::{Failure, connection_error_kind};
 use crate::{StoreError, StoreErrorKind};
 
-/// No time limits the loss, so no `may_lose` covers it.
+/// The loss has no time limit, so no `may_lose` covers it.
 pub(super) const FSYNC_OFF: &str = "does not wait for its disk (fsync off): a crash of the machine may lose any committed write and cause \
     duplicates; set fsync on, or accept the loss with durable=no";
 
-/// The text of the guard of a statement on a server that no longer syncs its commits.
+/// The error text of a statement's guard on a server that no longer syncs its commits.
 pub(super) const NOT_SYNCED: &str = "\"fsync is off\"";
 
 /// Turns a failed statement into the error of a store.
@@ -30,7 +30,7 @@ pub(super) fn store_error(
         Failure::NotSent(Refusal { kind, text }) | Failure::Refused(Refusal { kind, text }) => (kind, text),
         Failure::Late(limit) => (effect.unanswered(), late(limit)),
         Failure::Sql(error) => match database_error(&error) {
-            // The guard failed, so the statement was not carried out.
+            // The guard failed, so the statement was not executed.
             Some(said) if said.code() == "22P02" && said.message().contains(NOT_SYNCED) => {
                 (StoreErrorKind::Other, format!("the server {FSYNC_OFF}"))
             }
@@ -44,7 +44,7 @@ pub(super) fn store_error(
     StoreError::new(kind, operation, store, text)
 }
 
-/// The error for a missing table that the user may not create: what a DBA has to run.
+/// Returns the error for a missing table that the user may not create, with the SQL that a DBA has to run.
 pub(super) fn table_is_missing(store: &str, failure: Failure) -> StoreError {
     if let Failure::Sql(error) = &failure
         && let Some(said) = database_error(error).filter(|it| it.code() == "42501")
@@ -64,13 +64,13 @@ pub(super) fn refusal(error: &sqlx::Error) -> Refusal {
     }
 }
 
-/// A server that hangs and one that waits for a standby look the same from here.
+/// Returns the text for a timeout. A hanging server and one that waits for a standby look the same from here.
 fn late(limit: Duration) -> String {
     let limit = limit.as_millis();
     format!("no answer within {limit} ms; check that the server and its synchronous standbys run")
 }
 
-/// Whether the server lacks a function, or the right to call it.
+/// Returns whether the server lacks a function, or the user the right to call it.
 pub(super) fn is_not_offered(error: &sqlx::Error) -> bool {
     database_error(error).is_some_and(|said| matches!(said.code(), "42501" | "42883" | "0A000"))
 }
@@ -79,7 +79,7 @@ fn database_error(error: &sqlx::Error) -> Option<&PgDatabaseError> {
     error.as_database_error()?.try_downcast_ref()
 }
 
-/// A refused login is usually FATAL; the code shows which refusals may end without an operator.
+/// Returns the kind of a refused login. It is usually FATAL; the code shows which refusals may end without an operator.
 fn login_kind(code: &str) -> StoreErrorKind {
     match code {
         // Class 28: wrong password, no rule for this user. 3D000: no such database.

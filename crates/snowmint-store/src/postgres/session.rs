@@ -1,5 +1,5 @@
-//! A session on a primary. Each message sets what its statement depends on, for its own transaction only, so a session that
-//! a pooler shares stays as it was. An answer counts only if the server sent no warning with it.
+//! A session on a primary. Each message sets its settings for its own transaction only, so a session that a pooler shares stays
+//! unchanged. An answer counts only if the server sent no warning with it.
 
 use std::cell::RefCell;
 use std::fmt::{self, Write};
@@ -21,10 +21,10 @@ use crate::net::{Confirmation, Refusal};
 
 /// Returns the settings that a statement depends on.
 ///
-/// A commit waits for the disk, and for the synchronous standbys if there are any; `remote_apply` waits for more. At a
-/// stricter isolation level, colliding statements fail instead of waiting for each other. The server cancels a statement a
-/// little before our own limit, so that we learn that nothing was written; its limit does not include the wait for standbys.
-/// Warnings arrive whatever the user's default is: see [`confirmed`].
+/// A commit waits for the disk, and for the synchronous standbys if there are any; `remote_apply` waits for more. At a stricter
+/// isolation level, colliding statements would fail instead of waiting for each other. The server cancels a statement a little
+/// before our own limit, which proves that nothing was written; its limit does not include the wait for standbys. Warnings arrive
+/// whatever the user's default is: see [`confirmed`].
 fn settings(synchronous_commit: &str, limit: Duration) -> String {
     let commit = if synchronous_commit == "remote_apply" { "remote_apply" } else { "on" };
     format!(
@@ -35,11 +35,11 @@ fn settings(synchronous_commit: &str, limit: Duration) -> String {
     )
 }
 
-/// The time when the server started, in microseconds since 1970: no two servers start in the same one. A number, since the
-/// text of a time depends on settings of the session.
+/// The time when the server started, in microseconds since 1970: no two servers start in the same microsecond. A number, since
+/// the text form of a time depends on session settings.
 pub(super) const STARTED: &str = "(extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint";
 
-/// What must still be true when a statement is carried out.
+/// Conditions that must still hold when a statement runs.
 #[derive(Clone, Copy)]
 pub(super) struct Guard {
     /// The process of the session.
@@ -51,9 +51,9 @@ pub(super) struct Guard {
 }
 
 impl Guard {
-    /// Returns a statement without rows, which fails in another session than the one that was checked: a pooler of transactions
-    /// may use a session of another server. It fails too if `fsync` was turned off meanwhile. What fails is computed from the
-    /// answer, so that the server does not compute it when it plans.
+    /// Returns a statement without rows that fails in any session but the one that was checked: a pooler of transactions may use
+    /// a session of another server. It also fails if `fsync` was turned off meanwhile. The failing expression is computed from a
+    /// function result, so that the planner does not evaluate it.
     fn statement(self) -> String {
         let Self { process, started, must_keep } = self;
         format!(
@@ -69,9 +69,9 @@ impl Guard {
 /// A session on a server that accepts writes.
 pub(super) struct Session {
     pub(super) sql: PgConnection,
-    /// Precedes each statement, in one message and so in one transaction with it.
+    /// The text before each statement, in one message and so in one transaction with it.
     prelude: String,
-    /// Whether standbys confirm commits, by the server's last answer; `None` once the caller has taken it.
+    /// Whether standbys confirm commits, as the server said last; `None` once the caller has taken it.
     pub(super) confirmation: Option<Confirmation>,
 }
 
@@ -88,13 +88,13 @@ impl Session {
         Self { sql, prelude, confirmation: Some(confirmation) }
     }
 
-    /// Carries out a statement. Its answer counts only if no warning came with it.
+    /// Executes a statement. Its answer counts only if no warning came with it.
     pub(super) async fn execute(&mut self, statement: &str) -> Result<PgQueryResult, sqlx::Error> {
         let message = self.message(statement);
         confirmed(sqlx::raw_sql(message).execute(&mut self.sql)).await
     }
 
-    /// Returns the rows of a statement after its end: rows arrive before the commit.
+    /// Returns the rows of a statement after the statement has ended: rows arrive before the commit.
     pub(super) async fn rows(&mut self, statement: &str) -> Result<Vec<PgRow>, sqlx::Error> {
         let message = self.message(statement);
         confirmed(sqlx::raw_sql(message).fetch_all(&mut self.sql)).await
@@ -105,7 +105,7 @@ impl Session {
     }
 }
 
-/// Returns a key, or the beginning of one, as a literal. No character of it needs escaping.
+/// Returns a key, or the beginning of one, as a literal. No character in it needs escaping.
 pub(super) fn name(text: &str) -> String {
     debug_assert!(!text.contains(['\'', '\\']), "{text}");
     format!("'{text}'")
@@ -123,15 +123,15 @@ pub(super) fn bytes(value: &[u8]) -> String {
     text
 }
 
-/// The target of the `tracing` events by which sqlx passes on warnings.
+/// The target of the `tracing` events through which sqlx reports warnings.
 const TARGET: &str = "sqlx::postgres::notice";
 
 /// Runs a statement. Its answer counts only if no warning came with it.
 ///
-/// A server whose wait for standbys was cancelled (`pg_cancel_backend`) answers as if they had confirmed, and sends a warning
-/// before; sqlx passes warnings only to `tracing`. The text of a warning may be in any language, and sqlx hides its code, so
-/// any warning counts. The exception is one with a digit in it: it says after how many transactions to vacuum, and may come
-/// with every write for days.
+/// A server whose wait for standbys was cancelled (`pg_cancel_backend`) answers as if they had confirmed, but sends a warning
+/// first; sqlx reports warnings only through `tracing`. The text of a warning may be in any language, and sqlx hides its code, so
+/// any warning counts. The exception is a warning with a digit: it says after how many transactions to vacuum, and may come with
+/// every write for days.
 pub(super) async fn confirmed<T>(
     statement: impl Future<Output = Result<T, sqlx::Error>>,
 ) -> Result<T, sqlx::Error> {
@@ -143,7 +143,7 @@ pub(super) async fn confirmed<T>(
 }
 
 /// Runs the statements that begin a session and end with a warning. The warning does not arrive if the program was built with
-/// `tracing` silenced.
+/// `tracing` disabled.
 pub(super) async fn hearing<T>(opening: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, Refusal> {
     match with_warning(opening).await {
         (Err(error), _) => Err(error::refusal(&error)),
@@ -156,7 +156,7 @@ pub(super) async fn hearing<T>(opening: impl Future<Output = Result<T, sqlx::Err
     }
 }
 
-/// Runs a future. Returns its output, and the first warning that came meanwhile.
+/// Runs a future. Returns its output, and the first warning that arrived meanwhile.
 async fn with_warning<T>(statement: impl Future<Output = T>) -> (T, Option<String>) {
     let mut statement = pin!(statement);
     let mut first = None;
@@ -174,7 +174,7 @@ thread_local! {
     static HEARD: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// One for all statements: each dispatcher that is created is registered with every place that logs.
+/// One for all statements: `tracing` registers each new dispatcher with every callsite.
 static LISTENER: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(Listener));
 
 /// Receives the warnings of sqlx and nothing else.
@@ -215,7 +215,7 @@ impl Subscriber for Listener {
     fn exit(&self, _: &span::Id) {}
 }
 
-/// The words of an event.
+/// The text of an event.
 #[derive(Default)]
 struct Text(String);
 
@@ -255,7 +255,7 @@ mod tests {
     async fn a_warning_makes_a_commit_unconfirmed() {
         let error = warned(CANCELLED).await.unwrap_err();
         assert!(Unconfirmed::within(&error).unwrap().to_string().contains(CANCELLED), "{error}");
-        // In any language, but not what only counts down.
+        // In any language, but not the countdown to a vacuum.
         warned("\u{540c}\u{671f}").await.unwrap_err();
         warned("").await.unwrap_err();
         assert_eq!(warned("database \"a\" must be vacuumed within 39 transactions").await.unwrap(), 7);
@@ -267,7 +267,7 @@ mod tests {
         assert_eq!(quiet.await.unwrap(), 7);
     }
 
-    /// Goal: warnings are heard whatever the program logs. Method: it logs nothing, and has met the warning before.
+    /// Goal: warnings arrive whatever the program logs. Method: it logs nothing, and has met the warning before.
     #[tokio::test]
     async fn a_program_that_logs_nothing_hears_warnings() {
         tracing::subscriber::set_global_default(tracing::subscriber::NoSubscriber::new()).unwrap();
@@ -280,7 +280,7 @@ mod tests {
         assert!(answer.await.is_err());
     }
 
-    /// Goal: a program that cannot hear warnings opens no store. Method: an opening without the warning.
+    /// Goal: a program that cannot receive warnings opens no store. Method: an opening without the warning.
     #[tokio::test]
     async fn a_session_without_its_warning_is_refused() {
         let refusal = hearing(async { Ok(7) }).await.unwrap_err();
@@ -292,7 +292,7 @@ mod tests {
         assert_eq!(hearing(opening).await.unwrap(), 7);
     }
 
-    /// Goal: nothing heard is taken for another statement's. Method: two that are polled in turn by one thread.
+    /// Goal: a warning counts only for its own statement. Method: two statements that one thread polls in turn.
     #[tokio::test]
     async fn each_statement_hears_its_own_warnings() {
         let quiet = confirmed(async {
@@ -305,8 +305,8 @@ mod tests {
         assert!(warned.is_err() && quiet.is_ok());
     }
 
-    /// Goal: a session is known by its server, not by the number of its process alone, which another server may use too.
-    /// Method: a guard with the start of another server.
+    /// Goal: a session is identified by its server too, not only by its process number, which another server may also use.
+    /// Method: a guard with the start time of another server.
     #[tokio::test(flavor = "multi_thread")]
     async fn a_session_on_another_server_is_refused() {
         let server = snowmint_test_servers::Postgres::start();

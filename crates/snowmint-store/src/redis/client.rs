@@ -1,6 +1,6 @@
 //! One connection to the primary, shared by all calls and replaced when it breaks.
-//! Not the connection manager of the library, to know for certain whether a command was sent. Every second the client asks
-//! all hosts again, on connections that it keeps: settings change, and so does the primary.
+//! Not the connection manager of the library, in order to know for certain whether a command was sent. Every second the client
+//! asks all hosts again, on connections that it keeps: settings and the primary may change.
 
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -24,27 +24,27 @@ use crate::net::url::{Host, Location};
 use crate::net::{Hosts, IDLE, Refusal, Standing, Writable};
 use crate::{StoreError, StoreErrorKind, UrlError};
 
-/// How often one call may be sent: the script by its hash and by its source, to a node that it moved to, and a read again
-/// when its connection breaks.
+/// Number of times that one call may be sent: the script by its hash and by its source, to a node that owns the slot now, and a
+/// read again when its connection breaks.
 const SENDS: usize = 4;
 
-/// A call is not sent unless all hosts were asked within this time before it. It is less than what a failover loses by the
-/// default of `may_lose`: a replaced primary then never confirms a grant that it has acknowledged.
+/// A call is sent only if all hosts were asked within this time before it. The time is less than what a failover may lose with
+/// the default `may_lose`: a replaced primary then never confirms a grant that it has acknowledged.
 const ASK_EVERY: Duration = Duration::from_secs(1);
-/// When several hosts are asked in the background: early enough to learn that one is unresponsive before the last answer is too old.
+/// Several hosts are asked in the background at this interval: an unresponsive one is noticed before the last answer is too old.
 const ASK_AHEAD: Duration = Duration::from_millis(350);
-/// How long that may take; hosts other than the primary have an eighth of it.
+/// The limit for asking in the background; hosts other than the primary have an eighth of it.
 const ASK_BESIDE: Duration = Duration::from_secs(4);
-/// How long an unresponsive host is not asked, while another is the primary. No longer than the others: if it was promoted
-/// meanwhile, that is noticed as soon as it answers again.
+/// Time for which an unresponsive host is not asked while another host is the primary. Not longer than for the others: if it was
+/// promoted meanwhile, that is noticed as soon as it answers again.
 const SILENCE: Duration = ASK_EVERY;
-/// How often the member in use is asked for the other members of its cluster.
+/// Interval at which the member in use is asked for the other members of its cluster.
 const LEARN_EVERY: Duration = Duration::from_secs(5);
 const MEMBERS: usize = 16;
 
 struct Link {
     shared: Arc<Shared>,
-    /// At most one task, which asks the hosts in the background.
+    /// At most one task that asks the hosts in the background.
     asking: std::sync::Mutex<JoinSet<()>>,
 }
 
@@ -54,7 +54,7 @@ struct Shared {
     hosts: Hosts,
     /// Held while hosts are asked.
     turn: Mutex<()>,
-    /// This and what is known are never locked across an await.
+    /// This lock and the one on `known` are never held across an await.
     state: std::sync::Mutex<State>,
     known: std::sync::Mutex<Known>,
 }
@@ -69,7 +69,7 @@ struct State {
 struct Open {
     server: Connected,
     used: Instant,
-    /// Before all hosts were asked.
+    /// The time just before all hosts were asked.
     asked: Instant,
 }
 
@@ -78,38 +78,38 @@ struct Open {
 struct Connected {
     connection: MultiplexedConnection,
     host: Host,
-    /// Identifies the connection, so that a failure closes the connection that it happened on and no later one.
+    /// Identifies the connection, so that a failure closes only the connection on which it happened, not a later one.
     number: u64,
 }
 
-/// A host that was asked, and what it said.
+/// A host that was asked, and its report.
 type Answer = (Connected, ServerInfo);
 
-/// What is known about the hosts, from asking them.
+/// What is known about the hosts from asking them.
 #[derive(Default)]
 struct Known {
-    /// Connections, to replicas too, that carried an answer last.
+    /// Connections, to replicas too, whose last use got an answer.
     standing: Vec<Connected>,
-    /// Counts connections.
+    /// The number of connections opened so far.
     count: u64,
-    /// Those that have not answered yet.
+    /// Hosts that have not answered yet.
     asking: Vec<Host>,
-    /// Those that are not asked until then.
+    /// Hosts that are not asked until the given time.
     silent: Vec<(Host, Instant)>,
-    /// The nodes of the cluster: those of the URL may be gone, or may not have our keys.
+    /// The nodes of the cluster: the nodes in the URL may be gone, or may not have our keys.
     members: Vec<Host>,
     learned: Option<Instant>,
-    /// The member that owns our slot, of those that were asked this time, with its epoch.
+    /// Of the members that were asked this time, the owner of our slot, with its epoch.
     owner: Option<(u64, Answer)>,
-    /// The lines of the members that were asked this time, accept writes, and have other keys than ours.
+    /// Of the members that were asked this time, the lines of those that accept writes and have other keys.
     elsewhere: Vec<String>,
-    /// The greatest epoch of an owner so far: each has a greater one than the owner that it replaced.
+    /// The greatest epoch of an owner so far: each owner has a greater one than the owner that it replaced.
     epoch: u64,
     history: History,
 }
 
 impl Known {
-    /// Notes that a host is asked, and takes its connection.
+    /// Records that a host is being asked, and takes its connection.
     fn begin(&mut self, host: &Host) -> Result<Option<Connected>, Refusal> {
         if self.silent.iter().any(|(it, until)| it == host && *until > Instant::now()) {
             return Err(Refusal::new(StoreErrorKind::Unavailable, "did not answer some seconds ago"));
@@ -126,7 +126,8 @@ impl Known {
         self.members.truncate(MEMBERS);
     }
 
-    /// Notes how a round ended: hosts that have not answered are not asked again for a while, unless the primary may be among them.
+    /// Records the end of a round: hosts that have not answered are not asked again for a while, unless the primary may be among
+    /// them.
     fn end(&mut self, found: bool) {
         let until = Instant::now() + SILENCE;
         let silent = self.asking.drain(..).map(|host| (host, until));
@@ -147,8 +148,8 @@ impl Link {
         Self { shared: Arc::new(shared), asking: std::sync::Mutex::default() }
     }
 
-    /// Sends commands, the first of which may be a script by its hash. Returns their answers, and when a primary was
-    /// looked for to send them to.
+    /// Sends commands, the first of which may be a script by its hash. Returns their answers, and the time just before a
+    /// connection for them was chosen.
     pub(super) async fn call(
         &self,
         effect: Effect,
@@ -159,7 +160,7 @@ impl Link {
         let (mut by_hash, mut may_repeat) = (true, effect == Effect::Reads);
         let mut failure = None;
         for _ in 0..SENDS {
-            // Before the connection is taken: a pause after that may outlast the primary.
+            // Taken before the connection: a pause after this may outlast the primary.
             let sent = Instant::now();
             let (mut connection, number) = self.connection(deadline).await.map_err(Failure::NotSent)?;
             let pipeline = pipeline(by_hash);
@@ -211,7 +212,7 @@ impl Link {
         Ok((server.connection, server.number))
     }
 
-    /// A write that was sent then was acknowledged, and confirmed by its copies where these are asked for.
+    /// Records that a write sent at this time was acknowledged, and confirmed by replicas if that is required.
     pub(super) fn acknowledged(&self, sent: Instant) {
         self.shared.known().history.acknowledged(sent, self.shared.settings.may_lose);
     }
@@ -235,7 +236,7 @@ impl Link {
 }
 
 impl Shared {
-    /// Does what a refusal asks for, and returns whether to send again. What was refused has not happened.
+    /// Follows the instructions in a refusal, and returns whether to send again. A refused call had no effect.
     fn follow(&self, number: u64, said: &ServerError) -> bool {
         match said.kind() {
             Some(ServerErrorKind::NoScript) => true,
@@ -249,7 +250,7 @@ impl Shared {
                 again
             }
             _ => {
-                // A replica now, or about to stop: look for the primary next time.
+                // It is a replica now, or about to stop: look for the primary next time.
                 if error::is_about_the_server(said) {
                     self.close(number);
                 }
@@ -276,7 +277,7 @@ impl Shared {
         Some(server)
     }
 
-    /// Whether it is time to ask all hosts in the background; not at each call while that fails.
+    /// Returns whether it is time to ask all hosts in the background; while that fails, not at each call.
     fn begin_refresh(&self) -> bool {
         let several = self.hosts.are_several() || !self.known().members.is_empty();
         let mut state = self.state();
@@ -289,8 +290,8 @@ impl Shared {
         is_due
     }
 
-    /// Asks all hosts again. If one must not be used, the next call asks them itself before it uses any, and reports why; if
-    /// none answers, the existing connection serves until the last answers are too old.
+    /// Asks all hosts again. If one must not be used, the next call asks them itself before it uses any, and reports why; if none
+    /// answers, the existing connection stays in use until the last answers are too old.
     async fn refresh(&self) {
         let _turn = self.turn.lock().await;
         match self.connect(Instant::now() + self.settings.limit.min(ASK_BESIDE)).await {
@@ -300,7 +301,7 @@ impl Shared {
         }
     }
 
-    /// Asks all hosts who is the primary, and continues with it.
+    /// Asks all hosts which one is the primary, and continues with it.
     async fn connect(&self, deadline: Instant) -> Result<Connected, Refusal> {
         let from = Instant::now();
         let (mut server, told) = self.find(deadline).await?;
@@ -315,7 +316,7 @@ impl Shared {
                 if must_keep && known.history.line() != Some(&line.now) {
                     told.check_file(&line).map_err(named)?;
                 }
-                // A member that continues the line in use and has given our keys away was not replaced.
+                // A member that continues the line in use but no longer owns our keys was not replaced.
                 let is_alive =
                     known.history.line().is_some_and(|line| known.elsewhere.iter().any(|it| it == line));
                 if let Some(lack) = known.history.lacks(&line).filter(|_| !is_alive) {
@@ -344,7 +345,7 @@ impl Shared {
         Ok(server)
     }
 
-    /// Asks all hosts who is the primary, and again if the first answers name others to ask.
+    /// Asks all hosts which one is the primary, and again if the first answers name others to ask.
     async fn find(&self, deadline: Instant) -> Result<Answer, Refusal> {
         let others = |known: &Known| -> Vec<Host> {
             known.members.iter().filter(|it| !self.hosts.all().contains(it)).cloned().collect()
@@ -360,8 +361,7 @@ impl Shared {
             Err(refusal) if refusal.kind != StoreErrorKind::Other => refusal,
             found => return found,
         };
-        // Hosts that were left out in favour of a primary that is gone may be valid now, and a member without our keys knows
-        // their owner.
+        // Hosts that were ignored in favour of a lost primary may be valid now, and a member without our keys knows their owner.
         let (others, again) = {
             let known = self.known();
             let others = others(&known);
@@ -371,11 +371,11 @@ impl Shared {
         if again { self.ask(&others, deadline).await } else { Err(refusal) }
     }
 
-    /// Asks the hosts of the URL and others who is the primary, on existing connections or new ones.
+    /// Asks the hosts of the URL and others which one is the primary, on existing connections or new ones.
     async fn ask(&self, others: &[Host], deadline: Instant) -> Result<Answer, Refusal> {
         {
             let mut known = self.known();
-            // From a call that was dropped.
+            // Left over from a call that was dropped.
             known.asking.clear();
             known.owner = None;
             known.elsewhere.clear();
@@ -393,7 +393,7 @@ impl Shared {
         Ok(known.owner.take().map_or(answer, |(_, owner)| owner))
     }
 
-    /// Asks whether a host accepts writes. Whether it may be used is decided once it is certain that no other does.
+    /// Asks whether a host accepts writes. Whether it may be used is decided once it is certain that no other host does.
     async fn ask_one(&self, host: Host, deadline: Instant) -> Result<Writable<Answer, ()>, Refusal> {
         let standing = self.known().begin(&host)?;
         let answer = self.server(&host, standing, deadline).await;
@@ -406,7 +406,7 @@ impl Shared {
             if member.holds_others(self.settings.slot) {
                 known.elsewhere.extend(told.line().map(|it| it.now));
             }
-            // A cluster decides by itself who owns a slot, but a member that is cut off does not learn it.
+            // A cluster itself decides who owns a slot, but a member that is cut off does not learn it.
             let epoch = member.claims(self.settings.slot)?;
             if epoch < known.epoch {
                 let text = format!(
@@ -431,7 +431,7 @@ impl Shared {
         Ok(Writable { connection: (server, told), server: server_now, history: (), standing: Standing::Kept })
     }
 
-    /// Returns a connection to a host, and what the server there says.
+    /// Returns a connection to a host, and the report of its server.
     async fn server(
         &self,
         host: &Host,
@@ -446,10 +446,10 @@ impl Shared {
             }
         }
         let (mut server, told) = self.new_connection(host).await?;
-        // It is used only if it has our keys, but it knows which member has them.
+        // It is used only if it has our keys, but it knows the member that has them.
         if told.member().is_some() && self.known().members.is_empty() {
             self.learn(&mut server, deadline).await;
-            // The owner of our keys is asked too: this one may not know its replicas yet.
+            // Ask the owner of our keys too: this member may not know the owner's replicas yet.
             self.known().learned = None;
         }
         Ok((server, told))
@@ -470,7 +470,7 @@ impl Shared {
     async fn new_connection(&self, host: &Host) -> Result<Answer, Refusal> {
         let info = self.settings.connection_info(host)?;
         let client = Client::open(info).map_err(|error| error::refusal(&error))?;
-        // This client has its own limits for connecting and for answers.
+        // This client applies its own limits to connecting and to answers.
         let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
         let connected = client.get_multiplexed_async_connection_with_config(&config).await;
         let mut connection = connected.map_err(|error| {
@@ -497,7 +497,7 @@ impl Shared {
         self.known().standing.retain(|it| it.number != number);
     }
 
-    /// A panic leaves nothing half done here or there, so a poisoned lock is as good as any other.
+    /// A panic leaves nothing half changed in either lock, so a poisoned lock is safe to use.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -507,7 +507,7 @@ impl Shared {
     }
 }
 
-/// Half of the remaining time.
+/// Returns half of the remaining time.
 fn half(deadline: Instant) -> Duration {
     deadline.saturating_duration_since(Instant::now()) / 2
 }
@@ -524,7 +524,7 @@ fn moved_to(details: &str) -> Option<Host> {
     (!name.is_empty()).then_some(Host::new(name.to_owned(), port.parse().ok()?))
 }
 
-/// Returns the refusal of the first command. Later commands only ask about it; if they fail, it is not affected.
+/// Returns the refusal of the first command. Later commands only query its effect; if they fail, it is not affected.
 fn refused(first: Option<&Value>) -> Option<ServerError> {
     match first {
         Some(Value::ServerError(said)) => Some(said.clone()),
@@ -532,10 +532,10 @@ fn refused(first: Option<&Value>) -> Option<ServerError> {
     }
 }
 
-/// What a scan of all keys of a server found.
+/// The result of a scan of all keys of a server.
 #[derive(Default)]
 pub(crate) struct Found {
-    /// What the server calls this run of itself.
+    /// The run id of the server.
     pub(super) server: String,
     pub(crate) keys: Vec<String>,
 }
@@ -549,15 +549,15 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Removes from a URL what a connection needs; other parameters stay. All calls are about keys in the slot of `key`. The
-    /// first call connects.
+    /// Takes the parameters of a connection out of a URL; other parameters stay. All calls are about keys in the slot of `key`.
+    /// The first call connects.
     pub(crate) fn take(location: &mut Location, key: Option<&str>) -> Result<Self, UrlError> {
         let (settings, name) = Settings::take(location, key)?;
         let (copies, may_lose) = (settings.copies, settings.may_lose);
         Ok(Self { link: Link::new(settings, location.hosts.clone()), copies, may_lose, name })
     }
 
-    /// Runs a script and, where copies are asked for, waits for them.
+    /// Runs a script and waits for replicas if that is required.
     pub(crate) async fn call(
         &self,
         operation: &'static str,
@@ -570,8 +570,8 @@ impl Server {
         let (Some(answer), copies) = (answers.next(), answers.next()) else {
             return Err(self.error(operation, effect, Failure::InvalidAnswer("an empty answer".to_owned())));
         };
-        // A conflict or a refused addition changed nothing that could be lost. Not all of these reach a write, so a server
-        // that refuses writes may answer them.
+        // A conflict or a refused addition changed nothing that could be lost. Some of these scripts end before their first
+        // write, so a server that refuses writes may answer them.
         let changed = effect == Effect::Reads || !matches!(answer, Value::Int(..=0));
         if let Some(wanted) = self.copies.map(|it| it.wanted).filter(|_| changed) {
             confirmed(copies, wanted).map_err(|failure| self.error(operation, effect, failure))?;
@@ -589,16 +589,16 @@ impl Server {
         commands: impl Fn() -> Pipeline + Sync,
     ) -> Result<Vec<Value>, StoreError> {
         let answers = self.link.call(Effect::Reads, &|_| commands()).await;
-        // This says nothing about writes, which the server may refuse meanwhile.
+        // This proves nothing about writes, which the server may refuse meanwhile.
         answers.map(|(answers, _)| answers).map_err(|failure| self.error(operation, Effect::Reads, failure))
     }
 
-    /// The line of writes that the primary in use adds to, which no other server does. `None` for clusters.
+    /// Returns the line of writes of the primary in use, which no other server continues. `None` for clusters.
     pub(crate) fn line(&self) -> Option<String> {
         self.link.line()
     }
 
-    /// Returns all keys that match a pattern, some of them twice.
+    /// Returns all keys that match a pattern; some may occur twice.
     ///
     /// A scan that started on one server and ended on another may have missed some, and is an error.
     pub(crate) async fn scan(&self, operation: &'static str, pattern: &str) -> Result<Found, StoreError> {
@@ -623,7 +623,7 @@ impl Server {
         }
     }
 
-    /// The error of a call in several steps that were not all on one server.
+    /// Returns the error for a call whose steps did not all run on one server.
     pub(super) fn moved_on(&self, operation: &'static str) -> StoreError {
         let text = "another server took over during the call; retry";
         StoreError::new(StoreErrorKind::Unavailable, operation, &*self.name, text)
@@ -644,7 +644,7 @@ impl Server {
     }
 }
 
-/// Whether the answer to `WAIT` names enough replicas.
+/// Checks that the answer to `WAIT` reports enough replicas.
 fn confirmed(answer: Option<Value>, wanted: u64) -> Result<(), Failure> {
     match answer.map(from_redis_value::<u64>) {
         Some(Ok(found)) if found >= wanted => Ok(()),
@@ -660,8 +660,8 @@ fn confirmed(answer: Option<Value>, wanted: u64) -> Result<(), Failure> {
 mod tests {
     use super::*;
 
-    /// Goal: a host that was promoted while it was silent is heard of before the old primary's grants settle. Method: one
-    /// that did not answer a question while another was the primary; the default of `may_lose` is 2 s.
+    /// Goal: a host that was promoted while it was silent is noticed before grants of the old primary settle. Method: a host that
+    /// did not answer while another was the primary; the default `may_lose` is 2 s.
     #[tokio::test(start_paused = true)]
     async fn a_host_that_was_silent_is_asked_again_within_half_of_what_may_be_lost() {
         let (mut known, silent) = (Known::default(), Host::new("h".to_owned(), 6379));
@@ -671,13 +671,13 @@ mod tests {
         assert_eq!(refusal, Some(StoreErrorKind::Unavailable), "not with every call");
         tokio::time::advance(Duration::from_secs(1)).await;
         assert!(known.begin(&silent).is_ok());
-        // Where no primary was found it may be that one.
+        // If no primary was found, it may be this host.
         known.end(false);
         assert!(known.begin(&silent).is_ok());
     }
 
-    /// Goal: a member that a cluster redirected to is asked until it answers, not once. Method: redirections, without the
-    /// right to ask for all members.
+    /// Goal: a member that a cluster redirected to is asked until it answers, not just once. Method: redirections, without the
+    /// permission to list all members.
     #[test]
     fn a_member_that_a_cluster_named_is_remembered() {
         let host = |port| Host::new("h".to_owned(), port);

@@ -1,4 +1,4 @@
-//! From a URL to what a connection needs: hosts, login, TLS, and what the user requires of a server.
+//! From a URL to the settings of a connection: hosts, login, TLS, and the user's requirements for a server.
 
 use std::time::Duration;
 
@@ -19,10 +19,10 @@ const WAIT_MS: u64 = 1000;
 /// The parameters of a connection.
 pub(crate) const PARAMETERS: &str =
     "password_file, may_lose, wait_replicas, wait_ms, durable, ca, cert, key and timeout_ms";
-/// What Redis may lose unless the URL says otherwise: a second of its log, or of the lag of its replicas.
+/// The default of `may_lose`: 1 s of the append-only file, or of the lag of replicas.
 const MAY_LOSE: Duration = Duration::from_secs(2);
 
-/// What a connection needs. May contain the password, so it is never shown.
+/// The settings of a connection. They may contain the password, so they are never shown.
 pub(super) struct Settings {
     login: RedisConnectionInfo,
     password: Password,
@@ -31,15 +31,15 @@ pub(super) struct Settings {
     pub(super) limit: Duration,
     /// Whether to refuse a server that writes nothing to disk.
     pub(super) must_keep: bool,
-    /// What the user states that a failover may lose.
+    /// The loss in a failover that the user states.
     pub(super) may_lose: Duration,
-    /// How many replicas have to have each write, if any.
+    /// Number of replicas that must have each write, if any.
     pub(super) copies: Option<Copies>,
     /// The slot in which a cluster keeps the keys; `None` for calls about all keys.
     pub(super) slot: Option<u16>,
 }
 
-/// How many replicas have to have a write, and how long to wait for them.
+/// Number of replicas that must have a write, and the time to wait for them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Copies {
     pub(super) wanted: u64,
@@ -49,7 +49,7 @@ pub(crate) struct Copies {
 /// How to reach a host.
 enum Address {
     Plain,
-    /// A template in which the host is replaced, since the certificates in it are private to the library.
+    /// A template whose host is replaced, since its certificates are private to the library.
     #[cfg(feature = "tls")]
     Tls(Box<ConnectionAddr>),
 }
@@ -74,7 +74,7 @@ fn database(location: &Location) -> Result<i64, UrlError> {
     }
 }
 
-/// A brace in the prefix would change the hash tag around it.
+/// Returns the prefix of all names. A brace in it would change the hash tag around it.
 pub(super) fn prefix(location: &mut Location) -> Result<String, UrlError> {
     match location.take("prefix") {
         None => Ok(PREFIX.to_owned()),
@@ -106,10 +106,10 @@ fn address(location: &mut Location) -> Result<Address, UrlError> {
 #[cfg(feature = "tls")]
 fn address(location: &mut Location) -> Result<Address, UrlError> {
     if location.scheme != "rediss" {
-        // Certificates without TLS stay in the URL, and `finish` rejects them.
+        // Without TLS, certificates stay in the URL, and `finish` rejects them.
         return Ok(Address::Plain);
     }
-    // The client leaves the cryptography to the process. Ring needs no C++ and no cmake to build. If the process has
+    // The client leaves the choice of cryptography to the process. Ring needs neither C++ nor cmake to build. If the process has
     // already chosen a provider, that one stays.
     rustls::crypto::ring::default_provider().install_default().ok();
     let root_cert = location.take_path("ca").map(|path| location.read_file("ca", &path)).transpose()?;
@@ -123,8 +123,8 @@ fn address(location: &mut Location) -> Result<Address, UrlError> {
 }
 
 impl Settings {
-    /// Removes the parameters of a connection, and returns the name for logs too; others stay. All calls are about keys in the
-    /// slot of `key`.
+    /// Takes the parameters of a connection out of a URL, and returns the name for logs too. Other parameters stay. All calls are
+    /// about keys in the slot of `key`.
     pub(super) fn take(location: &mut Location, key: Option<&str>) -> Result<(Self, String), UrlError> {
         let database = database(location)?;
         let copies = copies(location)?;
@@ -143,7 +143,7 @@ impl Settings {
         Ok((Self { login, password, address, limit, must_keep, may_lose, copies, slot }, name))
     }
 
-    /// Returns what the client of a host needs.
+    /// Returns the connection settings for a host.
     pub(super) fn connection_info(&self, host: &Host) -> Result<ConnectionInfo, Refusal> {
         let (name, port) = (host.name().to_owned(), host.port());
         let address = match &self.address {

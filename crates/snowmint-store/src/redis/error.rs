@@ -1,5 +1,5 @@
-//! What a refusal of Redis or a broken connection means for a record, and what an operator can do about it.
-//! A script that was refused has written nothing, since its first write is the one that is checked.
+//! The meaning of a Redis error or a broken connection for a record, and advice for the operator.
+//! A script that was refused has written nothing, since the server checks its first write.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::error::{Effect, chain};
 use crate::net::Refusal;
 use crate::{StoreError, StoreErrorKind};
 
-/// Why a call failed.
+/// The reason why a call failed.
 #[derive(Debug)]
 pub(super) enum Failure {
     /// The call was not sent.
@@ -20,14 +20,13 @@ pub(super) enum Failure {
     Broken(RedisError),
     /// The call was sent, and no answer came in time.
     Late(Duration),
-    /// The call was carried out, and too few replicas confirmed it.
+    /// The call was executed, but too few replicas confirmed it.
     NotConfirmed(String),
     /// The call was sent, and the answer is invalid.
     InvalidAnswer(String),
 }
 
-/// What each refusal means, by its first word, with what to do. Older servers put the word inside the text of a
-/// failed script.
+/// The meaning of each refusal, by its first word, with advice. Older servers put the word inside the text of a failed script.
 const REFUSALS: &[(&str, StoreErrorKind, &str)] = &[
     ("READONLY", StoreErrorKind::ReadOnly, "use the primary, or name several hosts, separated by commas"),
     ("OOM", StoreErrorKind::Full, "raise maxmemory of the server, or free memory"),
@@ -74,7 +73,7 @@ pub(super) fn store_error(
     StoreError::new(kind, operation, store, text)
 }
 
-/// Turns an error of connecting into the reason why there is no connection.
+/// Turns a connect error into the reason why there is no connection.
 pub(super) fn refusal(error: &RedisError) -> Refusal {
     let text = chain(error);
     let kind = match error.kind() {
@@ -82,7 +81,7 @@ pub(super) fn refusal(error: &RedisError) -> Refusal {
             return Refusal::new(StoreErrorKind::Other, format!("{text}; check user and password"));
         }
         ErrorKind::InvalidClientConfig => StoreErrorKind::Other,
-        // A certificate that is not trusted.
+        // An untrusted certificate.
         ErrorKind::Io if text.contains("certificate") => StoreErrorKind::Other,
         ErrorKind::Io => StoreErrorKind::Unavailable,
         _ => match known(error.code().unwrap_or_default(), &text) {
@@ -93,7 +92,7 @@ pub(super) fn refusal(error: &RedisError) -> Refusal {
     Refusal::new(kind, text)
 }
 
-/// Whether another server, or this one after a restart, may answer differently.
+/// Returns whether another server, or this one after a restart, may answer differently.
 pub(super) fn is_about_the_server(said: &ServerError) -> bool {
     let text = said.details().unwrap_or_default();
     matches!(said.kind(), Some(ServerErrorKind::MasterDown | ServerErrorKind::BusyLoading))
@@ -105,7 +104,7 @@ fn refused(said: &ServerError, effect: Effect) -> (StoreErrorKind, String) {
     let text = format!("Redis error \"{} {details}\"", said.code()).replace('\n', " ");
     match known(said.code(), details) {
         Some((kind, advice)) => (kind, format!("{text}; {advice}")),
-        // It is unknown what is between us and the server, or how far a script got.
+        // A proxy may be in between, or the script may have run halfway: the outcome is unknown.
         None if effect == Effect::Writes => (StoreErrorKind::OutcomeUnknown, text),
         None => (StoreErrorKind::Other, text),
     }

@@ -1,6 +1,7 @@
-//! The scripts, and the requests made of them.
-//! Those on records and marks start with a write that changes nothing: a replica refuses it, and so does a primary without its
-//! replicas. Those on a counter of another system write only to count, so their refusal may come from such a server.
+//! The Lua scripts, and the requests that use them.
+//! Scripts on records and marks start with a write that changes nothing: a replica refuses it, and so does a primary without its
+//! replicas. Scripts on a counter of another system write only to count, so such a server may also answer that it counted
+//! nothing.
 
 use std::sync::LazyLock;
 
@@ -10,14 +11,14 @@ use super::Names;
 use super::connect::Copies;
 use crate::counter::claims::{KEPT, MOST};
 
-/// Precedes a read. PERSIST is a write that needs no memory, so a full server can still be read; if copies are required, INCR
-/// makes a change that the copies have to confirm, together with everything before it.
+/// Precedes a read. PERSIST is a write that needs no memory, so a full server can still be read. If replicas are required, INCR
+/// makes a change that they have to confirm, together with everything before it.
 const READ_FENCE: &str =
     "if ARGV[1] == '1' then redis.call('INCR', KEYS[1]) else redis.call('PERSIST', KEYS[1]) end ";
 
-/// Compares and sets. An empty SETRANGE creates and changes no key, but is refused when memory has run out: only the first
-/// write of a script is checked for that, and it must not be one that leaves half a record behind. A value without a revision
-/// is a damaged record, which somebody may hold, and not a free key.
+/// Compares and sets. An empty SETRANGE changes nothing, but is refused if memory has run out: only the first write of a script
+/// is checked for that, so it must not be one that could leave half a record behind. A value without a revision is a damaged
+/// record, which some node may hold, and not a free key.
 static SWAP: LazyLock<Code> = LazyLock::new(|| {
     Code::new(
         "redis.call('SETRANGE', KEYS[1], 0, '') \
@@ -32,8 +33,8 @@ static SWAP: LazyLock<Code> = LazyLock::new(|| {
     )
 });
 
-/// Adds to a record. Numbers in Lua are exact up to 2^53 only, so digits are compared as text and added by HINCRBY. The
-/// revision goes first: it may be refused, the sum may not.
+/// Adds to a record. Numbers in Lua are exact only up to 2^53, so digits are compared as text and added by HINCRBY. The revision
+/// comes first, because its HINCRBY may fail; that of the sum cannot.
 static ADD: LazyLock<Code> = LazyLock::new(|| {
     Code::new(
         "redis.call('SETRANGE', KEYS[1], 0, '') \
@@ -54,7 +55,7 @@ static ADD: LazyLock<Code> = LazyLock::new(|| {
     )
 });
 
-/// As [`ADD`], on an existing plain number with a name of another system: nothing but INCRBY touches it.
+/// As [`ADD`], on an existing plain number under a name of another system: only INCRBY changes it.
 static TAKE: LazyLock<Code> = LazyLock::new(|| {
     Code::new(
         "if redis.call('TYPE', KEYS[1]).ok ~= 'string' then return 0 end \
@@ -67,8 +68,8 @@ static TAKE: LazyLock<Code> = LazyLock::new(|| {
     )
 });
 
-/// As [`TAKE`], with a mark of the reservation in the same step: what keeps the mark keeps the addition. Returns -1 as a
-/// number if there are too many marks. Beyond the number that is kept, the oldest leave the list if they are among the given
+/// As [`TAKE`], with a mark of the reservation in the same step: if the mark survives, so does the addition. Returns -1 as a
+/// number if there are too many marks. The oldest marks beyond the number to keep leave the list if they are among the given
 /// settled ones.
 static TAKE_MARKED: LazyLock<Code> = LazyLock::new(|| {
     Code::new(
@@ -127,8 +128,8 @@ static KEYS: LazyLock<Code> = LazyLock::new(|| {
     ))
 });
 
-/// Puts the keys of all records into the index, on the server on which they were found: only that one knows that these are
-/// all. A record that was added meanwhile was indexed by its writer.
+/// Puts the keys of all records into the index, on the server on which they were found: only that server is known to have all of
+/// them. A record that was added meanwhile was indexed by its writer.
 static INDEX: LazyLock<Code> = LazyLock::new(|| {
     Code::new(
         "redis.call('SETRANGE', KEYS[1], 0, '') \
@@ -140,7 +141,7 @@ static INDEX: LazyLock<Code> = LazyLock::new(|| {
     )
 });
 
-/// A script, and its hash, by which a server that has seen it knows it.
+/// A script, and its hash, which identifies it to a server that has seen it.
 struct Code {
     source: String,
     hash: String,
@@ -162,7 +163,7 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// The swap of one record; `before` is 0 if there must be none.
+    /// Builds the swap of one record; `before` is 0 if there must be none.
     pub(super) fn swap(names: &Names, key: &str, before: i64, after: i64, value: &[u8]) -> Self {
         let arguments: [Vec<u8>; 4] =
             [before.to_string().into(), key.into(), after.to_string().into(), value.to_vec()];
@@ -174,7 +175,7 @@ impl Request {
         }
     }
 
-    /// The addition to the number of one record. Its answer is the number before, or 0 as an integer if it refuses.
+    /// Builds the addition to the number of one record. Its answer is the number before, or 0 as an integer if it is refused.
     pub(super) fn add(names: &Names, key: &str, step: i64, addend: i64) -> Self {
         let most = i64::MAX - addend;
         let arguments: [Vec<u8>; 4] =
@@ -187,14 +188,14 @@ impl Request {
         }
     }
 
-    /// The addition to a counter of another system. Its answer is as for [`add`](Self::add).
+    /// Builds the addition to a counter of another system. Its answer is as for [`add`](Self::add).
     pub(crate) fn take(counter: &str, addend: i64) -> Self {
         let arguments: [Vec<u8>; 2] = [addend.to_string().into(), (i64::MAX - addend).to_string().into()];
         Self { code: &TAKE, reads: false, keys: vec![counter.to_owned()], arguments: arguments.into() }
     }
 
-    /// The addition to a counter of another system, and a mark beside it. Its answer is as for [`add`](Self::add), and -1 as an
-    /// integer if there is no room for the mark. The settled marks are given oldest first.
+    /// Builds the addition to a counter of another system, and a mark beside it. Its answer is as for [`add`](Self::add), and -1
+    /// as an integer if there is no room for the mark. The settled marks are given oldest first.
     pub(crate) fn take_marked(
         counter: &str,
         marks: &str,
@@ -209,44 +210,45 @@ impl Request {
         Self { code: &TAKE_MARKED, reads: false, keys, arguments }
     }
 
-    /// The addition to a counter of another system that holds `before`; its answer is 0 as an integer if it does not.
+    /// Builds the addition to a counter of another system that holds `before`; its answer is 0 as an integer if it holds another
+    /// value.
     pub(crate) fn raise(counter: &str, before: u64, addend: u64) -> Self {
         let arguments: [Vec<u8>; 2] = [before.to_string().into(), addend.to_string().into()];
         Self { code: &RAISE, reads: false, keys: vec![counter.to_owned()], arguments: arguments.into() }
     }
 
-    /// The newest marks of reservations.
+    /// Builds the read of the newest marks of reservations.
     pub(crate) fn marks(marks: &str) -> Self {
         Self { code: &MARKS, reads: false, keys: vec![marks.to_owned()], arguments: Vec::new() }
     }
 
-    /// Revision and value of each of these records.
+    /// Builds the read of the revision and value of each of these records.
     pub(super) fn records<'a>(names: &Names, keys: impl IntoIterator<Item = &'a str>) -> Self {
         let records = keys.into_iter().map(|key| names.record(key));
         let keys = [names.fence()].into_iter().chain(records).collect();
         Self { code: &RECORDS, reads: true, keys, arguments: Vec::new() }
     }
 
-    /// The keys in a range, in order; 0 if the index has to be rebuilt first.
+    /// Builds the read of the keys in a range, in order; its answer is 0 if the index has to be rebuilt first.
     pub(super) fn keys(names: &Names, from: &str, to: &str, limit: usize) -> Self {
         let arguments: [Vec<u8>; 3] = [from.into(), to.into(), limit.to_string().into()];
         let keys = vec![names.fence(), names.index(), names.count()];
         Self { code: &KEYS, reads: true, keys, arguments: arguments.into() }
     }
 
-    /// The complete index, from the keys of all records of a server; 0 on any other server.
+    /// Builds the write of the complete index, from the keys of all records of a server; its answer is 0 on any other server.
     pub(super) fn index<'a>(names: &Names, server: &'a str, keys: impl IntoIterator<Item = &'a str>) -> Self {
         let arguments = [server].into_iter().chain(keys).map(Into::into).collect();
         let keys = vec![names.fence(), names.index(), names.count()];
         Self { code: &INDEX, reads: false, keys, arguments }
     }
 
-    /// A read of nothing, which checks that scripts run and names are accessible.
+    /// Builds a read of nothing, which checks that scripts run and names are accessible.
     pub(super) fn probe(names: &Names) -> Self {
         Self::records(names, [])
     }
 
-    /// Returns the commands: the script by its hash or its source, and the wait for copies.
+    /// Returns the commands: the script by its hash or its source, and the wait for replicas.
     pub(super) fn pipeline(&self, by_hash: bool, copies: Option<Copies>) -> Pipeline {
         let mut pipeline = redis::pipe();
         if by_hash {
@@ -266,14 +268,14 @@ impl Request {
     }
 }
 
-/// Asks for the type of a key, and for its value if it is text.
+/// Queries the type of a key, and its value if it is text.
 pub(crate) fn type_and_text(key: &str) -> Pipeline {
     let mut pipeline = redis::pipe();
     pipeline.cmd("TYPE").arg(key).cmd("GET").arg(key);
     pipeline
 }
 
-/// Asks for one step of a scan by pattern, from a cursor that begins and ends at 0, and for the identity of the server.
+/// Queries one step of a scan by pattern, from a cursor that begins and ends at 0, and the identity of the server.
 pub(super) fn scan(cursor: &str, pattern: &str) -> Pipeline {
     let mut pipeline = redis::pipe();
     pipeline.cmd("SCAN").arg(cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(1000);
@@ -293,14 +295,14 @@ pub(crate) fn literal(text: &str) -> String {
     pattern
 }
 
-/// Asks for the values of keys, empty for those of another type.
+/// Queries the values of keys, empty for those of another type.
 pub(crate) fn texts(keys: &[String]) -> Pipeline {
     let mut pipeline = redis::pipe();
     pipeline.cmd("MGET").arg(keys);
     pipeline
 }
 
-/// Asks for the server's time.
+/// Queries the server's time.
 pub(super) fn time() -> Pipeline {
     let mut pipeline = redis::pipe();
     pipeline.cmd("TIME");

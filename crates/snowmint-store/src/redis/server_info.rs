@@ -1,8 +1,9 @@
-//! What a Redis server says about itself: its role, its line of writes, its settings, and its place in a cluster.
-//! Two members may claim the same keys, since a member that is cut off from the others hears of no failover.
+//! The report of a Redis server: its role, its line of writes, its settings, and its place in a cluster.
+//! Two members may claim the same keys, since a member that is cut off from the others does not learn of a failover.
 //!
-//! Also which primary a store uses, and which replication histories it has left behind. Redis names the history of a primary by `master_replid`; here it is a *line* of writes. A primary that is replaced without
-//! knowing it continues its line; its successor starts another.
+//! Also which primary a store uses, and which replication histories it has left behind. Redis names the history of a primary by
+//! `master_replid`; here it is a *line* of writes. A primary that is replaced without knowing it continues its line; its
+//! successor starts another.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -17,7 +18,7 @@ use crate::StoreErrorKind;
 use crate::net::Refusal;
 use crate::net::url::Host;
 
-/// What a server says about itself. Cloud servers may hide some of it, and are not refused for that.
+/// The report of a server. Cloud servers may hide parts of it, and are not refused for that.
 #[derive(Clone)]
 pub(super) struct ServerInfo {
     text: String,
@@ -26,7 +27,7 @@ pub(super) struct ServerInfo {
 }
 
 impl ServerInfo {
-    /// Asks a server.
+    /// Queries a server.
     pub(super) async fn by(connection: &mut MultiplexedConnection) -> Result<Self, Refusal> {
         let mut info = redis::pipe();
         for section in ["replication", "memory", "persistence", "cluster"] {
@@ -52,7 +53,7 @@ impl ServerInfo {
         self.member.as_ref()
     }
 
-    /// Returns the line of writes that it adds to.
+    /// Returns the line of writes that it extends.
     pub(super) fn line(&self) -> Option<Line> {
         // All zeros where there is none.
         let known = |field| Some(self.field(field)).filter(|it| it.contains(|sign| sign != '0'));
@@ -79,8 +80,9 @@ impl ServerInfo {
         Ok(())
     }
 
-    /// Refuses a server that was promoted before its data was in its file: after a crash it would return with what it had before
-    /// it synced. Redis does not say whether a rewrite is that of a sync, so any counts, on a server that is not in use yet.
+    /// Refuses a server that was promoted before its data was in its file: after a crash it would return with the data from
+    /// before its sync. Redis does not show whether a rewrite belongs to a sync, so any rewrite counts on a server that is not in
+    /// use yet.
     pub(super) fn check_file(&self, line: &Line) -> Result<(), Refusal> {
         let rewrites = ["aof_rewrite_in_progress", "aof_rewrite_scheduled"].map(|it| self.field(it) == "1");
         if !line.before.is_empty() && rewrites.contains(&true) {
@@ -121,7 +123,7 @@ impl ServerInfo {
     }
 }
 
-/// Returns the nodes that a member of a cluster knows, those of its own shard first; none if it may not say.
+/// Returns the nodes that a member of a cluster knows, those of its own shard first; none if the user may not query them.
 pub(super) async fn members(connection: &mut MultiplexedConnection, asked: &Host) -> Vec<Host> {
     let mut slots = redis::cmd("CLUSTER");
     slots.arg("SLOTS");
@@ -139,7 +141,7 @@ pub(super) async fn members(connection: &mut MultiplexedConnection, asked: &Host
     members
 }
 
-/// Returns the nodes of one range of slots, which follow its first and its last slot.
+/// Returns the nodes of one range of slots; they follow its first and last slot.
 fn shard(range: &Value, asked: &Host) -> Vec<Host> {
     let Value::Array(range) = range else {
         return Vec::new();
@@ -151,7 +153,7 @@ fn shard(range: &Value, asked: &Host) -> Vec<Host> {
         let name: Option<String> = from_redis_value_ref(parts.first()?).ok()?;
         let port = from_redis_value_ref(parts.get(1)?).ok()?;
         match name.as_deref() {
-            // Without a name, the node is where it was asked.
+            // A node without a name is at the address that was asked.
             None | Some("") => Some(Host::new(asked.name().to_owned(), port)),
             Some("?") => None,
             Some(name) => Some(Host::new(name.to_owned(), port)),
@@ -165,7 +167,7 @@ pub(crate) const SLOTS: u16 = 16_384;
 const CRC16: Crc<u16> = Crc::<u16>::new(&CRC_16_XMODEM);
 /// The default of Redis, for servers that hide their settings.
 const NODE_TIMEOUT: Duration = Duration::from_secs(15);
-/// What a failover may lose besides what a member acknowledges while it is cut off: a heartbeat, and the time to notice.
+/// Loss in a failover beyond what a member acknowledges while it is cut off: a heartbeat, and the time to notice.
 const NOTICE: Duration = Duration::from_secs(2);
 
 /// Returns the slot of the hashed part of a key: its hash tag, or all of it.
@@ -182,22 +184,22 @@ pub(crate) fn hash_tag(key: &str) -> Option<&str> {
 /// A member of a cluster, as it describes itself.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Member {
-    /// Whether it reaches most of the others, and so accepts writes.
+    /// Whether it reaches a majority of the others, and so accepts writes.
     is_up: bool,
     is_primary: bool,
     /// Its configuration epoch: of two members that claim a slot, the one with the greater epoch owns it.
     epoch: u64,
     /// The first and the last slot of each range that it claims.
     slots: Vec<(u16, u16)>,
-    /// How many replicas it has, any of which may be promoted.
+    /// Number of its replicas, any of which may be promoted.
     replicas: usize,
     node_timeout: Duration,
-    /// How long it goes on without replicas, if that is limited.
+    /// Time for which it accepts writes without replicas, if that is limited.
     max_lag: Option<Duration>,
 }
 
 impl Member {
-    /// Asks a member. Its settings may be hidden.
+    /// Queries a member. Its settings may be hidden.
     pub(super) async fn by(connection: &mut MultiplexedConnection) -> Result<Self, Refusal> {
         let mut ask = redis::pipe();
         ask.cmd("CLUSTER").arg("INFO").cmd("CLUSTER").arg("NODES");
@@ -242,7 +244,7 @@ impl Member {
         })
     }
 
-    /// Returns the epoch in which this primary owns a slot, or any epoch if no slot is given; otherwise why it must not be used.
+    /// Returns the epoch in which this primary owns a slot, or any epoch if no slot is given; otherwise the reason not to use it.
     pub(super) fn claims(&self, slot: Option<u16>) -> Result<u64, Refusal> {
         let refused = |text: &str| Err(Refusal::new(StoreErrorKind::Unavailable, text));
         if !self.is_up {
@@ -256,8 +258,8 @@ impl Member {
         Ok(self.epoch)
     }
 
-    /// Whether it reaches the others and is a primary of other slots than this. One that a failover replaced is none: it becomes
-    /// a replica in the same step in which it loses its slots.
+    /// Returns whether it reaches the others and is a primary of other slots than this. A member that a failover replaced is not:
+    /// it becomes a replica in the same step in which it loses its slots.
     pub(super) fn holds_others(&self, slot: Option<u16>) -> bool {
         self.is_up && self.is_primary && slot.is_some_and(|slot| !self.has(slot))
     }
@@ -266,10 +268,10 @@ impl Member {
         self.slots.iter().any(|(first, last)| (*first..=*last).contains(&slot))
     }
 
-    /// Returns what is wrong with a loss that a user has stated, if each write waits for this many replicas.
+    /// Returns what is wrong with the loss that a user has stated, if each write waits for this many replicas.
     ///
-    /// A primary that is cut off from the other members acknowledges writes until `cluster-node-timeout` has passed, which the
-    /// promoted replica then does not have.
+    /// A primary that is cut off from the other members acknowledges writes until `cluster-node-timeout` has passed. The promoted
+    /// replica lacks those writes.
     pub(super) fn complaint(&self, may_lose: Duration, copies: u64) -> Option<String> {
         let has_all = usize::try_from(copies).is_ok_and(|copies| copies >= self.replicas);
         let lost = self.max_lag.map_or(self.node_timeout, |lag| lag.min(self.node_timeout)) + NOTICE;
@@ -286,7 +288,7 @@ impl Member {
     }
 }
 
-/// Returns the text of an answer, or why there is none, such as a missing right.
+/// Returns the text of an answer, or why there is none, such as a missing permission.
 fn text(answer: Option<&Value>) -> Result<String, Refusal> {
     let answer = answer.unwrap_or(&Value::Nil);
     if let Value::ServerError(said) = answer {
@@ -296,15 +298,15 @@ fn text(answer: Option<&Value>) -> Result<String, Refusal> {
         .map_err(|error| Refusal::new(StoreErrorKind::Other, error.to_string()))
 }
 
-/// How many positions are remembered within the time that the newest writes may be lost.
+/// Number of positions to remember within the time that the newest writes may be lost.
 const SAMPLES: u32 = 8;
-/// How many are remembered at most, also if nothing is acknowledged.
+/// Maximum number of positions to remember, also if nothing is acknowledged.
 const MOST_SAMPLES: usize = 2 * SAMPLES as usize;
 
 /// The line of writes of one server.
 ///
-/// Redis names a line at random, again at each start and each promotion, so a name that was left comes back only with a
-/// process that has been running since then.
+/// Redis names a line at random at each start and each promotion, so an old name can return only with a process that has been
+/// running since then.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Line {
     /// `master_replid`.
@@ -317,15 +319,15 @@ pub(super) struct Line {
     pub(super) position: u64,
 }
 
-/// What a store knows of its primaries.
+/// What a store knows about its primaries.
 #[derive(Default, Debug)]
 pub(super) struct History {
     /// The primary in use, and its line.
     primary: Option<(Host, Used)>,
     left: Vec<Used>,
-    /// Whether its host has said that it is no primary any more.
+    /// Whether its host has reported that it is no longer a primary.
     is_gone: bool,
-    /// Whether a server that continues its line was seen, and the two have not been one again since.
+    /// Whether a server that continues its line was seen, and the two have not been the same server since.
     is_doubted: bool,
 }
 
@@ -333,7 +335,7 @@ pub(super) struct History {
 #[derive(Default, Debug)]
 struct Used {
     name: String,
-    /// Its positions, and when they were heard.
+    /// Its positions, and the times at which they were reported.
     samples: VecDeque<(Instant, u64)>,
     /// The position that no failover may lose: the line had reached it `may_lose` before a call that it acknowledged.
     settled: Option<u64>,
@@ -344,11 +346,11 @@ impl Used {
         Self { name, ..Self::default() }
     }
 
-    /// Notes the position of the line. Nobody relies on it yet, since a primary that rejects writes still counts.
+    /// Records the position of the line. Nothing relies on it yet, since a primary that rejects writes still increases it.
     fn note(&mut self, position: u64, heard: Instant, may_lose: Duration) {
         let is_due =
             |(last, _): &(Instant, u64)| heard.saturating_duration_since(*last) >= may_lose / SAMPLES;
-        // The oldest stay: they settle first.
+        // The oldest stay, since they settle first.
         if self.samples.len() < MOST_SAMPLES && self.samples.back().is_none_or(is_due) {
             self.samples.push_back((heard, position));
         }
@@ -361,17 +363,17 @@ impl History {
         self.is_gone = false;
     }
 
-    /// Notes that a host is a replica, or nobody listens there. An unresponsive host may still be a primary.
+    /// Records that a host is a replica, or that its port is closed. An unresponsive host may still be a primary.
     pub(super) fn not_primary(&mut self, host: &Host) {
         self.is_gone |= self.primary.as_ref().is_some_and(|(at, _)| at == host);
     }
 
-    /// Whether a primary was used, and its host has said that it is none any more.
+    /// Returns whether a primary was used, and its host has reported that it no longer is one.
     pub(super) const fn is_gone(&self) -> bool {
         self.is_gone
     }
 
-    /// Whether a primary is in use, by which others can be judged.
+    /// Returns whether a primary is in use, by which others can be judged.
     pub(super) const fn is_known(&self) -> bool {
         self.primary.is_some()
     }
@@ -381,11 +383,11 @@ impl History {
         self.primary.as_ref().map(|(_, line)| &*line.name)
     }
 
-    /// Returns whether a server that accepts writes may be the primary, or a second one; if not, why.
+    /// Returns whether a server that accepts writes may be the primary, or a second one; otherwise the reason.
     ///
-    /// One that continues a line of ours may. An unrelated one may not, such as an old primary that comes back before it
-    /// becomes a replica: a process that was connected while there was only one primary knows the right one. It may once the one
-    /// in use is gone.
+    /// A server that continues one of our lines may. An unrelated one may not, such as an old primary that comes back before it
+    /// becomes a replica: a process that was connected while there was only one primary knows the right one. It may once the
+    /// primary in use is gone.
     pub(super) fn judge(&mut self, host: &Host, line: &Line) -> Result<(), String> {
         let Some((at, Used { name: now, .. })) = &self.primary else {
             return Ok(());
@@ -393,7 +395,7 @@ impl History {
         let was_left = |name: &str| self.left.iter().any(|it| it.name == name);
         if was_left(&line.now) {
             return Err(format!(
-                "is a primary that another has replaced (replication id {}) and lacks what was written since; make it a \
+                "is a primary that another has replaced (replication id {}) and lacks later writes; make it a \
                  replica of {at}",
                 line.now
             ));
@@ -409,9 +411,9 @@ impl History {
         ))
     }
 
-    /// Returns what the only server that accepts writes lacks of what has settled; `None` if nothing is known of that.
+    /// Returns the settled writes that the only server that accepts writes lacks; `None` if nothing is known about that.
     ///
-    /// Only called once it is certain that it is the only one: until then it counts as a second primary. An unrelated line says
+    /// Called only once it is certain that it is the only one: until then it counts as a second primary. An unrelated line proves
     /// nothing, as after a restart.
     pub(super) fn lacks(&self, line: &Line) -> Option<String> {
         let (_, now) = self.primary.as_ref().filter(|(_, now)| now.name != line.now)?;
@@ -430,11 +432,11 @@ impl History {
             Some(settled) if line.branched <= settled => return Some(lost(settled, &before.name)),
             _ => {}
         }
-        // It left the line before those that followed.
+        // It left the line before the later lines began.
         lines.find_map(|later| Some(lost(later.settled?, &later.name)))
     }
 
-    /// Goes on with a primary that was judged and lacks nothing.
+    /// Continues with a primary that was judged and lacks nothing.
     pub(super) fn accept(&mut self, host: &Host, line: Line, heard: Instant, may_lose: Duration) {
         let mut used = match self.primary.take() {
             Some((_, used)) if used.name == line.now => used,
@@ -448,15 +450,15 @@ impl History {
         self.is_doubted = false;
     }
 
-    /// Continues with a member of a cluster. The cluster itself decides who is the primary, and keys that moved to another member
-    /// may return to one that was left.
+    /// Continues with a member of a cluster. The cluster itself decides which member is the primary, and keys that moved to
+    /// another member may return to an earlier one.
     pub(super) fn accept_member(&mut self, host: &Host, line: Line, heard: Instant, may_lose: Duration) {
         self.accept(host, line, heard, may_lose);
         self.left.clear();
     }
 
-    /// Notes that the primary acknowledged a write that was sent then, with its copies if they are required: what it had written
-    /// long enough before has settled.
+    /// Records that the primary acknowledged a write that was sent at this time, with its replicas if they are required: writes
+    /// that were acknowledged long enough before have settled.
     pub(super) fn acknowledged(&mut self, sent: Instant, may_lose: Duration) {
         let Some((_, used)) = &mut self.primary else {
             return;
@@ -588,12 +590,12 @@ mod tests {
         history.accept(&host(at), line, Instant::now(), MAY_LOSE);
     }
 
-    /// A line that has come that far, and left the one before at a position.
+    /// Returns a line that has reached `position` and left the line before at `branched`.
     fn grown(now: &str, before: &str, branched: u64, position: u64) -> Line {
         Line { branched, position, ..line(now, before) }
     }
 
-    /// Whether a server may be the primary, which is used then.
+    /// Returns whether a server may be the primary, and uses it if so.
     fn used(history: &mut History, at: &str, now: &str, before: &str) -> bool {
         let accepted = history.judge(&host(at), &line(now, before)).is_ok();
         if accepted {
@@ -652,8 +654,8 @@ mod tests {
         assert!(history.judge(&host("B"), &line("z", "")).is_err(), "what was gone was asked before");
     }
 
-    /// Goal: a failover that lost more than it may is refused, and no other. Method: a line that grows by 10 a second,
-    /// and successors that left it earlier and later; `may_lose` is 2 s.
+    /// Goal: a failover that lost more than it may is refused, and no other. Method: a line that grows by 10 per second, and
+    /// successors that left it earlier and later; `may_lose` is 2 s.
     #[tokio::test(start_paused = true)]
     async fn a_server_that_lost_what_has_settled_is_refused() {
         let mut history = History::default();
@@ -662,7 +664,7 @@ mod tests {
             history.acknowledged(Instant::now(), MAY_LOSE);
             tokio::time::advance(Duration::from_secs(1)).await;
         }
-        // The last answer said 90; 70 was there 2 s before.
+        // The last report said 90; the position 2 s before was 70.
         for branched in [71, 80, 91] {
             assert_eq!(history.lacks(&grown("b", "a", branched, 200)), None, "{branched}");
         }
@@ -675,7 +677,7 @@ mod tests {
         }
         assert_eq!(history.lacks(&grown("x", "", 0, 0)), None, "a restart");
         accept(&mut history, "B", grown("b", "a", 91, 91));
-        // Nothing of that has settled.
+        // None of that has settled.
         assert_eq!(history.lacks(&grown("c", "a", 71, 71)), None);
         tokio::time::advance(Duration::from_secs(2)).await;
         accept(&mut history, "B", grown("b", "a", 91, 95));
@@ -687,8 +689,8 @@ mod tests {
         assert!(history.lacks(&grown("c", "b", 91, 91)).is_some());
     }
 
-    /// Goal: what a primary counts while it acknowledges nothing may be lost. Method: a line that grows by 10 a second,
-    /// by heartbeats alone since the last call, for much longer than `may_lose`.
+    /// Goal: positions that a primary adds while it acknowledges nothing may be lost. Method: since the last call, a line grows
+    /// by 10 per second through heartbeats alone, for much longer than `may_lose`.
     #[tokio::test(start_paused = true)]
     async fn only_an_acknowledged_call_settles_what_was_there() {
         let mut history = History::default();
@@ -699,11 +701,11 @@ mod tests {
             tokio::time::advance(Duration::from_secs(1)).await;
         }
         assert_eq!(history.lacks(&grown("b", "a", 1, 1)), None, "nobody was promised anything");
-        // The answer came late; what counts is when the call was sent.
+        // The answer came late; the time at which the call was sent counts.
         history.acknowledged(begun + Duration::from_millis(4999), MAY_LOSE);
         assert!(history.lacks(&grown("b", "a", 20, 20)).is_some());
         assert_eq!(history.lacks(&grown("b", "a", 21, 21)), None);
-        // Of the positions heard during the pause, the oldest ones were kept.
+        // Of the positions reported during the pause, the oldest ones were kept.
         assert_eq!(history.primary.as_ref().map(|(_, used)| used.samples.len()), Some(MOST_SAMPLES - 3));
         history.acknowledged(Instant::now(), MAY_LOSE);
         assert!(history.lacks(&grown("b", "a", 150, 150)).is_some());

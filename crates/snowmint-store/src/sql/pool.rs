@@ -1,5 +1,5 @@
 //! A few connections to a database. Each is used by one call at a time, and closed at the first sign of trouble.
-//! Not the pool of sqlx, to know for certain whether a statement was sent, and to try several hosts.
+//! Not the pool of sqlx, in order to know for certain whether a statement was sent, and to try several hosts.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -15,18 +15,18 @@ use crate::error::random_below;
 use crate::net::url::Host;
 use crate::net::{ASK_AGAIN, Answer, Chosen, Confirmation, Hosts, IDLE, Refusal, ServerHistory, Standing};
 
-/// How many statements run at once.
+/// Number of statements that run at once.
 const CONNECTIONS: usize = 4;
-/// How long a connection is used, less up to a fifth, so that a fleet does not reconnect all at once. A new session checks
-/// the server again, and uses a password that was replaced.
+/// Lifetime of a connection, less up to a fifth, so that a fleet does not reconnect all at once. A new session checks the server
+/// again, and uses a new password.
 const LIFETIME: Duration = Duration::from_mins(10);
 
-/// How a connection is made and checked.
+/// Opens and checks connections.
 pub(crate) trait Connect: Send + Sync + 'static {
-    /// What to set on a server so that replicas confirm its commits.
+    /// The setting that makes replicas confirm the commits of a server, as text for a log line.
     const CONFIRMED_BY: &str;
     type Connection: Send + 'static;
-    /// How far the history of a server goes.
+    /// The extent of a server's history.
     type History: ServerHistory + Send + 'static;
 
     /// Connects, prepares the session, and checks that this server accepts writes.
@@ -35,12 +35,12 @@ pub(crate) trait Connect: Send + Sync + 'static {
     /// Whether a connection still answers.
     fn answers(connection: &mut Self::Connection) -> impl Future<Output = bool> + Send;
 
-    /// Whether a failover may still lose what the server had when this connection was made.
+    /// Returns whether a failover may still lose what the server had when this connection was made.
     fn standing(_connection: &Self::Connection) -> Standing {
         Standing::Kept
     }
 
-    /// Whether replicas confirm commits, if the server has said so since the last call.
+    /// Returns whether replicas confirm commits, if the server has reported it since the last call.
     fn confirmation(connection: &mut Self::Connection) -> Option<Confirmation>;
 }
 
@@ -50,10 +50,10 @@ pub(crate) type Connected<D> = Answer<<D as Connect>::Connection, <D as Connect>
 /// The connections to one database.
 pub(crate) struct Pool<D: Connect> {
     shared: Arc<Shared<D>>,
-    /// How much of the newest writes the database may lose.
+    /// The time span of the newest writes that the database may lose.
     pub(crate) may_lose: Duration,
     permits: Semaphore,
-    /// At most one task, which asks the hosts in the background.
+    /// At most one task that asks the hosts in the background.
     asking: Mutex<JoinSet<()>>,
 }
 
@@ -62,9 +62,9 @@ struct Shared<D: Connect> {
     connect: D,
     hosts: Hosts<D::History>,
     limit: Duration,
-    /// No call goes to a server that was not found to be the primary within this time before it.
+    /// A call goes only to a server that was found to be the primary within this time before it.
     ask_again: Duration,
-    /// Whether the user states that no failover loses anything.
+    /// Whether the user states that failovers lose nothing.
     is_kept: bool,
     state: Mutex<State<D>>,
 }
@@ -77,12 +77,12 @@ struct State<D: Connect> {
     refreshed: Option<Instant>,
 }
 
-/// Whether replicas have confirmed commits so far, on whichever server was used.
+/// Whether replicas have confirmed commits so far, on any server in use.
 #[derive(Default)]
 struct Confirmed(Option<Confirmation>);
 
 impl Confirmed {
-    /// Notes what a server said, and returns it if that has changed since replicas first confirmed commits.
+    /// Records what a server reported, and returns it if that has changed since replicas first confirmed commits.
     fn turn(&mut self, now: Confirmation) -> Option<Confirmation> {
         match self.0 {
             None if now == Confirmation::ByReplicas => {
@@ -101,18 +101,18 @@ impl Confirmed {
 /// The result of asking all hosts.
 struct Primary {
     server: Option<String>,
-    /// When they were asked.
+    /// The time at which they were asked.
     asked: Instant,
 }
 
 struct Open<D: Connect> {
     connection: D::Connection,
     server: Option<String>,
-    /// When it is replaced.
+    /// The time at which it is replaced.
     ends: Instant,
-    /// When it was last used.
+    /// The time at which it was last used.
     since: Instant,
-    /// What its server had when it was made, as long as a failover may lose that.
+    /// The server's history when the connection was made, while a failover may lose it.
     unconfirmed: Option<D::History>,
 }
 
@@ -127,7 +127,7 @@ impl<D: Connect> Pool<D> {
         Self { shared, may_lose, permits: Semaphore::new(CONNECTIONS), asking: Mutex::default() }
     }
 
-    /// Identifies the server in use; `None` before it is known.
+    /// Returns the identity of the server in use; `None` before it is known.
     pub(crate) fn server(&self) -> Option<String> {
         self.shared.state().primary.as_ref().and_then(|it| it.server.clone())
     }
@@ -160,7 +160,7 @@ impl<D: Connect> Pool<D> {
 
     async fn permit(&self, deadline: Instant) -> Result<SemaphorePermit<'_>, Failure> {
         let permit = timeout_at(deadline, self.permits.acquire()).await;
-        // The semaphore is never closed, so its only error is the time-out.
+        // The semaphore is never closed, so its only error is the timeout.
         permit.ok().and_then(Result::ok).ok_or_else(|| Failure::NotSent(Refusal::late(self.shared.limit)))
     }
 
@@ -200,7 +200,7 @@ impl<D: Connect> Pool<D> {
         }
     }
 
-    /// Returns a connection to a server that was the primary when all hosts were last asked: one that was just used, or has
+    /// Returns a connection to a server that was the primary when all hosts were last asked. The connection was just used, has
     /// just answered, or is new.
     async fn take(&self, deadline: Instant) -> Result<Open<D>, Refusal> {
         while let Some(mut open) = self.shared.next_idle() {
@@ -221,8 +221,8 @@ impl<D: Connect> Pool<D> {
         self.shared.connect(deadline).await
     }
 
-    /// Asks all hosts in the background when half of the time has passed within which that must happen, so that no call waits
-    /// for an unresponsive host.
+    /// Asks all hosts in the background when half of the time has passed within which it must be done, so that no call waits for
+    /// an unresponsive host.
     fn ask_ahead(&self) {
         let shared = &self.shared;
         if !shared.hosts.are_several() {
@@ -238,7 +238,7 @@ impl<D: Connect> Pool<D> {
 }
 
 impl<D: Connect> State<D> {
-    /// Keeps a connection for the next call, unless there are enough.
+    /// Keeps a connection for the next call, unless there are enough idle ones.
     fn keep(&mut self, open: Open<D>) {
         if self.idle.len() < CONNECTIONS {
             self.idle.push(open);
@@ -265,8 +265,8 @@ impl<D: Connect> Shared<D> {
         Ok(Open { connection, server, ends, since: Instant::now(), unconfirmed })
     }
 
-    /// Asks all hosts again. If one must not be used, the next call asks them itself before it uses any, and reports why; if
-    /// no connection was made, the existing connections serve for the rest of the time.
+    /// Asks all hosts again. If one must not be used, the next call asks them itself before it uses any, and reports why; if no
+    /// connection was made, the existing connections stay in use for the rest of the time.
     async fn refresh(&self) {
         let found = self.connect(Instant::now() + self.limit).await;
         let mut state = self.state();
@@ -280,7 +280,7 @@ impl<D: Connect> Shared<D> {
         }
     }
 
-    /// Remembers what the server had when the connection was made, once a later commit is confirmed.
+    /// Remembers the server's history at the time of the connection, once a later commit is confirmed.
     fn confirm(&self, connection: &D::Connection, unconfirmed: Option<D::History>) -> Option<D::History> {
         match unconfirmed {
             Some(history) if D::standing(connection) == Standing::Kept => {
@@ -293,8 +293,8 @@ impl<D: Connect> Shared<D> {
 
     /// Logs once when replicas stop confirming commits, and once when they confirm them again.
     ///
-    /// A server without replicas is no reason to refuse it, and it is used too if it is the first one that this node meets. But
-    /// where replicas confirmed before, a failover lost nothing, and one from this server may.
+    /// A server without replicas is not refused, even as the first one that this node meets. But if replicas confirmed commits
+    /// before, a failover would have lost nothing, and one from this server may.
     fn note(&self, connection: &mut D::Connection) {
         let Some(now) = D::confirmation(connection).filter(|_| self.is_kept) else { return };
         let turned = self.state().confirmed.turn(now);
@@ -324,7 +324,7 @@ impl<D: Connect> Shared<D> {
         idle.pop()
     }
 
-    /// Whether it is time to ask all hosts beside the calls; not at each call while that fails.
+    /// Returns whether it is time to ask all hosts in the background; while that fails, not at each call.
     fn begin_refresh(&self) -> bool {
         let mut state = self.state();
         let is_due = state.primary.as_ref().is_none_or(|it| it.asked.elapsed() >= self.ask_again / 2)
@@ -335,7 +335,7 @@ impl<D: Connect> Shared<D> {
         is_due
     }
 
-    /// A panic cannot leave it half changed, so a poisoned lock is as good as any other.
+    /// A panic cannot leave the state half changed, so a poisoned lock is safe to use.
     fn state(&self) -> MutexGuard<'_, State<D>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -350,17 +350,17 @@ mod tests {
     use super::*;
     use crate::net::Writable;
 
-    /// What hosts say, and how often they were asked.
+    /// What hosts answer, and how often they were asked.
     #[derive(Clone, Default)]
     struct Hosts(Arc<Mutex<HashMap<&'static str, Says>>>, Arc<Mutex<Vec<Instant>>>);
 
     #[derive(Clone, Copy)]
     enum Says {
-        /// That it accepts writes.
+        /// It accepts writes.
         Primary,
         Replica,
         Nothing,
-        /// That it has too many connections.
+        /// It has too many connections.
         Refuses,
     }
 
@@ -369,7 +369,7 @@ mod tests {
             self.0.lock().unwrap().insert(host, says);
         }
 
-        /// How often the host `a` was asked.
+        /// Returns how often the host `a` was asked.
         fn asked(&self) -> usize {
             self.1.lock().unwrap().len()
         }
@@ -414,7 +414,7 @@ mod tests {
         (Pool::new(hosts.clone(), of, Duration::from_secs(5), may_lose), hosts)
     }
 
-    /// The server that a call was answered by, and how long it took.
+    /// Returns the server that answered a call, and the time that the call took.
     async fn call(pool: &Pool<Hosts>) -> (Result<String, Failure>, Duration) {
         let started = Instant::now();
         let ask = async |name: String| (name.clone(), Ok::<_, Failure>(name));
@@ -445,7 +445,7 @@ mod tests {
         }
     }
 
-    /// Goal: no call waits for a host that is silent, but for the first. Method: calls close together.
+    /// Goal: only the first call waits for a silent host. Method: calls close together.
     #[tokio::test(start_paused = true)]
     async fn a_silent_host_delays_no_call() {
         let (pool, hosts) = pool(Says::Nothing, Duration::ZERO);
@@ -459,8 +459,8 @@ mod tests {
         assert!((6..=13).contains(&hosts.asked()), "asked {} times in a minute", hosts.asked());
     }
 
-    /// Goal: a primary that takes no more connections for a moment costs nothing, and is not asked at each call. Method:
-    /// calls close together; it refuses for half of the time in which hosts must be asked.
+    /// Goal: a primary that accepts no new connections for a moment delays no call, and is not asked at each call. Method: calls
+    /// close together; it refuses for half of the time in which hosts must be asked.
     #[tokio::test(start_paused = true)]
     async fn a_refused_connection_beside_the_calls_costs_none() {
         let (pool, hosts) = pool(Says::Replica, Duration::ZERO);
@@ -477,7 +477,7 @@ mod tests {
         call(&pool).await.0.unwrap();
     }
 
-    /// Goal: each connection is replaced in the end, for new passwords and for what sessions are told when they begin.
+    /// Goal: each connection is replaced in the end, to use new passwords and to repeat the checks at the start of a session.
     #[tokio::test(start_paused = true)]
     async fn a_connection_has_a_lifetime() {
         let hosts = Hosts::default();

@@ -1,5 +1,5 @@
-//! What PostgreSQL and MySQL share about the table `snowmint_records`: keys as ranges of bytes, and rows as records.
-//! Each has its own statements, and its own meaning of their errors.
+//! The parts that PostgreSQL and MySQL share for the table `snowmint_records`: keys as ranges of bytes, and rows as records.
+//! Each database has its own statements and error codes.
 
 use crate::net::url::Location;
 use crate::store::SkippedRecords;
@@ -10,7 +10,7 @@ pub(crate) type Row = (String, i64, Vec<u8>);
 
 /// Returns the bounds of all keys with a prefix, the first inclusive and the last exclusive; or `None` if no key can have it.
 ///
-/// All characters of keys are below `~`, so everything from the prefix to the prefix and a `~` begins with the prefix.
+/// All characters in keys are below `~`, so every text from the prefix to the prefix plus `~` begins with the prefix.
 pub(crate) fn bounds(prefix: &str) -> Option<(String, String)> {
     Key::may_begin_with(prefix).then(|| (prefix.to_owned(), format!("{prefix}~")))
 }
@@ -28,7 +28,7 @@ pub(crate) fn record(
     Ok(Versioned { value, revision })
 }
 
-/// Builds a list from its rows, and notes those that are no records.
+/// Builds a list from its rows, and records invalid rows as skipped.
 pub(crate) fn records(
     store: &str,
     operation: &'static str,

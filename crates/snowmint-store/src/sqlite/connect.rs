@@ -1,8 +1,9 @@
-//! From a path to a connection: whose file it is, whether it is sound, and who creates it when many processes start at once.
-//! A file that is not Snowmint's is only read.
+//! From a path to a connection: whether the file is Snowmint's, whether it is intact, and which process creates it when many
+//! start at once.
+//! The files of other programs are only read.
 //!
-//! `Files` are the files behind a store, as the file system sees them: who may write, and whether they are still in place.
-//! It opens none of them: closing it again would drop the locks that SQLite holds for this process.
+//! `Files` are the files behind a store: who may write them, and whether they are still in place. This code never opens the main
+//! file itself: closing it again would drop the locks that SQLite holds for this process.
 
 use std::ffi::OsString;
 use std::io;
@@ -17,9 +18,9 @@ use crate::error::Effect;
 use crate::sql::exactly_one;
 use crate::{StoreError, StoreErrorKind};
 
-/// Marks a file as ours in SQLite's header: "Snmt".
+/// Marks a file as Snowmint's in SQLite's header: "Snmt".
 pub(super) const APPLICATION_ID: i32 = 0x536e_6d74;
-/// The version of the table below.
+/// The schema version.
 const SCHEMA: i32 = 1;
 pub(super) const TABLE: &str = "CREATE TABLE snowmint_records (
     key TEXT NOT NULL PRIMARY KEY,
@@ -30,15 +31,15 @@ pub(super) const TABLE: &str = "CREATE TABLE snowmint_records (
 const OPERATION: &str = "open";
 /// One page of the smallest size.
 const SMALLEST_FILE: u64 = 512;
-/// How long SQLite itself waits for another process inside one statement.
+/// Time that SQLite itself waits for another process within one statement.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long opening may take in all, including retries where SQLite itself does not wait.
+/// The limit for opening, including retries where SQLite itself does not wait.
 const OPEN_WITHIN: Duration = Duration::from_secs(10);
 /// The pause after the first collision with another process; it doubles up to the last.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LAST_PAUSE: Duration = Duration::from_millis(32);
 
-/// Why a file was not opened.
+/// The reason why a file was not opened.
 enum Failure {
     Sqlite(sqlx::Error),
     Refused(StoreErrorKind, Cause),
@@ -72,7 +73,7 @@ pub(super) async fn open(path: &Path) -> Result<(Files, SqliteConnection), Store
     Ok((files, connection))
 }
 
-/// Opens the file to read it, and changes nothing.
+/// Opens the file for reading, and changes nothing.
 pub(super) async fn open_to_read(path: &Path) -> Result<(Files, SqliteConnection), StoreError> {
     let opened = async {
         let path = std::path::absolute(path).map_err(sqlx::Error::from)?;
@@ -85,7 +86,7 @@ pub(super) async fn open_to_read(path: &Path) -> Result<(Files, SqliteConnection
 
 async fn connect_to_read(path: &Path) -> Result<SqliteConnection, Failure> {
     let options = options(path).create_if_missing(false).read_only(true);
-    // Without a log no process has the file open, so it is read without locks.
+    // Without a log no process has the file open, so it can be read without locks.
     let options = options.immutable(!has_log(path));
     let mut connection = options.connect().await?;
     let header = Header::read(&mut connection).await?;
@@ -94,9 +95,9 @@ async fn connect_to_read(path: &Path) -> Result<SqliteConnection, Failure> {
     Ok(connection)
 }
 
-/// Checks what can be seen from outside, where the reason for a refusal is still clear.
+/// Checks the file from outside, where the reason for a refusal is still clear.
 fn prepare(path: &Path) -> Result<PathBuf, Failure> {
-    // SQLite gives a meaning of its own to relative names such as `:memory:` and `file:x`.
+    // SQLite interprets some relative names itself, such as `:memory:` and `file:x`.
     let path = std::path::absolute(path).map_err(sqlx::Error::from)?;
     if path.is_dir() {
         let found = format!("{} is a folder", path.display());
@@ -113,7 +114,7 @@ fn prepare(path: &Path) -> Result<PathBuf, Failure> {
     }
 }
 
-/// SQLite takes a file shorter than its header for an empty one, and overwrites it.
+/// SQLite treats a file shorter than its header as empty, and overwrites it.
 fn refuse_fragment(path: &Path) -> Result<(), Failure> {
     match path.metadata().map(|it| it.len()) {
         Ok(bytes @ 1..SMALLEST_FILE) => {
@@ -147,8 +148,8 @@ fn still_locked() -> Failure {
     Failure::Refused(StoreErrorKind::Unavailable, Cause::new(found, "`fuser -v` on the file shows which"))
 }
 
-/// Retries while other processes are in the way: SQLite does not wait in all places, such as while one of them switches a
-/// new file to its write-ahead log.
+/// Retries while other processes block the file: SQLite does not wait in every case, such as while one of them switches a new
+/// file to its write-ahead log.
 async fn connect_patiently(path: &Path) -> Result<SqliteConnection, Failure> {
     let mut pause = FIRST_PAUSE;
     loop {
@@ -165,7 +166,7 @@ async fn connect(path: &Path) -> Result<SqliteConnection, Failure> {
     match settle(path, &mut connection).await {
         Ok(()) => Ok(connection),
         Err(failure) => {
-            // Waits until the file is closed, so that nothing of ours stays beside a file that is refused.
+            // Wait until the file is closed, so that no file of ours stays beside a file that is refused.
             connection.close().await.ok();
             Err(failure)
         }
@@ -181,7 +182,7 @@ fn options(path: &Path) -> SqliteConnectOptions {
         .synchronous(SqliteSynchronous::Full)
         // On macOS a plain sync leaves data in the cache of the drive; elsewhere this does nothing.
         .pragma("fullfsync", "ON")
-        // Finds damage when a page is read, before a wrong answer is made from it.
+        // Detects damage when a page is read, before it leads to a wrong answer.
         .pragma("cell_size_check", "ON")
         // 512 KiB hold thousands of leases.
         .pragma("cache_size", "-512")
@@ -190,7 +191,7 @@ fn options(path: &Path) -> SqliteConnectOptions {
         .disable_statement_logging()
 }
 
-/// Checks that the file is ours and of a known version, shares it by a write-ahead log, and checks that it is sound.
+/// Checks that the file is Snowmint's and of a known version, shares it by a write-ahead log, and checks that it is intact.
 async fn settle(path: &Path, connection: &mut SqliteConnection) -> Result<(), Failure> {
     let header = Header::read(connection).await?;
     if header.is_blank() {
@@ -201,7 +202,8 @@ async fn settle(path: &Path, connection: &mut SqliteConnection) -> Result<(), Fa
     if header.journal_mode != "wal" {
         use_write_ahead_log(connection).await?;
     }
-    // From now on this shows what a process wrote and did not sync before it died: a power loss must not undo it.
+    // From now on the log shows writes that a process did not sync before it died: sync them, so that a power loss cannot undo
+    // them.
     sync_log(path).map_err(sqlx::Error::from)?;
     check_sound(path, header.page_bytes, connection).await
 }
@@ -212,14 +214,14 @@ struct Header {
     user_version: i32,
     journal_mode: String,
     page_bytes: u32,
-    /// Tables, indexes and the like.
+    /// Number of tables, indexes and other objects.
     objects: i64,
-    /// Those of them that are our table: 0 or 1.
+    /// Number of tables with the name of ours: 0 or 1.
     records: i64,
 }
 
 impl Header {
-    /// One statement, so that one snapshot answers all: a file that is being created is seen as blank or as finished.
+    /// Reads everything in one statement and so in one snapshot: a file that is being created is seen as blank or as finished.
     async fn read(connection: &mut SqliteConnection) -> Result<Self, sqlx::Error> {
         let query = sqlx::query_as(
             "SELECT (SELECT application_id FROM pragma_application_id), \
@@ -268,7 +270,7 @@ fn refuse(kind: StoreErrorKind, found: String, advice: &str) -> Result<(), Failu
     Err(Failure::Refused(kind, Cause::new(found, advice)))
 }
 
-/// Creates the table, unless another process was faster: the file is checked again under the lock for writers.
+/// Creates the table, unless another process was faster: the file is checked again under the write lock.
 async fn create(connection: &mut SqliteConnection) -> Result<(), Failure> {
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
     let header = Header::read(&mut transaction).await?;
@@ -320,8 +322,8 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Notes which files are there now. SQLite must have read the file once, so that its two companions exist; it
-    /// keeps all three until the last process has closed them.
+    /// Records which files are there now. SQLite must have read the file once, so that its two companions exist; it keeps all
+    /// three until the last process has closed them.
     pub(super) fn note(path: PathBuf) -> io::Result<Self> {
         // SQLite puts the companions beside the file itself, not beside a link to it.
         let real = path.canonicalize()?;
@@ -331,7 +333,7 @@ impl Files {
         Ok(Self { path, watched })
     }
 
-    /// As [`note`](Self::note), of a file that is only read: its companions may be missing.
+    /// As [`note`](Self::note), for a file that is only read: its companions may be missing.
     pub(super) fn note_what_is_there(path: PathBuf) -> io::Result<Self> {
         let real = path.canonicalize()?;
         let companions = [beside(&real, "-wal"), beside(&real, "-shm")].into_iter().filter(|it| it.exists());
@@ -346,13 +348,13 @@ impl Files {
         &self.path
     }
 
-    /// Whether the paths still lead to the noted files. Costs a few microseconds.
+    /// Returns whether the paths still lead to the recorded files. Costs a few microseconds.
     pub(super) fn in_place(&self) -> bool {
         self.watched.iter().all(|(path, noted)| identity(path).is_ok_and(|now| now == *noted))
     }
 }
 
-/// Syncs the write-ahead log, if there is one. SQLite locks the other two files and not this one, so it may be opened.
+/// Syncs the write-ahead log, if there is one. SQLite locks the other two files but not this one, so it is safe to open it.
 pub(super) fn sync_log(path: &Path) -> io::Result<()> {
     match std::fs::File::open(beside(&path.canonicalize()?, "-wal")) {
         Ok(log) => log.sync_all(),
@@ -361,8 +363,8 @@ pub(super) fn sync_log(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Returns the length of a file that ends inside a page. With a log beside it that is the sign of a crash, which SQLite
-/// repairs; without one the rest of the page is lost.
+/// Returns the length of a file that ends inside a page. With a log beside it that is a sign of a crash, which SQLite repairs;
+/// without a log the rest of the page is lost.
 pub(super) fn cut_length(path: &Path, page_bytes: u64) -> Option<u64> {
     let real = path.canonicalize().ok()?;
     let length = real.metadata().ok()?.len();
@@ -370,7 +372,7 @@ pub(super) fn cut_length(path: &Path, page_bytes: u64) -> Option<u64> {
     (log_is_empty && !length.is_multiple_of(page_bytes)).then_some(length)
 }
 
-/// Whether records may be in the write-ahead log rather than in the file.
+/// Returns whether records may be in the write-ahead log rather than in the file.
 pub(super) fn has_log(path: &Path) -> bool {
     path.canonicalize().and_then(|real| beside(&real, "-wal").metadata()).is_ok_and(|log| log.len() > 0)
 }
@@ -395,14 +397,14 @@ mod unix {
 
     use rustix::fs::{Access, access};
 
-    /// Device and inode: what a path leads to, whatever its name.
+    /// Device and inode: the file that a path leads to, whatever its name.
     pub(super) type Identity = (u64, u64);
 
     pub(super) fn identity(path: &Path) -> io::Result<Identity> {
         path.metadata().map(|it| (it.dev(), it.ino()))
     }
 
-    /// Creates a folder and the missing ones above it, for their owner only.
+    /// Creates a folder and its missing parents, accessible only to their owner.
     pub(in super::super) fn create_private_folder(folder: &Path) -> io::Result<()> {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)
     }
@@ -415,7 +417,7 @@ mod unix {
         refused(folder).or_else(|| if path.exists() { refused(path) } else { None })
     }
 
-    /// The user this process runs as.
+    /// Returns the user that this process runs as.
     pub(in super::super) fn user() -> String {
         format!("uid {}", rustix::process::geteuid().as_raw())
     }

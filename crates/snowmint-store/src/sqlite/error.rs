@@ -1,5 +1,5 @@
-//! What an SQLite error means for a record, and what an operator can do about it.
-//! A kind that says "nothing was written" is given only if SQLite has certainly rolled the statement back.
+//! The meaning of an SQLite error for a record, and advice for the operator.
+//! A kind that says "nothing was written" is used only if SQLite has certainly rolled the statement back.
 
 use std::path::Path;
 
@@ -7,12 +7,12 @@ use super::connect;
 use crate::error::Effect;
 use crate::{StoreError, StoreErrorKind};
 
-/// What to do about an invalid file.
+/// Advice for an invalid file.
 pub(super) const RESTORE: &str = "the file is damaged or is not a Snowmint data file; first stop every node that used it and wait until their leases have \
     expired (one lease window), since a backup and a new file both lack the latest leases and would cause duplicates; then \
     restore a backup, or move the file away together with its -wal and -shm files to start with a new one";
 
-/// What was found and what to do: the source of a [`StoreError`] of this backend.
+/// The cause and the advice: the source of a [`StoreError`] of this backend.
 #[derive(Debug, thiserror::Error)]
 #[error("{found}; {advice}")]
 pub(super) struct Cause {
@@ -50,7 +50,7 @@ pub(super) fn store_error(
     StoreError::new(kind, operation, describe(path), cause)
 }
 
-/// Whether another process was in the way, so that a retry may succeed a moment later.
+/// Returns whether another process held the file, so that a retry may succeed a moment later.
 pub(super) fn is_busy(error: &sqlx::Error) -> bool {
     matches!(primary(error), Some(primary::BUSY | primary::LOCKED | primary::PROTOCOL))
 }
@@ -70,7 +70,7 @@ mod primary {
     pub(super) const NOTADB: i32 = 26;
 }
 
-/// No room for the shared memory beside the file: 19 as the second byte of an I/O error.
+/// No space for the shared memory beside the file: 19 as the second byte of an I/O error.
 const IOERR_SHMSIZE: i32 = primary::IOERR | (19 << 8);
 
 /// The extended result code.
@@ -87,8 +87,8 @@ fn kind(error: &sqlx::Error, effect: Effect, path: &Path) -> StoreErrorKind {
         return kind_without_code(error, effect);
     };
     match primary {
-        // Also at a commit: SQLite reports it while it writes to the log, and what it wrote there counts only with the
-        // last frame, which is then missing or torn. A failed sync of a whole log is IOERR.
+        // Also at a commit: SQLite reports it while it writes to the log, and those frames count only with the last one, which is
+        // then missing or torn. A failed sync of a complete log is IOERR.
         primary::FULL => StoreErrorKind::Full,
         primary::CORRUPT | primary::NOTADB => StoreErrorKind::Corrupt,
         primary::READONLY | primary::PERM => StoreErrorKind::ReadOnly,
@@ -107,10 +107,10 @@ fn kind(error: &sqlx::Error, effect: Effect, path: &Path) -> StoreErrorKind {
     }
 }
 
-/// The kind of errors of the layer above SQLite: the thread that runs the statements, and decoding of its rows.
+/// Returns the kind of errors of the layer above SQLite: the thread that runs the statements, and decoding of its rows.
 fn kind_without_code(error: &sqlx::Error, effect: Effect) -> StoreErrorKind {
     match error {
-        // A write whose row cannot be read has happened all the same.
+        // A write whose row cannot be decoded has still happened.
         _ if effect == Effect::Writes => StoreErrorKind::OutcomeUnknown,
         sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => StoreErrorKind::Corrupt,
         _ => StoreErrorKind::Other,
@@ -132,7 +132,7 @@ fn advice(kind: StoreErrorKind, path: &Path) -> String {
     }
 }
 
-/// What to do about a read-only file.
+/// Returns advice for a read-only file.
 pub(super) fn read_only_advice() -> String {
     let user = connect::user();
     format!("make the file and its folder writable for {user}, or use another --data")

@@ -11,26 +11,26 @@ use crate::sql::at_most_one;
 use crate::sql::{Failure, Pool};
 use crate::{OpenError, StoreError, StoreErrorKind, UrlError};
 
-/// The name in errors of the call that takes numbers.
+/// The name in errors of the call that reserves numbers.
 pub(super) const RESERVE: &str = "reserve";
 
 /// The engine of a table; a view has none.
 const ENGINE: &str = "SELECT CAST(engine AS CHAR) FROM information_schema.tables \
     WHERE table_schema = DATABASE() AND table_name = ?";
 
-/// What is known about a system before a URL is read.
+/// The properties of a system that are known before a URL is read.
 pub(super) struct System {
-    /// Its name, which begins its URLs.
+    /// The name of the system, which begins its URLs.
     pub(super) source: &'static str,
     /// An example of its URLs.
     pub(super) form: &'static str,
     /// The parameters besides those of the connection.
     pub(super) parameters: &'static str,
-    /// The rights that counting in its table needs.
+    /// The rights on its table that counting needs.
     pub(super) rights: &'static str,
 }
 
-/// Why a table is opened.
+/// The purpose of opening a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Purpose {
     /// To count in it.
@@ -42,16 +42,16 @@ pub(super) enum Purpose {
 /// A table of a system, and the connections to its database.
 pub(super) struct Database {
     pool: Pool<Settings>,
-    /// The URL without secrets, and without what distinguishes the counters of the table.
+    /// The URL without secrets, and without the part that distinguishes the counters in the table.
     name: String,
     system: &'static System,
     pub(super) table: String,
-    /// Whether a crash may undo nothing.
+    /// Whether a server that may lose commits in a crash is refused.
     must_keep: bool,
 }
 
 impl Database {
-    /// Parses a URL as [`parse`](Self::parse) does, to count in the table: one that a crash may set back is refused.
+    /// Parses a URL as [`parse`](Self::parse) does, to count in the table. Refuses a table that may lose commits in a crash.
     pub(super) async fn open<T>(
         system: &'static System,
         url: &str,
@@ -88,7 +88,7 @@ impl Database {
         Err(self.error(StoreErrorKind::Other, OPERATION, found))
     }
 
-    /// Parses a URL; `take` removes the parameters of the system, and returns the name of its table.
+    /// Parses a URL; `take` takes the parameters of the system out of it, and returns the name of its table.
     pub(super) fn parse<T>(
         system: &'static System,
         purpose: Purpose,
@@ -117,7 +117,7 @@ impl Database {
         Ok((Self { pool, name, system, table, must_keep }, taken))
     }
 
-    /// Runs a statement, and retries it after a deadlock: the server ended it, and it wrote nothing.
+    /// Runs a statement, and retries it after a deadlock: the server ended the statement, which wrote nothing.
     pub(super) async fn run<T, E, F>(
         &self,
         operation: &'static str,
@@ -150,7 +150,7 @@ impl Database {
         StoreError::new(kind, operation, &*self.name, found)
     }
 
-    /// Returns the name with what distinguishes this counter in the same table.
+    /// Returns the name with the part that distinguishes this counter in the table.
     pub(super) fn shown(&self, which: &str) -> String {
         format!("{}?{which}", self.name)
     }
@@ -169,7 +169,7 @@ impl Database {
         })
     }
 
-    /// The error for a number above the maximum.
+    /// Returns the error for a number above the maximum.
     pub(super) fn spent(&self, operation: &'static str, row: &str, at: u64) -> StoreError {
         let found = format!("{} is at {at} at {row}: it would exceed {}", self.table, crate::MAX_NUMBER);
         self.error(StoreErrorKind::Full, operation, found)

@@ -1,4 +1,4 @@
-//! A row of Leaf's table `leaf_alloc`, advanced in the same way as by Leaf, so that Leaf may go on beside.
+//! A row of Leaf's table `leaf_alloc`, advanced in the same way as Leaf does, so that Leaf can keep using it at the same time.
 //! Leaf: <https://github.com/Meituan-Dianping/Leaf>, segment mode.
 
 use std::fmt;
@@ -18,13 +18,13 @@ pub(super) const FORM: &str = "leaf:mysql://HOST/DATABASE?tag=TAG";
 static SYSTEM: System = System { source: SOURCE, form: FORM, parameters: "tag", rights: "SELECT and UPDATE" };
 const TABLE: &str = "leaf_alloc";
 
-/// One statement for what Leaf does in a transaction of two, UPDATE and then SELECT: the id of the answer is the new `max_id`.
+/// Does in one statement what Leaf does in a transaction of UPDATE and SELECT: the insert id of the answer is the new `max_id`.
 /// A row out of range is not changed.
 const TAKE: &str = concat!(
     "UPDATE leaf_alloc SET max_id = LAST_INSERT_ID(max_id + ?) WHERE biz_tag = ? AND max_id BETWEEN 0 AND ? AND ",
     may_write!()
 );
-/// Raises by at least 1, also if others take numbers meanwhile: a statement that changes nothing is no commit, and replicas
+/// Raises by at least 1, even if others reserve numbers meanwhile: a statement that changes nothing does not commit, and replicas
 /// confirm only commits.
 const RAISE: &str = concat!(
     "UPDATE leaf_alloc SET max_id = GREATEST(max_id + 1, ?) WHERE biz_tag = ? AND max_id < ? AND ",
@@ -40,7 +40,7 @@ const ROWS: &str = "SELECT CAST(biz_tag AS CHAR), CAST(max_id AS SIGNED), CAST(s
 /// transaction: the numbers are from the old `max_id` (inclusive) to the new one (exclusive). This counter does the same, so
 /// Leaf's own servers may draw from the same row at the same time.
 ///
-/// The row has to exist: a tag that nobody inserted is most likely a mistake, and would restart at 1.
+/// The row must exist: a missing tag is most likely a mistake, and its numbers would restart at 1.
 ///
 /// # URL
 ///
@@ -71,7 +71,7 @@ impl LeafCounter {
         Ok(counter)
     }
 
-    /// Returns `max_id`, at least 0, and `step`, as it is.
+    /// Returns `max_id`, at least 0, and `step`, unchecked.
     async fn row(&self, operation: &'static str) -> Result<(u64, i64), StoreError> {
         let ask = async |mut session: Session| {
             let query = sqlx::query_as::<_, (i64, i64)>(ROW).bind(&self.tag);

@@ -1,4 +1,5 @@
-//! A key of Redis that counts by INCR and INCRBY, advanced in the same way, so that other programs may go on beside.
+//! A key in Redis that counts by INCR and INCRBY, advanced in the same way, so that other programs can keep using it at the same
+//! time.
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -22,16 +23,16 @@ pub(super) const SOURCE: &str = "redis-counter";
 pub(super) const FORM: &str = "redis-counter:redis://HOST/0?counter=KEY";
 const RESERVE: &str = "reserve";
 const FIND: &str = "find";
-/// The answer of a script that counted nothing because the key is not as expected.
+/// The answer of a script that did not count because the key is not as expected.
 const REFUSED: Value = Value::Int(0);
 const NO_ROOM: Value = Value::Int(-1);
-/// How many settled marks are named at a time, to leave the list.
+/// Number of settled marks in one request that may leave the list.
 const LEAVING: usize = 64;
 
 /// A counter in a plain key of Redis.
 ///
-/// To reserve n numbers is `INCRBY key n`: the numbers are those above the value before, up to the value after. Other
-/// programs may INCR the same key at the same time. The key has to exist and hold a number: a script checks that before it
+/// To reserve n numbers, the counter runs `INCRBY key n`: the numbers are those above the value before, up to the value after.
+/// Other programs may INCR the same key at the same time. The key must exist and hold a number: a script checks that before it
 /// counts, so that a lost key does not restart.
 ///
 /// What Redis can lose is described for [`RedisStore`](crate::RedisStore), whose checks of the server and parameters
@@ -51,16 +52,16 @@ pub struct RedisCounter {
     key: String,
     /// The key of the list of marks.
     marks: String,
-    /// What was seen of that list.
+    /// What this process has seen of that list.
     seen: Mutex<Sightings>,
     name: String,
 }
 
-/// What a key of another system holds.
+/// The content of a key of another system.
 enum Held {
     Nothing,
     Number(u64),
-    /// Something else, as an error shows it.
+    /// Something else, in the form for an error text.
     Other(String),
 }
 
@@ -99,13 +100,13 @@ impl RedisCounter {
             if let Ok(addend) = i64::try_from(count.get()) {
                 let answer = self.server.call(RESERVE, Effect::Writes, &request(addend)).await?;
                 if answer == NO_ROOM {
-                    // Marks that have settled since leave the list with the next call.
+                    // Marks that have settled meanwhile leave the list with the next call.
                     self.look_at_marks(RESERVE).await?;
                     return Err(claims::full(&self.key, &self.server.name, self.server.may_lose));
                 }
                 if answer != REFUSED {
                     let before: u64 = self.server.parse(RESERVE, Effect::Writes, answer)?;
-                    // The script gives nothing with a sum out of range.
+                    // The script refuses a sum out of range.
                     if let Some(segment) = Segment::new(before.saturating_add(1), NonZeroU64::MIN, count) {
                         return Ok(segment);
                     }
@@ -117,7 +118,7 @@ impl RedisCounter {
                     format!("the key {} is at {before}: {count} more would exceed {MAX_NUMBER}", self.key);
                 return Err(StoreError::new(StoreErrorKind::Full, RESERVE, &*self.server.name, found));
             }
-            // The key accepts the addition now, so it was different meanwhile.
+            // The key accepts the addition now, so its value was different meanwhile.
             retries.pause().await.map_err(|waited| {
                 let found = format!("other writers of the key {} were faster {waited}; retry", self.key);
                 StoreError::new(StoreErrorKind::Unavailable, RESERVE, &*self.server.name, found)
@@ -135,9 +136,9 @@ impl RedisCounter {
         Ok(marks)
     }
 
-    /// What this process has seen of the marks. Never locked across an await.
+    /// Locks what this process has seen of the marks. Never hold the lock across an await.
     fn seen(&self) -> MutexGuard<'_, Sightings> {
-        // Each change replaces the whole: a panic elsewhere leaves it so.
+        // Each change replaces the whole value, so a panic cannot leave it half changed.
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -172,8 +173,8 @@ impl Counter for RedisCounter {
         loop {
             let before = self.held(OPERATION).await?;
             let missing = number.min(MAX_NUMBER).saturating_sub(before);
-            // Also if nothing is missing: a read alone may be of a server that was replaced, and adding 0 is a write, which such a
-            // server refuses and replicas confirm.
+            // Add even if nothing is missing: a read alone may come from a server that was replaced. Adding 0 is a write, which
+            // such a server refuses and replicas confirm.
             let raise = Request::raise(&self.key, before, missing);
             if self.server.call(OPERATION, Effect::Writes, &raise).await? != REFUSED {
                 return Ok(true);
@@ -201,12 +202,12 @@ impl fmt::Debug for RedisCounter {
     }
 }
 
-/// Returns the key of the marks of a counter: on the same node of a cluster, with a name that no counter has by chance.
+/// Returns the key of a counter's marks: on the same node of a cluster, under a name that no counter has by chance.
 fn marks_of(key: &str) -> String {
     if hash_tag(key).is_some() {
         format!("snowmint:marks:{key}")
     } else if key.contains('}') {
-        // No tag has a `}`, so another text of the same slot is the tag.
+        // A hash tag cannot contain `}`, so another text of the same slot becomes the tag.
         format!("snowmint:marks:{{{}}}:{key}", text_of(slot(key)))
     } else {
         format!("snowmint:marks:{{{key}}}")
@@ -219,7 +220,7 @@ fn text_of(wanted: u16) -> String {
     texts.find(|text| slot(text) == wanted).unwrap_or_default()
 }
 
-/// Returns the one key, or those that match a pattern and hold a number.
+/// Returns the one key, or the keys that match a pattern and hold a number.
 pub(super) async fn survey(url: &str) -> Result<Vec<Surveyed>, OpenError> {
     const OPERATION: &str = "survey";
     let (server, key) = parse(url)?;
@@ -251,7 +252,7 @@ pub(super) async fn survey(url: &str) -> Result<Vec<Surveyed>, OpenError> {
     Ok(found)
 }
 
-/// The server and the key.
+/// Parses the server and the key from a URL.
 fn parse(url: &str) -> Result<(Server, String), UrlError> {
     let mut location = connect::location(super::inner(SOURCE, FORM, url, &["redis", "rediss"])?)?;
     let Some(key) = location.take("counter").filter(|it| !it.is_empty()) else {
@@ -307,7 +308,7 @@ mod tests {
     use super::*;
     use crate::redis::server_info::SLOTS;
 
-    /// Goal: one script may count and mark. Method: the slot of both, by the rule of Redis Cluster and its own example.
+    /// Goal: one script may count and mark. Method: the slots of both keys, by the rule of Redis Cluster and its own example.
     #[test]
     fn marks_are_in_the_slot_of_their_counter() {
         assert_eq!(slot("123456789"), 0x31c3);

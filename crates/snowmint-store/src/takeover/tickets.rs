@@ -1,4 +1,4 @@
-//! A ticket table: one row that is replaced for each number, which the server's `AUTO_INCREMENT` counts.
+//! A ticket table: one row that is replaced for each number, which comes from the server's `AUTO_INCREMENT`.
 //! As at Flickr: <https://code.flickr.net/2010/02/08/ticket-servers-distributed-unique-primary-keys-on-the-cheap/>.
 
 use std::fmt;
@@ -35,15 +35,15 @@ const EXISTS: &str = "SELECT COUNT(*) FROM information_schema.tables \
 
 /// A counter in a table of tickets: `REPLACE INTO Tickets64 (stub)` and `LAST_INSERT_ID()`.
 ///
-/// Each server gives the numbers that its `auto_increment_increment` and `auto_increment_offset` allow: two servers with
-/// increment 2 and offsets 1 and 2 are two counters without a common number. Other programs may draw tickets from the same
-/// table at the same time.
+/// Each server returns the numbers that its `auto_increment_increment` and `auto_increment_offset` allow: two servers with
+/// increment 2 and offsets 1 and 2 are two counters without a common number. Other programs may draw tickets from the same table
+/// at the same time.
 ///
 /// Tickets are drawn one at a time, whatever the count: no server promises consecutive numbers for several rows of one
 /// `REPLACE`.
 ///
-/// The greatest number of the column's type is not given. A server that has reached it may give it again for the next
-/// ticket: where `INSERT` fails, `REPLACE` replaces the row that has it.
+/// The counter never returns the greatest number of the column's type. A server that has reached it may return it again for the
+/// next ticket: where `INSERT` fails, `REPLACE` replaces the row that has it.
 ///
 /// # URL
 ///
@@ -81,10 +81,10 @@ impl TicketsCounter {
         Ok(Self { database, stub, column: column.name, end })
     }
 
-    /// Draws a ticket. Returns it, and the distance to the next one; a ticket of 0 means that the table does not count.
+    /// Draws a ticket. Returns it, and the distance to the next one; ticket 0 means that the table does not count.
     async fn draw(&self, session: &mut Session) -> Result<(u64, u64), Failure> {
-        // Set to 0 first: if REPLACE counts nothing, an older number would still be there. VALUES with a sum that fails,
-        // as REPLACE ... SELECT would lock the counter of the table until its end.
+        // Set to 0 first: if REPLACE counts nothing, an older number would still be there. Uses VALUES with a sum that fails,
+        // because REPLACE ... SELECT would lock the counter of the table until it ends.
         let sql = format!(
             "DO LAST_INSERT_ID(0); REPLACE INTO `{}` (stub) VALUES (CASE WHEN {} THEN '{}' ELSE ~0 + 1 END); \
              SELECT LAST_INSERT_ID(), CAST(@@auto_increment_increment AS UNSIGNED)",
@@ -129,8 +129,8 @@ impl Counter for TicketsCounter {
         })
     }
 
-    /// Gives the row of the stub this number, unless it has a greater one: the server continues from the greatest it has seen.
-    /// Some forget that in a restart and continue from the greatest row, so no row is ever lowered.
+    /// Gives the row of the stub this number, unless it has a greater one: the server continues from the greatest number that it
+    /// has seen. Some servers forget that in a restart and continue from the greatest row, so no row is ever lowered.
     async fn raise_above(&self, number: u64) -> Result<bool, StoreError> {
         if number >= self.end {
             return Ok(false);
@@ -149,7 +149,7 @@ impl Counter for TicketsCounter {
                 Err(error) if error::is_out_of_range(&error) => Err(session.refusal().await),
                 done => session.settle(done, |_| true).await,
             };
-            // If the row was above already, nothing was committed that replicas could confirm: a ticket is.
+            // If the row was already above the number, nothing was committed that replicas could confirm, so draw a ticket.
             let done = match done {
                 Ok(_) if session.waits_for_replicas() => self.draw(&mut session).await.map(|_| ()),
                 done => done.map(|_| ()),
@@ -180,13 +180,13 @@ impl fmt::Debug for TicketsCounter {
     }
 }
 
-/// The one table.
+/// Returns the table's one counter.
 pub(super) async fn survey(url: &str) -> Result<Vec<Surveyed>, OpenError> {
     const OPERATION: &str = "survey";
     let (database, _) = Database::parse(&SYSTEM, Purpose::Survey, url, parameters)?;
     let column = column(&database, OPERATION).await?;
-    // An emptied table has no greatest row, and the server continues from its counter. Some forget that in a restart, and
-    // then the greatest row is right.
+    // An emptied table has no greatest row, and the server continues from its counter. Some servers forget the counter in a
+    // restart, and then the greatest row counts.
     let sql = format!(
         "SELECT CAST(COALESCE(MAX(`{}`), 0) AS UNSIGNED), CAST(COALESCE((SELECT auto_increment FROM \
          information_schema.tables WHERE table_schema = DATABASE() AND table_name = '{table}'), 1) AS UNSIGNED), \
@@ -214,7 +214,7 @@ fn last_below(next: u64, delta: NonZeroU64, remainder: u64) -> u64 {
     last.checked_sub(remainder).map_or(0, |above| last - above % delta)
 }
 
-/// Removes the table and the stub. Both become part of a statement, so they consist of letters, digits and `_`.
+/// Takes the table and the stub out of a URL. Both become part of a statement, so only letters, digits and `_` are allowed.
 fn parameters(location: &mut Location) -> Result<(String, Option<String>), UrlError> {
     let mut plain = |name: &str| match location.take(name) {
         Some(text) if text.is_empty() || !text.bytes().all(|it| it.is_ascii_alphanumeric() || it == b'_') => {
@@ -246,7 +246,7 @@ async fn column(database: &Database, operation: &'static str) -> Result<Column, 
     }
 }
 
-/// Returns why there is no counting column.
+/// Returns the reason why there is no counting column.
 async fn no_counter(database: &Database, operation: &'static str) -> Result<StoreError, StoreError> {
     let ask = async |mut session: Session| {
         let query = sqlx::query_scalar::<_, i64>(EXISTS).bind(&database.table);
@@ -282,7 +282,7 @@ fn greatest(kind: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// Goal: the last number that a server may have given. Method: number by number.
+    /// Goal: the last number that a server may have returned is correct. Method: number by number.
     #[test]
     fn the_last_number_below_the_next_one() {
         for delta in 1..=4 {

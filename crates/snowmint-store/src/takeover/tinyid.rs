@@ -1,4 +1,5 @@
-//! A row of `TinyID`'s table `tiny_id_info`, advanced in the same way as by `TinyID`, so that `TinyID` may go on beside.
+//! A row of `TinyID`'s table `tiny_id_info`, advanced in the same way as `TinyID` does, so that `TinyID` can keep using it at the
+//! same time.
 //! `TinyID`: <https://github.com/didi/tinyid>.
 
 use std::fmt;
@@ -19,7 +20,7 @@ static SYSTEM: System =
     System { source: SOURCE, form: FORM, parameters: "biz_type", rights: "SELECT and UPDATE" };
 const TABLE: &str = "tiny_id_info";
 
-/// NULL in the last two means 1 and 0 there.
+/// NULL in the last two columns means 1 and 0.
 const ROWS: &str = "SELECT CAST(biz_type AS CHAR), CAST(id AS SIGNED), CAST(max_id AS SIGNED), \
     CAST(version AS SIGNED), CAST(step AS SIGNED), CAST(COALESCE(delta, 1) AS SIGNED), \
     CAST(COALESCE(remainder, 0) AS SIGNED) \
@@ -34,9 +35,9 @@ type Columns = (String, i64, i64, i64, i64, i64, i64);
 
 /// A counter in the table `tiny_id_info` that `TinyID` created.
 ///
-/// To reserve n numbers, it reads the row and writes it with a greater `max_id` if no other writer was faster, as `TinyID`
-/// does, and retries for some seconds otherwise. The numbers are those above the old `max_id`, up to the new one, that are
-/// `remainder` modulo `delta`. `TinyID`'s own servers may draw from the same row at the same time.
+/// To reserve n numbers, the counter reads the row and writes it with a greater `max_id` if no other writer was faster, as
+/// `TinyID` does; otherwise it retries for some seconds. The numbers are those above the old `max_id`, up to the new one, that
+/// are `remainder` modulo `delta`. `TinyID`'s own servers may draw from the same row at the same time.
 ///
 /// # URL
 ///
@@ -90,7 +91,7 @@ impl TinyIdCounter {
         })
     }
 
-    /// Writes the row if it is still as it was read. Returns whether it was.
+    /// Writes the row if it still is as it was read. Returns whether it was.
     async fn advance(&self, operation: &'static str, row: &Row, max_id: i64) -> Result<bool, StoreError> {
         let ask = async |mut session: Session| {
             let query = sqlx::query(TAKE).bind(max_id).bind(row.id).bind(row.max_id.cast_signed());
@@ -102,7 +103,7 @@ impl TinyIdCounter {
 }
 
 impl Row {
-    /// Returns the numbers of `count` more, and the `max_id` after them.
+    /// Returns the next `count` numbers, and the `max_id` after them.
     fn next(&self, count: NonZeroU64) -> Option<(Segment, i64)> {
         let after = count.checked_mul(self.delta)?.checked_add(self.max_id)?;
         let after = i64::try_from(after.get()).ok()?;
@@ -142,7 +143,8 @@ impl Counter for TinyIdCounter {
         loop {
             let row = self.row(OPERATION).await?;
             let raised = row.max_id.max(number.min(MAX_NUMBER));
-            // Also if it is above already: a read alone may be of a server that was replaced, or of what no replica has.
+            // Write even if it is above already: a read alone may come from a server that was replaced, or show rows that no
+            // replica has.
             if self.advance(OPERATION, &row, raised.cast_signed()).await? {
                 return Ok(true);
             }
@@ -215,8 +217,8 @@ fn row(database: &Database, operation: &'static str, columns: Columns) -> Result
         }
         _ => {
             let found = format!(
-                "{TABLE} has delta {delta} and remainder {remainder} at biz_type `{biz_type}`, and no number is that; \
-                 the remainder is from 0 up to and without the delta"
+                "{TABLE} has delta {delta} and remainder {remainder} at biz_type `{biz_type}`, which no number has; \
+                 expected a remainder from 0 to delta - 1"
             );
             Err(database.error(StoreErrorKind::Corrupt, operation, found))
         }
@@ -227,7 +229,7 @@ fn row(database: &Database, operation: &'static str, columns: Columns) -> Result
 mod tests {
     use super::*;
 
-    /// Goal: the numbers are those `TinyID` itself would give. Method: its own rule, number by number.
+    /// Goal: the numbers are those that `TinyID` itself would return. Method: its own rule, number by number.
     #[test]
     fn numbers_are_aligned_as_in_tinyid() {
         for delta in 1..=4_u64 {

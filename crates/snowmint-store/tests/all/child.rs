@@ -1,4 +1,4 @@
-//! Child processes of tests: a role each, perhaps in a mount namespace of their own. And waiting for an SQLite file to be
+//! Child processes of tests: each has a role, and some have their own mount namespace. Also waits for an SQLite file to be
 //! closed.
 
 use std::io::{BufRead, BufReader, Write};
@@ -14,7 +14,7 @@ use crate::{failing, sqlite_processes};
 const ROLE: &str = "SNOWMINT_TEST_ROLE";
 const PATH: &str = "SNOWMINT_TEST_PATH";
 
-/// What the child processes of all tests do.
+/// Runs the role of a child process, for all tests.
 #[test]
 #[ignore = "the other tests run it as a child process"]
 fn child() {
@@ -28,14 +28,13 @@ fn child() {
     }
 }
 
-/// The role and the path this process was started with by [`start`].
+/// Returns the role and the path that [`start`] gave this process.
 fn role() -> (String, PathBuf) {
-    let role =
-        std::env::var(ROLE).expect("this is no test of its own: other tests run it as a child process");
+    let role = std::env::var(ROLE).expect("not a separate test: other tests run it as a child process");
     (role, std::env::var_os(PATH).unwrap().into())
 }
 
-/// This test program again, as a process that runs the test `child` in a role.
+/// Returns this test program as a process that runs the test `child` in a role.
 fn command(role: &str, path: &Path) -> (PathBuf, Vec<&'static str>, [(&'static str, std::ffi::OsString); 2]) {
     let arguments = vec!["child::child", "--exact", "--ignored", "--nocapture", "--test-threads=1"];
     let environment = [(ROLE, role.into()), (PATH, path.into())];
@@ -72,7 +71,7 @@ impl Running {
             if self.stdout.read_line(&mut line).unwrap() == 0 {
                 return None;
             }
-            // A line cut short by a kill reports nothing.
+            // A line that a kill cut short is not a report.
             if let (Some((_, report)), true) = (line.split_once('@'), line.ends_with('\n')) {
                 return Some(report.trim_end().to_owned());
             }
@@ -93,15 +92,15 @@ impl Running {
     }
 }
 
-/// For the child: says that it is up and waits for its parent.
+/// In the child: reports that it is up and waits for its parent.
 pub(crate) fn wait_for_go() {
     println!("@ready");
     std::io::stdin().read_line(&mut String::new()).unwrap();
 }
 
-/// Runs a child to its end in a mount namespace of its own, after a shell script in which `$0` is the folder.
+/// Runs a child to its end in its own mount namespace, after a shell script in which `$0` is the folder.
 ///
-/// Panics with all it said unless it succeeds: a place where this cannot run must not pass for one where it did.
+/// Panics with the child's output unless it succeeds: a machine that cannot run this must not pass the test.
 pub(crate) fn run_mounted(role: &str, folder: &Path, script: &str) {
     let (program, arguments, environment) = command(role, folder);
     let root = rustix::process::geteuid().is_root();
@@ -122,7 +121,7 @@ pub(crate) fn run_mounted(role: &str, folder: &Path, script: &str) {
     );
 }
 
-/// Runs a future on a runtime of its own, as each process has one.
+/// Runs a future on its own runtime, as each process has one.
 pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(future)
 }
@@ -131,7 +130,7 @@ pub(crate) async fn load(store: &SqliteStore, name: &str) -> Option<Versioned> {
     store.load(&key(name)).await.unwrap()
 }
 
-/// Drops the store and waits until its thread has closed the file, when SQLite takes the log away.
+/// Drops the store and waits until its thread has closed the file; then SQLite removes the log.
 pub(crate) async fn close(store: SqliteStore, path: &Path) {
     drop(store);
     let log = PathBuf::from(format!("{}-wal", path.display()));

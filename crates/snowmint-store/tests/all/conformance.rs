@@ -1,5 +1,5 @@
-//! The suite itself: each way in which a store can be wrong is found by the check that is there for it.
-//! Without this a check that looks at nothing would pass for ever.
+//! Tests of the conformance suite: for each fault of a store, the check for that fault finds it.
+//! Without these tests, a check that checks nothing would always pass.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -56,9 +56,9 @@ struct Faulty {
     fault: Fault,
     calls: AtomicU64,
     earlier: Mutex<BTreeMap<Key, Option<Versioned>>>,
-    /// Where additions go that the records do not show.
+    /// Additions that the records do not show.
     unseen: MemoryStore,
-    /// Numbers taken and not yet given: from where on, and how many.
+    /// Numbers reserved but not yet returned: the first one, and how many.
     reserved: tokio::sync::Mutex<(u64, u64)>,
 }
 
@@ -124,7 +124,7 @@ impl Store for Faulty {
                 Ok(Some(found.unwrap_or(Versioned { value: Vec::new(), revision: Revision(0) })))
             }
             Fault::RevisionsComeBack => Ok(self.earlier.lock().unwrap().get(key).cloned().flatten()),
-            // Answers one read in five with what the read before it saw.
+            // Answers one read in five with the result of the read before it.
             Fault::ReadsLate => {
                 let before = self.earlier.lock().unwrap().insert(key.clone(), found.clone());
                 Ok(if self.every(5) { before.flatten().or(found) } else { found })
@@ -164,7 +164,7 @@ impl Store for Faulty {
                 Ok(Swap::Done(Revision(1)))
             }
             Fault::RevisionsComeBack => {
-                // A revision made from the value, as an entity tag is.
+                // A revision computed from the value, like an entity tag.
                 let tag = Revision(value.iter().fold(1, |sum, it| sum * 31 + u64::from(*it)) % 1_000_003);
                 let mut records = self.earlier.lock().unwrap();
                 let now = records.get(key).cloned().flatten();
@@ -203,7 +203,7 @@ impl Store for Faulty {
                 let _ = write(format!("{:03}", before + count.get())).await?;
                 Ok(before)
             }
-            // As where additions go to a place of their own.
+            // Like a store whose additions go to a separate place.
             Fault::AddsUnseen | Fault::ForgetsSums => self.unseen.add(key, count).await,
             Fault::TakesTextForZero if held().await? == 0 => {
                 let _ = write(count.to_string()).await?;
@@ -234,7 +234,7 @@ impl Store for Faulty {
                 let _ = write((before + count.get()).to_string()).await?;
                 Ok(before)
             }
-            // Takes ten times as many and gives them out from memory, each handle for itself: none twice, no order.
+            // Reserves ten times as many numbers and returns them from memory, per handle: none twice, but out of order.
             Fault::AddsFromACache => {
                 let mut reserved = self.reserved.lock().await;
                 if reserved.1 < count.get() {
@@ -334,7 +334,7 @@ async fn check(name: &str, handles: &[Arc<dyn Store>], open: impl AsyncFn() -> A
     }
 }
 
-/// Four handles on shared records, and what a fifth would find.
+/// Four handles on shared records, and the records that a fifth would find.
 fn faulty(fault: Fault) -> (Vec<Arc<dyn Store>>, impl AsyncFn() -> Arc<dyn Store>) {
     let shared = MemoryStore::new();
     let handle = move |inner| Arc::new(Faulty::new(inner, fault)) as Arc<dyn Store>;
@@ -343,7 +343,7 @@ fn faulty(fault: Fault) -> (Vec<Arc<dyn Store>>, impl AsyncFn() -> Arc<dyn Store
     (handles, async move || handle(reopened.clone()))
 }
 
-/// Goal: each check can fail. Method: a store with one fault, the check alone, and what it says.
+/// Goal: each check can fail. Method: a store with one fault, that check alone, and the text of its finding.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn every_fault_is_found_by_its_check() {
     for (fault, name) in FAULTS {
@@ -353,7 +353,7 @@ async fn every_fault_is_found_by_its_check() {
     }
 }
 
-/// Goal: no check is left out of the suite. Method: the whole suite on each faulty store.
+/// Goal: the suite contains every check. Method: the whole suite on each faulty store.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn the_whole_suite_finds_every_fault() {
     for (fault, _) in FAULTS {
@@ -368,20 +368,20 @@ async fn the_whole_suite_finds_every_fault() {
     }
 }
 
-/// What a store does wrong while it fails.
+/// The lie of a store that fails.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Lie {
     /// Answers before the commit, which fails.
     GivesNumbersUncommitted,
     AcknowledgesWritesUncommitted,
-    /// Says that nothing was written, and has written.
+    /// Reports that nothing was written, although it was.
     RefusesNumbersItTook,
     RefusesWritesItMade,
-    /// Shows what was never written, or no longer what was.
+    /// Returns data that was never written, or no longer returns data that was.
     ShowsWritesItRefused,
     HidesWrites,
     CallsReadsUnknown,
-    /// None: every call fails, with an outcome that is unknown, after its write or before.
+    /// None: every call fails with an unknown outcome, after its write or before it.
     None,
 }
 
@@ -409,7 +409,7 @@ impl Failing {
         StoreError::new(kind, "call", "failing:", "the disk is full")
     }
 
-    /// Every third time, in turn before the write and after it.
+    /// Fails every third time, alternately before and after the write.
     fn turn(&self) -> Option<bool> {
         let call = self.calls.fetch_add(1, Ordering::SeqCst);
         call.is_multiple_of(3).then_some(call.is_multiple_of(2))
@@ -501,7 +501,7 @@ async fn account_for(lie: Lie) -> Checked {
     Ok(())
 }
 
-/// Goal: an account finds every lie of a store that fails, and finds nothing where it only fails. Method: one lie each.
+/// Goal: an account finds every lie of a store that fails, and no lie in one that only fails. Method: one lie each.
 #[tokio::test]
 async fn an_account_finds_every_lie() {
     account_for(Lie::None).await.unwrap();

@@ -1,4 +1,4 @@
-//! The connection of a store is cut behind each byte of an answer, or as many of them as there is time for.
+//! Cuts the connection of a store after each byte of an answer, or after as many bytes as there is time for.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::PATIENCE;
 
-/// No call may take longer: the limit of the stores, and time for a busy machine.
+/// The limit for a call: that of the stores, plus time for a busy machine.
 pub(crate) const BOUND: Duration = Duration::from_secs(15);
 
-/// How many of the last bytes of an answer are cut one by one: there is what acknowledges it.
+/// Number of bytes at the end of an answer after which each cut is tried: they contain the acknowledgement.
 const LAST: usize = 24;
 
-/// So many places to cut an answer of that many bytes: the beginning, the last bytes, and some between them.
+/// Returns the bytes of an answer after which to cut: at the beginning, all near the end, and some between.
 pub(crate) fn places(bytes: usize, most: usize) -> BTreeSet<usize> {
     let tail = LAST.min(most / 2).min(bytes);
     let rest = most - tail;
@@ -32,7 +32,7 @@ pub(crate) async fn cut_store(store: Arc<dyn Store>, direct: Arc<dyn Store>, pro
     let mut cuts = 0;
     for operation in Operation::ALL {
         let mut outcomes = Vec::new();
-        // As it is behind each cut: on a new connection that has served one load.
+        // The state for each cut: a new connection that has served one load.
         proxy.cut();
         comes_back(&mut account, &*store).await;
         let before = proxy.answered();
@@ -44,7 +44,7 @@ pub(crate) async fn cut_store(store: Arc<dyn Store>, direct: Arc<dyn Store>, pro
             cuts += 1;
             comes_back(&mut account, &*store).await;
         }
-        // A read may be sent again; a write whose answer was cut is not known.
+        // A read may be sent again; the outcome of a write whose answer was cut is unknown.
         let writes = matches!(operation, Operation::CompareAndSet | Operation::Add);
         assert_eq!(writes, saw(&outcomes, StoreErrorKind::OutcomeUnknown), "{operation:?}: {outcomes:?}");
     }
@@ -53,12 +53,12 @@ pub(crate) async fn cut_store(store: Arc<dyn Store>, direct: Arc<dyn Store>, pro
     println!("{}: {cuts} cuts in {:?}", direct.describe(), started.elapsed());
 }
 
-/// A call in bounded time.
+/// Makes a call, which must end within the limit.
 pub(crate) async fn call(account: &mut Account, store: &dyn Store, operation: Operation) -> Outcome {
     timeout(BOUND, account.call(store, operation)).await.expect("a call in bounded time").unwrap()
 }
 
-/// Reads until that succeeds.
+/// Reads until a read succeeds.
 pub(crate) async fn comes_back(account: &mut Account, store: &dyn Store) {
     let started = Instant::now();
     while !call(account, store, Operation::Load).await.is_acknowledged() {
@@ -67,7 +67,7 @@ pub(crate) async fn comes_back(account: &mut Account, store: &dyn Store) {
     }
 }
 
-/// Whether one of the outcomes is of that kind.
+/// Returns whether one of the outcomes is of that kind.
 pub(crate) fn saw(outcomes: &[Outcome], kind: StoreErrorKind) -> bool {
     outcomes.contains(&Outcome::Failed(kind))
 }

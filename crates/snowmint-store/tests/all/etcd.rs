@@ -1,5 +1,5 @@
-//! The etcd store against real servers: the suite, crashes, a cluster whose leader fails, a network that fails, logins,
-//! TLS, and a full disk.
+//! The etcd store against real servers: the suite, crashes, a cluster whose leader fails, a bad network, logins, TLS, and a full
+//! disk.
 
 use std::io::Write as _;
 use std::process::Command;
@@ -43,7 +43,7 @@ async fn it_keeps_the_contract_on_a_cluster() {
     let cluster = EtcdCluster::start(3);
     let addresses = cluster.addresses();
     let next = std::sync::atomic::AtomicUsize::new(0);
-    // Each handle talks to a member of its own.
+    // Each handle uses a different member.
     let opened = async || {
         let nth = next.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
         open(&format!("etcd://{}", addresses[nth % addresses.len()])).await
@@ -67,7 +67,7 @@ async fn records_are_plain_keys() {
     let schema = snowmint_store::schema("etcd://h?prefix=/team").unwrap();
     assert!(schema.contains("readwrite --prefix=true /team/\n"), "{schema}");
 
-    // What another program writes there keeps nobody from the records, and is told.
+    // Keys of another program do not hide the records, and are reported.
     etcdctl(&etcd, &["put", "snowmint/what is this?", "x"]);
     assert_eq!(store.list("").await.unwrap().len(), 1);
     let skipped = store.skipped();
@@ -128,7 +128,7 @@ async fn a_server_that_hangs_costs_bounded_time() {
     assert!(found == record || found.value == b"while down", "{found:?}");
 }
 
-/// Goal: one line of history while the leader dies, comes back, and hangs. Method: compare-and-set traffic meanwhile.
+/// Goal: one history while the leader dies, comes back, and hangs. Method: compare-and-set traffic meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_leader_that_fails_forks_no_history() {
     let cluster = EtcdCluster::start(3);
@@ -167,7 +167,7 @@ async fn a_member_that_is_cut_off_answers_nothing() {
     }
 }
 
-/// What a member has itself, without asking the others.
+/// Returns a member's own data, without asking the others.
 fn serializable(member: std::net::SocketAddr, key: &str) -> String {
     let endpoint = format!("--endpoints=http://{member}");
     let output = Command::new("etcdctl")
@@ -199,14 +199,14 @@ async fn a_connection_that_breaks_leaves_no_doubt_in_the_end() {
             proxy.cut();
         }
         traffic.goes_on(20).await;
-        // Writes happen and nobody hears of it.
+        // Writes happen, but their answers are lost.
         traffic::lose_answers(&proxy, traffic).await;
         proxy.refuse();
         traffic.fails().await;
         proxy.accept();
         traffic.goes_on(20).await;
         proxy.freeze();
-        // Until no call waits any more for an answer.
+        // Wait until no call waits for an answer any more.
         sleep(Duration::from_secs(6)).await;
         proxy.thaw();
         traffic.goes_on(20).await;
@@ -215,7 +215,7 @@ async fn a_connection_that_breaks_leaves_no_doubt_in_the_end() {
     assert!(report.failed_reads > 0 && report.unknown_but_written > 0, "{report:?}");
 }
 
-/// Goal: a write that was never sent is not called unknown. Method: nobody listens, on a channel that was open.
+/// Goal: the outcome of a write that was never sent is known. Method: the server is gone, on a channel that was open.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_write_without_a_connection_was_not_written() {
     let etcd = Etcd::start();
@@ -280,7 +280,7 @@ async fn a_login_is_checked_renewed_and_not_shown() {
     etcd_password(&etcd, "another");
     put(&rotated, "a", b"rotated").await;
     etcd_password(&etcd, "s/e@cret");
-    // A change of users makes older tokens useless for writes.
+    // A change of users makes older tokens invalid for writes.
     etcdctl(&etcd, &["--user=root:hunter2", "role", "add", "another"]);
     let found = store.load(&key("a")).await.unwrap().unwrap();
     let swapped = store.compare_and_set(&key("a"), Expected::Revision(found.revision), b"3").await.unwrap();
@@ -323,8 +323,8 @@ async fn tls_is_checked_on_both_sides() {
     }
 }
 
-/// Goal: a write that etcd refuses for want of space is `Full` only if it did not happen. Method: a small quota, and a
-/// look at the record after every refusal.
+/// Goal: a write that etcd refuses for lack of space is `Full` only if it did not happen. Method: a small quota, and a read of
+/// the record after every refusal.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_server_is_told_and_reads_go_on() {
     let etcd = Etcd::with(&["--quota-backend-bytes=4194304"]);
@@ -335,7 +335,7 @@ async fn a_full_server_is_told_and_reads_go_on() {
         value[0] = nth;
         match store.compare_and_set(&key("a"), Expected::Revision(now.revision), &value).await {
             Ok(Swap::Done(_)) => {}
-            Ok(Swap::Conflict) => panic!("a conflict with nobody"),
+            Ok(Swap::Conflict) => panic!("an unexpected conflict"),
             Err(error) => {
                 let found = store.load(&key("a")).await.unwrap().unwrap();
                 if error.kind() == StoreErrorKind::Full {

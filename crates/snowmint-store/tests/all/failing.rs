@@ -1,8 +1,8 @@
-//! Stores and counters that fail: the disk full at many positions, the file or the server read-only, errors of reads
-//! and writes, and the connection cut behind each byte of an answer. What was acknowledged is there after reopening,
-//! nothing is given twice, and what was refused has written nothing.
+//! Stores and counters that fail: the disk full at many positions, the file or the server read-only, read and write errors, and
+//! the connection cut after each byte of an answer. Acknowledged writes are there after reopening, no number is returned twice,
+//! and refused writes have changed nothing.
 //!
-//! Full disks are small mounts of their own, in child processes in namespaces of their own.
+//! Full disks are small separate mounts, made by child processes in their own namespaces.
 
 mod cuts;
 mod servers;
@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::cut::{BOUND, call};
 use crate::support::PATIENCE;
 
-/// What the child processes of the tests do.
+/// Runs the role of a child process.
 pub(crate) fn child(role: &str, folder: &Path) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
@@ -36,7 +36,7 @@ pub(crate) fn child(role: &str, folder: &Path) {
     println!("@done");
 }
 
-/// Writes until that succeeds: a session may learn of a change in its own time.
+/// Writes until a write succeeds: a session may notice a change only after a while.
 async fn writes_come_back(account: &mut Account, store: &dyn Store) {
     let started = Instant::now();
     while !call(account, store, Operation::Add).await.is_acknowledged() {
@@ -45,7 +45,7 @@ async fn writes_come_back(account: &mut Account, store: &dyn Store) {
     }
 }
 
-/// Makes all calls, with one on a record of its own, until that many writes have failed. Reads may fail or not.
+/// Makes all calls, and writes a separate record, until that many writes have failed. Reads may fail or not.
 async fn until_writes_fail(account: &mut Account, store: &dyn Store, failures: u32, bytes: usize) {
     let mut failed = Vec::new();
     for round in 0.. {
@@ -66,11 +66,11 @@ async fn until_writes_fail(account: &mut Account, store: &dyn Store, failures: u
     }
 }
 
-/// Takes the room on a disk.
+/// Fills the space on a disk.
 pub(crate) struct Ballast(PathBuf);
 
 impl Ballast {
-    /// Leaves that much room on the disk of a folder.
+    /// Leaves that much free space on the disk of a folder.
     pub(crate) fn leaving(folder: &Path, bytes: u64) -> Self {
         let path = folder.join("ballast");
         let mut file = File::create(&path).unwrap();
@@ -80,12 +80,12 @@ impl Ballast {
         Self(path)
     }
 
-    /// Takes what room there is again.
+    /// Fills the free space again.
     pub(crate) fn grow(&self) {
         fill(&mut OpenOptions::new().append(true).open(&self.0).unwrap());
     }
 
-    /// Gives all room back.
+    /// Frees all of it.
     pub(crate) fn remove(self) {
         std::fs::remove_file(self.0).unwrap();
     }

@@ -1,5 +1,5 @@
-//! The Kubernetes store against a small API server: the suite, crashes, a network that fails, tokens, TLS, and the ways
-//! in which a write could go wrong.
+//! The Kubernetes store against a small API server: the suite, crashes, a bad network, tokens, TLS, and the ways in which a write
+//! could go wrong.
 
 mod api_server;
 
@@ -29,7 +29,7 @@ fn url(server: &ApiServer) -> String {
     format!("kubernetes:team-a?server=http://{}", server.address())
 }
 
-/// Asks the server itself, as `kubectl get --raw` does.
+/// Queries the server itself, as `kubectl get --raw` does.
 async fn raw(server: &ApiServer, path: &str) -> serde_json::Value {
     use http_body_util::BodyExt;
     let client = hyper_util::client::legacy::Client::builder(hyper_util::rt::TokioExecutor::new())
@@ -66,7 +66,7 @@ async fn records_are_readable_leases() {
     let name = lease["metadata"]["name"].as_str().unwrap();
     assert!(name.starts_with("snowmint-workers-a-1-"), "{name}");
 
-    // A record that is no text leaves nothing of the one before.
+    // A binary record leaves nothing of the text record before it.
     put(&*store, "workers/a/1", b"\xff").await;
     let lease = raw(&server, &format!("team-a/leases/{name}")).await;
     assert_eq!(lease["metadata"]["annotations"]["snowmint.dev/record-base64"], "/w==");
@@ -74,7 +74,7 @@ async fn records_are_readable_leases() {
     assert!(lease["spec"].get("holderIdentity").is_none(), "{lease}");
 }
 
-/// Goal: the two traps of the API are closed. Method: a replace where there is nothing, and a write of what is there.
+/// Goal: two traps of the API are avoided. Method: a replace of a missing object, and a write of an equal value.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replace_creates_nothing_and_a_write_is_a_write() {
     let server = ApiServer::start(None).await;
@@ -98,7 +98,7 @@ async fn it_tells_the_time_of_the_server() {
     let before = machine_ms();
     let told = store.unix_ms().await.unwrap().unwrap();
     let after = machine_ms();
-    // Half a second for the cut, a second for the server's cached date.
+    // 0.5 s for the truncation, 1 s for the server's cached date.
     assert!((before - 2000..after + 2000).contains(&told), "{told}, between {before} and {after}");
 }
 
@@ -161,7 +161,7 @@ async fn a_connection_that_breaks_leaves_no_doubt_in_the_end() {
             proxy.cut();
         }
         traffic.goes_on(20).await;
-        // Writes happen and nobody hears of it.
+        // Writes happen, but their answers are lost.
         traffic::lose_answers(&proxy, traffic).await;
         for _ in 0..3 {
             server.kill().await;
@@ -170,7 +170,7 @@ async fn a_connection_that_breaks_leaves_no_doubt_in_the_end() {
             traffic.goes_on(20).await;
         }
         proxy.freeze();
-        // Until no call waits any more for an answer.
+        // Wait until no call waits for an answer any more.
         sleep(Duration::from_secs(7)).await;
         proxy.thaw();
         traffic.goes_on(20).await;
@@ -179,7 +179,7 @@ async fn a_connection_that_breaks_leaves_no_doubt_in_the_end() {
     assert!(report.failed_reads > 0 && report.unknown_but_written > 0, "{report:?}");
 }
 
-/// Goal: the kind of an error says whether the write happened. Method: each refusal, and an answer that settles nothing.
+/// Goal: the kind of an error shows whether the write happened. Method: each refusal, and an answer that proves nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn refusals_are_told_apart() {
     let server = ApiServer::start(None).await;

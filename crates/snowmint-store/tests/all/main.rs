@@ -1,6 +1,6 @@
 //! The stores and counters against real servers, files and processes.
 //!
-//! One program, so that it is linked once. `cargo nextest` runs each test as a process of its own.
+//! One test program, so that it is linked once. `cargo nextest` runs each test as a separate process.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! The MySQL store against real MariaDB servers: the suite, crashes, bad networks, rights, read-only, TLS.
+//! The MySQL store against real MariaDB servers: the suite, crashes, bad networks, permissions, read-only, TLS.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ async fn it_keeps_the_contract() {
     conformance::run(async || open(&url).await).await.unwrap();
 }
 
-/// Goal: a row that is no record keeps nobody from the others, and is told. Method: rows that somebody else wrote.
+/// Goal: an invalid row does not hide the other records, and is reported. Method: rows that another program wrote.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_row_that_is_no_record_is_skipped_and_told() {
     let server = MariaDb::start();
@@ -36,7 +36,7 @@ async fn a_row_that_is_no_record_is_skipped_and_told() {
     assert_eq!(store.load(&key("workers/a/2")).await.unwrap_err().kind(), StoreErrorKind::Corrupt);
 }
 
-/// Goal: the contract holds whatever the defaults of the server are. Method: the most unfit ones.
+/// Goal: the contract holds whatever the defaults of the server are. Method: the least suitable ones.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn it_keeps_the_contract_under_strange_defaults() {
     let server = MariaDb::with(&[
@@ -83,7 +83,7 @@ async fn passwords_databases_and_rights() {
     let address = server.address();
     let good = format!("mysql://node:{SECRET}@{address}/test");
 
-    // A user who may not create tables: the error says what to run.
+    // For a user who may not create tables, the error contains the SQL to run.
     let (kind, error) = refused(&good).await;
     assert_eq!(kind, Some(StoreErrorKind::ReadOnly), "{error}");
     assert!(error.contains("CREATE TABLE"), "{error}");
@@ -97,7 +97,7 @@ async fn passwords_databases_and_rights() {
     open(&format!("mysql://node@{address}/test?password_file={}", file.display())).await;
 
     server.sql("REVOKE UPDATE ON test.* FROM node@'%'");
-    // Rights on a database are read when a session chooses it.
+    // A session reads the permissions on a database when it selects it.
     let store = open(&good).await;
     let error = store.compare_and_set(&key("a"), Expected::Revision(revision), b"2").await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::ReadOnly, "{error}");
@@ -115,8 +115,8 @@ async fn passwords_databases_and_rights() {
     }
 }
 
-/// Goal: a password that is replaced while a node runs costs nothing. Method: change it on the server and in the file,
-/// then end all sessions.
+/// Goal: replacing a password while a node runs causes no errors. Method: change it on the server and in the file, then end all
+/// sessions.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_new_password_is_read_from_its_file() {
     let server = MariaDb::start();
@@ -158,7 +158,7 @@ async fn a_server_that_syncs_later_is_refused() {
     open(&url(&server)).await;
 }
 
-/// Goal: a server whose commits are durable only with its binary log, and that syncs this later, is refused too.
+/// Goal: a server whose commits are durable only with its binary log, but that syncs this log later, is refused too.
 #[tokio::test]
 async fn a_binary_log_that_is_synced_later_is_refused() {
     let server = MariaDb::with(&["--log-bin=binlog", "--sync-binlog=0"]);
@@ -184,8 +184,8 @@ async fn a_foreign_table_is_left_alone() {
     let ours =
         "name VARBINARY(200) NOT NULL PRIMARY KEY, revision BIGINT NOT NULL, value MEDIUMBLOB NOT NULL";
     let tables = [
-        ("TABLE test.snowmint_records (id INT)".to_owned(), "of another program"),
-        ("VIEW test.snowmint_records AS SELECT 1 AS name".to_owned(), "of another program"),
+        ("TABLE test.snowmint_records (id INT)".to_owned(), "belongs to another program"),
+        ("VIEW test.snowmint_records AS SELECT 1 AS name".to_owned(), "belongs to another program"),
         (format!("TABLE test.snowmint_records ({})", ours.replace("VARBINARY", "VARCHAR")), "name varchar"),
         (format!("TABLE test.snowmint_records ({})", ours.replace("PRIMARY KEY", "")), "primary key"),
         (format!("TABLE test.snowmint_records ({ours}) ENGINE=MyISAM"), "ENGINE = InnoDB"),
@@ -205,8 +205,8 @@ async fn a_server_that_cannot_be_written_is_told() {
     let server = MariaDb::start();
     let store = open(&url(&server)).await;
     let revision = put(&*store, "a", b"1").await.revision;
-    // As when a primary is demoted while nodes are connected: neither reads nor writes may go on, even for a user
-    // who could write in spite of it.
+    // As when a primary is demoted while nodes are connected: neither reads nor writes may continue, even for a user who could
+    // write despite `read_only`.
     server.sql("SET GLOBAL read_only = 1");
     for error in [store.load(&key("a")).await.unwrap_err(), store.list("").await.unwrap_err()] {
         assert_eq!(error.kind(), StoreErrorKind::ReadOnly, "{error}");
@@ -218,7 +218,7 @@ async fn a_server_that_cannot_be_written_is_told() {
     store.add(&key("sum"), NonZeroU64::MIN).await.unwrap();
     let before = server.sql(rows);
     for write in 0..4 {
-        // On a connection that was made while the server could be written.
+        // On a connection that was made while the server was writable.
         store.load(&key("a")).await.unwrap();
         server.sql("SET GLOBAL read_only = 1");
         let error = match write {
@@ -240,11 +240,11 @@ async fn a_server_that_cannot_be_written_is_told() {
     let other = MariaDb::start();
     let several = format!("mysql://root@{},{}/test", server.address(), other.address());
     let store = open(&several).await;
-    assert!(store.load(&key("a")).await.unwrap().is_none(), "the server that can be written is taken");
+    assert!(store.load(&key("a")).await.unwrap().is_none(), "the writable server is used");
 }
 
-/// Goal: replicas never leave out a write that depends on whether the server can be written. Method: the format of the
-/// log in which they carry out statements again, on servers with and without a log.
+/// Goal: replicas never skip a write that depends on whether the server is writable. Method: the log format in which replicas
+/// execute statements again, on servers with and without a log.
 #[tokio::test]
 async fn a_log_of_statements_is_refused() {
     let server = MariaDb::with(&["--log-bin=binlog", "--binlog-format=STATEMENT"]);
@@ -255,8 +255,8 @@ async fn a_log_of_statements_is_refused() {
     open(&url(&server)).await;
 }
 
-/// Goal: a full disk is reported as such, nothing of the refused write stays, and what was there does. Method: a data
-/// file that may not grow.
+/// Goal: a full disk is reported as such, a refused write leaves nothing, and earlier records stay. Method: a data file that may
+/// not grow.
 #[tokio::test]
 async fn a_full_disk_is_told() {
     let server = MariaDb::with(&["--innodb-file-per-table=0", "--innodb-data-file-path=ibdata1:12M"]);
@@ -276,7 +276,7 @@ async fn a_full_disk_is_told() {
     assert!(found.len() == written && found.iter().all(|(_, it)| it.value == value));
 }
 
-/// Goal: a write that waits for another is given up in time, and has written nothing. Method: lock the row.
+/// Goal: a write that waits for another gives up in time, and has written nothing. Method: lock the row.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_locked_row_is_not_waited_for_for_ever() {
     let server = MariaDb::start();

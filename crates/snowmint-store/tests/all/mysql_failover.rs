@@ -1,5 +1,5 @@
-//! The MySQL store and the counters of other systems on a primary and a replica that change roles: whatever was given
-//! on one server is never given again on the other, also to users whom `read_only` does not stop.
+//! The MySQL store and the counters of other systems on a primary and a replica that change roles: numbers of one server are
+//! never returned again by the other, even to users whom `read_only` does not stop.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU64;
@@ -25,12 +25,12 @@ const TABLES: &str = "USE test;
         VALUES ('a', 0, 0, 10, 1, 0, 1);
     CREATE TABLE Tickets64 (id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY, stub CHAR(1) NOT NULL UNIQUE)";
 
-/// What numbers are drawn from.
+/// The source of the numbers.
 #[derive(Clone)]
 enum Source {
     /// `add` on a store.
     Sum(Arc<dyn Store>),
-    /// A record that is loaded and replaced, as leases are.
+    /// A record that is loaded and replaced, like a lease.
     Record(Arc<dyn Store>),
     Counter(Arc<dyn Counter>),
 }
@@ -62,19 +62,19 @@ impl Source {
     }
 }
 
-/// Who draws at once, as a user who may write to a server that is read-only and as one who may not.
+/// The draws that run at the same time, as a user who may write to a read-only server and as one who may not.
 struct Writers {
     stop: Arc<AtomicBool>,
     writers: Vec<Writer>,
 }
 
-/// One who draws.
+/// One drawing task.
 struct Writer {
     name: &'static str,
     draws: Arc<AtomicUsize>,
-    /// Why the last draw failed that did.
+    /// The error of the last failed draw.
     error: Arc<Mutex<String>>,
-    /// Returns what was drawn.
+    /// The drawn numbers.
     task: JoinHandle<Vec<u64>>,
 }
 
@@ -107,7 +107,7 @@ impl Writers {
                         given.extend(numbers);
                         successes.fetch_add(1, Ordering::Relaxed);
                     }
-                    // Nothing else is to be expected of servers that come and go.
+                    // Other errors are expected while servers start and stop.
                     Err(error) => {
                         let kinds = [
                             StoreErrorKind::ReadOnly,
@@ -125,7 +125,7 @@ impl Writers {
         self.writers.push(Writer { name, draws, error: last_error, task });
     }
 
-    /// Waits until each has drawn some more.
+    /// Waits until each task has drawn more numbers.
     async fn go_on(&self) {
         let before: Vec<_> = self.writers.iter().map(|it| it.draws.load(Ordering::Relaxed)).collect();
         let until = Instant::now() + Duration::from_mins(2);
@@ -162,7 +162,7 @@ impl Writers {
     }
 }
 
-/// Runs what blocks beside the writers.
+/// Runs blocking code beside the writers.
 async fn on(pair: &Arc<MariaDbPair>, act: impl FnOnce(&MariaDbPair) + Send + 'static) {
     let pair = Arc::clone(pair);
     spawn_blocking(move || act(&pair)).await.unwrap();
@@ -172,7 +172,7 @@ async fn start() -> Arc<MariaDbPair> {
     Arc::new(spawn_blocking(MariaDbPair::start).await.unwrap())
 }
 
-/// Goal: a primary that was demoted gives nothing more. Method: several there and back, with all who draw at work.
+/// Goal: a demoted primary returns no more numbers. Method: several switchovers there and back, with all tasks drawing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn planned_switchovers_give_nothing_twice() {
     let pair = start().await;
@@ -185,8 +185,8 @@ async fn planned_switchovers_give_nothing_twice() {
     writers.stop().await;
 }
 
-/// Goal: no counter of another system moves on a server that was demoted. Method: users whom that does not stop, on
-/// connections that were made before.
+/// Goal: no counter of another system advances on a demoted server. Method: users whom `read_only` does not stop, on connections
+/// that were made before.
 #[tokio::test]
 async fn a_demoted_server_takes_no_write_of_any_counter() {
     let server = MariaDb::start();
@@ -202,7 +202,7 @@ async fn a_demoted_server_takes_no_write_of_any_counter() {
         let error = counter.reserve(NonZeroU64::MIN).await.unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::ReadOnly, "{error}");
         assert_eq!(server.sql(state), before, "{name}");
-        // Also where it is above already: the server that replaced it may be lower.
+        // Even if it is already above: the server that replaced it may be lower.
         for number in [0, 1000] {
             server.sql("SET GLOBAL read_only = 0");
             // Each error closes its connection, and a new one would find the server read-only.
@@ -223,8 +223,8 @@ async fn a_demoted_server_takes_no_write_of_any_counter() {
     }
 }
 
-/// Goal: a counter is raised only when a replica has the raise, also if the primary shows that it is above already. Method: a
-/// raise whose wait for the replica is killed, the same raise again, and a replica that comes back.
+/// Goal: raising a counter succeeds only when a replica has the raise, even if the primary shows that it is above already.
+/// Method: a raise whose wait for the replica is killed, the same raise again, and a replica that comes back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_raise_that_no_replica_has_does_not_count() {
     let pair = start().await;
@@ -269,11 +269,11 @@ async fn a_raise_that_no_replica_has_does_not_count() {
     }
 }
 
-/// The counters of other systems, and what a URL says of each.
+/// The counters of other systems, and the URL parameters of each.
 const COUNTERS: [(&str, &str); 3] = [("leaf", "tag=a"), ("tinyid", "biz_type=a"), ("tickets", "stub=a")];
 
-/// Goal: no number is given that a crash would take back. Method: settings that an operator changes while connections
-/// stand; nothing is written, but for users who accept the loss.
+/// Goal: no number is returned that a crash would take back. Method: an operator changes settings while connections are open;
+/// nothing is written, except for users who accept the loss.
 #[tokio::test]
 async fn a_server_that_comes_to_sync_later_takes_no_write() {
     let server = MariaDb::with(&["--log-bin=binlog"]);
@@ -284,7 +284,7 @@ async fn a_server_that_comes_to_sync_later_takes_no_write() {
     store.add(&key("sum"), one).await.unwrap();
     let revision = match store.compare_and_set(&key("a"), Expected::Absent, b"1").await.unwrap() {
         Swap::Done(revision) => revision,
-        Swap::Conflict => panic!("nobody else writes"),
+        Swap::Conflict => panic!("unexpected conflict"),
     };
     let rows = "SELECT name, revision, value FROM test.snowmint_records ORDER BY name; SELECT max_id FROM test.leaf_alloc; \
         SELECT max_id, version FROM test.tiny_id_info; SELECT * FROM test.Tickets64";
@@ -327,14 +327,14 @@ async fn a_server_that_comes_to_sync_later_takes_no_write() {
         }
         set(1);
     }
-    // The loss that was stated no longer covers what the server may lose.
+    // The loss in the URL no longer covers what the server may lose.
     server.sql("SET GLOBAL innodb_flush_log_at_trx_commit = 0; SET GLOBAL innodb_flush_log_at_timeout = 10");
     let error = lossy.add(&key("lossy"), one).await.unwrap_err();
     assert!(error.to_string().contains("may_lose=11s"), "{error}");
 }
 
-/// Goal: no counter is drawn from that a crash may take back, whatever the server's settings. Method: tables of another
-/// engine, which can be surveyed, and drawn from where `durable=no` accepts that.
+/// Goal: no counter is used that a crash may take back, whatever the server's settings. Method: tables of another engine, which
+/// can be surveyed, and used if `durable=no` accepts that.
 #[tokio::test]
 async fn a_table_of_another_engine_is_no_counter() {
     let server = MariaDb::start();
@@ -344,7 +344,7 @@ async fn a_table_of_another_engine_is_no_counter() {
         let url = format!("{name}:mysql://root@{}/test?{parameter}", server.address());
         open_counter(&url).await.unwrap();
         for engine in ["MyISAM", "Aria", "MEMORY"] {
-            // The comment of a row is no text that this engine could not hold.
+            // The comment of this row contains no text that this engine could not store.
             server.sql(&format!("ALTER TABLE test.{table} ENGINE = {engine}"));
             let Err(snowmint_store::OpenError::Store(error)) = open_counter(&url).await else {
                 panic!("{name} was opened on {engine}")
@@ -363,7 +363,7 @@ async fn a_table_of_another_engine_is_no_counter() {
     }
 }
 
-/// Goal: servers that only say `wsrep_on` are no cluster, and get none of its privileges. Method: two without a provider.
+/// Goal: servers that only set `wsrep_on` are not a cluster, and get none of its privileges. Method: two without a provider.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn servers_without_a_provider_are_no_cluster() {
     let settings = ["--wsrep-on=ON", "--log-bin=binlog", "--binlog-format=ROW"];
@@ -382,8 +382,8 @@ async fn servers_without_a_provider_are_no_cluster() {
     open(&one(&servers[0])).await;
 }
 
-/// Goal: members of a Galera cluster are one server for as long as they are one cluster. Method: a real one, whose members
-/// are cut off from each other, and of which the second is then made a cluster of its own.
+/// Goal: members of a Galera cluster count as one server while they are one cluster. Method: a real cluster whose members are cut
+/// off from each other, and whose second member is then made a separate cluster.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_parts_of_a_galera_cluster_are_two_servers() {
     let pair = Arc::new(spawn_blocking(|| GaleraPair::start(&[])).await.unwrap());
@@ -392,13 +392,13 @@ async fn the_parts_of_a_galera_cluster_are_two_servers() {
         |server: &MariaDb, value| server.sql(&format!("SET GLOBAL innodb_flush_log_at_trx_commit = {value}"));
     let url = format!("{}?timeout_ms=3000", pair.url());
     let store = open(&url).await;
-    // What one of two loses, the other has.
+    // Of two members, each has what the other loses.
     for server in [pair.first(), pair.second()] {
         flush(server, 0);
         let only = open(&format!("mysql://root@{}/test", server.address())).await;
         only.add(&key("sum"), one).await.unwrap();
     }
-    // Its connections were made while the servers synced, so they have to find out first.
+    // Its connections were made while the servers synced, so they have to notice the change first.
     let added = loop {
         match store.add(&key("sum"), one).await {
             Ok(before) => break before,
@@ -409,7 +409,7 @@ async fn the_parts_of_a_galera_cluster_are_two_servers() {
 
     let cut = Arc::clone(&pair);
     spawn_blocking(move || cut.part()).await.unwrap();
-    // No other member has any more what this one would lose: on connections that stand, and on new ones.
+    // No other member still has what this one would lose: on open connections and on new ones.
     for store in [&store, &open(&format!("{url}&may_lose=2s")).await] {
         let added = store.add(&key("sum"), one).await;
         match added {
@@ -428,7 +428,7 @@ async fn the_parts_of_a_galera_cluster_are_two_servers() {
     assert!(error.contains("innodb_flush_log_at_trx_commit is 0"), "{error}");
     flush(pair.first(), 1);
     open(&url).await.add(&key("sum"), one).await.unwrap();
-    // The member that belongs to no cluster is not used, nor is it a second primary.
+    // The member that belongs to no cluster is not used, nor does it count as a second primary.
     let alone = format!("mysql://root@{}/test?timeout_ms=1000", pair.second().address());
     let (kind, error) = refused(&alone).await;
     assert_eq!(kind, Some(StoreErrorKind::Unavailable), "{error}");
@@ -441,7 +441,7 @@ async fn the_parts_of_a_galera_cluster_are_two_servers() {
     let (kind, error) = refused(&url).await;
     assert_eq!(kind, Some(StoreErrorKind::Unavailable), "{error}");
     assert!(both.iter().all(|it| error.contains(it)) && error.contains("Galera"), "{error}");
-    // One member by two names is one.
+    // One member under two names is one server.
     let port = pair.second().port();
     open(&format!("mysql://root@127.0.0.1:{port},localhost:{port}/test")).await;
 }
@@ -461,7 +461,7 @@ async fn forced_failovers_give_nothing_twice() {
     writers.stop().await;
 }
 
-/// Goal: of two primaries neither is used. Method: promote the replica and leave the primary as it is.
+/// Goal: of two primaries neither is used. Method: promote the replica and leave the primary running.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn two_primaries_are_refused() {
     let pair = start().await;
@@ -472,14 +472,14 @@ async fn two_primaries_are_refused() {
     assert_eq!(kind, Some(StoreErrorKind::Other), "{error}");
     let both = [pair.primary(), pair.replica()].map(|it| it.address().to_string());
     assert!(both.iter().all(|it| error.contains(it)) && error.contains("both accept writes"), "{error}");
-    // One server by two names is no second primary.
+    // One server under two names is not a second primary.
     pair.replica().kill9();
     let port = pair.primary().port();
     open(&format!("mysql://root@127.0.0.1:{port},localhost:{port}/test")).await;
 }
 
-/// Goal: a write counts, and is shown, only when a replica has it. Method: a replica that does not answer; waits that
-/// are killed, and that time out.
+/// Goal: a write counts, and is shown, only when a replica has it. Method: a replica that does not answer; waits that are killed,
+/// and waits that time out.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn what_no_replica_has_is_not_shown() {
     let pair = start().await;
@@ -502,7 +502,7 @@ async fn what_no_replica_has_is_not_shown() {
                 break;
             }
         }
-        // The server says OK to a wait that was killed.
+        // The server answers OK to a wait that was killed.
         let error = writing.await.unwrap().unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::OutcomeUnknown, "{point}: {error}");
         let written = format!("SELECT COUNT(*) FROM test.snowmint_records WHERE name = '{point}'");
@@ -522,7 +522,7 @@ async fn what_no_replica_has_is_not_shown() {
     }
     assert!(reader.list("").await.unwrap().iter().all(|(name, _)| name.as_str().starts_with("AFTER")));
 
-    // Waits that time out, from when on the server waits no more.
+    // Waits that time out; after that the server no longer waits.
     pair.replica().sql("STOP SLAVE IO_THREAD");
     pair.primary().sql("SET GLOBAL rpl_semi_sync_master_timeout = 1");
     let error = store.add(&key("sum"), NonZeroU64::MIN).await.unwrap_err();
@@ -535,16 +535,17 @@ async fn what_no_replica_has_is_not_shown() {
         assert!(error.to_string().contains("does not wait for a replica"), "{error}");
     }
     assert_eq!(pair.primary().sql("SELECT value FROM test.snowmint_records WHERE name = 'sum'"), "1");
-    // A survey relies on nothing that it reads being kept.
+    // A survey does not need durable data.
     pair.primary().sql(TABLES);
     let surveyed = survey(&format!("leaf:{}?timeout_ms=1500&tag=a", pair.url("node"))).await.unwrap();
     assert_eq!(surveyed.len(), 1);
-    // Whoever has stated a loss is served.
+    // A user who has stated a loss is served.
     let lossy = open(&format!("{}?may_lose=2s", pair.url("root"))).await;
     assert_eq!(lossy.add(&key("sum"), NonZeroU64::MIN).await.unwrap(), 1);
 }
 
-/// Goal: the error of a replica whose applier would wait for a replica of its own names that setting, where it is asked alone.
+/// Goal: if a replica would wait for a replica of its own before it applies a transaction, the error on that replica names the
+/// setting.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replica_that_waits_for_replicas_is_told() {
     let pair = start().await;
@@ -558,8 +559,8 @@ async fn a_replica_that_waits_for_replicas_is_told() {
     open(&pair.url("node")).await;
 }
 
-/// Goal: a connection that stands notices that semi-synchronous replication was enabled. Method: enable it after a write,
-/// cut the replica off, and kill the wait of the next write; the server says OK to that.
+/// Goal: an open connection notices that semi-synchronous replication was enabled. Method: enable it after a write, cut the
+/// replica off, and kill the wait of the next write; the server answers OK to that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_wait_that_begins_later_is_noticed() {
     let pair = start().await;
@@ -601,9 +602,9 @@ async fn a_wait_that_begins_later_is_noticed() {
     }
 }
 
-/// Goal: transactions that no replica has are not counted as seen, so the promoted replica, which never had them, is
-/// used. Method: cut the replica off, leave writes unconfirmed on the primary, ask there on new and on old connections
-/// and from a node that starts, also while it shows those writes; then kill the primary and promote the replica.
+/// Goal: transactions that no replica has do not count as seen, so the promoted replica, which never had them, is used. Method:
+/// cut the replica off, leave writes unconfirmed on the primary, call it on new and on old connections and from a node that
+/// starts, also while it shows those writes; then kill the primary and promote the replica.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn what_no_replica_has_locks_nobody_out() {
     let pair = start().await;
@@ -612,7 +613,7 @@ async fn what_no_replica_has_locks_nobody_out() {
     let url = format!("{}?timeout_ms=1000", pair.url("node"));
     let store = open(&url).await;
     on(&pair, MariaDbPair::cut_replica).await;
-    // Each of these calls breaks its connection, so the next makes a new one.
+    // Each of these calls breaks its connection, so the next one opens a new one.
     for _ in 0..3 {
         let error = store.load(&key("sum")).await.unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
@@ -629,13 +630,13 @@ async fn what_no_replica_has_locks_nobody_out() {
     })
     .await;
     drop(starting.await.unwrap());
-    // All of them go on, on the promoted server.
+    // All of them continue on the promoted server.
     store.load(&key("sum")).await.unwrap();
     writers.go_on().await;
     writers.stop().await;
 }
 
-/// Adds as soon as the store takes it.
+/// Adds as soon as the store accepts it.
 async fn add_when_up(store: &dyn Store) {
     while let Err(error) = store.add(&key("sum"), NonZeroU64::MIN).await {
         assert!(error.is_temporary() || error.kind() == StoreErrorKind::OutcomeUnknown, "{error}");
@@ -643,9 +644,9 @@ async fn add_when_up(store: &dyn Store) {
     }
 }
 
-/// Goal: a server whose commits no replica confirms is used on, as one that a node meets first, but not without a word
-/// where replicas confirmed before. Method: a failover that leaves the new primary alone, a replica that comes back, and
-/// a setting that is taken away; a store whose URL states the loss says nothing.
+/// Goal: a server whose commits no replica confirms stays in use, even as the first one that a node meets, but if replicas
+/// confirmed before, a warning is logged. Method: a failover that leaves the new primary alone, a replica that comes back, and a
+/// setting that is removed; a store whose URL states the loss logs nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn replicas_that_confirm_no_more_are_told_once() {
     let pair = start().await;
@@ -680,8 +681,8 @@ async fn replicas_that_confirm_no_more_are_told_once() {
     assert_eq!(told(), (2, 1), "the setting was taken away");
 }
 
-/// Goal: a write counts only if a replica has it, also on a connection that was made before the server gave up waiting.
-/// Method: the commit of somebody else times out, from when on the server does not wait; then the replica comes back.
+/// Goal: a write counts only if a replica has it, even on a connection that was made before the server gave up waiting. Method:
+/// another program's commit times out, after which the server does not wait; then the replica comes back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_server_that_gave_up_waiting_is_noticed_by_each_call() {
     let pair = start().await;
@@ -720,12 +721,12 @@ async fn a_server_that_lacks_what_was_seen_is_refused() {
     let store = open(&url).await;
     store.add(&key("sum"), NonZeroU64::MIN).await.unwrap();
     server.restart();
-    // Finds the connection broken, and makes another.
+    // Finds the connection broken, and opens another.
     while store.load(&key("sum")).await.is_err() {}
     assert_eq!(store.add(&key("sum"), NonZeroU64::MIN).await.unwrap(), 1);
     server.sql("RESET MASTER");
     server.restart();
-    // The first call may be the one that finds the connection broken.
+    // The first call may find the connection broken.
     let error = match store.load(&key("sum")).await {
         Err(error) if error.kind() == StoreErrorKind::Unavailable => {
             store.load(&key("sum")).await.unwrap_err()

@@ -1,5 +1,5 @@
-//! What the tests of stores on real servers share: writers through a bad network, outages, and secrets.
-//! Each test of a backend hands in how it opens a store and what it does to its server.
+//! Shared by the tests of stores on real servers: writers through a bad network, outages, and secrets.
+//! The test of each backend supplies how to open a store and how to disturb its server.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::{PATIENCE, eventually, key, open, put};
 
-/// No call may take longer: the limit that the tests set, and time for a machine with two cores.
+/// The limit for a call: the limit that the tests set, plus time for a machine with two cores.
 const BOUND: Duration = Duration::from_secs(8);
 
-/// Goal: what was acknowledged survives a kill -9 of the server, calls meanwhile fail in bounded time as they should,
-/// and the same handle works again. Method: many writers and adders, a kill in their midst, a restart.
+/// Goal: acknowledged writes survive a kill -9 of the server, calls during the outage fail in bounded time with the right kind,
+/// and the same handle works again. Method: many writers and adders, a kill while they run, a restart.
 pub(crate) async fn survives_a_crash(store: Arc<dyn Store>, server: &Server) {
     let before = put(&*store, "before", b"kept").await.revision;
     let writers = start_writers(&store, 8);
@@ -48,7 +48,7 @@ pub(crate) async fn survives_a_pause(store: Arc<dyn Store>, server: &Server) {
     assert_eq!(found.value, b"1");
 }
 
-/// Every call fails as it should while the server is away.
+/// Every call fails with the right kind while the server is away.
 async fn fails_for_now(store: &dyn Store) {
     let name = key("outage");
     let started = Instant::now();
@@ -67,7 +67,7 @@ async fn fails_for_now(store: &dyn Store) {
     println!("during the outage, after {:?}: {load} | {swap}", started.elapsed());
 }
 
-/// Loads until that succeeds.
+/// Loads until a load succeeds.
 async fn comes_back(store: &dyn Store, name: &Key) -> Option<Versioned> {
     let started = Instant::now();
     loop {
@@ -82,13 +82,13 @@ async fn comes_back(store: &dyn Store, name: &Key) -> Option<Versioned> {
     }
 }
 
-/// Goal: every `Done` is there, every `OutcomeUnknown` is settled by reading, every other failure has written nothing.
-/// Method: writers through a proxy that cuts connections, loses answers, freezes and refuses; each writer knows what
-/// its record can hold, and reads it after each failure.
+/// Goal: every `Done` is there, a read settles every `OutcomeUnknown`, and every other failure has written nothing. Method:
+/// writers through a proxy that cuts connections, loses answers, freezes and refuses; each writer knows what its record can hold,
+/// and reads it after each failure.
 pub(crate) async fn survives_a_bad_network(store: Arc<dyn Store>, direct: Arc<dyn Store>, proxy: &Proxy) {
     let writers = start_writers(&store, 8);
     let adders = start_adders(&store, 4);
-    // Among the writes with an unknown outcome some must have happened, or the test has tested nothing.
+    // Some of the writes with an unknown outcome must have happened, or the test proves nothing.
     let enough = || writers.seen.unknown_written() > 0 && writers.seen.done() > 50 && adders.seen.done() > 50;
     let started = Instant::now();
     for round in 0_u32.. {
@@ -123,14 +123,14 @@ pub(crate) async fn survives_a_bad_network(store: Arc<dyn Store>, direct: Arc<dy
     let (last, seen) = writers.stop().await;
     let additions = stop_adders(adders, &*direct).await;
     println!("bad network: {}, and {additions} additions", seen.shown());
-    // And by a connection that never was through the proxy.
+    // Also check through a connection that never used the proxy.
     for (name, wanted) in last.into_iter().flatten() {
         let found = direct.load(&key(&*name)).await.unwrap().map(|it| it.value);
         assert_eq!(found, Some(wanted), "{name}");
     }
 }
 
-/// How many writes ended in which way, while they go on.
+/// Counts the outcomes of writes while they run.
 #[derive(Default)]
 struct Tally {
     done: AtomicU32,
@@ -163,7 +163,7 @@ impl Tally {
     }
 }
 
-/// Tasks that go on until they are stopped, and what each of them returns then.
+/// Tasks that run until they are stopped, and then return a result.
 struct Running<T> {
     tasks: JoinSet<T>,
     stop: tokio::sync::watch::Sender<bool>,
@@ -192,7 +192,7 @@ impl<T: Send + 'static> Running<T> {
     }
 }
 
-/// The name of a record, and what it held in the end.
+/// The name of a record, and its final content.
 type Last = Option<(String, Vec<u8>)>;
 
 fn start_writers(store: &Arc<dyn Store>, count: usize) -> Running<Last> {
@@ -202,10 +202,10 @@ fn start_writers(store: &Arc<dyn Store>, count: usize) -> Running<Last> {
     })
 }
 
-/// Where additions began and ended.
+/// The first and last number of additions.
 type Ranges = Vec<(u64, u64)>;
 
-/// Adds to one record by several tasks.
+/// Adds to one record from several tasks.
 fn start_adders(store: &Arc<dyn Store>, count: usize) -> Running<Ranges> {
     Running::start(count, |nth, stopped, seen| {
         let store = Arc::clone(store);
@@ -239,7 +239,7 @@ async fn add_until(
     ranges
 }
 
-/// Checks that no number was given twice, and that the record is beyond all of them. Returns how many additions.
+/// Checks that no number was returned twice, and that the record is beyond all of them. Returns the number of additions.
 async fn stop_adders(adders: Running<Ranges>, store: &dyn Store) -> usize {
     let mut ranges: Ranges = adders.stop().await.0.into_iter().flatten().collect();
     ranges.sort_unstable();
@@ -252,7 +252,7 @@ async fn stop_adders(adders: Running<Ranges>, store: &dyn Store) -> usize {
     ranges.len()
 }
 
-/// Writes one record again and again and checks that it only ever holds what it should.
+/// Writes one record repeatedly and checks that it only ever holds an expected value.
 async fn write_until(
     store: &dyn Store,
     name: String,
@@ -263,7 +263,7 @@ async fn write_until(
     let found = comes_back(store, &name_key).await;
     let mut expected = found.as_ref().map_or(Expected::Absent, |it| Expected::Revision(it.revision));
     let mut held = found.map(|it| it.value);
-    // Writes at the revision of now whose answers were lost: one of them may have happened, or happen yet.
+    // Writes at the current revision whose answers were lost: one of them may have happened, or may still happen.
     let mut lost: Vec<Vec<u8>> = Vec::new();
     for count in 0_u64.. {
         if *stopped.borrow() {
@@ -278,7 +278,7 @@ async fn write_until(
                 lost.clear();
                 continue;
             }
-            Ok(Swap::Conflict) => assert!(!lost.is_empty(), "{name}: a conflict with nobody at {expected:?}"),
+            Ok(Swap::Conflict) => assert!(!lost.is_empty(), "{name}: an unexpected conflict at {expected:?}"),
             Err(error) => {
                 let unknown = error.kind() == StoreErrorKind::OutcomeUnknown;
                 assert!(unknown || error.kind() == StoreErrorKind::Unavailable, "{error}");
@@ -292,20 +292,20 @@ async fn write_until(
         if now == expected {
             continue;
         }
-        // Whatever was called refused is not among these.
+        // Writes that were reported as refused are not among these.
         let value = found.map(|it| it.value).expect("a record that is never deleted");
         assert!(lost.contains(&value), "{name} holds {value:?}, not {held:?} or one of {lost:?}");
         Tally::count(&seen.unknown_written, true);
         (held, expected) = (Some(value), now);
         lost.clear();
     }
-    // The last one may be on its way still.
+    // The last one may still be on its way.
     let found = comes_back(store, &name_key).await.map(|it| it.value);
     assert!(found == held || found.as_ref().is_some_and(|it| lost.contains(it)), "{name} holds {found:?}");
     lost.is_empty().then_some(found).flatten().map(|it| (name, it))
 }
 
-/// Goal: the store's time is time. Method: the clock of this machine, before and after.
+/// Goal: the store's time is correct. Method: the clock of this machine, before and after.
 pub(crate) async fn tells_the_time(store: &dyn Store) {
     let before = machine_ms();
     let first = store.unix_ms().await.unwrap().expect("a store that tells time");
@@ -323,7 +323,7 @@ fn machine_ms() -> u64 {
     String::from_utf8(output.stdout).unwrap().trim().parse().unwrap()
 }
 
-/// Goal: nodes that start together on an empty store all open it. Method: twelve at once.
+/// Goal: nodes that start together on an empty store all open it. Method: twelve at the same time.
 pub(crate) async fn opens_in_a_race(url: &str) {
     let mut tasks = JoinSet::new();
     for nth in 0..12 {

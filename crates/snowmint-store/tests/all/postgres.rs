@@ -1,4 +1,4 @@
-//! The PostgreSQL store against real servers: the suite, crashes, bad networks, rights, standbys, full disks, TLS.
+//! The PostgreSQL store against real servers: the suite, crashes, bad networks, permissions, standbys, full disks, TLS.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU64;
@@ -22,7 +22,7 @@ async fn it_keeps_the_contract() {
     conformance::run(async || open(&url).await).await.unwrap();
 }
 
-/// Goal: a row that is no record keeps nobody from the others, and is told. Method: rows that somebody else wrote.
+/// Goal: an invalid row does not hide the other records, and is reported. Method: rows that another program wrote.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_row_that_is_no_record_is_skipped_and_told() {
     let server = Postgres::start();
@@ -37,7 +37,7 @@ async fn a_row_that_is_no_record_is_skipped_and_told() {
     assert_eq!(store.load(&key("workers/a/2")).await.unwrap_err().kind(), StoreErrorKind::Corrupt);
 }
 
-/// Goal: the contract holds whatever the defaults of the database are. Method: the most unfit ones.
+/// Goal: the contract holds whatever the defaults of the database are. Method: the least suitable ones.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn it_keeps_the_contract_under_strange_defaults() {
     let server = Postgres::with(&[
@@ -82,7 +82,7 @@ async fn passwords_databases_and_rights() {
     let address = server.address();
     let good = format!("postgres://node:{SECRET}@{address}/postgres");
 
-    // Since version 15 a user may not create tables: the error says what to run.
+    // Since version 15 users may not create tables by default: the error contains the SQL to run.
     let (kind, error) = refused(&good).await;
     assert_eq!(kind, Some(StoreErrorKind::ReadOnly), "{error}");
     assert!(error.contains("CREATE TABLE snowmint_records"), "{error}");
@@ -113,8 +113,8 @@ async fn passwords_databases_and_rights() {
     }
 }
 
-/// Goal: a password that is replaced while a node runs costs nothing. Method: change it on the server and in the file,
-/// then end all sessions.
+/// Goal: replacing a password while a node runs causes no errors. Method: change it on the server and in the file, then end all
+/// sessions.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_new_password_is_read_from_its_file() {
     let server = Postgres::start();
@@ -128,7 +128,7 @@ async fn a_new_password_is_read_from_its_file() {
     put(&*store, "a", b"1").await;
     server.sql("ALTER USER node PASSWORD 'another'");
     server.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'node'");
-    // The first call may be the one that finds the session ended.
+    // The first call may find the session ended.
     let error = match store.load(&key("a")).await.unwrap_err() {
         error if error.kind() == StoreErrorKind::Unavailable => store.load(&key("a")).await.unwrap_err(),
         error => error,
@@ -144,7 +144,7 @@ async fn a_new_password_is_read_from_its_file() {
     assert_eq!(names, "snowmint-5000ms");
 }
 
-/// Goal: a server is known by any address, and two servers are told apart. Method: a proxy and a pooler before one.
+/// Goal: a server is recognised at any address, and two servers are told apart. Method: a proxy and a pooler in front of one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_is_known_by_any_address() {
     let (server, another) = (Postgres::start(), Postgres::start());
@@ -166,9 +166,9 @@ async fn it_keeps_the_contract_through_a_pooler_of_sessions() {
     conformance::run(async || open(&url).await).await.unwrap();
 }
 
-/// Goal: a pooler that gives transactions to other sessions is refused, with the reason, before it acknowledges a write
-/// in a session without the settings. Method: a server whose default is not to wait for its disk, sessions of another
-/// program between ours, and two nodes.
+/// Goal: a pooler that gives transactions to other sessions is refused, with the reason, before it acknowledges a write in a
+/// session without the settings. Method: a server whose default is not to wait for its disk, sessions of another program between
+/// ours, and two nodes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_pooler_of_transactions_is_refused() {
     let server = Postgres::with(&["synchronous_commit=off"]);
@@ -199,15 +199,15 @@ async fn a_pooler_of_transactions_is_refused() {
     }
 }
 
-/// The settings of a session, but for the name of the program, which a pooler sets for each client by itself.
+/// Returns the settings of a session, except the program's name, which a pooler sets for each client.
 async fn settings(session: &mut PgConnection) -> BTreeSet<(String, String)> {
     const SETTINGS: &str = "SELECT name, setting FROM pg_settings WHERE name <> 'application_name'";
     let rows = sqlx::raw_sql(SETTINGS).fetch_all(session).await.unwrap();
     rows.iter().map(|row| FromRow::from_row(row).unwrap()).collect()
 }
 
-/// Goal: sessions that a pooler shares are left as they were, and no call depends on what others have set in one. Method:
-/// one session behind the pooler for the store and another program; its settings before and after each call.
+/// Goal: the store leaves the sessions that a pooler shares unchanged, and no call depends on what others have set in one.
+/// Method: one session behind the pooler for the store and another program; its settings before and after each call.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_that_is_shared_is_left_as_it_was() {
     let server = Postgres::with(&["synchronous_commit=off", "default_transaction_isolation=serializable"]);
@@ -246,7 +246,7 @@ async fn a_server_that_does_not_sync_is_refused() {
     open(&format!("{}?durable=no", url(&server))).await;
 }
 
-/// Goal: no write is acknowledged that a crash would take back. Method: `fsync` is turned off while a connection stands.
+/// Goal: no write is acknowledged that a crash would take back. Method: turn `fsync` off while a connection is open.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_stops_syncing_takes_no_write() {
     let server = Postgres::start();
@@ -262,7 +262,7 @@ async fn a_server_that_stops_syncing_takes_no_write() {
         // On a connection that was made while the server synced.
         while store.load(&key("a")).await.is_err() {}
         fsync("off");
-        // A session learns of it at its next message or the one after.
+        // A session notices it at its next message or the one after.
         for _ in 0..1000 {
             if careless.load(&key("a")).await.is_ok() && store.load(&key("a")).await.is_err() {
                 break;
@@ -284,8 +284,8 @@ async fn a_server_that_stops_syncing_takes_no_write() {
     while store.add(&key("sum"), NonZeroU64::MIN).await.is_err() {}
 }
 
-/// Goal: a copy that is given the name of the database is not taken for it. Method: swap the names of the two while
-/// a store is open; whoever opens one afterwards uses the copy.
+/// Goal: a copy that is given the name of the database is not mistaken for it. Method: swap the names of the two while a store is
+/// open; a store that is opened afterwards uses the copy.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_copy_of_the_database_is_not_used() {
     let server = Postgres::start();
@@ -319,8 +319,8 @@ async fn a_copy_of_the_database_is_not_used() {
     assert_eq!(store.add(&key("sum"), one).await.unwrap(), 1);
 }
 
-/// Goal: all nodes of one URL and one user use one table. Method: a schema of that user appears, with a copy of the
-/// table, before the one that nodes use, on connections that stand and on new ones.
+/// Goal: all nodes of one URL and one user use one table. Method: a schema of that user appears, with a copy of the table, before
+/// the one that nodes use, on open connections and on new ones.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_table_that_hides_another_is_not_used() {
     let server = Postgres::start();
@@ -344,7 +344,7 @@ async fn a_table_that_hides_another_is_not_used() {
     }
     end_sessions();
     for (nth, store) in (3..).zip([&stores[1], &stores[0]]) {
-        // Finds the connection broken, and makes another.
+        // Finds the connection broken, and opens another.
         while store.load(&key("sum")).await.is_err() {}
         assert_eq!(store.add(&key("sum"), one).await.unwrap(), nth);
     }
@@ -360,7 +360,7 @@ async fn a_table_that_hides_another_is_not_used() {
     assert!(error.contains("finds mint.snowmint_records") && error.contains("in public too"), "{error}");
     server.sql("ALTER ROLE mint SET search_path = public");
     assert_eq!(open(&url).await.add(&key("sum"), one).await.unwrap(), 5);
-    // Whatever is in other schemas is nobody's business.
+    // Tables in other schemas are ignored.
     server.sql(
         "ALTER ROLE mint RESET search_path; DROP TABLE public.snowmint_records; CREATE SCHEMA \"Other one\"; \
         CREATE TABLE \"Other one\".snowmint_records (LIKE mint.snowmint_records INCLUDING ALL)",
@@ -377,7 +377,7 @@ async fn a_table_that_hides_another_is_not_used() {
 async fn a_foreign_table_is_left_alone() {
     let server = Postgres::start();
     let tables = [
-        ("CREATE TABLE snowmint_records (id int)", "of another program"),
+        ("CREATE TABLE snowmint_records (id int)", "belongs to another program"),
         (
             "CREATE VIEW snowmint_records AS SELECT 'a' AS name, 1::bigint AS revision, ''::bytea AS value",
             "another",
@@ -414,17 +414,17 @@ async fn a_server_that_cannot_be_written_is_told() {
     let (kind, error) = refused(&url(&standby)).await;
     assert_eq!(kind, Some(StoreErrorKind::ReadOnly), "{error}");
     assert!(error.contains("is a read-only standby"), "{error}");
-    // Of several hosts the primary is found.
+    // Of several hosts, the primary is found.
     open(&format!("postgres://postgres@{},{}/postgres", standby.address(), primary.address())).await;
 
     primary.sql("ALTER SYSTEM SET default_transaction_read_only = on");
     primary.sql("SELECT pg_reload_conf()");
-    // The session learns of it in its own time; until then it writes.
+    // The session notices it after a while; until then it writes.
     let started = tokio::time::Instant::now();
     let error = loop {
         match store.compare_and_set(&key("a"), Expected::Revision(revision), b"2").await {
             Ok(Swap::Done(after)) => revision = after,
-            Ok(Swap::Conflict) => panic!("a conflict with nobody"),
+            Ok(Swap::Conflict) => panic!("an unexpected conflict"),
             Err(error) => break error,
         }
         assert!(started.elapsed().as_secs() < 60, "the server is still written");
@@ -433,7 +433,7 @@ async fn a_server_that_cannot_be_written_is_told() {
     assert_eq!(store.load(&key("a")).await.unwrap().unwrap().revision, revision);
 }
 
-/// Goal: a write that waits for another is given up in time, and has written nothing. Method: lock the row.
+/// Goal: a write that waits for another gives up in time, and has written nothing. Method: lock the row.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_locked_row_is_not_waited_for_for_ever() {
     let server = Postgres::start();
@@ -470,7 +470,7 @@ async fn tls_is_checked() {
     put(&*store, "a", b"1").await;
     open(&url("127.0.0.1", "sslmode=require")).await;
     open(&url("127.0.0.1", &format!("sslmode=verify-full&{}", root(&certificates)))).await;
-    // As libpq: an authority that is named is asked, and the host is not.
+    // As in libpq: a CA that the URL names is checked, but not the host.
     open(&url("127.0.0.1", &format!("sslmode=require&{}", root(&certificates)))).await;
     let foreign = format!("sslmode=require&{}", root(&others));
     for parameters in [root(&others), foreign, "sslmode=verify-full".to_owned()] {

@@ -1,5 +1,5 @@
-//! The PostgreSQL store with standbys: what is visible on the primary but not confirmed by a synchronous standby must
-//! not be counted on, whatever becomes of the session that waits for the standby.
+//! The PostgreSQL store with standbys: data that is visible on the primary but not confirmed by a synchronous standby must not be
+//! relied on, however the session that waits for the standby ends.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ const WAITING: &str = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'Sync
 const CANCEL: &str = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
 const TERMINATE: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
 
-/// Of a user that has no rights but those on the table.
+/// The password of a user with rights on the table only.
 fn url(server: &Server) -> String {
     format!("postgres://node:{SECRET}@{}/postgres?timeout_ms=1500", server.address())
 }
@@ -33,7 +33,7 @@ fn pair() -> (Postgres, Postgres) {
     (primary, standby)
 }
 
-/// Starts a write and returns when it waits for the standby.
+/// Starts a write and returns once it waits for the standby.
 async fn wait_for_standby<T: Send + 'static>(
     primary: &Postgres,
     write: impl Future<Output = T> + Send + 'static,
@@ -54,28 +54,28 @@ async fn write(
     wait_for_standby(primary, write).await
 }
 
-/// What the primary shows of `a` to those who do not fence.
+/// Returns the value of `a` that the primary shows to reads without a fence.
 fn shown(primary: &Postgres) -> String {
     primary.sql("SELECT encode(value, 'escape') FROM snowmint_records WHERE name = 'a'")
 }
 
-/// Reads fail until the standby confirms what they show.
+/// Checks that reads fail until the standby confirms what they show.
 async fn reads_fail(primary: &Postgres) {
     let reader = open(&url(primary)).await;
     let error = reader.load(&key("a")).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
     let error = reader.list("").await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
-    // Also where no record is: an old primary would say so for ever.
+    // Also for a missing record: an old primary would report it as missing forever.
     let error = reader.load(&key("none")).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
 }
 
-/// Ends the wait of a write for the standby, and returns what the writer was told.
+/// Ends the wait of a write for the standby, and returns the writer's result.
 type End = fn(&Postgres);
 
-/// Goal: nobody counts on a write that the standby lacks, and after its promotion nothing has happened. Method: end
-/// the wait of a write in every way there is, read, promote.
+/// Goal: no caller relies on a write that the standby lacks, and after its promotion that write has not happened. Method: end the
+/// wait of a write in every possible way, read, promote.
 async fn an_unconfirmed_write_counts_for_nobody(end: End) {
     let (primary, standby) = block_in_place(pair);
     let store = open(&url(&primary)).await;
@@ -121,8 +121,8 @@ async fn a_crash_counts_for_nobody() {
     .await;
 }
 
-/// Goal: limits on statements, the server's and ours, end no wait as if it were confirmed. Method: a wait that outlasts
-/// them; then the standby comes back and confirms.
+/// Goal: time limits on statements, the server's and ours, do not end a wait as if it were confirmed. Method: a wait that
+/// outlasts them; then the standby comes back and confirms.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_time_limit_confirms_nothing() {
     let (primary, standby) = block_in_place(pair);
@@ -134,7 +134,7 @@ async fn a_time_limit_confirms_nothing() {
     let error = write.await.unwrap().unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::OutcomeUnknown, "{error}");
     assert_eq!(block_in_place(|| shown(&primary)), "1", "the commit still waits");
-    // New sessions end that wait, since nobody waits for its end any more. That confirms nothing either.
+    // New sessions end that wait, since no caller still waits for it. That confirms nothing either.
     reads_fail(&primary).await;
     block_in_place(|| standby.restart());
     eventually("the commit", || block_in_place(|| shown(&primary) == "2")).await;
@@ -142,8 +142,8 @@ async fn a_time_limit_confirms_nothing() {
     eventually("the standby", || block_in_place(|| shown(&standby) == "2")).await;
 }
 
-/// Goal: no read and no addition is taken for confirmed, even if each of their waits is cancelled. Method: somebody who
-/// cancels whatever waits, again and again.
+/// Goal: no read and no addition counts as confirmed, even if each of their waits is cancelled. Method: another user repeatedly
+/// cancels every wait.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waits_that_are_cancelled_again_and_again_confirm_nothing() {
     let (primary, standby) = block_in_place(pair);
@@ -163,13 +163,13 @@ async fn waits_that_are_cancelled_again_and_again_confirm_nothing() {
     reads_fail(&primary).await;
     drop(canceller);
     assert_eq!(block_in_place(|| shown(&primary)), "2", "the trap is set");
-    // Confirmed by the standby, the same records are there for all; what was added without an answer is lost.
+    // Once the standby has confirmed them, all readers see the same records; additions without an answer are lost.
     block_in_place(|| standby.restart());
     assert_eq!(load_when_confirmed(&*store).await, b"2");
     assert_eq!(store.add(&key("sum"), NonZeroU64::MIN).await.unwrap(), 4);
 }
 
-/// Cancels whatever waits for a standby, until it is dropped.
+/// Cancels every wait for a standby, until it is dropped.
 struct Canceller {
     stop: Arc<AtomicBool>,
     thread: Option<thread::JoinHandle<()>>,
@@ -221,8 +221,8 @@ async fn calls_that_are_given_up_do_not_pile_up_behind_a_pooler() {
     given_up_calls_do_not_pile_up(primary, &standby, &url).await;
 }
 
-/// Goal: calls that wait in vain leave few sessions behind on the server, which has a limit. Method: nodes that read,
-/// write and start again and again without the standby; count the sessions at the end, and all writes that were sent.
+/// Goal: calls that time out leave few sessions on the server, which has a limit. Method: nodes that read, write and restart
+/// repeatedly without the standby; count the sessions at the end, and all writes that were sent.
 async fn given_up_calls_do_not_pile_up(primary: Postgres, standby: &Postgres, url: &str) {
     const NODES: usize = 3;
     const ROUNDS: usize = 6;
@@ -233,7 +233,7 @@ async fn given_up_calls_do_not_pile_up(primary: Postgres, standby: &Postgres, ur
         async move {
             let store = open(&url).await;
             for round in 0..ROUNDS {
-                // Another record each time, as a node does that looks for a free worker.
+                // A different record each time, like a node that looks for a free worker.
                 let name = key(format!("{nth}/{round}"));
                 let error = store.compare_and_set(&name, Expected::Absent, b"mine").await.unwrap_err();
                 assert_eq!(error.kind(), StoreErrorKind::OutcomeUnknown, "{error}");
@@ -246,7 +246,7 @@ async fn given_up_calls_do_not_pile_up(primary: Postgres, standby: &Postgres, ur
     for node in nodes {
         node.await.unwrap();
     }
-    // A session that begins now ends what was given up before.
+    // A session that begins now ends the abandoned ones.
     sleep(Duration::from_millis(1100)).await;
     open(url).await;
     let left = || block_in_place(|| primary.sql(WAITING)).lines().count();
@@ -255,7 +255,7 @@ async fn given_up_calls_do_not_pile_up(primary: Postgres, standby: &Postgres, ur
         assert!(started.elapsed() < PATIENCE, "{} sessions are left behind", left());
         sleep(Duration::from_millis(10)).await;
     }
-    // Nothing is lost by that: what was written is confirmed once the standby is back.
+    // Nothing is lost by that: the writes are confirmed once the standby is back.
     block_in_place(|| standby.restart());
     let store = open(url).await;
     let deadline = Instant::now() + PATIENCE;
@@ -277,8 +277,8 @@ async fn it_keeps_the_contract_with_a_synchronous_standby() {
     drop(standby);
 }
 
-/// Goal: a server without synchronous standbys pays no commit for a read, and one that gets them does. Method: look at
-/// the transaction ids it has used.
+/// Goal: a read on a server without synchronous standbys costs no commit, and costs one once the server has them. Method: look at
+/// the transaction ids that it has used.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reads_write_only_where_standbys_are_waited_for() {
     let primary = block_in_place(Postgres::start);
@@ -293,7 +293,7 @@ async fn reads_write_only_where_standbys_are_waited_for() {
     block_in_place(|| primary.set("synchronous_standby_names", "ANY 1 (s1)"));
     store.load(&key("a")).await.unwrap().unwrap();
     assert_ne!(used(), before);
-    // The same session learns of the setting.
+    // The same session notices the setting.
     block_in_place(|| standby.kill9());
     let started = Instant::now();
     while store.load(&key("a")).await.is_ok() {
@@ -301,7 +301,7 @@ async fn reads_write_only_where_standbys_are_waited_for() {
     }
 }
 
-/// Goal: what an asynchronous standby may lack is stated by the URL. Method: write, promote, read.
+/// Goal: the URL states what an asynchronous standby may lack. Method: write, promote, read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_asynchronous_standby_may_lose_what_the_url_says() {
     let primary = block_in_place(Postgres::start);
@@ -313,7 +313,7 @@ async fn an_asynchronous_standby_may_lose_what_the_url_says() {
     let before = put(&*store, "a", b"1").await.revision;
     eventually("the standby", || block_in_place(|| shown(&standby) == "1")).await;
     block_in_place(|| standby.kill9());
-    // Acknowledged, and lost: this is what settling is for.
+    // Acknowledged, then lost: this is why writes must settle.
     put(&*store, "a", b"2").await;
     block_in_place(|| primary.kill9());
     block_in_place(|| standby.restart());
@@ -322,8 +322,8 @@ async fn an_asynchronous_standby_may_lose_what_the_url_says() {
     assert_eq!((found.revision, &*found.value), (before, &b"1"[..]));
 }
 
-/// Goal: a server whose commits no standby confirms is used on, as one that a node meets first, but not without a word
-/// where standbys confirmed before. Method: promote the standby, which has none of its own; give it one, and take it away.
+/// Goal: a server whose commits no standby confirms stays in use, even as the first one that a node meets, but if standbys
+/// confirmed before, a warning is logged. Method: promote the standby, which has none of its own; give it one, and take it away.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn standbys_that_confirm_no_more_are_told_once() {
     let (primary, standby) = block_in_place(pair);
@@ -349,7 +349,7 @@ async fn standbys_that_confirm_no_more_are_told_once() {
     let another = block_in_place(|| Postgres::standby_named(&standby, "s1"));
     for (names, wanted) in [("FIRST 1 (s1)", (1, 1)), ("", (2, 1))] {
         block_in_place(|| standby.set("synchronous_standby_names", names));
-        // The session that stands learns of it in its own time.
+        // The open session notices it after a while.
         let started = Instant::now();
         while told() != wanted {
             put_when_up(&*store).await;
@@ -368,7 +368,7 @@ fn both(one: &Server, other: &Server) -> String {
     )
 }
 
-/// A primary with an asynchronous standby: the old primary can go on by itself after a promotion.
+/// A primary with an asynchronous standby: the old primary can continue alone after a promotion.
 fn asynchronous_pair() -> (Postgres, Postgres) {
     let primary = Postgres::start();
     primary.sql(&format!("CREATE USER node PASSWORD '{SECRET}'"));
@@ -378,8 +378,8 @@ fn asynchronous_pair() -> (Postgres, Postgres) {
     (primary, standby)
 }
 
-/// Such a pair, of which the standby was promoted and the old primary is down; a store that has used both, and the
-/// revision of `a` that it wrote last.
+/// Such a pair after a promotion of the standby, with the old primary down; a store that has used both, and the revision of `a`
+/// that it wrote last.
 async fn promoted_pair() -> (Postgres, Postgres, Arc<dyn Store>, Revision) {
     let (primary, standby) = block_in_place(asynchronous_pair);
     let store = open(&both(&primary, &standby)).await;
@@ -391,8 +391,8 @@ async fn promoted_pair() -> (Postgres, Postgres, Arc<dyn Store>, Revision) {
     (primary, standby, store, before)
 }
 
-/// Goal: of two primaries none is used by anybody who can see both, and both are named. Method: promote the standby,
-/// restart the old primary as it was; nodes that were connected before, and nodes that come anew.
+/// Goal: a node that reaches both of two primaries uses neither, and the error names both. Method: promote the standby, restart
+/// the old primary unchanged; nodes that were connected before, and new nodes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_primaries_are_refused_and_named() {
     let (primary, standby, store, before) = promoted_pair().await;
@@ -405,7 +405,7 @@ async fn two_primaries_are_refused_and_named() {
             assert!(error.contains(&server.address().to_string()), "{error}");
         }
     }
-    // A node that holds a session on one of them learns of it soon, and has written nothing to the other.
+    // A node that holds a session on one of them notices it soon, and has written nothing to the other.
     let started = Instant::now();
     let error = loop {
         match store.load(&key("a")).await {
@@ -416,7 +416,7 @@ async fn two_primaries_are_refused_and_named() {
         sleep(Duration::from_millis(50)).await;
     };
     assert_eq!(error.kind(), StoreErrorKind::Other, "{error}");
-    // Two names of one server are no two primaries.
+    // Two names of one server are not two primaries.
     block_in_place(|| primary.kill9());
     let port = standby.port();
     open(&both(&standby, &standby)).await;
@@ -432,7 +432,7 @@ async fn put_when_up(store: &dyn Store) -> Revision {
                 let expected = Expected::Revision(found.unwrap().revision);
                 match store.compare_and_set(&key("a"), expected, b"new").await.unwrap() {
                     Swap::Done(revision) => return revision,
-                    Swap::Conflict => panic!("a conflict with nobody"),
+                    Swap::Conflict => panic!("an unexpected conflict"),
                 }
             }
             Err(error) => assert!(started.elapsed() < PATIENCE, "{error}"),
@@ -441,7 +441,7 @@ async fn put_when_up(store: &dyn Store) -> Revision {
     }
 }
 
-/// Goal: who has used the promoted server does not go back to the old primary, be it the only one that is up. Method:
+/// Goal: a node that has used the promoted server does not go back to the old primary, even if only that one is up. Method:
 /// promote, use, kill the new primary, start the old one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_old_primary_is_not_gone_back_to() {
@@ -458,7 +458,7 @@ async fn an_old_primary_is_not_gone_back_to() {
     put_when_up(&*store).await;
 }
 
-/// Goal: another database is not taken for the one that was used. Method: two servers of which one runs at a time.
+/// Goal: another database is not mistaken for the one in use. Method: two servers of which one runs at a time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_database_is_not_taken_for_this_one() {
     let (one, other) = block_in_place(|| (Postgres::start(), Postgres::start()));
@@ -470,6 +470,6 @@ async fn another_database_is_not_taken_for_this_one() {
     block_in_place(|| other.restart());
     let error = store.load(&key("a")).await.unwrap_err();
     assert!(error.to_string().contains("another database"), "{error}");
-    // Who starts now has seen none.
+    // A node that starts now has seen neither.
     open(&url).await;
 }

@@ -15,7 +15,7 @@ fn url(server: &Server) -> String {
     format!("redis://{}", server.address())
 }
 
-/// Asks the server itself, beside the store.
+/// Queries the server itself, without the store.
 fn cli(address: SocketAddr, command: &[&str]) -> String {
     let mut cli = Command::new("redis-cli");
     cli.args(["-h", "127.0.0.1", "-p", &address.port().to_string()]).args(command);
@@ -58,7 +58,7 @@ async fn it_tells_the_time_and_its_names() {
     assert!(schema.contains("{team}:record:KEY") && schema.contains("~{team}:*"), "{schema}");
 }
 
-/// Goal: a user with the rights that `schema` names, and no others, can do everything. Method: make that user.
+/// Goal: a user with the permissions that `schema` shows, and no others, can do everything. Method: create that user.
 #[tokio::test]
 async fn passwords_and_rights() {
     let server = Redis::start();
@@ -126,14 +126,14 @@ async fn what_a_server_refuses_has_a_kind() {
     let revision = put(&*store, "a", b"1").await.revision;
     let swap = async || store.compare_and_set(&key("a"), Expected::Revision(revision), b"2").await;
 
-    // Out of memory: it can be read, not written.
+    // Out of memory: the server can be read but not written.
     cli(server.address(), &["CONFIG", "SET", "maxmemory", "1"]);
     let error = swap().await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Full, "{error}");
     assert_eq!(store.load(&key("a")).await.unwrap().unwrap().value, b"1");
     cli(server.address(), &["CONFIG", "SET", "maxmemory", "0"]);
 
-    // Too few replicas: it is a primary that may have been replaced, and must not even be read.
+    // Too few replicas: it may be a primary that was replaced, and must not even be read.
     cli(server.address(), &["CONFIG", "SET", "min-replicas-to-write", "1"]);
     let error = swap().await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
@@ -147,7 +147,7 @@ async fn what_a_server_refuses_has_a_kind() {
     let error = store.compare_and_set(&key("b"), Expected::Absent, b"").await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Corrupt, "{error}");
 
-    // It keeps nobody from the other records, and neither does a name that is no key.
+    // It does not hide the other records, and neither does an invalid key.
     cli(server.address(), &["ZADD", "{snowmint}:index", "0", "b", "0", "what is this?"]);
     cli(server.address(), &["HINCRBY", "{snowmint}:count", "n", "2"]);
     assert_eq!(store.list("").await.unwrap().len(), 1);
@@ -155,13 +155,13 @@ async fn what_a_server_refuses_has_a_kind() {
     assert!(skipped.iter().any(|it| it.contains(":record:b`")), "{skipped:?}");
     assert!(skipped.len() == 2 && skipped.iter().any(|it| it.contains("what is this?")), "{skipped:?}");
 
-    // A server that has forgotten all scripts gets them again.
+    // A server that has lost all scripts gets them again.
     cli(server.address(), &["SCRIPT", "FLUSH"]);
     assert_ne!(swap().await.unwrap(), Swap::Conflict);
 }
 
-/// Goal: a record that lost its revision is not taken for a free key. Method: remove each field beside the store, and
-/// take the key as one that finds it missing in a list would.
+/// Goal: a record that lost its revision does not count as a free key. Method: delete each field without the store, and claim the
+/// key like a caller that finds it missing in a list.
 #[tokio::test]
 async fn a_damaged_record_is_not_overwritten() {
     let server = Redis::start();
@@ -189,12 +189,12 @@ async fn a_replica_is_refused_and_the_primary_found() {
 
     let store = open(&format!("redis://{},{}?timeout_ms=2000", replica.address(), primary.address())).await;
     let before = put(&*store, "a", b"1").await.revision;
-    // Roles change while the connection stands: neither a read nor a write may go to the old primary.
+    // Roles change while the connection is open: neither a read nor a write may go to the old primary.
     eventually("the servers", || cli(replica.address(), &["HGET", "{snowmint}:record:a", "v"]) == "1").await;
     replica.promote();
     primary.follow(&replica);
     let found = match store.load(&key("a")).await {
-        // All hosts were due to be asked before this call.
+        // All hosts had to be asked before this call.
         Ok(found) => found.unwrap(),
         Err(error) => {
             assert_eq!(error.kind(), StoreErrorKind::ReadOnly, "{error}");
@@ -215,7 +215,7 @@ async fn wait_replicas_waits_for_copies() {
     assert!(error.contains("0 replicas have confirmed"), "{error}");
 
     let replica = Redis::replica_of(&primary, &[]);
-    // A replica that has just come confirms nothing while it takes over the data.
+    // A new replica confirms nothing while it loads the data.
     let started = tokio::time::Instant::now();
     let store = loop {
         if let Ok(store) = snowmint_store::open(&url).await
@@ -231,7 +231,7 @@ async fn wait_replicas_waits_for_copies() {
     replica.pause();
     let error = store.compare_and_set(&key("a"), Expected::Revision(first), b"2").await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::OutcomeUnknown, "{error}");
-    // The write is there, but a read may not say so before a replica has it.
+    // The write is there, but a read may not show it before a replica has it.
     let error = store.load(&key("a")).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
     replica.resume();
@@ -244,7 +244,7 @@ async fn wait_replicas_waits_for_copies() {
     };
     assert_eq!(found.unwrap().value, b"2");
 
-    // A write that is done and cannot be waited for is not called refused.
+    // A write that happened but whose wait failed does not count as refused.
     cli(primary.address(), &["ACL", "SETUSER", "default", "-wait"]);
     let error = store.compare_and_set(&key("b"), Expected::Absent, b"3").await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::OutcomeUnknown, "{error}");
@@ -252,14 +252,14 @@ async fn wait_replicas_waits_for_copies() {
     assert_eq!(cli(primary.address(), &["HGET", "{snowmint}:record:b", "v"]), "3");
 }
 
-/// Goal: a list is complete whatever happened to what finds its records. Method: parts of that are deleted, in every
-/// combination, also while others write; a prefix full of characters that mean something in a pattern.
+/// Goal: a list is complete whatever happened to its index. Method: delete parts of the index, in every combination, also while
+/// others write; a prefix full of characters that are special in a pattern.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_deleted_index_is_rebuilt() {
     const RECORDS: usize = 450;
     let server = Redis::start();
     let store = open(&format!("{}?prefix=te[a]m*?", url(&server))).await;
-    // Nothing of ours.
+    // A key that is not ours.
     server.command(&["HSET", "{team*?}:record:a", "r", "1", "v", "foreign"]);
     assert!(store.list("").await.unwrap().is_empty());
     for nth in 0..RECORDS {
@@ -292,7 +292,7 @@ async fn a_deleted_index_is_rebuilt() {
     assert_eq!(store.list("").await.unwrap().len(), RECORDS + 100);
 }
 
-/// Goal: what is set on a server while it is in use counts as much as what was set before.
+/// Goal: settings that change while a server is in use count as much as settings from before.
 #[tokio::test]
 async fn settings_that_change_are_noticed() {
     let server = Redis::start();
@@ -318,8 +318,8 @@ async fn settings_that_change_are_noticed() {
     }
 }
 
-/// Goal: a cluster is not lost with the nodes that the URL names. Method: the one that is named dies, then the owner,
-/// and a replica that nobody has named takes over.
+/// Goal: a cluster stays usable if the nodes that the URL names die. Method: the named node dies, then the owner, and a replica
+/// that is not in the URL takes over.
 #[tokio::test]
 async fn a_cluster_is_followed_beyond_the_nodes_of_the_url() {
     let settings = ["--cluster-enabled", "yes", "--cluster-require-full-coverage", "no"];
@@ -376,9 +376,9 @@ async fn cluster() -> [Redis; 3] {
     members
 }
 
-/// Goal: a primary that is cut off from the other members of its cluster is left for the one that replaced it, whether it
-/// knows that it is cut off or not. Method: it is told to forget the others, which lasts for a minute; with full coverage
-/// it then refuses all calls, and without it goes on to take them.
+/// Goal: a primary that is cut off from the other members of its cluster is abandoned for its successor, whether it knows that it
+/// is cut off or not. Method: tell it to forget the others, which lasts 1 minute; with full coverage it then refuses all calls,
+/// and without it continues to accept them.
 #[tokio::test]
 async fn a_member_that_is_cut_off_is_left_for_its_heir() {
     for coverage in ["yes", "no"] {
@@ -406,7 +406,7 @@ async fn a_member_that_is_cut_off_is_left_for_its_heir() {
         }
         println!("coverage {coverage}: the heir is used after {:?}", started.elapsed());
         assert_eq!(owner.info("role"), "master", "the cut has healed");
-        // Nor does the old one pass for it when it is all there is.
+        // The old one is not used either when no other is up.
         heir.pause();
         let error = store.load(&key("a")).await.unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
@@ -414,8 +414,8 @@ async fn a_member_that_is_cut_off_is_left_for_its_heir() {
     }
 }
 
-/// Goal: a member that has our keys because they were moved there is used, although it once was a replica of the one
-/// that gave them away, and left its line before what has settled. Method: a replica that becomes a shard of its own.
+/// Goal: a member that has our keys because they were moved there is used, although it once was a replica of the one that gave
+/// them away, and left its line before what has settled. Method: a replica that becomes a separate shard.
 #[tokio::test]
 async fn a_replica_that_became_a_shard_is_used() {
     let [owner, heir, _witness] = cluster().await;
@@ -461,8 +461,8 @@ async fn a_replica_that_became_a_shard_is_used() {
     assert_eq!(heir.command(&["HGET", "{snowmint}:record:a", "v"]), "2");
 }
 
-/// Goal: what a member acknowledges while it is cut off is within `may_lose`. Method: values below and above, and a
-/// member that ends by itself without its replica.
+/// Goal: writes that a member acknowledges while it is cut off are within `may_lose`. Method: values below and above, and a
+/// member that stops by itself without its replica.
 #[tokio::test]
 async fn a_cluster_needs_a_loss_that_covers_a_cut() {
     let [owner, heir, _witness] = cluster().await;
@@ -518,14 +518,14 @@ async fn tls_is_checked() {
     }
 }
 
-/// Loads until the store refuses to, as it must within some seconds.
+/// Loads until the store refuses, which it must do within some seconds.
 async fn until_it_fails(store: &dyn Store) -> StoreError {
     let started = tokio::time::Instant::now();
     loop {
         if let Err(error) = store.load(&key("a")).await {
             return error;
         }
-        assert!(started.elapsed() < Duration::from_secs(20), "it goes on");
+        assert!(started.elapsed() < Duration::from_secs(20), "it still answers");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

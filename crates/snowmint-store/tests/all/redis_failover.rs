@@ -1,5 +1,5 @@
 //! Redis servers that change roles: demoted, cut off, two at once, one that was replaced, and a failover by Sentinel.
-//! The store and counters of other systems, on connections that stood before.
+//! Tests the store and the counters of other systems, on connections that existed before.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ async fn open_counter(servers: &[&Redis]) -> Arc<dyn Counter> {
     snowmint_store::open_counter(&format!("redis-counter:{}&counter=orders", url(servers))).await.unwrap()
 }
 
-/// A primary and a replica that has all that it has.
+/// A primary and an up-to-date replica.
 fn pair() -> (Redis, Redis) {
     let primary = Redis::start();
     assert_eq!(primary.command(&["SET", "orders", "100"]), "OK");
@@ -31,7 +31,7 @@ fn pair() -> (Redis, Redis) {
     (primary, replica)
 }
 
-/// A primary that takes writes only while its replica is connected, and that replica.
+/// A primary that accepts writes only while its replica is connected, and that replica.
 async fn pair_that_needs_its_replica() -> (Redis, Redis) {
     let primary = Redis::with(&["--min-replicas-to-write", "1", "--min-replicas-max-lag", "1"]);
     let replica = Redis::replica_of(&primary, &[]);
@@ -40,7 +40,7 @@ async fn pair_that_needs_its_replica() -> (Redis, Redis) {
     (primary, replica)
 }
 
-/// Has a replica hear no more of its primary, as long as what this returns is there.
+/// Cuts a replica off from its primary while the returned value exists.
 #[must_use]
 fn cut_off(replica: &Redis, primary: &Redis) -> Proxy {
     let nobody = Proxy::start(primary.address());
@@ -50,7 +50,7 @@ fn cut_off(replica: &Redis, primary: &Redis) -> Proxy {
     nobody
 }
 
-/// Loads until the answer is as wanted.
+/// Loads until the result is the wanted one.
 async fn until<T>(
     store: &dyn Store,
     what: &str,
@@ -62,7 +62,7 @@ async fn until<T>(
         if let Some(wanted) = wanted(&found) {
             return wanted;
         }
-        assert!(started.elapsed() < PATIENCE, "waited in vain for {what}: {found:?}");
+        assert!(started.elapsed() < PATIENCE, "timed out waiting for {what}: {found:?}");
         sleep(Duration::from_millis(20)).await;
     }
 }
@@ -71,8 +71,8 @@ async fn until_it_answers(store: &dyn Store) -> Option<Vec<u8>> {
     until(store, "an answer", |found| found.as_ref().ok().cloned()).await
 }
 
-/// Goal: a primary that became a replica neither takes a write nor answers a read. Method: every call on a connection
-/// of its own, that stood before.
+/// Goal: a primary that became a replica neither accepts a write nor answers a read. Method: every call on a separate connection
+/// that was open before.
 #[tokio::test]
 async fn a_demoted_primary_answers_nothing() {
     let (first, second) = pair();
@@ -105,8 +105,8 @@ async fn a_demoted_primary_answers_nothing() {
     }
 }
 
-/// Goal: a promoted server is used only once its data is in its file, by those who come and by those who were there. Method:
-/// replicas that take minutes over their file after they have synced, one of which shows what a crash would lose.
+/// Goal: a promoted server is used only once its data is in its file, by new and by existing nodes. Method: replicas that take
+/// minutes to rewrite their file after a sync, one of which shows what a crash would lose.
 #[tokio::test]
 async fn a_promoted_replica_is_used_once_its_file_is_written() {
     let first = Redis::start();
@@ -118,7 +118,7 @@ async fn a_promoted_replica_is_used_once_its_file_is_written() {
     };
     let (lost, second) = (synced(), synced());
     lost.kill9_with_rewrite();
-    // Or it would sync again at once.
+    // Otherwise it would sync again at once.
     first.pause();
     lost.restart();
     assert_eq!(lost.command(&["DBSIZE"]), "0", "a crash loses everything");
@@ -163,8 +163,8 @@ async fn a_promoted_replica_may_rewrite_its_file() {
     second.kill9_with_rewrite();
 }
 
-/// Goal: a primary that was cut off from its replicas ends by itself, for reads too. Method: `min-replicas-to-write`, and
-/// a replica whose connection stands and says nothing.
+/// Goal: a primary that was cut off from its replicas stops accepting calls by itself, reads too. Method:
+/// `min-replicas-to-write`, and a replica whose connection is open but silent.
 #[tokio::test]
 async fn a_primary_that_was_cut_off_ends_by_itself() {
     let (first, second) = pair_that_needs_its_replica().await;
@@ -191,7 +191,7 @@ async fn a_primary_that_was_cut_off_ends_by_itself() {
     assert_eq!(first.command(&["GET", "orders"]), "100");
 }
 
-/// Goal: of two servers that both accept writes neither is used, by those who come and by those who were there.
+/// Goal: of two servers that both accept writes, neither is used, by new or by existing nodes.
 #[tokio::test]
 async fn two_primaries_are_refused() {
     let (first, second) = pair();
@@ -220,7 +220,7 @@ async fn two_primaries_are_refused() {
     assert_eq!(second.command(&["GET", "orders"]), "102");
 }
 
-/// Goal: a second primary is seen whatever its settings. Method: one that the store would not take.
+/// Goal: a second primary is noticed whatever its settings. Method: one that the store would refuse.
 #[tokio::test]
 async fn a_second_primary_counts_whatever_its_settings() {
     let (first, second) = (Redis::start(), Redis::with(&["--appendonly", "no"]));
@@ -231,8 +231,8 @@ async fn a_second_primary_counts_whatever_its_settings() {
     open(&format!("redis://127.0.0.1:{port},localhost:{port}")).await;
 }
 
-/// Goal: a primary that was replaced is not believed when it is all there is. Method: it sleeps while it is replaced,
-/// and wakes up when its successor sleeps.
+/// Goal: a primary that was replaced is not trusted even if no other is up. Method: it sleeps while it is replaced, and wakes up
+/// when its successor sleeps.
 #[tokio::test]
 async fn a_primary_that_was_replaced_is_never_used_again() {
     let (first, second) = pair();
@@ -246,11 +246,11 @@ async fn a_primary_that_was_replaced_is_never_used_again() {
     second.pause();
     first.resume();
     let replaced = until(&*store, "a refusal", |found| {
-        let error = found.as_ref().expect_err("the old primary is believed").to_string();
+        let error = found.as_ref().expect_err("the old primary is trusted").to_string();
         error.contains("has replaced").then_some(error)
     });
     println!("{}", replaced.await);
-    // Its data goes when it follows the other.
+    // Its data is deleted when it follows the other.
     first.follow(&second);
     second.resume();
     assert_eq!(until_it_answers(&*store).await.as_deref(), Some(&b"2"[..]));
@@ -258,8 +258,8 @@ async fn a_primary_that_was_replaced_is_never_used_again() {
     assert_eq!(second.command(&["HGET", "{snowmint}:record:a", "v"]), "3");
 }
 
-/// Goal: an old primary that was restarted disturbs nobody who uses its successor, and does not pass for it. Method: it
-/// comes back without anybody to tell it, while the successor answers, and while it does not.
+/// Goal: a restarted old primary disturbs no node that uses its successor, and is not mistaken for it. Method: it comes back
+/// without being made a replica, while the successor answers, and while it does not.
 #[tokio::test]
 async fn an_old_primary_that_comes_back_is_left_alone() {
     let (first, second) = pair();
@@ -280,7 +280,7 @@ async fn an_old_primary_that_comes_back_is_left_alone() {
     assert!(error.contains("both accept writes"), "{error}");
     second.pause();
     let refusal = until(&*store, "a refusal", |found| {
-        let error = found.as_ref().expect_err("the old primary is believed").to_string();
+        let error = found.as_ref().expect_err("the old primary is trusted").to_string();
         error.contains("does not continue").then_some(error)
     });
     println!("{}", refusal.await);
@@ -288,7 +288,7 @@ async fn an_old_primary_that_comes_back_is_left_alone() {
     assert_eq!(until_it_answers(&*store).await.as_deref(), Some(&b"2"[..]));
 }
 
-/// Loads until the store refuses for good, writing meanwhile.
+/// Loads until the store refuses permanently, and writes meanwhile.
 async fn until_it_is_refused(store: &dyn Store) -> String {
     until(store, "a refusal", |found| {
         let error = found.as_ref().err()?;
@@ -297,7 +297,7 @@ async fn until_it_is_refused(store: &dyn Store) -> String {
     .await
 }
 
-/// Writes for some seconds, so that what was written first has settled.
+/// Writes for some seconds, so that the first writes have settled.
 async fn write_and_settle(store: &dyn Store, value: &[u8]) {
     let started = Instant::now();
     while started.elapsed() < store.may_lose() + Duration::from_secs(2) {
@@ -306,8 +306,8 @@ async fn write_and_settle(store: &dyn Store, value: &[u8]) {
     }
 }
 
-/// Goal: a replica that lacks what has settled is not used, although nobody else accepts writes. Method: of two replicas
-/// one is promoted and used; it dies, and the other is promoted, which never followed it.
+/// Goal: a replica that lacks settled writes is not used, although no other server accepts writes. Method: of two replicas one is
+/// promoted and used; it dies, and the other one, which never followed it, is promoted.
 #[tokio::test]
 async fn a_replica_that_never_followed_the_primary_is_refused() {
     let (first, second) = pair();
@@ -330,11 +330,11 @@ async fn a_replica_that_never_followed_the_primary_is_refused() {
         "{error}"
     );
     assert_eq!(third.command(&["HGET", "{snowmint}:record:a", "v"]), "1");
-    // A process that is started on purpose uses it.
+    // A process that an operator starts now uses it.
     open(&url(&[&first, &second, &third])).await;
 }
 
-/// Goal: a failover that lost more than `may_lose` is refused. Method: a replica that heard nothing for longer.
+/// Goal: a failover that lost more than `may_lose` is refused. Method: a replica that was cut off for longer.
 #[tokio::test]
 async fn a_replica_that_lagged_for_longer_than_may_lose_is_refused() {
     let (first, second) = pair();
@@ -349,16 +349,16 @@ async fn a_replica_that_lagged_for_longer_than_may_lose_is_refused() {
     assert!(error.contains("lost writes in a failover"), "{error}");
 }
 
-/// Goal: a primary that refuses writes settles nothing, so the failover that follows is an ordinary one. Method: it has
-/// lost its replica and goes on counting, for longer than `may_lose`.
+/// Goal: a primary that refuses writes settles nothing, so the failover that follows is an ordinary one. Method: it has lost its
+/// replica and keeps increasing its offset, for longer than `may_lose`.
 #[tokio::test]
 async fn a_primary_that_refuses_writes_settles_nothing() {
     let (first, second) = pair_that_needs_its_replica().await;
     let started = Instant::now();
     let store = open(&format!("{}&may_lose=3s", url(&[&first, &second]))).await;
-    // A busy machine may keep the replica from telling where it is for a second.
+    // A busy machine may delay the replica's report by a second.
     while store.compare_and_set(&key("a"), Expected::Absent, b"1").await.is_err() {
-        assert!(started.elapsed() < PATIENCE, "it takes no write");
+        assert!(started.elapsed() < PATIENCE, "it accepts no write");
     }
     second.wait_synced(&first);
     let _nobody = cut_off(&second, &first);
@@ -367,7 +367,7 @@ async fn a_primary_that_refuses_writes_settles_nothing() {
     assert!(error.contains("min-replicas-to-write"), "{error}");
     let (before, cut) = (offset(&first), Instant::now());
     while cut.elapsed() < store.may_lose() + Duration::from_secs(3) {
-        // Counts as a heartbeat to replicas does: it is passed on to them, and is no write.
+        // Increases the offset like a heartbeat to replicas: it is replicated, but is not a write.
         first.command(&["PUBLISH", "snowmint", "still here"]);
         assert!(store.load(&key("a")).await.is_err(), "it has a replica again");
         sleep(Duration::from_millis(20)).await;
@@ -384,13 +384,13 @@ async fn a_primary_that_refuses_writes_settles_nothing() {
     put(&*store, "a", b"2").await;
 }
 
-/// How far a server has come.
+/// Returns the replication offset of a server.
 fn offset(server: &Redis) -> u64 {
     server.info("master_repl_offset").parse().unwrap()
 }
 
-/// Goal: a host that swallows everything delays no call. Method: calls one after the other, for some times the second in
-/// which all hosts have to be asked.
+/// Goal: a host that never answers delays no call. Method: consecutive calls, for several times the second in which all hosts
+/// have to be asked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_silent_host_delays_no_call() {
     let server = Redis::start();
@@ -402,18 +402,18 @@ async fn a_silent_host_delays_no_call() {
         let call = Instant::now();
         put(&*store, "a", b"1").await;
         calls += 1;
-        // What a call that asks the silent host by itself takes at least.
+        // The minimum time of a call that itself asks the silent host.
         slow.extend(Some(call.elapsed()).filter(|it| *it >= Duration::from_millis(450)));
     }
     println!("{calls} calls, slow: {slow:?}");
-    // Six and more wait if calls ask; a busy machine may delay some.
+    // If calls ask, six and more of them wait; a busy machine may delay some.
     assert!(slow.len() < 4, "of {calls} calls {slow:?}");
 }
 
-/// What a writer knows to have been written, and when.
+/// What a writer knows to be written, and since when.
 type Acknowledged = Vec<(Instant, u64)>;
 
-/// Counts up in the record `a`, also while the server changes.
+/// Increments the record `a`, also while the primary changes.
 fn count(store: Arc<dyn Store>, stop: Arc<AtomicBool>) -> JoinHandle<Acknowledged> {
     tokio::spawn(async move {
         let mut acknowledged = Vec::new();
@@ -428,7 +428,7 @@ fn count(store: Arc<dyn Store>, stop: Arc<AtomicBool>) -> JoinHandle<Acknowledge
             if let Ok(Swap::Done(_)) = store.compare_and_set(&key("a"), expected, next.as_bytes()).await {
                 acknowledged.push((Instant::now(), number + 1));
             }
-            // Leaves the processor to the servers that take over.
+            // Leave the CPU to the servers that take over.
             sleep(Duration::from_millis(1)).await;
         }
         acknowledged
@@ -439,7 +439,7 @@ fn number(value: &[u8]) -> u64 {
     std::str::from_utf8(value).unwrap().parse().unwrap()
 }
 
-/// Draws numbers one by one, also while the server changes.
+/// Draws numbers one by one, also while the primary changes.
 fn draw(counter: Arc<dyn Counter>, stop: Arc<AtomicBool>) -> JoinHandle<Vec<u64>> {
     tokio::spawn(async move {
         let mut drawn = Vec::new();
@@ -456,7 +456,7 @@ fn draw(counter: Arc<dyn Counter>, stop: Arc<AtomicBool>) -> JoinHandle<Vec<u64>
     })
 }
 
-/// Goal: a switchover as Redis does it by itself loses nothing. Method: `FAILOVER` while many write, back and forth.
+/// Goal: a switchover by Redis itself loses nothing. Method: `FAILOVER` while many write, back and forth.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_planned_switchover_loses_nothing() {
     let (first, second) = pair();
@@ -498,8 +498,8 @@ async fn to_primary(server: &Redis) {
     eventually("a promotion", || server.info("role") == "master").await;
 }
 
-/// Goal: a failover by Sentinel is followed by the hosts of the URL, and costs no more than `may_lose`. Method: the
-/// primary is killed while many write, and comes back as another primary for as long as Sentinel lets it.
+/// Goal: the hosts of the URL follow a failover by Sentinel, which loses no more than `may_lose`. Method: the primary is killed
+/// while many write, and comes back as another primary for as long as Sentinel lets it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_failover_by_sentinel_is_followed() {
     let first = Redis::start();
@@ -521,7 +521,7 @@ async fn a_failover_by_sentinel_is_followed() {
     let second = sentinels.wait_replaced(&first);
     let after = number(&until_it_answers(&*store).await.unwrap());
     println!("another primary, {second}, answers after {:?}", killed.elapsed());
-    // It is a primary until the Sentinels have told it.
+    // It is a primary until the Sentinels have reconfigured it.
     first.restart();
     first.wait_connected();
     let again = number(&until_it_answers(&*store).await.unwrap());

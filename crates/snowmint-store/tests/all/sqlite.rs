@@ -1,6 +1,6 @@
-//! The SQLite store inside one process: the suite, reopening, dropped futures, files that move away, and files that are not
-//! what they should be: damaged, cut short, of another program, or too new. Each of those is refused with words that an
-//! operator can act on, and none is written to.
+//! The SQLite store inside one process: the suite, reopening, dropped futures, files that are moved away, and invalid files:
+//! damaged, cut short, of another program, or too new. Each of those is refused with an error that an operator can act on, and
+//! none is written to.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -52,8 +52,8 @@ async fn a_file_of_length_0_is_new() {
     put(&SqliteStore::open(&path).await.unwrap(), "a", b"value").await;
 }
 
-/// Goal: a dropped future leaves the old record or the new one, and a store that goes on. Method: writes dropped
-/// after ever longer waits, from before they are sent until after they are done.
+/// Goal: a dropped future leaves the old record or the new one, and a store that still works. Method: writes dropped after ever
+/// longer waits, from before they are sent until after they are done.
 #[tokio::test]
 async fn a_dropped_write_happens_or_does_not() {
     let folder = tempfile::tempdir().unwrap();
@@ -81,7 +81,7 @@ async fn a_dropped_write_happens_or_does_not() {
     assert!(!store.list("").await.unwrap().is_empty());
 }
 
-/// Goal: nobody writes to a file that others no longer see. Method: take away each of the three files.
+/// Goal: no process writes to a file that others no longer see. Method: remove each of the three files.
 #[tokio::test]
 async fn a_file_that_moves_away_is_noticed() {
     let folder = tempfile::tempdir().unwrap();
@@ -108,7 +108,7 @@ async fn a_file_that_moves_away_is_noticed() {
     assert!(matches!(swap, Swap::Done(_)));
 }
 
-/// Goal: opening leaves nearly all of the 100 ms in which a node has to serve. Method: a file of 2,000 leases.
+/// Goal: opening uses only a small part of the 100 ms in which a node has to be ready. Method: a file of 2,000 leases.
 #[tokio::test]
 async fn opening_is_quick() {
     let folder = tempfile::tempdir().unwrap();
@@ -132,7 +132,7 @@ async fn opening_is_quick() {
         "open of a file of 2,000 leases: best {:?}, median {:?}, worst {:?}",
         took[0], took[10], took[19]
     );
-    // The best: the others are what else the machine was doing.
+    // The best time counts: the others include other work of the machine.
     assert!(took[0] < Duration::from_millis(50), "{took:?}");
 }
 
@@ -206,7 +206,7 @@ async fn a_page_of_zeros_is_corrupt() {
     }
 }
 
-/// Goal: damage that appears while the file is open is told as such. Method: another connection drops the table.
+/// Goal: damage that appears while the file is open is reported as such. Method: another connection drops the table.
 #[tokio::test]
 async fn a_table_that_goes_away_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
@@ -272,7 +272,7 @@ async fn a_folder_is_not_a_file() {
     assert!(error.to_string().contains("cannot create the missing folder"), "{error}");
 }
 
-/// Goal: a file that is locked for good gives an error in bounded time. Method: another connection holds it.
+/// Goal: a file that is locked permanently gives an error in bounded time. Method: another connection holds it.
 #[tokio::test]
 async fn a_locked_file_is_unavailable() {
     let folder = tempfile::tempdir().unwrap();
@@ -290,7 +290,7 @@ async fn a_locked_file_is_unavailable() {
     put(&store, "a", b"value").await;
 }
 
-/// Goal: after a restore, nobody takes the record of another for its own. Method: a file goes back to its backup while it is
+/// Goal: after a restore, no holder takes the record of another for its own. Method: a file goes back to its backup while it is
 /// open (as by `.restore` of SQLite's shell), and another holder writes as often as the first one had.
 #[tokio::test]
 async fn a_revision_from_before_a_restore_fits_no_record() {
@@ -307,7 +307,7 @@ async fn a_revision_from_before_a_restore_fits_no_record() {
     assert_eq!(swap, Swap::Conflict);
 }
 
-/// Goal: what was recorded is in the file itself after a checkpoint. Method: the file is copied alone.
+/// Goal: after a checkpoint, all records are in the file itself. Method: copy only that file.
 #[tokio::test]
 async fn after_a_checkpoint_the_file_is_whole() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! The SQLite store between processes: opened at one instant, shared, and killed in the middle of a write. And on disks
-//! that are full or cannot be written: real mounts in a namespace of their own, so root does not get around them.
+//! The SQLite store between processes: opened at one instant, shared, and killed in the middle of a write. Also on disks that are
+//! full or read-only: real mounts in a separate namespace, so that root cannot bypass them.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU64;
@@ -11,7 +11,7 @@ use snowmint_store::{Expected, SqliteStore, Store, StoreError, StoreErrorKind, S
 use crate::child::{Running, block_on, close, load, run_mounted, start, wait_for_go};
 use crate::support::{key, put};
 
-/// What the child processes of the tests below do that share a file.
+/// Runs the role of a child process that shares a file, for the tests below.
 pub(crate) fn child(role: &str, path: &Path) {
     wait_for_go();
     block_on(async {
@@ -26,7 +26,7 @@ pub(crate) fn child(role: &str, path: &Path) {
     });
 }
 
-/// Adds 1 to a shared number, reporting each number it alone made.
+/// Adds 1 to a shared number, and reports each number that it got.
 async fn count(store: &SqliteStore, times: usize) {
     let mut done = 0;
     while done < times {
@@ -41,14 +41,14 @@ async fn count(store: &SqliteStore, times: usize) {
     }
 }
 
-/// Adds 7 again and again, reporting where each seven begins.
+/// Adds 7 repeatedly, and reports the first number of each segment.
 async fn add_until_killed(store: &SqliteStore) {
     loop {
         println!("@{}", store.add(&key("sum"), SEVEN).await.unwrap());
     }
 }
 
-/// Writes a count, reporting each that was acknowledged.
+/// Writes a count, and reports each acknowledged one.
 async fn write_until_killed(store: &SqliteStore) {
     let found = load(store, "record").await;
     let mut count = found.as_ref().map_or(0, |it| counted(&it.value));
@@ -57,7 +57,7 @@ async fn write_until_killed(store: &SqliteStore) {
         count += 1;
         let Swap::Done(revision) = store.compare_and_set(&key("record"), now, &value(count)).await.unwrap()
         else {
-            panic!("a conflict with nobody");
+            panic!("an unexpected conflict");
         };
         println!("@{count}");
         now = Expected::Revision(revision);
@@ -69,7 +69,7 @@ fn value(count: u64) -> Vec<u8> {
     count.to_be_bytes().repeat(2000)
 }
 
-/// The count in a value that was written whole.
+/// Returns the count in a value that was written completely.
 fn counted(whole: &[u8]) -> u64 {
     let count = u64::from_be_bytes(whole[..8].try_into().unwrap());
     assert_eq!(whole, value(count));
@@ -110,7 +110,7 @@ fn processes_open_a_new_file_at_the_same_instant() {
     }
 }
 
-/// The same with threads, which come closer together: a barrier lets them go.
+/// The same with threads, which start closer together: a barrier releases them.
 #[test]
 fn threads_open_a_new_file_at_the_same_instant() {
     const THREADS: usize = 8;
@@ -138,7 +138,7 @@ fn threads_open_a_new_file_at_the_same_instant() {
     }
 }
 
-/// Goal: what was acknowledged is there after kill -9. Method: kill a writer again and again, at any point.
+/// Goal: acknowledged writes are there after kill -9. Method: kill a writer repeatedly, at any point.
 #[test]
 fn acknowledged_writes_survive_a_kill() {
     let folder = tempfile::tempdir().unwrap();
@@ -156,13 +156,13 @@ fn acknowledged_writes_survive_a_kill() {
         let found =
             block_on(async { load(&SqliteStore::open(&path).await.unwrap(), "record").await }).unwrap();
         let found = counted(&found.value);
-        // The one write that was under way may have happened, unreported.
+        // The write that was running may have happened without a report.
         assert!((last..=last + 1).contains(&found), "acknowledged {last}, found {found}");
     }
 }
 
-/// Goal: numbers that were given are not given again, also after kill -9. Method: two processes that add to one record,
-/// killed at any point, one round after the other.
+/// Goal: no number is returned twice, even after kill -9. Method: two processes that add to one record, killed at any point, in
+/// several rounds.
 #[test]
 fn added_numbers_are_given_once_in_spite_of_kills() {
     let folder = tempfile::tempdir().unwrap();
@@ -183,7 +183,7 @@ fn added_numbers_are_given_once_in_spite_of_kills() {
                 assert!(given.insert(first.parse().unwrap()), "{first} was given twice");
             }
             assert!(!child.wait());
-            // The one that was under way may have been added and not reported.
+            // The addition that was running may have happened without a report.
             unreported += 1;
         }
     }
@@ -196,7 +196,7 @@ fn added_numbers_are_given_once_in_spite_of_kills() {
 const READ_ONLY: &str = r#"mount --bind "$0" "$0"; mount -o remount,ro,bind "$0""#;
 const SMALL: &str = r#"mount -t tmpfs -o size=1m none "$0""#;
 
-/// What the child processes of the tests below do on a disk of their own.
+/// Runs the role of a child process with a separate disk, for the tests below.
 pub(crate) fn child_on_a_mount(role: &str, folder: &Path) {
     block_on(async {
         match role {

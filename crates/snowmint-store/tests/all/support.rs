@@ -1,4 +1,4 @@
-//! What all tests share: keys, writes, waiting, and what a store logs.
+//! Shared by all tests: keys, writes, waiting, and the log lines of a store.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -7,11 +7,11 @@ use std::time::Duration;
 use snowmint_store::{Expected, Key, OpenError, Store, StoreErrorKind, Swap, Versioned};
 use tokio::time::{Instant, sleep, timeout};
 
-/// How long something may take to come about on a busy machine.
+/// Time limit for a condition on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
-/// How long a store may take to refuse a URL.
+/// Time limit for a store to refuse a URL.
 const BOUND: Duration = Duration::from_secs(8);
-/// A password that must not turn up anywhere.
+/// A password that must not appear anywhere.
 pub(crate) const SECRET: &str = "hunter2-s3cret";
 
 pub(crate) fn key(text: impl Into<String>) -> Key {
@@ -22,7 +22,7 @@ pub(crate) async fn open(url: &str) -> Arc<dyn Store> {
     snowmint_store::open(url).await.unwrap_or_else(|error| panic!("{url}: {error}"))
 }
 
-/// Opens a store that must not open; the error says why, and never the password.
+/// Opens a store that must not open. Returns the error, which must never contain the password.
 pub(crate) async fn refused(url: &str) -> (Option<StoreErrorKind>, String) {
     let error = match timeout(BOUND, snowmint_store::open(url)).await.expect("in bounded time") {
         Ok(store) => panic!("{store:?} opened"),
@@ -37,26 +37,26 @@ pub(crate) async fn refused(url: &str) -> (Option<StoreErrorKind>, String) {
     (kind, error.to_string())
 }
 
-/// Writes whatever is there, for tests that write alone.
+/// Writes the record, whatever it holds, for tests with one writer.
 pub(crate) async fn put(store: &dyn Store, name: &str, value: &[u8]) -> Versioned {
     let found = store.load(&key(name)).await.unwrap();
     let expected = found.map_or(Expected::Absent, |it| Expected::Revision(it.revision));
     match store.compare_and_set(&key(name), expected, value).await.unwrap() {
         Swap::Done(revision) => Versioned { value: value.to_vec(), revision },
-        Swap::Conflict => panic!("{name}: a conflict with nobody"),
+        Swap::Conflict => panic!("{name}: an unexpected conflict"),
     }
 }
 
-/// Waits until a condition holds, for as long as a busy machine may need.
+/// Waits until a condition holds, with a limit for a busy machine.
 pub(crate) async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let started = Instant::now();
     while !holds() {
-        assert!(started.elapsed() < PATIENCE, "waited in vain for {what}");
+        assert!(started.elapsed() < PATIENCE, "timed out waiting for {what}");
         sleep(Duration::from_millis(10)).await;
     }
 }
 
-/// The lines that a store logs about its servers. Other tests of the same process may log too.
+/// The lines that a store logs about its servers. Other tests in the same process may log too.
 pub(crate) struct Log {
     servers: Vec<String>,
 }
@@ -68,7 +68,7 @@ struct Lines(Arc<Mutex<Vec<u8>>>);
 static LINES: OnceLock<Lines> = OnceLock::new();
 
 impl Log {
-    /// Listens from here on to what is logged about the servers of a URL.
+    /// Starts to collect the lines about the servers of a URL.
     pub(crate) fn listen(url: &str) -> Self {
         LINES.get_or_init(|| {
             let lines = Lines::default();
@@ -83,7 +83,7 @@ impl Log {
         Self { servers: hosts.split(',').map(ToOwned::to_owned).collect() }
     }
 
-    /// The lines with these words in them.
+    /// Returns the lines that contain these words.
     pub(crate) fn lines(&self, words: &str) -> Vec<String> {
         let all = String::from_utf8(LINES.get().unwrap().0.lock().unwrap().clone()).unwrap();
         let is_ours = |line: &&str| line.contains(words) && self.servers.iter().any(|it| line.contains(it));

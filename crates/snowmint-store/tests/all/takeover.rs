@@ -1,5 +1,5 @@
-//! Counters of other systems against real servers: beside writers that run those systems' own statements, and with all
-//! that can be wrong about a table, a key or a URL.
+//! Counters of other systems against real servers: beside writers that run those systems' own statements, and with every error in
+//! a table, a key or a URL.
 
 #![allow(
     clippy::disallowed_methods,
@@ -29,7 +29,7 @@ async fn open(url: &str) -> Arc<dyn Counter> {
     open_counter(url).await.unwrap_or_else(|error| panic!("{url}: {error}"))
 }
 
-/// Opens a counter that must not open; the error says why, and never the password.
+/// Opens a counter that must not open. Returns the error, which must never contain the password.
 async fn refused(url: &str) -> (Option<StoreErrorKind>, String) {
     let error = open_counter(url).await.expect_err(url);
     let shown = format!("{error} {error:?}");
@@ -42,7 +42,7 @@ async fn refused(url: &str) -> (Option<StoreErrorKind>, String) {
     (kind, error.to_string())
 }
 
-/// A survey in one line for each counter: name, highest number, step, remainder and delta.
+/// Returns a survey with one line per counter: name, highest number, step, remainder and delta.
 async fn surveyed(url: &str) -> Vec<String> {
     let found = survey(url).await.unwrap_or_else(|error| panic!("{url}: {error}"));
     let line = |it: &snowmint_store::Surveyed| {
@@ -51,8 +51,8 @@ async fn surveyed(url: &str) -> Vec<String> {
     found.iter().map(line).collect()
 }
 
-/// Checks that a server with a binary log that syncs commits later can be surveyed, and is drawn from only if the URL
-/// accepts that; the URL has a parameter.
+/// Checks that a server with a binary log that syncs commits later can be surveyed, and is used only if the URL accepts that; the
+/// URL has a parameter.
 async fn assert_drawn_from_only_on_request(server: &MariaDb, url: &str) {
     let accepting = format!("{url}&durable=no");
     for (setting, value) in [("innodb_flush_log_at_trx_commit", 2), ("sync_binlog", 0)] {
@@ -74,9 +74,8 @@ fn numbers(segment: Segment) -> impl Iterator<Item = u64> {
     (0..segment.count().get()).map(move |nth| segment.first() + nth * segment.step().get())
 }
 
-/// Draws from several counters at once, each through tasks of its own, `draws` times each and in several sizes.
-///
-/// Checks that each task got greater numbers every time, and returns all of them.
+/// Draws from several counters at once, each through separate tasks, `draws` times each and in several sizes.
+/// Checks that each task gets greater numbers every time, and returns all of them.
 async fn draw(counters: &[Arc<dyn Counter>], draws: u64) -> Vec<u64> {
     let mut tasks = JoinSet::new();
     for (task, counter) in (1..).zip(counters) {
@@ -103,7 +102,7 @@ async fn joined(mut tasks: JoinSet<Vec<u64>>) -> Vec<u64> {
     all
 }
 
-/// No number twice.
+/// Checks that no number occurs twice.
 fn assert_distinct(numbers: &[u64]) {
     let distinct: BTreeSet<u64> = numbers.iter().copied().collect();
     assert_eq!(distinct.len(), numbers.len(), "{} numbers were given twice", numbers.len() - distinct.len());

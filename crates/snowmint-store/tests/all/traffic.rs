@@ -1,5 +1,5 @@
-//! What the tests of the etcd, ZooKeeper and Kubernetes stores share: compare-and-set traffic while servers and networks
-//! fail, and a check that what all writers saw is one line of history.
+//! Shared by the tests of the etcd, ZooKeeper and Kubernetes stores: compare-and-set traffic while servers and networks fail, and
+//! a check that the results of all writers form one history.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -14,9 +14,9 @@ use tokio::time::{Instant, sleep};
 
 use crate::support::{PATIENCE, eventually, key, put};
 
-/// The record that is added to.
+/// The record for additions.
 const SUM: &str = "traffic/sum";
-/// The most that one call may take, whatever fails: "some seconds".
+/// The limit for a call, whatever fails: "some seconds".
 pub(crate) const LONGEST_CALL: Duration = Duration::from_secs(12);
 
 /// Waits until the store answers again, through the handle that saw it fail.
@@ -31,7 +31,7 @@ pub(crate) async fn load_again(store: &dyn Store, name: &str) -> Option<Versione
     }
 }
 
-/// Writes as soon as the others have a leader.
+/// Writes as soon as the other members have a leader.
 pub(crate) async fn put_again(store: &dyn Store, name: &str, value: &[u8]) -> Versioned {
     let started = Instant::now();
     loop {
@@ -39,14 +39,14 @@ pub(crate) async fn put_again(store: &dyn Store, name: &str, value: &[u8]) -> Ve
         let expected = found.map_or(Expected::Absent, |it| Expected::Revision(it.revision));
         match store.compare_and_set(&key(name), expected, value).await {
             Ok(Swap::Done(revision)) => return Versioned { value: value.to_vec(), revision },
-            Ok(Swap::Conflict) => panic!("{name}: a conflict with nobody"),
+            Ok(Swap::Conflict) => panic!("{name}: an unexpected conflict"),
             Err(error) => assert!(started.elapsed() < PATIENCE, "still failing: {error}"),
         }
     }
 }
 
-/// Checks that one of three members which is cut off from the others, and lacks what they wrote, neither answers a read nor
-/// acknowledges a write: it sleeps while they write, and wakes up when they sleep. `alone` is given its address then.
+/// Checks that one of three members which is cut off from the others, and lacks their writes, neither answers a read nor
+/// acknowledges a write: it sleeps while they write, and wakes up when they sleep. `alone` then gets its address.
 pub(crate) async fn cut_off_it_answers_nothing(
     scheme: &str,
     nodes: &[Server],
@@ -79,7 +79,7 @@ pub(crate) async fn cut_off_it_answers_nothing(
     assert_eq!(load_again(&*behind, "a").await, Some(after));
 }
 
-/// Calls a store that is down: both kinds of call fail in bounded time, and say that it may pass.
+/// Calls a store that is down: both kinds of call fail in bounded time, and report that a retry may succeed.
 pub(crate) async fn fails_for_now(store: &dyn Store, name: &str, expected: Expected) {
     let started = Instant::now();
     let error = store.load(&key(name)).await.unwrap_err();
@@ -96,7 +96,7 @@ pub(crate) async fn fails_for_now(store: &dyn Store, name: &str, expected: Expec
     println!("down: {error}");
 }
 
-/// Adds 5 and returns what was there before; a store that was down and is up again must not have less than before.
+/// Adds 5 and returns the number before; a store that comes back must not have less than before the outage.
 pub(crate) async fn add_five(store: &dyn Store) -> u64 {
     store.add(&key(SUM), NonZeroU64::new(5).unwrap()).await.unwrap()
 }
@@ -109,7 +109,7 @@ enum Event {
         expected: Revision,
         wrote: Versioned,
     },
-    /// Said to be not written.
+    /// The value of a write that was reported as not written.
     Refused(Vec<u8>),
     Unknown {
         expected: Revision,
@@ -117,7 +117,7 @@ enum Event {
     },
 }
 
-/// How the calls of all writers ended.
+/// Counts the outcomes of the calls of all writers.
 #[derive(Default, Debug)]
 pub(crate) struct Report {
     pub(crate) done: usize,
@@ -128,11 +128,11 @@ pub(crate) struct Report {
     pub(crate) failed_reads: usize,
     pub(crate) additions: usize,
     pub(crate) slowest: Duration,
-    /// The longest time in which nobody wrote.
+    /// The longest time without a write.
     pub(crate) gap: Duration,
 }
 
-/// The traffic while it goes on.
+/// The traffic while it runs.
 pub(crate) struct Traffic {
     key: Key,
     stop: AtomicBool,
@@ -140,7 +140,7 @@ pub(crate) struct Traffic {
     floor: AtomicU64,
     done: AtomicUsize,
     failed_reads: AtomicUsize,
-    /// Values whose writers do not know whether they were written, as long as no reader has seen them.
+    /// Values of writes with an unknown outcome that no reader has seen yet.
     unknown: Mutex<BTreeSet<Vec<u8>>>,
     unknown_but_written: AtomicUsize,
 }
@@ -152,19 +152,19 @@ impl Traffic {
         Self { key, stop, floor, done, failed_reads, unknown, unknown_but_written }
     }
 
-    /// Waits until there were as many more writes.
+    /// Waits until that many more writes have succeeded.
     pub(crate) async fn goes_on(&self, writes: usize) {
         let wanted = self.done.load(Ordering::SeqCst) + writes;
         eventually("writes", || self.done.load(Ordering::SeqCst) >= wanted).await;
     }
 
-    /// Waits until there were more reads that failed.
+    /// Waits until more reads have failed.
     pub(crate) async fn fails(&self) {
         let before = self.failed_reads.load(Ordering::SeqCst);
         eventually("reads that fail", || self.failed_reads.load(Ordering::SeqCst) > before).await;
     }
 
-    /// Whether a write was called unknown and had happened.
+    /// Returns whether a write with an unknown outcome had happened.
     pub(crate) fn has_unknown_but_written(&self) -> bool {
         self.unknown_but_written.load(Ordering::SeqCst) > 0
     }
@@ -176,7 +176,7 @@ impl Traffic {
     }
 }
 
-/// Loses the answers of writes again and again, until one has happened whose writer does not know it.
+/// Loses the answers of writes repeatedly, until one such write has happened.
 pub(crate) async fn lose_answers(proxy: &Proxy, traffic: &Traffic) {
     let started = Instant::now();
     for round in 0.. {
@@ -200,11 +200,11 @@ pub(crate) async fn notices(store: &dyn Store) {
     }
 }
 
-/// Lets one writer for each handle swap one record for as long as `trouble` takes, and two more add to another, then
-/// checks what they saw.
+/// Lets one writer per handle swap one record for as long as `trouble` takes, and two more tasks add to another, then checks
+/// their results.
 ///
-/// Panics if there is no single line of history that explains it: a lost or doubled write, a stale read, a write that
-/// happened though its error said it would not, a number that was given twice, a call that took too long.
+/// Panics if no single history explains them: a lost or doubled write, a stale read, a write that happened although its error
+/// said that it would not, a number that was returned twice, a call that took too long.
 pub(crate) async fn under_trouble(
     handles: Vec<Arc<dyn Store>>,
     trouble: impl AsyncFnOnce(&Traffic),
@@ -262,7 +262,7 @@ impl Log {
     }
 }
 
-/// Adds `count` again and again, and returns the numbers it got, each time greater ones.
+/// Adds `count` repeatedly, and returns the numbers it got, which must grow.
 async fn add(store: Arc<dyn Store>, traffic: Arc<Traffic>, count: u64) -> Vec<(u64, u64)> {
     let mut ranges: Vec<(u64, u64)> = Vec::new();
     while !traffic.stop.load(Ordering::SeqCst) {
@@ -281,7 +281,7 @@ async fn add(store: Arc<dyn Store>, traffic: Arc<Traffic>, count: u64) -> Vec<(u
     ranges
 }
 
-/// No number may have been given twice, nor may the sum have gone back.
+/// Checks that no number was returned twice, and that the sum has not gone back.
 fn check_additions(mut ranges: Vec<(u64, u64)>, sum: u64, report: &mut Report) {
     ranges.sort_unstable();
     for pair in ranges.windows(2) {
@@ -312,7 +312,7 @@ async fn write(store: Arc<dyn Store>, traffic: Arc<Traffic>, writer: usize) -> L
         assert!(found.revision.0 >= floor, "a stale read: {} after {floor}", found.revision);
         traffic.read(&found);
         log.events.push(Event::Read(found.clone()));
-        // Several writes on one load, as a lease is renewed.
+        // Several writes after one load, like the renewals of a lease.
         let mut expected = found.revision;
         for _ in 0..3 {
             attempt += 1;
@@ -325,7 +325,7 @@ async fn write(store: Arc<dyn Store>, traffic: Arc<Traffic>, writer: usize) -> L
     log
 }
 
-/// Swaps once; returns the new revision if it was done.
+/// Swaps once; returns the new revision if the swap succeeded.
 async fn swap(
     store: &dyn Store,
     traffic: &Traffic,
@@ -362,8 +362,8 @@ async fn swap(
     None
 }
 
-/// Every write must have replaced the write just before it; nobody can replace a write that nobody has seen, so the
-/// events name them all.
+/// Checks that every write replaced the write just before it; a write that nobody has seen cannot be replaced, so the events name
+/// them all.
 fn check(events: &[Event], first: &Versioned, report: &mut Report) {
     let mut values = BTreeMap::from([(first.revision, first.value.clone())]);
     let mut before = BTreeMap::new();

@@ -1,5 +1,5 @@
-//! The ZooKeeper store against real servers: the suite, crashes, an ensemble whose leader fails, a server that is
-//! behind, a network that fails, sessions that expire, and logins.
+//! The ZooKeeper store against real servers: the suite, crashes, an ensemble whose leader fails, a lagging server, a bad network,
+//! sessions that expire, and logins.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -38,7 +38,7 @@ async fn it_keeps_the_contract() {
     conformance::run(async || open(&url(&server)).await).await.unwrap();
 }
 
-/// Goal: reads are up to date on every server of an ensemble. Method: the suite, each handle on a server of its own.
+/// Goal: reads are up to date on every server of an ensemble. Method: the suite, with a different server for each handle.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn it_keeps_the_contract_on_an_ensemble() {
     let ensemble = ZooKeeperEnsemble::start(3);
@@ -63,7 +63,7 @@ async fn records_are_plain_znodes() {
     let (value, stat) = client.get_data("/team/ids/workers,a/1").await.unwrap();
     assert_eq!((&*value, stat.mzxid.cast_unsigned()), (&b"ours"[..], record.revision.0));
 
-    // A writer that is no Snowmint is noticed like any other.
+    // Znodes of another program are reported.
     client.set_data("/team/ids/workers,a/1", b"theirs", None).await.unwrap();
     let swap = store.compare_and_set(&key("workers/a/1"), Expected::Revision(record.revision), b"lost").await;
     assert_eq!(swap.unwrap(), Swap::Conflict);
@@ -124,7 +124,7 @@ async fn a_server_that_hangs_costs_bounded_time_and_sessions_come_back() {
     put(&*store, "a", b"after").await;
 }
 
-/// Goal: one line of history while the leader dies, comes back, and hangs. Method: compare-and-set traffic meanwhile.
+/// Goal: one history while the leader dies, comes back, and hangs. Method: compare-and-set traffic meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_leader_that_fails_forks_no_history() {
     let ensemble = ZooKeeperEnsemble::start(3);
@@ -159,8 +159,8 @@ async fn leader(ensemble: &ZooKeeperEnsemble) -> usize {
     panic!("no leader");
 }
 
-/// Goal: a load never answers from a server's old copy. Method: a leader and a follower in turn are paused while the
-/// rest writes on, and asked at the instant they wake up, when they do not know yet what they missed.
+/// Goal: a load never returns a server's old copy. Method: a leader and a follower in turn are paused while the rest continue to
+/// write, and are asked at the instant they wake up, when they do not know yet what they missed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_server_that_is_behind_is_not_believed() {
     let ensemble = ZooKeeperEnsemble::start(3);
@@ -226,14 +226,14 @@ async fn a_connection_that_breaks_leaves_no_doubt_in_the_end() {
             proxy.cut();
         }
         traffic.goes_on(20).await;
-        // Writes happen and nobody hears of it.
+        // Writes happen, but their answers are lost.
         traffic::lose_answers(&proxy, traffic).await;
         proxy.refuse();
         traffic.fails().await;
         proxy.accept();
         traffic.goes_on(20).await;
         proxy.freeze();
-        // Until every session has expired.
+        // Wait until every session has expired.
         sleep(Duration::from_secs(9)).await;
         proxy.thaw();
         traffic.goes_on(20).await;
@@ -242,7 +242,7 @@ async fn a_connection_that_breaks_leaves_no_doubt_in_the_end() {
     assert!(report.failed_reads > 0 && report.unknown_but_written > 0, "{report:?}");
 }
 
-/// Goal: a write that was never sent is not called unknown. Method: nobody listens, on a session that was open.
+/// Goal: the outcome of a write that was never sent is known. Method: the server is gone, on a session that was open.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_write_without_a_session_was_not_written() {
     let server = ZooKeeper::start();

@@ -1,7 +1,8 @@
-//! Abuse of every port beside an honest client: it gets all its ids, memory stays bounded, and each protocol serves afterwards.
+//! Abuse of every port beside an honest client: the client gets all its ids, memory stays bounded, and each protocol works
+//! afterwards.
 //!
-//! The honest client fails a test by an error, or by a request that takes longer than [`SLOWEST`], which leaves room for a busy
-//! machine. Its p99 is printed; `bench/src/bin/hostile.rs` measures it on a quiet one.
+//! The honest client fails a test with an error, or with a request that takes longer than [`SLOWEST`], which leaves room for a
+//! busy machine. Its p99 is printed; `bench/src/bin/hostile.rs` measures it on a quiet one.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -27,7 +28,7 @@ const ABUSE: Duration = Duration::from_secs(2);
 
 const HTTP_ID: &[u8] = b"GET /v1/ids/default HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
-/// A server with every protocol on a port of its own.
+/// A server with each protocol on a separate port.
 struct Victim {
     server: Server,
     thrift: SocketAddrV4,
@@ -82,7 +83,7 @@ impl Victim {
     }
 }
 
-/// An honest client, whose connections were there before the abuse.
+/// An honest client that connected before the abuse.
 struct Honest {
     resp: Resp,
     http: Http,
@@ -108,7 +109,7 @@ impl Honest {
         assert_eq!(answer.ids().expect("ids").len(), 1);
     }
 
-    /// Asks until `time` has passed since the abuse began, and checks how long it waited.
+    /// Sends requests until `time` has passed since the abuse began, and checks how long it waited.
     fn ask_for(&mut self, what: &str, time: Duration, has_begun: impl Fn() -> bool) {
         let (mut began, mut waits) = (None, Vec::new());
         while began.is_none_or(|began: Instant| began.elapsed() < time) {
@@ -128,7 +129,7 @@ impl Honest {
     }
 }
 
-/// Tells hostile clients to stop, also if the honest one fails.
+/// Stops the hostile clients, even if the honest one fails.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -137,8 +138,8 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Runs `hostile` clients at the lowest priority, as if they had processors of their own, while an honest one asks: until
-/// they have begun, and for [`ABUSE`] after that.
+/// Runs `hostile` clients at the lowest priority, as if they had processors of their own, while an honest one sends requests:
+/// until they have begun, and for [`ABUSE`] after that.
 fn abuse<'a>(
     what: &str,
     honest: &mut Honest,
@@ -155,14 +156,14 @@ fn abuse<'a>(
             })
         };
         let hostile: Vec<_> = hostile.into_iter().map(run).collect();
-        // One that fails would never begin.
+        // A hostile client that fails would never begin.
         honest.ask_for(what, ABUSE, || {
             has_begun() || hostile.iter().any(thread::ScopedJoinHandle::is_finished)
         });
     });
 }
 
-/// What the server did for a hostile client.
+/// The server's reaction to a hostile client.
 #[derive(Debug, Default)]
 struct Served {
     connections: AtomicUsize,
@@ -184,7 +185,7 @@ fn send_greedily(address: SocketAddrV4, begin: &[u8], piece: &[u8], served: &Ser
                 {
                     served.bytes.fetch_add(read, Ordering::Relaxed);
                 }
-                // This ends a writer that waits for room.
+                // This ends a writer that waits for buffer space.
                 let _ = reader.shutdown(Shutdown::Both);
             });
             let mut sends = client.write_all(begin).is_ok();
@@ -196,15 +197,15 @@ fn send_greedily(address: SocketAddrV4, begin: &[u8], piece: &[u8], served: &Ser
     }
 }
 
-/// A test that opens thousands of connections needs open files for its own ends of them.
+/// Raises the limit of open files: a test that opens thousands of connections needs them for its own ends.
 fn raise_open_files() {
     let maximum = getrlimit(Resource::Nofile).maximum;
     setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
 }
 
-/// Goal: thousands of connections at once, on every port, delay no honest client and leave nothing behind. Method: of each port
-/// 1,000, opened without a pause. A third stays silent, a third sends its request a byte at a time and never completes it, and a
-/// third asks once and reads nothing.
+/// Goal: thousands of connections at once, on every port, delay no honest client and leave nothing behind. Method: 1,000
+/// connections per port, opened without a pause. A third stays silent, a third sends its request one byte at a time and never
+/// completes it, and a third sends one request and reads nothing.
 #[test]
 fn five_thousand_connections_at_once() {
     const EACH: usize = 1000;
@@ -255,8 +256,9 @@ fn is_closed(client: &TcpStream) -> bool {
     }
 }
 
-/// Goal: whatever bytes come to any port, the server answers or closes, and serves on. Method: the seeds of all fuzz targets,
-/// each as it is and changed at random, by a fixed seed. The client then sends no more, and reads what the server says.
+/// Goal: whatever bytes arrive at any port, the server answers or closes, and continues to serve. Method: the seeds of all fuzz
+/// targets, each unchanged and with random changes from a fixed seed. The client then stops sending, and reads the server's
+/// answer.
 #[test]
 fn the_seeds_of_every_protocol_on_every_port() {
     const CHANGED: usize = 5;
@@ -292,8 +294,8 @@ fn the_seeds_of_every_protocol_on_every_port() {
     victim.assert_unharmed(96);
 }
 
-/// Every seed of every fuzz target, also without the byte that selects how it is split, as a path of HTTP, and as the messages of
-/// a gRPC call.
+/// Returns every seed of every fuzz target, also without the byte that selects how it is split, as an HTTP path, and as the
+/// messages of a gRPC call.
 fn seeds() -> Vec<Vec<u8>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds");
     let mut files = Vec::new();
@@ -315,7 +317,7 @@ fn seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// Sends bytes and the end of them, and reads until the server closes.
+/// Sends bytes, closes the sending side, and reads until the server closes.
 fn say(address: SocketAddrV4, bytes: &[u8]) {
     let mut client = TcpStream::connect(address).unwrap();
     client.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -361,7 +363,7 @@ impl Random {
     }
 }
 
-/// Goal: pipelines without an end, on every port at once, delay no honest client.
+/// Goal: endless pipelines on every port at once delay no honest client.
 #[test]
 fn greedy_pipelines_on_every_port() {
     let folder = tempfile::tempdir().unwrap();
@@ -386,14 +388,14 @@ fn greedy_pipelines_on_every_port() {
             grpc_call("/grpc.health.v1.Health/Check", &[0; 5]),
             b"\0\0\x08\x06\0\0\0\0\0abcdefgh".repeat(5000),
         ),
-        // A token where there are none closes the connection, so that one follows the other.
+        // A token closes the connection if no tokens are configured, so connections follow one another.
         (victim.noeqd, Vec::new(), b"\0\x01x".repeat(5000)),
     ];
     let served: [Served; 5] = Default::default();
     let hostile = pipelines.iter().zip(&served).map(|((address, begin, piece), served)| {
         Box::new(move |stop: &AtomicBool| send_greedily(*address, begin, piece, served, stop)) as Box<_>
     });
-    // A slow machine takes longer until they do what they are for.
+    // A slow machine needs longer until the attack has an effect.
     let [answering @ .., noeqd] = &served;
     let all_greedy = || {
         answering.iter().all(|it| it.bytes.load(Ordering::Relaxed) > 100_000)
@@ -408,7 +410,7 @@ fn greedy_pipelines_on_every_port() {
     victim.assert_unharmed(96);
 }
 
-/// Goal: clients that try one token after the other, as fast as they can, delay no honest client and fill no log.
+/// Goal: clients that try tokens as fast as they can delay no honest client and do not fill the log.
 #[test]
 fn wrong_tokens_at_full_speed() {
     let folder = tempfile::tempdir().unwrap();
@@ -418,7 +420,7 @@ fn wrong_tokens_at_full_speed() {
     let token = String::from_utf8(created.stdout).unwrap().trim().to_owned();
     let victim = Victim::spawn(folder.path(), &["--tokens-file", "tokens.toml", "--thrift-token", "web"]);
     let mut honest = Honest::connect(&victim.server, Some(&token));
-    // Valid but for the secret, and no token at all.
+    // A token with a wrong secret, and a text that is not a token.
     let wrong: Vec<String> = (0..100)
         .flat_map(|nth| [format!("{}{nth:02}", &token[..token.len() - 2]), format!("wrong{nth}")])
         .filter(|wrong| *wrong != token)

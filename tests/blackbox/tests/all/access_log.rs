@@ -1,4 +1,4 @@
-//! The access log: a line for each request of each protocol, without secrets; and none unless it is asked for.
+//! The access log: one line per request of each protocol, without secrets; and no line unless it is enabled.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddrV4, TcpStream};
@@ -23,7 +23,7 @@ fn send(address: SocketAddrV4, bytes: &[u8]) -> String {
     String::from_utf8_lossy(&said).into_owned()
 }
 
-/// The lines of a protocol, each as request, namespace, count and outcome.
+/// The lines of a protocol, as request, namespace, count and outcome.
 fn lines(server: &Server, protocol: &str, count: usize) -> Vec<String> {
     let lines = || -> Vec<Value> {
         let log = server.log();
@@ -66,7 +66,7 @@ fn each_request_is_a_line_without_secrets() {
         assert_eq!(http.iter().filter(|line| *line == wanted).count(), 1, "{wanted}: {http:?}");
     }
 
-    // Equal commands in one packet are one line each.
+    // Each of several equal commands in one packet has a line.
     let next = "*2\r\n$7\r\nID.NEXT\r\n$7\r\ndefault\r\n".repeat(5);
     let others = "ID.NEXT default COUNT 20000\r\nincr default\r\nAUTH secret\r\nID.NEXT none\r\nPING\r\n";
     send(server.resp(), format!("{next}{others}").as_bytes());
@@ -84,7 +84,7 @@ fn each_request_is_a_line_without_secrets() {
     assert!(!server.log().contains("secret"), "{}", server.log());
 }
 
-/// Returns how many requests a protocol has counted.
+/// Returns the number of requests that the metrics count for a protocol.
 fn counted(server: &Server, protocol: &str) -> usize {
     let metrics = server.get("/metrics").body;
     let of_protocol = format!("snowmint_requests_total{{protocol=\"{protocol}\"");
@@ -92,8 +92,8 @@ fn counted(server: &Server, protocol: &str) -> usize {
     counts.filter_map(|line| line.rsplit(' ').next()?.parse::<usize>().ok()).sum()
 }
 
-/// Goal: each request has exactly one line, with its outcome, also if it is queued, refused, unreadable or the last of its
-/// connection. Method: for each protocol, the lines are as many as the requests that the metrics count; only discarded
+/// Goal: each request has exactly one line, with its outcome, even if it is queued, rejected, unreadable or the last of its
+/// connection. Method: for each protocol, the number of lines equals the number of requests in the metrics; only discarded
 /// commands, which never ran, have a line without a count.
 #[test]
 fn each_request_is_one_line_with_its_outcome() {
@@ -114,7 +114,7 @@ fn each_request_is_one_line_with_its_outcome() {
     send(server.resp(), format!("{auth}{ran}").as_bytes());
     let discarded = "MULTI\r\nID.NEXT default\r\nDISCARD\r\nMULTI\r\nINCR default\r\nNOPE\r\nID.NEXT default COUNT 7\r\nEXEC\r\n*1\r\n+x";
     send(server.resp(), format!("{auth}{discarded}").as_bytes());
-    // Queued commands of a client that leaves, a request of HTTP, and a command that never ends.
+    // Queued commands of a client that disconnects, an HTTP request, and a command that never ends.
     send(server.resp(), format!("{auth}MULTI\r\nECHO hi\r\n").as_bytes());
     send(server.resp(), b"POST / HTTP/1.1\r\n");
     let mut slow = TcpStream::connect(server.resp()).unwrap();
@@ -147,7 +147,7 @@ fn each_request_is_one_line_with_its_outcome() {
     let ran = resp.iter().filter(|line| !line.ends_with(" discarded")).count();
     assert_eq!(ran, counted(&server, "resp"), "{resp:?}");
 
-    // A token, ids of another namespace, a wrong token, a request without one, and one of HTTP.
+    // A token, ids of another namespace, a wrong token, a request without one, and an HTTP request.
     let frame = |token: &str| [&[0, u8::try_from(token.len()).unwrap()], token.as_bytes()].concat();
     send(noeqd, &[&frame(&token)[..], &[2, 3]].concat());
     send(noeqd, &frame("wrong"));
@@ -170,7 +170,7 @@ fn each_request_is_one_line_with_its_outcome() {
     assert_eq!(thrift, ["get_id default 1 ok", "- - - bad-request"]);
     assert_eq!(thrift.len(), counted(&server, "thrift"));
 
-    // What is no HTTP, and what never ends. The metrics are read over HTTP as well.
+    // Bytes that are not HTTP, and an endless request. The metrics are read over HTTP too.
     send(server.http(), b"GET /x HTTP/9.9\r\n\r\n");
     let mut slow = TcpStream::connect(server.http()).unwrap();
     slow.write_all(b"GET /healthz").unwrap();
@@ -186,8 +186,8 @@ fn each_request_is_one_line_with_its_outcome() {
     assert!(!server.log().contains(&token), "{}", server.log());
 }
 
-/// Goal: a command whose client leaves while the answer is sent has its line too: its ids are counted as issued. Method: clients
-/// request more than fits into the buffers of their connection, and leave.
+/// Goal: a command whose client disconnects while the answer is sent has a line too, since its ids count as issued. Method:
+/// clients request more than fits into the buffers of their connection, and disconnect.
 #[test]
 fn a_command_whose_client_leaves_is_cancelled() {
     const COMMANDS: usize = 40;
@@ -215,8 +215,8 @@ fn a_command_whose_client_leaves_is_cancelled() {
     });
 }
 
-/// Goal: the same for gRPC on the port of HTTP: calls that are refused before they reach the service, requests of a stream, and
-/// health checks. Method: grpcio, and headers that a page of a browser would send.
+/// Goal: the same for gRPC on the HTTP port: calls that are rejected before they reach the service, requests of a stream, and
+/// health checks. Method: grpcio, and headers that a web page would send.
 #[test]
 fn each_call_is_one_line_with_its_outcome() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
 //! A data file that is damaged, read-only, or on a full disk: a clear error, no loss, and recovery once the cause is gone. Each
-//! server has its disk in a mount namespace of its own, which requires root.
+//! server has its disk in a separate mount namespace, which requires root.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -67,7 +67,7 @@ fn a_corrupt_data_file() {
     ids.assert_unique();
 }
 
-/// Goal: the data of another program at our path is not changed.
+/// Goal: the data of another program at our path stays unchanged.
 #[test]
 fn a_file_of_another_program() {
     let folder = tempfile::tempdir().unwrap();
@@ -102,7 +102,7 @@ fn a_read_only_data_file() {
     ids.assert_unique();
 }
 
-/// Goal: no room at the start, for a new file and for an existing one.
+/// Goal: a full disk at the start gives a clear error, for a new file and for an existing one.
 #[test]
 fn a_full_disk_at_the_start() {
     let folder = tempfile::tempdir().unwrap();
@@ -125,8 +125,8 @@ fn a_full_disk_at_the_start() {
     ids.assert_unique();
 }
 
-/// Goal: if the disk fills up while the server runs, it continues to the end of its lease, then refuses with the reason and is
-/// not ready. It stays alive and recovers once there is room.
+/// Goal: if the disk fills up while the server runs, it continues to the end of its lease, then rejects requests with the reason
+/// and is not ready. It stays alive and recovers once there is space.
 #[test]
 fn a_full_disk_while_running() {
     let folder = tempfile::tempdir().unwrap();

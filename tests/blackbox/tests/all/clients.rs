@@ -44,7 +44,7 @@ fn redis_cli() {
     let after_worker = parts.lines().skip_while(|line| line.trim() != "worker").nth(1);
     assert_eq!(after_worker.and_then(|it| it.trim().parse().ok()), Some(worker), "{parts}");
 
-    // Refused as Redis does it; with -e, redis-cli exits with 1 after an error reply.
+    // Rejected as Redis does it; with -e, redis-cli exits with 1 after an error reply.
     for (bad, word) in [
         (&["ID.NEXT"][..], "wrong number of arguments"),
         (&["ID.NEXT", "nope"], "NONAMESPACE"),
@@ -214,7 +214,7 @@ const Redis = require('ioredis');
 })();
 ";
 
-/// The part that both share. JavaScript's numbers hold 53 bits, so each id has to arrive as a string of digits.
+/// The script part that both clients share. JavaScript's numbers hold 53 bits, so each id has to arrive as a string of digits.
 const CHECK: &str = r"
 const assert = require('assert');
 async function check(call) {
@@ -279,7 +279,8 @@ fn curl_asks_with_head() {
     }
 }
 
-/// Goal: a page of a named origin may ask and read over either version, and a repeated POST gets the same ids.
+/// Goal: a page of an allowed origin may send requests and read answers over either version, and a repeated POST gets the same
+/// ids.
 #[test]
 fn curl_as_a_web_page() {
     let folder = tempfile::tempdir().unwrap();

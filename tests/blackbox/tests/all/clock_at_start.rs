@@ -1,4 +1,4 @@
-//! Processes that are started with a wrong clock, on a store whose records show another time.
+//! Processes that start with a wrong clock, on a store whose records show another time.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use snowmint_test_servers::time;
 const HOUR_MS: u64 = 3_600_000;
 const SLACK_MS: u64 = 60_000;
 
-/// Takes ids and checks that they increase and were made about `offset_ms` from now, by one worker. Returns that worker.
+/// Draws ids and checks that they increase and were made about `offset_ms` from now, by one worker. Returns that worker.
 fn take(server: &Server, offset_ms: i64, ids: &mut Ids) -> u64 {
     let taken = server.take(5000);
     assert!(increase(&taken));
@@ -63,7 +63,7 @@ fn an_hour_behind_takes_another_worker_and_says_so() {
     ids.assert_unique();
 }
 
-/// Goal: SQLite has no clock, so a clock an hour ahead is believed; that produces no duplicate, not even on the worker whose
+/// Goal: SQLite has no clock, so a clock that is 1 h ahead is trusted; that produces no duplicate, not even on the worker whose
 /// future it has used. Method: one such server between normal ones; it is killed, and one that exits cleanly follows it.
 #[test]
 fn an_hour_ahead_goes_on_beside_normal_servers() {
@@ -131,7 +131,7 @@ fn every_mix_of_clocks_at_start_makes_no_duplicate() {
     ids.assert_unique();
 }
 
-/// The number after `name=` in a line of the log.
+/// Returns the number after `name=` in a log line.
 fn figure(line: &str, name: &str) -> u64 {
     let plain = strip_colour(line);
     let rest = plain.split_once(&format!("{name}=")).unwrap_or_else(|| panic!("no {name} in {line}")).1;

@@ -14,26 +14,26 @@ const HOUR_MS: i64 = 3_600_000;
 const EIGHT_HOURS_MS: i64 = 8 * HOUR_MS;
 const FIVE_MINUTES_MS: i64 = 5 * 60_000;
 const SLACK_MS: u64 = 60_000;
-/// Two workers for all.
+/// Two workers for all nodes.
 const TWO_WORKERS: &str = "time:41@1ms worker:1 sequence:21 epoch:2010-11-04T01:42:54.657Z";
 /// Generations on top of the worker: backup worker ids.
 const BACKUP: &str = "time:41@1ms generation:2 worker:8 sequence:12 epoch:2010-11-04T01:42:54.657Z";
 /// Generations on top of the sequence: stepped base sequences.
 const STEPPED: &str = "time:41@1ms worker:8 generation:2 sequence:12 epoch:2010-11-04T01:42:54.657Z";
 
-/// Whether an id was made about `offset_ms` from now.
+/// Returns whether an id was made about `offset_ms` from now.
 fn is_of(id: u64, offset_ms: i64) -> bool {
     ids::unix_ms(id).abs_diff(time::unix_ms().saturating_add_signed(offset_ms)) < SLACK_MS
 }
 
-/// Takes ids that have to be made about `offset_ms` from now.
+/// Draws ids, which must have been made about `offset_ms` from now.
 fn take(server: &Server, offset_ms: i64, ids: &mut Ids) {
     let taken = server.take(1000);
     assert!(increase(&taken) && is_of(taken[0], offset_ms), "{}", server.log());
     ids.add(&taken);
 }
 
-/// Asks until an id is made about `offset_ms` from now, or until `unless` returns an error.
+/// Sends requests until an id is made about `offset_ms` from now, or until `unless` returns an error.
 fn wait_for_ids_of(server: &Server, offset_ms: i64, ids: &mut Ids) {
     time::eventually("ids of the wall clock's time", PATIENCE, || {
         let (_, id) = server.ask_once()?;
@@ -122,7 +122,7 @@ fn the_store_s_clock_tells_which_clock_is_wrong() {
     ids.assert_unique();
 }
 
-/// The text of one id.
+/// Returns the text of one id.
 fn text(server: &Server, namespace: &str) -> String {
     let ids = server.get(&format!("/v1/ids/{namespace}")).body;
     let quoted = ids.split('"').find(|part| part.contains('-'));
@@ -200,7 +200,7 @@ fn assert_took_no_future(server: &Server, worker: u64, ids: &mut Ids) {
     });
 }
 
-/// Goal: over a store with a clock, a wrong step forward takes nothing of a worker's future, and the node reports it. Method:
+/// Goal: over a store with a clock, a wrong step forward uses up nothing of a worker's future, and the node reports it. Method:
 /// Redis; an hour forward for longer than a renewal, and back.
 #[test]
 fn by_the_wall_clock_a_step_that_the_store_contradicts_takes_no_future() {
@@ -218,9 +218,9 @@ fn by_the_wall_clock_a_step_that_the_store_contradicts_takes_no_future() {
     ids.assert_unique();
 }
 
-/// Goal: over a store without a clock, a wrong step forward that is corrected takes nothing of a worker's future, and one that
-/// lasts is followed. Method: a single node on a file; three hours forward for some seconds, then four minutes that stay; six
-/// windows are 6 s.
+/// Goal: over a store without a clock, a wrong step forward that is corrected uses up nothing of a worker's future, and the node
+/// follows one that lasts. Method: a single node on a file; three hours forward for some seconds, then four minutes that stay;
+/// six windows are 6 s.
 #[test]
 fn by_the_wall_clock_a_step_that_nobody_confirms_is_followed_once_it_lasts() {
     let folder = tempfile::tempdir().unwrap();
@@ -268,7 +268,7 @@ fn by_the_wall_clock_reject_refuses_until_the_clock_is_right_again() {
     ids.assert_unique();
 }
 
-/// Goal: `wait` answers once the clock has caught up, and refuses beyond its bound. Method: three seconds back, then an
+/// Goal: `wait` answers once the clock has caught up, and rejects requests beyond its limit. Method: three seconds back, then an
 /// hour.
 #[test]
 fn by_the_wall_clock_wait_waits_for_the_clock() {

@@ -1,4 +1,4 @@
-//! Six nodes on real clusters. Nodes and coordinators are killed, paused and cut off, and clocks jump, while clients draw: no
+//! Six nodes on real clusters. Nodes and coordinators are killed, paused and cut off, and clocks jump, while clients draw ids: no
 //! id may be a duplicate. Also measures the table of `docs/guarantees.md`.
 //!
 //! `SNOWMINT_CHAOS=long` draws seven million ids from each store, and twenty million ids and five million numbers from each

@@ -1,4 +1,4 @@
-//! The console in headless Chromium, as its users have it: with the mouse, by the keyboard alone, in both themes, on a phone.
+//! The console in headless Chromium, used like people do: with the mouse, with the keyboard only, in both themes, on a phone.
 //!
 //! `console/browser.js` drives the browser. With `SNOWMINT_PICTURES=FOLDER` it also writes the pictures of `docs/console.md`.
 
@@ -13,13 +13,13 @@ use snowmint_test_servers::snowmint::{self, Serve, Server};
 use snowmint_test_servers::{Proxy, Redis};
 
 const BROWSER: &str = include_str!("console/browser.js");
-/// As browsers accept pages.
+/// The `Accept` header of browsers.
 const PAGE: &str = "Accept: text/html,application/xhtml+xml,*/*;q=0.8\r\n";
-/// A text that would run as a script wherever it became markup.
+/// A text that would run as a script if it were inserted as markup.
 const HOSTILE: &str = "<script>alert(1)</script><img src=x onerror=alert(1)>";
 
-/// Goal: each view works, nothing of it is broken for anybody, and it shows trouble plainly. Method: one browser visits a server
-/// without tokens, and one with a token, whose store goes away and comes back.
+/// Goal: each view works, has no accessibility fault, and shows problems clearly. Method: one browser visits a server without
+/// tokens, and one with a token, whose store goes away and comes back.
 #[test]
 fn console_in_a_browser() {
     let folder = tempfile::tempdir().unwrap();
@@ -89,7 +89,7 @@ fn console_in_a_browser() {
                 proxy.cut();
             }
             "mend" => proxy.accept(),
-            // The stream must not hold up the shutdown.
+            // The stream must not delay the shutdown.
             "stop" => {
                 assert_stops(fleet.take().unwrap());
             }
@@ -109,13 +109,13 @@ fn console_in_a_browser() {
     run_programs(&programs);
 }
 
-/// A stream does not hold up the shutdown: no connection has to be cut.
+/// A stream does not delay the shutdown: no connection has to be cut.
 fn assert_stops(server: Server) {
     let ended = server.stop();
     assert!(ended.status.success() && !ended.log.contains("did not finish in time"), "{}", ended.log);
 }
 
-/// The programs that the console shows give ids.
+/// The programs that the console shows draw ids.
 fn run_programs(programs: &[&str]) {
     let [curl, cli, of_python, of_node, rust] = programs else { panic!("{programs:#?}") };
     let ids: Value = serde_json::from_str(&output("sh", ["-c", &format!("{curl} --silent")])).unwrap();
@@ -124,7 +124,7 @@ fn run_programs(programs: &[&str]) {
     for text in [output("sh", ["-c", cli]), python("redis", of_python, &[])] {
         assert_eq!(count(&text), 5, "{text}");
     }
-    // The harness runs scripts of the older kind of modules.
+    // The harness runs scripts as CommonJS modules.
     let body = of_node.replace("import { createClient } from 'redis';", "");
     let text =
         node(&format!("const {{ createClient }} = require('redis');\n(async () => {{{body}}})();"), &[]);
@@ -150,8 +150,8 @@ fn start_browser(asked: &Value) -> std::process::Child {
         .unwrap()
 }
 
-/// Goal: browsers get the page, and everybody else what they got before; without the console nobody gets it. Method: `/` as a
-/// browser and as others, with the default, the flag, the configuration file and the variable.
+/// Goal: browsers get the page, and other clients get the same answer as before; without the console no client gets the page.
+/// Method: `/` as a browser and as other clients, with the default, the flag, the configuration file and the variable.
 #[test]
 fn console_is_served_to_browsers_unless_it_is_off() {
     let folder = tempfile::tempdir().unwrap();
@@ -203,7 +203,7 @@ fn console_is_served_to_browsers_unless_it_is_off() {
     }
 }
 
-/// Goal: viewers cost the store no more than one does, and there is a limit of them. Method: as many streams as allowed, and one
+/// Goal: many viewers cost the store no more than one, and their number is limited. Method: as many streams as allowed, and one
 /// more; the store's own count of calls.
 #[test]
 fn many_viewers_cost_the_store_as_much_as_one() {

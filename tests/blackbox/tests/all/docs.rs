@@ -1,10 +1,10 @@
-//! READMEs and docs: what they link to exists, the book has every page, each console block prints what it shows, and the
-//! clients of other languages run.
+//! READMEs and docs: link targets exist, the book has every page, each console block prints the output it shows, and the clients
+//! in other languages run.
 //!
-//! In a block, `$` begins a command; the lines below it are its output. Ids, dates and times may differ, and `…` stands
-//! for any text (alone on a line, for any lines). A command without output must succeed; of `snowmint serve`, only the flags
-//! are checked. A block that needs what a test machine does not have stands below `<!-- not run: REASON -->`, one that needs
-//! another system below `<!-- on: SYSTEM -->`, a program below `<!-- run: python -->` or `<!-- run: node -->`.
+//! In a block, `$` begins a command; the lines below it are its output. Ids, dates and times may differ, and `…` stands for any
+//! text (alone on a line, for any lines). A command without output must succeed; of `snowmint serve`, only the flags are checked.
+//! A block that cannot run on a test machine follows `<!-- not run: REASON -->`, one that needs another system `<!-- on: SYSTEM
+//! -->`, a program `<!-- run: python -->` or `<!-- run: node -->`.
 
 mod other_systems;
 
@@ -20,7 +20,7 @@ use snowmint_test_servers::snowmint::{self, Serve, Server};
 
 use self::other_systems::OtherSystems;
 
-/// How many pages are tried at once.
+/// Number of pages to test at once.
 const AT_ONCE: usize = 4;
 
 fn entries(folder: PathBuf) -> impl Iterator<Item = PathBuf> {
@@ -48,7 +48,7 @@ fn pages() -> Vec<PathBuf> {
     for folder in ["crates", "examples"] {
         pages.extend(entries(root.join(folder)).map(|path| path.join("README.md")));
     }
-    // These two are records: what they name may be gone.
+    // These two are records: the things that they name may be gone.
     pages.retain(|path| {
         path.extension().is_some_and(|it| it == "md")
             && !path.ends_with("CHANGELOG.md")
@@ -103,7 +103,7 @@ fn the_book_has_every_page() {
     assert!(missing.is_empty(), "SUMMARY.md lacks {missing:?}");
 }
 
-/// Whether the page is a translation: `docs/zh/check.py` finds that its blocks are those of the page that is tried.
+/// Returns whether the page is a translation: `docs/zh/check.py` checks that its blocks equal those of the original page.
 fn translated(page: &Path) -> bool {
     page.starts_with(snowmint::workspace().join("docs/zh"))
 }
@@ -162,7 +162,7 @@ fn slug(line: &str) -> Option<String> {
     Some(kept.collect::<String>().to_lowercase().replace(' ', "-"))
 }
 
-/// Whether a text in backticks is a path of this repository.
+/// Returns whether a text in backticks is a path of this repository.
 fn names_a_file(text: &str) -> bool {
     const FOLDERS: [&str; 6] = ["crates/", "docs/", "tests/", "sim/", "bench/", "fuzz/"];
     FOLDERS.iter().any(|folder| text.starts_with(folder)) && !text.contains([' ', '*', '<'])
@@ -267,10 +267,10 @@ struct Step {
     shown: Vec<String>,
 }
 
-/// What a page asks its reader to run.
+/// The blocks that a page asks its reader to run.
 #[derive(Debug)]
 enum Block {
-    /// Commands, with the system that has to be there besides Snowmint.
+    /// Commands, with the system that they need besides Snowmint.
     Console { on: Option<String>, steps: Vec<Step> },
     /// A program in `python` or `node`.
     Program { line: usize, language: String, source: String },
@@ -350,7 +350,7 @@ fn console_blocks_print_what_they_show() {
     assert!(tried > 100, "only {tried} commands were found");
 }
 
-/// Runs the blocks of a page on a server of its own. Returns how many commands and programs there are, and what went wrong.
+/// Runs the blocks of a page on a separate server. Returns the number of commands and programs, and the failures.
 fn try_page(page: &Path) -> (usize, Vec<String>) {
     let blocks = blocks(&fs::read_to_string(page).unwrap());
     let mut tried = 0;
@@ -403,7 +403,7 @@ fn run(steps: &[Step], folder: &Path, server: &Server, others: &OtherSystems) ->
     const PRINTED: char = '\u{1}';
     const ENDED: char = '\u{2}';
     let (http, resp) = (server.http(), server.resp());
-    // As they print at a terminal. A namespace whose source is still being opened is asked again.
+    // As they print at a terminal. Repeats a request if the source of its namespace is still being opened.
     let mut script = format!(
         "patient() {{ local answer=.answer.$BASHPID status n
             for ((n = 0; n < 200; n++)); do
@@ -421,7 +421,7 @@ fn run(steps: &[Step], folder: &Path, server: &Server, others: &OtherSystems) ->
         let command = step.command.replace("localhost:8080", &http.to_string());
         let command = command.replace("redis-cli -p 6380", &format!("redis-cli -p {}", resp.port()));
         let command = others.with_addresses(&command);
-        // The server of this test takes the place of `serve`; other tests cover its start.
+        // The server of this test replaces `serve`; other tests cover its start.
         let command = match command.strip_prefix("snowmint serve") {
             Some(flags) => format!("snowmint config print{flags} >/dev/null"),
             None if command.ends_with("-- serve") => "true".to_owned(),
@@ -429,7 +429,7 @@ fn run(steps: &[Step], folder: &Path, server: &Server, others: &OtherSystems) ->
         };
         script += &format!("{{ {command}\n}} 2>&1\nprintf '{PRINTED}%s{ENDED}' \"$?\"\n");
         if let Some(added) = command.split(" ns add ").nth(1).and_then(|rest| rest.split(' ').next()) {
-            // Nodes see a new namespace within seconds. One in another store is not waited for.
+            // Nodes notice a new namespace within seconds. The test does not wait for one in another store.
             let waits = if command.contains("--store") { 0 } else { 200 };
             script += &format!(
                 "for ((n = 0; n < {waits}; n++)); do curl '{http}/v1/inspect/1?namespace={added}' | \
@@ -453,7 +453,7 @@ fn run(steps: &[Step], folder: &Path, server: &Server, others: &OtherSystems) ->
     ran
 }
 
-/// Runs a program of a page; an error is what it printed.
+/// Runs a program of a page; an error contains its output.
 fn run_program(language: &str, source: &str, server: &Server) -> Result<(), String> {
     let (http, resp) = (server.http(), server.resp());
     let source = source.replace("127.0.0.1:8080", &http.to_string());
@@ -469,7 +469,7 @@ fn run_program(language: &str, source: &str, server: &Server) -> Result<(), Stri
     if output.status.success() { Ok(()) } else { Err(snowmint::text(&output)) }
 }
 
-/// Whether a command printed what the page shows, except ids and times.
+/// Returns whether a command printed the output that the page shows, except for ids and times.
 fn agrees(shown: &[String], printed: &str) -> bool {
     let printed: Vec<_> = printed.lines().map(without_ids).collect();
     let shown: Vec<_> = shown.iter().map(|line| without_ids(line)).collect();

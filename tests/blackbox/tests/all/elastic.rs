@@ -15,17 +15,18 @@ use snowmint_test_servers::snowmint::{self, FakeClock, Ids, Serve, Server};
 use snowmint_test_servers::{port, time};
 
 const PATIENCE: Duration = Duration::from_mins(1);
-/// Each worker makes sixteen ids a millisecond; the worker is above the sequence.
+/// Each worker makes 16 ids per millisecond; the worker is above the sequence.
 const SMALL: &str = "time:41@1ms worker:5 sequence:4 epoch:2020-01-01";
 const IDS_A_MS: f64 = 16.0;
 
-/// The worker of an id of that layout.
+/// Returns the worker of an id of that layout.
 const fn worker(id: u64) -> u64 {
     (id >> 4) & 31
 }
 
-/// Goal: under a load that is too high for one worker, a node takes more, keeps the order of each connection, and gives them
-/// back afterwards. Method: four connections draw without pause until they have more ids than one worker makes in that time.
+/// Goal: under a load that is too high for one worker, a node takes more workers, keeps the order of each connection, and
+/// releases the extra workers afterwards. Method: four connections draw without pause until they have more ids than one worker
+/// makes in that time.
 #[test]
 fn workers_are_taken_under_load_and_given_back() {
     let folder = tempfile::tempdir().unwrap();
@@ -92,7 +93,7 @@ impl Node {
         Self { serve, ids: Ids::new(), last: 0 }
     }
 
-    /// Takes ids, and checks that they are above all ids of this node so far.
+    /// Draws ids, and checks that they are above all ids of this node so far.
     fn take(&mut self, server: &Server, count: usize) {
         let taken = server.take(count);
         assert!(increase(&taken) && taken[0] > self.last, "not above what was made before");
@@ -187,7 +188,7 @@ fn without_its_store_a_node_serves_no_namespace_that_was_dropped_or_replaced() {
 }
 
 /// Goal: a clock that was stepped back between the crash and the start produces no duplicate. Method: the wall clock of the
-/// second process is 3 s behind, so it first waits for the end of what the first one may have used.
+/// second process is 3 s behind, so it first waits for the end of the timestamps that the first one may have used.
 #[test]
 fn a_clock_stepped_back_before_the_start_waits_for_what_was_used() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! The examples in other languages, as their READMEs start them: real frameworks, stock clients. That in Rust has its own test.
+//! The examples in other languages, started as their READMEs say: real frameworks, stock clients. The Rust example has its own
+//! test.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -93,7 +94,7 @@ fn node() {
     let folder = tempfile::tempdir().unwrap();
     let modules = workspace().join("target/node/node_modules");
     assert!(modules.join("redis").is_dir(), "node-redis is missing: install it with `./check tools`");
-    // A copy beside its modules, as `npm install` leaves it.
+    // A copy next to its modules, as `npm install` leaves it.
     let copy = folder.path().join("node");
     std::fs::create_dir(&copy).unwrap();
     for file in ["app.js", "package.json"] {

@@ -59,8 +59,8 @@ fn memory_when_idle() {
     assert!(rss < limit_kib && after < limit_kib, "{text}");
 }
 
-/// Goal: idle connections cost little, and nothing after they close. Method: 9,900 clients ask once and stay. The aim of a release
-/// build is 60 MiB for 10,000.
+/// Goal: idle connections cost little, and nothing after they close. Method: 9,900 clients send one request and stay. The aim for
+/// a release build is 60 MiB for 10,000.
 #[test]
 fn memory_of_idle_connections() {
     const CLIENTS: usize = 9_900;
@@ -85,7 +85,7 @@ fn memory_of_idle_connections() {
             .collect();
         let most = rss_mib();
         let limit = if is_debug() { 80 } else { 60 };
-        // The server returns the memory of connections that rest every 10 s.
+        // The server frees the memory of idle connections every 10 s.
         let idle = time::eventually("idle connections are small", Duration::from_secs(30), || {
             Some(rss_mib()).filter(|now| *now < limit)
         });

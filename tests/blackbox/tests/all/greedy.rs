@@ -22,13 +22,13 @@ fn ask_greedily(client: &Resp, stop: &AtomicBool) {
         scope.spawn(|| while !stop.load(Ordering::Relaxed) && writer.write_all(&requests).is_ok() {});
         let mut ignored = vec![0; 1 << 20];
         while !stop.load(Ordering::Relaxed) && reader.read(&mut ignored).is_ok_and(|read| read > 0) {}
-        // This ends a writer that waits for room.
+        // This ends a writer that waits for buffer space.
         let _ = client.socket().shutdown(std::net::Shutdown::Both);
     });
 }
 
 /// Goal: two anonymous connections with endless pipelines delay no other client for long and do not cost the node its lease.
-/// Method: for two windows an honest client asks over HTTP and RESP beside them; a request that takes 10 s fails.
+/// Method: for two windows an honest client sends requests over HTTP and RESP beside them; a request that takes 10 s fails.
 #[test]
 fn greedy_pipelines_starve_neither_other_clients_nor_the_lease() {
     let folder = tempfile::tempdir().unwrap();

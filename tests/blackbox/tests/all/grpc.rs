@@ -1,4 +1,4 @@
-//! gRPC by a client that others wrote: Python's grpcio, from the interface file that the crate ships.
+//! gRPC with a third-party client: Python's grpcio, from the interface file that the crate ships.
 
 use std::net::SocketAddrV4;
 use std::path::Path;
@@ -42,12 +42,12 @@ fn serve(folder: &Path, args: &[&str]) -> (Server, SocketAddrV4) {
     (Serve::new(folder).args(["--grpc", &grpc.to_string()]).args(args).start(), grpc)
 }
 
-/// Runs a script after [`CONNECT`], and returns the numbers that it printed, one a line.
+/// Runs a script after [`CONNECT`], and returns the numbers that it printed, one per line.
 fn ids_of(folder: &Path, address: SocketAddrV4, script: &str) -> Vec<u64> {
     ids_over(folder, &[&address.to_string()], script)
 }
 
-/// Like [`ids_of`]; `address` may be followed by the file of the authority that the client trusts.
+/// Like [`ids_of`]; `address` may be followed by the CA file that the client trusts.
 fn ids_over(folder: &Path, address: &[&str], script: &str) -> Vec<u64> {
     let proto = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/snowmint-server/proto");
     let generated = tempfile::tempdir_in(folder).unwrap();
@@ -56,7 +56,7 @@ fn ids_over(folder: &Path, address: &[&str], script: &str) -> Vec<u64> {
     text.lines().map(|line| line.parse().unwrap_or_else(|_| panic!("{text}"))).collect()
 }
 
-/// Goal: every call works from the interface file: ids in each form, a stream, and what ids say.
+/// Goal: every call works from the interface file: ids in each form, a stream, and inspection of ids.
 #[test]
 fn every_call() {
     let folder = tempfile::tempdir().unwrap();
@@ -126,7 +126,7 @@ assert listed[2].text == "ORD-{number:6}" and "sequence:12" in listed[1].layout,
     assert!(server.metric("snowmint_ids_issued_total") >= 223_116.0);
 }
 
-/// Goal: health and reflection work with the standard clients, on the port of gRPC and on that of HTTP, which answers all calls.
+/// Goal: health and reflection work with the standard clients, on the gRPC port and on the HTTP port, which answers all calls.
 #[test]
 fn health_and_reflection() {
     let folder = tempfile::tempdir().unwrap();
@@ -142,7 +142,7 @@ fn health_and_reflection() {
     assert!(server.metric(calls) > 20.0);
 }
 
-/// Goal: over TLS, both ports answer calls of a client that trusts their authority, with HTTP/2 by ALPN.
+/// Goal: over TLS, both ports answer calls of a client that trusts their CA, with HTTP/2 by ALPN.
 #[test]
 fn calls_over_tls() {
     let folder = tempfile::tempdir().unwrap();
@@ -198,7 +198,8 @@ for range_ in client.Next(request(count=1000000, format=pb.FORMAT_RANGES)).range
 assert failure(lambda: client.Next(request("nope")))[:2] == ("NOT_FOUND", "unknown-namespace")
 "#;
 
-/// Goal: an operator does over gRPC what the admin API does over HTTP, with the same rights and errors, and it is in the audit log.
+/// Goal: an operator can do over gRPC what the admin API does over HTTP, with the same rights and errors, and with entries in the
+/// audit log.
 #[test]
 fn administration() {
     let folder = tempfile::tempdir().unwrap();
@@ -227,7 +228,7 @@ fn administration() {
         .start();
     let tokens = format!("ops, team, web = {ops:?}, {team:?}, {web:?}");
     ids_of(folder.path(), grpc, &format!("{tokens}\n{ADMIN}\n{ALL_CALLS}"));
-    // The port of HTTP answers the same calls.
+    // The HTTP port answers the same calls.
     let listed = "assert len(call('ListNamespaces', a.ListNamespacesRequest()).namespaces) == 3";
     ids_of(folder.path(), server.http(), &format!("{tokens}\n{ADMIN}\n{listed}"));
 }
@@ -311,11 +312,11 @@ got = failure(lambda: admin.GetDrain(a.GetDrainRequest()))
 assert got[:2] == ("UNAUTHENTICATED", "unauthorized"), got
 "#;
 
-/// Goal: errors have the code, kind and words of the table, and a deadline ends a call in time.
+/// Goal: errors have the code, kind and text of the table, and a deadline ends a call in time.
 #[test]
 fn errors_and_deadlines() {
     let folder = tempfile::tempdir().unwrap();
-    // A hundred ids a second.
+    // A hundred ids per second.
     let slow = "time:41@10ms worker:10 epoch:2026-01-01";
     let (_server, address) = serve(folder.path(), &["--layout", slow, "--worker", "3", "--window", "1m"]);
     let script = r#"
@@ -356,8 +357,8 @@ assert client.Inspect(pb.InspectRequest(id="1541815603606036480")).name == "twit
     assert_eq!(second.exit_status(), None);
 }
 
-/// Goal: a signal under load cuts no call: each one is answered whole, or its client learns that it took nothing. Method: threads
-/// that call without a pause and streams, and then a call that needs seconds for its ids when the signal comes.
+/// Goal: a signal under load cuts no call: each one is answered completely, or its client learns that it had no effect. Method:
+/// threads that call without a pause and streams, and then a call that needs seconds for its ids when the signal arrives.
 #[test]
 fn a_signal_under_load_cuts_no_call() {
     let folder = tempfile::tempdir().unwrap();
@@ -419,7 +420,7 @@ for seen in ids:
     all.assert_unique();
 }
 
-/// Goal: streams that ask for 100,000 ids at a time without a pause delay no honest client for long, over any protocol.
+/// Goal: streams that request 100,000 ids at a time without a pause delay no honest client for long, over any protocol.
 #[test]
 fn greedy_streams_beside_honest_clients() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! As many nodes as workers on one store: a node that ends hands its worker over, a node that starts takes it, and one node too
+//! As many nodes as workers on one store: a node that stops hands its worker over, a node that starts takes it, and one node too
 //! many learns how long to wait.
 
 use std::path::Path;
@@ -66,7 +66,7 @@ fn one_node_too_many_is_told_who_frees_first_and_when() {
     let fifth = node(folder, &store, "3s", "node-5").spawn();
     let log = fifth.log_with("listening; ids are rejected", PATIENCE);
     let line = log.lines().find(|line| line.contains("no worker is free")).unwrap_or_else(|| panic!("{log}"));
-    // The text of the answer, compared with who has which worker.
+    // The text of the answer, compared with the holders of the workers.
     let told = |text: &str| {
         let (_, rest) = text.split_once("no worker is free; worker ").unwrap_or_else(|| panic!("{text}"));
         let words: Vec<&str> = rest.split_whitespace().collect();
@@ -96,7 +96,7 @@ fn one_node_too_many_is_told_who_frees_first_and_when() {
     ids.assert_unique();
 }
 
-/// Goal: only one node can have a fixed worker, also on different machines. Method: two nodes with `--worker 3` on one store.
+/// Goal: only one node can have a fixed worker, even on different machines. Method: two nodes with `--worker 3` on one store.
 #[test]
 fn a_second_node_with_the_same_fixed_worker_is_refused_with_the_name_of_the_first() {
     let (folder, store) = (tempfile::tempdir().unwrap(), Etcd::start());

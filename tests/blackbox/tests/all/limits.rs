@@ -1,6 +1,6 @@
-//! No input grows memory or stack without bound, and an abusive client does not affect others.
+//! Input cannot grow memory or stack without bound, and an abusive client does not affect others.
 //!
-//! Each test abuses the server in one way, watches its memory in `/proc`, and draws ids as other clients do.
+//! Each test abuses the server in one way, watches its memory in `/proc`, and draws ids like other clients.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -22,7 +22,7 @@ fn assert_unharmed(server: &Server) {
     assert_eq!(server.get("/v1/ids/default?count=10").ids().unwrap().len(), 10);
 }
 
-/// Sends a piece again and again, up to a number of bytes or until the server closes. Returns the server's answer.
+/// Sends a piece repeatedly, up to a number of bytes or until the server closes. Returns the server's answer.
 fn flood(server: &Server, start: &[u8], piece: &[u8], bytes: usize) -> String {
     let mut client = server.client();
     client.write(start).unwrap();
@@ -39,7 +39,7 @@ fn flood(server: &Server, start: &[u8], piece: &[u8], bytes: usize) -> String {
     said(client)
 }
 
-/// What the server sends until it closes.
+/// Returns everything that the server sends until it closes.
 fn said(mut client: Resp) -> String {
     client.socket().shutdown(Shutdown::Write).ok();
     match client.read_unless_closed() {
@@ -155,7 +155,7 @@ fn answers_that_nobody_reads() {
     assert_unharmed(&server);
 }
 
-/// Goal: the same by gRPC: its calls wait, and the server makes ids only for those that are read.
+/// Goal: the same over gRPC: its calls wait, and the server makes ids only for answers that are read.
 #[test]
 fn streams_that_nobody_reads() {
     let folder = tempfile::tempdir().unwrap();
@@ -180,8 +180,8 @@ fn streams_that_nobody_reads() {
     assert_unharmed(&server);
 }
 
-/// Goal: a client that does not read its answer is disconnected after the write timeout, in every protocol. Method: one client
-/// of each, with a timeout of a second.
+/// Goal: a client that does not read its answer is disconnected after the write timeout, in every protocol. Method: one client of
+/// each, with a timeout of 1 s.
 #[test]
 fn a_client_that_takes_nothing_is_cut() {
     let folder = tempfile::tempdir().unwrap();
@@ -254,7 +254,7 @@ fn slow_loris() {
         std::thread::sleep(Duration::from_millis(20));
     }
     assert_unharmed(&server);
-    // None of them got further, and their time is over.
+    // None of them got further, and their time limit has passed.
     for protocol in ["http", "resp", "thrift", "grpc"] {
         let most = if protocol == "http" { 1.5 } else { 0.5 };
         let name = format!("snowmint_connections{{protocol=\"{protocol}\"}}");
@@ -265,7 +265,7 @@ fn slow_loris() {
     println!("peak {} KiB with {CLIENTS} slow clients", server::peak_rss_kib(server.pid()));
 }
 
-/// Goal: memory returns after thousands of connections, in every protocol. Method: clients ask once, wait, and close.
+/// Goal: memory returns after thousands of connections, in every protocol. Method: clients send one request, wait, and close.
 #[test]
 fn memory_comes_back_after_a_crowd() {
     const CROWD: usize = 3000;
@@ -301,7 +301,7 @@ fn memory_comes_back_after_a_crowd() {
     assert!(crowded > before + 2 * SPARE_KIB, "{crowded} KiB: the crowd is too small to show anything");
 }
 
-/// A test that opens thousands of connections needs open files for its own ends of them.
+/// Raises the limit of open files: a test that opens thousands of connections needs them for its own ends.
 fn raise_open_files() {
     let maximum = getrlimit(Resource::Nofile).maximum;
     setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
@@ -321,8 +321,8 @@ fn the_soft_limit_of_open_files_is_raised() {
     assert!(server.log().contains("connection limit lowered"), "{}", server.log());
 }
 
-/// Goal: with few open files, a flood of either port takes only the places of clients: health is answered, an honest client is
-/// served, and the log stays short. Method: 64 open files, hundreds of silent clients.
+/// Goal: with few open files, a flood on either port takes only the places of clients: health checks are answered, an honest
+/// client is served, and the log stays short. Method: 64 open files, hundreds of silent clients.
 #[test]
 fn a_flood_where_open_files_are_few() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The built binary from outside: processes and sockets only. Each module covers one kind of fault.
+//! Tests of the built binary from outside: processes and sockets only. Each module covers one kind of fault.
 
 #![allow(
     clippy::unwrap_used,

@@ -41,7 +41,7 @@ fn every_metric_of_the_alerts_and_the_dashboard_is_shown_by_a_service() {
     let server = Serve::new(data.path()).args([Path::new("--namespaces-file"), &namespaces]).start();
     server.take(1);
     let mut shown = server.get("/metrics").body;
-    // Some are shown with TLS only.
+    // Some metrics are shown with TLS only.
     let (certificates, probe) = (Certificates::make(), port::free());
     let tls = ["--tls-cert".as_ref(), certificates.certificate(), "--tls-key".as_ref(), certificates.key()];
     let with_tls = Serve::new(data.path()).args(tls).args(["--probe", &probe.to_string()]).spawn();

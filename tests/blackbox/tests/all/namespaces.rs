@@ -15,7 +15,7 @@ use snowmint_test_servers::time;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Runs a subcommand of `ns` beside a server that has its data in `folder/data`.
+/// Runs a subcommand of `ns` next to a server that has its data in `folder/data`.
 pub(crate) fn ns(folder: &Path, args: &[&str]) -> String {
     init(folder);
     let ran = snowmint::run(folder, [&["ns"], args, &["--data", "data"]].concat());
@@ -33,7 +33,7 @@ pub(crate) fn serve(folder: &Path) -> Serve {
     Serve::new(folder).args(["--namespaces-poll", "100ms"])
 }
 
-/// Asks until the namespace is served.
+/// Repeats a request until the namespace is served.
 pub(crate) fn wait_for(server: &Server, namespace: &str) {
     time::eventually(&format!("{namespace} is served"), PATIENCE, || {
         let reply = server.client().call(&["ID.NEXT", namespace]).unwrap();
@@ -121,17 +121,17 @@ fn redis_clients_count() {
     );
 }
 
-/// Returns how many rare ids go to each of eight shards.
+/// Returns the number of rare ids for each of eight shards.
 fn shards(ids: &[u64]) -> [usize; 8] {
     std::array::from_fn(|shard| ids.iter().filter(|id| **id % 8 == shard as u64).count())
 }
 
-/// Draws one id after another from each namespace, each in a millisecond of its own.
+/// Draws one id after another from each namespace, each in a different millisecond.
 fn draw_rarely<const N: usize>(server: &Server, namespaces: [&str; N], count: usize) -> [Vec<u64>; N] {
     let mut client = server.client();
     let mut drawn = [const { Vec::new() }; N];
     for _ in 0..count {
-        // First of all: waiting for the namespaces drew from them just now.
+        // Pause first: waiting for the namespaces has just drawn from them.
         thread::sleep(Duration::from_millis(2));
         for (namespace, ids) in namespaces.iter().zip(&mut drawn) {
             ids.extend(client.next(namespace, 1).unwrap().unwrap());
@@ -177,7 +177,7 @@ fn rare_ids_go_to_every_shard_where_they_are_told_to() {
     assert!(shards(&spread).iter().all(|count| *count > 0), "{:?}", shards(&spread));
 }
 
-/// Goal: no number is given twice, and a clean stop wastes none. Method: numbers drawn over a clean stop and over kill -9,
+/// Goal: no number is returned twice, and a clean stop wastes none. Method: numbers drawn across a clean stop and across kill -9,
 /// after each of which the node restarts on the same data.
 #[test]
 fn numbers_survive_stops_and_kills() {
@@ -191,7 +191,7 @@ fn numbers_survive_stops_and_kills() {
         let drawn = server.client().next("n", 2500).unwrap().unwrap();
         assert!(increase(&drawn) && drawn[0] > last, "{} after {last}", drawn[0]);
         if round % 2 == 1 {
-            // One number was drawn to see that the namespace is served.
+            // One number was drawn to check that the namespace is served.
             assert_eq!(drawn[0], last + 2, "a clean stop gives back what was not used");
         }
         last = *drawn.last().unwrap();
@@ -270,7 +270,7 @@ fn a_file_is_reloaded() {
     assert!(matches!(text("b"), Reply::Bulk(id) if id.len() == 26));
 }
 
-/// Goal: the node warns long before the last number, in words that help. Method: a small maximum.
+/// Goal: the node warns long before the last number, with advice. Method: a small maximum.
 #[test]
 fn a_maximum_is_told_before_and_when_it_is_reached() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! noeqd's protocol, with a client as its authors meant it: ten lines of Python without a library.
+//! noeqd's protocol, with a client as its authors intended: ten lines of Python without a library.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddrV4, TcpStream};
@@ -30,7 +30,7 @@ fn serve(folder: &Path, args: &[&str]) -> (Server, SocketAddrV4) {
     (server, noeqd)
 }
 
-/// Sends bytes and the end of them, and returns what the server says until it closes.
+/// Sends bytes, closes the sending side, and returns what the server sends until it closes.
 fn said(address: SocketAddrV4, bytes: &[u8]) -> Vec<u8> {
     let mut client = TcpStream::connect(address).unwrap();
     client.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -45,7 +45,7 @@ fn ids(bytes: &[u8]) -> Vec<u64> {
     bytes.chunks(8).map(|id| u64::from_be_bytes(id.try_into().unwrap())).collect()
 }
 
-/// Goal: a web page cannot use up ids: what begins as a request of HTTP gets none.
+/// Goal: a web page cannot use up ids: bytes that begin like an HTTP request get none.
 #[test]
 fn a_request_of_http_takes_no_ids() {
     let folder = tempfile::tempdir().unwrap();
@@ -69,7 +69,7 @@ fn a_client_of_ten_lines_gets_ids() {
     assert!(drawn.len() == 284 * 20 && increase(&drawn), "{} ids", drawn.len());
     let mut all = Ids::new();
     all.add(&drawn);
-    // More than any buffer at once; and three requests that look like the begin of TLS.
+    // More than any buffer at once; and three requests that look like the beginning of TLS.
     let many = ids(&said(address, &[255; 1000]));
     assert!(many.len() == 255_000 && increase(&many));
     all.add(&many);
@@ -89,7 +89,7 @@ fn a_client_of_ten_lines_gets_ids() {
     }
 }
 
-/// Goal: what cannot be answered ends the connection, after the answers to what came before, and is counted.
+/// Goal: an invalid request ends the connection, after the answers to earlier requests, and is counted.
 #[test]
 fn errors_close_the_connection() {
     let folder = tempfile::tempdir().unwrap();
@@ -101,7 +101,7 @@ fn errors_close_the_connection() {
     .unwrap();
     let file = ["--namespaces-file", namespaces.to_str().unwrap()];
     let (server, address) = serve(folder.path(), &file);
-    // A token where none is configured, as noeqd does; an incomplete one too.
+    // A token although none is configured, which noeqd ignores; an incomplete one too.
     assert_eq!(said(address, b"\x02\0\x03abc\x01").len(), 16);
     assert_eq!(said(address, b"\0\xffabc").len(), 0);
     let refused = |server: &Server, kind: &str| {
@@ -144,7 +144,7 @@ fn slow_clients_are_closed() {
     assert_eq!(server.take(10).len(), 10);
 }
 
-/// Goal: where there are tokens, only a connection that begins with a valid one gets ids, and only of its namespaces. Method:
+/// Goal: if tokens are configured, only a connection that begins with a valid one gets ids, and only of its namespaces. Method:
 /// noeqd's own frame for tokens, with the ids requested in the same packet.
 #[test]
 fn a_connection_begins_with_its_token() {
@@ -170,7 +170,7 @@ fn a_connection_begins_with_its_token() {
     ] {
         assert_eq!(said(noeqd, &request), b"", "{what}");
     }
-    // Refused requests count for their token.
+    // Rejected requests count for their token.
     let metrics = server.get("/metrics").body;
     for line in [
         "snowmint_token_requests_total{token=\"other\",outcome=\"forbidden\"} 1\n",

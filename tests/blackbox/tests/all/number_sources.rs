@@ -1,4 +1,4 @@
-//! Numbers from outside the service's own store: a row of Leaf, a key of Redis, two ticket servers.
+//! Numbers from outside the service's own store: a Leaf row, a Redis key, two ticket servers.
 
 use std::fs;
 use std::time::Duration;
@@ -20,12 +20,12 @@ const LEAF: &str = "CREATE TABLE test.leaf_alloc (biz_tag VARCHAR(128) NOT NULL 
     ON UPDATE CURRENT_TIMESTAMP, PRIMARY KEY (biz_tag)) ENGINE=InnoDB; \
     INSERT INTO test.leaf_alloc (biz_tag, max_id, step) VALUES ('order', 1, 100);";
 
-/// The statements of Leaf for each of its segments: the numbers below the new `max_id`.
+/// Leaf's statements for each segment: the numbers below the new `max_id`.
 const LEAF_TAKES: &str = "START TRANSACTION; \
     UPDATE test.leaf_alloc SET max_id = max_id + step WHERE biz_tag = 'order'; \
     SELECT max_id, step FROM test.leaf_alloc WHERE biz_tag = 'order'; COMMIT;";
 
-/// Goal: a Leaf and the service draw from one row without duplicates. Method: Leaf's own statements between requests to Leaf's
+/// Goal: Leaf and the service draw from one row without duplicates. Method: Leaf's own statements between requests to Leaf's
 /// path, with curl.
 #[test]
 fn leaf_and_the_service_share_a_row() {
@@ -216,7 +216,7 @@ fn overlapping_sources_are_refused() {
         assert_eq!(refused.status.code(), Some(2), "{}", snowmint::text(&refused));
         assert_says(&snowmint::text(&refused), &[words, one, other]);
     }
-    // The overlap is visible without a connection: the file is refused as a whole.
+    // The overlap is visible without a connection: the whole file is rejected.
     let file = |[one, other]: &[String; 2]| {
         let text = format!("[namespaces.n]\nscheme = \"segment\"\nsources = [\"{one}\", \"{other}\"]\n");
         fs::write(folder.path().join("ns.toml"), text).unwrap();
@@ -256,7 +256,7 @@ fn overlapping_sources_are_refused() {
     assert_eq!(distinct.len(), ids.len(), "{ids:?}");
     server.stop();
 
-    // A definition that an earlier version wrote into the store is shown, and not served.
+    // A definition that an earlier version wrote into the store is shown, but not served.
     let record =
         format!(r#"{{"scheme":"segment","sources":["{}","{}"],"everywhere":true}}"#, key("a"), key("b"));
     ns(folder.path(), &["add", "old", "--scheme", "segment"]);
@@ -305,7 +305,7 @@ fn a_source_that_leaves_its_numbers_is_not_used() {
     let server = serve(folder.path()).start();
     wait_for(&server, "n");
     tickets[1].sql("SET GLOBAL auto_increment_offset = 1");
-    // Sessions keep their settings, so the test ends the server's connections, as a restart would.
+    // Sessions keep their settings, so the test ends the server's connections, like a restart.
     let sessions = "SELECT GROUP_CONCAT(CONCAT('KILL ', id) SEPARATOR ';') FROM information_schema.processlist \
                     WHERE id <> CONNECTION_ID() AND user = 'root'";
     tickets[1].sql(&tickets[1].sql(sessions));
@@ -325,7 +325,7 @@ fn a_source_that_leaves_its_numbers_is_not_used() {
 #[test]
 fn a_source_that_not_every_node_sees_is_refused() {
     let (folder, redis) = (tempfile::tempdir().unwrap(), Redis::start());
-    // The resolver takes this number for 127.0.0.1.
+    // The resolver reads this number as 127.0.0.1.
     let store = format!("redis://2130706433:{}/0", redis.port());
     let loopback = format!("redis://{}/0", redis.address());
     let tickets = "tickets:mysql://root@localhost/test";
@@ -357,7 +357,7 @@ fn a_source_that_not_every_node_sees_is_refused() {
     assert_eq!(code, Some(0), "processes of one machine share a file: {text}");
 }
 
-/// Goal: two ticket servers that give the same numbers are noticed although no node ever reaches both. Method: each node starts
+/// Goal: two ticket servers that return the same numbers are noticed although no node ever reaches both. Method: each node starts
 /// while another of the two is down, and so does the command that adds them.
 #[test]
 fn overlapping_sources_that_are_never_there_together_are_noticed() {
@@ -391,7 +391,7 @@ fn overlapping_sources_that_are_never_there_together_are_noticed() {
             Err(error) => error.contains("modulo").then_some(error),
         });
     assert_says(&error, &["NOTREADY", "1 modulo 2", &one, &other]);
-    // Once repaired, it gives the other half, and every node accepts it.
+    // Once repaired, it returns the other half of the numbers, and every node accepts it.
     tickets[1].sql("SET GLOBAL auto_increment_offset = 2");
     let drawn =
         time::eventually("numbers of the other", PATIENCE, || server.client().next("n", 10).unwrap().ok());
@@ -435,8 +435,8 @@ fn a_late_source_is_used_over_a_store_that_may_lose_writes() {
     ids.assert_unique();
 }
 
-/// Goal: a source that accepts connections and never answers delays no other namespace, nor the start. Method: a dozen
-/// namespaces on such a server, whose time-outs would add up if a node tried one after the other.
+/// Goal: a source that accepts connections but never answers delays neither another namespace nor the start. Method: a dozen
+/// namespaces on such a server, whose timeouts would add up if a node tried one after the other.
 #[test]
 fn a_source_that_says_nothing_delays_no_other() {
     let folder = tempfile::tempdir().unwrap();
@@ -474,8 +474,8 @@ fn a_source_that_says_nothing_delays_no_other() {
     assert_eq!(increment(&server, &["INCR", "own"]), Ok(2));
 }
 
-/// Goal: a change while its source is down leaves a namespace the numbers in memory. Method: a Leaf that is killed, a change of
-/// sizes, and numbers before and after it is back.
+/// Goal: if its settings change while its source is down, a namespace keeps the numbers in memory. Method: a Leaf database that
+/// is killed, a change of sizes, and numbers before and after it is back.
 #[test]
 fn a_change_while_the_source_is_down_keeps_the_reserve() {
     let (folder, leaf) = (tempfile::tempdir().unwrap(), MariaDb::start());
@@ -504,7 +504,7 @@ fn a_change_while_the_source_is_down_keeps_the_reserve() {
 }
 
 /// Goal: a source may move to another address if that is the same counter or continues above the old one; no other move is
-/// accepted. Method: one Redis by two names, another one, and the first one killed.
+/// accepted. Method: one Redis under two names, another one, and the first one killed.
 #[test]
 fn a_source_may_move_under_the_same_numbers() {
     let (folder, servers) = (tempfile::tempdir().unwrap(), [Redis::start(), Redis::start()]);

@@ -1,5 +1,5 @@
-//! The document at `/openapi.json` against a running server: each path, method, parameter, status and media type that it documents is
-//! requested, and each answer is valid by its schema.
+//! Tests the document at `/openapi.json` against a running server: requests each documented path, method, parameter, status and
+//! media type, and checks that each answer is valid by its schema.
 
 use std::path::Path;
 use std::time::Duration;
@@ -314,7 +314,7 @@ call("get", "/v1/admin/audit", 200, {}, ops)
 call("get", "/v1/admin/audit", 200, {"limit": "5", "namespace": "n"}, ops)
 "#;
 
-/// Checks that everything that is documented was requested.
+/// Checks that everything documented was requested.
 const TAIL: &str = r#"for path, operations in document["paths"].items():
     for method, operation in operations.items():
         for parameter in map(resolved, operation.get("parameters", [])):

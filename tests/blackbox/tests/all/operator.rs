@@ -1,4 +1,4 @@
-//! What an operator sees: the log on a full disk, its JSON, errors at the start, and `doctor` and `workers` on a read-only
+//! The operator's view: the log on a full disk, the JSON log, errors at the start, and `doctor` and `workers` on a read-only
 //! database.
 
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ fn assert_json(log: &str) {
     let mut types: BTreeMap<String, (&str, &str)> = BTreeMap::new();
     for line in log.lines() {
         let value: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
-        // The parser keeps one of two values of a key, so the text becomes shorter.
+        // The parser keeps one of two values of a key, so duplicate keys make the text shorter.
         assert_eq!(value.to_string().len(), line.len(), "a key comes twice: {line}");
         let fields = value.as_object().unwrap();
         let in_span = fields.get("span").and_then(Value::as_object).into_iter().flatten();
@@ -41,7 +41,7 @@ fn draw_numbers(server: &Server) {
     server.get("/v1/ids/tickets?count=100");
 }
 
-/// Goal: a full disk is one log line when it begins, one when ids end, and one when there is room again; the JSON is valid;
+/// Goal: a full disk gives one log line when it begins, one when ids end, and one when there is space again; the JSON is valid;
 /// `doctor` finds the cause. Method: a small disk is filled under a node, and emptied.
 #[test]
 fn a_full_disk_is_told_once() {
@@ -114,8 +114,8 @@ fn a_read_only_database_can_be_looked_at() {
     looks("free", "32 of 32 workers");
 }
 
-/// Goal: a JSON log is JSON to its last line, even if the process does not start. Method: unknown and invalid flags, and a port
-/// in use.
+/// Goal: a JSON log is JSON up to its last line, even if the process does not start. Method: unknown and invalid flags, and a
+/// port in use.
 #[test]
 fn a_start_that_fails_says_so_in_the_format_of_the_log() {
     let folder = tempfile::tempdir().unwrap();

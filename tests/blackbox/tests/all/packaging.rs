@@ -1,5 +1,5 @@
-//! What is shipped besides the binary: the Debian package, the container image, and manifests. `packaging/release.sh` runs these
-//! tests on the binary that it ships, by `SNOWMINT_BIN`.
+//! The shipped files besides the binary: the Debian package, the container image, and manifests. `packaging/release.sh` runs
+//! these tests on the binary that it ships, through `SNOWMINT_BIN`.
 
 use std::path::PathBuf;
 
@@ -14,8 +14,8 @@ fn path(path: &std::path::Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// Goal: the package installs, its service serves as the unit's user, an upgrade keeps what the administrator changed, and only a
-/// purge deletes data. Method: `dpkg` in a copy of this system that is thrown away.
+/// Goal: the package installs, its service runs as the unit's user, an upgrade keeps the administrator's changes, and only a
+/// purge deletes data. Method: `dpkg` in a temporary copy of this system.
 #[test]
 fn the_debian_package_installs_serves_and_goes() {
     let folder = tempfile::tempdir().unwrap();
@@ -28,8 +28,8 @@ fn the_debian_package_installs_serves_and_goes() {
     }
 }
 
-/// Goal: the image needs nothing that it does not hold, writes only its volume, and finds its store by name.
-/// Method: its file tree with `chroot`, without network but loopback.
+/// Goal: the image contains everything that it needs, writes only to its volume, and finds its store by name.
+/// Method: its file tree with `chroot`, without network except loopback.
 #[test]
 fn the_image_serves_as_an_ordinary_user() {
     let said = output(path(&packaging("docker/try.sh")), [path(&binary())]);

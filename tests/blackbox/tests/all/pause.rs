@@ -1,4 +1,4 @@
-//! A process that was paused beyond its lease, while another took its worker, makes no more ids with it.
+//! A process that was paused beyond its lease, while another took its worker, makes no more ids with that worker.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use snowmint_test_servers::snowmint::ids::increase;
 use snowmint_test_servers::snowmint::{Ids, Serve};
 use snowmint_test_servers::time;
 
-/// Two workers for all: a third node must take the worker of another.
+/// Two workers in total: a third node must take the worker of another.
 const TWO_WORKERS: &str = "time:41@1ms worker:1 sequence:12 epoch:2010-11-04T01:42:54.657Z";
 const WINDOW: Duration = Duration::from_secs(3);
 

@@ -13,8 +13,8 @@ use snowmint_test_servers::{Etcd, MariaDb, Postgres, Redis, ZooKeeper};
 use stores::{Backed, Dumped, File};
 use world::{World, by_the_procedure, under_running_nodes};
 
-/// Goal: without the operator, running nodes give no id twice, nor does a node that joins once they have noticed; no node gives
-/// a number again that it gave itself. Method: see [`under_running_nodes`].
+/// Goal: without an operator, running nodes repeat no id, nor does a node that joins once they have noticed; no node repeats a
+/// number that it returned itself. Method: see [`under_running_nodes`].
 #[test]
 fn an_sqlite_file_is_restored_under_running_nodes() {
     under_running_nodes(&File::new());
@@ -45,7 +45,7 @@ fn a_zookeeper_is_restored_under_running_nodes() {
     under_running_nodes(&Backed::<ZooKeeper>::start());
 }
 
-/// Goal: by the procedure, no id and no number is a duplicate over all nodes, before and after. Method: see
+/// Goal: with the procedure, no id and no number is a duplicate over all nodes, before and after. Method: see
 /// [`by_the_procedure`].
 #[test]
 fn an_sqlite_file_is_restored_by_the_procedure() {
@@ -96,9 +96,9 @@ fn a_margin_stands_for_nodes_that_crashed() {
     world.check_ids_and_numbers();
 }
 
-/// Goal: numbers that a node reserved for the next day in advance are not given again after a restore. Method: 20 s before
-/// midnight a node reserves them; the store goes back to an earlier state and is recovered from the report of the node; then
-/// the node and another one on the restored store draw after midnight.
+/// Goal: numbers that a node reserved in advance for the next day are not returned again after a restore. Method: 20 s before
+/// midnight a node reserves them; the store goes back to an earlier state and is recovered from the report of the node; then the
+/// node and another one on the restored store draw after midnight.
 #[test]
 fn numbers_reserved_for_the_next_period_are_not_given_again() {
     let folder = tempfile::tempdir().unwrap();
@@ -247,7 +247,7 @@ fn a_namespace_that_was_dropped_since_the_backup_repeats_nothing() {
     restored_to_before(Since::Dropped);
 }
 
-/// Fifty plain numbers.
+/// Returns fifty plain numbers.
 fn plain_numbers_of(server: &Server) -> Option<Vec<u64>> {
     let answer = server.get("/v1/ids/tickets?count=50");
     if answer.status != 200 {
@@ -256,7 +256,7 @@ fn plain_numbers_of(server: &Server) -> Option<Vec<u64>> {
     answer.json()["ids"].as_array()?.iter().map(|number| number.as_str()?.parse().ok()).collect()
 }
 
-/// The numbers in texts such as `2026-11-21-7`.
+/// Returns the numbers in texts such as `2026-11-21-7`.
 fn numbers_of(server: &Server) -> Option<Vec<u64>> {
     let answer = server.get("/v1/ids/tickets?count=50");
     if answer.status != 200 {

@@ -30,7 +30,7 @@ impl Nodes {
         Self { serve: running.iter().map(serve).collect(), running }
     }
 
-    /// Restarts each node, one after the other, under load: `asked` requests were answered so far.
+    /// Restarts each node, one after the other, under load; `asked` is the number of requests answered so far.
     fn restart_each(&mut self, asked: &AtomicU64) {
         for (serve, running) in self.serve.iter().zip(&mut self.running) {
             under_load(asked);
@@ -50,8 +50,8 @@ fn under_load(asked: &AtomicU64) {
     time::eventually("load", PATIENCE, || (asked.load(Ordering::Relaxed) > before + 500).then_some(()));
 }
 
-/// Asks over keep-alive connections until it is stopped, and returns every id. It leaves a connection when the answer says so
-/// (RFC 9112), and at no other time.
+/// Sends requests over keep-alive connections until it is stopped, and returns every id. It leaves a connection only when the
+/// answer says so (RFC 9112).
 fn ask(balancer: SocketAddrV4, stop: &AtomicBool, asked: &AtomicU64) -> io::Result<Vec<u64>> {
     let mut ids = Vec::new();
     let mut kept: Option<Http> = None;
@@ -70,7 +70,7 @@ fn ask(balancer: SocketAddrV4, stop: &AtomicBool, asked: &AtomicU64) -> io::Resu
     Ok(ids)
 }
 
-/// Restarts the nodes while clients ask over HTTP at `http` and `beside` runs; every request must succeed.
+/// Restarts the nodes while clients send requests to `http` and `beside` runs; every request must succeed.
 fn roll(nodes: &mut Nodes, http: SocketAddrV4, beside: impl FnOnce(&AtomicBool) -> Vec<u64> + Send) {
     let (stop, asked) = (AtomicBool::new(false), AtomicU64::new(0));
     let mut ids = Ids::new();
@@ -78,7 +78,7 @@ fn roll(nodes: &mut Nodes, http: SocketAddrV4, beside: impl FnOnce(&AtomicBool) 
         let (stop, asked) = (&stop, &asked);
         let clients: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(move || ask(http, stop, asked))).collect();
         let beside = scope.spawn(move || beside(stop));
-        // The threads above end even if a check here fails.
+        // The threads above end even if a check below fails.
         let rolled = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| nodes.restart_each(asked)));
         stop.store(true, Ordering::Relaxed);
         for client in clients {
@@ -139,8 +139,8 @@ fn a_rolling_restart_behind_haproxy_fails_no_request() {
     }
 }
 
-/// Goal: the same behind a balancer that only checks whether it can connect. Method: nginx passes bytes on, also to a node that
-/// is about to exit.
+/// Goal: the same behind a balancer that only checks whether it can connect. Method: nginx forwards bytes, even to a node that is
+/// about to exit.
 #[test]
 fn a_rolling_restart_behind_a_tcp_balancer_fails_no_request() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! SIGTERM: requests are answered, the lease is given back, and the exit code is 0.
+//! SIGTERM: requests are answered, the lease is released, and the exit code is 0.
 
 use std::io::{ErrorKind, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,8 +15,8 @@ use snowmint_test_servers::{port, time};
 /// Limit on the time to exit: the drain timeout and a little more.
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
 
-/// Goal: all requests that arrived before the signal are answered, and then the connection is closed cleanly. Method: clients
-/// of each kind send many requests at once, then the signal comes, then they read.
+/// Goal: all requests that arrived before the signal are answered, and then the connection is closed cleanly. Method: clients of
+/// each kind send many requests at once, then the signal is sent, then they read.
 #[test]
 fn what_was_asked_before_the_signal_is_answered() {
     const EACH: usize = 500;
@@ -78,7 +78,7 @@ fn what_was_asked_before_the_signal_is_answered() {
     ids.assert_unique();
 }
 
-/// The replies to a client that asked until its connection ended.
+/// The replies to a client that sent requests until its connection ended.
 struct Saw {
     ids: Vec<u64>,
     end: &'static str,
@@ -104,7 +104,7 @@ fn pour_until_the_end(client: Resp, asked: &AtomicU64) -> Saw {
     })
 }
 
-/// Asks until the connection ends, 50 requests at a time. Checks that no reply is cut.
+/// Sends requests until the connection ends, 50 at a time. Checks that no reply is cut.
 fn ask_until_the_end(mut client: Resp, asked: &AtomicU64) -> Saw {
     let request = command(&["ID.NEXT", "default", "COUNT", "20"]).repeat(50);
     let mut ids = Vec::new();
@@ -115,7 +115,7 @@ fn ask_until_the_end(mut client: Resp, asked: &AtomicU64) -> Saw {
                 Ok(Some(Reply::Error(error))) => panic!("a request was refused instead of answered: {error}"),
                 Ok(Some(reply)) => ids.extend(reply.ids().unwrap()),
                 Ok(None) => return Saw { ids, end: "closed" },
-                // More requests were on their way when the server closed, so the connection was reset.
+                // More requests were in flight when the server closed, so the connection was reset.
                 Err(error) if error.kind() == ErrorKind::ConnectionReset => return Saw { ids, end: "reset" },
                 Err(error) => panic!("a reply was cut: {error}"),
             }
@@ -127,7 +127,7 @@ fn ask_until_the_end(mut client: Resp, asked: &AtomicU64) -> Saw {
     }
 }
 
-/// Goal: under load, a signal cuts no reply, and the server exits with 0 in time and gives the lease back. Method: clients that
+/// Goal: under load, a signal cuts no reply, and the server exits with 0 in time and releases the lease. Method: clients that
 /// never pause, some of which do not wait for replies; then a server takes the same fixed worker, whose lease could not have
 /// expired yet.
 #[test]

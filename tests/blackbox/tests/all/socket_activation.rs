@@ -1,4 +1,4 @@
-//! Sockets that systemd opens and passes on. The test is systemd: it holds the sockets, and starts the service with them as
+//! Sockets that systemd opens and passes on. The test plays systemd: it holds the sockets, and starts the service with them as
 //! descriptors 3 and 4.
 
 use std::fs::File;
@@ -75,8 +75,8 @@ fn answer(stream: &mut (impl Read + Write)) -> String {
     said
 }
 
-/// Goal: the service serves the sockets that it was passed, leaves the file of a Unix socket alone, and a client that connects
-/// while the service restarts is answered by the next one.
+/// Goal: the service serves the sockets that it receives, leaves the file of a Unix socket alone, and a client that connects
+/// while the service restarts is answered by the next process.
 #[test]
 fn clients_of_a_restart_wait_and_are_answered() {
     let folder = tempfile::tempdir().unwrap();
@@ -115,8 +115,8 @@ fn clients_of_a_restart_wait_and_are_answered() {
     assert!(second.stop().success());
 }
 
-/// Goal: what does not fit is refused before anything is opened, and names the socket and the remedy. An address that other
-/// machines reach needs a decision here too.
+/// Goal: mismatched sockets are rejected before anything is opened, with the socket and the remedy. An address that other
+/// machines reach needs explicit permission here too.
 #[test]
 fn sockets_that_do_not_fit_are_refused() {
     let folder = tempfile::tempdir().unwrap();
@@ -137,7 +137,7 @@ fn sockets_that_do_not_fit_are_refused() {
             &both[..2],
             "systemd passed a socket named \"resp\" that no flag uses",
         ),
-        ("http:resp", [local(), file()], both, "systemd passed \"resp\", which is no TCP or Unix socket"),
+        ("http:resp", [local(), file()], both, "systemd passed \"resp\", which is not a TCP or Unix socket"),
         ("http:resp", [local(), client()], both, "--resp systemd: the socket does not listen"),
         ("http:resp", [tcp("0.0.0.0:0"), local()], both, "other machines can connect"),
         ("http", [local(), local()], both, "LISTEN_FDS: "),
@@ -151,7 +151,7 @@ fn sockets_that_do_not_fit_are_refused() {
     assert!(alone.status.code() == Some(2) && told.contains("FileDescriptorName=http"), "{told}");
 }
 
-/// Goal: the units that we ship use flags that exist, and name the sockets as the service looks for them.
+/// Goal: the shipped units use flags that exist, and name the sockets as the service expects.
 #[test]
 fn the_units_fit_the_service() {
     let packaging = workspace().join("packaging");

@@ -17,7 +17,7 @@ fn serve(folder: &std::path::Path, store: &Postgres) -> Serve {
     Serve::new(folder).args(["--store", &url, "--window", "8s"])
 }
 
-/// Goal: a node without a store says so, retries less and less often, opens no port, and serves once the store is there; one
+/// Goal: a node without a store reports it, retries at growing intervals, opens no port, and serves once the store is there; one
 /// that is stopped meanwhile exits cleanly. Method: two nodes on a server that is down.
 #[test]
 fn a_store_that_is_down_at_the_start_is_waited_for() {
@@ -68,7 +68,7 @@ fn a_store_that_goes_away_is_outlived_to_the_end_of_the_lease() {
     assert!(told(&server).store_errors < 0.5);
     store.kill9();
 
-    // Renewals come every third of the window, so less than half of it left is a sign of trouble.
+    // Renewals come every third of the window, so less than half of it left is a sign of a problem.
     let sign = time::eventually("a sign of the outage, with ids still made", PATIENCE, || {
         let told = told(&server);
         ids.extend(client.next("default", 10).unwrap().expect("the lease has not ended: there was no sign"));
@@ -103,14 +103,14 @@ fn a_store_that_goes_away_is_outlived_to_the_end_of_the_lease() {
     all.assert_unique();
 }
 
-/// The instant of a text such as `2026-11-21T14:46:27.842Z`, in unix milliseconds, as the program itself reads it.
+/// Returns the instant of a text such as `2026-11-21T14:46:27.842Z`, in Unix milliseconds, as the program itself reads it.
 fn last_instant(text: &str) -> u64 {
     let output = snowmint_test_servers::snowmint::external::output("date", ["-u", "-d", text, "+%s%3N"]);
     output.trim().parse().unwrap()
 }
 
-/// Goal: one frozen member of three, with its connections open, stops no node, even if the window is shorter than the store's
-/// own time-outs. Method: each member in turn is paused for longer than the window; ids must continue meanwhile.
+/// Goal: one frozen member of three, with its connections open, stops no node, even if the window is shorter than the store's own
+/// timeouts. Method: each member in turn is paused for longer than the window; ids must continue meanwhile.
 #[test]
 fn a_frozen_member_stops_no_node() {
     let (folder, cluster) = (tempfile::tempdir().unwrap(), EtcdCluster::start(3));

@@ -1,4 +1,4 @@
-//! Thrift clients that others wrote: Apache's Python client and thriftpy2, from the interface file that the crate ships.
+//! Third-party Thrift clients: Apache's Python client and thriftpy2, from the interface file that the crate ships.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddrV4, TcpStream};
@@ -21,7 +21,7 @@ fn serve(folder: &Path, args: &[&str]) -> (Server, SocketAddrV4) {
     (server, thrift)
 }
 
-/// What a client prints, one per line: the worker, the datacenter, the time, ids, and the errors.
+/// The output of a client, one item per line: the worker, the datacenter, the time, ids, and the errors.
 struct Said {
     worker: u64,
     datacenter: u64,
@@ -62,7 +62,7 @@ for bad in ["", "1web", "we b", "web_1"]:
     except Exception as error: print(type(error).__name__, getattr(error, "type", ""), error.message)
 "#;
 
-/// Goal: Apache's client, strict and not, accelerated and not, gets ids and errors that name the cause.
+/// Goal: Apache's client, strict or not, accelerated or not, gets ids, and errors that name the cause.
 #[test]
 fn apache_thrift() {
     let folder = tempfile::tempdir().unwrap();
@@ -96,7 +96,7 @@ fn apache_thrift() {
     assert!(server.metric("snowmint_ids_issued_total") >= 4000.0);
 }
 
-/// Goal: thriftpy2 from the interface file, also of the service that declares its exceptions.
+/// Goal: thriftpy2 works from the interface file, also for the service that declares its exceptions.
 #[test]
 fn thriftpy2() {
     let folder = tempfile::tempdir().unwrap();
@@ -133,7 +133,7 @@ fn connect(address: SocketAddrV4) -> TcpStream {
     client
 }
 
-/// A call without a frame; returns the answer up to the end of the connection.
+/// Sends a call without a frame; returns the answer up to the end of the connection.
 fn call(address: SocketAddrV4, name: &str) -> String {
     let mut message = b"\x80\x01\0\x01".to_vec();
     message.extend(u32::try_from(name.len()).unwrap().to_be_bytes());
@@ -147,7 +147,7 @@ fn call(address: SocketAddrV4, name: &str) -> String {
     String::from_utf8_lossy(&said).into_owned()
 }
 
-/// Goal: input that is not Thrift is cut at once and counted, and affects no other client.
+/// Goal: input that is not Thrift ends the connection at once, is counted, and affects no other client.
 #[test]
 fn bad_input() {
     let folder = tempfile::tempdir().unwrap();
@@ -175,7 +175,7 @@ fn bad_input() {
     assert!(server.metric("snowmint_lease_worker") >= 0.0, "it still serves");
 }
 
-/// Goal: a namespace whose ids are not plain numbers is refused before a number is taken.
+/// Goal: a namespace whose ids are not plain numbers is rejected before a number is drawn.
 #[test]
 fn a_text_form_is_refused_and_costs_no_number() {
     let folder = tempfile::tempdir().unwrap();
@@ -192,9 +192,9 @@ fn a_text_form_is_refused_and_costs_no_number() {
     assert!(first.contains("ORD-000001") && next.contains("ORD-000002"), "{first} {next}");
 }
 
-/// Goal: in a pipeline each call gets its own answer, also where the server answers equal calls together. Method: 6,000 calls of
-/// `get_id` with numbers of their own, 64 ids a millisecond, and other calls and an invalid user agent in between. The
-/// token may draw as many ids as these calls draw, so that what calls answered together take and give back must be exact.
+/// Goal: in a pipeline each call gets its own answer, even though the server answers equal calls together. Method: 6,000 calls of
+/// `get_id` with different sequence ids, 64 ids per millisecond, and other calls and an invalid user agent in between. The
+/// token's quota equals the number of ids that these calls draw, so the accounting of calls answered together must be exact.
 #[test]
 fn a_pipeline_answers_each_call() {
     const CALLS: u32 = 6000;

@@ -1,4 +1,4 @@
-//! TLS on every port, and Unix sockets, with clients that others wrote: curl, redis-cli, redis-py, Apache's Thrift and openssl.
+//! TLS on every port, and Unix sockets, with third-party clients: curl, redis-cli, redis-py, Apache's Thrift and openssl.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -24,14 +24,14 @@ fn serve(folder: &Path, certificates: &Certificates, args: &[&str]) -> Server {
     ready(&Serve::new(folder).args(files).args(args))
 }
 
-/// Starts a server whose HTTP port the harness cannot ask.
+/// Starts a server whose HTTP port the harness cannot call.
 fn ready(serve: &Serve) -> Server {
     let server = serve.spawn();
     server.log_with("ready: ids are served", PATIENCE);
     server
 }
 
-/// What curl says about a path, with the authority that it trusts.
+/// Returns curl's output for a path, with the CA that it trusts.
 fn curl(server: &Server, authority: &Path, path: &str, args: &[&str]) -> Result<String, String> {
     let url = format!("https://localhost:{}{path}", server.http().port());
     let words = ["-sS", "--max-time", "20", "--cacert", text(authority), &url];
@@ -51,7 +51,7 @@ fn ids(text: &str) -> Vec<u64> {
     digits.map(|id| id.parse().unwrap_or_else(|_| panic!("{text}"))).collect()
 }
 
-/// The number of failed handshakes, from metrics in plain text.
+/// Returns the number of failed handshakes, from metrics in plain text.
 fn failures(metrics: &str, protocol: &str) -> u64 {
     let line = metrics.lines().find(|line| {
         line.starts_with("snowmint_requests_total")
@@ -61,7 +61,7 @@ fn failures(metrics: &str, protocol: &str) -> u64 {
     line.and_then(|line| line.rsplit(' ').next()?.parse().ok()).unwrap_or_else(|| panic!("{metrics}"))
 }
 
-/// Goal: real clients draw ids over TLS in each protocol: one, pipelined, more than any buffer, and ends are clean.
+/// Goal: real clients draw ids over TLS in each protocol: one, pipelined, more than any buffer; connections end cleanly.
 #[test]
 fn every_port_speaks_tls() {
     let folder = tempfile::tempdir().unwrap();
@@ -125,7 +125,7 @@ fn every_port_speaks_tls() {
     all.add(&said);
     all.assert_unique();
 
-    // A waiting client also learns that the server ends.
+    // A waiting client also learns that the server stops.
     let waiting = format!(
         "import ssl, socket\n\
          context = ssl.create_default_context(cafile={authority:?})\n\
@@ -142,7 +142,7 @@ fn every_port_speaks_tls() {
     assert!(ended.status.success(), "{}", ended.log);
 }
 
-/// Goal: a request that arrives together with the end of the handshake is answered at once, although no more bytes come.
+/// Goal: a request that arrives together with the end of the handshake is answered at once, although no more bytes follow.
 #[test]
 fn a_request_in_the_last_packet_of_the_handshake() {
     let folder = tempfile::tempdir().unwrap();
@@ -169,7 +169,7 @@ fn a_request_in_the_last_packet_of_the_handshake() {
     assert_eq!(python("ssl", &script, &[]).trim(), "+PONG");
 }
 
-/// Goal: only clients with a certificate of the right authority get ids; the others are counted.
+/// Goal: only clients with a certificate of the right CA get ids; the others are counted.
 #[test]
 fn client_certificates() {
     let folder = tempfile::tempdir().unwrap();
@@ -201,8 +201,8 @@ fn client_certificates() {
     }
 }
 
-/// Goal: where clients need a certificate, health checks and Prometheus have a port that needs none, and that serves nothing
-/// else: also at the connection limit, and until the service ends.
+/// Goal: if clients need a certificate, health checks and Prometheus have a port that needs none and serves nothing else: even at
+/// the connection limit, and until the service stops.
 #[test]
 fn probes_without_a_certificate() {
     let folder = tempfile::tempdir().unwrap();
@@ -246,7 +246,7 @@ fn probes_without_a_certificate() {
         plain(probe, request.as_bytes())
     };
     assert!(named("evil.example").starts_with("HTTP/1.1 421 "), "a page of another site");
-    // Idle connections of probes are replaced. They count for themselves: a limit of their own is reached.
+    // Idle connections of probes are replaced. They have a limit of their own, which is reached.
     let idle: Vec<_> = (0..200).map(|_| TcpStream::connect(probe).unwrap()).collect();
     assert_eq!(get("/healthz").status, 200);
     let metrics = get("/metrics").body;
@@ -267,8 +267,8 @@ fn probes_without_a_certificate() {
     server.kill();
 }
 
-/// Goal: new files are used without a restart, whether they change or SIGHUP arrives; broken ones change nothing; open
-/// connections stay.
+/// Goal: new files are used without a restart, when they change or SIGHUP arrives; invalid ones change nothing; open connections
+/// stay.
 #[test]
 fn certificates_are_reloaded() {
     let folder = tempfile::tempdir().unwrap();
@@ -305,7 +305,7 @@ fn certificates_are_reloaded() {
     });
     assert!(trusts(second.authority()) && !trusts(first.authority()));
 
-    // A certificate without its key, as between two copies, and then no certificate at all.
+    // A certificate without its key, like between two copies, and then no certificate at all.
     fs::copy(third.certificate(), &certificate).unwrap();
     server.hang_up();
     let log = server.log_with("TLS files not reloaded", PATIENCE);
@@ -320,8 +320,8 @@ fn certificates_are_reloaded() {
     server.stop();
 }
 
-/// Goal: an operator learns in time that a certificate expires: from the log, and from a metric that follows the file.
-/// Method: the server's certificate, signed again for ten days, and then replaced by one for a month.
+/// Goal: an operator learns in time that a certificate expires: from the log, and from a metric that follows the file. Method:
+/// the server's certificate, signed again for ten days, and then replaced by one for a month.
 #[test]
 fn a_certificate_that_expires_soon_is_told() {
     let folder = tempfile::tempdir().unwrap();
@@ -351,7 +351,7 @@ fn a_certificate_that_expires_soon_is_told() {
     assert_eq!(server.log().matches("TLS certificate expires soon").count(), 1, "{}", server.log());
 }
 
-/// Sends bytes without TLS, and returns what the server says until it closes.
+/// Sends bytes without TLS, and returns what the server sends until it closes.
 fn plain(address: SocketAddrV4, bytes: &[u8]) -> String {
     let mut client = TcpStream::connect(address).unwrap();
     client.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -361,8 +361,8 @@ fn plain(address: SocketAddrV4, bytes: &[u8]) -> String {
     String::from_utf8_lossy(&said).into_owned()
 }
 
-/// Goal: a client that confuses the two kinds of ports gets an answer that says so: plain clients on TLS ports, TLS clients on
-/// plain ports, and clients that begin a handshake and stop.
+/// Goal: a client on the wrong kind of port gets an answer that says so: plain clients on TLS ports, TLS clients on plain ports,
+/// and clients that begin a handshake and stop.
 #[test]
 fn tls_and_plain_text_confused() {
     let folder = tempfile::tempdir().unwrap();
@@ -375,7 +375,7 @@ fn tls_and_plain_text_confused() {
     let said = plain(server.resp(), b"*1\r\n$4\r\nPING\r\n");
     assert!(said.starts_with("-ERR this port requires TLS") && said.ends_with("\r\n"), "{said}");
     assert_eq!(plain(thrift, b"\x80\x01\0\x01"), "");
-    // These begin a handshake, or nothing at all.
+    // These begin a handshake, or send nothing at all.
     assert_eq!(plain(server.http(), b"\x16\x03\x01"), "");
     assert_eq!(plain(server.http(), b""), "");
     let metrics = curl(&server, certificates.authority(), "/metrics", &[]).unwrap();
@@ -395,7 +395,7 @@ fn tls_and_plain_text_confused() {
     plain.log_with("the client speaks TLS, but this port does not: set --tls-cert and --tls-key", PATIENCE);
 }
 
-/// Goal: at the connection limit, health is answered and others are rejected over TLS as without it.
+/// Goal: at the connection limit, health checks are answered and others are rejected, with TLS as without it.
 #[test]
 fn the_connection_limit_over_tls() {
     let folder = tempfile::tempdir().unwrap();
@@ -410,8 +410,8 @@ fn the_connection_limit_over_tls() {
     assert!(said.contains("connection limit (1) reached"), "{said}");
 }
 
-/// Goal: Unix sockets serve both protocols, only to owner and group; their files come and go with the server, also after a
-/// crash, and nobody takes them from a running one.
+/// Goal: Unix sockets serve both protocols, only to owner and group; their files come and go with the server, even after a crash,
+/// and another server cannot take them from a running one.
 #[test]
 fn unix_sockets() {
     let folder = tempfile::tempdir().unwrap();
@@ -453,8 +453,8 @@ fn unix_sockets() {
     assert_eq!(fs::read(&http).unwrap(), b"mine");
 }
 
-/// Goal: a client of a Unix socket that reads nothing is closed, though the system does not notice it there. Method: its peer
-/// is gone once it cannot send.
+/// Goal: a client on a Unix socket that reads nothing is disconnected, although the system does not detect it there. Method: its
+/// peer is gone once it cannot send.
 #[test]
 fn a_client_of_a_unix_socket_that_reads_nothing_is_closed() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Tokens with clients that others wrote: curl, redis-cli, redis-py, node-redis, ioredis and grpcio.
+//! Tokens with third-party clients: curl, redis-cli, redis-py, node-redis, ioredis and grpcio.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use snowmint_test_servers::{port, time};
 
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Makes a token with the command.
+/// Creates a token with the command.
 fn create(folder: &Path, name: &str, args: &[&str]) -> String {
     let ran = snowmint::run(folder, [&["token", "create", name, "--file", "tokens.toml"], args].concat());
     assert!(ran.status.success(), "{}", snowmint::text(&ran));
@@ -31,7 +31,7 @@ fn curl(server: &Server, path: &str, token: &str) -> (String, String) {
     (status.to_owned(), body.to_owned())
 }
 
-/// Goal: unmodified clients use a token as they use a password. Method: each of them with a right and a wrong one.
+/// Goal: unmodified clients use a token as a password. Method: each of them with a right and a wrong one.
 #[test]
 fn unmodified_clients_send_tokens() {
     let folder = tempfile::tempdir().unwrap();

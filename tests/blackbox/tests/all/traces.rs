@@ -1,4 +1,4 @@
-//! Traces by OTLP. The binary of the checks has the feature `otlp`.
+//! Traces over OTLP. The binary of the checks has the feature `otlp`.
 
 use std::collections::HashSet;
 use std::io::{Read, Write};
@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const SPAN: &str = "00f067aa0ba902b7";
 
-/// A collector, which decodes with the messages that OpenTelemetry publishes.
+/// A collector that decodes with the messages that OpenTelemetry publishes.
 const COLLECTOR: &str = "
 import http.client, http.server, json, sys, threading, grpc
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -66,8 +66,8 @@ with arrived: arrived.wait_for(lambda: len(spans) >= 4, 50)
 print(json.dumps(spans))
 ";
 
-/// Goal: a request of a caller that is traced has a span, the child of the caller's, with what it asked for and what came of
-/// it; other requests have none. Method: callers over HTTP and gRPC, and a collector, in Python.
+/// Goal: a request from a traced caller has a span, the child of the caller's, with its arguments and its outcome; other requests
+/// have none. Method: callers over HTTP and gRPC, and a collector, in Python.
 #[test]
 fn the_span_of_a_request_is_the_child_of_its_callers() {
     let folder = tempfile::tempdir().unwrap();
@@ -142,7 +142,7 @@ with arrived: arrived.wait_for(lambda: len(spans) >= int(wanted), 50)
 print(json.dumps(spans))
 ";
 
-/// Goal: a request over a protocol without a trace context has a span by the ratio: one of its own, with the command, the namespace
+/// Goal: a request over a protocol without a trace context has a root span by the sample ratio, with the command, the namespace
 /// and the count, and with no other argument. Method: a ratio of 1, and a count of each name and outcome.
 #[test]
 fn requests_without_a_context_have_spans_by_the_ratio() {
@@ -194,8 +194,8 @@ fn requests_without_a_context_have_spans_by_the_ratio() {
     assert!(traces.len() == count && spans.iter().all(|span| span["parent"] == ""), "{spans:?}");
 }
 
-/// Goal: without a collector, requests are answered as ever, and their spans are dropped and counted. Method: more spans than
-/// may wait, to a port where nobody listens, with a ratio that traces every request.
+/// Goal: without a collector, requests are answered as usual, and their spans are dropped and counted. Method: more spans than
+/// the queue holds, to a closed port, with a ratio that traces every request.
 #[test]
 fn without_a_collector_spans_are_dropped_and_requests_answered() {
     const REQUESTS: usize = 3000;
@@ -224,7 +224,7 @@ fn without_a_collector_spans_are_dropped_and_requests_answered() {
     server.log_with("cannot export spans", PATIENCE);
 }
 
-/// Goal: a wrong endpoint stops the start, with the flag or variable that it came from.
+/// Goal: an invalid endpoint stops the start, with the flag or variable that it came from.
 #[test]
 fn a_wrong_endpoint_is_an_error() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What the chaos tests share: repeatable randomness, clients that draw ids, their results, and nodes that suffer faults. Each
+//! Shared by the chaos tests: repeatable randomness, clients that draw ids, their results, and nodes that suffer faults. Each
 //! test decides which faults strike, how often, and what must hold afterwards.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,7 @@ use super::resp::command;
 use super::{FakeClock, Ids, Resp, Serve, Server, ids};
 use crate::time;
 
-/// A generator of random numbers that is good enough for choices.
+/// A generator of random numbers that is good enough for random choices.
 ///
 /// # Source
 ///
@@ -29,7 +29,7 @@ impl SplitMix64 {
         Self(seed)
     }
 
-    /// The seed in `$SNOWMINT_SEED`, or a new one. Print it.
+    /// Uses the seed in `$SNOWMINT_SEED`, or a new one. Print it.
     ///
     /// # Panics
     ///
@@ -108,7 +108,7 @@ impl Drawn {
 ///
 /// # Panics
 ///
-/// If ids do not increase on a connection, or an answer is not what was asked for.
+/// If ids do not increase on a connection, or an answer is not the requested one.
 pub fn draw_while(
     addresses: &[(SocketAddrV4, SocketAddrV4)],
     load: Load,
@@ -148,7 +148,7 @@ impl Drop for SetOnDrop<'_> {
     }
 }
 
-/// A client that goes from node to node.
+/// A client that moves from node to node.
 struct Client<'a> {
     random: SplitMix64,
     addresses: &'a [(SocketAddrV4, SocketAddrV4)],
@@ -222,7 +222,7 @@ impl Client<'_> {
         connected.map_err(|error| self.harvest.failed(&format!("no connection, {}", in_words(&error)), 1))
     }
 
-    /// Makes one exchange. Returns the number of ids, or that the connection is lost.
+    /// Sends one request. Returns the number of ids, or that the connection is lost.
     fn draw(
         &mut self,
         connection: &mut Connection,
@@ -241,7 +241,7 @@ impl Client<'_> {
                     // Numbers need not increase if the store went back.
                     assert!(
                         id > *last || matches!(source, Source::Numbers(_)),
-                        "{id} after {last} on one connection"
+                        "{id} follows {last} on one connection"
                     );
                     *last = id;
                 }
@@ -286,7 +286,7 @@ impl Client<'_> {
     }
 }
 
-/// The kind of a failure; a time-out has two names in Rust.
+/// Returns the kind of a failure; a timeout has two names in Rust.
 fn in_words(error: &std::io::Error) -> String {
     match error.kind() {
         ErrorKind::WouldBlock | ErrorKind::TimedOut => "no answer in time".to_owned(),
@@ -383,19 +383,19 @@ fn slice(began: Instant) -> u128 {
     time::now().duration_since(began).as_millis() / SLICE.as_millis()
 }
 
-/// Rounded down, so that 100 % means all.
+/// Formats a percentage, rounded down, so that 100 % means all.
 fn percent(part: u128, whole: u128) -> String {
     let tenths = part * 1000 / whole.max(1);
     format!("{}.{} %", tenths / 10, tenths % 10)
 }
 
-/// How far an id may be from the real time: the errors of two readings, and how far the servers' clocks were slewed.
+/// Limit on the distance of an id from the real time: the errors of two readings, and the slew of the servers' clocks.
 pub const CLOCK_SLACK_MS: u64 = 100;
 
 /// The error of a node's wall clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offset {
-    /// Right.
+    /// Correct.
     None,
     /// An hour ahead.
     Ahead,
@@ -424,7 +424,7 @@ impl Offset {
         }
     }
 
-    /// One of the two others.
+    /// Returns one of the two others.
     fn other(self, random: &mut SplitMix64) -> Self {
         let others: Vec<Self> = Self::ALL.into_iter().filter(|it| *it != self).collect();
         others[random.index(others.len())]
@@ -444,7 +444,7 @@ pub struct Node {
     steps_seen: usize,
 }
 
-/// What a node answered to a burst of requests that waited for the end of its pause.
+/// The answers of a node to a burst of requests that waited for the end of its pause.
 #[derive(Debug, Default)]
 pub struct AfterPause {
     /// The ids of all answers.
@@ -484,11 +484,11 @@ impl Node {
         self.server.first_id()
     }
 
-    /// Its log, if it has ended by itself.
+    /// Returns its log if it has ended by itself.
     ///
     /// # Panics
     ///
-    /// If the system cannot tell.
+    /// If the system reports an error.
     pub fn last_words(&mut self) -> Option<String> {
         self.server.exit_status().map(|_| self.server.log())
     }
@@ -531,7 +531,7 @@ impl Node {
         self.clock.step(offset.text());
     }
 
-    /// How often its log says that the wall clock was stepped.
+    /// Returns how often its log says that the wall clock was stepped.
     pub fn steps_seen(&self) -> usize {
         self.steps_seen + steps_seen(&self.server)
     }
@@ -551,7 +551,7 @@ impl Node {
         self.paused_until.is_some()
     }
 
-    /// Whether its pause has lasted as long as it should.
+    /// Returns whether its pause has lasted as long as it should.
     pub fn is_due(&self) -> bool {
         self.paused_until.is_some_and(|until| until <= time::now())
     }

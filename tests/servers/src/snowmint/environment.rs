@@ -76,7 +76,7 @@ pub(super) fn tidy_up_after(pid: u32) {
     }
 }
 
-/// A disk mounted on a folder that only the process started with it sees.
+/// A disk mounted on a folder; only the process started with it sees it.
 #[derive(Clone, Debug)]
 pub struct Disk {
     folder: PathBuf,
@@ -88,7 +88,7 @@ impl Disk {
     ///
     /// # Panics
     ///
-    /// If this process may not make mount namespaces.
+    /// If this process may not create mount namespaces.
     pub fn read_only(folder: &Path) -> Self {
         let at = quoted(folder);
         Self::new(folder, format!("mount --bind {at} {at} && mount -o remount,bind,ro {at}"))
@@ -98,12 +98,12 @@ impl Disk {
     ///
     /// # Panics
     ///
-    /// If this process may not make mount namespaces.
+    /// If this process may not create mount namespaces.
     pub fn small(folder: &Path, kib: u64) -> Self {
         Self::new(folder, format!("mount -t tmpfs -o size={kib}k tmpfs {}", quoted(folder)))
     }
 
-    /// Adds a line of shell that runs once the disk is there: copy files onto it, fill it.
+    /// Adds a line of shell that runs once the disk is mounted: copy files onto it, fill it.
     #[must_use]
     pub fn then(mut self, line: &str) -> Self {
         self.script = format!("{} && {line}", self.script);

@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::server::{Server, spawn_bound_to_this_thread};
 use crate::{port, time};
 
-/// How each tool is installed.
+/// How to install each tool.
 const TOOLS: [(&str, &str); 21] = [
     ("haproxy", "apt-get install haproxy"),
     ("nginx", "apt-get install nginx libnginx-mod-stream"),
@@ -41,7 +41,7 @@ const TOOLS: [(&str, &str); 21] = [
 ///
 /// # Panics
 ///
-/// If it is not installed; the message says how to.
+/// If it is not installed; the message says how to install it.
 pub fn run(tool: &str, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Output {
     run_with_input(tool, args, "")
 }
@@ -50,7 +50,7 @@ pub fn run(tool: &str, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Out
 ///
 /// # Panics
 ///
-/// If it is not installed; the message says how to.
+/// If it is not installed; the message says how to install it.
 pub fn run_with_input(tool: &str, args: impl IntoIterator<Item = impl AsRef<OsStr>>, input: &str) -> Output {
     let started = Command::new(tool)
         .args(args)
@@ -120,7 +120,7 @@ pub(super) fn missing(tool: &str) -> String {
     format!("{tool} is missing: install it with `{how}`")
 }
 
-/// A running balancer.
+/// A running load balancer.
 #[derive(Debug)]
 pub struct Balancer {
     child: Child,
@@ -129,7 +129,8 @@ pub struct Balancer {
 }
 
 impl Balancer {
-    /// Starts HAProxy: HTTP in HTTP mode and RESP in TCP mode. Nodes whose `/readyz` is not 200 get no clients in either.
+    /// Starts HAProxy: HTTP in HTTP mode and RESP in TCP mode. Nodes whose `/readyz` does not answer 200 get no clients in either
+    /// mode.
     ///
     /// # Panics
     ///
@@ -168,7 +169,7 @@ listen ids
         Self::start(command, folder, http, resp)
     }
 
-    /// Starts nginx, which only passes bytes on: it skips a node that refuses connections, and checks nothing else.
+    /// Starts nginx, which only forwards bytes: it skips a node that refuses connections, and checks nothing else.
     ///
     /// # Panics
     ///

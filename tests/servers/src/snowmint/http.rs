@@ -1,4 +1,4 @@
-//! A small raw HTTP/1.1 client: it sends exactly what the test says, and retries nothing.
+//! A small raw HTTP/1.1 client: it sends exactly what the test says, and never retries.
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddrV4, TcpStream};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// What a server answered.
+/// An answer of the server.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// The status code.

@@ -1,21 +1,21 @@
-//! The tests' own knowledge of ids: the bits of Twitter's layout, and what "no duplicates" means.
+//! The tests' own implementation of ids: the bits of Twitter's layout, and the check for duplicates.
 
 use std::ops::RangeInclusive;
 
 /// Milliseconds since 1970 of Twitter's epoch, 2010-11-04T01:42:54.657Z.
 const TWITTER_EPOCH: u64 = 1_288_834_974_657;
 
-/// When an id of Twitter's layout was made, in unix milliseconds.
+/// Returns the time at which an id of Twitter's layout was made, in Unix milliseconds.
 pub const fn unix_ms(id: u64) -> u64 {
     (id >> 22) + TWITTER_EPOCH
 }
 
-/// The worker of an id of Twitter's layout.
+/// Returns the worker of an id of Twitter's layout.
 pub const fn worker(id: u64) -> u64 {
     (id >> 12) & 31
 }
 
-/// The datacenter of an id of Twitter's layout.
+/// Returns the datacenter of an id of Twitter's layout.
 pub const fn datacenter(id: u64) -> u64 {
     (id >> 17) & 31
 }
@@ -25,7 +25,7 @@ pub const fn datacenter(id: u64) -> u64 {
 pub struct Ids(Vec<u64>);
 
 impl Ids {
-    /// None yet.
+    /// Creates an empty collection.
     pub const fn new() -> Self {
         Self(Vec::new())
     }
@@ -40,12 +40,12 @@ impl Ids {
         self.0.append(&mut other.0);
     }
 
-    /// The number of ids.
+    /// Returns the number of ids.
     pub const fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are no ids.
+    /// Returns whether there are no ids.
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -68,14 +68,14 @@ impl Ids {
         assert!(greatest.is_none_or(|id| id < 1 << 63), "{greatest:?} does not fit a signed column");
     }
 
-    /// Each duplicate id, once for every time too many, in order.
+    /// Returns each duplicate id, once for each extra occurrence, in order.
     pub fn duplicates(mut self) -> Vec<u64> {
         // In place: twenty million ids take 160 MB.
         self.0.sort_unstable();
         self.0.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0]).collect()
     }
 
-    /// The earliest and the latest time of the ids, by Twitter's layout.
+    /// Returns the earliest and the latest time of the ids, by Twitter's layout.
     pub fn made_within(&self) -> Option<RangeInclusive<u64>> {
         let first = self.0.iter().min()?;
         let last = self.0.iter().max()?;
@@ -83,7 +83,7 @@ impl Ids {
     }
 }
 
-/// Whether each is greater than the one before it.
+/// Returns whether each id is greater than the one before it.
 pub fn increase(ids: &[u64]) -> bool {
     ids.windows(2).all(|pair| pair[0] < pair[1])
 }
@@ -93,8 +93,8 @@ mod tests {
     use super::*;
     use crate::snowmint::SplitMix64;
 
-    /// Goal: a chaos test would find a duplicate. Method: a million unique ids from four sources, as clients collect them; then
-    /// the same with one id in two sources.
+    /// Goal: a chaos test would find a duplicate. Method: a million unique ids from four sources, collected like those of
+    /// clients; then the same with one id in two sources.
     #[test]
     fn one_duplicate_in_a_million_is_found() {
         let harvest = |planted: Option<u64>| {

@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddrV4, TcpStream};
 use std::time::Duration;
 
-/// What opens a connection of HTTP/2: the preface and empty settings.
+/// The first bytes of an HTTP/2 connection: the preface and empty settings.
 const OPENING: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 /// Types and flags of HTTP/2 frames.
 const DATA: u8 = 0;
@@ -30,7 +30,7 @@ pub fn grpc_stream(requests: usize, count: u32) -> Vec<u8> {
     grpc_call("/snowmint.v1.Snowmint/Stream", &framed.repeat(requests))
 }
 
-/// The bytes of a connection with one call of this method. `body` is all that it sends, whether it is messages or not.
+/// Returns the bytes of a connection with one call of this method. `body` is sent unchanged, whether it contains messages or not.
 pub fn grpc_call(method: &str, body: &[u8]) -> Vec<u8> {
     let mut bytes = OPENING.to_vec();
     bytes.extend(frame(HEADERS, END_HEADERS, &headers(method)));
@@ -38,7 +38,7 @@ pub fn grpc_call(method: &str, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The headers of a call, uncompressed: known names by their number.
+/// Returns the headers of a call, uncompressed: known names by their number.
 fn headers(path: &str) -> Vec<u8> {
     // POST and http.
     let mut headers = vec![0x83, 0x86];
@@ -64,7 +64,7 @@ fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
 #[derive(Debug)]
 pub struct Grpc(TcpStream);
 
-/// What a call of `Stream` brought.
+/// The result of a call of `Stream`.
 #[derive(Clone, Debug, Default)]
 pub struct Streamed {
     /// The ids of all responses.
@@ -80,7 +80,7 @@ impl Grpc {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The error of the system.
     pub fn connect(address: SocketAddrV4, patience: Duration) -> io::Result<Self> {
         connect(address, patience).map(Self)
     }
@@ -89,7 +89,7 @@ impl Grpc {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The error of the system.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.0.write_all(bytes)
     }
@@ -98,11 +98,11 @@ impl Grpc {
     ///
     /// # Errors
     ///
-    /// What the system says, and an end within a frame or a message.
+    /// The error of the system, or an end within a frame or a message.
     ///
     /// # Panics
     ///
-    /// If the server sends what is not gRPC.
+    /// If the server sends something other than gRPC.
     pub fn read_to_the_end(self) -> io::Result<Streamed> {
         self.read_until(|_| false)
     }
@@ -111,11 +111,11 @@ impl Grpc {
     ///
     /// # Errors
     ///
-    /// What the system says, and an end within a frame or a message.
+    /// The error of the system, or an end within a frame or a message.
     ///
     /// # Panics
     ///
-    /// If the server sends what is not gRPC.
+    /// If the server sends something other than gRPC.
     pub fn read_call(self) -> io::Result<Streamed> {
         self.read_until(|streamed| streamed.ended)
     }
@@ -177,7 +177,7 @@ impl Thrift {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The error of the system.
     pub fn connect(address: SocketAddrV4, patience: Duration) -> io::Result<Self> {
         connect(address, patience).map(Self)
     }
@@ -186,7 +186,7 @@ impl Thrift {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The error of the system.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.0.write_all(bytes)
     }
@@ -195,7 +195,7 @@ impl Thrift {
     ///
     /// # Errors
     ///
-    /// What the system says, and an end within a reply.
+    /// The error of the system, or an end within a reply.
     ///
     /// # Panics
     ///

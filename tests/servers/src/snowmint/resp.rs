@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddrV4, TcpStream};
 use std::time::Duration;
 
-/// What a server replied.
+/// A reply of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// `+OK`
@@ -38,10 +38,8 @@ impl Reply {
     /// If it is neither.
     pub fn ids(self) -> Result<Vec<u64>, String> {
         let id = |reply| match reply {
-            Self::Bulk(digits) => {
-                digits.parse().unwrap_or_else(|_| panic!("an id was expected, not {digits:?}"))
-            }
-            other => panic!("an id was expected, not {other:?}"),
+            Self::Bulk(digits) => digits.parse().unwrap_or_else(|_| panic!("expected an id, got {digits:?}")),
+            other => panic!("expected an id, got {other:?}"),
         };
         match self {
             Self::Error(text) => Err(text),
@@ -58,7 +56,7 @@ impl Reply {
     pub fn error(self) -> String {
         match self {
             Self::Error(text) => text,
-            other => panic!("an error was expected, not {other:?}"),
+            other => panic!("expected an error, got {other:?}"),
         }
     }
 }
@@ -116,7 +114,7 @@ impl Resp {
         let reply = self.call(&["ID.NEXT", namespace, "COUNT", &count.to_string()])?;
         let ids = reply.ids();
         if let Ok(ids) = &ids {
-            assert_eq!(ids.len(), count, "as many ids as were asked for");
+            assert_eq!(ids.len(), count, "the requested number of ids");
         }
         Ok(ids)
     }

@@ -19,13 +19,13 @@ use super::http::{self, Answer};
 use super::{Resp, external};
 use crate::{port, process, time};
 
-/// How long a start may take before the test gives up. Another test checks the promised 2 s.
+/// Time limit for a start in a test. Another test checks the promised 2 s.
 const START_WITHIN: Duration = Duration::from_secs(20);
 const EXIT_WITHIN: Duration = Duration::from_secs(30);
-/// How many other ports to try if a program takes one.
+/// Number of retries on other ports if another program takes one.
 const TRIES: usize = 5;
 
-/// How to start `snowmint serve`.
+/// The configuration of a `snowmint serve` under test.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Serve {
@@ -54,25 +54,25 @@ impl Serve {
         }
     }
 
-    /// With its data in another folder.
+    /// Stores its data in another folder.
     pub fn data(mut self, data: &Path) -> Self {
         data.clone_into(&mut self.data);
         self
     }
 
-    /// With more arguments.
+    /// Adds arguments.
     pub fn args(mut self, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Self {
         self.args.extend(args.into_iter().map(|arg| arg.as_ref().to_owned()));
         self
     }
 
-    /// With an environment variable.
+    /// Adds an environment variable.
     pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
         self.environment.push((name.into(), value.as_ref().to_owned()));
         self
     }
 
-    /// With a wall clock that the test can step.
+    /// Uses a wall clock that the test can step.
     pub fn clock(mut self, clock: &FakeClock) -> Self {
         self.environment.extend(clock.environment());
         self
@@ -84,13 +84,13 @@ impl Serve {
         self
     }
 
-    /// On Unix sockets in place of ports. The harness cannot ask such a server: use [`spawn`](Self::spawn).
+    /// Listens on Unix sockets instead of ports. The harness cannot call such a server: use [`spawn`](Self::spawn).
     pub fn sockets(mut self, http: &Path, resp: &Path) -> Self {
         self.sockets = Some((http.to_owned(), resp.to_owned()));
         self
     }
 
-    /// With a soft and a hard limit of open files.
+    /// Sets a soft and a hard limit of open files.
     pub const fn open_files(mut self, soft: u64, hard: u64) -> Self {
         self.open_files = Some((soft, hard));
         self
@@ -122,7 +122,7 @@ impl Serve {
         panic!("every port that was free a moment ago is taken");
     }
 
-    /// Starts it and does not wait.
+    /// Starts it without waiting.
     ///
     /// # Panics
     ///
@@ -204,7 +204,7 @@ impl Ended {
     pub fn assert_says(&self, words: &[&str]) {
         assert!(
             self.status.code().is_some_and(|code| code == 1 || code == 2),
-            "it ended with {}, 1 or 2 was expected:\n{}",
+            "it ended with {}, expected 1 or 2:\n{}",
             self.status,
             self.log
         );
@@ -219,10 +219,10 @@ impl Ended {
 /// If it does not.
 pub fn assert_says(text: &str, words: &[&str]) {
     for word in words {
-        assert!(text.contains(word), "`{word}` was expected in:\n{text}");
+        assert!(text.contains(word), "expected `{word}` in:\n{text}");
     }
     for trace in ["panicked at", "RUST_BACKTRACE", "Os {", "Err(", "Some("] {
-        assert!(!text.contains(trace), "`{trace}` is nothing for a user:\n{text}");
+        assert!(!text.contains(trace), "a user must not see `{trace}`:\n{text}");
     }
 }
 
@@ -319,7 +319,7 @@ impl Server {
         ids.expect("a reply").unwrap_or_else(|error| panic!("{error}\n{}", self.log()))
     }
 
-    /// Asks over new connections until it gets an id. Returns the time since the start, and the id.
+    /// Requests ids over new connections until it gets one. Returns the time since the start, and the id.
     ///
     /// # Panics
     ///
@@ -337,7 +337,7 @@ impl Server {
         }
     }
 
-    /// Asks for an id once, over a new connection. Returns the time from the start to the answer, and the id.
+    /// Requests an id once, over a new connection. Returns the time from the start to the answer, and the id.
     pub fn ask_once(&self) -> Option<(Duration, u64)> {
         self.ask_once_of("default")
     }
@@ -349,12 +349,12 @@ impl Server {
         Some((self.spawned_at.elapsed(), ids[0]))
     }
 
-    /// Asks it to exit (SIGTERM).
+    /// Sends SIGTERM, which asks it to exit.
     pub fn terminate(&self) {
         self.signal(Signal::TERM);
     }
 
-    /// Asks it to read its files again (SIGHUP).
+    /// Sends SIGHUP, which makes it reload its files.
     pub fn hang_up(&self) {
         self.signal(Signal::HUP);
     }
@@ -363,7 +363,7 @@ impl Server {
     ///
     /// # Panics
     ///
-    /// If the system cannot tell that it is gone.
+    /// If the system cannot confirm that it is gone.
     pub fn kill(&mut self) {
         self.child.kill().expect("a child can be killed");
         self.child.wait().expect("a killed child ends");
@@ -377,7 +377,7 @@ impl Server {
     /// If it does not stop.
     pub fn pause(&self) {
         self.signal(Signal::STOP);
-        time::eventually("the server stands still", START_WITHIN, || {
+        time::eventually("the server is paused", START_WITHIN, || {
             (process::runs(self.pid()) && process::stands_still(self.pid())).then_some(())
         });
     }
@@ -409,7 +409,7 @@ impl Server {
         ended
     }
 
-    /// How it ended, if it has.
+    /// Returns how it ended, if it has.
     ///
     /// # Panics
     ///
@@ -418,7 +418,7 @@ impl Server {
         self.child.try_wait().expect("the system knows its children")
     }
 
-    /// Whether it says that it is ready.
+    /// Returns whether it reports that it is ready.
     pub fn ready(&self) -> bool {
         http::get(self.http, "/readyz").is_ok_and(|answer| answer.status == 200)
     }
@@ -497,7 +497,7 @@ pub(super) fn spawn_bound_to_this_thread(command: &mut Command) -> Child {
     command.spawn().unwrap_or_else(|error| panic!("{}: {error}", external::missing(&name)))
 }
 
-/// Resident memory of a process, in KiB.
+/// Returns the resident memory of a process, in KiB.
 ///
 /// # Panics
 ///
@@ -506,7 +506,7 @@ pub fn rss_kib(pid: u32) -> u64 {
     field(&format!("/proc/{pid}/status"), "VmRSS:")
 }
 
-/// The most resident memory a process had since its start, in KiB.
+/// Returns the maximum resident memory of a process since its start, in KiB.
 ///
 /// # Panics
 ///
@@ -515,7 +515,7 @@ pub fn peak_rss_kib(pid: u32) -> u64 {
     field(&format!("/proc/{pid}/status"), "VmHWM:")
 }
 
-/// Memory of a process in KiB, with its share of shared memory.
+/// Returns the memory of a process in KiB, with its share of shared memory.
 ///
 /// # Panics
 ///
@@ -524,7 +524,7 @@ pub fn pss_kib(pid: u32) -> u64 {
     field(&format!("/proc/{pid}/smaps_rollup"), "Pss:")
 }
 
-/// How many threads a process has.
+/// Returns the number of threads of a process.
 ///
 /// # Panics
 ///
@@ -533,7 +533,7 @@ pub fn threads(pid: u32) -> u64 {
     field(&format!("/proc/{pid}/status"), "Threads:")
 }
 
-/// Whether a process holds a lock for writing on some file now.
+/// Returns whether a process holds a write lock on any file now.
 ///
 /// # Panics
 ///

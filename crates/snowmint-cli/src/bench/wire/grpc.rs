@@ -1,4 +1,4 @@
-//! Draws over gRPC, by the client of tonic on a connection of hyper.
+//! Draws over gRPC, with the client of tonic on a connection of hyper.
 
 use std::error::Error as _;
 use std::task::{Context, Poll};
@@ -19,15 +19,15 @@ use tonic_prost::ProstCodec;
 use super::{NoIds, Stream, Target, key};
 use crate::bench::Lane;
 
-/// The path of the call that returns ids.
+/// The path of the method that returns ids.
 const NEXT: &str = "/snowmint.v1.Snowmint/Next";
-/// The trailer with the kind of an error, which every error of a Snowmint node has.
+/// The trailer with the kind of an error; every error of a Snowmint node has it.
 const KIND: &str = "snowmint-error";
 
-/// A connection over which calls are made.
+/// A connection for gRPC calls.
 pub(super) struct GrpcLink {
     client: Grpc<Http2>,
-    /// Numbers, until the namespace turns out to have texts.
+    /// `Numbers`, until the namespace turns out to use texts.
     format: Format,
 }
 
@@ -35,7 +35,7 @@ impl GrpcLink {
     pub(super) async fn open(stream: Box<dyn Stream>, target: &Target) -> Result<Self, NoIds> {
         let shaken = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
         let (sender, connection) = shaken.map_err(NoIds::broken)?;
-        // It ends with its sender.
+        // The task ends when the sender is dropped.
         tokio::spawn(connection);
         let scheme = if target.tls.is_some() { "https" } else { "http" };
         let origin = Uri::builder().scheme(scheme).authority(target.authority.as_str()).path_and_query("/");
@@ -46,7 +46,7 @@ impl GrpcLink {
     /// Draws one batch, and returns the number of ids.
     pub(super) async fn draw(&mut self, target: &Target, lane: &mut Lane) -> Result<u64, NoIds> {
         let drawn = match self.next(target).await {
-            // A refused call costs no id.
+            // A rejected call uses up no id.
             Err(error) if self.format == Format::Numbers && error.kind == "wrong-scheme" => {
                 self.format = Format::Texts;
                 self.next(target).await?
@@ -74,7 +74,7 @@ impl GrpcLink {
     }
 }
 
-/// Why a call has no ids: an error of the node, of the connection, or of a server that is no Snowmint node.
+/// Returns why a call has no ids: an error of the node, of the connection, or of a server that is not a Snowmint node.
 fn failed(status: &Status) -> NoIds {
     let why = status.message();
     match status.metadata().get(KIND).and_then(|kind| kind.to_str().ok()) {
@@ -84,7 +84,7 @@ fn failed(status: &Status) -> NoIds {
     }
 }
 
-/// A connection of hyper, as tonic wants it.
+/// A hyper connection as a service for tonic.
 struct Http2(SendRequest<Body>);
 
 impl Service<Request<Body>> for Http2 {

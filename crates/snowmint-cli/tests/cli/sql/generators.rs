@@ -23,11 +23,11 @@ fn phase() -> Duration {
     if long { Duration::from_mins(2) } else { Duration::from_secs(2) }
 }
 
-/// Runs a client with SQL on its standard input. It goes on after an error.
+/// Runs a client with SQL on its standard input. It continues after an error.
 fn feed(client: &mut Command, sql: &str) -> Output {
     let client = client.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = client.spawn().unwrap();
-    // A server that dies closes the pipe.
+    // The pipe breaks if the server dies.
     let _ = child.stdin.take().unwrap().write_all(sql.as_bytes());
     child.wait_with_output().unwrap()
 }
@@ -38,19 +38,19 @@ fn psql(host: &str, port: u16) -> Command {
     psql
 }
 
-/// Runs SQL in a session of its own, and returns its rows and errors.
+/// Runs SQL in a separate session, and returns its rows and errors.
 fn session(server: &Postgres, sql: &str) -> (String, String) {
     let output = feed(&mut psql(server.folder().to_str().unwrap(), server.port()), sql);
     (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
 }
 
-/// The complete numbers of an output, one a line. The last line of a client that died may be cut.
+/// Returns the complete numbers of an output, one per line. The last line of a client that died may be cut.
 fn numbers(text: &str) -> impl Iterator<Item = u64> {
     let complete = text.rfind('\n').map_or("", |end| &text[..end]);
     complete.lines().filter_map(|line| line.parse().ok())
 }
 
-/// The number of ids that are there more than once.
+/// Returns the number of duplicate ids.
 fn duplicates(ids: &mut Vec<u64>) -> usize {
     let all = ids.len();
     ids.sort_unstable();
@@ -58,8 +58,8 @@ fn duplicates(ids: &mut Vec<u64>) -> usize {
     all - ids.len()
 }
 
-/// A server with a generator of worker 7 whose clock a test moves: `test_clock` holds the distance to the real clock in
-/// milliseconds, or the unix milliseconds at which the clock stands still.
+/// A server with a generator of worker 7 whose clock the test controls: `test_clock` holds the offset to the real clock in
+/// milliseconds, or the Unix milliseconds at which the clock stands still.
 fn generator(server: &Postgres) {
     let install = script("postgres --layout twitter --datacenter 3 --worker 7");
     server.sql(&format!("{install}{install}"));
@@ -93,13 +93,13 @@ fn set_clock(server: &Postgres, ms: i64) {
     server.sql(&format!("SELECT setval('test_clock', {ms})"));
 }
 
-/// The time of an id of the layout `twitter`.
+/// Returns the time of an id of the layout `twitter`.
 fn unix_ms_of(id: u64) -> i64 {
     let layout = Layout::TWITTER;
     i64::try_from(layout.unix_ms(layout.split(Id::new(id).unwrap()).unwrap().timestamp)).unwrap()
 }
 
-/// What one of the sessions does in a row: single draws, rows, bulk draws that are cancelled, and draws that are rolled back.
+/// The draws of one session, in order: single draws, rows, bulk draws that are cancelled, and draws that are rolled back.
 fn postgres_work(nth: usize) -> String {
     match nth % 4 {
         0 => "SELECT snowmint_next_id();\n".repeat(300),
@@ -114,12 +114,12 @@ fn postgres_work(nth: usize) -> String {
     }
 }
 
-/// Goal: no id twice. Method: sixteen sessions, four of them by a pooler, draw one by one and in bulk, are cancelled and rolled
-/// back, while the clock goes back and forth by an hour and the server is killed twice, once with the clock set back. All ids
-/// that a client has seen count, also those that were rolled back.
+/// Goal: no id repeats. Method: sixteen sessions, four of them through a pooler, draw one by one and in bulk, are cancelled and
+/// rolled back, while the clock goes back and forth by 1 h and the server is killed twice, once with the clock set back. Every id
+/// that a client has seen counts, even if it was rolled back.
 #[test]
 fn postgres_gives_no_id_twice() {
-    // A scheduler of a busy machine can hold up a session that has the lock: the pooler must not give up.
+    // On a busy machine, a session that has the lock can be delayed: the pooler must not give up.
     let server = Postgres::with(&["max_connections=50"]);
     generator(&server);
     let pooler = PgBouncer::start(&server, "transaction", 4);
@@ -132,7 +132,7 @@ fn postgres_gives_no_id_twice() {
                     let mut seen = Vec::new();
                     while !stop.load(Ordering::Relaxed) {
                         let folder = server.folder().to_str().unwrap();
-                        // A pooler in this mode has no settings of sessions.
+                        // In this mode a pooler keeps no session settings.
                         let through_pooler = nth >= 12 && nth % 4 != 2;
                         let mut client = if through_pooler {
                             psql("127.0.0.1", pooler.port())
@@ -176,8 +176,8 @@ fn postgres_gives_no_id_twice() {
     assert!(all > 20_000, "only {all} ids");
 }
 
-/// Draws while a session is paused within a jump, just before it sets the sequence: the clock steps back, and others draw past its
-/// target. Returns the number of duplicates.
+/// Draws while a session is paused within a jump, just before it sets the sequence: the clock steps back, and others draw past
+/// its target. Returns the number of duplicates.
 fn paused_jump(server: &Postgres) -> usize {
     let start = i64::try_from(unix_ms()).unwrap();
     set_clock(server, start);
@@ -199,8 +199,8 @@ fn paused_jump(server: &Postgres) -> usize {
     server.sql("SELECT count(*) - count(DISTINCT id) FROM drawn").parse().unwrap()
 }
 
-/// Goal: a jump that was paused gives nothing twice. Method: also with a generator that does not compare with the limit, as
-/// published ones; there the same steps make duplicates.
+/// Goal: a jump that was paused repeats no id. Method: also with a generator that does not compare with the limit, like published
+/// ones; there the same steps produce duplicates.
 #[test]
 fn postgres_survives_a_jump_that_was_paused() {
     let server = Postgres::start();
@@ -218,7 +218,7 @@ fn postgres_survives_a_jump_that_was_paused() {
     assert!(paused_jump(&careless) > 0, "this test finds no duplicates");
 }
 
-/// Goal: a standby refuses to make ids, and makes none twice after it took over with a clock that is an hour behind.
+/// Goal: a standby refuses to make ids, and repeats none after it took over with a clock that is 1 h behind.
 #[test]
 fn postgres_standby_continues_above_all_ids() {
     let primary = Postgres::start();
@@ -243,9 +243,9 @@ fn postgres_standby_continues_above_all_ids() {
     assert!((5_000..12_000).contains(&ahead), "{ahead} ms ahead, for what was lost");
 }
 
-/// Goal: few draws write to the log, and a crash repeats nothing all the same. Method: over a second of a clock that the test
-/// moves, count the draws that get a transaction id, as those do that log a sequence and sync it. Then the server is killed, and
-/// the clock is set back by an hour.
+/// Goal: few draws write to the log, and yet a crash repeats nothing. Method: over 1 s of a clock that the test moves, count the
+/// draws that get a transaction id, as those do that log a sequence and sync it. Then the server is killed, and the clock is set
+/// back by 1 h.
 #[test]
 fn postgres_logs_few_draws_and_loses_none() {
     let server = Postgres::start();
@@ -266,7 +266,7 @@ fn postgres_logs_few_draws_and_loses_none() {
     let draw = || -> u64 { server.sql("INSERT INTO drawn VALUES (DEFAULT) RETURNING id").parse().unwrap() };
     set_clock(&server, start + 60_000);
     let mut last = draw();
-    // The limit that is logged is now a second ahead; 990 ms later, ids are about to reach it.
+    // The logged limit is now 1 s ahead; 990 ms later, ids have almost reached it.
     for (later, skipped) in [(0, 11_000..11_010), (990, 10_000..10_020)] {
         set_clock(&server, unix_ms_of(last) + later);
         last = draw();
@@ -281,8 +281,8 @@ fn postgres_logs_few_draws_and_loses_none() {
     assert_eq!(server.sql("SELECT count(*) - count(DISTINCT id) FROM drawn"), "0");
 }
 
-/// Goal: draws go on after a crash, with the shortest `--max-ahead` that is accepted. Method: a server is killed while its clock
-/// stands still, so that all that the crash skips lies ahead of the clock.
+/// Goal: draws continue after a crash, with the shortest `--max-ahead` that is accepted. Method: a server is killed while its
+/// clock stands still, so that everything that the crash skips is ahead of the clock.
 #[test]
 fn postgres_draws_after_a_crash_within_max_ahead() {
     let server = Postgres::start();
@@ -300,7 +300,7 @@ fn postgres_draws_after_a_crash_within_max_ahead() {
     assert!((11_000..11_010).contains(&ahead), "{ahead} ms ahead");
 }
 
-/// Goal: the limits of the clock are errors that say what to do, and a client with little rights cannot break the generator.
+/// Goal: at the limits of the clock, errors say what to do, and a client with few rights cannot break the generator.
 #[test]
 fn postgres_refuses_what_would_break_it() {
     let server = Postgres::start();
@@ -359,7 +359,7 @@ fn postgres_refuses_what_would_break_it() {
     let (rows, error) = session(&server, "SELECT count(*) FROM app.order_id_next_ids(0);");
     assert!(rows.is_empty() && error.contains("invalid number 0: expected 1 to 10000000"), "{error}");
 
-    // A parallel plan draws nothing twice: the functions run in the leader only.
+    // A parallel plan repeats no id: the functions run in the leader only.
     let (rows, error) = session(
         &server,
         "SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0;
@@ -410,7 +410,8 @@ fn postgres_refuses_what_would_break_it() {
     assert_eq!(server.sql("SELECT count(*) FROM pg_proc WHERE proname LIKE 'order_id%'"), "0");
 }
 
-/// Goal: the generator makes ids of layouts with other ticks and orders of fields, at the clock, with even low bits.
+/// Goal: the generator makes ids for layouts with other ticks and orders of fields, at the clock, with evenly distributed low
+/// bits.
 #[test]
 fn postgres_makes_ids_of_every_layout_with_time_left() {
     let server = Postgres::start();
@@ -426,7 +427,7 @@ fn postgres_makes_ids_of_every_layout_with_time_left() {
         server.sql(&format!(
             "DROP SEQUENCE IF EXISTS snowmint_cursor, snowmint_edge, snowmint_logged CASCADE; {install}"
         ));
-        // More than a tick, for slow layouts as well.
+        // Longer than a tick, also for slow layouts.
         let count = (layout.max(Field::Sequence) + 1).min(20_000) * 3;
         let before = unix_ms();
         let rows = server.sql(&format!(
@@ -447,7 +448,7 @@ fn postgres_makes_ids_of_every_layout_with_time_left() {
             assert!((before - tick_ms - 10..before + ahead).contains(&time), "{layout}: {time} at {before}");
         }
     }
-    // Without a pause and with one, low bits differ: `id % n` picks each of n shards.
+    // Without a pause and with one, the low bits differ: `id % n` picks each of n shards.
     server.sql(&format!(
         "DROP SEQUENCE snowmint_cursor, snowmint_edge, snowmint_logged; {}",
         script("postgres --layout twitter --worker 1")
@@ -458,7 +459,7 @@ fn postgres_makes_ids_of_every_layout_with_time_left() {
     assert!(low.len() == 64 && duplicates(&mut low) < 8, "{low:?}");
 }
 
-/// A session of MariaDB: rows by the default, single draws, and the event's work with a clock that is an hour off.
+/// A session of MariaDB: rows by the default, single draws, and the event's work with a clock that is 1 h off.
 fn mariadb_work(nth: usize) -> String {
     let seconds = i64::try_from(unix_ms() / 1000).unwrap();
     match nth % 4 {
@@ -477,7 +478,7 @@ fn mariadb_work(nth: usize) -> String {
     }
 }
 
-/// Goal: no id of a committed row twice. Method: sixteen sessions with clocks that differ by an hour, and a server that is killed.
+/// Goal: no id of a committed row repeats. Method: sixteen sessions with clocks that differ by 1 h, and a server that is killed.
 #[test]
 fn mariadb_gives_no_id_twice() {
     let server = MariaDb::with(&["--event-scheduler=ON"]);
@@ -522,7 +523,7 @@ fn mariadb_gives_no_id_twice() {
         (server.sql(late) == "1").then_some(())
     });
     assert!(began.elapsed() < Duration::from_mins(1));
-    // The rights that the docs name are enough, and needed.
+    // The rights that the docs name are sufficient and necessary.
     server.sql("CREATE USER client@localhost; GRANT INSERT ON test.drawn TO client@localhost");
     let as_client = || {
         let mut client = Command::new("mariadb");

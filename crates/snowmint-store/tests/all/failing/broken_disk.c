@@ -1,4 +1,4 @@
-// A disk that fails: while the file "$BROKEN_DISK" + name is there, calls on files of SQLite answer EIO.
+// A disk that fails: while the file "$BROKEN_DISK" + name exists, calls on SQLite files return EIO.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -17,7 +17,7 @@ static int broken(int fd, const char *name) {
     ssize_t length = readlink(link, target, sizeof target - 1);
     if (length < 0) return 0;
     target[length] = 0;
-    // The copy that is looked at meanwhile is on another disk.
+    // The copy that the test reads meanwhile is on another disk.
     return !strncmp(target, prefix, strlen(prefix) - strlen("broken-")) && strstr(target, "leases.db");
 }
 

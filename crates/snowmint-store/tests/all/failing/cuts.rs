@@ -1,4 +1,4 @@
-//! Stores and counters on real servers whose connections are cut behind the bytes of an answer.
+//! Stores and counters on real servers whose connections are cut after the bytes of an answer.
 
 use std::num::NonZeroU64;
 use std::time::Duration;
@@ -12,12 +12,12 @@ use super::servers::{COUNTERS, check_skipped, make_counters, make_key};
 use crate::cut::{BOUND, cut_store, places, saw};
 use crate::support::{PATIENCE, open as open_store};
 
-/// Cuts the answers to reservations, and returns what was given.
+/// Cuts the answers to reservations, and returns the account of the numbers.
 async fn cut_counter(counter: &dyn Counter, direct: &dyn Counter, proxy: &Proxy, most: usize) -> Numbers {
     let started = Instant::now();
     let (mut numbers, mut outcomes) = (Numbers::new(), Vec::new());
-    // A reservation, and what shows that it has settled: cut each by itself, since the first answer is much shorter. What is
-    // taken here comes before the account of numbers begins.
+    // The reservation and the call that shows that it has settled are cut separately, since the first answer is much shorter.
+    // These numbers are reserved before the account begins.
     let mut measured = [0; 2];
     for (settling, bytes) in measured.iter_mut().enumerate() {
         proxy.cut();
@@ -37,7 +37,7 @@ async fn cut_counter(counter: &dyn Counter, direct: &dyn Counter, proxy: &Proxy,
     println!("{}: {} cuts", direct.describe(), places.len());
     for bytes in places {
         proxy.cut();
-        // The first call may meet the connection that was cut.
+        // The first call may use the connection that was cut.
         let _ = reserve(&mut numbers, counter).await;
         proxy.cut_answers_after(bytes);
         outcomes.push(reserve(&mut numbers, counter).await);
@@ -55,7 +55,7 @@ pub(crate) async fn reserve(numbers: &mut Numbers, counter: &dyn Counter) -> Out
     timeout(BOUND, numbers.reserve(counter, count)).await.expect("a reservation in bounded time").unwrap()
 }
 
-/// Reserves numbers that nobody uses, without a look whether they have settled.
+/// Reserves numbers that nobody uses, without a check that they have settled.
 async fn reserve_only(counter: &dyn Counter) {
     let (started, count) = (Instant::now(), NonZeroU64::MIN);
     while timeout(BOUND, snowmint_store::reserve(counter, count))

@@ -1,4 +1,4 @@
-//! Servers whose disk is full, or that take no writes.
+//! Servers whose disk is full, or that accept no writes.
 
 use std::path::Path;
 use std::time::Duration;
@@ -42,13 +42,13 @@ fn redis_cli(server: &Redis, arguments: &[&str]) {
     assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "OK", "{output:?}");
 }
 
-/// Checks that what was refused took no numbers. `AUTO_INCREMENT` does not go back with the statement that used it.
+/// Checks that refused calls reserved no numbers. `AUTO_INCREMENT` does not go back with a statement that failed.
 pub(crate) fn check_skipped(counter: &dyn Counter, numbers: &Numbers) {
     let (name, gapless) = (counter.describe(), !counter.describe().starts_with("tickets:"));
     assert!(!gapless || numbers.skipped() <= numbers.unknown(), "{name}: {numbers:?}");
 }
 
-/// Runs a child whose servers keep their data on a disk of that size.
+/// Runs a child whose servers store their data on a disk of that size.
 fn on_a_disk_of(megabytes: u32, role: &str) {
     let folder = tempfile::tempdir().unwrap();
     let mount = format!(r#"mount -t tmpfs -o size={megabytes}m,mode=755 none "$0"; export TMPDIR="$0""#);
@@ -99,7 +99,7 @@ async fn postgres(folder: &Path) {
         comes_back(&mut account, &*store).await;
         account.check(&*store).await.unwrap();
     }
-    // No room for the next file of the log: the server panics, and stays down until there is.
+    // No space for the next log file: the server panics, and stays down until there is space.
     let mut connection = sqlx::PgConnection::connect(&url.replace("?timeout_ms=2000", "")).await.unwrap();
     let ballast = Ballast::leaving(folder, 0);
     for _ in 0..3 {
@@ -108,10 +108,10 @@ async fn postgres(folder: &Path) {
         sqlx::raw_sql("SELECT pg_switch_wal()").execute(&mut connection).await.ok();
         let _ = call(&mut account, &*store, Operation::CompareAndSet).await;
     }
-    // Its last words find no room either.
+    // There is no space for its last log lines either.
     let started = Instant::now();
     while server.is_running() {
-        assert!(started.elapsed() < PATIENCE, "the server stands it: {}", server.log());
+        assert!(started.elapsed() < PATIENCE, "the server keeps running: {}", server.log());
         sleep(Duration::from_millis(20)).await;
     }
     ballast.remove();
@@ -140,7 +140,7 @@ async fn mariadb(folder: &Path) {
             }
         }
         ballast.remove();
-        // InnoDB may have ended itself, or hang for good.
+        // InnoDB may have shut down, or hang for good.
         server.restart();
         comes_back(&mut account, &*store).await;
         account.check(&*store).await.unwrap();
@@ -164,7 +164,7 @@ async fn redis(folder: &Path) {
         until_writes_fail(&mut account, &*store, 4, 500).await;
         let _ = reserve(&mut numbers, &*counter).await;
         ballast.remove();
-        // A server that syncs each write ends itself when it cannot.
+        // A server that syncs each write shuts down when it cannot.
         server.restart();
         reserve_again(&mut numbers, &*counter).await;
         comes_back(&mut account, &*store).await;
@@ -182,15 +182,15 @@ async fn zookeeper(folder: &Path) {
         let ballast = Ballast::leaving(folder, pages * 4096);
         until_writes_fail(&mut account, &*store, 4, 3000).await;
         ballast.remove();
-        // A server that cannot write its log ends itself.
+        // A server that cannot write its log shuts down.
         server.restart();
         comes_back(&mut account, &*store).await;
         account.check(&*store).await.unwrap();
     }
 }
 
-/// Goal: with its quota spent, etcd keeps what it acknowledged and wrote nothing of what it refused. Method: a small
-/// quota, all calls, a restart.
+/// Goal: with its quota used up, etcd keeps what it acknowledged and wrote nothing that it refused. Method: a small quota, all
+/// calls, a restart.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn etcd_without_room_gives_nothing_twice() {
     let server = Etcd::with(&["--quota-backend-bytes=4194304"]);
@@ -198,7 +198,7 @@ async fn etcd_without_room_gives_nothing_twice() {
     let mut account = Account::new();
     account.check(&*store).await.unwrap();
     until_writes_fail(&mut account, &*store, 6, 60_000).await;
-    // While the alarm stands it does not call itself healthy.
+    // While the alarm is raised, etcd does not report itself healthy.
     server.restart_without_waiting();
     comes_back(&mut account, &*store).await;
     assert!(call(&mut account, &*store, Operation::List).await.is_acknowledged());
@@ -206,7 +206,7 @@ async fn etcd_without_room_gives_nothing_twice() {
     assert!(call(&mut account, &*store, Operation::List).await.is_acknowledged());
 }
 
-/// Goal: a server that takes no writes has written nothing. Method: each kind of server, made read-only while nodes are
+/// Goal: a server that accepts no writes has written nothing. Method: each kind of server, made read-only while nodes are
 /// connected, and writable again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn read_only_servers_give_nothing_twice() {
@@ -244,7 +244,7 @@ async fn read_only_servers_give_nothing_twice() {
     make_key(&redis);
     let store = open(&format!("redis://{}/0", redis.address())).await;
     let set = |of: &[&str]| redis_cli(&redis, &[&["REPLICAOF"], of].concat());
-    // A primary that cannot be reached, so that the copy keeps what it has.
+    // A primary that is unreachable, so that the copy keeps its data.
     read_only(&*store, || set(&["127.0.0.1", "1"]), || set(&["NO", "ONE"])).await;
 }
 

@@ -21,8 +21,8 @@ fn run(role: &str, script: &str) {
     run_mounted(role, folder.path(), script);
 }
 
-/// Goal: on a full disk no number is given twice and no write is lost. Method: a disk of 1 MB with ever more pages of
-/// room left, so that it is full in each phase of a write.
+/// Goal: on a full disk no number is returned twice and no write is lost. Method: a disk of 1 MB with ever more free pages, so
+/// that it fills up in each phase of a write.
 #[test]
 fn a_full_disk_gives_nothing_twice() {
     run("sqlite-full", r#"mount -t tmpfs -o size=1m none "$0""#);
@@ -33,7 +33,7 @@ pub(crate) async fn full(folder: &Path) {
     let mut account = Account::new();
     for pages in 0..40 {
         let store = SqliteStore::open(&path).await.unwrap();
-        // The log is made by the first write, and there is room for it.
+        // The first write creates the log, and there is space for it.
         account.check(&store).await.unwrap();
         let ballast = Ballast::leaving(folder, pages * PAGE);
         until_writes_fail(&mut account, &store, 4, 1000).await;
@@ -50,8 +50,8 @@ pub(crate) async fn full(folder: &Path) {
     }
 }
 
-/// Goal: a checkpoint that finds no room takes nothing back. Method: a log so long that SQLite copies it into the file,
-/// which cannot grow.
+/// Goal: a checkpoint that finds no space loses nothing. Method: a log so long that SQLite copies it into the file, which cannot
+/// grow.
 #[test]
 fn a_disk_that_fills_at_a_checkpoint_gives_nothing_twice() {
     run("sqlite-checkpoint", r#"mount -t tmpfs -o size=6m none "$0""#);
@@ -94,8 +94,8 @@ fn remount(folder: &Path, options: &str) {
     assert!(Command::new("mount").args(["-o", options]).arg(folder).status().unwrap().success());
 }
 
-/// Goal: a write that breaks off behind any byte is not taken for done. Method: a limit on the size of files, which is
-/// not the error of a full disk, somewhere in the next pages of the log.
+/// Goal: a write that stops after any byte does not count as done. Method: a limit on the size of files, which is a different
+/// error than a full disk, somewhere in the next pages of the log.
 #[test]
 fn a_torn_write_gives_nothing_twice() {
     run("sqlite-torn", r#"mount -t tmpfs -o size=1m none "$0"; trap '' XFSZ"#);
@@ -106,7 +106,7 @@ pub(crate) async fn torn(folder: &Path) {
     let log = folder.join("leases.db-wal");
     let mut account = Account::new();
     let unlimited = getrlimit(Resource::Fsize);
-    // About three pages of the log, in steps that share no factor with them.
+    // About three pages of the log, in steps that share no factor with the page size.
     for nth in 0..120 {
         let store = SqliteStore::open(&path).await.unwrap();
         account.check(&store).await.unwrap();
@@ -131,8 +131,8 @@ pub(crate) async fn torn(folder: &Path) {
     }
 }
 
-/// Goal: what could not be synced is not acknowledged, and may be there all the same. Method: a library in front of
-/// the system's, whose calls fail with EIO while a file is there.
+/// Goal: a write that could not be synced is not acknowledged, but may have happened. Method: a preloaded library whose calls
+/// fail with EIO while a file exists.
 #[test]
 fn errors_of_the_disk_give_nothing_twice() {
     let folder = tempfile::tempdir().unwrap();
@@ -178,8 +178,8 @@ pub(crate) async fn io_errors(folder: &Path) {
     shows_nothing_that_is_not_synced(folder, &path).await;
 }
 
-/// Goal: what a process wrote to the log and did not sync before it died is on disk before anybody reads it. Method: the
-/// files that such a process leaves, opened while no sync succeeds.
+/// Goal: data that a process wrote to the log but did not sync before it died is on disk before it is read. Method: the files
+/// that such a process leaves, opened while no sync succeeds.
 async fn shows_nothing_that_is_not_synced(folder: &Path, path: &Path) {
     let store = SqliteStore::open(path).await.unwrap();
     let _ = writes(&mut Account::new(), &store).await;
@@ -203,14 +203,14 @@ async fn writes(account: &mut Account, store: &SqliteStore) -> Vec<Outcome> {
     outcomes
 }
 
-/// What cannot be written can be read.
+/// A read-only file can be read.
 async fn reads(account: &mut Account, store: &SqliteStore) {
     for operation in [Operation::Load, Operation::List] {
         assert!(call(account, store, operation).await.is_acknowledged(), "{operation:?}");
     }
 }
 
-/// What a crash at this instant would leave: the file and the log, without the index of the log in memory.
+/// Copies what a crash at this instant would leave: the file and the log, without the log's index in memory.
 async fn check_as_after_a_crash(account: &Account, path: &Path) {
     let folder = tempfile::tempdir_in("/tmp").unwrap();
     let copy = folder.path().join("leases.db");
@@ -220,14 +220,14 @@ async fn check_as_after_a_crash(account: &Account, path: &Path) {
     account.clone().check(&SqliteStore::open(&copy).await.unwrap()).await.unwrap();
 }
 
-/// The handle that met the trouble goes on, and keeps no other from writing.
+/// The handle that met the failure works again, and does not block others from writing.
 async fn goes_on(account: &mut Account, store: SqliteStore, path: &Path) {
     account.check(&store).await.unwrap();
     let other = SqliteStore::open(path).await.unwrap();
     account.check(&other).await.unwrap();
     account.check(&store).await.unwrap();
     drop(other);
-    // Two that close at once leave the log to each other.
+    // Two connections that close at the same time may both leave the log in place.
     let started = Instant::now();
     while connections() > 1 {
         assert!(started.elapsed() < PATIENCE, "{} is still open twice", path.display());
@@ -236,7 +236,7 @@ async fn goes_on(account: &mut Account, store: SqliteStore, path: &Path) {
     close(store, path).await;
 }
 
-/// How many connections this process has open: each has a thread, which ends when it is closed.
+/// Returns the number of connections that this process has open: each has a thread, which ends when it is closed.
 fn connections() -> usize {
     let threads = std::fs::read_dir("/proc/self/task").unwrap().flatten();
     let names = threads.filter_map(|it| std::fs::read_to_string(it.path().join("comm")).ok());

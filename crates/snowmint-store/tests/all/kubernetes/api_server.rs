@@ -1,13 +1,13 @@
-//! A small API server for the Lease objects of Kubernetes, with the semantics of `resourceVersion` that the store
-//! relies on or has to beware of, from k8s.io/apiserver (`registry/generic/registry/store.go`, `handlers/patch.go`,
-//! `storage/etcd3/store.go`) and `pkg/registry/coordination/lease/strategy.go`:
+//! A small API server for the Lease objects of Kubernetes, with the semantics of `resourceVersion` that the store relies on or
+//! must beware of, from k8s.io/apiserver (`registry/generic/registry/store.go`, `handlers/patch.go`, `storage/etcd3/store.go`)
+//! and `pkg/registry/coordination/lease/strategy.go`:
 //!
 //! - one counter for all objects gives each write its `resourceVersion`;
 //! - POST of a name that exists is 409 `AlreadyExists`, with a `resourceVersion` 400;
 //! - PUT and PATCH with another `resourceVersion` are 409 `Conflict`;
 //! - PUT of a name that does not exist *creates* it, whatever `resourceVersion` it names; PATCH of one is 404;
 //! - a write that changes nothing is not made and leaves the `resourceVersion` as it was;
-//! - pages of a list are of one instant, and a `continue` that is too old is 410 `Expired`.
+//! - pages of a list show one instant, and a `continue` that is too old is 410 `Expired`.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -27,27 +27,27 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 const GROUP: &str = "/apis/coordination.k8s.io/v1/namespaces/";
-/// What the annotations of an object may have in all.
+/// The limit for all annotations of an object together.
 const ANNOTATIONS: usize = 256 * 1024;
 
-/// What etcd would keep, and the troubles a test asks for.
+/// The data that etcd would keep, and the faults that a test requests.
 #[derive(Default)]
 pub(crate) struct State {
     version: u64,
     /// By namespace and name.
     leases: BTreeMap<(String, String), Value>,
-    /// What is left of lists that were begun.
+    /// The remaining pages of lists that were begun.
     pages: BTreeMap<String, Vec<Value>>,
     pub(crate) token: Option<String>,
-    /// Answer writes with this status in place of what they came to.
+    /// Answer writes with this status instead of their result.
     pub(crate) after_write: Option<u16>,
     /// Refuse writes with this status and text.
     pub(crate) refuse_writes: Option<(u16, &'static str)>,
-    /// How many pages to answer with 410.
+    /// Number of pages to answer with 410.
     pub(crate) expire: usize,
 }
 
-/// The server, on a port that stays the same from one start to the next.
+/// The server, on a port that stays the same across restarts.
 pub(crate) struct ApiServer {
     state: Arc<Mutex<State>>,
     address: SocketAddr,
@@ -73,7 +73,7 @@ impl ApiServer {
         self.state.lock().unwrap()
     }
 
-    /// All connections are gone at once, and with them answers that were on the way; what was written stays.
+    /// Closes all connections at once, and drops answers in flight; written data stays.
     pub(crate) async fn kill(&self) {
         let running = self.running.lock().unwrap().take();
         running.unwrap().shutdown().await;
@@ -119,7 +119,7 @@ async fn talk(stream: impl AsyncRead + AsyncWrite + Unpin, state: Arc<Mutex<Stat
         *response.status_mut() = status.try_into().unwrap();
         Ok(response)
     });
-    // A client that goes away is none of the server's business.
+    // A client may disconnect at any time.
     hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await.ok();
 }
 
@@ -303,7 +303,7 @@ impl State {
         let rest = left.split_off(limit.min(left.len()));
         let mut metadata = json!({"resourceVersion": self.version.to_string()});
         if !rest.is_empty() {
-            // As opaque as the real one, with all that has to be escaped.
+            // As opaque as the real one, with every character that needs escaping.
             let token = format!("page/{}+{}==", self.pages.len(), rest.len());
             metadata["continue"] = json!(token);
             self.pages.insert(token, rest);
@@ -315,7 +315,7 @@ impl State {
     }
 }
 
-/// The `resourceVersion`, with "" and "0" as none, as the server has it.
+/// The `resourceVersion`, with "" and "0" as none, as in the real server.
 fn version(lease: &Value) -> Option<u64> {
     let version = lease["metadata"]["resourceVersion"].as_str()?.parse().ok()?;
     (version != 0).then_some(version)
@@ -339,7 +339,7 @@ fn merge(target: &mut Value, patch: &Value) {
     }
 }
 
-/// A field that is null is not there.
+/// A field that is null counts as missing.
 fn prune(value: &mut Value) {
     if let Value::Object(fields) = value {
         fields.retain(|_, it| !it.is_null());

@@ -11,7 +11,7 @@ use super::{
     SECRET, assert_distinct, assert_drawn_from_only_on_request, draw, joined, open, refused, some, surveyed,
 };
 
-/// As Leaf's README makes it.
+/// The table as Leaf's README creates it.
 const TABLE: &str = "CREATE TABLE test.leaf_alloc (
     biz_tag varchar(128) NOT NULL DEFAULT '',
     max_id bigint(20) NOT NULL DEFAULT '1',
@@ -92,7 +92,7 @@ async fn leaf_may_go_on_beside() {
     assert_eq!(theirs.len(), 2 * 150 * 5);
     let all = [ours, theirs].concat();
     assert_distinct(&all);
-    // And none left out: every number below the new max_id was given.
+    // No number is skipped: every number below the new max_id was returned.
     let max_id = server.sql("SELECT max_id FROM test.leaf_alloc WHERE biz_tag = 'order'");
     assert_eq!(all.len() + 1, max_id.parse::<usize>().unwrap());
 }
@@ -122,7 +122,7 @@ async fn what_is_no_counter_is_told_and_left_alone() {
         "9223372036854775807"
     );
 
-    // A column too narrow for the sum, on a server that cuts numbers short.
+    // A column too narrow for the sum, on a server that truncates numbers.
     server.sql("UPDATE test.leaf_alloc SET max_id = 2147483640 WHERE biz_tag = 'user'");
     server.sql("SET GLOBAL sql_mode = ''; ALTER TABLE test.leaf_alloc MODIFY max_id int NOT NULL DEFAULT 1");
     let narrow = open(&url(&server, "user")).await;
@@ -171,7 +171,7 @@ async fn tables_databases_rights_and_passwords() {
     server.restart();
 }
 
-/// Goal: a crash takes back no number that was given, unless the user accepts that. Method: settings with which it may.
+/// Goal: a crash takes back no returned number, unless the user accepts that. Method: settings that may lose commits.
 #[tokio::test]
 async fn a_server_that_syncs_later_is_drawn_from_only_on_request() {
     let server = server_with(&["--log-bin=binlog"]);

@@ -15,7 +15,7 @@ fn url(server: &Server, key: &str) -> String {
     format!("redis-counter:redis://{}/0?counter={key}", server.address())
 }
 
-/// Asks the server itself, beside the counter.
+/// Queries the server itself, without the counter.
 fn cli(server: &Server, command: &[&str]) -> String {
     let mut cli = Command::new("redis-cli");
     cli.args(["-h", "127.0.0.1", "-p", &server.port().to_string()]).args(command);
@@ -52,8 +52,8 @@ async fn numbers_are_those_above_the_value() {
     assert_eq!(surveyed(&url(&server, "many:*")).await.len(), 2500);
 }
 
-/// Goal: one script counts and marks on a cluster, whatever braces a key has. Method: a cluster of one node, which refuses
-/// keys of two slots.
+/// Goal: one script counts and marks on a cluster, whatever braces a key has. Method: a cluster of one node, which refuses keys
+/// of two slots.
 #[tokio::test]
 async fn a_mark_is_on_the_node_of_its_counter() {
     let server = Redis::with(&["--cluster-enabled", "yes"]);
@@ -70,7 +70,7 @@ async fn a_mark_is_on_the_node_of_its_counter() {
     }
 }
 
-/// Goal: who INCRs the key and Snowmint share no number. Method: 8 tasks draw, and 2 INCR and INCRBY.
+/// Goal: other programs that INCR the key and Snowmint share no number. Method: 8 tasks draw, and 2 INCR and INCRBY.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn others_may_go_on_beside() {
     let server = Redis::start();
@@ -100,14 +100,14 @@ async fn others_may_go_on_beside() {
     assert_eq!(cli(&server, &["GET", "orders"]), all.len().to_string());
 }
 
-/// Goal: no mark leaves before its reservation has settled; where there is no room for another, nothing is counted.
-/// Method: more marks at once than there may be.
+/// Goal: no mark leaves before its reservation has settled; if there is no room for another mark, nothing is counted. Method:
+/// more marks at once than the limit.
 #[tokio::test]
 async fn a_full_list_of_marks_holds_the_next_reservation_back() {
     const MOST: usize = 1024;
     let server = Redis::start();
     cli(&server, &["SET", "orders", "0"]);
-    // Long enough that none settles meanwhile, however slow this machine is.
+    // Long enough that none settles meanwhile, even on a slow machine.
     let counter = open(&format!("{}&may_lose=300s", url(&server, "orders"))).await;
     let mut marks = Vec::new();
     for _ in 0..MOST {
@@ -122,7 +122,7 @@ async fn a_full_list_of_marks_holds_the_next_reservation_back() {
     assert_eq!(cli(&server, &["GET", "orders"]), "1024");
     assert!(counter.holds(marks[0]).await.unwrap());
 
-    // Of those that have settled, all but the newest 256 leave, 64 with each reservation.
+    // Of the settled marks, all but the newest 256 leave, 64 with each reservation.
     let counter = open(&format!("{}&may_lose=1ms", url(&server, "orders"))).await;
     while counter.reserve_marked(some(1)).await.is_err() {
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
@@ -160,7 +160,7 @@ async fn what_is_no_counter_is_told_and_left_alone() {
     assert_eq!(error.kind(), StoreErrorKind::Other, "{error}");
     assert!(error.to_string().contains("SET orders 0"), "{error}");
     assert_eq!(refused(&url(&server, "orders")).await.0, Some(StoreErrorKind::Other));
-    assert_eq!(cli(&server, &["EXISTS", "orders"]), "0", "a key that was lost does not begin anew");
+    assert_eq!(cli(&server, &["EXISTS", "orders"]), "0", "a lost key does not restart");
 
     cli(&server, &["RPUSH", "orders", "1"]);
     let (kind, error) = refused(&url(&server, "orders")).await;
@@ -194,7 +194,7 @@ async fn passwords_durability_and_copies() {
     cli(&forgetful, &["SET", "orders", "1"]);
     let (_, error) = refused(&url(&forgetful, "orders")).await;
     assert!(error.contains("appendonly yes"), "{error}");
-    // Without replicas a number is not known to be kept.
+    // Without replicas, a number is not known to be durable.
     let counter = open(&format!("{}&wait_replicas=1&wait_ms=100", url(&forgetful, "orders"))).await;
     let error = counter.reserve(some(1)).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::OutcomeUnknown, "{error}");

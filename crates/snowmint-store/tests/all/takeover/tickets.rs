@@ -11,7 +11,7 @@ use super::{
     assert_distinct, assert_drawn_from_only_on_request, draw, joined, open, refused, some, surveyed,
 };
 
-/// As Flickr's page has it, but for the engine.
+/// The table as on Flickr's page, except for the engine.
 const TABLE: &str = "CREATE TABLE test.Tickets64 (
     id bigint(20) unsigned NOT NULL auto_increment,
     stub char(1) NOT NULL default '',
@@ -22,7 +22,7 @@ fn url(server: &MariaDb) -> String {
     format!("tickets:mysql://root@{}/test", server.address())
 }
 
-/// Flickr's own two statements. `InnoDB` may end the first one in a deadlock with others who draw, and then has undone it.
+/// Runs Flickr's own two statements. `InnoDB` may end the first one in a deadlock with others who draw, and then has undone it.
 async fn draw_as_flickr(address: String, draws: u64) -> Vec<u64> {
     let mut connection = MySqlConnection::connect(&format!("mysql://root@{address}/test")).await.unwrap();
     let mut all = Vec::new();
@@ -36,8 +36,8 @@ async fn draw_as_flickr(address: String, draws: u64) -> Vec<u64> {
     all
 }
 
-/// Goal: two servers, one odd and one even, and who draws from them in the old way, share no number. Method: all at
-/// once.
+/// Goal: two servers, one odd and one even, and programs that draw from them in the old way, share no number. Method: all at the
+/// same time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn two_servers_share_no_ticket() {
     let settings = |offset| format!("--auto-increment-offset={offset}");
@@ -65,8 +65,8 @@ async fn two_servers_share_no_ticket() {
     }
 }
 
-/// Goal: raised, a counter never goes down, also where the server counts on from its greatest row after a restart. Method:
-/// a row above what it is raised to, and rows of other stubs.
+/// Goal: a raised counter never goes down, even if the server continues from its greatest row after a restart. Method: a row
+/// above the raise, and rows of other stubs.
 #[tokio::test]
 async fn a_row_is_never_lowered() {
     let server = MariaDb::start();
@@ -89,7 +89,7 @@ async fn a_row_is_never_lowered() {
     assert_eq!((other.reserve(some(1)).await.unwrap().first(), &*rows()), (3001, "700b,2001a,3001c"));
 }
 
-/// Goal: a deadlock with others who draw is no failure, since the server undid the statement. Method: a transaction that is
+/// Goal: a deadlock with others who draw is not a failure, since the server undid the statement. Method: a transaction that is
 /// heavier than a ticket, so that the server ends the ticket, locks the row first and the stub after.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_ticket_that_met_a_deadlock_is_drawn_again() {
@@ -118,7 +118,7 @@ async fn a_ticket_that_met_a_deadlock_is_drawn_again() {
     assert!(drawing.await.unwrap().unwrap().first() > 1);
 }
 
-/// Goal: the survey never falls below what was given. Method: a table that was emptied, on servers with each offset.
+/// Goal: the survey never reports less than what was returned. Method: an emptied table, on servers with each offset.
 #[tokio::test]
 async fn an_emptied_table_is_where_the_server_goes_on() {
     for (offset, highest) in [(1, "9"), (2, "10")] {
@@ -173,13 +173,13 @@ async fn what_gives_no_tickets_is_told() {
     server.sql(TABLE);
     let counter = open(&url(&server)).await;
     counter.reserve(some(1)).await.unwrap();
-    // A ticket of an earlier call must not pass for a new one.
+    // A ticket of an earlier call must not count as a new one.
     server.sql("ALTER TABLE test.Tickets64 MODIFY id bigint unsigned NOT NULL DEFAULT 7");
     let error = counter.reserve(some(1)).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Corrupt, "{error}");
 }
 
-/// Goal: where its type ends, a table gives no ticket twice. Method: a TINYINT, up to its end and on.
+/// Goal: at the end of its type, a table returns no ticket twice. Method: a TINYINT, up to its end and beyond.
 #[tokio::test]
 async fn the_last_number_of_a_column_is_not_given_again_and_again() {
     let server = MariaDb::start();
@@ -200,7 +200,7 @@ async fn the_last_number_of_a_column_is_not_given_again_and_again() {
     }
 }
 
-/// Goal: a crash takes back no ticket that was given, unless the user accepts that. Method: settings with which it may.
+/// Goal: a crash takes back no returned ticket, unless the user accepts that. Method: settings that may lose commits.
 #[tokio::test]
 async fn a_server_that_syncs_later_is_drawn_from_only_on_request() {
     let server = MariaDb::with(&["--log-bin=binlog"]);

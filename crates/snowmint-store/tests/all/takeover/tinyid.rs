@@ -11,7 +11,7 @@ use super::{
     assert_distinct, assert_drawn_from_only_on_request, draw, joined, numbers, open, refused, some, surveyed,
 };
 
-/// As `TinyID`'s `db.sql` makes it.
+/// The table as `TinyID`'s `db.sql` creates it.
 const TABLE: &str = "CREATE TABLE test.tiny_id_info (
     id bigint(20) unsigned NOT NULL AUTO_INCREMENT,
     biz_type varchar(63) NOT NULL DEFAULT '',
@@ -44,7 +44,7 @@ fn url(server: &MariaDb, biz_type: &str) -> String {
     format!("tinyid:mysql://root@{}/test?biz_type={biz_type}", server.address())
 }
 
-/// `TinyID`'s own statements and its own rule: the numbers above the old `max_id` that fit, up to the new one.
+/// Runs `TinyID`'s own statements and its rule: the numbers above the old `max_id` that fit, up to the new one.
 async fn draw_as_tinyid(address: String, draws: u64) -> Vec<u64> {
     let mut connection = MySqlConnection::connect(&format!("mysql://root@{address}/test")).await.unwrap();
     let (mut all, mut done) = (Vec::new(), 0);
@@ -137,8 +137,8 @@ async fn what_is_no_counter_is_told_and_left_alone() {
     assert!(error.contains("no table tiny_id_info"), "{error}");
 }
 
-/// Goal: a call that is never first gives up, in bounded time, and has taken nothing. Method: a `max_id` that is one
-/// number when it is read and another when it is compared.
+/// Goal: a call that always loses gives up in bounded time, and has reserved nothing. Method: a `max_id` that is one number when
+/// it is read and another when it is compared.
 #[tokio::test]
 async fn a_row_that_is_always_another_is_given_up() {
     let server = server();
@@ -154,7 +154,7 @@ async fn a_row_that_is_always_another_is_given_up() {
     );
 }
 
-/// Goal: a crash takes back no number that was given, unless the user accepts that. Method: settings with which it may.
+/// Goal: a crash takes back no returned number, unless the user accepts that. Method: settings that may lose commits.
 #[tokio::test]
 async fn a_server_that_syncs_later_is_drawn_from_only_on_request() {
     let server = server_with(&["--log-bin=binlog"]);

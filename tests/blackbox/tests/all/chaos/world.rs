@@ -10,7 +10,7 @@ use snowmint_test_servers::snowmint::{Ids, Serve, SplitMix64, server};
 
 use super::{Plan, SERVERS};
 
-/// The service must answer within this time after a restart: more than one that hangs, less than a machine that is busy takes.
+/// Time limit for the service to answer after a restart: shorter than a hang, longer than a busy machine takes.
 const FIRST_ID_WITHIN: Duration = Duration::from_secs(20);
 
 pub(crate) struct World<'a> {
@@ -82,7 +82,7 @@ impl<'a> World<'a> {
         let node = &mut self.nodes[i];
         let name = format!("node-{i}-start-{}", self.faults.first_ids.len());
         let args = ["--holder", &name];
-        // Another test covers clocks that are wrong at the start.
+        // Another test covers wrong clocks at the start.
         node.kill_and_restart(if self.plan.new_names { &args } else { &[] }, Offset::None);
         let (after, id) = node.first_id();
         self.ids.add(&[id]);

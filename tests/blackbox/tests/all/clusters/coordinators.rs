@@ -1,5 +1,5 @@
-//! The servers behind each store. Each can be killed or paused, and says who leads.
-//! Each node reaches them through its own proxies, which produce the faults of networks.
+//! The servers behind each store. The test can kill or pause each one, and find the leader.
+//! Each node reaches them through its own proxies, which produce network faults.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::switchovers::{MariaDbs, PostgresPair, Redises, Replicated, Synchronou
 /// Number of members of a cluster.
 const MEMBERS: usize = 3;
 
-/// Which store.
+/// The kind of store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Etcd,
@@ -53,7 +53,7 @@ impl Coordinators {
         }
     }
 
-    /// Those whose primary can be changed.
+    /// The stores whose primary can be changed.
     pub(crate) fn replicated(&self) -> Option<&dyn Replicated> {
         match self {
             Self::Replicated(replicated) => Some(&**replicated),
@@ -82,7 +82,7 @@ impl Coordinators {
         }
     }
 
-    /// Whether the store has a clock, so that it refuses a node whose clock is far ahead.
+    /// Returns whether the store has a clock, so that it rejects a node whose clock is far ahead.
     pub(crate) const fn has_time(&self) -> bool {
         !matches!(self, Self::Etcd(_))
     }

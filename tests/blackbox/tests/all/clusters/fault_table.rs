@@ -1,5 +1,5 @@
-//! The table of `docs/guarantees.md`: for each fault on each store, how long a client that asks the release binary every
-//! millisecond had no id. To measure it again:
+//! The table of `docs/guarantees.md`: for each fault on each store, the time without ids for a client that sends a request to the
+//! release binary every millisecond. To measure it again:
 //! `cargo build --release -p snowmint-cli`, then
 //! `SNOWMINT_BIN=$PWD/target/release/snowmint cargo nextest run -p snowmint-blackbox --run-ignored only -E 'test(fault_table)' --no-capture`.
 
@@ -35,7 +35,7 @@ const STORES: [(&str, Option<Kind>); 6] = [
     ("SQLite", None),
 ];
 
-/// A line of the table.
+/// A row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     StoreRestarted,
@@ -113,7 +113,7 @@ impl Fault {
     }
 }
 
-/// Goal: the figures of the docs can be measured again. Method: for each store, one node after the other is observed while a
+/// Goal: the figures in the docs can be measured again. Method: for each store, one node after the other is observed while a
 /// fault begins and ends. The test asserts only that ids return.
 #[test]
 #[ignore = "a measurement of a quarter of an hour, for the documents"]
@@ -134,7 +134,7 @@ fn fault_table() {
     snowmint::publish("fault-table", &table);
 }
 
-/// The column of one store, from the first line to the last.
+/// The column of one store, from the first row to the last.
 fn of_store(kind: Option<Kind>) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
     let coordinators = kind.map(Coordinators::start);
@@ -202,7 +202,7 @@ fn store_fault(folder: &Path, coordinators: Option<&Coordinators>, fault: Fault)
     })
 }
 
-/// A process that stays in the middle of a write to the node's file until it is killed.
+/// A process that holds a write transaction on the node's file until it is killed.
 fn hold_write_lock(folder: &Path) -> Child {
     let script = "import sqlite3, sys, time\n\
                   it = sqlite3.connect(sys.argv[1], timeout=10, isolation_level=None)\n\
@@ -265,7 +265,7 @@ fn started_again(node: &mut Node, offset: Offset) -> String {
     }
 }
 
-/// How long the node gave no ids because of the fault that `strike` begins and ends.
+/// Returns the time without ids because of the fault that `strike` begins and ends.
 fn interruption(server: &Server, strike: impl FnOnce()) -> String {
     let observer = Observer::start(server.resp());
     await_renewal(server);

@@ -26,7 +26,7 @@ pub(crate) struct Faults {
     pub(crate) troubles: BTreeMap<Trouble, u32>,
     /// Number of switches of the primary, by kind.
     pub(crate) switches: BTreeMap<Switch, u32>,
-    /// Number of switches that were put off because replicas lagged.
+    /// Number of switches that were postponed because replicas lagged.
     pub(crate) put_off: u32,
     /// Nodes that exited because no server accepted writes when they sought their first lease.
     pub(crate) ended_at_start: u32,

@@ -1,4 +1,4 @@
-//! One client that asks a node for an id every millisecond, and measures the longest time without one and its errors.
+//! A client that sends a request to a node every millisecond, and measures the longest time without an id, and the errors.
 //! It stays with the node, so that every gap is caused by that node.
 
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use snowmint_test_servers::snowmint::Resp;
 use snowmint_test_servers::time;
 
 const EVERY: Duration = Duration::from_millis(1);
-/// How long the client waits for an answer before it reconnects.
+/// Time limit for an answer before the client reconnects.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How long it continues at the end until an id arrives: a gap is recorded when it ends.
 const LAST: Duration = Duration::from_secs(30);
@@ -47,7 +47,7 @@ pub(crate) struct Observer {
 }
 
 impl Observer {
-    /// Begins to ask a node that makes ids.
+    /// Starts to send requests to a node that makes ids.
     pub(crate) fn start(address: SocketAddrV4) -> Self {
         let over = Arc::new(AtomicBool::new(false));
         let stop = Arc::clone(&over);
@@ -67,12 +67,12 @@ impl Observer {
 
 impl Drop for Observer {
     fn drop(&mut self) {
-        // If a test fails, nobody waits for the thread: it ends by itself.
+        // If a test fails, nothing waits for the thread: it ends by itself.
         self.over.store(true, Ordering::Relaxed);
     }
 }
 
-/// Asks until the test ends and an id arrives. Returns the longest gap.
+/// Sends requests until the test ends and an id arrives. Returns the longest gap.
 fn ask(address: SocketAddrV4, over: &AtomicBool) -> Gap {
     let mut connection: Option<Resp> = None;
     let mut last = time::now();

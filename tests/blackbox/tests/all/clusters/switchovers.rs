@@ -1,12 +1,12 @@
 //! Databases with replicas, whose primary changes: by plan, by force, and back again.
 //!
-//! As the product requires, the loss of a store without a synchronous replica is bounded here: it loses nothing that was
-//! acknowledged more than [`MAY_LOSE`] before the old primary was dead. Three rules ensure that:
-//! - A replica is promoted only if, at an instant at most that long before the old primary was dead, it had all that the
-//!   primary had then. Where the machine was too slow for that, the old primary is started again and nobody is promoted.
+//! As the product requires, the loss of a store without a synchronous replica is bounded here: it loses no write that was
+//! acknowledged more than [`MAY_LOSE`] before the death of the old primary. Three rules ensure that:
+//! - A replica is promoted only if it had everything that the primary had at an instant at most that long before the death of the
+//!   old primary. If the machine was too slow for that, the old primary is started again and no replica is promoted.
 //! - By force, the old primary is dead before another accepts writes (if replicas confirm each write, it may live for another
 //!   second: it can acknowledge nothing). By plan, it stops accepting writes before another starts.
-//! - The failed server comes back as a replica, without data of its own.
+//! - The failed server comes back as a replica, without its own data.
 
 use std::cell::Cell;
 use std::fmt::Debug;
@@ -22,9 +22,9 @@ use snowmint_test_servers::{MariaDbPair, Postgres, Redis, RedisSentinels, Server
 pub(crate) const MAY_LOSE: Duration = Duration::from_secs(1);
 /// The name of the only standby.
 const PEER: &str = "peer";
-/// How long replicas may take to catch up; after that the switch is put off.
+/// Time limit for replicas to catch up; after that the switch is postponed.
 const CATCH_UP: Duration = Duration::from_secs(5);
-/// Long, so that only the test decides when a primary is replaced.
+/// A long timeout, so that only the test decides when a primary is replaced.
 const NEVER_DOWN: Duration = Duration::from_mins(10);
 
 /// A way for another server to become the primary.
@@ -204,7 +204,7 @@ impl Replicated for PostgresPair {
         match switch {
             Switch::Planned => {
                 if !old.stop_fast() {
-                    // The stop waits for a client or the standby: the standby may lack the newest writes.
+                    // The stop timed out waiting for a client or the standby: the standby may lack the newest writes.
                     old.restart();
                     return Switched::PutOff;
                 }
@@ -332,7 +332,7 @@ pub(crate) struct Redises {
     probe: Cell<u64>,
 }
 
-/// A key of which a promoted replica shows whether it kept the first rule of this file.
+/// A key that shows on a promoted replica whether it kept the first rule of this file.
 const PROBE: &str = "probe-of-the-test";
 
 impl Redises {

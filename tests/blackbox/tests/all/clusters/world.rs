@@ -34,7 +34,7 @@ pub(crate) struct World<'a> {
     coordinators: Coordinators,
     /// Which coordinators are down or paused, and until when.
     away: Vec<Option<(Absence, Instant)>>,
-    /// The coordinators are left alone until then.
+    /// No fault strikes the coordinators until this time.
     rest_until: Instant,
     members: Vec<Member>,
     faults: Faults,
@@ -161,7 +161,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Returns an instant a number of windows from now.
+    /// Returns the instant that is a number of windows from now.
     fn in_windows(&self, least: f64, most: f64, random: &mut SplitMix64) -> Instant {
         time::now() + self.plan.window.mul_f64(least + (most - least) * random.fraction())
     }
@@ -169,7 +169,7 @@ impl<'a> World<'a> {
     fn hit_coordinator(&mut self, random: &mut SplitMix64) {
         let present: Vec<usize> = (0..self.away.len()).filter(|&i| self.away[i].is_none()).collect();
         let majority_stays = present.len() > 1 && present.len() > self.away.len() / 2 + 1;
-        // Without a majority, the store is down for every node: seldom, and never for long.
+        // Without a majority, the store is down for every node: rarely, and never for long.
         let outage = !majority_stays;
         let replicated = self.coordinators.replicated();
         // A server that comes back as a replica needs its primary.
@@ -250,7 +250,7 @@ impl<'a> World<'a> {
         (member.ended, member.serves, member.started, member.offset) = (false, false, time::now(), offset);
     }
 
-    /// Not while a node starts: nobody would know which clock its ids follow.
+    /// Not while a node starts: it would be unknown which clock its ids follow.
     fn step_clock(&mut self, random: &mut SplitMix64) {
         let started: Vec<usize> = (0..NODES).filter(|&i| self.members[i].serves).collect();
         if !started.is_empty() {
@@ -368,12 +368,12 @@ fn take_for_the_day(folder: &Path, coordinators: &Coordinators, layout: &str) {
 }
 
 impl Member {
-    /// Whether no fault strikes it now.
+    /// Returns whether no fault strikes it now.
     fn is_well(&self) -> bool {
         self.serves && self.trouble.is_none() && !self.node.is_paused()
     }
 
-    /// Whether it had enough time to serve and does not. A node with a wrong clock may never serve.
+    /// Returns whether it had enough time to serve and does not. A node with a wrong clock may never serve.
     fn is_stuck(&self, window: Duration) -> bool {
         !self.serves && self.started.elapsed() > window * 2
     }

@@ -1,5 +1,5 @@
-// Drives the console in Chromium: clicks, types, uses the keyboard alone, and looks for faults of access, of policy and of
-// layout. The test that runs it starts the servers; its arguments are one JSON object.
+// Drives the console in Chromium: clicks, types, uses only the keyboard, and looks for faults of accessibility, content policy
+// and layout. The test that runs it starts the servers; its arguments are one JSON object.
 
 const assert = require('node:assert/strict');
 const { mkdtempSync, rmSync } = require('node:fs');
@@ -65,7 +65,7 @@ async function inspects(page) {
   assert.match(await text(page, '#inspect-result'), /base62\s+1ptWyK4WgZU/);
   assert.ok(page.url().endsWith(`#/inspect/${ID}`), page.url());
 
-  // Another reading, which the address names, so that the link shows it.
+  // Select another reading, which is then in the address, so that the link shows it.
   const other = page.locator('.readings button').nth(1);
   const name = (await other.locator('span').first().innerText()).trim();
   await other.click();
@@ -90,7 +90,7 @@ async function inspects(page) {
   await page.selectOption('#inspect-by', { label: 'sonyflake' });
   await page.waitForFunction(() => document.querySelector('#inspect-result .answer')?.innerText.startsWith('sonyflake'));
 
-  // A text of somebody else is a text.
+  // Text from other users is shown as text.
   const hostile = '<img src=x onerror=alert(1)>';
   await page.selectOption('#inspect-by', '');
   await page.fill('#inspect-text', hostile);
@@ -139,7 +139,7 @@ async function designs(page) {
   assert.equal(await page.inputValue('#design-spec'), layout.layout);
   assert.match(await text(page, '#design-commands'), /snowmint serve --layout 'time:41/);
 
-  // Too many bits are rejected with the words of the server.
+  // Too many bits are rejected with the server's message.
   await page.getByRole('spinbutton', { name: 'sequence' }).fill('20');
   await page.waitForSelector('#design-facts .banner.error');
   assert.match(await text(page, '#design-facts .banner.error'), /invalid layout/);
@@ -168,7 +168,7 @@ async function draws(page) {
   await page.locator('#draw-result li a').first().click();
   await page.waitForSelector('#inspect-result .answer');
   assert.equal(await bits(page), BigInt(ids[0]).toString(2).padStart(64, '0'));
-  // Without a token, the fleet says what it needs.
+  // Without a token, the fleet view says that it needs one.
   await page.goto(`${open}/#/fleet`);
   await page.waitForSelector('#fleet-body pre');
   assert.match(await text(page, '#fleet-body'), /snowmint token create/);
@@ -188,10 +188,10 @@ async function watches(page) {
   assert.match(await text(page, '#fleet-body'), /ready[\s\S]*answers[\s\S]*worker 5[\s\S]*this node/);
   const lease = await page.locator('.lane .lease').first().boundingBox();
   assert.ok(lease.width > 5, `a lease of ${lease.width} px`);
-  // Names and texts of others are texts.
+  // Names and texts from other users are shown as text.
   await page.waitForFunction(() => document.querySelector('#fleet-body').innerText.includes('<script>alert(1)</script>'));
   assert.equal(await page.locator('#main img, #main script').count(), 0);
-  // A change is seen without a request of the reader.
+  // A change appears without a user request.
   await page.evaluate(async (token) => {
     const headers = { authorization: `Bearer ${token}`, 'content-type': 'application/json' };
     const added = await fetch('v1/admin/namespaces/late', { method: 'PUT', headers, body: '{"scheme":"segment"}' });
@@ -221,13 +221,13 @@ async function seesTrouble(page, next) {
   await page.emulateMedia({ colorScheme: 'light', reducedMotion: 'reduce' });
   await picture(page, 'fleet-trouble');
   console.log('mend');
-  // A store that was silent is read every 30 s at worst.
+  // A store that was silent is read again after 30 s at the latest.
   await next();
   await page.waitForFunction(() => !document.querySelector('#fleet-problems .banner.error'), null, { timeout: 45_000 });
   console.log('stop');
   await next();
   await page.waitForFunction(() => /stream ended|not connected/.test(document.querySelector('#fleet-live').innerText), null, { timeout: 10_000 });
-  // The view ticks every second, and stays one that is not connected.
+  // The view updates its age every second, and still says that it is not connected.
   await page.waitForTimeout(2500);
   assert.doesNotMatch(await text(page, '#fleet-live'), /^live/);
 }
@@ -276,7 +276,7 @@ async function looks(browserPage) {
     document.addEventListener('securitypolicyviolation', (event) => console.error(`policy: ${event.violatedDirective} ${event.blockedURI} ${event.sample}`));
   });
   const page = context.pages()[0];
-  // Invalid input, a missing token or right, and a store that is away.
+  // Invalid input, a missing token or right, and a store that is down.
   watch(page, /400|401|403|ERR_/);
   const input = process.stdin.setEncoding('utf8')[Symbol.asyncIterator]();
   const next = async () => { await input.next(); };

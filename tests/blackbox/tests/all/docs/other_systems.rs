@@ -1,5 +1,5 @@
-//! The systems that a page migrates from, with one counter each that has given 5,000 numbers, for users that have only the
-//! rights that the page names.
+//! The systems that a page migrates from, with one counter each that has returned 5,000 numbers, for users with only the rights
+//! that the page names.
 
 use snowmint_test_servers::{MariaDb, Redis};
 
@@ -24,7 +24,7 @@ const TICKETS: &str = "CREATE DATABASE tickets; CREATE TABLE tickets.Tickets64 (
     INSERT INTO tickets.Tickets64 VALUES (5000, 'a'); \
     CREATE USER mint@'%'; GRANT SELECT, INSERT, UPDATE, DELETE ON tickets.Tickets64 TO mint@'%'";
 
-/// What a page has started; it ends with the page.
+/// The systems that a page has started; they end with the page.
 #[derive(Debug, Default)]
 pub(super) struct OtherSystems {
     databases: Option<MariaDb>,
@@ -33,7 +33,7 @@ pub(super) struct OtherSystems {
 }
 
 impl OtherSystems {
-    /// Starts a system, unless the page has started it before.
+    /// Starts a system, unless the page has already started it.
     pub(super) fn start(&mut self, system: &str) {
         if self.started.iter().any(|it| it == system) {
             return;
@@ -57,12 +57,12 @@ impl OtherSystems {
         self.databases.get_or_insert_with(MariaDb::start).sql(sql);
     }
 
-    /// A command with the addresses of this test in place of the page's.
+    /// Returns a command with the addresses of this test instead of the page's.
     pub(super) fn with_addresses(&self, command: &str) -> String {
         self.pairs().iter().fold(command.to_owned(), |text, (name, address)| text.replace(name, address))
     }
 
-    /// What a command printed, with the names of the page.
+    /// Returns the output of a command, with the names of the page.
     pub(super) fn with_names(&self, printed: &str) -> String {
         self.pairs().iter().fold(printed.to_owned(), |text, (name, address)| text.replace(address, name))
     }

@@ -8,7 +8,7 @@ use snowmint_test_servers::snowmint::external;
 use snowmint_test_servers::{Etcd, MariaDb, Postgres, Redis, Server, ZooKeeper};
 use tempfile::TempDir;
 
-/// How running nodes get to the restored store.
+/// The way in which running nodes get to the restored store.
 pub(crate) enum Nodes {
     /// The restored store has the address of the old one.
     GoOn,
@@ -23,7 +23,7 @@ pub(crate) trait Restorable {
 
     fn back_up(&self);
 
-    /// Takes the store from the nodes.
+    /// Disconnects the nodes from the store.
     fn stop(&self);
 
     /// Restores it where no node can reach it, and returns its URL.
@@ -243,7 +243,7 @@ impl Data for ZooKeeper {
         format!("zookeeper://{}/snowmint", self.address())
     }
 
-    /// For a running server: its snapshot is completed by the log beside it.
+    /// For a running server: the write-ahead log in the folder completes the snapshot.
     fn back_up(&self, to: &Path) {
         let data = self.folder().join(Self::FOLDER);
         external::output("cp", [Path::new("-a"), &data, to]);
@@ -255,7 +255,7 @@ impl Data for ZooKeeper {
     }
 }
 
-/// A server, and a second one where it is restored first.
+/// A server, and a second one on which it is restored first.
 pub(crate) struct Backed<S> {
     server: S,
     aside: OnceCell<S>,
@@ -317,7 +317,7 @@ impl Dumped {
     }
 }
 
-/// The arguments by which the tools of PostgreSQL find a server.
+/// Returns the arguments with which the PostgreSQL tools find a server.
 fn found_at(server: &Postgres) -> [String; 2] {
     ["--dbname".to_owned(), Data::url(server)]
 }

@@ -1,4 +1,4 @@
-//! Three nodes, a client of each that draws ids and numbers all the time, and a fourth node that joins.
+//! Three nodes, a client of each that draws ids and numbers continuously, and a fourth node that joins.
 
 use std::net::SocketAddrV4;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use super::stores::{Nodes, Restorable};
 
 const NODES: usize = 3;
-/// As many workers as nodes, including the one that joins: a node can take exactly what a restore forgets.
+/// As many workers as nodes, including the one that joins: a node can take only a worker that a restore forgets.
 const LAYOUT: &str = "time:41@1ms datacenter:11 worker:2 sequence:9 epoch:2010-11-04T01:42:54.657Z";
 /// Number of ids drawn at a time; a segment has twice as many.
 const DRAW: usize = 50;
@@ -63,7 +63,7 @@ pub(crate) fn by_the_procedure(store: &dyn Restorable) {
 pub(crate) struct World<'a> {
     store: &'a dyn Restorable,
     window: &'static str,
-    /// For `--store` of nodes that start now.
+    /// The `--store` of nodes that start now.
     url: String,
     nodes: Vec<Node>,
     /// Ids and numbers from nodes that have ended.
@@ -111,7 +111,7 @@ impl<'a> World<'a> {
         self.nodes.push(Node { server, client });
     }
 
-    /// Waits until something holds for each node.
+    /// Waits until a condition holds for each node.
     fn until(&self, what: &str, holds: impl Fn(&Node) -> bool) {
         for node in &self.nodes {
             time::eventually(what, PATIENCE, || holds(node).then_some(()));
@@ -222,7 +222,7 @@ struct Drawn {
 /// Draws ids and numbers from one node until it is stopped, and ignores errors.
 struct Client {
     over: Arc<AtomicBool>,
-    /// Number of times that it got both.
+    /// Number of rounds in which it got both.
     draws: Arc<AtomicUsize>,
     thread: Option<JoinHandle<Drawn>>,
 }
@@ -261,7 +261,7 @@ impl Client {
 }
 
 impl Drawn {
-    /// Until the test ends or the connection breaks.
+    /// Runs until the test ends or the connection breaks.
     fn take_from(&mut self, mut client: Resp, over: &AtomicBool, draws: &AtomicUsize) {
         while !over.load(Ordering::Relaxed) {
             let mut both = true;
