@@ -1,51 +1,37 @@
-//! Accepts connections up to the limit, runs each in a task of its own, and returns memory to the system after a flood. Neither a
-//! failed connection nor a failed `accept` stops it: a full table of file descriptors is temporary.
+//! Accepts connections up to the limit, makes the TLS handshake, and runs each connection in a task of its own.
+//! Neither a failed connection nor a failed `accept` stops it: a full table of file descriptors is temporary.
 
 use std::collections::VecDeque;
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
+use rustls::ServerConfig;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio_rustls::TlsAcceptor;
 
 use crate::access_log;
-use crate::limits::{KEEPALIVE, LINGER, UNSENT};
+use crate::limits::{HEAR_OUT, KEEPALIVE, LINGER, UNSENT};
 use crate::listener::{Listener, Socket};
-use crate::metrics::{Metrics, Protocol};
+use crate::memory::MemoryTrimmer;
+use crate::metrics::Metrics;
+use crate::protocol::{Admission, Protocol};
+use crate::recurring_problem::RecurringProblem;
 use crate::shutdown::{self, ShutdownListener};
+use crate::state::ServerState;
 use crate::status::ErrorKind;
-use crate::stream::Stream;
-use crate::tls::{Accepted, Tls};
+use crate::stream::{FirstRead, HANDSHAKE_RECORD, Stream};
+use crate::tls::Tls;
 
 /// Pause after `accept` failed for a temporary reason.
 const AFTER_FAILURE: Duration = Duration::from_millis(100);
-/// Interval between two log lines about one problem.
-const LOG_INTERVAL: Duration = Duration::from_mins(1);
-
-/// How a connection was admitted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Admission {
-    /// Within the connection limit.
-    Client,
-    /// Beyond the limit, on one of a few reserved connections: for health and metrics, and for errors.
-    Reserved,
-    /// On the port for health and metrics, which has a limit of its own.
-    Probe,
-}
-
-impl Admission {
-    /// Returns the protocol under which a request is counted. Requests on the port for health and metrics are counted separately.
-    pub(crate) const fn protocol(self, spoken: Protocol) -> Protocol {
-        if matches!(self, Self::Probe) { Protocol::Probe } else { spoken }
-    }
-}
 
 /// How many connections a port accepts.
 #[derive(Clone, Debug)]
@@ -242,7 +228,7 @@ impl Acceptor<'_> {
                 "cannot accept connections; retrying. If too many files are open, raise the limit (ulimit -n)"
             );
         }
-        tokio::time::sleep(AFTER_FAILURE).await;
+        sleep(AFTER_FAILURE).await;
     }
 
     /// Accepts the clients that the system has already connected. Closing the listener would reset them and lose the requests
@@ -301,36 +287,6 @@ pub(crate) async fn reply_and_close(mut stream: Stream, reply: &[u8]) {
     let _ = timeout(LINGER, replying).await;
 }
 
-/// A recurring problem, which is logged when it begins and once a minute while it lasts.
-#[derive(Debug, Default)]
-pub(crate) struct RecurringProblem {
-    logged: Option<Instant>,
-    times: u64,
-}
-
-impl RecurringProblem {
-    /// Counts one occurrence. Returns the number so far if it should be logged now.
-    pub(crate) fn occurred(&mut self) -> Option<u64> {
-        self.times += 1;
-        let now = Instant::now();
-        if self.logged.is_some_and(|logged| now.duration_since(logged) < LOG_INTERVAL) {
-            return None;
-        }
-        self.logged = Some(now);
-        Some(self.times)
-    }
-
-    /// Records that the problem is absent. Returns the number of occurrences if its end should be logged. The end is logged only
-    /// a minute after the problem was last logged, since the problem may come and go.
-    pub(crate) fn ended(&mut self) -> Option<u64> {
-        let quiet = self.logged.is_some_and(|logged| logged.elapsed() >= LOG_INTERVAL);
-        quiet.then(|| {
-            self.logged = None;
-            std::mem::take(&mut self.times)
-        })
-    }
-}
-
 /// Counts a connection while it is open, however its task ends.
 struct Open(prometheus_client::metrics::gauge::Gauge, Arc<MemoryTrimmer>);
 
@@ -349,121 +305,122 @@ impl Drop for Open {
     }
 }
 
-/// Interval between two checks.
-const CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// Number of closed or resting connections that justifies a walk through the free memory.
-const MANY: usize = 250;
-/// Minimum interval between two walks caused only by resting connections: some connections always rest.
-const RESTED_INTERVAL: Duration = Duration::from_secs(10);
-
-/// Returns memory to the system after many connections have closed or freed their buffers.
-///
-/// The allocator keeps the memory that thousands of connections have freed, because blocks in use lie between. Without trimming,
-/// a node that was flooded once would hold this memory until it restarts.
-#[derive(Debug, Default)]
-pub(crate) struct MemoryTrimmer {
-    open: AtomicUsize,
-    /// The maximum number of open connections since memory was last returned.
-    peak: AtomicUsize,
-    /// The number of connections that have freed their buffers since then.
-    rested: AtomicUsize,
+/// A client that was accepted, before its handshake.
+pub(crate) struct Accepted {
+    pub(crate) socket: Socket,
+    pub(crate) protocol: Protocol,
+    pub(crate) tls: Option<Arc<Tls>>,
 }
 
-impl MemoryTrimmer {
-    fn opened(&self) {
-        let open = self.open.fetch_add(1, Ordering::Relaxed) + 1;
-        self.peak.fetch_max(open, Ordering::Relaxed);
-    }
+/// Why there is no connection after a handshake.
+#[derive(Debug, thiserror::Error)]
+enum HandshakeError {
+    #[error("the client does not speak TLS, which this port requires")]
+    Plain,
+    #[error("the handshake took longer than {0:?}")]
+    Late(Duration),
+    #[error("{0}")]
+    Failed(io::Error),
+}
 
-    fn closed(&self) {
-        self.open.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    /// Records that an idle connection has freed its buffers.
-    pub(crate) fn rested(&self) {
-        self.rested.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Returns `true` if memory should be returned now, and then resets the counts.
-    fn is_due(&self, since_last: Duration) -> bool {
-        let open = self.open.load(Ordering::Relaxed);
-        let gone = self.peak.load(Ordering::Relaxed).saturating_sub(open);
-        let rested = self.rested.load(Ordering::Relaxed);
-        let is_due = gone >= MANY || (rested >= MANY && since_last >= RESTED_INTERVAL);
-        if is_due {
-            self.peak.store(open, Ordering::Relaxed);
-            self.rested.store(0, Ordering::Relaxed);
-        }
-        is_due
-    }
-
-    /// Returns memory to the system whenever it is due; never ends.
-    pub(crate) async fn run(&self) -> ! {
-        let mut checks = interval(CHECK_INTERVAL);
-        checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut last = Instant::now();
-        loop {
-            checks.tick().await;
-            if self.is_due(last.elapsed()) {
-                // `trim` waits for locks of the allocator and makes many system calls.
-                let _ = tokio::task::spawn_blocking(trim).await;
-                last = Instant::now();
+impl Accepted {
+    /// Returns the connection, after the handshake if the port requires TLS. Without one, the failure was counted.
+    pub(crate) async fn establish(
+        self,
+        server: &Arc<ServerState>,
+        shutdown: &ShutdownListener,
+    ) -> Option<Stream> {
+        let Self { socket, protocol, tls } = self;
+        let stream = match socket {
+            Socket::Tcp(stream) => stream,
+            #[cfg(unix)]
+            Socket::Unix(stream) => return Some(Stream::Unix(stream)),
+        };
+        let Some(tls) = tls else {
+            // Three requests of noeqd may look like a handshake.
+            let tells = protocol != Protocol::Noeqd;
+            let first = tells.then(|| FirstRead { server: Arc::clone(server), protocol });
+            return Some(Stream::Tcp { stream, first });
+        };
+        let within = server.timeouts.request;
+        // Boxed, so that a connection without TLS does not carry it.
+        let handshake = Box::pin(handshake(stream, tls.config(protocol), protocol, within));
+        let established = tokio::select! {
+            biased;
+            established = handshake => established,
+            () = ends(shutdown) => return None,
+        };
+        match established {
+            Ok(established) => established,
+            Err(error) => {
+                server.handshake_failed(protocol, &error);
+                None
             }
         }
     }
 }
 
-/// Returns free pages to the system.
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
-#[expect(unsafe_code, reason = "measured: 6,000 closed connections left 115 MB resident, 25 MB with it")]
-fn trim() {
-    // SAFETY: `malloc_trim` takes the allocator's own locks and touches no memory that is in use.
-    unsafe { libc::malloc_trim(0) };
+/// Returns when a client that has not finished its handshake is closed at shutdown.
+async fn ends(shutdown: &ShutdownListener) {
+    shutdown.clone().ended().await;
+    sleep(HEAR_OUT).await;
 }
 
-/// Other allocators return pages by themselves.
-#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-const fn trim() {}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn a_problem_that_comes_and_goes_is_logged_once_a_minute() {
-        let mut problem = RecurringProblem::default();
-        assert_eq!(problem.ended(), None);
-        let mut logged = Vec::new();
-        for second in 0..150 {
-            logged.extend(problem.occurred().map(|times| (second, times)));
-            assert_eq!(problem.ended(), None, "{second}");
-            tokio::time::advance(Duration::from_secs(1)).await;
-        }
-        assert_eq!(logged, [(0, 1), (60, 61), (120, 121)]);
-        tokio::time::advance(LOG_INTERVAL).await;
-        assert_eq!(problem.ended(), Some(150));
-        assert_eq!((problem.ended(), problem.occurred()), (None, Some(1)));
+/// Returns the connection, or `None` if the client left before it said anything, as some health checks do.
+async fn handshake(
+    stream: TcpStream,
+    config: Arc<ServerConfig>,
+    protocol: Protocol,
+    within: Duration,
+) -> Result<Option<Stream>, HandshakeError> {
+    let deadline = Instant::now() + within;
+    let late = |_| HandshakeError::Late(within);
+    let mut first = [0];
+    match timeout_at(deadline, stream.peek(&mut first)).await.map_err(late)? {
+        Ok(0) => return Ok(None),
+        Ok(_) => {}
+        Err(error) => return Err(HandshakeError::Failed(error)),
     }
+    if first[0] != HANDSHAKE_RECORD {
+        let stream = Stream::Tcp { stream, first: None };
+        reply_and_close(stream, plain_answer(protocol).as_bytes()).await;
+        return Err(HandshakeError::Plain);
+    }
+    let accepting = TlsAcceptor::from(config).accept(stream).into_fallible();
+    match timeout_at(deadline, accepting).await.map_err(late)? {
+        Ok(stream) => Ok(Some(Stream::Tls(Box::new(stream)))),
+        Err((error, stream)) => {
+            // The client was sent an alert, and may be sending its first request.
+            reply_and_close(Stream::Tcp { stream, first: None }, b"").await;
+            Err(HandshakeError::Failed(error))
+        }
+    }
+}
 
-    #[test]
-    fn memory_is_returned_once_after_many_connections_have_closed() {
-        let memory = MemoryTrimmer::default();
-        (0..MANY).for_each(|_| memory.opened());
-        (1..MANY).for_each(|_| memory.closed());
-        assert!(!memory.is_due(RESTED_INTERVAL), "one too few");
-        memory.closed();
-        assert!(memory.is_due(Duration::ZERO));
-        assert!(!memory.is_due(RESTED_INTERVAL), "they were counted before");
-        (0..10_000).for_each(|_| {
-            memory.opened();
-            memory.closed();
-        });
-        assert!(!memory.is_due(RESTED_INTERVAL), "never many at once");
-        (0..MANY).for_each(|_| memory.rested());
-        assert!(
-            !memory.is_due(RESTED_INTERVAL / 2)
-                && memory.is_due(RESTED_INTERVAL)
-                && !memory.is_due(RESTED_INTERVAL)
-        );
+/// Returns the answer to a client without TLS.
+fn plain_answer(protocol: Protocol) -> String {
+    let status = ErrorKind::BadTls.status();
+    match protocol {
+        Protocol::Http => {
+            let body = serde_json::json!({
+                "type": format!("urn:snowmint:{}", status.name),
+                "title": status.title,
+                "status": status.http,
+                "detail": "this port requires TLS: connect with https://",
+            });
+            let body = body.to_string();
+            format!(
+                "HTTP/1.1 {} Bad Request\r\ncontent-type: application/problem+json\r\ncontent-length: {}\r\nconnection: \
+                 close\r\n\r\n{body}",
+                status.http,
+                body.len()
+            )
+        }
+        Protocol::Resp => format!(
+            "-{} this port requires TLS: connect with TLS, such as rediss:// or redis-cli --tls\r\n",
+            status.resp
+        ),
+        // An answer needs a request.
+        Protocol::Thrift | Protocol::Grpc | Protocol::Noeqd | Protocol::Probe => String::new(),
     }
 }

@@ -27,14 +27,16 @@ use snowmint::utc::Utc;
 use snowmint::{Clock as _, Id};
 use tokio::sync::Notify;
 
+use crate::clock::SharedClock;
 use crate::mint::{InspectBy, Mint, MintError};
 use crate::reload::WatchedFiles;
-use crate::settings::SharedClock;
 use quota::Exceeded;
 use secret::{SecretDigest, TokenName};
 
 pub use file::{Pattern, Right, Rights, TokenRow};
-pub use quota::{Quota, Quotas, Usage};
+pub use quota::{Quotas, Usage};
+
+pub use crate::mint::Quota;
 
 /// The scheme of the header `Authorization`.
 const BEARER: &[u8] = b"bearer ";

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tracing::Level;
 
-use crate::metrics::Protocol;
+use crate::protocol::Protocol;
 
 tokio::task_local! {
     /// The client of the connection that this task serves.

@@ -10,7 +10,6 @@ mod error;
 pub mod namespaces;
 pub(crate) mod node;
 pub mod nodes;
-pub(crate) mod operator;
 mod settled;
 mod sources;
 pub mod text;
@@ -19,13 +18,28 @@ pub mod workers;
 pub use audit::Author;
 pub use error::AdminError;
 pub use node::{NodeAdmin, Refresher};
-pub use operator::LogControl;
 pub use settled::SettledStore;
 
 use snowmint::error::Snippet;
 use snowmint_store::Store;
 
 use crate::access::file::nearest;
+
+/// The level of the log of a process, which operators change while it runs.
+pub trait LogControl: Send + Sync {
+    /// Returns the level in use.
+    fn level(&self) -> String;
+
+    /// Returns the level that the process was configured with.
+    fn configured(&self) -> String;
+
+    /// Changes the level; `None` restores the configured one.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the level, and what is allowed.
+    fn set(&self, level: Option<&str>) -> Result<(), String>;
+}
 
 /// Returns a warning for each record that the store skipped in its lists.
 pub fn warnings_of_skipped(store: &dyn Store) -> Vec<String> {

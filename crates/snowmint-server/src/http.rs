@@ -34,28 +34,25 @@ use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 
-use crate::accept::Admission;
+use crate::accept::Accepted;
 use crate::access::BearerCache;
 use crate::access_log;
 use crate::delivery::{DeliveredBody, Delivery, Making, Pause};
+use crate::fleet::watch::FleetWatch;
 use crate::grpc;
 use crate::http::client::Client;
+use crate::http::idempotency::KeptAnswers;
 use crate::http::request::{KnownHost, check_host};
 use crate::http::response::Body;
 use crate::http2::{self, Ended, Peer, PeerStream, Preface, Prefaced};
 use crate::limits::http::{MAX_HEAD, MAX_HEADERS};
-use crate::metrics::Protocol;
+use crate::protocol::Admission;
+use crate::protocol::Protocol;
 use crate::shutdown::ShutdownListener;
 use crate::state::ServerState;
 use crate::status::ErrorKind;
 use crate::stream::Stream;
-use crate::tls::Accepted;
 use crate::turns::Turn;
-
-pub(crate) use idempotency::KeptAnswers;
-
-/// The versions that TLS clients may choose, best first.
-pub(crate) const ALPN: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
 /// Returns `true` if path and query parse as a route, for fuzzing.
 #[doc(hidden)]
@@ -69,7 +66,7 @@ pub(crate) async fn serve(
     accepted: Accepted,
     admission: Admission,
     shutdown: ShutdownListener,
-    services: Arc<grpc::Services>,
+    services: Arc<Services>,
 ) {
     let Some(stream) = accepted.establish(&server, &shutdown).await else { return };
     let turn = Turn::default();
@@ -81,10 +78,23 @@ pub(crate) async fn serve(
     server.turns.take(&turn, pin!(serving.run(stream))).await;
 }
 
+/// What all HTTP connections share besides the state of the server.
+pub(crate) struct Services {
+    grpc: Arc<grpc::Services>,
+    kept_answers: KeptAnswers,
+    fleet: Arc<FleetWatch>,
+}
+
+impl Services {
+    pub(crate) fn new(grpc: Arc<grpc::Services>) -> Self {
+        Self { grpc, kept_answers: KeptAnswers::default(), fleet: Arc::default() }
+    }
+}
+
 /// Everything that the requests of one connection share.
 struct Serving<'a> {
     server: &'a Arc<ServerState>,
-    services: Arc<grpc::Services>,
+    services: Arc<Services>,
     peer: Peer<'a>,
     client: Client,
     /// The address of the client; `None` over a Unix socket.
@@ -125,7 +135,7 @@ impl Serving<'_> {
         let answer = |request: Request<Incoming>, delivery| {
             let session = grpc::is_grpc(request.headers()).then(|| {
                 Arc::clone(
-                    session.get_or_init(|| grpc::Session::new(self.server, &self.services, &self.peer)),
+                    session.get_or_init(|| grpc::Session::new(self.server, &self.services.grpc, &self.peer)),
                 )
             });
             async move {

@@ -24,12 +24,12 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-use crate::accept::Admission;
 use crate::delivery::{ClientTimer, DeliveredBody, Delivery, Making};
 use crate::limits::http2::{
     CONNECTION_WINDOW, MAX_FAULTS, MAX_HEAD, MAX_RESETS, MAX_SEND_BUFFER, MAX_STREAMS, STREAM_WINDOW,
 };
 use crate::limits::{HEAR_OUT, LINGER};
+use crate::protocol::Admission;
 use crate::settings::Timeouts;
 use crate::shutdown::ShutdownListener;
 use crate::stream::Stream;

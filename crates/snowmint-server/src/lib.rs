@@ -56,6 +56,7 @@ mod accept;
 pub mod access;
 mod access_log;
 pub mod admin;
+mod clock;
 mod connection;
 mod delivery;
 mod fleet;
@@ -65,12 +66,16 @@ mod http2;
 pub mod layout_view;
 pub mod limits;
 mod listener;
+mod memory;
 mod metrics;
 pub mod mint;
 pub mod namespace_sync;
 mod noeqd;
+mod operator;
 #[cfg(feature = "otlp")]
 mod otlp;
+mod protocol;
+mod recurring_problem;
 mod reload;
 mod resp;
 mod server;
@@ -91,6 +96,7 @@ extern crate self as snowmint_server;
 mod testing;
 
 pub use access::{Access, Identity, Right};
+pub use clock::SharedClock;
 pub use listener::{BindError, Listener, bind};
 pub use mint::{IdHandle, IdSource, Mint, MintError};
 pub use namespace_sync::NamespaceSync;
@@ -98,7 +104,7 @@ pub use noeqd::NoeqdListener;
 #[cfg(feature = "otlp")]
 pub use otlp::{InvalidEndpoint, InvalidRatio, OtlpEndpoint, SampleRatio, TraceSettings};
 pub use server::{Ended, Listeners, serve};
-pub use settings::{AllowedHosts, CorsOrigins, HostError, OriginError, Settings, SharedClock, Timeouts};
+pub use settings::{AllowedHosts, CorsOrigins, HostError, OriginError, Settings, Timeouts};
 
 pub use thrift::{ThriftExceptions, ThriftListener};
 pub use tls::{Tls, TlsError, TlsFiles};

@@ -19,42 +19,14 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
-use crate::limits::PROTOCOLS;
 use crate::mint::Mint;
+use crate::protocol::Protocol;
 use crate::settings::Settings;
 use crate::status::ErrorKind;
 use collectors::{
     AdminCollector, CertificateCollector, LeaseCollector, NamespaceCollector, ProcessCollector,
     TokenCollector,
 };
-
-/// The protocol of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Protocol {
-    Http,
-    Resp,
-    Thrift,
-    Grpc,
-    Noeqd,
-    /// Health and metrics on a port of their own.
-    Probe,
-}
-
-impl Protocol {
-    pub(crate) const ALL: [Self; PROTOCOLS] =
-        [Self::Http, Self::Resp, Self::Thrift, Self::Grpc, Self::Noeqd, Self::Probe];
-
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Http => "http",
-            Self::Resp => "resp",
-            Self::Thrift => "thrift",
-            Self::Grpc => "grpc",
-            Self::Noeqd => "noeqd",
-            Self::Probe => "probe",
-        }
-    }
-}
 
 type Labels = Vec<(&'static str, String)>;
 type Counters = Family<Labels, Counter<u64, AtomicU64>>;

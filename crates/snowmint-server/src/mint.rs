@@ -26,14 +26,14 @@ use snowmint_cluster::{LeaseStatus, NamespaceName};
 use tokio::sync::{mpsc, oneshot};
 
 pub(crate) use digits::Entry;
-pub use error::{InvalidIdError, MintError};
+pub use error::{InvalidIdError, MintError, Quota};
 pub use id_pool::{IdHandle, IdHandles, IdPool, IdSource};
 pub use ids::{IdRange, Ids, Minted};
 pub use namespace::{Backend, Namespace, PartialIds, Taken};
 pub use table::{ConnectionState, NamespaceTable};
 
+use crate::clock::SharedClock;
 use crate::limits::{MAX_COUNT, MAX_RANGE_COUNT, MAX_WAIT};
-use crate::settings::SharedClock;
 
 /// Makes ids for the served namespaces, and decodes ids.
 #[derive(Debug)]

@@ -18,8 +18,8 @@ use crate::access::Identity;
 use crate::access_log::{self, LoggedRequest, OK};
 use crate::connection::{Broken, Dialogue, Wire, line};
 use crate::listener::Listener;
-use crate::metrics::Protocol;
 use crate::mint::{MintError, Minted, Taken};
+use crate::protocol::Protocol;
 use crate::state::ServerState;
 use crate::status::ErrorKind;
 

@@ -19,18 +19,20 @@ use std::sync::Arc;
 use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, sleep_until};
 
-use crate::accept::{Admission, reply_and_close};
+use crate::accept::reply_and_close;
+
+use crate::accept::Accepted;
 use crate::access_log;
 use crate::connection::{ClientTimer, PendingCounts, TimerAction, line, send};
 use crate::limits::resp::{FIRST_ROOM, MAX_READ_ROOM, READ_ROOM};
 use crate::limits::{FLUSH_AT, HEAR_OUT};
-use crate::metrics::Protocol;
 use crate::mint::{ConnectionState, Entry, IdRange, Ids, MintError};
+use crate::protocol::Admission;
+use crate::protocol::Protocol;
 use crate::shutdown::ShutdownListener;
 use crate::state::ServerState;
 use crate::status::ErrorKind;
 use crate::stream::Stream;
-use crate::tls::Accepted;
 use crate::turns::Turn;
 use codec::{Parser, ProtocolError, Step};
 use command::{Call, IdReply, IdRequest, Outcome, refuse, write_id};
@@ -525,10 +527,10 @@ mod tests {
     use tokio::net::UnixStream;
 
     use super::*;
+    use crate::clock::SharedClock;
     use crate::limits::MAX_WAIT;
     use crate::listener::Socket;
     use crate::mint::{Backend, Namespace};
-    use crate::settings::SharedClock;
     use crate::testing::{TestSource, mint_of};
 
     /// Commands with one id each, and everything that may stand between them.

@@ -9,9 +9,9 @@ use crate::accept::{Acceptor, Capacity};
 #[cfg(feature = "otlp")]
 use crate::limits::LINGER;
 use crate::listener::Listener;
-use crate::metrics::Protocol;
 use crate::mint::Mint;
 use crate::noeqd::{Noeqd, NoeqdListener};
+use crate::protocol::Protocol;
 use crate::settings::Settings;
 use crate::state::ServerState;
 use crate::thrift::{Thrift, ThriftListener};
@@ -77,11 +77,12 @@ pub fn serve(
             shutdown: shutdown.listener(),
             drain: settings.drain,
         };
-        let services = Arc::new(grpc::Services::new(&server, shutdown.listener()));
+        let grpc_services = Arc::new(grpc::Services::new(&server, shutdown.listener()));
+        let http_services = Arc::new(http::Services::new(Arc::clone(&grpc_services)));
         let http = async {
             let Some(listener) = listeners.http else { return 0 };
             let connection = |accepted, admission| {
-                let (server, services) = (Arc::clone(&server), Arc::clone(&services));
+                let (server, services) = (Arc::clone(&server), Arc::clone(&http_services));
                 http::serve(server, accepted, admission, shutdown.listener(), services)
             };
             acceptor(Protocol::Http).run(listener, connection).await
@@ -109,7 +110,7 @@ pub fn serve(
         let grpc = async {
             let Some(listener) = listeners.grpc else { return 0 };
             let connection = |accepted, admission| {
-                let (server, services) = (Arc::clone(&server), Arc::clone(&services));
+                let (server, services) = (Arc::clone(&server), Arc::clone(&grpc_services));
                 grpc::serve(server, accepted, admission, shutdown.listener(), services)
             };
             acceptor(Protocol::Grpc).run(listener, connection).await
@@ -126,7 +127,7 @@ pub fn serve(
         let probe = async {
             let Some(listener) = listeners.probe else { return 0 };
             let connection = |accepted, admission| {
-                let (server, services) = (Arc::clone(&server), Arc::clone(&services));
+                let (server, services) = (Arc::clone(&server), Arc::clone(&http_services));
                 http::serve(server, accepted, admission, shutdown.listener(), services)
             };
             // No load of other clients keeps probes out.

@@ -4,18 +4,20 @@ use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use crate::accept::{Admission, MemoryTrimmer};
+use crate::memory::MemoryTrimmer;
+
 use crate::access::secret::TokenName;
 use crate::access::{Access, Identity};
 use crate::access_log;
 use crate::admin::{LogControl, NodeAdmin};
-use crate::fleet::watch::FleetWatch;
-use crate::http::KeptAnswers;
-use crate::metrics::{Metrics, Protocol};
+use crate::clock::SharedClock;
+use crate::metrics::Metrics;
 use crate::mint::Mint;
 #[cfg(feature = "otlp")]
 use crate::otlp::Tracer;
-use crate::settings::{AllowedHosts, CorsOrigins, Settings, SharedClock, Timeouts};
+use crate::protocol::Admission;
+use crate::protocol::Protocol;
+use crate::settings::{AllowedHosts, CorsOrigins, Settings, Timeouts};
 use crate::shutdown::Shutdown;
 use crate::status::ErrorKind;
 use crate::tls::HandshakeLog;
@@ -31,7 +33,6 @@ pub(crate) struct ServerState {
     pub(crate) timeouts: Timeouts,
     pub(crate) allowed_hosts: AllowedHosts,
     pub(crate) cors_origins: CorsOrigins,
-    pub(crate) kept_answers: KeptAnswers,
     pub(crate) access: Option<Arc<Access>>,
     /// The allowed hosts of the port for health and metrics.
     pub(crate) probe_hosts: AllowedHosts,
@@ -39,7 +40,6 @@ pub(crate) struct ServerState {
     pub(crate) log: Option<Arc<dyn LogControl>>,
     /// Whether the console is served.
     pub(crate) console: bool,
-    pub(crate) fleet: FleetWatch,
     /// The address of the Redis protocol, which the console shows; `None` if it is off.
     pub(crate) resp: Option<String>,
     #[cfg(feature = "otlp")]
@@ -71,13 +71,11 @@ impl ServerState {
             timeouts: settings.timeouts,
             allowed_hosts: settings.allowed_hosts.clone(),
             cors_origins: settings.cors_origins.clone(),
-            kept_answers: KeptAnswers::default(),
             access: settings.access.clone(),
             probe_hosts: settings.probe_hosts.clone(),
             admin: settings.admin.clone(),
             log: settings.log.clone(),
             console: settings.console,
-            fleet: FleetWatch::default(),
             resp: None,
             shutdown: Shutdown::new(),
             queued: AtomicUsize::new(0),

@@ -128,8 +128,8 @@ mod tests {
     use snowmint_cluster::NextIdError;
 
     use super::*;
-    use crate::access::Quota;
     use crate::mint::MintError;
+    use crate::mint::Quota;
 
     #[test]
     fn every_kind_has_its_status_prefix_and_code() {

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use tokio_rustls::server::TlsStream;
 
 use crate::limits::LINGER;
-use crate::metrics::Protocol;
+use crate::protocol::Protocol;
 use crate::state::ServerState;
 
 /// The connection to a client.

@@ -1,13 +1,11 @@
-//! TLS: certificates from files, which are loaded again when they change, and the handshake.
+//! TLS: certificates from files, which are loaded again when they change. The handshake is in `accept`.
 
 mod expiry;
 
 use std::error::Error;
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use rustls::pki_types::pem::PemObject as _;
@@ -15,27 +13,22 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{InconsistentKeys, RootCertStore, ServerConfig};
 use snowmint::{Clock as _, WallClock};
-use tokio::net::TcpStream;
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep, timeout_at};
-use tokio_rustls::TlsAcceptor;
+use tokio::time::sleep;
 
-use crate::accept::{RecurringProblem, reply_and_close};
-use crate::http;
-use crate::limits::{HEAR_OUT, PROTOCOLS};
-use crate::listener::Socket;
-use crate::metrics::Protocol;
+use crate::limits::PROTOCOLS;
+use crate::protocol::Protocol;
+use crate::recurring_problem::RecurringProblem;
 use crate::reload::WatchedFiles;
-use crate::shutdown::ShutdownListener;
-use crate::state::ServerState;
-use crate::status::ErrorKind;
-use crate::stream::{FirstRead, HANDSHAKE_RECORD, Stream};
 use expiry::ExpiryLog;
 
 /// The flags that name the files.
 const CERTIFICATE: &str = "--tls-cert";
 const KEY: &str = "--tls-key";
 const CLIENT_AUTHORITY: &str = "--tls-client-ca";
+
+/// The versions of HTTP that TLS clients may choose, best first.
+const HTTP_ALPN: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
 /// The files of a TLS server, in PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -135,7 +128,7 @@ impl Tls {
         }
     }
 
-    fn config(&self, protocol: Protocol) -> Arc<ServerConfig> {
+    pub(crate) fn config(&self, protocol: Protocol) -> Arc<ServerConfig> {
         let current = self.current.load();
         Arc::clone(match protocol {
             // The port for health and metrics has no TLS.
@@ -176,7 +169,7 @@ impl Configs {
             _ => invalid_key(&format_args!("{error}; expected an RSA, ECDSA or Ed25519 key")),
         })?;
         let mut http = other.clone();
-        http.alpn_protocols = http::ALPN.iter().map(|name| name.to_vec()).collect();
+        http.alpn_protocols = HTTP_ALPN.iter().map(|name| name.to_vec()).collect();
         let mut grpc = other.clone();
         // Clients require the choice of HTTP/2.
         grpc.alpn_protocols = vec![b"h2".to_vec()];
@@ -232,61 +225,6 @@ impl TlsFiles {
     }
 }
 
-/// A client that was accepted, before its handshake.
-pub(crate) struct Accepted {
-    pub(crate) socket: Socket,
-    pub(crate) protocol: Protocol,
-    pub(crate) tls: Option<Arc<Tls>>,
-}
-
-/// Why there is no connection after a handshake.
-#[derive(Debug, thiserror::Error)]
-enum HandshakeError {
-    #[error("the client does not speak TLS, which this port requires")]
-    Plain,
-    #[error("the handshake took longer than {0:?}")]
-    Late(Duration),
-    #[error("{0}")]
-    Failed(io::Error),
-}
-
-impl Accepted {
-    /// Returns the connection, after the handshake if the port requires TLS. Without one, the failure was counted.
-    pub(crate) async fn establish(
-        self,
-        server: &Arc<ServerState>,
-        shutdown: &ShutdownListener,
-    ) -> Option<Stream> {
-        let Self { socket, protocol, tls } = self;
-        let stream = match socket {
-            Socket::Tcp(stream) => stream,
-            #[cfg(unix)]
-            Socket::Unix(stream) => return Some(Stream::Unix(stream)),
-        };
-        let Some(tls) = tls else {
-            // Three requests of noeqd may look like a handshake.
-            let tells = protocol != Protocol::Noeqd;
-            let first = tells.then(|| FirstRead { server: Arc::clone(server), protocol });
-            return Some(Stream::Tcp { stream, first });
-        };
-        let within = server.timeouts.request;
-        // Boxed, so that a connection without TLS does not carry it.
-        let handshake = Box::pin(handshake(stream, tls.config(protocol), protocol, within));
-        let established = tokio::select! {
-            biased;
-            established = handshake => established,
-            () = ends(shutdown) => return None,
-        };
-        match established {
-            Ok(established) => established,
-            Err(error) => {
-                server.handshake_failed(protocol, &error);
-                None
-            }
-        }
-    }
-}
-
 /// The log of failed handshakes: a line a minute at most for each protocol, since anybody on the network can cause them.
 #[derive(Debug, Default)]
 pub(crate) struct HandshakeLog([Mutex<RecurringProblem>; PROTOCOLS]);
@@ -298,70 +236,5 @@ impl HandshakeLog {
         if let Some(failures) = failures {
             tracing::warn!(protocol = protocol.name(), %error, failures, "TLS handshake failed");
         }
-    }
-}
-
-/// Returns when a client that has not finished its handshake is closed at shutdown.
-async fn ends(shutdown: &ShutdownListener) {
-    shutdown.clone().ended().await;
-    sleep(HEAR_OUT).await;
-}
-
-/// Returns the connection, or `None` if the client left before it said anything, as some health checks do.
-async fn handshake(
-    stream: TcpStream,
-    config: Arc<ServerConfig>,
-    protocol: Protocol,
-    within: Duration,
-) -> Result<Option<Stream>, HandshakeError> {
-    let deadline = Instant::now() + within;
-    let late = |_| HandshakeError::Late(within);
-    let mut first = [0];
-    match timeout_at(deadline, stream.peek(&mut first)).await.map_err(late)? {
-        Ok(0) => return Ok(None),
-        Ok(_) => {}
-        Err(error) => return Err(HandshakeError::Failed(error)),
-    }
-    if first[0] != HANDSHAKE_RECORD {
-        let stream = Stream::Tcp { stream, first: None };
-        reply_and_close(stream, plain_answer(protocol).as_bytes()).await;
-        return Err(HandshakeError::Plain);
-    }
-    let accepting = TlsAcceptor::from(config).accept(stream).into_fallible();
-    match timeout_at(deadline, accepting).await.map_err(late)? {
-        Ok(stream) => Ok(Some(Stream::Tls(Box::new(stream)))),
-        Err((error, stream)) => {
-            // The client was sent an alert, and may be sending its first request.
-            reply_and_close(Stream::Tcp { stream, first: None }, b"").await;
-            Err(HandshakeError::Failed(error))
-        }
-    }
-}
-
-/// Returns the answer to a client without TLS.
-fn plain_answer(protocol: Protocol) -> String {
-    let status = ErrorKind::BadTls.status();
-    match protocol {
-        Protocol::Http => {
-            let body = serde_json::json!({
-                "type": format!("urn:snowmint:{}", status.name),
-                "title": status.title,
-                "status": status.http,
-                "detail": "this port requires TLS: connect with https://",
-            });
-            let body = body.to_string();
-            format!(
-                "HTTP/1.1 {} Bad Request\r\ncontent-type: application/problem+json\r\ncontent-length: {}\r\nconnection: \
-                 close\r\n\r\n{body}",
-                status.http,
-                body.len()
-            )
-        }
-        Protocol::Resp => format!(
-            "-{} this port requires TLS: connect with TLS, such as rediss:// or redis-cli --tls\r\n",
-            status.resp
-        ),
-        // An answer needs a request.
-        Protocol::Thrift | Protocol::Grpc | Protocol::Noeqd | Protocol::Probe => String::new(),
     }
 }

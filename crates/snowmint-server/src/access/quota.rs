@@ -8,6 +8,7 @@ use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::mint::Quota;
 use crate::status::ErrorKind;
 
 const MS_PER_DAY: u64 = 86_400_000;
@@ -24,33 +25,6 @@ pub struct Quotas {
     pub rate: Option<NonZeroU64>,
     /// Ids a UTC day.
     pub per_day: Option<NonZeroU64>,
-}
-
-/// Which quota a request exceeds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Quota {
-    /// Ids a second.
-    Rate(NonZeroU64),
-    /// Ids a UTC day.
-    PerDay(NonZeroU64),
-}
-
-impl Quota {
-    /// Returns the limit.
-    pub const fn limit(self) -> u64 {
-        match self {
-            Self::Rate(limit) | Self::PerDay(limit) => limit.get(),
-        }
-    }
-}
-
-impl std::fmt::Display for Quota {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Rate(limit) => write!(f, "{limit} ids a second"),
-            Self::PerDay(limit) => write!(f, "{limit} ids a day"),
-        }
-    }
 }
 
 /// Why ids are refused.

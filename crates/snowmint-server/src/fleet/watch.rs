@@ -64,8 +64,12 @@ impl Default for FleetWatch {
 }
 
 impl FleetWatch {
-    /// Adds a viewer of `server`, which must own this watch.
-    pub(crate) fn view(&self, server: &Arc<ServerState>, node: &NodeAdmin) -> Result<Viewer, TooManyViewers> {
+    /// Adds a viewer of `server`.
+    pub(crate) fn view(
+        self: &Arc<Self>,
+        server: &Arc<ServerState>,
+        node: &NodeAdmin,
+    ) -> Result<Viewer, TooManyViewers> {
         let permit = Arc::clone(&self.viewers).try_acquire_owned().map_err(|_| TooManyViewers)?;
         let mut is_reading = self.lock();
         let mut states = self.states.subscribe();
@@ -74,7 +78,7 @@ impl FleetWatch {
         }
         if !*is_reading {
             *is_reading = true;
-            tokio::spawn(Reader::new(Arc::clone(server), node.clone()).run());
+            tokio::spawn(Reader::new(Arc::clone(self), Arc::clone(server), node.clone()).run());
         }
         Ok(Viewer { states, _permit: permit })
     }
@@ -119,6 +123,7 @@ impl<T> Pending<T> {
 
 /// The task that reads the store.
 struct Reader {
+    watch: Arc<FleetWatch>,
     server: Arc<ServerState>,
     node: NodeAdmin,
     read: LastRead,
@@ -127,13 +132,12 @@ struct Reader {
 }
 
 impl Reader {
-    fn new(server: Arc<ServerState>, node: NodeAdmin) -> Self {
-        Self { server, node, read: LastRead::default(), leases: Pending(None), others: Pending(None) }
+    fn new(watch: Arc<FleetWatch>, server: Arc<ServerState>, node: NodeAdmin) -> Self {
+        Self { watch, server, node, read: LastRead::default(), leases: Pending(None), others: Pending(None) }
     }
 
     async fn run(mut self) {
-        let server = Arc::clone(&self.server);
-        let watch = &server.fleet;
+        let (watch, server) = (Arc::clone(&self.watch), Arc::clone(&self.server));
         // The interval also applies to viewers that come one after the other.
         let due = watch.states.borrow().as_ref().map_or_else(Instant::now, |state| state.at + EVERY);
         sleep_until(due).await;

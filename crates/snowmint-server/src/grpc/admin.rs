@@ -14,11 +14,11 @@ use crate::access_log;
 use crate::admin::AdminError;
 use crate::admin::audit::LogLine;
 use crate::admin::namespaces::{Addition, Change, NamespaceView, Settings, StartOver};
-use crate::admin::operator::{ChangedHere, Drain, Operator, Scope, authorize};
 use crate::admin::workers::{Force, Released, WorkerView};
 use crate::limits::admin::MAX_CHANGES;
 use crate::limits::grpc::MAX_NAMESPACES;
 use crate::mint::MintError;
+use crate::operator::{ChangedHere, Drain, Operator, Scope, authorize};
 use crate::state::ServerState;
 use crate::status::ErrorKind;
 

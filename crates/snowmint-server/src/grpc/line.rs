@@ -7,9 +7,9 @@ use tonic::Code;
 
 use super::{decode, messages};
 use crate::access_log::{self, CANCELLED, LoggedRequest, OK};
-use crate::metrics::Protocol;
 #[cfg(feature = "otlp")]
 use crate::otlp::{ActiveSpan, KeyValue, SpanOutcome};
+use crate::protocol::Protocol;
 use crate::status::ErrorKind;
 
 /// The access-log line of a call, or of a request of a stream, and the span of a call. Both are written when this is dropped.

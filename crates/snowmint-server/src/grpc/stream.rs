@@ -17,7 +17,7 @@ use crate::access::Identity;
 use crate::delivery::Delivery;
 use crate::limits::HEAR_OUT;
 use crate::limits::grpc::CHUNK;
-use crate::metrics::Protocol;
+use crate::protocol::Protocol;
 
 /// A running call.
 pub(crate) struct StreamCall {

@@ -20,7 +20,6 @@ use snowmint_cluster::namespace::registry::Required;
 
 use crate::access::{BearerCache, Identity};
 use crate::admin::namespaces::{self, Addition, Change, Settings, StartOver};
-use crate::admin::operator::{ChangedHere, Drain, Operator, Scope, authorize, only_with_store};
 use crate::admin::workers::Force;
 use crate::admin::{AdminError, unknown_name};
 use crate::http::Serving;
@@ -30,6 +29,7 @@ use crate::http::response::{Body, Problem, json};
 use crate::http::{cors, fleet};
 use crate::limits::admin::{MAX_BODY, MAX_CHANGES};
 use crate::mint::MintError;
+use crate::operator::{ChangedHere, Drain, Operator, Scope, authorize, only_with_store};
 use crate::settings::CorsOrigins;
 use crate::status::ErrorKind;
 
@@ -254,10 +254,19 @@ impl Call<'_> {
             }
             Resource::LogLevel if *method == Method::DELETE => json(&operator.set_log_level(None).await?),
             Resource::LogLevel => json(&operator.log_level()?),
-            Resource::Fleet => fleet::once(self.serving.server, operator.node(), method).await,
+            Resource::Fleet => {
+                fleet::once(&self.serving.services.fleet, self.serving.server, operator.node(), method).await
+            }
             Resource::Events => {
                 let (identity, shutdown) = (operator.identity().clone(), &self.serving.peer.shutdown);
-                fleet::events(self.serving.server, operator.node(), identity, shutdown, method)
+                fleet::events(
+                    &self.serving.services.fleet,
+                    self.serving.server,
+                    operator.node(),
+                    identity,
+                    shutdown,
+                    method,
+                )
             }
         }
     }

@@ -16,7 +16,7 @@ use hyper::{Method, Response};
 
 use crate::access::{Identity, Right};
 use crate::admin::NodeAdmin;
-use crate::fleet::watch::{TooManyViewers, Viewer};
+use crate::fleet::watch::{FleetWatch, TooManyViewers, Viewer};
 use crate::http::response::{Body, JSON, Problem, ok};
 use crate::limits::fleet::WITHIN;
 use crate::mint::MintError;
@@ -31,6 +31,7 @@ const NO_BUFFERING: (HeaderName, HeaderValue) =
 
 /// Answers with the current state.
 pub(super) async fn once(
+    watch: &Arc<FleetWatch>,
     server: &Arc<ServerState>,
     node: &NodeAdmin,
     method: &Method,
@@ -38,7 +39,7 @@ pub(super) async fn once(
     if *method == Method::HEAD {
         return Ok(ok(JSON, Body::whole("")));
     }
-    let mut viewer = server.fleet.view(server, node)?;
+    let mut viewer = watch.view(server, node)?;
     // A read takes at most twice `WITHIN`: workers, then namespaces.
     match tokio::time::timeout(3 * WITHIN, viewer.next()).await {
         Ok(Some(json)) => Ok(ok(JSON, Body::whole(json))),
@@ -48,6 +49,7 @@ pub(super) async fn once(
 
 /// Answers with each state from now on.
 pub(super) fn events(
+    watch: &Arc<FleetWatch>,
     server: &Arc<ServerState>,
     node: &NodeAdmin,
     identity: Identity,
@@ -57,7 +59,7 @@ pub(super) fn events(
     let body = if *method == Method::HEAD {
         Body::whole("")
     } else {
-        let viewer = server.fleet.view(server, node)?;
+        let viewer = watch.view(server, node)?;
         Body::Events(EventStream::new(viewer, identity, shutdown.clone()))
     };
     let mut response = ok(EVENT_STREAM, body);

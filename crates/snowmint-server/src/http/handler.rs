@@ -12,7 +12,6 @@ use snowmint::utc::Utc;
 use snowmint_cluster::LeaseStatus;
 use tokio::time::Instant;
 
-use crate::accept::Admission;
 use crate::access::{Identity, Right};
 use crate::http::Serving;
 use crate::http::idempotency::{self, Caller, KeyedRequest};
@@ -24,6 +23,7 @@ use crate::http::tinyid::{self, TinyIdFailure};
 use crate::http::{admin, console, cors, explain, server_info};
 use crate::metrics::Exposition;
 use crate::mint::{Namespace, parse_count, parse_range_count};
+use crate::protocol::Admission;
 use crate::shutdown::ShutdownListener;
 use crate::state::ServerState;
 use crate::status::ErrorKind;

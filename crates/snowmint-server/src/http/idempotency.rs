@@ -128,7 +128,7 @@ pub(super) async fn answer(
         let body = Body::ids(draw.await?, format).map_err(|error| failure(&error))?;
         return Ok(ok(format.media_type(), body));
     };
-    let place = match serving.server.kept_answers.begin(keyed)? {
+    let place = match serving.services.kept_answers.begin(keyed)? {
         Begun::Kept(bytes) => {
             let mut response = ok(format.media_type(), Body::whole(bytes));
             response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
@@ -145,7 +145,7 @@ pub(super) async fn answer(
 
 /// The answers to requests with a key, for [`KEEP`] and up to [`MAX_KEPT`] bytes; the oldest go first.
 #[derive(Debug, Default)]
-pub(crate) struct KeptAnswers(Mutex<Answers>);
+pub(super) struct KeptAnswers(Mutex<Answers>);
 
 #[derive(Debug, Default)]
 struct Answers {

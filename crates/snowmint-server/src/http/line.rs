@@ -5,9 +5,9 @@ use tokio::time::Instant;
 
 use crate::access_log::{self, CANCELLED, LoggedRequest, OK};
 use crate::http::Serving;
-use crate::metrics::Protocol;
 #[cfg(feature = "otlp")]
 use crate::otlp::{ActiveSpan, KeyValue, SpanOutcome};
+use crate::protocol::Protocol;
 
 /// The access-log line of a request, and its span. Both are written when this is dropped: after the answer, or when the client
 /// leaves before it.

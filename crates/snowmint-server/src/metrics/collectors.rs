@@ -15,8 +15,8 @@ use snowmint_cluster::{LeaseStatus, SegmentStatus};
 
 use crate::access::Access;
 use crate::admin::NodeAdmin;
+use crate::clock::SharedClock;
 use crate::mint::{Backend, HighestReceived, Mint, Namespace};
-use crate::settings::SharedClock;
 use crate::tls::Tls;
 
 /// Encodes the state of the leases.
@@ -181,9 +181,11 @@ impl Collector for NamespaceCollector {
         table.gauge("numbers_left", "Numbers in memory", |it| it.left as f64)?;
         table.gauge("segment_size", "Size of the next segment", |it| it.size as f64)?;
         table.gauge("numbers_used_ratio", "Reserved share of the range up to the maximum", |it| it.used)?;
-        table.gauge("counters_failing", "Counters that are skipped because their last call failed", |it| {
-            it.counters_failing as f64
-        })?;
+        table.gauge(
+            "counters_failing",
+            "Counters that are skipped because their last call failed",
+            |it| it.counters_failing as f64,
+        )?;
         table.whole_gauge("numbers_highest", "Highest number received from the counters", |it| {
             it.highest.cast_signed()
         })?;

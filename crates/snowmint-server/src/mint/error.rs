@@ -2,6 +2,7 @@
 //! No protocol appears here: the table in `status.rs` maps each error to the protocols.
 
 use std::fmt;
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use snowmint::GenerateError;
@@ -11,7 +12,6 @@ use snowmint::layout::{LayoutParseError, SplitError};
 use snowmint_cluster::NextIdError;
 use snowmint_cluster::namespace::InspectError;
 
-use crate::access::Quota;
 use crate::limits::MAX_WAIT;
 use crate::status::ErrorKind;
 
@@ -322,6 +322,33 @@ impl MintError {
                 Self::Busy { count, within: MAX_WAIT, ids_per_second }
             }
             other => Self::NotReady { why: other.to_string() },
+        }
+    }
+}
+
+/// Which quota a request exceeds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quota {
+    /// Ids a second.
+    Rate(NonZeroU64),
+    /// Ids a UTC day.
+    PerDay(NonZeroU64),
+}
+
+impl Quota {
+    /// Returns the limit.
+    pub const fn limit(self) -> u64 {
+        match self {
+            Self::Rate(limit) | Self::PerDay(limit) => limit.get(),
+        }
+    }
+}
+
+impl fmt::Display for Quota {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rate(limit) => write!(f, "{limit} ids a second"),
+            Self::PerDay(limit) => write!(f, "{limit} ids a day"),
         }
     }
 }

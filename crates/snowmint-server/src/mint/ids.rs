@@ -14,7 +14,7 @@ use snowmint_cluster::namespace::TextForm;
 use snowmint_cluster::segment::Run;
 
 use super::digits::Entry;
-use crate::settings::ServiceClock;
+use crate::clock::ServiceClock;
 
 /// The generator of ids of 96 or 128 bits.
 pub(crate) type WideGenerator = SchemeGenerator<ServiceClock>;

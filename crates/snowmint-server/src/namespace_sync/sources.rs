@@ -24,8 +24,9 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tracing::Instrument as _;
 
+use crate::clock::ServiceClock;
+use crate::clock::SharedClock;
 use crate::mint::ReceivedNumbers;
-use crate::settings::{ServiceClock, SharedClock};
 
 /// Time limit for sources to answer. A namespace is served without those that take longer.
 const OPEN_WITHIN: Duration = Duration::from_secs(5);

@@ -22,7 +22,7 @@ use tokio_rustls::TlsConnector;
 
 use super::message::{ExportRequest, KeyValue, Resource, ResourceSpans, Scope, ScopeSpans, Span};
 use super::{OtlpEndpoint, SpanCounters, TraceSettings};
-use crate::accept::RecurringProblem;
+use crate::recurring_problem::RecurringProblem;
 
 /// Spans of one message.
 const BATCH: usize = 512;

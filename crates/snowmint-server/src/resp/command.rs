@@ -581,7 +581,7 @@ fn shortened(bytes: &[u8], limit: usize) -> std::borrow::Cow<'_, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::Protocol;
+    use crate::protocol::Protocol;
     use crate::resp::codec::{Parser, Step};
     use crate::testing;
 

@@ -9,7 +9,7 @@ use snowmint::utc::Utc;
 
 use crate::access::Identity;
 use crate::limits::resp::{MAX_CLIENT_NAME, MAX_QUEUED, MAX_QUEUED_IN_ALL};
-use crate::metrics::Protocol;
+use crate::protocol::Protocol;
 use crate::resp::command::{Call, Outcome};
 use crate::resp::log;
 use crate::resp::reply::{self, Version};

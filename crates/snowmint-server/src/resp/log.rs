@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::access_log::{CANCELLED, LoggedRequest, OK, is_on};
 use crate::connection::line;
-use crate::metrics::Protocol;
+use crate::protocol::Protocol;
 use crate::resp::codec::{Parser, Step};
 use crate::resp::table::find_command;
 use crate::state::ServerState;

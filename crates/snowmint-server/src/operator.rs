@@ -12,13 +12,13 @@ use snowmint_cluster::namespace::registry::{self, Required};
 use snowmint_store::Store;
 use tokio::time::timeout;
 
-use super::audit::{self, Author, Log};
-use super::doctor::{self, Findings};
-use super::namespaces::{self, Addition, Change, Changed, NamespaceView, Namespaces, Settings};
-use super::node::{Reach, boxed};
-use super::workers::{self, Force, Released, Workers};
-use super::{AdminError, NodeAdmin};
 use crate::access::{Identity, Right};
+use crate::admin::audit::{self, Author, Log};
+use crate::admin::doctor::{self, Findings};
+use crate::admin::namespaces::{self, Addition, Change, Changed, NamespaceView, Namespaces, Settings};
+use crate::admin::node::{Reach, boxed};
+use crate::admin::workers::{self, Force, Released, Workers};
+use crate::admin::{AdminError, LogControl, NodeAdmin};
 use crate::limits::admin::{MAX_NAMESPACES_OF_ALL, MAX_OWN_NAMESPACES, REFRESH_WITHIN};
 use crate::mint::{Backend, MintError};
 use crate::state::ServerState;
@@ -86,22 +86,6 @@ pub(crate) struct LogLevel {
     pub(crate) level: String,
     /// The level of the flags or the configuration file.
     pub(crate) configured: String,
-}
-
-/// The level of the log of a process, which operators change while it runs.
-pub trait LogControl: Send + Sync {
-    /// Returns the level in use.
-    fn level(&self) -> String;
-
-    /// Returns the level that the process was configured with.
-    fn configured(&self) -> String;
-
-    /// Changes the level; `None` restores the configured one.
-    ///
-    /// # Errors
-    ///
-    /// What is wrong with the level, and what is allowed.
-    fn set(&self, level: Option<&str>) -> Result<(), String>;
 }
 
 /// An authorized client, within the limits of its token.
