@@ -4,8 +4,8 @@
 use std::borrow::Cow;
 
 use crate::codec::{Alphabet, ParseIdError, decimal, hex};
+use crate::decoded::Decoded;
 use crate::field::Field;
-use crate::inspect::Decoded;
 use crate::layout::{PRESETS, Preset};
 #[cfg(feature = "schemes")]
 use crate::scheme::{Scheme, SchemeId};

@@ -100,6 +100,8 @@
 pub mod clock;
 pub mod codec;
 mod cursor;
+#[cfg(feature = "std")]
+mod decoded;
 pub mod error;
 pub mod field;
 pub mod fork;
@@ -115,6 +117,7 @@ pub mod layout;
 pub mod rule;
 #[cfg(feature = "schemes")]
 pub mod scheme;
+mod snippet;
 pub mod start;
 mod sync;
 pub mod utc;

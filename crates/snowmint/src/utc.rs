@@ -5,7 +5,7 @@ use core::fmt;
 #[cfg(feature = "std")]
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::error::Snippet;
+use crate::snippet::Snippet;
 
 const MS_PER_DAY: u64 = 86_400_000;
 
