@@ -52,6 +52,13 @@ impl std::fmt::Debug for Credential {
     }
 }
 
+impl Client {
+    /// Returns a builder without a server.
+    pub fn builder() -> ClientBuilder {
+        ClientBuilder::new()
+    }
+}
+
 impl ClientBuilder {
     pub(crate) fn new() -> Self {
         Self {
@@ -173,7 +180,8 @@ impl ClientBuilder {
             Some(Credential::File(path)) => Some(Token::File(path)),
             None => None,
         };
-        let connections = connections(&servers, &self.tls)?;
+        let https = servers.iter().find(|server| server.has_tls).map(|server| &*server.url);
+        let connections = connections(https, &self.tls)?;
         let times = Times { hedge_after: self.hedge_after, timeout: self.timeout };
         let link = Link::new(servers, connections, token, times, seed);
         let settings = Settings { sizes, max_age: self.max_age, timeout: self.timeout };

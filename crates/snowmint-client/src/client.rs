@@ -14,7 +14,6 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use crate::buffer::{Aging, IdRange};
-use crate::builder::ClientBuilder;
 use crate::error::{BuildError, ClientError};
 use crate::link::{Link, Stats, lock};
 use crate::pace::MAX_REQUEST;
@@ -71,11 +70,6 @@ struct Shared {
 }
 
 impl Client {
-    /// Returns a builder without servers.
-    pub fn builder() -> ClientBuilder {
-        ClientBuilder::new()
-    }
-
     pub(crate) fn start(
         link: Link,
         settings: Settings,
@@ -194,7 +188,7 @@ impl Ids {
     }
 
     /// Returns the next id if the buffer has one. It never waits: an empty buffer is refilled in the background. With
-    /// [`buffer(0..=0)`](ClientBuilder::buffer) it always returns `None`.
+    /// [`buffer(0..=0)`](crate::ClientBuilder::buffer) it always returns `None`.
     ///
     /// # Errors
     ///

@@ -9,7 +9,6 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
 use crate::error::BuildError;
-use crate::wire::Server;
 
 #[cfg(feature = "tls")]
 pub(crate) use tls::{TlsFiles, connections};
@@ -47,11 +46,11 @@ fn client(connector: Connector) -> Connections {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TlsFiles {}
 
-/// Returns connections, or an error if a server needs TLS.
+/// Returns connections, or an error if a server needs TLS: `https` is the URL of the first such server.
 #[cfg(not(feature = "tls"))]
-pub(crate) fn connections(servers: &[Server], _: &TlsFiles) -> Result<Connections, BuildError> {
-    match servers.iter().find(|server| server.has_tls) {
-        Some(server) => Err(BuildError::Tls(format!("{}: enable the feature `tls`", server.url))),
+pub(crate) fn connections(https: Option<&str>, _: &TlsFiles) -> Result<Connections, BuildError> {
+    match https {
+        Some(url) => Err(BuildError::Tls(format!("{url}: enable the feature `tls`"))),
         None => Ok(client(connector())),
     }
 }
@@ -68,7 +67,7 @@ mod tls {
     use rustls::pki_types::{CertificateDer, PrivateKeyDer};
     use rustls::{ClientConfig, RootCertStore};
 
-    use super::{BuildError, Connections, Server, client, connector};
+    use super::{BuildError, Connections, client, connector};
 
     /// The TLS files.
     #[derive(Clone, Debug, Default)]
@@ -78,8 +77,9 @@ mod tls {
         pub(crate) client: Option<(PathBuf, PathBuf)>,
     }
 
-    /// Returns connections. It reads the system's certificate authorities only if a server uses TLS.
-    pub(crate) fn connections(servers: &[Server], files: &TlsFiles) -> Result<Connections, BuildError> {
+    /// Returns connections. It reads the system's certificate authorities only if a server uses TLS: `https` is the URL of the first
+    /// such server.
+    pub(crate) fn connections(https: Option<&str>, files: &TlsFiles) -> Result<Connections, BuildError> {
         let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(|error| BuildError::Tls(error.to_string()))?;
@@ -91,7 +91,7 @@ mod tls {
                 }
                 builder.with_root_certificates(roots)
             }
-            None if servers.iter().any(|server| server.has_tls) => {
+            None if https.is_some() => {
                 builder.with_native_roots().map_err(|error| BuildError::Tls(error.to_string()))?
             }
             None => builder.with_root_certificates(RootCertStore::empty()),
