@@ -1,26 +1,19 @@
-//! The configuration file of `snowmint serve`, and `snowmint config`, which checks, prints and describes it.
-//!
-//! A key is the name of a flag of `serve` with `_` for `-`. So the file needs no separate list of keys: it accepts the flags'
-//! values. Its values become the defaults of the flags, below environment and command line. The tables `namespaces` and
-//! `auto_create` are those of a namespace file.
+//! `snowmint config`: checks, prints and describes the configuration file of `snowmint serve`. Also parses the command line, for
+//! which that file has the defaults.
 
-use std::collections::BTreeMap;
-use std::error::Error as _;
-use std::io;
 use std::path::{Path, PathBuf};
 
-use clap::builder::{PossibleValue, Resettable};
+use clap::builder::Resettable;
 use clap::parser::ValueSource;
-use clap::{Arg, ArgAction, ArgMatches, Args as _, Command, CommandFactory, FromArgMatches as _, Subcommand};
+use clap::{ArgAction, ArgMatches, Args as _, Command, CommandFactory, FromArgMatches as _, Subcommand};
 use serde_json::{Map, json};
-use snowmint::error::Snippet;
 use snowmint::{Clock as _, WallClock};
-use toml::{Spanned, Value};
+use toml::Value;
 
 use crate::error::{Failure, report};
 use crate::habits;
 use crate::human::Output;
-use crate::serve::logging::{AccessLog, Filter};
+use crate::serve::file::{ConfigFile, flags, is_boolean, namespaces_of};
 use crate::{Cli, connect, serve};
 
 const EXAMPLES: &str = "\
@@ -132,253 +125,6 @@ fn parse(mut command: Command) -> Result<(Cli, ArgMatches), clap::Error> {
     let matches = command.try_get_matches_from_mut(std::env::args_os())?;
     let cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
     Ok((cli, matches))
-}
-
-/// Reads the namespace tables of a configuration file.
-pub(crate) fn namespaces_of(path: &Path) -> io::Result<String> {
-    namespace_tables(&std::fs::read_to_string(path)?).map_err(io::Error::other)
-}
-
-/// Returns the text with every key blanked except the namespace tables, so that line numbers stay the same.
-fn namespace_tables(text: &str) -> Result<String, String> {
-    let document = document(text)?;
-    let mut blanked = text.as_bytes().to_vec();
-    for (key, value) in
-        document.iter().filter(|(key, value)| !is_of_namespaces(key.get_ref(), value.get_ref()))
-    {
-        // The keys of such a table may be on other lines, where they would belong to the table before them. No flag accepts a
-        // table.
-        if has_table(value.get_ref()) {
-            let line = line_of(text, key.span().start);
-            return Err(format!("line {line}: unexpected table {}", Snippet::of(key.get_ref())));
-        }
-        // A key begins its line.
-        let start = text[..key.span().start].rfind('\n').map_or(0, |newline| newline + 1);
-        let kept = blanked[start..value.span().end].iter_mut().filter(|byte| **byte != b'\n');
-        kept.for_each(|byte| *byte = b' ');
-    }
-    String::from_utf8(blanked).map_err(|error| error.to_string())
-}
-
-/// Checks that a file is read, or rejected with one of its lines, and that its namespace tables keep their values and lines. For
-/// fuzzing.
-///
-/// # Panics
-///
-/// The check failed.
-pub fn check_text(text: &str) {
-    let lines = text.matches('\n').count();
-    let read = ConfigFile::parse(text);
-    if let Err(why) = &read {
-        let line = why.strip_prefix("line ").and_then(|rest| rest.split(':').next()?.parse().ok());
-        assert!(line.is_some_and(|line: usize| (1..=lines + 1).contains(&line)), "{why}");
-    }
-    // A reload reads a changed file for its namespaces even if another key is invalid.
-    match namespace_tables(text) {
-        Ok(tables) => {
-            let shown = |text: &str| {
-                let mut document = document(text).unwrap_or_default();
-                document.retain(|key, value| is_of_namespaces(key.get_ref(), value.get_ref()));
-                // Compared as text, since a NaN float does not equal itself.
-                let of = |(key, value): (&Spanned<String>, &Spanned<Value>)| {
-                    (key.get_ref().clone(), value.get_ref().to_string(), line_of(text, key.span().start))
-                };
-                document.iter().map(of).collect::<Vec<_>>()
-            };
-            let kept = shown(text);
-            assert_eq!(shown(&tables), kept, "{tables:?}");
-            assert_eq!(document(&tables).map(|it| it.len()), Ok(kept.len()), "{tables:?}");
-            assert_eq!(tables.matches('\n').count(), lines);
-        }
-        Err(why) => assert!(read.is_err(), "{why}"),
-    }
-}
-
-/// Returns `true` for a table, and for an array with one.
-fn has_table(value: &Value) -> bool {
-    match value {
-        Value::Table(_) => true,
-        Value::Array(values) => values.iter().any(has_table),
-        _ => false,
-    }
-}
-
-/// Reads the log level from a configuration file.
-pub(crate) fn log_of(path: &Path) -> Result<Filter, String> {
-    setting(path, "log")?.unwrap_or_else(|| "info".to_owned()).parse().map_err(ToOwned::to_owned)
-}
-
-/// Reads from a configuration file whether to log each request.
-pub(crate) fn access_log_of(path: &Path) -> Result<AccessLog, String> {
-    setting(path, "access_log").map(|value| AccessLog::from(value.as_deref() == Some("true")))
-}
-
-/// Reads one setting, which has one value, from a configuration file.
-fn setting(path: &Path, key: &str) -> Result<Option<String>, String> {
-    let in_file = |why: String| format!("{}: {why}", path.display());
-    let text = std::fs::read_to_string(path).map_err(|error| in_file(error.to_string()))?;
-    let mut file = ConfigFile::parse(&text).map_err(in_file)?;
-    Ok(file.values.remove(key).map(|texts| texts.concat()))
-}
-
-type Document = BTreeMap<Spanned<String>, Spanned<Value>>;
-
-fn document(text: &str) -> Result<Document, String> {
-    toml::from_str(text).map_err(|error: toml::de::Error| match error.span() {
-        Some(span) => format!("line {}: {}", line_of(text, span.start), error.message()),
-        None => error.message().to_owned(),
-    })
-}
-
-fn line_of(text: &str, at: usize) -> usize {
-    1 + text[..at.min(text.len())].matches('\n').count()
-}
-
-const NAMESPACE_KEYS: [&str; 2] = ["namespaces", "auto_create"];
-
-/// Returns `true` for the tables of a namespace file. `namespaces` may also be a list of names, as for its flag.
-fn is_of_namespaces(key: &str, value: &Value) -> bool {
-    NAMESPACE_KEYS.contains(&key) && value.is_table()
-}
-
-/// A configuration file whose keys and values were checked, each by its flag.
-struct ConfigFile {
-    /// The values by key, in the form that the flag accepts.
-    values: BTreeMap<String, Vec<String>>,
-    has_namespaces: bool,
-}
-
-impl ConfigFile {
-    fn read(path: &Path) -> Result<Self, Failure> {
-        let shown = path.display();
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| Failure::usage(format!("--config: cannot read {shown}: {error}")))?;
-        Self::parse(&text).map_err(|why| Failure::usage(format!("{shown}: {why}")))
-    }
-
-    fn parse(text: &str) -> Result<Self, String> {
-        let flags = flags();
-        let (mut values, mut has_namespaces) = (BTreeMap::new(), false);
-        for (spanned, value) in document(text)? {
-            let key = spanned.get_ref();
-            let at = |why: String| format!("line {}: {why}", line_of(text, spanned.span().start));
-            let value = value.into_inner();
-            if is_of_namespaces(key, &value) {
-                has_namespaces = true;
-                continue;
-            }
-            let Some(flag) = flags.iter().find(|flag| flag.get_id() == key.as_str()) else {
-                return Err(at(unknown(key, &flags)));
-            };
-            let texts = texts(flag, key, value).map_err(at)?;
-            check_value(flag, key, &texts).map_err(at)?;
-            values.insert(key.clone(), texts);
-        }
-        Ok(Self { values, has_namespaces })
-    }
-
-    /// Makes the node read its namespaces from this file, at the start and at each SIGHUP: tables may be added later.
-    fn give_namespaces(&self, args: &mut serve::Args, path: PathBuf) -> Result<(), Failure> {
-        match &args.namespaces_file {
-            Some(other) if self.has_namespaces => Err(Failure::usage(format!(
-                "namespaces are defined both in {} and in {} (--namespaces-file): keep them in one file",
-                path.display(),
-                other.display()
-            ))),
-            Some(_) => Ok(()),
-            None => {
-                args.config_namespaces = Some(path);
-                Ok(())
-            }
-        }
-    }
-
-    /// Makes the values the defaults of the flags.
-    fn apply(&self, command: Command) -> Command {
-        self.values.iter().fold(command, |command, (key, texts)| {
-            // The command keeps its defaults for the life of the process.
-            let texts: Vec<&'static str> = texts.iter().map(|text| &*text.clone().leak()).collect();
-            command.mut_arg(key, |flag| flag.default_values(texts))
-        })
-    }
-}
-
-/// Flags that a file cannot set: the one that names the file, and a short form of `console`.
-const NOT_IN_A_FILE: [&str; 2] = ["config", "no_console"];
-
-/// The flags that a file may set.
-fn flags() -> Vec<Arg> {
-    let command = serve::Args::augment_args(Command::new("serve"));
-    command.get_arguments().filter(|flag| !NOT_IN_A_FILE.contains(&flag.get_id().as_str())).cloned().collect()
-}
-
-/// Returns `true` for a flag that takes true or false, with a value or without one.
-fn is_boolean(flag: &Arg) -> bool {
-    // Other words, such as `yes`, are accepted but hidden.
-    let values = flag.get_possible_values();
-    let shown = values.iter().filter(|value| !value.is_hide_set()).map(PossibleValue::get_name);
-    matches!(flag.get_action(), ArgAction::SetTrue) || shown.eq(["true", "false"])
-}
-
-fn unknown(key: &str, flags: &[Arg]) -> String {
-    let known = flags.iter().map(|flag| flag.get_id().as_str()).chain(NAMESPACE_KEYS);
-    let nearest = snowmint_server::access::file::nearest(key, known);
-    let hint = nearest.map_or_else(
-        || "`snowmint config schema` lists the keys".to_owned(),
-        |known| format!("did you mean `{known}`?"),
-    );
-    format!("unknown key {}: {hint}", Snippet::of(key))
-}
-
-/// Returns the value in the form that its flag accepts.
-fn texts(flag: &Arg, key: &str, value: Value) -> Result<Vec<String>, String> {
-    let is_switch = is_boolean(flag);
-    let expected = match (is_switch, flag.get_value_delimiter()) {
-        (true, _) => "true or false",
-        (false, Some(_)) => "a text, or an array of texts",
-        (false, None) => "a text or a number",
-    };
-    match value {
-        Value::Boolean(value) if is_switch => Ok(vec![value.to_string()]),
-        Value::String(text) if !is_switch => Ok(match flag.get_value_delimiter() {
-            Some(delimiter) => text.split(delimiter).map(str::to_owned).collect(),
-            None => vec![text],
-        }),
-        Value::Integer(number) if !is_switch => Ok(vec![number.to_string()]),
-        Value::Float(number) if !is_switch => Ok(vec![number.to_string()]),
-        Value::Array(values) if flag.get_value_delimiter().is_some() => {
-            let text = |value: &Value| value.as_str().map(str::to_owned);
-            values.iter().map(text).collect::<Option<_>>().filter(|texts: &Vec<_>| !texts.is_empty())
-        }
-        .ok_or_else(|| format!("invalid value of `{key}`: expected {expected}")),
-        other => Err(format!("invalid value of `{key}`: {} is not {expected}", other.type_str())),
-    }
-}
-
-/// Parses the values as the flag does.
-fn check_value(flag: &Arg, key: &str, texts: &[String]) -> Result<(), String> {
-    if matches!(flag.get_action(), ArgAction::SetTrue) {
-        return Ok(());
-    }
-    let command = Command::new("serve").arg(flag.clone().env(Resettable::Reset));
-    let flag = format!("--{}", key.replace('_', "-"));
-    for text in texts {
-        let parsed = command.clone().try_get_matches_from(["serve", &format!("{flag}={text}")]);
-        if let Err(error) = parsed {
-            let why = error.source().map_or_else(|| expected_values(&error), ToString::to_string);
-            return Err(format!("invalid value {} of `{key}`: {why}", Snippet::of(text)));
-        }
-    }
-    Ok(())
-}
-
-/// Returns the expected values from a clap error.
-fn expected_values(error: &clap::Error) -> String {
-    use clap::error::{ContextKind, ContextValue};
-    match error.get(ContextKind::ValidValue) {
-        Some(ContextValue::Strings(known)) => format!("expected {}", known.join(" or ")),
-        _ => "see `snowmint serve --help`".to_owned(),
-    }
 }
 
 fn check(path: &Path, json: bool) -> Result<(), Failure> {
@@ -509,79 +255,11 @@ fn schema() -> serde_json::Value {
 mod tests {
     use super::*;
 
-    fn parse(text: &str) -> Result<ConfigFile, String> {
-        ConfigFile::parse(text)
-    }
-
     #[test]
-    fn a_key_is_a_flag_and_every_flag_is_a_key() {
-        let file = parse(
-            "http = 'off'\nmax_connections = 50\nstart_without_store = true\nnamespaces = ['a', 'b']\n\
-             allowed_hosts = 'x.example,y.example'\nlog_format = 'json'\n",
-        )
-        .unwrap();
-        assert_eq!(file.values["namespaces"], ["a", "b"]);
-        assert_eq!(file.values["allowed_hosts"], ["x.example", "y.example"]);
-        assert_eq!((&*file.values["max_connections"], file.has_namespaces), (&["50".to_owned()][..], false));
-        assert!(parse("[namespaces.a]\nscheme = 'uuid7'\n").unwrap().has_namespaces);
+    fn every_flag_is_a_key_of_the_schema() {
         let schema = schema();
         for flag in flags() {
             assert!(schema["properties"][flag.get_id().as_str()].is_object(), "{flag:?}");
-        }
-    }
-
-    #[test]
-    fn errors_name_the_line_the_key_and_the_remedy() {
-        for (text, wanted) in [
-            ("\nhtpp = 'off'", "line 2: unknown key `htpp`: did you mean `http`?"),
-            ("log-format = 'json'", "line 1: unknown key `log-format`: did you mean `log_format`?"),
-            ("zzz = 1", "line 1: unknown key `zzz`: `snowmint config schema` lists the keys"),
-            ("config = 'other.toml'", "unknown key `config`"),
-            (
-                "window = 10",
-                "line 1: invalid value `10` of `window`: expected a time from 500ms to 24h, such as 10s",
-            ),
-            ("log_format = 'xml'", "invalid value `xml` of `log_format`: expected text or json"),
-            ("http = true", "invalid value of `http`: boolean is not a text or a number"),
-            (
-                "start_without_store = 'yes'",
-                "invalid value of `start_without_store`: string is not true or false",
-            ),
-            ("namespaces = []", "invalid value of `namespaces`: expected a text, or an array of texts"),
-            ("namespaces = ['a b']", "line 1: invalid value `a b` of `namespaces`: "),
-            ("[http]\nport = 1", "line 1: invalid value of `http`: table is not a text or a number"),
-            ("http = 'off'\nhttp = 'off'", "line 2: "),
-            ("http = ", "line 1: "),
-        ] {
-            let Err(error) = parse(text) else { panic!("{text}") };
-            assert!(error.contains(wanted), "{text}: {error}");
-        }
-    }
-
-    #[test]
-    fn the_namespace_tables_keep_their_lines() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("snowmint.toml");
-        std::fs::write(
-            &path,
-            "http = 'off' # why\nrule = '''\nreject'''\n\n[namespaces.a]\nscheme = 'uuid7'\n",
-        )
-        .unwrap();
-        let text = namespaces_of(&path).unwrap();
-        let lines: Vec<_> = text.lines().map(str::trim).collect();
-        assert_eq!(lines, ["# why", "", "", "", "[namespaces.a]", "scheme = 'uuid7'"]);
-    }
-
-    /// Goal: the keys of a table that is not a namespace do not become settings of the namespace before it.
-    #[test]
-    fn another_table_is_refused_and_changes_no_namespace() {
-        for (text, wanted) in [
-            ("[namespaces.a]\nscheme = 'segment'\n[htpp]\nmaximum = 5\n", "line 3: unexpected table `htpp`"),
-            ("[[http]]\nx = 1\n[namespaces.a]\nscheme = 'uuid7'\n", "line 1: unexpected table `http`"),
-            ("http.host = 'a'\n", "line 1: unexpected table `http`"),
-        ] {
-            assert_eq!(namespace_tables(text), Err(wanted.to_owned()), "{text}");
-            check_text(text);
         }
     }
 }

@@ -6,7 +6,8 @@
 //! ```
 
 mod config;
-pub(crate) mod logging;
+pub(crate) mod file;
+mod logging;
 mod systemd;
 mod traces;
 mod without_store;

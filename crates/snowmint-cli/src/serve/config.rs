@@ -20,10 +20,10 @@ use snowmint_server::namespace_sync::{
 };
 use snowmint_server::{AllowedHosts, CorsOrigins, ThriftExceptions, Timeouts, Tls, TlsFiles};
 
+use super::file::namespaces_of;
 use super::logging::{Filter, Format, Log};
 use super::systemd::Sockets;
 use super::traces::{self, Traces};
-use crate::config::namespaces_of;
 use crate::error::Failure;
 use crate::flags::{self, Listen};
 

@@ -15,7 +15,7 @@ use tracing_subscriber::reload::{Handle, Layer};
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Registry, registry};
 
-use crate::config;
+use super::file;
 use crate::error::Failure;
 use crate::habits::SERVE;
 use crate::human::wants_colour;
@@ -116,10 +116,10 @@ impl Log {
     fn read_again(&self) -> Result<Self, String> {
         let mut log = self.clone();
         if let Some(path) = &self.filter_file {
-            log.filter = config::log_of(path)?;
+            log.filter = file::log_of(path)?;
         }
         if let Some(path) = &self.access_file {
-            log.access = config::access_log_of(path)?;
+            log.access = file::access_log_of(path)?;
         }
         Ok(log)
     }
