@@ -377,7 +377,7 @@ fn an_error_that_wraps_another_has_it_as_its_source() {
         (&too_wide as &dyn Error, "add up to 71 bits"),
         (&no_epoch, "invalid instant `never`"),
         (&worker.unwrap_err(), "worker 32 is out of range"),
-        (&digits, "`a` stands at positions 0 and 1"),
+        (&digits, "`a` appears at positions 0 and 1"),
     ] {
         assert!(cause(error).is_some_and(|cause| cause.contains(words)), "{error}");
     }
