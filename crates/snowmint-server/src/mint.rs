@@ -208,9 +208,7 @@ impl Mint {
     ///
     /// [`MintError`] says what is missing.
     pub fn check_ready(&self) -> Result<(), MintError> {
-        let mut handles = IdHandles::default();
-        let table = self.table();
-        table.namespaces().iter().try_for_each(|namespace| namespace.check_ready(&mut handles))
+        self.table().namespaces().iter().try_for_each(|namespace| namespace.check_ready())
     }
 
     /// Decodes an id, in any text form and scheme. Never creates a namespace.
@@ -596,6 +594,23 @@ mod tests {
         assert!(mint.check_ready().is_ok());
     }
 
+    /// Goal: whoever asks for readiness uses up no ids. Method: ids before and after many checks, under a clock that stands still;
+    /// a check in a used-up tick and with a clock that is far behind.
+    #[test]
+    fn checks_of_readiness_use_up_no_ids() {
+        let source = TestSource::new(LAYOUT);
+        let mint = mint_of(source.clone(), LAYOUT);
+        let first = one(&mint, b"default").unwrap().unwrap();
+        for _ in 0..10_000 {
+            mint.check_ready().unwrap();
+        }
+        assert_eq!(one(&mint, b"orders").unwrap().unwrap().get(), first.get() + 1);
+        try_take(&mint, 5000).unwrap();
+        assert!(mint.check_ready().is_ok(), "the next tick is near");
+        source.clock().set_unix_ms(crate::testing::START_UNIX_MS - 5000);
+        assert_eq!(mint.check_ready().unwrap_err().kind(), ErrorKind::ClockBehind);
+    }
+
     #[test]
     fn a_clock_far_behind_gives_a_time_to_retry() {
         let source = TestSource::new(LAYOUT);
@@ -663,7 +678,7 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::NotCounting, "{error}");
             assert!(error.to_string().contains("they are hidden"), "{error}");
             assert!(namespace.try_increment().unwrap_err().to_string().contains("its ids are hidden"));
-            assert!(namespace.check_ready(handles).is_ok());
+            assert!(namespace.check_ready().is_ok());
             let error = mint.time_bounds(name, 1..2).unwrap_err();
             assert!(error.to_string().contains("they are hidden"), "{error}");
 

@@ -140,6 +140,15 @@ impl Leases {
         self.shared.statuses.as_one()
     }
 
+    /// Checks that the node can make an id now. Makes none, and causes no further lease.
+    ///
+    /// # Errors
+    ///
+    /// [`NextIdError`], as [`LeaseHandle::try_take`] of a new handle.
+    pub fn check_ready(&self) -> Result<(), NextIdError> {
+        self.shared.generators.check_ready().map_err(|refusal| self.shared.explain(refusal))
+    }
+
     /// Returns the number of ticks that lay ahead of the clock when their first id was made, over all leases since the start.
     pub fn borrowed_ticks(&self) -> u64 {
         self.shared.generators.borrowed_ticks()
@@ -155,6 +164,22 @@ impl Leases {
         {
             // It fails only if the scaler panicked; its leases then expire.
             let _ = scaler.await;
+        }
+    }
+}
+
+impl Shared {
+    /// Returns why there is no id, and no lease if that is the reason.
+    fn explain(&self, refusal: GenerateError) -> NextIdError {
+        match refusal {
+            GenerateError::Ended if self.generators.generators().is_empty() => {
+                let why = self.first.borrow().why_none();
+                NextIdError::NoLease { why: why.unwrap_or_else(|| LeaseError::Released.to_string()) }
+            }
+            GenerateError::LeaseEnded { .. } => {
+                NextIdError::of_ended(refusal, &self.statuses.each(), self.clock.unix_ms())
+            }
+            refusal => NextIdError::Refused(refusal),
         }
     }
 }
@@ -260,25 +285,13 @@ impl LeaseHandle {
         // A generator that has ended is replaced a moment later by the next one.
         const ATTEMPTS: usize = 64;
         for _ in 0..ATTEMPTS {
-            match refusal {
-                GenerateError::Ended if self.shared.generators.generators().is_empty() => {
-                    let why = self.shared.first.borrow().why_none();
-                    let why = why.unwrap_or_else(|| LeaseError::Released.to_string());
-                    return Err(NextIdError::NoLease { why });
+            if refusal != GenerateError::Ended || self.shared.generators.generators().is_empty() {
+                if let (Some(demand), GenerateError::Exhausted { .. }) = (&self.demand, refusal) {
+                    demand.exhausted(self.shared.clock.unix_ms() / self.shared.tick_ms);
                 }
-                GenerateError::Ended => std::hint::spin_loop(),
-                ended @ GenerateError::LeaseEnded { .. } => {
-                    let (leases, now_unix_ms) = (self.shared.statuses.each(), self.shared.clock.unix_ms());
-                    return Err(NextIdError::of_ended(ended, &leases, now_unix_ms));
-                }
-                GenerateError::Exhausted { .. } => {
-                    if let Some(demand) = &self.demand {
-                        demand.exhausted(self.shared.clock.unix_ms() / self.shared.tick_ms);
-                    }
-                    return Err(NextIdError::Refused(refusal));
-                }
-                refusal => return Err(NextIdError::Refused(refusal)),
+                return Err(self.shared.explain(refusal));
             }
+            std::hint::spin_loop();
             refusal = match self.take_counted(count) {
                 Ok(batch) => return Ok(batch),
                 Err(refusal) => refusal,

@@ -21,6 +21,13 @@ pub trait IdSource: fmt::Debug + Send + Sync + 'static {
     /// Returns a handle for one connection.
     fn handle(&self) -> Box<dyn IdHandle>;
 
+    /// Checks that an id can be made now. Makes none, and causes no further lease.
+    ///
+    /// # Errors
+    ///
+    /// [`NextIdError`] if not.
+    fn check_ready(&self) -> Result<(), NextIdError>;
+
     /// Returns the state of the lease; several leases are summed up as one.
     fn status(&self) -> LeaseStatus;
 
@@ -64,6 +71,10 @@ pub trait IdHandle: Send {
 impl IdSource for Leases {
     fn handle(&self) -> Box<dyn IdHandle> {
         Box::new(Self::handle(self))
+    }
+
+    fn check_ready(&self) -> Result<(), NextIdError> {
+        Self::check_ready(self)
     }
 
     fn status(&self) -> LeaseStatus {
@@ -142,6 +153,11 @@ impl IdPool {
     /// Returns the layout of the ids.
     pub const fn layout(&self) -> &Layout {
         &self.layout
+    }
+
+    /// Checks that an id can be made now, or after a short wait. Makes none: anybody who can reach a port may ask.
+    pub(super) fn check_ready(&self) -> Result<(), MintError> {
+        self.source.check_ready().or_else(|no_id| self.worth_waiting(no_id, 1))
     }
 
     /// Returns `Ok` if a short wait may bring an id.

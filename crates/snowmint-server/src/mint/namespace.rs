@@ -366,18 +366,14 @@ impl Namespace {
         }
     }
 
-    /// Checks that the namespace can make ids now. For snowflake ids it makes one and discards it: only that checks the
-    /// lease and the clock together.
+    /// Checks that the namespace can make ids now. Makes none.
     ///
     /// # Errors
     ///
     /// [`MintError`] says what is missing.
-    pub fn check_ready(&self, handles: &mut IdHandles) -> Result<(), MintError> {
+    pub fn check_ready(&self) -> Result<(), MintError> {
         match (self.backend.plain(), &self.definition.scheme) {
-            (Backend::Snowflake(pool), _) => match handles.of(pool).try_take(1) {
-                Ok(_) => Ok(()),
-                Err(no_id) => pool.worth_waiting(no_id, 1),
-            },
+            (Backend::Snowflake(pool), _) => pool.check_ready(),
             // A node stays ready if another database is down or a maximum is reached: its other namespaces still work.
             (Backend::Segment(segments), Scheme::Segment(scheme))
                 if matches!(scheme.source, NumberSource::Own(_)) =>

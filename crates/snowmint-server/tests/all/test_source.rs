@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
-use snowmint::generator::Batch;
+use snowmint::generator::{Batch, GeneratorPool};
 use snowmint::{DatacenterId, Generator, Layout, ManualClock, WorkerId};
 use snowmint_cluster::{LeaseStatus, NamespaceName, NextIdError};
 use snowmint_server::{IdHandle, IdSource, Mint};
@@ -27,7 +27,9 @@ pub const START_UNIX_MS: u64 = 1_700_000_000_000;
 pub struct TestSource(Arc<Inner>);
 
 struct Inner {
-    generator: Generator<ManualClock>,
+    generator: Arc<Generator<ManualClock>>,
+    /// Of this generator.
+    pool: GeneratorPool<ManualClock>,
     lease: AtomicBool,
     /// While this is set, no wait ends.
     stuck: watch::Sender<bool>,
@@ -45,8 +47,11 @@ impl TestSource {
     pub fn new(layout: Layout) -> Self {
         let clock = ManualClock::at_unix_ms(START_UNIX_MS);
         let builder = Generator::builder(layout).datacenter(DatacenterId(1)).worker(WorkerId(3));
+        let (generator, pool) = (Arc::new(builder.build(clock).unwrap()), GeneratorPool::new(layout));
+        pool.add(Arc::clone(&generator)).unwrap();
         Self(Arc::new(Inner {
-            generator: builder.build(clock).unwrap(),
+            generator,
+            pool,
             lease: AtomicBool::new(true),
             stuck: watch::Sender::new(false),
             waiting: watch::Sender::new(0),
@@ -56,6 +61,11 @@ impl TestSource {
     /// Removes or restores the lease.
     pub fn set_lease(&self, held: bool) {
         self.0.lease.store(held, Ordering::SeqCst);
+    }
+
+    fn check_lease(&self) -> Result<(), NextIdError> {
+        let why = || "the store does not answer".to_owned();
+        self.0.lease.load(Ordering::SeqCst).then_some(()).ok_or_else(|| NextIdError::NoLease { why: why() })
     }
 
     /// Blocks all waits, or ends the block.
@@ -82,9 +92,7 @@ impl TestSource {
 #[async_trait]
 impl IdHandle for TestSource {
     fn try_take(&mut self, count: usize) -> Result<Batch, NextIdError> {
-        if !self.0.lease.load(Ordering::SeqCst) {
-            return Err(NextIdError::NoLease { why: "the store does not answer".to_owned() });
-        }
+        self.check_lease()?;
         self.0.generator.try_take(count).map_err(NextIdError::Refused)
     }
 
@@ -112,6 +120,11 @@ impl IdHandle for TestSource {
 impl IdSource for TestSource {
     fn handle(&self) -> Box<dyn IdHandle> {
         Box::new(self.clone())
+    }
+
+    fn check_ready(&self) -> Result<(), NextIdError> {
+        self.check_lease()?;
+        self.0.pool.check_ready().map_err(NextIdError::Refused)
     }
 
     async fn release(&self, _: std::time::Duration) {

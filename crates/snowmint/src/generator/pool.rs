@@ -172,6 +172,16 @@ impl<C: Clock> GeneratorPool<C> {
         &self.shared.layout
     }
 
+    /// Checks that the pool can make an id now. Makes none: no later id differs.
+    ///
+    /// # Errors
+    ///
+    /// [`GenerateError`], as [`PoolHandle::try_take`] of a new handle.
+    pub fn check_ready(&self) -> Result<(), GenerateError> {
+        // It takes no seat, which would change the generators of later handles.
+        PoolHandle::new(Arc::clone(&self.shared), 0).choose().map(|_| ())
+    }
+
     /// Returns a handle through which one thread or connection takes ids.
     pub fn handle(&self) -> PoolHandle<C> {
         let seat = self.shared.seats.fetch_add(1, Ordering::Relaxed);

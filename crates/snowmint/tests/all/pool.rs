@@ -202,6 +202,33 @@ fn a_generator_is_replaced_by_the_one_that_follows_it() {
     assert_eq!((old.try_next_id(), pool.generators().len()), (Err(GenerateError::Ended), 1));
 }
 
+/// Goal: a check takes no id and changes no later one, and it fails as a draw of a new handle does.
+#[test]
+fn a_check_takes_no_id() {
+    let clock = ManualClock::at_unix_ms(T0);
+    let pool = GeneratorPool::new(Layout::TWITTER);
+    assert_eq!(pool.check_ready(), Err(GenerateError::Ended));
+    for worker in 1..=2 {
+        pool.add(Arc::new(
+            Generator::builder(Layout::TWITTER).worker(WorkerId(worker)).build(&clock).unwrap(),
+        ))
+        .unwrap();
+    }
+    let mut handle = pool.handle();
+    let first = handle.try_next_id().unwrap();
+    for _ in 0..10_000 {
+        pool.check_ready().unwrap();
+    }
+    assert_eq!(handle.try_next_id().unwrap().get(), first.get() + 1);
+    let mut other = pool.handle();
+    while handle.try_take(4096).is_ok() || other.try_take(4096).is_ok() {}
+    assert!(matches!(pool.check_ready(), Err(GenerateError::Exhausted { .. })));
+    assert_eq!(pool.check_ready(), pool.handle().try_take(1).map(drop));
+    clock.set_unix_ms(T0 - 3_600_000);
+    assert!(matches!(pool.check_ready(), Err(GenerateError::ClockBehind { .. })));
+    assert_eq!(pool.check_ready(), pool.handle().try_take(1).map(drop));
+}
+
 #[test]
 fn a_pool_without_generators_refuses_and_serves_once_there_is_one() {
     let clock = clock();
