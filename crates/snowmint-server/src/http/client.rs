@@ -1,22 +1,39 @@
-//! One connection's access to the mint, which the concurrent requests of HTTP/2 share. Snowflake ids are drawn through one
-//! handle, one request after the other, so that the ids of a connection increase. No other wait delays another request.
+//! One connection's access to the mint, which the concurrent requests of HTTP/2 share.
+//!
+//! The ids of a connection increase. So it draws the ids of one pool through one handle, one request after the other. A request
+//! that waits delays only requests for ids of the same pool.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::Mutex;
+use tokio::sync::{self, OwnedMutexGuard};
 use tokio::time::{Instant, timeout};
 
 use crate::access::{Identity, Right};
-use crate::mint::{Backend, ConnectionState, IdHandles, Ids, Mint, MintError, Namespace, Taken};
+use crate::mint::{
+    Backend, ConnectionState, IdHandles, IdPool, Ids, Mint, MintError, Namespace, PartialIds, Taken,
+};
 
 /// One connection's access to the mint.
 #[derive(Debug)]
-pub(super) struct Client(Mutex<ConnectionState>);
+pub(super) struct Client(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    connection: ConnectionState,
+    /// The handle of each pool for which a request has waited, by the pool's slot. Requests for it wait in line.
+    lines: BTreeMap<usize, Line>,
+}
+
+type Line = Arc<sync::Mutex<IdHandles>>;
+
+/// Draws ids without a wait.
+type TryTake = fn(&Namespace, &mut IdHandles, usize) -> Result<Taken, MintError>;
 
 impl Client {
     pub(super) fn new(mint: &Mint) -> Self {
-        Self(Mutex::new(mint.connection_state()))
+        Self(Mutex::new(State { connection: mint.connection_state(), lines: BTreeMap::new() }))
     }
 
     /// Finds a namespace by its name, if the client may take its ids. Creates an unknown one if the server allows it and
@@ -29,7 +46,7 @@ impl Client {
         may_create: bool,
     ) -> Result<Arc<Namespace>, MintError> {
         identity.may(Right::Mint, name)?;
-        let find = || self.find(mint, name).map_err(|error| identity.unfound(mint, Right::Mint, name, error));
+        let find = || self.find(name).map_err(|error| identity.unfound(mint, Right::Mint, name, error));
         let unknown = match find() {
             Err(unknown) if may_create => unknown,
             found => return found,
@@ -38,12 +55,14 @@ impl Client {
         find()
     }
 
-    fn find(&self, mint: &Mint, name: &[u8]) -> Result<Arc<Namespace>, MintError> {
-        match self.0.try_lock() {
-            Ok(mut state) => state.find(name).map(|(namespace, _)| Arc::clone(namespace)),
-            // Another request of this connection waits for its ids.
-            Err(_) => mint.table().find(name).cloned(),
-        }
+    fn find(&self, name: &[u8]) -> Result<Arc<Namespace>, MintError> {
+        self.state().connection.find(name).map(|(namespace, _)| Arc::clone(namespace))
+    }
+
+    /// Never held while a request waits.
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A panic elsewhere leaves the state whole.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes `count` ids, and counts them. Waits for `within` at most.
@@ -74,7 +93,7 @@ impl Client {
         namespace: &Namespace,
         count: usize,
         within: Duration,
-        try_take: impl FnOnce(&Namespace, &mut IdHandles, usize) -> Result<Taken, MintError>,
+        try_take: TryTake,
     ) -> Result<Ids, MintError> {
         identity.spend(namespace.name().as_str().as_bytes(), count as u64)?;
         let taken = self.take_uncounted(namespace, count, within, try_take).await;
@@ -95,24 +114,76 @@ impl Client {
         namespace: &Namespace,
         count: usize,
         within: Duration,
-        try_take: impl FnOnce(&Namespace, &mut IdHandles, usize) -> Result<Taken, MintError>,
+        try_take: TryTake,
     ) -> Result<Ids, MintError> {
-        let (mut state, left) = if let Ok(state) = self.0.try_lock() {
-            (state, within)
-        } else {
-            let began = Instant::now();
+        let Backend::Snowflake(pool) = namespace.backend().plain() else {
+            let mut none = IdHandles::default();
+            return match try_take(namespace, &mut none, count)? {
+                Taken::All(ids) => Ok(ids),
+                Taken::Partial(partial) => namespace.wait(&mut none, partial, within).await,
+            };
+        };
+        let drawn = self.state().draw(pool, namespace, count, try_take)?;
+        match drawn {
+            Drawn::All(ids) => Ok(ids),
+            Drawn::First(mut handles, partial) => namespace.wait(&mut handles, partial, within).await,
             // Boxed: otherwise every request's future has room for this wait.
-            let locked = Box::pin(timeout(within, self.0.lock())).await;
-            (locked.map_err(|_| namespace.busy(count, within))?, within.saturating_sub(began.elapsed()))
-        };
-        let partial = match try_take(namespace, state.handles(), count)? {
-            Taken::All(ids) => return Ok(ids),
-            Taken::Partial(partial) => partial,
-        };
-        if matches!(namespace.backend().plain(), Backend::Snowflake(_)) {
-            return namespace.wait(state.handles(), partial, left).await;
+            Drawn::Behind(line) => Box::pin(take_in_line(&line, namespace, count, within, try_take)).await,
         }
-        drop(state);
-        namespace.wait(&mut IdHandles::default(), partial, left).await
+    }
+}
+
+/// What a draw has given so far.
+enum Drawn {
+    All(Ids),
+    /// Some ids, and the first place in the line of the pool.
+    First(OwnedMutexGuard<IdHandles>, PartialIds),
+    /// Nothing: other requests wait, or have waited.
+    Behind(Line),
+}
+
+impl State {
+    fn draw(
+        &mut self,
+        pool: &IdPool,
+        namespace: &Namespace,
+        count: usize,
+        try_take: TryTake,
+    ) -> Result<Drawn, MintError> {
+        if let Some(line) = self.lines.get(&pool.slot()) {
+            return Ok(Drawn::Behind(Arc::clone(line)));
+        }
+        match try_take(namespace, self.connection.handles(), count)? {
+            Taken::All(ids) => Ok(Drawn::All(ids)),
+            Taken::Partial(partial) => Ok(Drawn::First(self.begin_line(pool), partial)),
+        }
+    }
+
+    /// Begins the line of a pool, and returns its first place.
+    #[cold]
+    fn begin_line(&mut self, pool: &IdPool) -> OwnedMutexGuard<IdHandles> {
+        let line = Arc::new(sync::Mutex::new(self.connection.handles().split_off(pool)));
+        // Nobody else has it yet.
+        let first = Arc::clone(&line).try_lock_owned().unwrap_or_else(|_| unreachable!("the line is new"));
+        self.lines.insert(pool.slot(), line);
+        first
+    }
+}
+
+/// Takes ids once the requests before this one have theirs.
+async fn take_in_line(
+    line: &Line,
+    namespace: &Namespace,
+    count: usize,
+    within: Duration,
+    try_take: TryTake,
+) -> Result<Ids, MintError> {
+    let began = Instant::now();
+    let mut handles = timeout(within, line.lock()).await.map_err(|_| namespace.busy(count, within))?;
+    match try_take(namespace, &mut handles, count)? {
+        Taken::All(ids) => Ok(ids),
+        Taken::Partial(partial) => {
+            namespace.wait(&mut handles, partial, within.saturating_sub(began.elapsed())).await
+        }
     }
 }

@@ -150,6 +150,11 @@ impl IdPool {
         self.source.release(patience).await;
     }
 
+    /// Returns the number of this pool; every pool of a server has another one.
+    pub(crate) const fn slot(&self) -> usize {
+        self.slot
+    }
+
     /// Returns the layout of the ids.
     pub const fn layout(&self) -> &Layout {
         &self.layout
@@ -196,6 +201,15 @@ impl IdHandles {
             self.grow(pool.slot);
         }
         self.of_slot[pool.slot].get_or_insert_with(|| pool.source.handle()).as_mut()
+    }
+
+    /// Moves this connection's handle for `pool` into handles of its own.
+    #[cold]
+    pub(crate) fn split_off(&mut self, pool: &IdPool) -> Self {
+        let mut own = Self::default();
+        own.grow(pool.slot);
+        own.of_slot[pool.slot] = self.of_slot.get_mut(pool.slot).and_then(Option::take);
+        own
     }
 
     #[cold]

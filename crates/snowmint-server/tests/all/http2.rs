@@ -8,12 +8,13 @@ use std::time::Duration;
 use serde_json::Value;
 use snowmint::{Layout, ManualClock};
 use snowmint_cluster::NamespaceName;
-use snowmint_cluster::namespace::{About, Definition, Scheme, SegmentScheme};
+
+use snowmint_cluster::namespace::{About, Definition, Fields, Scheme, SegmentScheme};
 use snowmint_cluster::segment::{SegmentConfig, Segments, Stripe};
 use snowmint_server::limits::http2::{MAX_RESETS, MAX_STREAMS};
 use snowmint_server::mint::{Backend, Namespace};
 use snowmint_server::{Settings, SharedClock, Timeouts};
-use snowmint_store::{Counter, Key};
+use snowmint_store::{Counter, Key, MemoryStore};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
@@ -260,6 +261,53 @@ async fn a_stream_that_waits_for_its_store_holds_up_no_other() {
         let answers = client.answers(1).await;
         assert_eq!((answers[&other].status, answers.contains_key(&waits)), (OK, false), "{path}");
     }
+}
+
+/// Goal: a request that waits for its ids delays only requests for ids of the same worker, and these stay in order. Method: a pool
+/// whose waits do not end; namespaces of the same pool, of another one, and of numbers, on one connection.
+#[tokio::test]
+async fn a_stream_that_waits_for_its_worker_holds_up_no_other_pool() {
+    let source = TestSource::new(Layout::TWITTER);
+    let mint = mint_of(source.clone(), Layout::TWITTER);
+    let clock = || ManualClock::at_unix_ms(START_UNIX_MS);
+    let shared: SharedClock = Arc::new(clock());
+    let other = mint.add_pool(Box::new(TestSource::new(Layout::TWITTER)), Layout::TWITTER);
+    let counters: Vec<Arc<dyn Counter>> =
+        vec![Arc::new(Stripe::WHOLE.counter(Arc::new(MemoryStore::new()), Key::new("n").unwrap(), 1))];
+    let segments = Segments::start(counters, SegmentConfig::new(), clock()).unwrap();
+    let namespace = |name: &str, scheme: &str, backend| {
+        let scheme = Fields { scheme: scheme.to_owned(), ..Fields::default() };
+        let definition = scheme.define(&Layout::TWITTER).unwrap();
+        Arc::new(Namespace::new(NamespaceName::new(name).unwrap(), definition, backend, &shared))
+    };
+    let others = [
+        namespace("another", "snowflake", Backend::Snowflake(other)),
+        namespace("numbers", "segment", Backend::Segment(segments)),
+    ];
+    mint.serve([mint.table().namespaces(), &others].concat());
+    let server = Running::serving(mint.into(), source.clone(), settings()).await;
+    let mut client = Client::connect(&server, WINDOW).await;
+    assert_eq!(client.get("/v1/ids/numbers").await.status, OK);
+    let first = ids(&client.get("/v1/ids/default").await.body)[0];
+    source.set_stuck(true);
+    let (waits, request) = client.request("/v1/ids/default?count=50000");
+    client.send(&request).await;
+    source.waiting(1).await;
+    let (behind, request) = client.request("/v1/ids/orders?count=2");
+    client.send(&request).await;
+    for path in ["/v1/ids/another", "/v1/ids/numbers"] {
+        let (answered, request) = client.request(path);
+        client.send(&request).await;
+        let answers = client.answers(1).await;
+        assert_eq!(answers.keys().copied().collect::<Vec<_>>(), [answered], "{path}");
+        assert_eq!(answers[&answered].status, OK, "{path}");
+    }
+    source.set_stuck(false);
+    let answers = client.answers(2).await;
+    let (waited, behind) = (ids(&answers[&waits].body), ids(&answers[&behind].body));
+    assert!(waited.len() == 50_000 && waited[0] > first && behind[0] > waited[49_999], "out of order");
+    let last = ids(&client.get("/v1/ids/default").await.body)[0];
+    assert!(last > behind[1]);
 }
 
 /// Goal: a shutdown finishes streams in flight, says goodbye, and closes idle connections.
