@@ -89,21 +89,9 @@ impl Access {
     /// Reads the file again at each `reload` and when it changes; never ends. If the file is invalid, it logs the error, and the
     /// last valid tokens stay in use.
     pub async fn follow(&self, reload: &Notify) -> ! {
-        let (mut changes, mut logged) = (self.files.changes(), None);
-        loop {
-            changes.next(reload).await;
-            match self.reload().await {
-                Ok(()) => logged = None,
-                Err(error) => {
-                    changes.failed();
-                    // The file is read again every few seconds; each error is logged once.
-                    if logged.as_ref() != Some(&error) {
-                        tracing::error!(error, "tokens not reloaded; the previous tokens stay in use");
-                        logged = Some(error);
-                    }
-                }
-            }
-        }
+        let report =
+            |error: &str| tracing::error!(error, "tokens not reloaded; the previous tokens stay in use");
+        self.files.follow(reload, || self.reload(), report).await
     }
 
     async fn reload(&self) -> Result<(), String> {

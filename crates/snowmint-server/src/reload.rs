@@ -29,8 +29,34 @@ impl WatchedFiles {
         Self { paths, first }
     }
 
+    /// Reads the files by `read` at each `reload` and when they change; never ends.
+    ///
+    /// After a failure it reads them again every few seconds, since a disk may have failed for a moment, and calls `report` for
+    /// each error once.
+    pub(crate) async fn follow<F: Future<Output = Result<(), String>>>(
+        &self,
+        reload: &Notify,
+        mut read: impl FnMut() -> F,
+        report: impl Fn(&str),
+    ) -> ! {
+        let (mut changes, mut reported) = (self.changes(), None);
+        loop {
+            changes.next(reload).await;
+            match read().await {
+                Ok(()) => reported = None,
+                Err(error) => {
+                    changes.failed = true;
+                    if reported.as_ref() != Some(&error) {
+                        report(&error);
+                        reported = Some(error);
+                    }
+                }
+            }
+        }
+    }
+
     /// Returns the changes from now on.
-    pub(crate) fn changes(&self) -> Changes<'_> {
+    fn changes(&self) -> Changes<'_> {
         Changes { files: self, loaded: self.first.clone(), seen: self.first.clone(), failed: false }
     }
 
@@ -43,7 +69,7 @@ impl WatchedFiles {
 
 /// The changes of files, one after the other.
 #[derive(Debug)]
-pub(crate) struct Changes<'a> {
+struct Changes<'a> {
     files: &'a WatchedFiles,
     loaded: Stamp,
     seen: Stamp,
@@ -52,7 +78,7 @@ pub(crate) struct Changes<'a> {
 
 impl Changes<'_> {
     /// Returns when the files should be read again: they have changed, or somebody asked for it.
-    pub(crate) async fn next(&mut self, reload: &Notify) {
+    async fn next(&mut self, reload: &Notify) {
         loop {
             let asked = tokio::select! {
                 () = reload.notified() => true,
@@ -68,11 +94,6 @@ impl Changes<'_> {
                 return;
             }
         }
-    }
-
-    /// Records that the files could not be read, so that they are read again soon: a disk may have failed for a moment.
-    pub(crate) fn failed(&mut self) {
-        self.failed = true;
     }
 }
 
@@ -94,22 +115,32 @@ fn stamp_of(path: &Path) -> io::Result<(SystemTime, i64, u64)> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::{Cell, RefCell};
+
     use super::*;
 
-    /// Goal: a file that could not be read is read again, even if it does not change; one that was read is left alone.
+    /// Goal: a file that could not be read is read again, even if it does not change, and each error is reported once; one that was
+    /// read is left alone. Method: the first three reads fail, the last of them with another error.
     #[tokio::test(start_paused = true)]
     async fn a_file_that_could_not_be_read_is_read_again() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tokens.toml");
         fs::write(&path, "first").unwrap();
         let files = WatchedFiles::new(vec![path.clone()]);
-        let (mut changes, nobody) = (files.changes(), Notify::new());
         fs::write(&path, "longer than the first").unwrap();
-        changes.next(&nobody).await;
-        changes.failed();
-        changes.next(&nobody).await;
-        let unchanged = tokio::time::timeout(100 * LOOK_INTERVAL, changes.next(&nobody)).await;
-        assert!(unchanged.is_err());
+        let (reads, reported, nobody) = (Cell::new(0), RefCell::new(Vec::new()), Notify::new());
+        let read = || async {
+            reads.set(reads.get() + 1);
+            match reads.get() {
+                1 | 2 => Err("slow disk".to_owned()),
+                3 => Err("no disk".to_owned()),
+                _ => Ok(()),
+            }
+        };
+        let following = files.follow(&nobody, read, |error| reported.borrow_mut().push(error.to_owned()));
+        assert!(tokio::time::timeout(100 * LOOK_INTERVAL, following).await.is_err());
+        assert_eq!(reads.get(), 4);
+        assert_eq!(*reported.borrow(), ["slow disk", "no disk"]);
     }
 
     /// Goal: a change of owner or mode is noticed, after which the node may be able to read the file.

@@ -70,7 +70,7 @@ pub(crate) async fn serve(
     let (server, turn) = (Arc::clone(&connection.server), Arc::clone(&connection.turn));
     let ended = server.turns.take(&turn, pin!(connection.run(shutdown))).await;
     connection.counts.add_up(&connection.server.metrics);
-    connection.session.transaction.discard(&connection.server.queued);
+    connection.session.transaction.discard();
     match ended {
         Ok(End::Quiet) => connection.stream.close().await,
         // `out` has the error; the client may still be sending.
@@ -322,10 +322,10 @@ impl Connection {
 
     /// Runs the commands of a transaction, and answers all of them.
     async fn execute(&mut self, queued: Queued) -> io::Result<()> {
-        reply::array(&mut self.out, queued.commands);
+        reply::array(&mut self.out, queued.commands());
         let (mut parser, mut created) = (Parser::default(), false);
         let is_recorded = line::is_observed(&self.server);
-        let mut rest = log::Rest(&queued.bytes);
+        let mut rest = log::Rest(queued.bytes());
         loop {
             let (observed, here) = (is_recorded.then(|| self.observe()), rest.0);
             // Each was parsed once before it was queued.

@@ -46,7 +46,7 @@ pub(crate) struct ServerState {
     pub(crate) tracer: Option<Tracer>,
     pub(crate) shutdown: Shutdown,
     /// Bytes of commands between `MULTI` and `EXEC`, over all connections.
-    pub(crate) queued: AtomicUsize,
+    pub(crate) queued: Arc<AtomicUsize>,
     pub(crate) memory: Arc<MemoryTrimmer>,
     pub(crate) turns: Turns,
     pub(crate) handshakes: HandshakeLog,
@@ -78,7 +78,7 @@ impl ServerState {
             console: settings.console,
             resp: None,
             shutdown: Shutdown::new(),
-            queued: AtomicUsize::new(0),
+            queued: Arc::default(),
             memory: Arc::default(),
             turns: Turns::new(),
             handshakes: HandshakeLog::default(),

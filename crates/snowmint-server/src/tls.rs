@@ -95,11 +95,10 @@ impl Tls {
     /// Loads the files again at each `reload`, and when they change; never ends. Invalid files are logged, and the last valid
     /// ones stay in use. Open connections keep the certificates that they began with.
     pub async fn follow(&self, reload: &Notify) -> ! {
-        let mut changes = self.watched.changes();
-        loop {
-            changes.next(reload).await;
-            self.reload().await;
-        }
+        let report = |error: &str| {
+            tracing::warn!(error, "TLS files not reloaded; the previous certificate stays in use");
+        };
+        self.watched.follow(reload, || self.reload(), report).await
     }
 
     /// Logs once a day that the certificate has expired, or will within 14 days; never ends.
@@ -111,20 +110,18 @@ impl Tls {
         }
     }
 
-    async fn reload(&self) {
+    async fn reload(&self) -> Result<(), String> {
         let files = self.files.clone();
         let certificate = self.files.certificate.display();
-        let kept = |error: &dyn Error| {
-            tracing::warn!(%error, "TLS files not reloaded; the previous certificate stays in use");
-        };
         // Disks may be slow, and the threads of this runtime serve clients.
         match tokio::task::spawn_blocking(move || Configs::load(&files)).await {
             Ok(Ok(configs)) => {
                 self.current.store(Arc::new(configs));
                 tracing::info!(%certificate, "TLS files reloaded");
+                Ok(())
             }
-            Ok(Err(error)) => kept(&error),
-            Err(error) => kept(&error),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(error) => Err(error.to_string()),
         }
     }
 

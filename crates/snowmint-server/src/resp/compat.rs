@@ -3,12 +3,11 @@
 //! Ids have no rollback: ids that a transaction took are used up even if a later command fails, as in Redis.
 
 use std::fmt::Write as _;
-use std::sync::atomic::Ordering;
 
 use snowmint::utc::Utc;
 
 use crate::access::Identity;
-use crate::limits::resp::{MAX_CLIENT_NAME, MAX_QUEUED, MAX_QUEUED_IN_ALL};
+use crate::limits::resp::MAX_CLIENT_NAME;
 use crate::protocol::Protocol;
 use crate::resp::command::{Call, Outcome};
 use crate::resp::log;
@@ -166,7 +165,7 @@ impl Call<'_> {
     }
 
     pub(super) fn reset(&mut self) -> Outcome {
-        self.session.transaction.discard(&self.server.queued);
+        self.session.transaction.discard();
         self.become_client(self.server.anonymous());
         *self.session = Session::new(self.session.id, self.server.anonymous());
         reply::simple(self.out, "RESET");
@@ -302,12 +301,12 @@ impl Call<'_> {
     }
 
     pub(super) fn multi(&mut self) -> Outcome {
-        self.session.transaction = Transaction::Open(Queued::default());
+        self.session.transaction = Transaction::Open(Queued::new(&self.server.queued));
         self.ok()
     }
 
     pub(super) fn exec(&mut self) -> Outcome {
-        match self.session.transaction.end(&self.server.queued) {
+        match std::mem::take(&mut self.session.transaction) {
             Transaction::None => self.fail(ErrorKind::BadRequest, "EXEC without MULTI"),
             Transaction::Failed => self.fail_as(
                 ErrorKind::BadRequest,
@@ -322,7 +321,7 @@ impl Call<'_> {
     }
 
     pub(super) fn discard(&mut self) -> Outcome {
-        match self.session.transaction.discard(&self.server.queued) {
+        match self.session.transaction.discard() {
             Transaction::None => self.fail(ErrorKind::BadRequest, "DISCARD without MULTI"),
             _ => self.ok(),
         }
@@ -349,19 +348,10 @@ impl Call<'_> {
 
     fn queue(&mut self) -> Outcome {
         if let Transaction::Open(queued) = &mut self.session.transaction {
-            let more = self.len;
-            let in_all = self.server.queued.fetch_add(more, Ordering::Relaxed) + more;
-            if queued.bytes.len() + more > MAX_QUEUED || in_all > MAX_QUEUED_IN_ALL {
-                self.server.queued.fetch_sub(more, Ordering::Relaxed);
+            if let Err(error) = queued.push(&self.input[..self.len]) {
                 self.fail_transaction();
-                let text = format!(
-                    "transaction too large: expected at most {MAX_QUEUED} bytes of commands between MULTI and EXEC; use a \
-                     pipeline without MULTI, or COUNT"
-                );
-                return self.fail(ErrorKind::BadRequest, &text);
+                return self.fail(ErrorKind::BadRequest, &error.to_string());
             }
-            queued.bytes.extend_from_slice(&self.input[..self.len]);
-            queued.commands += 1;
         } else {
             // The transaction has failed.
             log::discarded(&self.input[..self.len]);
@@ -374,7 +364,7 @@ impl Call<'_> {
     #[cold]
     pub(super) fn fail_transaction(&mut self) {
         if !matches!(self.session.transaction, Transaction::None) {
-            self.session.transaction.discard(&self.server.queued);
+            self.session.transaction.discard();
             self.session.transaction = Transaction::Failed;
         }
     }

@@ -325,10 +325,29 @@ async fn transactions_hold_a_bounded_number_of_bytes() {
     assert_eq!(other.ask("MULTI").await, "+OK");
     let mut refused = false;
     for _ in 0..4 {
-        refused |= other.ask(&echo).await.starts_with("-ERR transaction too large");
+        refused |= other.ask(&echo).await.starts_with("-ERR transactions of all clients too large");
     }
     assert!(refused);
     assert!(other.ask("EXEC").await.starts_with("-EXECABORT"));
+    // The commands of a transaction count until the client has its answers.
+    let mut slow = held.pop().unwrap();
+    assert_eq!(slow.ask("DISCARD").await, "+OK");
+    assert_eq!(slow.ask("MULTI").await, "+OK");
+    for _ in 0..40 {
+        assert_eq!(slow.ask(&format!("ID.NEXT default COUNT {MAX_COUNT}")).await, "+QUEUED");
+    }
+    for _ in 0..4 {
+        assert_eq!(slow.ask(&echo).await, "+QUEUED");
+    }
+    assert_eq!(slow.ask("EXEC").await, "*44");
+    assert_eq!(other.ask("MULTI").await, "+OK");
+    let mut refused = false;
+    for _ in 0..4 {
+        refused |= other.ask(&echo).await.starts_with("-ERR transactions of all clients too large");
+    }
+    assert!(refused);
+    assert!(other.ask("EXEC").await.starts_with("-EXECABORT"));
+    held.push(slow);
     // One connection has its own limit.
     let first = &mut held[0];
     assert!(first.ask(&echo).await.starts_with("-ERR transaction too large"));
