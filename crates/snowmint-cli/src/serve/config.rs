@@ -150,8 +150,9 @@ pub(crate) struct Args {
         help_heading = "TLS, tokens and web pages"
     )]
     pub(super) tls_client_ca: Option<PathBuf>,
-    /// File of tokens (TOML; `snowmint token --help` shows how it is made). Every client then needs one, but for /healthz,
-    /// /readyz, /metrics, /openapi.json and gRPC health checks. The file is read again when it changes, and at SIGHUP
+    /// File of tokens (TOML; `snowmint token --help` shows how it is made). Every client then needs one, except for
+    /// /healthz, /readyz, /metrics, /openapi.json, the page of the console, and gRPC health and reflection. The file is
+    /// read again when it changes, and at SIGHUP
     #[arg(
         long,
         value_name = "FILE",

@@ -152,12 +152,11 @@ impl Reader {
                 () = self.read_store(reads.is_multiple_of(OTHERS_EVERY)) => {}
             }
             reads = reads.wrapping_add(1);
-            let rest = (began.elapsed() * 4).clamp(EVERY, AT_LEAST_EVERY);
+            let until = began + (began.elapsed() * 4).clamp(EVERY, AT_LEAST_EVERY).max(began.elapsed());
             let issued = Issued::of(&server.mint);
             let store = self.node.describe();
-            let json = self.read.fleet(&server, store, (&issued, before.as_ref()), rest);
+            let json = self.read.fleet(&server, store, (&issued, before.as_ref()), until - Instant::now());
             before = Some(issued);
-            let until = began + rest.max(began.elapsed());
             watch.states.send_replace(Some(State { json: json.into(), at: Instant::now(), until }));
             tokio::select! {
                 biased;
