@@ -13,16 +13,13 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::accept::reply_and_close;
-
-use crate::accept::Accepted;
+use crate::accept::{Accepted, reply_and_close};
 use crate::access::Usage;
 use crate::access_log;
 use crate::limits::{FLUSH_AT, HEAR_OUT, READ_ROOM, REST};
 use crate::metrics::Metrics;
 use crate::mint::{ConnectionState, MintError, Namespace};
-use crate::protocol::Admission;
-use crate::protocol::Protocol;
+use crate::protocol::{Admission, Protocol};
 use crate::settings::Timeouts;
 use crate::shutdown::ShutdownListener;
 use crate::state::ServerState;

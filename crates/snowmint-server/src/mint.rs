@@ -808,7 +808,12 @@ mod tests {
             ("7", InspectBy::Layout(b"time:99"), ErrorKind::BadRequest, "invalid layout `time:99`: "),
             ("7", InspectBy::Layout(b"gane"), ErrorKind::BadRequest, "invalid layout `gane`: "),
             ("7", InspectBy::Layout(b""), ErrorKind::BadRequest, "invalid layout ``: "),
-            ("x", InspectBy::Layout(b"twitter"), ErrorKind::BadId, "invalid id `x`: invalid decimal id: `x` at position 0"),
+            (
+                "x",
+                InspectBy::Layout(b"twitter"),
+                ErrorKind::BadId,
+                "invalid id `x`: invalid decimal id: `x` at position 0",
+            ),
             ("9223372036854775807", InspectBy::Layout(b"js53"), ErrorKind::BadId, "another layout made it"),
         ] {
             let error = mint.inspect(text.as_bytes(), by).unwrap_err();

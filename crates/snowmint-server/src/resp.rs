@@ -19,16 +19,13 @@ use std::sync::Arc;
 use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, sleep_until};
 
-use crate::accept::reply_and_close;
-
-use crate::accept::Accepted;
+use crate::accept::{Accepted, reply_and_close};
 use crate::access_log;
 use crate::connection::{ClientTimer, PendingCounts, TimerAction, line, send};
 use crate::limits::resp::{FIRST_ROOM, MAX_READ_ROOM, READ_ROOM};
 use crate::limits::{FLUSH_AT, HEAR_OUT};
 use crate::mint::{ConnectionState, Entry, IdRange, Ids, MintError};
-use crate::protocol::Admission;
-use crate::protocol::Protocol;
+use crate::protocol::{Admission, Protocol};
 use crate::shutdown::ShutdownListener;
 use crate::state::ServerState;
 use crate::status::ErrorKind;

@@ -4,19 +4,17 @@ use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use crate::memory::MemoryTrimmer;
-
 use crate::access::secret::TokenName;
 use crate::access::{Access, Identity};
 use crate::access_log;
 use crate::admin::{LogControl, NodeAdmin};
 use crate::clock::SharedClock;
+use crate::memory::MemoryTrimmer;
 use crate::metrics::Metrics;
 use crate::mint::Mint;
 #[cfg(feature = "otlp")]
 use crate::otlp::Tracer;
-use crate::protocol::Admission;
-use crate::protocol::Protocol;
+use crate::protocol::{Admission, Protocol};
 use crate::settings::{AllowedHosts, CorsOrigins, Settings, Timeouts};
 use crate::shutdown::Shutdown;
 use crate::status::ErrorKind;

@@ -19,8 +19,7 @@ use snowmint_cluster::{NamespaceName, NoNumberError, SegmentStatus, Segments};
 use super::error::MintError;
 use super::id_pool::{IdHandles, IdPool};
 use super::ids::{self, IdFormat, Ids, WideGenerator};
-use crate::clock::ServiceClock;
-use crate::clock::SharedClock;
+use crate::clock::{ServiceClock, SharedClock};
 use crate::limits::{MAX_COUNT, MAX_RANGE_COUNT, MAX_WAIT};
 
 /// Why a backend that would hide ids twice makes none. [`Backend::hidden`] never builds one.

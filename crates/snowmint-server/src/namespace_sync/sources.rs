@@ -24,8 +24,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tracing::Instrument as _;
 
-use crate::clock::ServiceClock;
-use crate::clock::SharedClock;
+use crate::clock::{ServiceClock, SharedClock};
 use crate::mint::ReceivedNumbers;
 
 /// Time limit for sources to answer. A namespace is served without those that take longer.
