@@ -119,7 +119,8 @@ impl Client {
         namespaces.retain(|_, shared| shared.strong_count() > 0);
         let mut settings = inner.settings.clone();
         settings.max_age = inner.max_ages.get(name).copied().unwrap_or(settings.max_age);
-        let source = Arc::new(Source::new(name, inner.mark, Arc::clone(&inner.link.clock), settings));
+        let (namespace, clock) = (inner.link.namespace(name), Arc::clone(&inner.link.clock));
+        let source = Arc::new(Source::new(namespace, inner.mark, clock, settings));
         let running = refill::run(Arc::clone(&source), Arc::clone(&inner.link));
         let task = inner.background.spawn(running).abort_handle();
         let shared = Arc::new(Shared { source, task, client: self.clone() });
@@ -236,7 +237,7 @@ impl Ids {
 
     /// Returns the name of the namespace.
     pub fn namespace(&self) -> &str {
-        &self.0.source.namespace
+        &self.0.source.namespace.name
     }
 
     /// Returns the client.
@@ -266,7 +267,7 @@ impl Ids {
     fn try_draw(&self) -> Result<Option<Id>, ClientError> {
         let source = &*self.0.source;
         if !source.mark.is_same_process() {
-            return Err(ClientError::forked(&source.namespace));
+            return Err(ClientError::forked(&source.namespace.name));
         }
         let Some(drawn) = source.buffer.draw(1) else { return Ok(None) };
         if drawn.is_low {
@@ -279,11 +280,11 @@ impl Ids {
     fn draw_many(&self, count: usize) -> Result<(Vec<Aging>, u64), ClientError> {
         let source = &*self.0.source;
         if !source.mark.is_same_process() {
-            return Err(ClientError::forked(&source.namespace));
+            return Err(ClientError::forked(&source.namespace.name));
         }
         let mut missing = count as u64;
         if !(1..=MAX_REQUEST).contains(&missing) {
-            return Err(ClientError::invalid_count(&source.namespace, count, MAX_REQUEST));
+            return Err(ClientError::invalid_count(&source.namespace.name, count, MAX_REQUEST));
         }
         let mut ranges = Vec::new();
         while missing > 0
@@ -300,7 +301,7 @@ impl Ids {
 
     fn first_of(&self, ranges: Vec<IdRange>) -> Result<Id, ClientError> {
         let first = ranges.into_iter().flat_map(IdRange::ids).next();
-        first.ok_or_else(|| ClientError::closed(&self.0.source.namespace))
+        first.ok_or_else(|| ClientError::closed(&self.0.source.namespace.name))
     }
 }
 

@@ -160,12 +160,22 @@ pub(crate) struct Failure {
     pub(crate) status: Option<u16>,
     pub(crate) detail: String,
     pub(crate) retry: Retry,
+    pub(crate) about: About,
 }
 
 impl Failure {
     fn said(&self) -> String {
         format!("{}: {}", self.server, self.detail)
     }
+}
+
+/// Which requests a failure affects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum About {
+    /// Requests for every namespace: the failure concerns the server, the connection or the token.
+    Server,
+    /// Requests for this namespace only: the server may return ids of others.
+    Namespace,
 }
 
 /// Whether and where to retry a failed request.

@@ -17,7 +17,7 @@
 //! - **Prefetch**: it requests ids in the background, about as many as the caller uses in half a second, and requests more when
 //!   half of them are left. A caller that needs few ids gets them one by one, so that none are wasted.
 //! - **Fail-over**: a failed request goes to the next server immediately. A server that failed is tried last for 100 ms, then
-//!   longer, up to 10 s. `Retry-After` is honoured.
+//!   longer, up to 10 s. `Retry-After` is honoured. A failure of one namespace does not affect the others.
 //! - **Hedging**: if a server has not answered within 50 ms, a second one gets the same request. The first answer wins.
 //! - **Deadlines**: a caller gets ids or an error within the timeout. Errors that a retry cannot fix are returned immediately.
 //!

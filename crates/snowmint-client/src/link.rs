@@ -13,8 +13,8 @@ use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use crate::buffer::IdRange;
 use crate::connect::Connections;
-use crate::error::{ErrorKind, Failure, Retry};
-use crate::servers::{Change, Servers};
+use crate::error::{About, ErrorKind, Failure, Retry};
+use crate::servers::{Change, OfNamespace, Servers};
 use crate::wire::{Ask, Server, Token};
 
 /// The timeout for one request to one server; shorter if the caller's timeout is, so that there is time for another server.
@@ -54,6 +54,22 @@ pub(crate) struct Link {
     /// The timeout for one request to one server.
     attempt: Duration,
     counters: Counters,
+}
+
+/// A namespace and the state of its requests. Other namespaces do not change it.
+#[derive(Debug)]
+pub(crate) struct Namespace {
+    pub(crate) name: String,
+    pub(crate) last_failure: Mutex<Option<Failure>>,
+    states: Mutex<OfNamespace>,
+}
+
+impl Namespace {
+    /// Returns a namespace of `servers` servers before its first request.
+    pub(crate) fn new(name: &str, servers: usize) -> Self {
+        let states = Mutex::new(OfNamespace::new(servers));
+        Self { name: name.to_owned(), last_failure: Mutex::default(), states }
+    }
 }
 
 /// The timeouts of a link.
@@ -106,35 +122,43 @@ impl Link {
         Stats { requests, hedged, failed }
     }
 
+    /// Returns a namespace whose ids this link requests.
+    pub(crate) fn namespace(&self, name: &str) -> Namespace {
+        Namespace::new(name, self.servers.len())
+    }
+
     /// Requests ids until a server returns them, a server rejects the request, or the deadline passes. Stores each failure in
-    /// `last`.
+    /// `namespace`.
     pub(crate) async fn fetch(
         &self,
-        ask: Ask<'_>,
+        namespace: &Namespace,
+        count: u64,
         deadline: Instant,
-        last: &Mutex<Option<Failure>>,
     ) -> Result<Answer, Unfilled> {
         let within = deadline - Instant::now();
         let rounds = async {
             let mut round: u32 = 0;
             loop {
-                if let Some(answer) = self.round(ask, deadline, last).await? {
+                if let Some(answer) = self.round(namespace, count, deadline).await? {
                     return Ok(answer);
                 }
                 let now = Instant::now();
-                let closed_for = self.states().closed_for(now);
+                let closed_for = self.states().closed_for(&lock(&namespace.states), now);
                 if closed_for > deadline - now {
-                    let said = lock(last).clone().filter(|last| matches!(last.retry, Retry::After(_)));
+                    let said = lock(&namespace.last_failure)
+                        .clone()
+                        .filter(|last| matches!(last.retry, Retry::After(_)));
                     let failure = said.unwrap_or_else(|| self.servers[0].closed());
                     return Err(Unfilled::Closed(Failure { retry: Retry::After(closed_for), ..failure }));
                 }
-                let pause = self.states().pause(round, now);
+                let pause = self.states().pause(&lock(&namespace.states), round, now);
                 sleep(pause).await;
                 round = round.saturating_add(1);
             }
         };
         timeout_at(deadline, rounds).await.unwrap_or_else(|_| {
-            let failure = lock(last).clone().unwrap_or_else(|| self.servers[0].timed_out(within));
+            let failure =
+                lock(&namespace.last_failure).clone().unwrap_or_else(|| self.servers[0].timed_out(within));
             Err(Unfilled::Late(failure))
         })
     }
@@ -142,14 +166,15 @@ impl Link {
     /// Sends the request to each server at most once. Returns `None` if none of them returned ids.
     async fn round(
         &self,
-        ask: Ask<'_>,
+        namespace: &Namespace,
+        count: u64,
         deadline: Instant,
-        last: &Mutex<Option<Failure>>,
     ) -> Result<Option<Answer>, Unfilled> {
-        let mut rest = self.states().order(Instant::now()).into_iter();
+        let ask = Ask { namespace: &namespace.name, count };
+        let mut rest = self.states().order(&lock(&namespace.states), Instant::now()).into_iter();
         let Some(first) = rest.next() else { return Ok(None) };
         self.states().requested();
-        let mut waiting = Waiting { link: self, servers: vec![(first, Instant::now())] };
+        let mut waiting = Waiting { link: self, namespace, servers: vec![(first, Instant::now())] };
         let mut attempts = FuturesUnordered::new();
         attempts.push(self.attempt(first, ask, deadline));
         let mut hedge_at = self.hedge_at();
@@ -163,15 +188,15 @@ impl Link {
                     waiting.servers.retain(|(it, _)| *it != server);
                     let failure = match settled {
                         Ok(answer) => {
-                            self.succeeded(server);
+                            self.succeeded(namespace, server);
                             return Ok(Some(answer));
                         }
                         Err(failure) => failure,
                     };
-                    self.failed(server, &failure);
+                    self.failed(namespace, server, &failure);
                     match failure.retry {
                         Retry::Never => return Err(Unfilled::Rejected(failure)),
-                        Retry::Fewer if ask.count > 1 => return Err(Unfilled::TooMany),
+                        Retry::Fewer if count > 1 => return Err(Unfilled::TooMany),
                         Retry::OtherCertificate => {
                             distrusted += 1;
                             // No retry within the caller's timeout will help.
@@ -182,7 +207,7 @@ impl Link {
                         Retry::Fewer | Retry::Elsewhere | Retry::After(_) => {}
                     }
                     is_over_quota |= failure.kind == ErrorKind::OverQuota;
-                    *lock(last) = Some(failure);
+                    *lock(&namespace.last_failure) = Some(failure);
                 }
                 () = sleep_until(hedge_at.unwrap_or(deadline)), if hedges => {
                     if !self.states().may_hedge() {
@@ -199,7 +224,7 @@ impl Link {
                     hedge_at = self.hedge_at();
                 }
                 // The remaining quota may suffice for fewer ids.
-                None if attempts.is_empty() && is_over_quota && ask.count > 1 => {
+                None if attempts.is_empty() && is_over_quota && count > 1 => {
                     return Err(Unfilled::TooMany);
                 }
                 None if attempts.is_empty() => return Ok(None),
@@ -227,13 +252,18 @@ impl Link {
         (index, settled.map(|ranges| Answer { ranges, sent_ms }))
     }
 
-    fn succeeded(&self, server: usize) {
-        if let Change::Recovered(failures) = self.states().succeeded(server) {
-            tracing::info!(server = &*self.servers[server].url, failures, "server returns ids again");
+    fn succeeded(&self, namespace: &Namespace, server: usize) {
+        let (of_server, of_namespace) = self.states().succeeded(&mut lock(&namespace.states), server);
+        let (url, namespace) = (&*self.servers[server].url, &*namespace.name);
+        if let Change::Recovered(failures) = of_server {
+            tracing::info!(server = url, failures, "server returns ids again");
+        }
+        if let Change::Recovered(failures) = of_namespace {
+            tracing::info!(server = url, namespace, failures, "server returns ids of the namespace again");
         }
     }
 
-    fn failed(&self, server: usize, failure: &Failure) {
+    fn failed(&self, namespace: &Namespace, server: usize, failure: &Failure) {
         self.counters.failed.fetch_add(1, Ordering::Relaxed);
         let retry_after = match failure.retry {
             // The server is healthy.
@@ -241,12 +271,28 @@ impl Link {
             Retry::Elsewhere | Retry::OtherCertificate => None,
             Retry::After(after) => Some(after),
         };
-        self.note_failure(server, retry_after, &failure.detail);
+        self.note_failure(namespace, server, failure.about, retry_after, &failure.detail);
     }
 
-    fn note_failure(&self, server: usize, retry_after: Option<Duration>, error: &str) {
-        if self.states().failed(server, Instant::now(), retry_after) == Change::BeganToFail {
-            tracing::warn!(server = &*self.servers[server].url, error, "server failed");
+    fn note_failure(
+        &self,
+        namespace: &Namespace,
+        server: usize,
+        about: About,
+        retry_after: Option<Duration>,
+        error: &str,
+    ) {
+        let now = Instant::now();
+        let change = self.states().failed(&mut lock(&namespace.states), server, about, now, retry_after);
+        if change != Change::BeganToFail {
+            return;
+        }
+        let (url, namespace) = (&*self.servers[server].url, &*namespace.name);
+        match about {
+            About::Server => tracing::warn!(server = url, error, "server failed"),
+            About::Namespace => {
+                tracing::warn!(server = url, namespace, error, "server returned no ids of the namespace");
+            }
         }
     }
 
@@ -258,6 +304,7 @@ impl Link {
 /// The servers that have not answered yet, and when the request went out. Those left at the end of a round may be too slow.
 struct Waiting<'a> {
     link: &'a Link,
+    namespace: &'a Namespace,
     servers: Vec<(usize, Instant)>,
 }
 
@@ -267,7 +314,8 @@ impl Drop for Waiting<'_> {
         for (server, asked) in self.servers.drain(..) {
             self.link.counters.failed.fetch_add(1, Ordering::Relaxed);
             if asked.elapsed() >= patience {
-                self.link.note_failure(server, None, "no answer in time");
+                // The cause is unknown, so it counts for the server. Without `Retry-After`, the server is only tried last.
+                self.link.note_failure(self.namespace, server, About::Server, None, "no answer in time");
             }
         }
     }

@@ -15,10 +15,9 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep_until};
 
 use crate::buffer::{Aging, Buffer, IdRange};
-use crate::error::{ClientError, Failure};
-use crate::link::{Answer, Link, Unfilled, lock};
+use crate::error::ClientError;
+use crate::link::{Answer, Link, Namespace, Unfilled, lock};
 use crate::pace::Pace;
-use crate::wire::Ask;
 
 /// For this time after a rejection, ids are requested only for waiting callers.
 const AFTER_REJECTION: Duration = Duration::from_secs(1);
@@ -36,13 +35,12 @@ pub(crate) struct Settings {
 /// The ids of one namespace, shared by callers and the background task.
 #[derive(Debug)]
 pub(crate) struct Source {
-    pub(crate) namespace: String,
+    pub(crate) namespace: Namespace,
     pub(crate) mark: ForkMark,
     pub(crate) buffer: Buffer<Arc<AnchoredClock>>,
     pub(crate) settings: Settings,
     line: Mutex<Line>,
     wake: Notify,
-    last_failure: Mutex<Option<Failure>>,
 }
 
 /// The waiting callers, and what else triggers a request.
@@ -122,19 +120,18 @@ impl Line {
 
 impl Source {
     pub(crate) fn new(
-        namespace: &str,
+        namespace: Namespace,
         mark: ForkMark,
         clock: Arc<AnchoredClock>,
         settings: Settings,
     ) -> Self {
         Self {
-            namespace: namespace.to_owned(),
+            namespace,
             mark,
             buffer: Buffer::new(clock),
             settings,
             line: Mutex::default(),
             wake: Notify::new(),
-            last_failure: Mutex::default(),
         }
     }
 
@@ -183,7 +180,7 @@ impl Source {
         {
             let mut line = lock(&self.line);
             if line.is_closed {
-                return Err(ClientError::closed(&self.namespace));
+                return Err(ClientError::closed(&self.namespace.name));
             }
             line.drawn_in = line.generation;
             line.waiters.push_back(Waiter { missing, got, is_renewed: false, deadline, sender });
@@ -194,12 +191,12 @@ impl Source {
             // The process was forked during the wait: the answer belongs to the parent, and the child has no task that would send
             // one.
             if !self.mark.is_same_process() {
-                return Poll::Ready(Err(ClientError::forked(&self.namespace)));
+                return Poll::Ready(Err(ClientError::forked(&self.namespace.name)));
             }
             let polled = receiver.as_mut().poll(context);
             polled.map(|sent| match sent {
                 Ok(sent) => sent.map(|got| got.into_iter().map(|it| it.range).collect()),
-                Err(_) => Err(ClientError::closed(&self.namespace)),
+                Err(_) => Err(ClientError::closed(&self.namespace.name)),
             })
         })
         .await
@@ -276,10 +273,10 @@ impl Source {
 
     /// Returns an error to each caller whose deadline has passed.
     fn time_out(&self, now: Instant) {
-        let failure = lock(&self.last_failure).clone();
+        let failure = lock(&self.namespace.last_failure).clone();
         let mut line = lock(&self.line);
         while let Some(waiter) = line.waiters.pop_front_if(|waiter| waiter.deadline <= now) {
-            let error = ClientError::timed_out(&self.namespace, self.settings.timeout, failure.as_ref());
+            let error = ClientError::timed_out(&self.namespace.name, self.settings.timeout, failure.as_ref());
             waiter.sender.send(Err(error)).ok();
         }
     }
@@ -291,7 +288,7 @@ struct Closes(Arc<Source>);
 impl Drop for Closes {
     fn drop(&mut self) {
         lock(&self.0.line).is_closed = true;
-        self.0.reject(&ClientError::closed(&self.0.namespace));
+        self.0.reject(&ClientError::closed(&self.0.namespace.name));
     }
 }
 
@@ -308,21 +305,21 @@ pub(crate) async fn run(source: Arc<Source>, link: Arc<Link>) {
                 Ok(answer) => {
                     pace.fitted();
                     rejected_at = None;
-                    *lock(&source.last_failure) = None;
+                    *lock(&source.namespace.last_failure) = None;
                     source.deliver(answer, generation);
                 }
                 Err(Unfilled::TooMany) => pace.too_many(count),
                 Err(Unfilled::Rejected(failure)) => {
                     rejected_at = Some(Instant::now());
-                    source.reject(&ClientError::rejected(&source.namespace, &failure));
+                    source.reject(&ClientError::rejected(&source.namespace.name, &failure));
                 }
                 Err(Unfilled::Closed(failure)) => {
-                    source.reject(&ClientError::rejected(&source.namespace, &failure));
+                    source.reject(&ClientError::rejected(&source.namespace.name, &failure));
                     // The next caller restarts it.
                     break;
                 }
                 Err(Unfilled::Late(failure)) => {
-                    *lock(&source.last_failure) = Some(failure);
+                    *lock(&source.namespace.last_failure) = Some(failure);
                     source.time_out(Instant::now());
                     if source.first_deadline().is_none() {
                         break;
@@ -354,9 +351,8 @@ fn to_request(source: &Source, pace: &mut Pace, rejected_at: Option<Instant>) ->
 
 /// Requests ids. Meanwhile, returns errors to callers whose deadline has passed.
 async fn fetch(source: &Source, link: &Link, count: u64) -> Result<Answer, Unfilled> {
-    let ask = Ask { namespace: &source.namespace, count };
     let deadline = Instant::now() + source.settings.timeout;
-    let mut fetching = std::pin::pin!(link.fetch(ask, deadline, &source.last_failure));
+    let mut fetching = std::pin::pin!(link.fetch(&source.namespace, count, deadline));
     loop {
         let first = source.first_deadline();
         tokio::select! {
@@ -377,7 +373,8 @@ mod tests {
 
     fn source() -> Source {
         let settings = Settings { sizes: 0..=100, max_age: Duration::MAX, timeout: Duration::from_secs(5) };
-        Source::new("a", ForkMark::of_this_process(), Arc::new(AnchoredClock::new()), settings)
+        let (namespace, clock) = (Namespace::new("a", 1), Arc::new(AnchoredClock::new()));
+        Source::new(namespace, ForkMark::of_this_process(), clock, settings)
     }
 
     fn range(first: u64, count: u64) -> IdRange {

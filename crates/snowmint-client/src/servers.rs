@@ -2,10 +2,14 @@
 //!
 //! Servers are tried in the order of the list. One that failed is tried last for a while: longer after each failure in a row,
 //! with jitter, so that clients do not return together. A server that sent `Retry-After` gets no request before that time.
+//!
+//! A failure that concerns one namespace counts for that namespace only; requests for other namespaces continue.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
+
+use crate::error::About;
 
 /// How long a server is tried last after its first failure; doubled after each further one.
 const LEFT_OUT: Duration = Duration::from_millis(100);
@@ -49,7 +53,7 @@ pub(crate) fn shuffle<T>(list: &mut [T], seed: u64) {
     }
 }
 
-/// The state of one server.
+/// The state of one server, or of one namespace at one server.
 #[derive(Clone, Copy, Debug, Default)]
 struct State {
     /// Failures since the last success.
@@ -60,10 +64,37 @@ struct State {
     not_before: Option<Instant>,
 }
 
+impl State {
+    /// Clears the failures.
+    fn succeeded(&mut self) -> Change {
+        let before = std::mem::take(self);
+        if before.failures == 0 { Change::None } else { Change::Recovered(before.failures) }
+    }
+
+    fn failed(&mut self, now: Instant, retry_after: Option<Duration>, random: &mut SplitMix64) -> Change {
+        let doubled = LEFT_OUT.saturating_mul(1 << self.failures.min(16)).min(LONGEST_LEFT_OUT);
+        self.failures = self.failures.saturating_add(1);
+        self.left_out_until = Some(now + random.jitter(doubled));
+        self.not_before = retry_after.map(|after| now + after.min(LONGEST_RETRY_AFTER));
+        if self.failures == 1 { Change::BeganToFail } else { Change::None }
+    }
+}
+
+/// The state of each server for one namespace.
+#[derive(Debug)]
+pub(crate) struct OfNamespace(Vec<State>);
+
+impl OfNamespace {
+    /// Returns the state of `count` servers before the first request for the namespace.
+    pub(crate) fn new(count: usize) -> Self {
+        Self(vec![State::default(); count])
+    }
+}
+
 /// What a success or a failure changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// The server failed for the first time.
+    /// It failed for the first time.
     BeganToFail,
     /// It returned ids again after this many failures.
     Recovered(u32),
@@ -71,7 +102,7 @@ pub(crate) enum Change {
     None,
 }
 
-/// The state of all servers.
+/// The state of all servers that applies to every namespace.
 #[derive(Debug)]
 pub(crate) struct Servers {
     states: Vec<State>,
@@ -90,41 +121,54 @@ impl Servers {
         }
     }
 
-    /// Returns the servers in the order in which to try them: first those that work, then those left out, by when they return.
-    pub(crate) fn order(&self, now: Instant) -> Vec<usize> {
-        let may_be_asked = |index: &usize| self.states[*index].not_before.is_none_or(|at| at <= now);
+    /// Returns the servers in the order in which to try them for a namespace: first those that work, then those left out, by when
+    /// they return.
+    pub(crate) fn order(&self, own: &OfNamespace, now: Instant) -> Vec<usize> {
+        let may_be_asked = |index: &usize| self.not_before(own, *index).is_none_or(|at| at <= now);
         let mut order: Vec<_> = (0..self.states.len()).filter(may_be_asked).collect();
+        let left_out_until =
+            |index: usize| self.states[index].left_out_until.max(own.0[index].left_out_until);
         // The sort is stable: servers that work keep the order of the list.
-        order.sort_by_key(|index| self.states[*index].left_out_until.filter(|until| *until > now));
+        order.sort_by_key(|index| left_out_until(*index).filter(|until| *until > now));
         order
     }
 
-    /// Records that a server returned ids.
-    pub(crate) fn succeeded(&mut self, server: usize) -> Change {
-        let before = std::mem::take(&mut self.states[server]);
-        if before.failures == 0 { Change::None } else { Change::Recovered(before.failures) }
+    /// Records that a server returned ids. Returns the change for the server, and for the namespace at this server.
+    pub(crate) fn succeeded(&mut self, own: &mut OfNamespace, server: usize) -> (Change, Change) {
+        (self.states[server].succeeded(), own.0[server].succeeded())
     }
 
-    /// Records that a server failed, and when it allows a retry.
-    pub(crate) fn failed(&mut self, server: usize, now: Instant, retry_after: Option<Duration>) -> Change {
-        let state = &mut self.states[server];
-        let doubled = LEFT_OUT.saturating_mul(1 << state.failures.min(16)).min(LONGEST_LEFT_OUT);
-        state.failures = state.failures.saturating_add(1);
-        state.left_out_until = Some(now + self.random.jitter(doubled));
-        state.not_before = retry_after.map(|after| now + after.min(LONGEST_RETRY_AFTER));
-        if state.failures == 1 { Change::BeganToFail } else { Change::None }
+    /// Records a failure, and when the server allows a retry.
+    pub(crate) fn failed(
+        &mut self,
+        own: &mut OfNamespace,
+        server: usize,
+        about: About,
+        now: Instant,
+        retry_after: Option<Duration>,
+    ) -> Change {
+        let state = match about {
+            About::Server => &mut self.states[server],
+            About::Namespace => &mut own.0[server],
+        };
+        state.failed(now, retry_after, &mut self.random)
     }
 
-    /// Returns how long to pause after `round` rounds in which no server returned ids.
-    pub(crate) fn pause(&mut self, round: u32, now: Instant) -> Duration {
+    /// Returns how long to pause after `round` rounds in which no server returned ids of the namespace.
+    pub(crate) fn pause(&mut self, own: &OfNamespace, round: u32, now: Instant) -> Duration {
         let doubled = PAUSE.saturating_mul(1 << round.min(16)).min(LONGEST_PAUSE);
-        self.random.jitter(doubled).max(self.closed_for(now))
+        self.random.jitter(doubled).max(self.closed_for(own, now))
     }
 
-    /// Returns how long it takes until some server accepts requests again.
-    pub(crate) fn closed_for(&self, now: Instant) -> Duration {
-        let waits = self.states.iter().map(|state| state.not_before.map_or(Duration::ZERO, |at| at - now));
-        waits.min().unwrap_or_default()
+    /// Returns how long it takes until some server accepts requests for the namespace again.
+    pub(crate) fn closed_for(&self, own: &OfNamespace, now: Instant) -> Duration {
+        let wait = |index| self.not_before(own, index).map_or(Duration::ZERO, |at| at - now);
+        (0..self.states.len()).map(wait).min().unwrap_or_default()
+    }
+
+    /// Returns the time before which a server gets no requests for the namespace (`Retry-After`).
+    fn not_before(&self, own: &OfNamespace, server: usize) -> Option<Instant> {
+        self.states[server].not_before.max(own.0[server].not_before)
     }
 
     /// Records a request that is not hedged.
@@ -146,71 +190,109 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// Returns an instant and some servers.
-    fn servers(count: usize) -> (Instant, Servers) {
-        (Instant::now(), Servers::new(count, 7))
+    /// Returns an instant, some servers and a namespace.
+    fn servers(count: usize) -> (Instant, Servers, OfNamespace) {
+        (Instant::now(), Servers::new(count, 7), OfNamespace::new(count))
     }
 
     #[test]
     fn the_first_server_that_works_is_asked() {
-        let (now, mut servers) = servers(3);
-        assert_eq!(servers.order(now), [0, 1, 2]);
-        assert_eq!(servers.failed(0, now, None), Change::BeganToFail);
-        assert_eq!(servers.order(now), [1, 2, 0]);
-        servers.failed(1, now + 60 * MS, None);
-        assert_eq!(servers.order(now + 61 * MS)[0], 2);
-        assert_eq!(servers.order(now + 101 * MS)[0], 0, "after 100 ms it is tried again");
-        assert_eq!(servers.succeeded(0), Change::Recovered(1));
-        assert_eq!(servers.succeeded(0), Change::None);
-        assert_eq!(servers.order(now + 61 * MS), [0, 2, 1]);
+        // The same applies to failures of the server and of the namespace.
+        for about in [About::Server, About::Namespace] {
+            let (now, mut servers, mut own) = servers(3);
+            assert_eq!(servers.order(&own, now), [0, 1, 2]);
+            assert_eq!(servers.failed(&mut own, 0, about, now, None), Change::BeganToFail);
+            assert_eq!(servers.order(&own, now), [1, 2, 0]);
+            servers.failed(&mut own, 1, about, now + 60 * MS, None);
+            assert_eq!(servers.order(&own, now + 61 * MS)[0], 2);
+            assert_eq!(servers.order(&own, now + 101 * MS)[0], 0, "after 100 ms it is tried again");
+            let (of_server, of_namespace) = servers.succeeded(&mut own, 0);
+            assert_eq!(of_server == Change::Recovered(1), about == About::Server);
+            assert_eq!(of_namespace == Change::Recovered(1), about == About::Namespace);
+            assert_eq!(servers.succeeded(&mut own, 0), (Change::None, Change::None));
+            assert_eq!(servers.order(&own, now + 61 * MS), [0, 2, 1]);
+        }
     }
 
     #[test]
     fn a_server_that_keeps_failing_is_left_out_longer_up_to_a_limit() {
-        let (now, mut servers) = servers(2);
+        let (now, mut servers, mut own) = servers(2);
         let left_out = |servers: &Servers| servers.states[0].left_out_until.unwrap() - now;
         for failures in 0..40 {
             let most = (100 * MS).saturating_mul(1 << failures.min(16)).min(Duration::from_secs(10));
-            let change = servers.failed(0, now, None);
+            let change = servers.failed(&mut own, 0, About::Server, now, None);
             assert_eq!(change == Change::BeganToFail, failures == 0);
             assert!((most / 2..=most).contains(&left_out(&servers)), "{failures}: {:?}", left_out(&servers));
         }
         // Jitter: two clients do not return together.
-        let mut other = Servers::new(2, 8);
-        other.failed(0, now, None);
-        let (_, mut first) = (now, Servers::new(2, 7));
-        first.failed(0, now, None);
-        assert_ne!(left_out(&other), left_out(&first));
+        let [first, other] = [7, 8].map(|seed| {
+            let mut servers = Servers::new(2, seed);
+            servers.failed(&mut own, 0, About::Server, now, None);
+            left_out(&servers)
+        });
+        assert_ne!(other, first);
     }
 
     #[test]
     fn a_server_is_not_asked_before_it_wants_to_be() {
-        let (now, mut servers) = servers(2);
-        servers.failed(0, now, Some(Duration::from_secs(2)));
-        servers.failed(1, now, Some(Duration::from_secs(3)));
-        assert!(servers.order(now + 1999 * MS).is_empty());
-        assert!(servers.pause(0, now + 1000 * MS) >= 1000 * MS);
-        assert_eq!(servers.closed_for(now + 500 * MS), 1500 * MS);
-        assert_eq!(servers.order(now + 2000 * MS), [0]);
-        assert_eq!(servers.order(now + 3000 * MS), [0, 1]);
+        let (now, mut servers, mut own) = servers(2);
+        // The later of the two times counts: that of the server, or that of the namespace at this server.
+        servers.failed(&mut own, 0, About::Server, now, Some(Duration::from_secs(2)));
+        servers.failed(&mut own, 0, About::Namespace, now, Some(Duration::from_secs(1)));
+        servers.failed(&mut own, 1, About::Namespace, now, Some(Duration::from_secs(3)));
+        assert!(servers.order(&own, now + 1999 * MS).is_empty());
+        assert!(servers.pause(&own, 0, now + 1000 * MS) >= 1000 * MS);
+        assert_eq!(servers.closed_for(&own, now + 500 * MS), 1500 * MS);
+        assert_eq!(servers.order(&own, now + 2000 * MS), [0]);
+        assert_eq!(servers.order(&own, now + 3000 * MS), [0, 1]);
         // A server cannot turn this client off for long.
-        servers.failed(0, now, Some(Duration::MAX));
-        assert_eq!(servers.order(now + Duration::from_secs(59)), [1]);
-        assert_eq!(servers.order(now + Duration::from_mins(1)), [0, 1]);
+        for about in [About::Server, About::Namespace] {
+            servers.failed(&mut own, 0, about, now, Some(Duration::MAX));
+            assert_eq!(servers.order(&own, now + Duration::from_secs(59)), [1]);
+            assert_eq!(servers.order(&own, now + Duration::from_mins(1)), [0, 1]);
+        }
+    }
+
+    /// Goal: failures of one namespace do not affect another one, and ids of the other one do not clear these failures.
+    #[test]
+    fn the_failures_of_a_namespace_are_its_own() {
+        let (now, mut servers, mut orders) = servers(2);
+        let mut invoices = OfNamespace::new(2);
+        for nth in 0..5 {
+            for server in [0, 1] {
+                let after = Some(Duration::from_secs(50));
+                let change = servers.failed(&mut invoices, server, About::Namespace, now, after);
+                assert_eq!(change == Change::BeganToFail, nth == 0, "it is logged once");
+                assert_eq!(servers.succeeded(&mut orders, server), (Change::None, Change::None));
+            }
+            assert_eq!(
+                (servers.order(&orders, now), servers.closed_for(&orders, now)),
+                (vec![0, 1], Duration::ZERO)
+            );
+            assert_eq!(
+                (servers.order(&invoices, now), servers.closed_for(&invoices, now)),
+                (vec![], 50_000 * MS)
+            );
+        }
+        assert_eq!(servers.succeeded(&mut invoices, 1), (Change::None, Change::Recovered(5)));
+        assert_eq!(servers.order(&invoices, now), [1]);
+        // A failure of the server affects both namespaces.
+        servers.failed(&mut invoices, 0, About::Server, now, Some(Duration::from_secs(9)));
+        assert_eq!(servers.order(&orders, now), [1]);
     }
 
     #[test]
     fn pauses_grow_up_to_a_limit() {
-        let (now, mut servers) = servers(2);
+        let (now, mut servers, own) = servers(2);
         for round in 0..40 {
             let most = (20 * MS).saturating_mul(1 << round.min(16)).min(Duration::from_secs(1));
-            assert!((most / 2..=most).contains(&servers.pause(round, now)));
+            assert!((most / 2..=most).contains(&servers.pause(&own, round, now)));
         }
     }
 
     #[test]
     fn hedges_are_a_tenth_of_the_requests_after_the_first_ten() {
-        let (_, mut servers) = servers(2);
+        let (_, mut servers, _) = servers(2);
         assert_eq!((0..50).filter(|_| servers.may_hedge()).count(), 10);
         let hedges = (0..1000).filter(|_| {
             servers.requested();

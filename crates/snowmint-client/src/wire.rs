@@ -16,7 +16,7 @@ use snowmint::{Clock as _, Id, WallClock};
 
 use crate::buffer::IdRange;
 use crate::connect::Connections;
-use crate::error::{BuildError, ErrorKind, Failure, Retry};
+use crate::error::{About, BuildError, ErrorKind, Failure, Retry};
 
 /// Limits in bytes: an answer without its ranges, one range, an error. All are more than a server sends.
 const LONGEST_FRAME: usize = 1024;
@@ -58,7 +58,7 @@ impl Server {
     }
 
     fn failure(&self, kind: ErrorKind, status: Option<u16>, detail: String, retry: Retry) -> Failure {
-        Failure { server: Arc::clone(&self.url), kind, status, detail, retry }
+        Failure { server: Arc::clone(&self.url), kind, status, detail, retry, about: About::Server }
     }
 
     /// Returns the failure of a server that did not answer in time.
@@ -196,7 +196,8 @@ impl Server {
         } else {
             problem.detail
         };
-        self.failure(kind, Some(status.as_u16()), format!("status {}: {text}", status.as_u16()), retry)
+        let detail = format!("status {}: {text}", status.as_u16());
+        Failure { about: about(status, name), ..self.failure(kind, Some(status.as_u16()), detail, retry) }
     }
 }
 
@@ -270,6 +271,17 @@ fn meaning(status: StatusCode, name: &str, retry_after: Option<Duration>) -> (Er
         (408 | 500..=599, _) => (ErrorKind::Unavailable, later),
         (429, _) => (ErrorKind::OverQuota, later),
         _ => (ErrorKind::Rejected, Retry::Never),
+    }
+}
+
+/// Returns which requests an error status affects. `name` is the last part of Snowmint's problem type; a proxy sends none.
+fn about(status: StatusCode, name: &str) -> About {
+    // A quota (429) belongs to the token. An unknown problem type of a later server counts for the namespace: if it concerns the
+    // server, each namespace finds out with its own request. The opposite mistake would stop namespaces that work.
+    if status.is_server_error() && !["", "too-many-clients"].contains(&name) {
+        About::Namespace
+    } else {
+        About::Server
     }
 }
 
@@ -419,6 +431,26 @@ mod tests {
         for (status, name, retry_after, kind, retry) in table {
             let status = StatusCode::from_u16(status).unwrap();
             assert_eq!(meaning(status, name, retry_after), (kind, retry), "{status} {name}");
+        }
+    }
+
+    #[test]
+    fn only_snowmint_s_own_failures_are_about_a_namespace() {
+        let table = [
+            (503, "not-ready", About::Namespace),
+            (503, "clock-behind", About::Namespace),
+            (504, "expired", About::Namespace),
+            (503, "of-a-later-version", About::Namespace),
+            (503, "too-many-clients", About::Server),
+            (429, "over-quota", About::Server),
+            (429, "", About::Server),
+            (408, "", About::Server),
+            (500, "", About::Server),
+            (502, "", About::Server),
+            (503, "", About::Server),
+        ];
+        for (status, name, what) in table {
+            assert_eq!(about(StatusCode::from_u16(status).unwrap(), name), what, "{status} {name}");
         }
     }
 

@@ -14,14 +14,23 @@ use super::PATIENCE;
 /// When a request arrived, and its lines.
 type Asked = (Instant, Vec<String>);
 
-/// A listener that answers each request by its number and its count.
+/// Makes an answer from the number, namespace and count of a request.
+type Script = dyn Fn(usize, &str, u64) -> String + Send + Sync;
+
+/// A listener that answers by a script.
 struct Scripted {
     url: String,
     asked: Arc<Mutex<Vec<Asked>>>,
 }
 
 impl Scripted {
+    /// Starts a listener that answers each request by its number and count.
     fn start(answer: impl Fn(usize, u64) -> String + Send + Sync + 'static) -> Self {
+        Self::by_namespace(move |nth, _, count| answer(nth, count))
+    }
+
+    /// Starts a listener that answers each request by its number, namespace and count.
+    fn by_namespace(answer: impl Fn(usize, &str, u64) -> String + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let (asked, answer) = (Arc::new(Mutex::new(Vec::new())), Arc::new(answer));
@@ -41,18 +50,19 @@ impl Scripted {
     }
 }
 
-fn serve(mut stream: TcpStream, asked: &Mutex<Vec<Asked>>, answer: &dyn Fn(usize, u64) -> String) {
+fn serve(mut stream: TcpStream, asked: &Mutex<Vec<Asked>>, answer: &Script) {
     let mut lines = BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
     loop {
         let head: Vec<_> = lines.by_ref().take_while(|line| !line.is_empty()).collect();
         let Some(first) = head.first() else { return };
-        let count = first.split_once("count=").unwrap().1.split('&').next().unwrap().parse().unwrap();
+        let (namespace, query) = first.split_once("/v1/ranges/").unwrap().1.split_once("?count=").unwrap();
+        let (namespace, count) = (namespace.to_owned(), query.split('&').next().unwrap().parse().unwrap());
         let nth = {
             let mut asked = asked.lock().unwrap();
             asked.push((time::now(), head));
             asked.len()
         };
-        if stream.write_all(answer(nth, count).as_bytes()).is_err() {
+        if stream.write_all(answer(nth, &namespace, count).as_bytes()).is_err() {
             return;
         }
     }
@@ -159,6 +169,40 @@ fn nobody_waits_for_servers_that_are_closed_for_longer() {
     let error = ids.client().namespace("b").unwrap().blocking_next_id().unwrap_err();
     assert!(error.retry_after() > Some(Duration::from_secs(20)), "{error}");
     assert_eq!(over.asked().len(), 1);
+}
+
+/// Goal: a failure that concerns one namespace closes the server for that namespace only; one that concerns the server or the
+/// token closes it for all. Method: each kind of failure with a `Retry-After` far beyond the timeout, then a call for a namespace
+/// that the server can serve.
+#[test]
+fn only_the_namespace_that_a_failure_is_about_waits() {
+    let kinds = [
+        ("503 Service Unavailable", "urn:snowmint:not-ready", false),
+        ("503 Service Unavailable", "urn:snowmint:clock-behind", false),
+        ("504 Gateway Timeout", "urn:snowmint:expired", false),
+        ("503 Service Unavailable", "urn:snowmint:of-a-later-version", false),
+        ("503 Service Unavailable", "urn:snowmint:too-many-clients", true),
+        ("429 Too Many Requests", "urn:snowmint:over-quota", true),
+        ("429 Too Many Requests", "about:blank", true),
+        ("503 Service Unavailable", "about:blank", true),
+        ("408 Request Timeout", "", true),
+    ];
+    for (status, kind, closes_all) in kinds {
+        let server = Scripted::by_namespace(move |nth, namespace, count| match namespace {
+            "invoices" => answer(status, "retry-after: 50\r\n", &format!(r#"{{"type":"{kind}"}}"#)),
+            _ => ranges(&format!(r#"{{"first":"{nth}000","count":{count},"step":"1"}}"#)),
+        });
+        let client = Client::builder().server(&server.url).timeout(PATIENCE).buffer(0..=0).build().unwrap();
+        let [orders, invoices] = ["orders", "invoices"].map(|name| client.namespace(name).unwrap());
+        orders.blocking_next_id().unwrap();
+        let error = invoices.blocking_next_id().unwrap_err();
+        assert!(error.retry_after() > Some(Duration::from_secs(20)), "{status} {kind}: {error}");
+        let after = orders.blocking_next_id();
+        assert_eq!(after.is_err(), closes_all, "{status} {kind}: {after:?}");
+        // Ids of another namespace do not reopen it.
+        invoices.blocking_next_id().unwrap_err();
+        assert_eq!(server.asked().len(), if closes_all { 2 } else { 3 }, "{status} {kind}");
+    }
 }
 
 /// Goal: if a server cannot make that many ids in time, or the token's quota is too small, the client requests fewer, and callers

@@ -1,5 +1,6 @@
 //! Servers that die, stop, restart and lose answers under load: callers see no error while one server works, and no duplicates.
 
+use std::ffi::OsStr;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -195,4 +196,36 @@ fn disturbed_answers_give_nothing_twice() {
     let stats = one.client().stats();
     assert!(stats.failed > 0, "{stats:?}");
     all.assert_unique();
+}
+
+/// Goal: a namespace that no server can serve does not affect others. Method: one whose source is down, and calls for another one
+/// right after its failures. If such a call fails with a time to retry, the servers are closed for both.
+#[test]
+fn a_namespace_whose_source_is_down_fails_no_call_for_another_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("ns.toml");
+    let down = format!("scheme = \"segment\"\nsources = [\"leaf:mysql://u@{}/l?tag=t\"]", port::free());
+    std::fs::write(
+        &file,
+        format!("[namespaces.invoices]\n{down}\n[namespaces.orders]\nscheme = \"snowflake\"\n"),
+    )
+    .unwrap();
+    let args = [OsStr::new("--namespaces-file"), file.as_os_str()];
+    let [first, second] = [0, 1].map(|_| Serve::new(folder.path()).args(args).start());
+    // Less than the 1 s after which the servers allow a retry.
+    let client =
+        client(&[&first, &second]).timeout(Duration::from_millis(900)).buffer(0..=0).build().unwrap();
+    let [orders, invoices] = ["orders", "invoices"].map(|name| client.namespace(name).unwrap());
+    let mut drawn = 0;
+    time::eventually("ids right after a failure of the other namespace", PATIENCE, || {
+        let error = invoices.blocking_next_id().unwrap_err();
+        error.retry_after()?;
+        assert_eq!(error.status(), Some(503), "{error}");
+        match orders.blocking_next_id() {
+            Ok(_) => drawn += 1,
+            // The machine was busy.
+            Err(error) => assert_eq!(error.retry_after(), None, "{error}"),
+        }
+        (drawn == 3).then_some(())
+    });
 }
