@@ -12,6 +12,9 @@ pub const MAX_RANGE_COUNT: usize = 1_000_000;
 /// How long a request may wait for its ids before it fails.
 pub const MAX_WAIT: Duration = Duration::from_secs(10);
 
+/// The maximum `Retry-After` while the clock is behind. Somebody may correct the clock long before it catches up by itself.
+pub const MAX_CLOCK_RETRY: Duration = Duration::from_secs(10);
+
 /// The default maximum number of connections, over all protocols.
 pub const MAX_CONNECTIONS: usize = 10_000;
 

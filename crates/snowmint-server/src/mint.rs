@@ -457,6 +457,8 @@ impl ReceivedNumbers {
 
 #[cfg(test)]
 mod tests {
+    use snowmint::GenerateError;
+    use snowmint_cluster::NextIdError;
     use snowmint_cluster::namespace::{Fields, HideKeys};
 
     use super::*;
@@ -620,6 +622,21 @@ mod tests {
         let error = one(&mint, b"default").unwrap_err();
         assert_eq!(error.kind(), ErrorKind::ClockBehind);
         assert_eq!(error.retry_after(), Some(Duration::from_secs(5)));
+    }
+
+    /// Goal: a client returns soon after somebody has corrected the clock. Method: a clock that went back by an hour, and one
+    /// that is years before its layout.
+    #[test]
+    fn a_clock_very_far_behind_keeps_no_client_away_for_long() {
+        let source = TestSource::new(LAYOUT);
+        let mint = mint_of(source.clone(), LAYOUT);
+        one(&mint, b"default").unwrap();
+        source.clock().set_unix_ms(crate::testing::START_UNIX_MS - 3_600_000);
+        let error = one(&mint, b"default").unwrap_err();
+        assert_eq!(error.retry_after(), Some(Duration::from_secs(10)), "{error}");
+        let not_begun = GenerateError::NotBegun { from_unix_ms: 1_700_000_000_000, now_unix_ms: 5 };
+        let error = MintError::from_no_id(NextIdError::Refused(not_begun), 1, 1);
+        assert_eq!(error.retry_after(), Some(Duration::from_secs(10)), "{error}");
     }
 
     /// Goal: a request that takes too long fails with the rate of a worker. Method: only the timer advances.

@@ -12,7 +12,7 @@ use snowmint::layout::{LayoutParseError, SplitError};
 use snowmint_cluster::NextIdError;
 use snowmint_cluster::namespace::InspectError;
 
-use crate::limits::MAX_WAIT;
+use crate::limits::{MAX_CLOCK_RETRY, MAX_WAIT};
 use crate::status::ErrorKind;
 
 /// Why the mint rejects a request.
@@ -299,10 +299,10 @@ impl MintError {
             Self::NotReady { .. } | Self::Busy { .. } => Some(Duration::from_secs(1)),
             Self::OverQuota { retry_after, .. } => Some(*retry_after),
             Self::ClockBehind { refusal: GenerateError::ClockBehind { behind_ms, .. } } => {
-                Some(Duration::from_millis(behind_ms.get()))
+                Some(clock_retry(behind_ms.get()))
             }
             Self::ClockBehind { refusal: GenerateError::NotBegun { from_unix_ms, now_unix_ms } } => {
-                Some(Duration::from_millis(from_unix_ms.saturating_sub(*now_unix_ms)))
+                Some(clock_retry(from_unix_ms.saturating_sub(*now_unix_ms)))
             }
             _ => None,
         }
@@ -324,6 +324,13 @@ impl MintError {
             other => Self::NotReady { why: other.to_string() },
         }
     }
+}
+
+/// Returns how long to wait before a retry if the clock is behind by this much.
+const fn clock_retry(behind_ms: u64) -> Duration {
+    let behind = Duration::from_millis(behind_ms);
+    // `min` is not const.
+    if behind.as_nanos() < MAX_CLOCK_RETRY.as_nanos() { behind } else { MAX_CLOCK_RETRY }
 }
 
 /// Which quota a request exceeds.
