@@ -5,6 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// The longest `Retry-After` that is honoured. [`ClientError::retry_after`] documents it.
+const LONGEST_RETRY_AFTER: Duration = Duration::from_mins(1);
+
 /// Why a client returned no ids.
 #[derive(Clone, Debug)]
 pub struct ClientError(Arc<Details>);
@@ -113,7 +116,7 @@ impl ClientError {
     fn of_failure(namespace: &str, failure: &Failure, detail: String) -> Self {
         let &Failure { ref server, kind, status, retry, .. } = failure;
         let (namespace, server) = (namespace.to_owned(), Some(Arc::clone(server)));
-        let retry_after = if let Retry::After(after) = retry { Some(after) } else { None };
+        let retry_after = if let Retry::After(after) = retry { Some(after.get()) } else { None };
         Self(Arc::new(Details { kind, namespace, server, status, retry_after, detail }))
     }
 }
@@ -188,9 +191,24 @@ pub(crate) enum Retry {
     /// Retry at another server, or later at the same one. The same error returns until somebody replaces a certificate.
     OtherCertificate,
     /// Retry at another server, or at the same one after this time.
-    After(Duration),
+    After(RetryAfter),
     /// Retry with fewer ids.
     Fewer,
+}
+
+/// How long a server asked to wait before a retry, at most [`LONGEST_RETRY_AFTER`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RetryAfter(Duration);
+
+impl RetryAfter {
+    /// Returns the given time, or the maximum if it is longer.
+    pub(crate) fn capped(asked: Duration) -> Self {
+        Self(asked.min(LONGEST_RETRY_AFTER))
+    }
+
+    pub(crate) const fn get(self) -> Duration {
+        self.0
+    }
 }
 
 /// Why a client cannot be built.
@@ -235,4 +253,43 @@ pub enum BuildError {
     /// The background thread did not start.
     #[error("cannot start the background thread: {0}")]
     Thread(#[source] std::io::Error),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: no error asks callers to wait for more than 1 min, whatever the server asked for. Method: both ways in which a failure
+    /// becomes an error, with times up to the longest one.
+    #[test]
+    fn retry_after_is_at_most_a_minute() {
+        let minute = Duration::from_mins(1);
+        for (asked, expected) in [
+            (Duration::ZERO, Duration::ZERO),
+            (Duration::from_secs(59), Duration::from_secs(59)),
+            (minute, minute),
+            (minute + Duration::from_nanos(1), minute),
+            (Duration::from_hours(24), minute),
+            (Duration::MAX, minute),
+        ] {
+            let failure = failure(Retry::After(RetryAfter::capped(asked)));
+            let late = ClientError::timed_out("a", Duration::from_secs(5), Some(&failure));
+            let rejected = ClientError::rejected("a", &failure);
+            assert_eq!([late, rejected].map(|error| error.retry_after()), [Some(expected); 2], "{asked:?}");
+        }
+        for retry in [Retry::Never, Retry::Elsewhere, Retry::OtherCertificate, Retry::Fewer] {
+            assert_eq!(ClientError::rejected("a", &failure(retry)).retry_after(), None, "{retry:?}");
+        }
+    }
+
+    fn failure(retry: Retry) -> Failure {
+        Failure {
+            server: "http://localhost:8080".into(),
+            kind: ErrorKind::Unavailable,
+            status: Some(503),
+            detail: "status 503".to_owned(),
+            retry,
+            about: About::Server,
+        }
+    }
 }

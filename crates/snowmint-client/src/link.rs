@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use crate::buffer::IdRange;
 use crate::connect::Connections;
-use crate::error::{About, ErrorKind, Failure, Retry};
+use crate::error::{About, ErrorKind, Failure, Retry, RetryAfter};
 use crate::servers::{Change, OfNamespace, Servers};
 use crate::wire::{Ask, Server, Token};
 
@@ -149,7 +149,8 @@ impl Link {
                         .clone()
                         .filter(|last| matches!(last.retry, Retry::After(_)));
                     let failure = said.unwrap_or_else(|| self.servers[0].closed());
-                    return Err(Unfilled::Closed(Failure { retry: Retry::After(closed_for), ..failure }));
+                    let retry = Retry::After(RetryAfter::capped(closed_for));
+                    return Err(Unfilled::Closed(Failure { retry, ..failure }));
                 }
                 let pause = self.states().pause(&lock(&namespace.states), round, now);
                 sleep(pause).await;
@@ -279,7 +280,7 @@ impl Link {
         namespace: &Namespace,
         server: usize,
         about: About,
-        retry_after: Option<Duration>,
+        retry_after: Option<RetryAfter>,
         error: &str,
     ) {
         let now = Instant::now();

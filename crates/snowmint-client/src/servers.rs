@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::error::About;
+use crate::error::{About, RetryAfter};
 
 /// How long a server is tried last after its first failure; doubled after each further one.
 const LEFT_OUT: Duration = Duration::from_millis(100);
@@ -17,8 +17,6 @@ const LONGEST_LEFT_OUT: Duration = Duration::from_secs(10);
 /// The pause after every server failed; doubled after each further round.
 const PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// The longest `Retry-After` that is honoured.
-const LONGEST_RETRY_AFTER: Duration = Duration::from_mins(1);
 /// How many hedged requests may follow each other. Every `REQUESTS_PER_HEDGE` requests allow one more, so that hedging does not
 /// double the load when all servers are slow.
 const HEDGES: u32 = 10;
@@ -71,11 +69,11 @@ impl State {
         if before.failures == 0 { Change::None } else { Change::Recovered(before.failures) }
     }
 
-    fn failed(&mut self, now: Instant, retry_after: Option<Duration>, random: &mut SplitMix64) -> Change {
+    fn failed(&mut self, now: Instant, retry_after: Option<RetryAfter>, random: &mut SplitMix64) -> Change {
         let doubled = LEFT_OUT.saturating_mul(1 << self.failures.min(16)).min(LONGEST_LEFT_OUT);
         self.failures = self.failures.saturating_add(1);
         self.left_out_until = Some(now + random.jitter(doubled));
-        self.not_before = retry_after.map(|after| now + after.min(LONGEST_RETRY_AFTER));
+        self.not_before = retry_after.map(|after| now + after.get());
         if self.failures == 1 { Change::BeganToFail } else { Change::None }
     }
 }
@@ -145,7 +143,7 @@ impl Servers {
         server: usize,
         about: About,
         now: Instant,
-        retry_after: Option<Duration>,
+        retry_after: Option<RetryAfter>,
     ) -> Change {
         let state = match about {
             About::Server => &mut self.states[server],
@@ -195,6 +193,10 @@ mod tests {
         (Instant::now(), Servers::new(count, 7), OfNamespace::new(count))
     }
 
+    fn seconds(asked: u64) -> RetryAfter {
+        RetryAfter::capped(Duration::from_secs(asked))
+    }
+
     #[test]
     fn the_first_server_that_works_is_asked() {
         // The same applies to failures of the server and of the namespace.
@@ -237,9 +239,9 @@ mod tests {
     fn a_server_is_not_asked_before_it_wants_to_be() {
         let (now, mut servers, mut own) = servers(2);
         // The later of the two times counts: that of the server, or that of the namespace at this server.
-        servers.failed(&mut own, 0, About::Server, now, Some(Duration::from_secs(2)));
-        servers.failed(&mut own, 0, About::Namespace, now, Some(Duration::from_secs(1)));
-        servers.failed(&mut own, 1, About::Namespace, now, Some(Duration::from_secs(3)));
+        servers.failed(&mut own, 0, About::Server, now, Some(seconds(2)));
+        servers.failed(&mut own, 0, About::Namespace, now, Some(seconds(1)));
+        servers.failed(&mut own, 1, About::Namespace, now, Some(seconds(3)));
         assert!(servers.order(&own, now + 1999 * MS).is_empty());
         assert!(servers.pause(&own, 0, now + 1000 * MS) >= 1000 * MS);
         assert_eq!(servers.closed_for(&own, now + 500 * MS), 1500 * MS);
@@ -247,7 +249,7 @@ mod tests {
         assert_eq!(servers.order(&own, now + 3000 * MS), [0, 1]);
         // A server cannot turn this client off for long.
         for about in [About::Server, About::Namespace] {
-            servers.failed(&mut own, 0, about, now, Some(Duration::MAX));
+            servers.failed(&mut own, 0, about, now, Some(seconds(u64::MAX)));
             assert_eq!(servers.order(&own, now + Duration::from_secs(59)), [1]);
             assert_eq!(servers.order(&own, now + Duration::from_mins(1)), [0, 1]);
         }
@@ -260,7 +262,7 @@ mod tests {
         let mut invoices = OfNamespace::new(2);
         for nth in 0..5 {
             for server in [0, 1] {
-                let after = Some(Duration::from_secs(50));
+                let after = Some(seconds(50));
                 let change = servers.failed(&mut invoices, server, About::Namespace, now, after);
                 assert_eq!(change == Change::BeganToFail, nth == 0, "it is logged once");
                 assert_eq!(servers.succeeded(&mut orders, server), (Change::None, Change::None));
@@ -277,7 +279,7 @@ mod tests {
         assert_eq!(servers.succeeded(&mut invoices, 1), (Change::None, Change::Recovered(5)));
         assert_eq!(servers.order(&invoices, now), [1]);
         // A failure of the server affects both namespaces.
-        servers.failed(&mut invoices, 0, About::Server, now, Some(Duration::from_secs(9)));
+        servers.failed(&mut invoices, 0, About::Server, now, Some(seconds(9)));
         assert_eq!(servers.order(&orders, now), [1]);
     }
 

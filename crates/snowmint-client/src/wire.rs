@@ -16,7 +16,7 @@ use snowmint::{Clock as _, Id, WallClock};
 
 use crate::buffer::IdRange;
 use crate::connect::Connections;
-use crate::error::{About, BuildError, ErrorKind, Failure, Retry};
+use crate::error::{About, BuildError, ErrorKind, Failure, Retry, RetryAfter};
 
 /// Limits in bytes: an answer without its ranges, one range, an error. All are more than a server sends.
 const LONGEST_FRAME: usize = 1024;
@@ -257,7 +257,7 @@ fn is_about_certificates(_: &(dyn Error + 'static)) -> bool {
 
 /// Returns what a status means for the caller, and whether to retry. `name` is the last part of Snowmint's problem type.
 fn meaning(status: StatusCode, name: &str, retry_after: Option<Duration>) -> (ErrorKind, Retry) {
-    let later = retry_after.map_or(Retry::Elsewhere, Retry::After);
+    let later = retry_after.map_or(Retry::Elsewhere, |after| Retry::After(RetryAfter::capped(after)));
     match (status.as_u16(), name) {
         (_, "busy") => (ErrorKind::Unavailable, Retry::Fewer),
         // The count exceeds the token's quota.
@@ -409,15 +409,16 @@ mod tests {
     fn each_status_is_retried_or_not() {
         use ErrorKind as Kind;
         let after = Some(Duration::from_secs(2));
+        let later = Retry::After(RetryAfter::capped(Duration::from_secs(2)));
         let table = [
-            (503, "not-ready", after, Kind::Unavailable, Retry::After(Duration::from_secs(2))),
+            (503, "not-ready", after, Kind::Unavailable, later),
             (503, "too-many-clients", None, Kind::Unavailable, Retry::Elsewhere),
             (503, "busy", after, Kind::Unavailable, Retry::Fewer),
             (400, "bad-count", None, Kind::Rejected, Retry::Fewer),
             (502, "", None, Kind::Unavailable, Retry::Elsewhere),
             (500, "", None, Kind::Unavailable, Retry::Elsewhere),
             (408, "", None, Kind::Unavailable, Retry::Elsewhere),
-            (429, "over-quota", after, Kind::OverQuota, Retry::After(Duration::from_secs(2))),
+            (429, "over-quota", after, Kind::OverQuota, later),
             (500, "numbers-ended", None, Kind::Rejected, Retry::Never),
             (500, "layout-ended", None, Kind::Rejected, Retry::Never),
             (401, "unauthorized", after, Kind::Unauthorized, Retry::Never),
