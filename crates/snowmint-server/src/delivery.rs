@@ -44,6 +44,10 @@ struct TimerState {
     is_blocked: AtomicBool,
     is_hung_up: AtomicBool,
     keeps_socket: AtomicBool,
+    /// When the next request began to arrive, in nanoseconds since the connection began, if the clock was read then.
+    arrived_ns: AtomicU64,
+    /// When the answer that is being sent was made, if that is the current time.
+    made: AtomicU64,
 }
 
 /// Why the server stops or pauses serving an HTTP/1.1 client.
@@ -69,6 +73,8 @@ impl ClientTimer {
             is_blocked: AtomicBool::new(false),
             is_hung_up: AtomicBool::new(false),
             keeps_socket: AtomicBool::new(false),
+            arrived_ns: AtomicU64::new(NEVER),
+            made: AtomicU64::new(NEVER),
         };
         Self(Arc::new(state))
     }
@@ -89,8 +95,28 @@ impl ClientTimer {
         if !is_incomplete {
             self.0.arrives_until.store(NEVER, Ordering::Relaxed);
         } else if !self.is_busy() && self.0.arrives_until.load(Ordering::Relaxed) == NEVER {
-            self.0.arrives_until.store(self.after(self.0.timeouts.request), Ordering::Relaxed);
+            let now = self.0.began.elapsed();
+            let until = whole_ms(now.saturating_add(self.0.timeouts.request));
+            self.0.arrives_until.store(until, Ordering::Relaxed);
+            self.0.arrived_ns.store(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
         }
+    }
+
+    /// Returns when the request that has just arrived began to arrive; the current time if it came together with others. Only for
+    /// HTTP/1.1.
+    pub(crate) fn arrival(&self) -> Instant {
+        match self.0.arrived_ns.load(Ordering::Relaxed) {
+            NEVER => Instant::now(),
+            ns => {
+                self.0.arrived_ns.store(NEVER, Ordering::Relaxed);
+                self.0.began + Duration::from_nanos(ns)
+            }
+        }
+    }
+
+    /// Records that a whole answer was made `now` and is sent next, so that its end needs no clock. Only for HTTP/1.1.
+    pub(crate) fn made(&self, now: Instant) {
+        self.0.made.store(whole_ms(now - self.0.began), Ordering::Relaxed);
     }
 
     /// Returns `true` if the input ends within a request.
@@ -108,6 +134,9 @@ impl ClientTimer {
     /// Records whether the system takes bytes of answers.
     pub(crate) fn wrote(&self, is_blocked: bool) {
         self.0.is_blocked.store(is_blocked, Ordering::Relaxed);
+        if is_blocked {
+            self.0.made.store(NEVER, Ordering::Relaxed);
+        }
     }
 
     /// Returns `true` if the client has read no byte of any answer for the write time limit. Only for HTTP/2.
@@ -145,10 +174,6 @@ impl ClientTimer {
         whole_ms(self.0.began.elapsed())
     }
 
-    fn after(&self, limit: Duration) -> u64 {
-        whole_ms(self.0.began.elapsed().saturating_add(limit))
-    }
-
     fn work_begins(&self) {
         self.0.busy.store(self.0.busy.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
@@ -157,7 +182,12 @@ impl ClientTimer {
         let left = self.0.busy.load(Ordering::Relaxed).saturating_sub(1);
         self.0.busy.store(left, Ordering::Relaxed);
         if left == 0 {
-            let until = self.0.timeouts.idle.map_or(NEVER, |idle| self.after(idle));
+            let now = match self.0.made.load(Ordering::Relaxed) {
+                NEVER => self.now(),
+                made => made,
+            };
+            self.0.made.store(NEVER, Ordering::Relaxed);
+            let until = self.0.timeouts.idle.map_or(NEVER, |idle| now.saturating_add(whole_ms(idle)));
             self.0.idle_until.store(until, Ordering::Relaxed);
             if self.0.is_incomplete.load(Ordering::Relaxed) {
                 self.received(true);

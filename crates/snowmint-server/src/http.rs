@@ -33,6 +33,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
+use tokio::time::Instant;
 
 use crate::accept::Accepted;
 use crate::access::BearerCache;
@@ -139,7 +140,7 @@ impl Serving<'_> {
             });
             async move {
                 match session {
-                    None => handler::handle(self, request).await.map(Http2Body::Http),
+                    None => handler::handle(self, request, Instant::now()).await.0.map(Http2Body::Http),
                     Some(session) => self.call(session, request, delivery).await.map(Http2Body::Grpc),
                 }
             }
@@ -198,7 +199,10 @@ impl Serving<'_> {
             timer.received(false);
             timer.requested();
             let making = Making::of(&delivery);
-            let response = handler::handle(self, request).await;
+            let (response, made) = handler::handle(self, request, timer.arrival()).await;
+            if response.body().is_whole() {
+                timer.made(made);
+            }
             // A body that came in packets of its own belongs to this request, not to the next one.
             timer.received(false);
             Ok(response.map(|body| DeliveredBody::new(body, making)))

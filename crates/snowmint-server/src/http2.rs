@@ -600,8 +600,25 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for PeerStream<'_, T> {
         cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        let mut room = [0; JOINED];
+        if let Some(bytes) = join(slices, &mut room) {
+            return self.write_in_turn(cx, |stream, cx| stream.poll_write(cx, bytes));
+        }
         self.write_in_turn(cx, |stream, cx| stream.poll_write_vectored(cx, slices))
     }
+}
+
+/// The longest answer that is sent as one piece.
+const JOINED: usize = 512;
+
+/// Joins the head and the body of a short answer: the system takes one piece in less time than two.
+fn join<'r>(slices: &[io::IoSlice<'_>], room: &'r mut [u8; JOINED]) -> Option<&'r [u8]> {
+    let mut len = 0;
+    for slice in slices {
+        room.get_mut(len..len + slice.len())?.copy_from_slice(slice);
+        len += slice.len();
+    }
+    Some(&room[..len])
 }
 
 /// The position in the frames of a connection.

@@ -50,15 +50,19 @@ struct LeaseHeld {
     until: String,
 }
 
-/// Answers one request.
-pub(super) async fn handle<B>(serving: &Serving<'_>, request: Request<B>) -> Response<Body>
+/// Answers one request, which began to arrive at `began`. Also returns when the answer was made.
+pub(super) async fn handle<B>(
+    serving: &Serving<'_>,
+    request: Request<B>,
+    began: Instant,
+) -> (Response<Body>, Instant)
 where
     B: hyper::body::Body<Data = Bytes> + Unpin,
 {
-    let (version, began) = (request.version(), Instant::now());
+    let version = request.version();
     let is_head = *request.method() == Method::HEAD;
     let mut line = RequestLine::begin(serving, &request, began);
-    let mut response = if admin::is_admin(request.uri().path()) {
+    let (mut response, made) = if admin::is_admin(request.uri().path()) {
         // Boxed, since few requests are admin requests.
         let mut identity = None;
         let answered = Box::pin(admin::answer(serving, request, &mut identity)).await;
@@ -66,9 +70,9 @@ where
     } else {
         let mut identity = None;
         let answered = try_handle(serving, &request, &mut identity).await;
-        let mut response = counted(serving, identity.as_ref(), began, answered);
+        let (mut response, made) = counted(serving, identity.as_ref(), began, answered);
         cors::mark(&serving.server.cors_origins, request.headers(), &mut response);
-        response
+        (response, made)
     };
     if let Some(line) = &mut line {
         line.status = Some(response.status());
@@ -82,7 +86,7 @@ where
         // So that the client's next request goes to another node, not to a connection that is being closed.
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
-    response
+    (response, made)
 }
 
 /// Removes the body of an answer and keeps its length.
@@ -93,13 +97,13 @@ fn remove_body(response: &mut Response<Body>) {
     }
 }
 
-/// Returns the answer, and counts its outcome, also for the token of the request.
+/// Returns the answer and the current time, and counts the outcome, also for the token of the request.
 fn counted(
     serving: &Serving<'_>,
     identity: Option<&Identity>,
     began: Instant,
     answered: Result<Response<Body>, Failure>,
-) -> Response<Body> {
+) -> (Response<Body>, Instant) {
     let (metrics, protocol) = (&serving.server.metrics, serving.protocol());
     let response = match answered {
         Ok(response) => {
@@ -122,8 +126,9 @@ fn counted(
             response
         }
     };
-    metrics.took(protocol, 1, began.elapsed());
-    response
+    let now = Instant::now();
+    metrics.took(protocol, 1, now - began);
+    (response, now)
 }
 
 /// A failure, in the format of the requested path.

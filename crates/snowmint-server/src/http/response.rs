@@ -104,6 +104,11 @@ pub(super) struct IdChunks {
 }
 
 impl Body {
+    /// Returns `true` if the body is sent as one piece, without a wait between its parts.
+    pub(super) const fn is_whole(&self) -> bool {
+        matches!(self, Self::Whole(_))
+    }
+
     pub(super) fn whole(bytes: impl Into<Bytes>) -> Self {
         Self::Whole(Some(bytes.into()).filter(|bytes| !bytes.is_empty()))
     }
