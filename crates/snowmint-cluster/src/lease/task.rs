@@ -493,8 +493,8 @@ impl LeaseTask {
         };
         // An error was logged when it ended.
         let now_unix_ms = self.node.clock.unix_ms();
-        let had_ended = self.status.borrow().until_unix_ms.is_some_and(|until| until <= now_unix_ms);
-        if usable && had_ended {
+        let before = self.status.borrow().until_unix_ms;
+        if usable && brings_ids_back(before, until_unix_ms, now_unix_ms) {
             let worker = held.worker;
             tracing::info!(%worker, until = %Utc(until_unix_ms), "lease renewed after it had ended; ids are made again");
         } else {
@@ -664,6 +664,30 @@ impl LeaseTask {
     }
 }
 
+/// Returns whether a renewal ends a time without ids: the lease had ended, and lasts now. After an outage, a renewal may first
+/// confirm the end that has passed.
+fn brings_ids_back(before_unix_ms: Option<u64>, until_unix_ms: u64, now_unix_ms: u64) -> bool {
+    before_unix_ms.is_some_and(|before| before <= now_unix_ms) && until_unix_ms > now_unix_ms
+}
+
 fn entry(worker: WorkerId, value: &Versioned) -> Entry {
     Entry { worker, revision: value.revision, record: Record::from_bytes(&value.value).ok() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_back_once_the_lease_lasts_again() {
+        for (before, until, back) in [
+            (None, 30, false),
+            (Some(9), 30, true),
+            (Some(20), 30, true),
+            (Some(21), 30, false),
+            (Some(9), 20, false),
+        ] {
+            assert_eq!(brings_ids_back(before, until, 20), back, "{before:?} {until}");
+        }
+    }
 }

@@ -277,7 +277,23 @@ impl Part {
     fn fits(&self, text: &str) -> bool {
         match self {
             Self::Literal(literal) => **literal == *text,
+            Self::Date(part) => text.bytes().all(|b| b.is_ascii_digit()) && part.is_possible(text),
             _ => text.bytes().all(|b| b.is_ascii_digit()),
+        }
+    }
+}
+
+impl DatePart {
+    /// Returns whether digits name a month from 1 to 12 and a day from 1 to 31, as far as they name them.
+    fn is_possible(self, digits: &str) -> bool {
+        let is_within = |digits: Option<&str>, most: u8| {
+            digits.is_some_and(|digits| digits.parse().is_ok_and(|number: u8| (1..=most).contains(&number)))
+        };
+        match self {
+            Self::Year => true,
+            Self::Month => is_within(Some(digits), 12),
+            Self::Day => is_within(Some(digits), 31),
+            Self::Date => is_within(digits.get(4..6), 12) && is_within(digits.get(6..), 31),
         }
     }
 }
@@ -660,6 +676,9 @@ mod tests {
             "A-20261121-",
             "A-20261121-42",
             "A-2026112x-042",
+            "A-20261321-042",
+            "A-20260021-042",
+            "A-20261132-042",
             "B-20261121-042",
             "A-20261121-0x2",
             "é",

@@ -32,7 +32,7 @@ pub enum MintError {
     },
     /// This server creates unknown namespaces, and has reached the limit.
     #[error(
-        "namespace {name} not created: the limit of {limit} namespaces is reached; drop one, or raise `at_most`"
+        "namespace {name} not created: the store has {limit} namespaces or more, the limit; drop one, or raise `at_most`"
     )]
     TooManyNamespaces {
         /// The requested name.

@@ -240,7 +240,7 @@ impl Call<'_> {
                 asked = Some(parse_count(self.args.at(at + 1)));
                 at += 2;
             } else {
-                return self.fail(ErrorKind::BadRequest, "syntax error");
+                return self.syntax_error(at, "ID.NEXT NAMESPACE [COUNT n] [INTEGER]");
             }
         }
         let shape = ReplyShape { array: asked.is_some(), id };
@@ -262,13 +262,20 @@ impl Call<'_> {
         }
     }
 
+    /// Rejects a command because of the argument at an index.
+    #[cold]
+    fn syntax_error(&mut self, at: usize, expected: &str) -> Outcome {
+        let text = Snippet::of(&String::from_utf8_lossy(self.args.at(at))).to_string();
+        self.fail(ErrorKind::BadRequest, &format!("syntax error near {text}: expected {expected}"))
+    }
+
     /// `ID.RANGE namespace COUNT n`.
     fn next_ranges(&mut self) -> Outcome {
         if let Err(forbidden) = self.session.identity.may(Right::Mint, self.args.at(1)) {
             return self.refuse(&forbidden);
         }
         if !self.args.at(2).eq_ignore_ascii_case(b"count") {
-            return self.fail(ErrorKind::BadRequest, "syntax error");
+            return self.syntax_error(2, "ID.RANGE NAMESPACE COUNT n");
         }
         match (self.connection.find(self.args.at(1)), parse_range_count(self.args.at(3))) {
             (Ok((namespace, handles)), Ok(count)) => {
@@ -390,7 +397,7 @@ impl Call<'_> {
                 layout = self.args.from(3).collect::<Vec<_>>().join(&b' ');
                 InspectBy::Layout(&layout)
             }
-            _ => return self.fail(ErrorKind::BadRequest, "syntax error"),
+            _ => return self.syntax_error(2, "ID.INSPECT id [NAMESPACE name | LAYOUT layout]"),
         };
         match self.session.identity.inspect(&self.server.mint, self.args.at(1), by) {
             Ok(inspection) => {
@@ -680,12 +687,12 @@ mod tests {
         let mut client = Client::new();
         for (line, wanted) in [
             ("ID.NEXT", "-ERR wrong number of arguments for 'id.next' command\r\n"),
-            ("ID.NEXT default COUNT", "-ERR syntax error\r\n"),
-            ("ID.NEXT default LIMIT 5", "-ERR syntax error\r\n"),
-            ("ID.NEXT default COUNT 5 6", "-ERR syntax error\r\n"),
-            ("ID.NEXT default COUNT 5 COUNT 6", "-ERR syntax error\r\n"),
-            ("ID.NEXT default INTEGER INTEGER", "-ERR syntax error\r\n"),
-            ("ID.NEXT default INTEGER COUNT", "-ERR syntax error\r\n"),
+            ("ID.NEXT default COUNT", "-ERR syntax error near "),
+            ("ID.NEXT default LIMIT 5", "-ERR syntax error near "),
+            ("ID.NEXT default COUNT 5 6", "-ERR syntax error near "),
+            ("ID.NEXT default COUNT 5 COUNT 6", "-ERR syntax error near "),
+            ("ID.NEXT default INTEGER INTEGER", "-ERR syntax error near "),
+            ("ID.NEXT default INTEGER COUNT", "-ERR syntax error near "),
             ("ID.NEXT nope INTEGER", "-NONAMESPACE "),
             ("ID.NEXT default COUNT 0", "-ERR invalid count 0: expected 1 to 100000\r\n"),
             ("ID.NEXT default COUNT -1", "-ERR invalid count -1: "),

@@ -439,7 +439,7 @@ async fn ranges_are_first_count_and_step() {
     let mut client = server.resp().await;
     for (command, error) in [
         ("ID.RANGE default", "-ERR wrong number of arguments for 'id.range' command"),
-        ("ID.RANGE default TIMES 3", "-ERR syntax error"),
+        ("ID.RANGE default TIMES 3", "-ERR syntax error near `TIMES`: expected ID.RANGE NAMESPACE COUNT n"),
         ("ID.RANGE default COUNT 1000001", "-ERR invalid count 1000001: expected 1 to 1000000"),
     ] {
         assert_eq!(client.ask(command).await, error);
