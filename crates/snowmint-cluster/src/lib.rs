@@ -55,6 +55,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod audit;
+mod fork;
 mod identity;
 pub mod lease;
 #[cfg(test)]

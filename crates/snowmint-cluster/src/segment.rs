@@ -64,7 +64,8 @@ mod sync {
 
 /// The numbers that one caller gets: `first`, `first + step` and so on, `count` of them.
 ///
-/// They are durable in the store, and no other caller gets them.
+/// They are durable in the store, and nobody else gets them. A run is a plain value, like an id: a process that forks while it
+/// holds one has to decide which process uses it.
 ///
 /// # Examples
 ///

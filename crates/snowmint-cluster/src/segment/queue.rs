@@ -12,6 +12,7 @@
 //! - A draw moves the cursor of a segment up, by one atomic step on one word: no number is drawn twice.
 //! - A draw counts only if the slot still has the turn that was current. A thread that slept while its slot was reused finds
 //!   another turn there and starts over; the numbers that its step took from the later segment are lost.
+//! - A forked child draws nothing: it has the same numbers in memory as its parent.
 //! - `current` only grows, and leaves a turn only once its cursor has passed the end. So a draw that begins after another one
 //!   returned finds the same segment further on, or a later one: numbers increase as long as those of the segments do.
 //!
@@ -20,6 +21,7 @@
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
+use snowmint::fork::ForkMark;
 use snowmint_store::Segment;
 
 use super::sync::{AtomicU64, Ordering, ROOM, fence};
@@ -219,6 +221,8 @@ impl Slot {
 pub(super) struct SegmentQueue {
     current: Padded,
     slots: Vec<Slot>,
+    /// The process whose numbers these are.
+    process: ForkMark,
 }
 
 /// The only writer of a queue, which adds segments at its end.
@@ -233,8 +237,15 @@ impl SegmentQueue {
     /// Returns an empty queue and its producer.
     pub(super) fn open() -> (Arc<Self>, Producer) {
         let slots = (0..ROOM).map(|_| Slot::new()).collect();
-        let queue = Arc::new(Self { current: Padded(AtomicU64::new(0)), slots });
+        let process = ForkMark::of_this_process();
+        let queue = Arc::new(Self { current: Padded(AtomicU64::new(0)), slots, process });
         (Arc::clone(&queue), Producer { queue, next: 0 })
+    }
+
+    /// The process that may draw.
+    #[inline]
+    pub(super) const fn process(&self) -> ForkMark {
+        self.process
     }
 
     #[inline]
@@ -250,6 +261,9 @@ impl SegmentQueue {
     /// Draws up to `count` numbers of one segment; `None` if there are none.
     #[inline]
     pub(super) fn draw(&self, count: NonZeroU64) -> Option<Drawn> {
+        if !self.process.is_same_process() {
+            return None;
+        }
         loop {
             let turn = self.current();
             match self.slot(turn).draw(turn, count) {
@@ -265,6 +279,9 @@ impl SegmentQueue {
     ///
     /// The rest of a segment that has too few left is skipped only if this segment and the next one are at least `count` long.
     pub(super) fn draw_whole(&self, count: NonZeroU64) -> Option<Drawn> {
+        if !self.process.is_same_process() {
+            return None;
+        }
         loop {
             let turn = self.current();
             let slot = self.slot(turn);

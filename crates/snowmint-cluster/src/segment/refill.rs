@@ -19,6 +19,7 @@ use super::protocol::{Call, Event, Failure, Input, Memory, Next, Protocol, Room,
 use super::queue::{Producer, SegmentQueue, Unused};
 use super::status::{Reporter, failure_of};
 use super::{Run, SharedClock};
+use crate::fork::{self, in_this_process};
 
 /// How often an idle task looks: it measures the demand, and notices that the machine was suspended.
 const LOOK_EVERY_MS: u64 = 1000;
@@ -378,7 +379,7 @@ impl RefillTask {
                 }
                 // The clock stepped to another period.
                 NextPeriod::Reserved(Reservation { periods: next, protocol, segments }) => {
-                    tokio::spawn(give_back(*protocol, next, segments, self.began).in_current_span());
+                    fork::spawn(give_back(*protocol, next, segments, self.began).in_current_span());
                     (self.restarted(&periods), periods, Vec::new())
                 }
                 NextPeriod::Nothing { .. } | NextPeriod::Reserving(_) => {
@@ -402,7 +403,7 @@ impl RefillTask {
             "a new period began: numbers restart"
         );
         let ended = ended.restart(before.counters().len(), self.seed).sharing(before.high_water_marks());
-        tokio::spawn(give_back(ended, before, unused, self.began).in_current_span());
+        fork::spawn(give_back(ended, before, unused, self.began).in_current_span());
     }
 
     /// Returns the protocol for other counters, at the demand measured so far.
@@ -426,7 +427,7 @@ impl RefillTask {
         let protocol = self.restarted(&periods);
         let (reporter, began) = (self.reporter.clone(), self.began);
         let mut task = JoinSet::new();
-        task.spawn(reserve_first(periods, protocol, reporter, began).in_current_span());
+        task.spawn(in_this_process(reserve_first(periods, protocol, reporter, began)).in_current_span());
         self.next_period = NextPeriod::Reserving(task);
     }
 

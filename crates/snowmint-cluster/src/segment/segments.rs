@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::num::NonZeroU64;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -25,6 +25,7 @@ use super::queue::{Drawn, SegmentQueue};
 use super::refill::{Buffer, RefillTask};
 use super::status::{NoNumberError, Reporter, SegmentStatus};
 use super::{Run, SharedClock};
+use crate::fork;
 
 /// How many requests may wait for the direct task; further callers wait before they send theirs.
 const DIRECT_QUEUE: usize = 1024;
@@ -38,6 +39,9 @@ const DIRECT_QUEUE: usize = 1024;
 ///
 /// A clone is cheap and draws from the same segments. If all clones are dropped without [`release`](Self::release), the numbers
 /// in memory are lost.
+///
+/// A forked child gets [`NoNumberError::Forked`] instead of a number, since its parent has the same numbers in memory. It can
+/// start a source of its own.
 ///
 /// # Examples
 ///
@@ -187,13 +191,13 @@ impl Segments {
         let (direct, requests) = mpsc::channel(DIRECT_QUEUE);
         let task = DirectTask::new(periods.clone(), &config, Arc::clone(&clock), seed, reporter.clone());
         // The caller's span says whose numbers these are; the tasks outlive the call.
-        tokio::spawn(task.run(requests).in_current_span());
+        fork::spawn(task.run(requests).in_current_span());
         let refill = (config.mode == Mode::Cached).then(|| {
             let (release, released) = oneshot::channel();
             let settings = config.settings(periods.counters());
             let (buffer, clock) = (Arc::clone(&buffer), Arc::clone(&clock));
             let task = RefillTask::new(buffer, producer, periods, &settings, clock, seed, reporter);
-            (release, tokio::spawn(task.run(released).in_current_span()))
+            (release, fork::spawn(task.run(released).in_current_span()))
         });
         let (stopped, refill) = (AtomicBool::new(false), Mutex::new(refill));
         let inner = Inner { config, clock, counters, received, buffer, status, direct, stopped, refill };
@@ -210,6 +214,10 @@ impl Segments {
     ///
     /// Nothing is lost.
     pub async fn ready(&self) -> Result<SegmentStatus, NoNumberError> {
+        self.unless_forked(pin!(self.wait_until_ready())).await
+    }
+
+    async fn wait_until_ready(&self) -> Result<SegmentStatus, NoNumberError> {
         let direct = self.inner.config.mode == Mode::Direct;
         let mut status = self.inner.status.clone();
         let is_decided = |status: &SegmentStatus| {
@@ -254,6 +262,9 @@ impl Segments {
 
     #[cold]
     fn missed(&self) -> NoNumberError {
+        if self.is_forked() {
+            return NoNumberError::Forked;
+        }
         self.inner.buffer.misses.fetch_add(1, Ordering::Relaxed);
         self.no_number()
     }
@@ -271,11 +282,28 @@ impl Segments {
     ///
     /// Numbers taken so far are lost and never reused.
     pub async fn take(&self, count: usize) -> Result<Vec<Run>, NoNumberError> {
-        match (self.inner.config.mode, NonZeroU64::new(count as u64)) {
-            (_, None) => Ok(Vec::new()),
-            (Mode::Direct, Some(count)) => self.take_directly(count, Order::Any).await,
-            (Mode::Cached, Some(_)) => self.take_cached(count).await,
-        }
+        let runs = pin!(async {
+            match (self.inner.config.mode, NonZeroU64::new(count as u64)) {
+                (_, None) => Ok(Vec::new()),
+                (Mode::Direct, Some(count)) => self.take_directly(count, Order::Any).await,
+                (Mode::Cached, Some(_)) => self.take_cached(count).await,
+            }
+        });
+        self.unless_forked(runs).await
+    }
+
+    /// Awaits the numbers of this process. A child that was forked meanwhile gets the answer too, and an error instead of it.
+    async fn unless_forked<T>(
+        &self,
+        answer: Pin<&mut impl Future<Output = Result<T, NoNumberError>>>,
+    ) -> Result<T, NoNumberError> {
+        let process = self.inner.buffer.queue.process();
+        fork::unless_forked(process, answer).await.unwrap_or(Err(NoNumberError::Forked))
+    }
+
+    /// Whether this is a forked child. Another thread of its parent may have held any lock, so it must take none.
+    fn is_forked(&self) -> bool {
+        !self.inner.buffer.queue.process().is_same_process()
     }
 
     async fn take_cached(&self, count: usize) -> Result<Vec<Run>, NoNumberError> {
@@ -322,6 +350,10 @@ impl Segments {
     ///
     /// The numbers may be lost; they are never reused.
     pub async fn take_run(&self, count: NonZeroU64) -> Result<Run, NoNumberError> {
+        self.unless_forked(pin!(self.take_consecutive(count))).await
+    }
+
+    async fn take_consecutive(&self, count: NonZeroU64) -> Result<Run, NoNumberError> {
         let cached = self.inner.config.mode == Mode::Cached;
         if cached {
             let drawn = self.inner.buffer.queue.draw_whole(count);
@@ -396,8 +428,11 @@ impl Segments {
         self.inner.status.borrow().no_number(self.inner.config.mode)
     }
 
-    /// Returns the numbers in memory, and what has happened so far.
+    /// Returns the numbers in memory, and what has happened so far. In a forked child there are none.
     pub fn status(&self) -> SegmentStatus {
+        if self.is_forked() {
+            return SegmentStatus::in_a_forked_child();
+        }
         let mut status = self.inner.status.borrow().clone();
         status.left = self.inner.buffer.queue.left();
         status.misses = self.inner.buffer.misses.load(Ordering::Relaxed);
@@ -407,8 +442,12 @@ impl Segments {
 
     /// Ends the numbers for every thread, and gives back those that are still the newest of their counter.
     ///
-    /// Returns when the counters have them, or after `patience`. Numbers that were not given back by then are lost.
+    /// Returns when the counters have them, or after `patience`: numbers that were not given back by then are lost. In a forked
+    /// child it does nothing, because the numbers belong to the parent.
     pub async fn release(&self, patience: Duration) {
+        if self.is_forked() {
+            return;
+        }
         self.inner.stopped.store(true, Ordering::Release);
         let started = self.inner.refill.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some((release, mut task)) = started

@@ -70,6 +70,12 @@ impl SegmentStatus {
         }
     }
 
+    pub(super) fn in_a_forked_child() -> Self {
+        let mut status = Self::default();
+        status.waits(NoNumberError::Forked.to_string(), false);
+        status
+    }
+
     fn failed(&mut self, text: String, temporary: bool) {
         self.store_errors += 1;
         self.waits(text, temporary);
@@ -162,6 +168,12 @@ pub enum NoNumberError {
     /// The source was released.
     #[error("this source of numbers was stopped: its numbers were given back")]
     Stopped,
+    /// This process is a forked child of the one that started the source, and its numbers would be duplicates.
+    /// [`GenerateError::Forked`](snowmint::GenerateError::Forked) states where forks are detected.
+    #[error(
+        "this process was forked from the one the source of numbers belongs to: start one of its own after the fork"
+    )]
+    Forked,
 }
 
 /// Keeps the status up to date, and writes the log.
