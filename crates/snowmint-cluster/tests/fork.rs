@@ -11,14 +11,17 @@ use std::future::poll_fn;
 use std::num::NonZeroU64;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use snowmint::WallClock;
+use snowmint::{GenerateError, Layout, WallClock};
 use snowmint_cluster::NoNumberError::Forked;
 use snowmint_cluster::segment::{Mode, SegmentConfig, Segments, Stripe};
-use snowmint_store::{Counter, Key, MemoryStore, Segment, Store, StoreError};
+use snowmint_cluster::{Holder, LeaseConfig, LeaseError, Leases, NextIdError};
+use snowmint_store::{Counter, Expected, Key, MemoryStore, Segment, Store, StoreError, Swap, Versioned};
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Notify;
 
 /// Runs `child` in a forked process and returns its exit code.
 #[expect(unsafe_code, reason = "forking is what is tested")]
@@ -173,6 +176,79 @@ fn a_forked_child_gives_back_no_numbers_of_its_parent() {
     assert_eq!(code_of_child, 0, "the child continued the release");
     runtime.block_on(released);
     assert!(!runtime.block_on(same()), "the parent goes on");
+}
+
+/// Goal: a claim that is on its way during the fork is the parent's. Method: the store answers it in both processes, as a shared
+/// connection or a later load could; each answer would grant the same worker for the same time.
+#[test]
+fn a_forked_child_gets_no_lease_of_its_parent() {
+    let runtime = runtime();
+    let store = Arc::new(Gated::default());
+    let leases = runtime.block_on(async {
+        let config = LeaseConfig::new(Layout::TWITTER, Holder::new("n1").unwrap());
+        let leases = Leases::start(Arc::clone(&store) as Arc<dyn Store>, config).unwrap();
+        many_turns().await;
+        leases
+    });
+    let mut handle = leases.handle();
+    assert_eq!(store.waiting.load(Ordering::SeqCst), 1, "the claim");
+    let code_of_child = exit_code_of_fork(|| {
+        store.open();
+        runtime.block_on(async {
+            many_turns().await;
+            let ready = poll_once(pin!(leases.ready())).await;
+            let released = poll_once(pin!(leases.release(Duration::from_secs(1)))).await;
+            code([
+                handle.try_next_id() == Err(NextIdError::Refused(GenerateError::Forked)),
+                matches!(ready, Poll::Ready(Err(LeaseError::Forked))),
+                released.is_ready(),
+            ])
+        })
+    });
+    assert_eq!(code_of_child, 0, "the bits of the checks that failed");
+    store.open();
+    runtime.block_on(many_turns());
+    assert!(handle.try_next_id().is_ok(), "the parent goes on");
+}
+
+/// A store in memory whose writes wait until it is opened.
+#[derive(Debug, Default)]
+struct Gated {
+    store: MemoryStore,
+    waiting: AtomicU64,
+    is_open: AtomicBool,
+    opened: Notify,
+}
+
+impl Gated {
+    fn open(&self) {
+        self.is_open.store(true, Ordering::SeqCst);
+        self.opened.notify_waiters();
+    }
+}
+
+#[async_trait::async_trait]
+impl Store for Gated {
+    async fn load(&self, key: &Key) -> Result<Option<Versioned>, StoreError> {
+        self.store.load(key).await
+    }
+
+    async fn compare_and_set(&self, key: &Key, expected: Expected, value: &[u8]) -> Result<Swap, StoreError> {
+        let opened = self.opened.notified();
+        if !self.is_open.load(Ordering::SeqCst) {
+            self.waiting.fetch_add(1, Ordering::SeqCst);
+            opened.await;
+        }
+        self.store.compare_and_set(key, expected, value).await
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<(Key, Versioned)>, StoreError> {
+        self.store.list(prefix).await
+    }
+
+    fn describe(&self) -> String {
+        "gated".to_owned()
+    }
 }
 
 /// A counter that never answers.

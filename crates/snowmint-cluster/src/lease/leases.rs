@@ -1,9 +1,11 @@
 //! The leases of a node: as many as it needs, and a handle for each caller that takes ids.
 
 use std::fmt;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use snowmint::fork::ForkMark;
 use snowmint::generator::{Batch, GeneratorPool, PoolHandle};
 use snowmint::{Clock, GenerateError, Id};
 use snowmint_store::Store;
@@ -15,7 +17,7 @@ use super::config::{LeaseConfig, LeaseConfigError};
 use super::scaling::{Demand, LeaseScaler, ScalingPolicy, Statuses};
 use super::status::{LeaseError, LeaseStatus, NextIdError};
 use super::task::Node;
-use crate::NodeClock;
+use crate::{NodeClock, fork};
 
 /// The number of ids that a handle counts before it reports them.
 const COUNTED_ALONE: u64 = 1024;
@@ -64,6 +66,8 @@ pub struct Leases {
 }
 
 struct Shared {
+    /// The process whose leases these are.
+    process: ForkMark,
     generators: GeneratorPool<NodeClock>,
     clock: NodeClock,
     tick_ms: u64,
@@ -103,9 +107,10 @@ impl Leases {
         let scaler = LeaseScaler::start(Arc::new(node), workers, policy)?;
         let (first, statuses) = (scaler.first(), scaler.statuses());
         let (release, asked) = oneshot::channel();
-        let scaler = Mutex::new(Some((release, tokio::spawn(scaler.run(asked)))));
+        let scaler = Mutex::new(Some((release, fork::spawn(scaler.run(asked)))));
         let tick_ms = u64::try_from(layout.tick().as_millis()).unwrap_or(u64::MAX);
-        let shared = Shared { generators, clock, tick_ms, demand, first, statuses, scaler };
+        let process = ForkMark::of_this_process();
+        let shared = Shared { process, generators, clock, tick_ms, demand, first, statuses, scaler };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -114,13 +119,14 @@ impl Leases {
     /// # Errors
     ///
     /// [`LeaseError`] once it is certain that waiting does not help: another node holds the required worker, its record is
-    /// unreadable, the clock is wrong, or the store is unusable.
+    /// unreadable, the clock is wrong, the store is unusable, or this is a forked child.
     ///
     /// # Cancel safety
     ///
     /// Safe: nothing is lost.
     pub async fn ready(&self) -> Result<LeaseStatus, LeaseError> {
-        LeaseStatus::settled(self.shared.first.clone()).await
+        let settled = pin!(LeaseStatus::settled(self.shared.first.clone()));
+        fork::unless_forked(self.shared.process, settled).await.unwrap_or(Err(LeaseError::Forked))
     }
 
     /// Returns a handle through which one connection or thread takes ids.
@@ -156,8 +162,12 @@ impl Leases {
 
     /// Ends all generators for every caller and releases all leases, so that other nodes can continue with the next timestamps.
     ///
-    /// Returns when the store has acknowledged the release, or after `patience`. In the latter case the leases expire.
+    /// Returns when the store has acknowledged the release, or after `patience`: then the leases end by themselves. In a forked
+    /// child it does nothing, because the leases belong to the parent.
     pub async fn release(&self, patience: Duration) {
+        if !self.shared.process.is_same_process() {
+            return;
+        }
         let started = self.shared.scaler.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some((release, scaler)) = started
             && release.send(patience).is_ok()
@@ -284,6 +294,10 @@ impl LeaseHandle {
     fn try_again(&mut self, count: usize, mut refusal: GenerateError) -> Result<Batch, NextIdError> {
         // A generator that has ended is replaced a moment later by the next one.
         const ATTEMPTS: usize = 64;
+        // A thread of the parent may have held the locks below.
+        if !self.shared.process.is_same_process() {
+            return Err(NextIdError::Refused(GenerateError::Forked));
+        }
         for _ in 0..ATTEMPTS {
             if refusal != GenerateError::Ended || self.shared.generators.generators().is_empty() {
                 if let (Some(demand), GenerateError::Exhausted { .. }) = (&self.demand, refusal) {

@@ -137,6 +137,11 @@ pub enum LeaseError {
     /// The leases were released.
     #[error("the lease was released")]
     Released,
+    /// This process is a forked child of the one that holds or seeks the leases.
+    #[error(
+        "this process was forked from the one the leases belong to: start leases of its own after the fork"
+    )]
+    Forked,
 }
 
 /// Why there is no id now.

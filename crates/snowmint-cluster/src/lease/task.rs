@@ -25,7 +25,7 @@ use super::protocol::{
 use super::record::Record;
 use super::saved::Saver;
 use super::status::LeaseStatus;
-use crate::{Holder, NodeClock};
+use crate::{Holder, NodeClock, fork};
 use report::{Outage, Reason, Reported};
 use wall_clock::{CountedBy, watch_wall};
 
@@ -93,7 +93,7 @@ impl Node {
         let (sender, status) = watch::channel(LeaseStatus::seeking(&settings.pool));
         // One watcher is enough, and the first lease stays.
         let watcher =
-            (number == 0).then(|| AbortOnDrop(tokio::spawn(watch_wall(self.clock.clone(), sender.clone()))));
+            (number == 0).then(|| AbortOnDrop(fork::spawn(watch_wall(self.clock.clone(), sender.clone()))));
         let (lives, saver_lives) = watch::channel(());
         let saver = self.config.saved_leases().map(|saved| {
             let (settings, clock) = (settings.clone(), self.clock.clone());
@@ -102,7 +102,7 @@ impl Node {
         let saver = saver.transpose()?;
         let task = LeaseTask::new(Arc::clone(self), settings, seed, sender, saver);
         let (release, released) = oneshot::channel();
-        let task = tokio::spawn(async move {
+        let task = fork::spawn(async move {
             // The watcher ends with the task, even if the task is aborted.
             let _watching = watcher;
             task.run(released).await;
@@ -273,7 +273,7 @@ impl LeaseTask {
     /// Runs until the lease is released; `release` requests that.
     async fn run(mut self, mut release: oneshot::Receiver<()>) {
         let saver = self.saver.clone();
-        let _saving = saver.map(|saver| AbortOnDrop(tokio::spawn(async move { saver.run().await })));
+        let _saving = saver.map(|saver| AbortOnDrop(fork::spawn(async move { saver.run().await })));
         let mut asked_to_release = tokio::select! {
             biased;
             asked = &mut release => {
