@@ -365,6 +365,17 @@ impl<B: Begin> Protocol<B> {
         self.held.filter(|holding| holding.granted).map(|holding| holding.held)
     }
 
+    /// Returns whether a claim was sent that is neither granted nor given up: its answer is awaited or was lost, or it has not
+    /// settled.
+    pub fn is_claiming(&self) -> bool {
+        let is_sent = matches!(
+            &self.state,
+            State::AwaitSwap(write) | State::MustLoad(write) | State::AwaitLoad(write)
+                if write.purpose == Purpose::Claim
+        );
+        is_sent || self.held.is_some_and(|holding| !holding.granted)
+    }
+
     /// Sets the store's `may_lose`, of a store that was opened after the machine was made.
     pub const fn store_may_lose(&mut self, may_lose_ms: u64) {
         self.settings.may_lose_ms = may_lose_ms;

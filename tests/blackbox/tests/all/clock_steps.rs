@@ -93,6 +93,43 @@ fn a_node_that_is_behind_seeks_a_lease_by_the_wall_clock() {
     ids.assert_unique();
 }
 
+/// Goal: over a store that may lose writes, a node that is behind by less than `--max-skew` and claims a worker by the wall clock
+/// makes ids as soon as the claim has settled: its clock moves forward with the grant. Method: Redis; the node starts 20 s behind,
+/// its clock is put right, and another node takes its worker, which is free by the right time. No request is refused because
+/// of the clock.
+#[test]
+fn a_claim_by_the_wall_clock_that_has_to_settle_moves_the_clock_too() {
+    let (folder, redis) = (tempfile::tempdir().unwrap(), Redis::start());
+    let url = format!("redis://{}", redis.address());
+    let serve = Serve::new(folder.path()).args(["--store", &url]);
+    let clock = FakeClock::new(folder.path(), "-20s");
+    let behind = serve.clone().clock(&clock).start();
+    let mut ids = Ids::new();
+    take(&behind, -20_000, &mut ids);
+    let worker = ids::worker(behind.take(1)[0]);
+    step_and_wait(&behind, &clock, "+0");
+    let taker = serve.data(&folder.path().join("taker")).args(["--worker", &worker.to_string()]).start();
+    behind.log_with("took this worker", PATIENCE);
+    take(&taker, 0, &mut ids);
+    time::eventually("ids of another worker", PATIENCE, || {
+        match behind.client().next("default", 1).unwrap() {
+            Ok(drawn) => {
+                ids.add(&drawn);
+                (ids::worker(drawn[0]) != worker).then_some(())
+            }
+            Err(refused) => {
+                assert!(!refused.starts_with("CLOCKBEHIND"), "{refused}: {}", behind.log());
+                None
+            }
+        }
+    });
+    take(&behind, 0, &mut ids);
+    take(&taker, 0, &mut ids);
+    let log = behind.log();
+    assert!(log.contains("was brought forward"), "{log}");
+    ids.assert_unique();
+}
+
 /// Goal: if the store has a clock, a node that is behind catches up without interruption, and does not follow a wrong wall
 /// clock. Method: Redis; the node starts eight hours behind, its clock is put right, then wrong by a day.
 #[test]

@@ -15,8 +15,8 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::LeaseTask;
 use crate::NodeClock;
-use crate::lease::protocol::Input;
 use crate::lease::protocol::clock_jumps::{self, LEAST_JUMP_MS};
+use crate::lease::protocol::{Held, Input};
 use crate::lease::status::LeaseStatus;
 
 const WATCH_EVERY: Duration = Duration::from_secs(1);
@@ -49,8 +49,8 @@ pub(super) async fn watch_wall(clock: NodeClock, status: watch::Sender<LeaseStat
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CountedBy {
     NodeClock,
-    /// The wall clock, for the step that was judged and its answer. The wall clock may be stepped in the meantime, so time passes
-    /// by the node's clock.
+    /// The wall clock, for the step that was judged and its answer, and until a claim is granted or given up. The wall clock may
+    /// be stepped meanwhile, so time passes by the node's clock.
     WallClock {
         /// How far the node's clock was behind the wall clock when the node trusted the wall clock.
         ahead_ms: u64,
@@ -64,13 +64,24 @@ pub(super) enum CountedBy {
 enum Occasion {
     /// The node holds no lease.
     Sought,
-    /// The node's lease has ended and is to be renewed.
-    Ended,
-    /// The node's lease is valid.
+    /// It makes no ids under its lease, which has ended by the node's clock or has not begun. A renewal is due.
+    Unusable,
+    /// Its lease lasts.
     Lasts,
 }
 
-/// How long the wall clock has been ahead by the same amount.
+impl Occasion {
+    /// The occasion at a renewal, by the node's clock.
+    const fn to_renew(held: Held, unix_ms: u64) -> Self {
+        if held.from_unix_ms <= unix_ms && unix_ms < held.until_unix_ms {
+            Self::Lasts
+        } else {
+            Self::Unusable
+        }
+    }
+}
+
+/// For how long the wall clock has been ahead by the same amount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lasting {
     Briefly,
@@ -94,7 +105,7 @@ impl Clocks {
     fn trust_wall(self, occasion: Occasion, max_skew_ms: u64) -> bool {
         let agrees = |other: u64| self.wall <= other.saturating_add(max_skew_ms);
         match (occasion, self.store) {
-            (Occasion::Sought | Occasion::Ended, Some(store)) => agrees(store),
+            (Occasion::Sought | Occasion::Unusable, Some(store)) => agrees(store),
             (Occasion::Lasts, Some(store)) => agrees(store) && self.node.saturating_add(max_skew_ms) < store,
             // A record that is far ahead shows that its clock was wrong, not that this one is right.
             (_, None) => {
@@ -120,15 +131,14 @@ impl LeaseTask {
                 let other = clock_jumps::clock_of_another(self.protocol.settings(), &listing.entries, wall);
                 self.judge_wall(Occasion::Sought, listing.store_unix_ms, other);
             }
+            // The grant has to move the clock forward, so it is counted as the claim was: otherwise the lease would begin in the
+            // future of this node's clock.
+            Input::Wake if self.protocol.is_claiming() => {}
             Input::Wake => {
                 // An older answer says nothing about the wall clock now.
                 self.counted_by = CountedBy::NodeClock;
                 let Some(held) = self.protocol.held() else { return };
-                let occasion = if held.until_unix_ms <= self.node.clock.unix_ms() {
-                    Occasion::Ended
-                } else {
-                    Occasion::Lasts
-                };
+                let occasion = Occasion::to_renew(held, self.node.clock.unix_ms());
                 if occasion == Occasion::Lasts && ahead_ms <= self.protocol.settings().max_skew_ms {
                     return;
                 }
@@ -190,7 +200,11 @@ impl LeaseTask {
 
 #[cfg(test)]
 mod tests {
+    use snowmint::WorkerId;
+    use snowmint_store::Revision;
+
     use super::*;
+    use crate::lease::record::Tag;
 
     const NOW: u64 = 1_700_000_000_000;
     const HOUR: u64 = 3_600_000;
@@ -198,9 +212,9 @@ mod tests {
 
     #[test]
     fn a_wall_clock_that_is_ahead_is_believed_if_the_store_or_another_node_agrees() {
-        use Occasion::{Ended, Lasts, Sought};
-        for (store, other, sought, ended, lasts) in [
-            // Nothing else knows the time, or agrees with the node.
+        use Occasion::{Lasts, Sought, Unusable};
+        for (store, other, sought, unusable, lasts) in [
+            // Nobody else knows the time, or agrees with the node.
             (None, None, false, false, false),
             (None, Some(NOW), false, false, false),
             // Another node's clock agrees with the wall clock.
@@ -218,11 +232,11 @@ mod tests {
             (Some(NOW + 2 * HOUR), None, true, true, true),
         ] {
             let clocks = Clocks { node: NOW, wall: NOW + HOUR, store, other, lasting: Lasting::Briefly };
-            let trusts = [Sought, Ended, Lasts].map(|occasion| clocks.trust_wall(occasion, SKEW));
-            assert_eq!(trusts, [sought, ended, lasts], "{store:?} {other:?}");
-            // A jump that lasts is trusted, unless the store's clock shows that it is wrong.
+            let trusts = [Sought, Unusable, Lasts].map(|occasion| clocks.trust_wall(occasion, SKEW));
+            assert_eq!(trusts, [sought, unusable, lasts], "{store:?} {other:?}");
+            // One that lasts is believed, unless the store's clock shows that it is wrong.
             let lasting = Clocks { lasting: Lasting::LongEnough, ..clocks };
-            for (occasion, trusts) in [Sought, Ended, Lasts].into_iter().zip(trusts) {
+            for (occasion, trusts) in [Sought, Unusable, Lasts].into_iter().zip(trusts) {
                 assert_eq!(
                     lasting.trust_wall(occasion, SKEW),
                     trusts || store.is_none(),
@@ -233,8 +247,27 @@ mod tests {
         let (wall, store, lasting) = (NOW + 20_000, Some(NOW + SKEW), Lasting::LongEnough);
         let near = Clocks { node: NOW, wall, store, other: None, lasting };
         assert!(
-            near.trust_wall(Ended, SKEW) && !near.trust_wall(Lasts, SKEW),
+            near.trust_wall(Unusable, SKEW) && !near.trust_wall(Lasts, SKEW),
             "clocks may differ by so much"
         );
+    }
+
+    #[test]
+    fn a_lease_is_usable_from_its_beginning_to_its_end_by_the_node_s_clock() {
+        let held = Held {
+            worker: WorkerId(1),
+            revision: Revision(1),
+            tag: Tag(1),
+            from_unix_ms: NOW,
+            until_unix_ms: NOW + HOUR,
+        };
+        for (unix_ms, occasion) in [
+            (NOW - 1, Occasion::Unusable),
+            (NOW, Occasion::Lasts),
+            (NOW + HOUR - 1, Occasion::Lasts),
+            (NOW + HOUR, Occasion::Unusable),
+        ] {
+            assert_eq!(Occasion::to_renew(held, unix_ms), occasion, "{unix_ms}");
+        }
     }
 }

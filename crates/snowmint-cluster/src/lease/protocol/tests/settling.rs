@@ -57,6 +57,44 @@ fn a_claim_is_used_once_it_has_settled_and_each_renewal_settles_the_one_before()
     assert!(matches!(turn.next, Next::Wait(2000..=2250)), "{turn:?}");
 }
 
+/// Goal: the task counts a lease by one clock from the claim to its grant. Method: a claim whose answer comes, or was lost, with
+/// and without time to settle, until it is granted or given up.
+#[test]
+fn a_claim_is_on_its_way_until_it_is_granted_or_given_up() {
+    for may_lose_ms in [0, LOSES] {
+        let only = settings(WorkerChoice::Only(WorkerId(3)));
+        let mut protocol = Protocol::new(Settings { may_lose_ms, ..only }, 7 << 64);
+        protocol.step(then(NOW, 0), Input::Wake);
+        assert!(!protocol.is_claiming(), "it seeks");
+        let (worker, _, record) = swap_of(&protocol.step(then(NOW, 0), listed(vec![])));
+        assert!(protocol.is_claiming(), "the claim is sent");
+        protocol.step(then(NOW, 0), Input::Swapped(Err(Failure::Unknown)));
+        assert!(protocol.is_claiming(), "its answer was lost");
+        assert_eq!(protocol.step(then(NOW, 50), Input::Wake).next, Next::Call(Call::Load(worker)));
+        assert!(protocol.is_claiming(), "its outcome is awaited");
+        let mut given_up = protocol.clone();
+        protocol.step(then(NOW, 100), found(worker, 1, &record));
+        assert_eq!(protocol.is_claiming(), may_lose_ms > 0, "without time to settle, it is granted");
+        given_up.step(then(NOW, 100), Input::Loaded(Ok(None)));
+        assert!(!given_up.is_claiming(), "nothing was written");
+    }
+    let (mut protocol, worker, _) = claimed();
+    protocol.step(then(NOW + 2000, 2100), Input::Wake);
+    assert!(protocol.is_claiming(), "the renewal that settles it is sent");
+    let mut lost = protocol.clone();
+    protocol.step(then(NOW + 2000, 2200), done(2));
+    assert!(!protocol.is_claiming(), "granted");
+    protocol.step(then(NOW + 4200, 4300), Input::Wake);
+    assert!(!protocol.is_claiming(), "a renewal of a granted lease is sent");
+    lost.step(then(NOW + 2000, 2200), Input::Swapped(Ok(Swapped::Conflict)));
+    assert!(lost.is_claiming(), "another write may be its own");
+    lost.step(
+        then(NOW + 2000, 2200),
+        Input::Loaded(Ok(Some(entry(worker.0, "other", NOW + WINDOW, 9 << 64)))),
+    );
+    assert!(!lost.is_claiming(), "another node has it");
+}
+
 #[test]
 fn nothing_is_sent_before_it_could_settle_what_went_before() {
     let (mut protocol, ..) = claimed();
