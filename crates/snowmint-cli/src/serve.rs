@@ -558,8 +558,8 @@ fn datacenter_in(layout: &Layout, datacenter: DatacenterId) -> DatacenterId {
 
 /// Returns the name that holds a second worker in the same pool. It stays the same across restarts.
 fn second_holder(holder: &Holder, rule: Rule, start: Start) -> Result<Holder, String> {
-    let name = format!("{holder}~{rule}~{start}").replace(' ', "-");
-    Holder::new(name).map_err(|error| error.to_string())
+    let purpose = format!("{rule}~{start}").replace(' ', "-");
+    holder.for_purpose(&purpose).map_err(|error| error.to_string())
 }
 
 /// Waits until the store has listed its namespaces, so that none of them is rejected; without a store, serves those in the flags

@@ -2,8 +2,10 @@
 //! because two containers may share both. Only the tag of a write does.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::net::Ipv4Addr;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use snowmint::error::Snippet;
 use snowmint::field::Field;
@@ -11,12 +13,22 @@ use snowmint::{Layout, WorkerId};
 
 /// The maximum length of a name, in bytes: every record and many log lines contain it.
 const MAX_LEN: usize = 100;
+/// Before the number of a lease, in the names of a node's leases from the second on.
+const SLOT: char = '/';
+/// Before what further leases of a node are for, in their names.
+const PURPOSE: char = '~';
 
 /// The name under which a node holds leases, such as `web-3:8080`.
 ///
 /// After a restart a node prefers the record that bears its name, so that its worker stays the same.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Holder(String);
+///
+/// Two holders are equal if their names are.
+#[derive(Clone, Debug)]
+pub struct Holder {
+    name: String,
+    /// The name of the node, if this one is for further leases of it: a configured name may look like one of those.
+    node: Option<Arc<str>>,
+}
 
 /// An invalid holder's name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -35,7 +47,7 @@ impl Holder {
     pub fn new(name: impl Into<String>) -> Result<Self, HolderError> {
         let name = name.into();
         let fits = (1..=MAX_LEN).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_graphic());
-        if fits { Ok(Self(name)) } else { Err(HolderError { name }) }
+        if fits { Ok(Self { name, node: None }) } else { Err(HolderError { name }) }
     }
 
     /// Returns the host's name with a suffix that distinguishes the nodes of one host, such as their port.
@@ -45,7 +57,30 @@ impl Holder {
         let name = format!("{}:{suffix}", host_name());
         let mut name: String = name.chars().map(|c| if c.is_ascii_graphic() { c } else { '-' }).collect();
         name.truncate(MAX_LEN);
-        Self(name)
+        Self { name, node: None }
+    }
+
+    /// Returns another name of the same node, such as `web-3:8080~borrow(10ms)`, for leases beside those of the first name in one
+    /// pool.
+    ///
+    /// Use it wherever a node needs a second name. The records of both then belong to one node, which does not take one of them
+    /// for the clock of another node.
+    ///
+    /// # Errors
+    ///
+    /// [`HolderError`] if both together are not a name.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use snowmint_cluster::Holder;
+    /// let holder = Holder::new("web-3:8080")?;
+    /// assert_eq!(holder.for_purpose("borrow(10ms)")?.as_str(), "web-3:8080~borrow(10ms)");
+    /// # Ok::<(), snowmint_cluster::HolderError>(())
+    /// ```
+    pub fn for_purpose(&self, purpose: &str) -> Result<Self, HolderError> {
+        let Self { name, .. } = Self::new(format!("{}{PURPOSE}{purpose}", self.name))?;
+        Ok(Self { name, node: Some(self.shared_node()) })
     }
 
     /// Returns the name of one of the node's leases, counted from 0: `web-3:8080`, `web-3:8080/2` and so on.
@@ -53,21 +88,59 @@ impl Holder {
         if number == 0 {
             return self.clone();
         }
-        let suffix = format!("/{}", number + 1);
+        let suffix = format!("{SLOT}{}", number + 1);
         // Every character is one byte.
-        let name = &self.0[..self.0.len().min(MAX_LEN - suffix.len())];
-        Self(format!("{name}{suffix}"))
+        let name = &self.name[..self.name.len().min(MAX_LEN - suffix.len())];
+        Self { name: format!("{name}{suffix}"), node: Some(self.shared_node()) }
+    }
+
+    /// Whether the holder of a record is this node, under any of its names.
+    ///
+    /// If the name of another node looks like one of them, the record counts as this node's: it then confirms no clock.
+    pub(crate) fn is_same_node(&self, of_record: &Self) -> bool {
+        let node = self.node();
+        let is_of_node = |name: &str| {
+            let rest = name.strip_prefix(node);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(PURPOSE))
+        };
+        let found = of_record.as_str();
+        let slot = found.rsplit_once(SLOT).filter(|(_, number)| number.bytes().all(|b| b.is_ascii_digit()));
+        // The name before the number of a slot was cut off if both together were too long.
+        let cut = |name: &str| found.len() == MAX_LEN && node.starts_with(name);
+        is_of_node(found) || slot.is_some_and(|(name, _)| is_of_node(name) || cut(name))
+    }
+
+    fn node(&self) -> &str {
+        self.node.as_deref().unwrap_or(&self.name)
+    }
+
+    fn shared_node(&self) -> Arc<str> {
+        self.node.clone().unwrap_or_else(|| Arc::from(self.node()))
     }
 
     /// Returns the name.
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.name
+    }
+}
+
+impl PartialEq for Holder {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Holder {}
+
+impl Hash for Holder {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
     }
 }
 
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.name)
     }
 }
 
@@ -317,6 +390,36 @@ pub(crate) fn host_name() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Goal: a node's own records confirm no clock, and those of others do. Method: the names of four nodes, each for its first
+    /// and a further lease, of the first and of another purpose; and what the store has of each.
+    #[test]
+    fn a_node_agrees_with_no_record_of_its_own() {
+        let holder = |name: &str| Holder::new(name).unwrap();
+        // A name as long as it may be, and one that looks like another's second lease.
+        let long = "l".repeat(MAX_LEN);
+        let nodes = ["n1", "n10", "team/pod-1", "team/pod-2", "team/1", "a~b", &long].map(holder);
+        let names_of = |node: &Holder| {
+            let mut names = vec![node.clone()];
+            names.extend(node.for_purpose("borrow(10ms)-then-wait(5ms)~random(1/2)"));
+            let slots: Vec<_> =
+                names.iter().flat_map(|name| [1, 7].map(|number| name.of_slot(number))).collect();
+            names.extend(slots);
+            names
+        };
+        for node in &nodes {
+            for other in &nodes {
+                for own in names_of(node) {
+                    for found in names_of(other) {
+                        // As it comes from the store.
+                        let found = holder(found.as_str());
+                        assert_eq!(own.is_same_node(&found), node == other, "{own}: {found}");
+                    }
+                }
+            }
+        }
+        assert_eq!(holder("n1").of_slot(1), holder("n1/2"), "what a record shows");
+    }
 
     #[test]
     fn ordinals_are_what_stands_behind_the_last_dash() {

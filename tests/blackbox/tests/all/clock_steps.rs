@@ -277,6 +277,39 @@ fn by_the_wall_clock_a_step_that_nobody_confirms_is_followed_once_it_lasts() {
     ids.assert_unique();
 }
 
+/// Goal: a node's other lease in the same pool confirms no step: its record, written before the step, is the node's own. Method:
+/// a single node on a file, with a namespace whose rule takes another worker; two steps of 20 s, which nothing confirms, are
+/// together more than `--max-skew`.
+#[test]
+fn by_the_wall_clock_a_node_confirms_no_step_by_its_own_records() {
+    let folder = tempfile::tempdir().unwrap();
+    let add = ["ns", "add", "other", "--layout", "twitter", "--rule", "borrow(10ms)", "--data", "data"];
+    for args in [&["store", "init", "--data", "data"][..], &add] {
+        let ran = snowmint::run(folder.path(), args);
+        assert!(ran.status.success(), "{}", snowmint::text(&ran));
+    }
+    let clock = FakeClock::new(folder.path(), "+0");
+    let server = Serve::new(folder.path()).args(["--clock", "wall"]).clock(&clock).start();
+    let mut ids = Ids::new();
+    let begin_ms = time::unix_ms();
+    let id_of = |namespace: &str, least_ms: u64| {
+        time::eventually("an id of the wall clock's time", PATIENCE, || {
+            let id = server.client().next(namespace, 1).unwrap().ok()?[0];
+            (ids::unix_ms(id) >= least_ms).then_some(id)
+        })
+    };
+    let both = ["default", "other"].map(|namespace| id_of(namespace, 0));
+    assert_ne!(ids::worker(both[0]), ids::worker(both[1]), "two leases in one pool");
+    ids.add(&both);
+    step_and_wait(&server, &clock, "+20s");
+    ids.add(&["default", "other"].map(|namespace| id_of(namespace, begin_ms + 20_000)));
+    step_and_wait(&server, &clock, "+40s");
+    server.log_with("jumped forward", PATIENCE);
+    clock.step("+20s");
+    ids.add(&["default", "other"].map(|namespace| id_of(namespace, begin_ms + 20_000)));
+    ids.assert_unique();
+}
+
 /// A server whose ids follow each step of a wall clock at once: `--max-skew` allows the steps.
 fn by_the_wall(folder: &Path, clock: &FakeClock, rule: &str, layout: &str) -> Server {
     let (skew, window) = (["--max-skew", "2h"], ["--window", "2s"]);

@@ -16,7 +16,6 @@
 //!    that much. It is not confirmed by that: several jumps together get no more, until rule 4 or 5 confirms them.
 
 use super::{Begin, Entry, Event, Failure, Listing, Next, Now, Protocol, Purpose, Settings, State, Write};
-use crate::Holder;
 
 /// Smaller jumps are left to slewing, in milliseconds.
 pub(in crate::lease) const LEAST_JUMP_MS: u64 = 1000;
@@ -69,7 +68,7 @@ pub(in crate::lease) fn clock_of_another(
     unix_ms: u64,
 ) -> Option<u64> {
     let others = entries.iter().filter_map(|entry| entry.record.as_ref());
-    let others = others.filter(|record| !is_same_node(&record.holder, &settings.holder));
+    let others = others.filter(|record| !settings.holder.is_same_node(&record.holder));
     // A record reaches a window beyond the clock of the node that wrote it.
     let clocks = others.map(|record| record.until_unix_ms.saturating_sub(settings.window_ms));
     clocks.min_by_key(|other| other.abs_diff(unix_ms))
@@ -204,13 +203,5 @@ mod tests {
         assert_eq!(jumped.left_ms(WINDOW), 0);
         jumped.look(LEAST_JUMP_MS, 100 * WINDOW, WINDOW);
         assert_eq!(jumped.left_ms(WINDOW), u64::MAX, "no jump is left");
-    }
-
-    #[test]
-    fn a_node_agrees_with_no_record_of_its_own() {
-        let holder = |text: &str| Holder::new(text).unwrap();
-        for (other, is_same) in [("n1", true), ("n1/2", true), ("n10", false), ("n2", false)] {
-            assert_eq!(is_same_node(&holder(other), &holder("n1")), is_same, "{other}");
-        }
     }
 }
