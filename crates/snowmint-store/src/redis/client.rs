@@ -313,6 +313,10 @@ impl Shared {
         {
             let mut known = self.known();
             if let Some(line) = told.line() {
+                if told.member().is_none() {
+                    let checked = known.history.check_origin(&server.host, &line);
+                    checked.map_err(|text| named(Refusal::new(StoreErrorKind::Unavailable, text)))?;
+                }
                 if must_keep && known.history.line() != Some(&line.now) {
                     told.check_file(&line).map_err(named)?;
                 }
@@ -361,7 +365,8 @@ impl Shared {
             Err(refusal) if refusal.kind != StoreErrorKind::Other => refusal,
             found => return found,
         };
-        // Hosts that were ignored in favour of a lost primary may be valid now, and a member without our keys knows their owner.
+        // A server that was left out in favour of a primary that is gone may be valid now, and a member without our keys knows
+        // their owner.
         let (others, again) = {
             let known = self.known();
             let others = others(&known);
@@ -401,6 +406,9 @@ impl Shared {
         known.asking.retain(|it| *it != host);
         let (server, told) = answer?;
         known.standing.push(server.clone());
+        if let Some(replica) = told.replica().filter(|_| told.member().is_none()) {
+            known.history.follows(&host, replica);
+        }
         told.check_role().inspect_err(|_| known.history.not_primary(&host))?;
         let server_now = if let Some(member) = told.member() {
             if member.holds_others(self.settings.slot) {
@@ -658,10 +666,56 @@ fn confirmed(answer: Option<Value>, wanted: u64) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
+    use snowmint_test_servers::Redis;
+
+    use super::super::connect;
     use super::*;
 
-    /// Goal: a host that was promoted while it was silent is noticed before grants of the old primary settle. Method: a host that
-    /// did not answer while another was the primary; the default `may_lose` is 2 s.
+    fn link(servers: &[&Redis], parameters: &str) -> Link {
+        let hosts: Vec<_> = servers.iter().map(|it| it.address().to_string()).collect();
+        let mut location = connect::location(&format!("redis://{}?{parameters}", hosts.join(","))).unwrap();
+        let (settings, _) = Settings::take(&mut location, None).unwrap();
+        Link::new(settings, location.hosts)
+    }
+
+    /// The end of a time in which a busy machine does anything.
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_mins(1)
+    }
+
+    fn pair() -> (Redis, Redis) {
+        let primary = Redis::start();
+        let replica = Redis::replica_of(&primary, &[]);
+        replica.wait_synced(&primary);
+        (primary, replica)
+    }
+
+    /// Goal: a replica that had all that has settled is used after a promotion that nobody saw. Method: it is promoted and
+    /// restarted between two times that the hosts are asked, so that its replication id says nothing.
+    #[tokio::test]
+    async fn a_promotion_that_nobody_saw_is_followed_where_everything_was() {
+        let (first, second) = pair();
+        let link = link(&[&first, &second], "may_lose=0");
+        link.shared.connect(soon()).await.unwrap();
+        link.acknowledged(Instant::now());
+        second.wait_synced(&first);
+        // A busy machine may not answer in time.
+        let until = soon();
+        while !link.shared.known().history.has_replica() {
+            assert!(Instant::now() < until, "the replica is not noted");
+            link.shared.connect(soon()).await.unwrap();
+        }
+        first.kill9();
+        second.promote();
+        assert_eq!(second.command(&["CONFIG", "REWRITE"]), "OK");
+        second.kill9();
+        second.restart();
+        let server = link.shared.connect(soon()).await.map_err(|it| it.text).unwrap();
+        assert_eq!(server.host.port(), second.port());
+    }
+
+    /// Goal: a host that was promoted while it was silent is heard of before the old primary's grants settle. Method: one
+    /// that did not answer a question while another was the primary; the default of `may_lose` is 2 s.
     #[tokio::test(start_paused = true)]
     async fn a_host_that_was_silent_is_asked_again_within_half_of_what_may_be_lost() {
         let (mut known, silent) = (Known::default(), Host::new("h".to_owned(), 6379));

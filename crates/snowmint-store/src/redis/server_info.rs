@@ -68,6 +68,15 @@ impl ServerInfo {
         (!line.now.is_empty() && self.field("role") == "master").then_some(line)
     }
 
+    /// Returns what it has as a replica; `None` for others, and while its file may lack that.
+    pub(super) fn replica(&self) -> Option<Replica> {
+        let line = self.field("master_replid");
+        let position = self.field("master_repl_offset").parse().ok()?;
+        let is_replica = self.field("role") == "slave" && self.field("loading") != "1";
+        (is_replica && !line.is_empty() && !self.rewrites_its_file())
+            .then(|| Replica { line: line.to_owned(), position })
+    }
+
     /// Refuses a server whose answers may be old.
     pub(super) fn check_role(&self) -> Result<(), Refusal> {
         if self.field("role") == "slave" {
@@ -80,12 +89,15 @@ impl ServerInfo {
         Ok(())
     }
 
-    /// Refuses a server that was promoted before its data was in its file: after a crash it would return with the data from
-    /// before its sync. Redis does not show whether a rewrite belongs to a sync, so any rewrite counts on a server that is not in
-    /// use yet.
+    /// Whether its file may lack what it received: a replica that has synced writes all of that to a new file, and returns after a
+    /// crash with what it had before. Redis does not say whether a rewrite is that of a sync, so any counts.
+    fn rewrites_its_file(&self) -> bool {
+        ["aof_rewrite_in_progress", "aof_rewrite_scheduled"].iter().any(|it| self.field(it) == "1")
+    }
+
+    /// Refuses a server, which is not in use yet, that was promoted before its data was in its file.
     pub(super) fn check_file(&self, line: &Line) -> Result<(), Refusal> {
-        let rewrites = ["aof_rewrite_in_progress", "aof_rewrite_scheduled"].map(|it| self.field(it) == "1");
-        if !line.before.is_empty() && rewrites.contains(&true) {
+        if !line.before.is_empty() && self.rewrites_its_file() {
             let text = "was promoted, and its append-only file may lack its data until it is rewritten \
                 (aof_rewrite_in_progress); wait for that";
             return Err(Refusal::new(StoreErrorKind::Unavailable, text));
@@ -319,7 +331,16 @@ pub(super) struct Line {
     pub(super) position: u64,
 }
 
-/// What a store knows about its primaries.
+/// What a replica has.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Replica {
+    /// The line that it follows: its `master_replid`.
+    pub(super) line: String,
+    /// Up to where it has that line.
+    pub(super) position: u64,
+}
+
+/// What a store knows of its primaries.
 #[derive(Default, Debug)]
 pub(super) struct History {
     /// The primary in use, and its line.
@@ -327,7 +348,9 @@ pub(super) struct History {
     left: Vec<Used>,
     /// Whether its host has reported that it is no longer a primary.
     is_gone: bool,
-    /// Whether a server that continues its line was seen, and the two have not been the same server since.
+    /// The line that its host follows now, as a replica.
+    heir: Option<String>,
+    /// Whether a server that continues its line was seen, and the two have not been one again since.
     is_doubted: bool,
 }
 
@@ -339,6 +362,8 @@ struct Used {
     samples: VecDeque<(Instant, u64)>,
     /// The position that no failover may lose: the line had reached it `may_lose` before a call that it acknowledged.
     settled: Option<u64>,
+    /// The hosts that were replicas of it, and the last position that each had in its file.
+    replicas: Vec<(Host, u64)>,
 }
 
 impl Used {
@@ -355,12 +380,19 @@ impl Used {
             self.samples.push_back((heard, position));
         }
     }
+
+    /// Whether a host had all that has settled when it was a replica.
+    fn was_on(&self, host: &Host) -> bool {
+        let mut replicas = self.replicas.iter();
+        replicas.any(|(at, position)| at == host && self.settled.is_none_or(|settled| *position >= settled))
+    }
 }
 
 impl History {
     /// Starts a round of asking all hosts.
     pub(super) fn begin(&mut self) {
         self.is_gone = false;
+        self.heir = None;
     }
 
     /// Records that a host is a replica, or that its port is closed. An unresponsive host may still be a primary.
@@ -368,7 +400,26 @@ impl History {
         self.is_gone |= self.primary.as_ref().is_some_and(|(at, _)| at == host);
     }
 
-    /// Returns whether a primary was used, and its host has reported that it no longer is one.
+    /// Notes what a replica has.
+    pub(super) fn follows(&mut self, host: &Host, replica: Replica) {
+        let Some((at, used)) = &mut self.primary else {
+            return;
+        };
+        if used.name == replica.line {
+            used.replicas.retain(|(at, _)| at != host);
+            used.replicas.push((host.clone(), replica.position));
+        } else if at == host {
+            self.heir = Some(replica.line);
+        }
+    }
+
+    /// Whether a replica of the primary in use was noted.
+    #[cfg(test)]
+    pub(super) fn has_replica(&self) -> bool {
+        self.primary.as_ref().is_some_and(|(_, used)| !used.replicas.is_empty())
+    }
+
+    /// Whether a primary was used, and its host has said that it is none any more.
     pub(super) const fn is_gone(&self) -> bool {
         self.is_gone
     }
@@ -385,36 +436,74 @@ impl History {
 
     /// Returns whether a server that accepts writes may be the primary, or a second one; otherwise the reason.
     ///
-    /// A server that continues one of our lines may. An unrelated one may not, such as an old primary that comes back before it
-    /// becomes a replica: a process that was connected while there was only one primary knows the right one. It may once the
-    /// primary in use is gone.
+    /// One that continues a line of ours may. Once there is such a server beside the primary in use, any other counts as a second
+    /// one too, since nobody knows which is the right one.
     pub(super) fn judge(&mut self, host: &Host, line: &Line) -> Result<(), String> {
         let Some((at, Used { name: now, .. })) = &self.primary else {
             return Ok(());
         };
-        let was_left = |name: &str| self.left.iter().any(|it| it.name == name);
-        if was_left(&line.now) {
+        if self.was_left(&line.now) {
             return Err(format!(
                 "is a primary that another has replaced (replication id {}) and lacks later writes; make it a \
                  replica of {at}",
                 line.now
             ));
         }
-        let continues = *now == line.before || was_left(&line.before);
-        self.is_doubted |= continues && *now != line.now;
-        if self.is_doubted || self.is_gone || at == host || *now == line.now {
+        self.is_doubted |= self.continues(line) && *now != line.now;
+        if self.is_doubted { Ok(()) } else { self.check_origin(host, line) }
+    }
+
+    /// Refuses a primary whose line shows nothing of what it has, unless it had everything: the primary in use after a restart, a
+    /// replica that was promoted and restarted since it was last asked, or a server that the primary in use now follows.
+    ///
+    /// Any other may be an old primary that came back before it becomes a replica. That the one in use is gone, as during a
+    /// restart, does not make the other one right.
+    pub(super) fn check_origin(&self, host: &Host, line: &Line) -> Result<(), String> {
+        let Some((at, used)) = &self.primary else {
+            return Ok(());
+        };
+        let is_related = used.name == line.now || self.continues(line);
+        let had_all =
+            || at == host || (self.is_gone || self.is_doubted) && used.was_on(host) || self.is_heir(line);
+        if is_related || had_all() {
             return Ok(());
         }
         Err(format!(
-            "is a primary that does not continue {at} (replication id {now}); make it a replica of the right primary, or \
-             restart the nodes if it is the right one"
+            "is a primary that does not continue {at} (replication id {}), so it may lack writes; start {at}, or make this \
+             server a replica of the right primary; if it is the right one, restart the nodes, after `snowmint store recover` \
+             if it lacks writes",
+            used.name
         ))
     }
 
-    /// Returns the settled writes that the only server that accepts writes lacks; `None` if nothing is known about that.
+    /// Whether the primary in use became a replica of this one, which was a replica with all that has settled.
     ///
-    /// Called only once it is certain that it is the only one: until then it counts as a second primary. An unrelated line proves
-    /// nothing, as after a restart.
+    /// The two may have no id in common: Redis names a line again when the first replica connects, and after an hour without any. It
+    /// continues the positions. Position 0 says nothing: some servers count only while they have replicas.
+    fn is_heir(&self, line: &Line) -> bool {
+        let had_all = |used: &Used| match used.settled {
+            Some(settled) => (1..line.branched).contains(&settled),
+            // Nobody relies on anything, as at a start.
+            None => self.left.iter().all(|it| it.settled.is_none()),
+        };
+        self.heir.as_ref() == Some(&line.now)
+            && !line.before.is_empty()
+            && self.primary.as_ref().is_some_and(|(_, used)| had_all(used))
+    }
+
+    fn was_left(&self, name: &str) -> bool {
+        self.left.iter().any(|it| it.name == name)
+    }
+
+    /// Whether a line left one of ours.
+    fn continues(&self, line: &Line) -> bool {
+        self.line() == Some(&line.before) || self.was_left(&line.before)
+    }
+
+    /// Returns what the only server that accepts writes lacks of what has settled; `None` if nothing is known of that.
+    ///
+    /// Only called once it is certain that it is the only one: until then it counts as a second primary. An unrelated line says
+    /// nothing, as after a restart; see [`check_origin`](Self::check_origin).
     pub(super) fn lacks(&self, line: &Line) -> Option<String> {
         let (_, now) = self.primary.as_ref().filter(|(_, now)| now.name != line.now)?;
         let mut lines = self.left.iter().chain([now]);
@@ -441,7 +530,8 @@ impl History {
         let mut used = match self.primary.take() {
             Some((_, used)) if used.name == line.now => used,
             before => {
-                self.left.extend(before.map(|(_, used)| Used { samples: VecDeque::new(), ..used }));
+                let left = |used| Used { samples: VecDeque::new(), replicas: Vec::new(), ..used };
+                self.left.extend(before.map(|(_, used)| left(used)));
                 Used::new(line.now)
             }
         };
@@ -563,6 +653,24 @@ mod tests {
     }
 
     #[test]
+    fn only_a_replica_with_its_data_on_disk_tells_what_it_has() {
+        let told = |text: &str| ServerInfo { text: text.to_owned(), member: None }.replica();
+        let replica =
+            "role:slave\r\nmaster_replid:a\r\nmaster_repl_offset:9\r\naof_rewrite_in_progress:0\r\n";
+        assert_eq!(told(replica), Some(Replica { line: "a".to_owned(), position: 9 }));
+        for other in [
+            replica.replace("slave", "master"),
+            replica.replace("progress:0", "progress:1"),
+            format!("{replica}aof_rewrite_scheduled:1\r\n"),
+            format!("{replica}loading:1\r\n"),
+            replica.replace("replid:a", "replid:"),
+            replica.replace("offset:9", "offset:-1"),
+        ] {
+            assert_eq!(told(&other), None, "{other}");
+        }
+    }
+
+    #[test]
     fn a_cluster_tells_its_nodes_in_several_ways() {
         let text = |text: &str| Value::BulkString(text.into());
         let node = |name: Value, port| {
@@ -641,17 +749,101 @@ mod tests {
         assert!(judged(&mut history, "C", "c", "b"), "another was promoted");
     }
 
+    fn replica(line: &str, position: u64) -> Replica {
+        Replica { line: line.to_owned(), position }
+    }
+
+    /// Whether a server may be the primary once it is certain that it is the only one.
+    fn may_be_used(history: &mut History, at: &str, line: &Line) -> bool {
+        history.judge(&host(at), line).is_ok() && history.check_origin(&host(at), line).is_ok()
+    }
+
+    /// Goal: a line that shows nothing is used only where the host had everything. Method: a promotion and a restart that nobody
+    /// saw, on a host that was a replica, of an old primary, and on one that was never heard of; the primary in use is gone.
     #[test]
     fn a_line_of_its_own_may_follow_a_primary_that_is_gone() {
+        let stranger = line("x", "");
         let mut history = failed_over();
-        let stranger = (host("A"), line("x", ""));
-        history.not_primary(&host("A"));
-        assert!(!history.is_gone() && history.judge(&stranger.0, &stranger.1).is_err());
         history.not_primary(&host("B"));
-        assert!(history.is_gone() && history.judge(&stranger.0, &stranger.1).is_ok());
-        accept(&mut history, "A", stranger.1);
+        assert!(history.is_gone());
+        for at in ["A", "C"] {
+            let error = history.judge(&host(at), &stranger).unwrap_err();
+            assert!(error.contains("does not continue B:1 (replication id b)"), "{at}: {error}");
+        }
+        assert!(may_be_used(&mut history, "B", &stranger), "a restart");
+
+        let mut history = failed_over();
+        history.follows(&host("A"), replica("x", 9));
+        history.not_primary(&host("B"));
+        assert!(!may_be_used(&mut history, "A", &stranger), "it has not synced");
+        history.follows(&host("A"), replica("b", 9));
+        assert!(!may_be_used(&mut history, "C", &stranger));
         history.begin();
-        assert!(history.judge(&host("B"), &line("z", "")).is_err(), "what was gone was asked before");
+        assert!(!may_be_used(&mut history, "A", &stranger), "what was gone was asked before");
+        history.not_primary(&host("A"));
+        assert!(!history.is_gone() && !may_be_used(&mut history, "A", &stranger));
+        history.not_primary(&host("B"));
+        assert!(may_be_used(&mut history, "A", &stranger));
+        accept(&mut history, "A", stranger);
+        history.not_primary(&host("A"));
+        assert!(!may_be_used(&mut history, "B", &line("z", "")), "it has nothing of x");
+    }
+
+    /// Goal: an old primary counts as a second primary while nobody knows the right one, and is never used. Method: a promotion
+    /// that is seen beside the primary in use, and then a server that has nothing of either.
+    #[test]
+    fn a_line_of_its_own_is_a_second_primary_but_not_the_only_one() {
+        let mut history = failed_over();
+        assert!(history.judge(&host("C"), &line("c", "b")).is_ok());
+        let stranger = line("x", "");
+        assert!(history.judge(&host("A"), &stranger).is_ok(), "it counts");
+        assert!(history.check_origin(&host("A"), &stranger).is_err());
+        history.follows(&host("C"), replica("b", 9));
+        assert!(may_be_used(&mut history, "C", &line("d", "")), "it was promoted, and restarted since");
+    }
+
+    /// Goal: a planned switchover to a replica that connected a moment before is followed, and no server without the data. Method:
+    /// the primary in use follows another, which was a replica with more and with less than has settled, or was none.
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_the_primary_follows_is_used_if_it_has_everything() {
+        let mut history = History::default();
+        accept(&mut history, "A", grown("a", "", 0, 90));
+        tokio::time::advance(MAY_LOSE).await;
+        let promoted = |branched| grown("y", "z", branched, 100);
+        history.not_primary(&host("A"));
+        assert!(!may_be_used(&mut history, "B", &promoted(91)), "nobody follows it");
+        history.follows(&host("A"), replica("y", 95));
+        assert!(may_be_used(&mut history, "B", &promoted(1)), "nothing has settled");
+        history.acknowledged(Instant::now(), MAY_LOSE);
+        for (line, expected) in [
+            (promoted(91), true),
+            (promoted(90), false),
+            (grown("y", "", 0, 100), false),
+            (grown("x", "z", 91, 100), false),
+        ] {
+            assert_eq!(may_be_used(&mut history, "B", &line), expected, "{line:?}");
+        }
+        history.begin();
+        history.not_primary(&host("A"));
+        assert!(!may_be_used(&mut history, "B", &promoted(91)), "that was before");
+        accept(&mut history, "A", line("x", ""));
+        history.follows(&host("A"), replica("y", 95));
+        assert!(!may_be_used(&mut history, "B", &promoted(91)), "what has settled before the restart counts");
+    }
+
+    /// Goal: a replica that lags is no place for a line that shows nothing. Method: a replica that is last heard of before
+    /// and after it had what has settled.
+    #[tokio::test(start_paused = true)]
+    async fn a_replica_that_lagged_has_not_everything() {
+        let mut history = History::default();
+        accept(&mut history, "A", grown("a", "", 0, 90));
+        tokio::time::advance(MAY_LOSE).await;
+        history.acknowledged(Instant::now(), MAY_LOSE);
+        history.not_primary(&host("A"));
+        for (position, expected) in [(89, false), (90, true), (50, false)] {
+            history.follows(&host("B"), replica("a", position));
+            assert_eq!(may_be_used(&mut history, "B", &line("x", "")), expected, "{position}");
+        }
     }
 
     /// Goal: a failover that lost more than it may is refused, and no other. Method: a line that grows by 10 per second, and

@@ -193,6 +193,7 @@ async fn a_replica_is_refused_and_the_primary_found() {
     eventually("the servers", || cli(replica.address(), &["HGET", "{snowmint}:record:a", "v"]) == "1").await;
     replica.promote();
     primary.follow(&replica);
+    primary.wait_connected();
     let found = match store.load(&key("a")).await {
         // All hosts had to be asked before this call.
         Ok(found) => found.unwrap(),

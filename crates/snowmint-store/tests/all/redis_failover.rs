@@ -258,8 +258,9 @@ async fn a_primary_that_was_replaced_is_never_used_again() {
     assert_eq!(second.command(&["HGET", "{snowmint}:record:a", "v"]), "3");
 }
 
-/// Goal: a restarted old primary disturbs no node that uses its successor, and is not mistaken for it. Method: it comes back
-/// without being made a replica, while the successor answers, and while it does not.
+/// Goal: an old primary that was restarted disturbs nobody who uses its successor, and does not pass for it. Method: it
+/// comes back without anybody to tell it, while the successor answers, while it hangs, and while nobody listens there. One store
+/// has used the old primary, the other has never seen it.
 #[tokio::test]
 async fn an_old_primary_that_comes_back_is_left_alone() {
     let (first, second) = pair();
@@ -269,26 +270,79 @@ async fn an_old_primary_that_comes_back_is_left_alone() {
     first.kill9();
     second.promote();
     until_it_answers(&*store).await;
+    let later = open(&url(&[&first, &second])).await;
     put(&*store, "a", b"2").await;
     first.restart();
     let started = Instant::now();
     while started.elapsed() < Duration::from_secs(3) {
-        assert_eq!(store.load(&key("a")).await.unwrap().unwrap().value, b"2");
+        for store in [&store, &later] {
+            assert_eq!(store.load(&key("a")).await.unwrap().unwrap().value, b"2");
+        }
         sleep(Duration::from_millis(50)).await;
     }
     let (_, error) = refused(&url(&[&first, &second])).await;
     assert!(error.contains("both accept writes"), "{error}");
     second.pause();
+    the_old_primary_is_refused(&[&store, &later]).await;
+    second.resume();
+    for store in [&store, &later] {
+        assert_eq!(until_it_answers(&**store).await.as_deref(), Some(&b"2"[..]));
+    }
+    // Or it would return as a replica of the old primary.
+    assert_eq!(second.command(&["CONFIG", "REWRITE"]), "OK");
+    second.kill9();
+    the_old_primary_is_refused(&[&store, &later]).await;
+    second.restart();
+    for store in [&store, &later] {
+        assert_eq!(until_it_answers(&**store).await.as_deref(), Some(&b"2"[..]));
+    }
+}
+
+/// Goal: an old primary does not pass for the right one where two others were seen. Method: its successor goes on after it was
+/// replaced too, and then both hang, so that only the old primary accepts writes.
+#[tokio::test]
+async fn an_old_primary_is_no_way_out_of_two_others() {
+    let (first, second) = pair();
+    let third = Redis::replica_of(&first, &[]);
+    third.wait_connected();
+    let store = open(&url(&[&first, &second, &third])).await;
+    put(&*store, "a", b"1").await;
+    second.wait_synced(&first);
+    first.kill9();
+    second.promote();
+    third.follow(&second);
+    until_it_answers(&*store).await;
+    put(&*store, "a", b"2").await;
+    third.wait_synced(&second);
+    first.restart();
+    third.promote();
     let refusal = until(&*store, "a refusal", |found| {
-        let error = found.as_ref().expect_err("the old primary is trusted").to_string();
-        error.contains("does not continue").then_some(error)
+        let error = found.as_ref().err()?.to_string();
+        error.contains("both accept writes").then_some(error)
     });
     println!("{}", refusal.await);
+    second.pause();
+    third.pause();
+    the_old_primary_is_refused(&[&store]).await;
+    first.kill9();
     second.resume();
+    second.follow(&third);
+    third.resume();
     assert_eq!(until_it_answers(&*store).await.as_deref(), Some(&b"2"[..]));
 }
 
-/// Loads until the store refuses permanently, and writes meanwhile.
+/// Loads until each store says what is wrong with the only server that accepts writes.
+async fn the_old_primary_is_refused(stores: &[&Arc<dyn Store>]) {
+    for store in stores {
+        let refusal = until(&***store, "a refusal", |found| {
+            let error = found.as_ref().expect_err("the old primary is believed").to_string();
+            error.contains("does not continue").then_some(error)
+        });
+        println!("{}", refusal.await);
+    }
+}
+
+/// Loads until the store refuses for good, writing meanwhile.
 async fn until_it_is_refused(store: &dyn Store) -> String {
     until(store, "a refusal", |found| {
         let error = found.as_ref().err()?;
