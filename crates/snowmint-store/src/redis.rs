@@ -48,9 +48,9 @@ const REBUILDS: usize = 3;
 ///   replica that has synced rewrites its file first: until that is done, a restart loses everything since before the sync.
 /// - *A failover* to a replica (by Sentinel, a cluster, or a cloud) loses what the replica had not received, and everything
 ///   that the old primary acknowledges until it learns that it was replaced. Name all servers in the URL: a node that
-///   reaches them notices a second primary within 1 s. For nodes that do not, set `min-replicas-to-write 1` and
-///   `min-replicas-max-lag N` on every server: a primary without its replicas then refuses writes, and reads of this store,
-///   after N s and a heartbeat, so `may_lose` has to be N + 2 s.
+///   reaches them notices a second primary within 1 s, or half of `may_lose` if that is shorter. For nodes that do not, set
+///   `min-replicas-to-write 1` and `min-replicas-max-lag N` on every server: a primary without its replicas then refuses
+///   writes, and reads of this store, after N s and a heartbeat, so `may_lose` has to be N + 2 s.
 ///
 /// With `wait_replicas=N` every write waits until N replicas have it, and every read until N replicas have everything that it
 /// saw. That reduces the loss and does not exclude it: N has to be the number of all replicas, or the failover has to choose
@@ -82,8 +82,9 @@ const REBUILDS: usize = 3;
 /// # Calls
 ///
 /// A call takes at most `timeout_ms` (plus `wait_ms`), including connecting. One connection carries all calls. A call is not
-/// sent unless all hosts of the URL, and the members of a cluster, reported their role and settings within the last second.
-/// Several hosts are asked in the background, on connections that the store keeps; after a pause the first call asks them.
+/// sent unless all hosts of the URL, and the members of a cluster, were asked for their role and settings in the second before
+/// it, or in half of `may_lose` if that is shorter and there are several. These are asked in the background, on connections
+/// that the store keeps; after a pause the first call asks them.
 ///
 /// # URL
 ///

@@ -1,6 +1,6 @@
 //! One connection to the primary, shared by all calls and replaced when it breaks.
-//! Not the connection manager of the library, in order to know for certain whether a command was sent. Every second the client
-//! asks all hosts again, on connections that it keeps: settings and the primary may change.
+//! Not the connection manager of the library, to know for certain whether a command was sent. At least every second the client
+//! asks all hosts again, on connections that it keeps: settings change, and so does the primary.
 
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -28,17 +28,14 @@ use crate::{StoreError, StoreErrorKind, UrlError};
 /// read again when its connection breaks.
 const SENDS: usize = 4;
 
-/// A call is sent only if all hosts were asked within this time before it. The time is less than what a failover may lose with
-/// the default `may_lose`: a replaced primary then never confirms a grant that it has acknowledged.
+/// A call is not sent unless all hosts were asked within this time before it began, or within less: see [`Shared::ask_every`].
 const ASK_EVERY: Duration = Duration::from_secs(1);
-/// Several hosts are asked in the background at this interval: an unresponsive one is noticed before the last answer is too old.
-const ASK_AHEAD: Duration = Duration::from_millis(350);
-/// The limit for asking in the background; hosts other than the primary have an eighth of it.
-const ASK_BESIDE: Duration = Duration::from_secs(4);
-/// Time for which an unresponsive host is not asked while another host is the primary. Not longer than for the others: if it was
-/// promoted meanwhile, that is noticed as soon as it answers again.
-const SILENCE: Duration = ASK_EVERY;
-/// Interval at which the member in use is asked for the other members of its cluster.
+/// When several hosts are asked in the background: after this part of that time.
+const AHEAD: u32 = 3;
+/// How long that may take; hosts other than the primary have an eighth of it. While one is unresponsive, answers get as old as two
+/// of these times, which is less than [`ASK_EVERY`]: no call waits for it.
+const ASK_BESIDE: Duration = Duration::from_secs(3);
+/// How often the member in use is asked for the other members of its cluster.
 const LEARN_EVERY: Duration = Duration::from_secs(5);
 const MEMBERS: usize = 16;
 
@@ -92,11 +89,7 @@ struct Known {
     standing: Vec<Connected>,
     /// The number of connections opened so far.
     count: u64,
-    /// Hosts that have not answered yet.
-    asking: Vec<Host>,
-    /// Hosts that are not asked until the given time.
-    silent: Vec<(Host, Instant)>,
-    /// The nodes of the cluster: the nodes in the URL may be gone, or may not have our keys.
+    /// The nodes of the cluster: those of the URL may be gone, or may not have our keys.
     members: Vec<Host>,
     learned: Option<Instant>,
     /// Of the members that were asked this time, the owner of our slot, with its epoch.
@@ -109,14 +102,10 @@ struct Known {
 }
 
 impl Known {
-    /// Records that a host is being asked, and takes its connection.
-    fn begin(&mut self, host: &Host) -> Result<Option<Connected>, Refusal> {
-        if self.silent.iter().any(|(it, until)| it == host && *until > Instant::now()) {
-            return Err(Refusal::new(StoreErrorKind::Unavailable, "did not answer some seconds ago"));
-        }
-        self.asking.push(host.clone());
-        let at = self.standing.iter().position(|it| it.host == *host);
-        Ok(at.map(|at| self.standing.swap_remove(at)))
+    /// Takes the connection to a host.
+    fn take(&mut self, host: &Host) -> Option<Connected> {
+        let at = self.standing.iter().position(|it| it.host == *host)?;
+        Some(self.standing.swap_remove(at))
     }
 
     /// Remembers a member that a cluster named, as the first to ask.
@@ -162,7 +151,7 @@ impl Link {
         for _ in 0..SENDS {
             // Taken before the connection: a pause after this may outlast the primary.
             let sent = Instant::now();
-            let (mut connection, number) = self.connection(deadline).await.map_err(Failure::NotSent)?;
+            let (mut connection, number) = self.connection(sent, deadline).await.map_err(Failure::NotSent)?;
             let pipeline = pipeline(by_hash);
             let sending = connection.send_packed_commands(&pipeline, 0, pipeline.len());
             match timeout_at(deadline, sending).await {
@@ -194,17 +183,21 @@ impl Link {
         Err(failure.unwrap_or(Failure::Late(limit)))
     }
 
-    /// Returns a connection, with its number, to a server that was the primary when all hosts were last asked.
-    async fn connection(&self, deadline: Instant) -> Result<(MultiplexedConnection, u64), Refusal> {
+    /// Returns a connection, with its number, to a server that was the primary shortly before a call began, or since.
+    async fn connection(
+        &self,
+        began: Instant,
+        deadline: Instant,
+    ) -> Result<(MultiplexedConnection, u64), Refusal> {
         let shared = &*self.shared;
-        let server = if let Some(server) = shared.stands(deadline).await {
+        let server = if let Some(server) = shared.stands(began, deadline).await {
             self.ask_ahead();
             server
         } else {
             let turn = timeout_at(deadline, shared.turn.lock()).await;
             let _turn = turn.map_err(|_| Refusal::late(shared.settings.limit))?;
             // Another call may have asked meanwhile.
-            match shared.stands(deadline).await {
+            match shared.stands(began, deadline).await {
                 Some(server) => server,
                 None => shared.connect(deadline).await?,
             }
@@ -259,9 +252,27 @@ impl Shared {
         }
     }
 
-    /// Returns the connection of the last call, if all hosts were asked recently and it still answers.
-    async fn stands(&self, deadline: Instant) -> Option<Connected> {
-        let is_fresh = |open: &&mut Open| open.asked.elapsed() < ASK_EVERY;
+    /// Whether more than one server may accept writes.
+    fn are_several(&self) -> bool {
+        self.hosts.are_several() || !self.known().members.is_empty()
+    }
+
+    /// How old the answers of the hosts may be when a call begins.
+    ///
+    /// A primary that was replaced acknowledges writes that its successor lacks: those since the promotion, and those just before
+    /// that replication had not passed on. Hosts that are asked after the promotion name both. So a call goes to the old one only
+    /// if it began within this time after the promotion, and it confirms only what was acknowledged `may_lose` before it began.
+    /// With half of `may_lose`, that is older than the promotion by the other half, which is left for the lag of replication.
+    fn ask_every(&self) -> Duration {
+        let may_lose = self.settings.may_lose;
+        // Without a loss there is nothing to confirm.
+        if may_lose.is_zero() || !self.are_several() { ASK_EVERY } else { ASK_EVERY.min(may_lose / 2) }
+    }
+
+    /// Returns the connection of the last call, if all hosts were asked shortly before a call began, or since, and it still answers.
+    async fn stands(&self, began: Instant, deadline: Instant) -> Option<Connected> {
+        let ask_every = self.ask_every();
+        let is_fresh = |open: &&mut Open| began.saturating_duration_since(open.asked) < ask_every;
         let (mut server, unused) = {
             let mut state = self.state();
             let open = state.open.as_mut().filter(is_fresh)?;
@@ -279,11 +290,11 @@ impl Shared {
 
     /// Returns whether it is time to ask all hosts in the background; while that fails, not at each call.
     fn begin_refresh(&self) -> bool {
-        let several = self.hosts.are_several() || !self.known().members.is_empty();
+        let (several, ahead) = (self.are_several(), self.ask_every() / AHEAD);
         let mut state = self.state();
         let is_due = several
-            && state.open.as_ref().is_some_and(|it| it.asked.elapsed() >= ASK_AHEAD)
-            && state.refreshed.is_none_or(|it| it.elapsed() >= ASK_AHEAD / 2);
+            && state.open.as_ref().is_some_and(|it| it.asked.elapsed() >= ahead)
+            && state.refreshed.is_none_or(|it| it.elapsed() >= ahead / 2);
         if is_due {
             state.refreshed = Some(Instant::now());
         }
@@ -392,19 +403,15 @@ impl Shared {
             let all = self.hosts.all().iter().chain(others).cloned().collect();
             Hosts::new(all).connect(deadline, ask).await
         };
-        let mut known = self.known();
-        known.end(found.is_ok());
         let answer = found?.connection;
-        Ok(known.owner.take().map_or(answer, |(_, owner)| owner))
+        Ok(self.known().owner.take().map_or(answer, |(_, owner)| owner))
     }
 
     /// Asks whether a host accepts writes. Whether it may be used is decided once it is certain that no other host does.
     async fn ask_one(&self, host: Host, deadline: Instant) -> Result<Writable<Answer, ()>, Refusal> {
-        let standing = self.known().begin(&host)?;
-        let answer = self.server(&host, standing, deadline).await;
+        let standing = self.known().take(&host);
+        let (server, told) = self.server(&host, standing, deadline).await?;
         let mut known = self.known();
-        known.asking.retain(|it| *it != host);
-        let (server, told) = answer?;
         known.standing.push(server.clone());
         if let Some(replica) = told.replica().filter(|_| told.member().is_none()) {
             known.history.follows(&host, replica);
@@ -714,20 +721,56 @@ mod tests {
         assert_eq!(server.host.port(), second.port());
     }
 
-    /// Goal: a host that was promoted while it was silent is heard of before the old primary's grants settle. Method: one
-    /// that did not answer a question while another was the primary; the default of `may_lose` is 2 s.
-    #[tokio::test(start_paused = true)]
-    async fn a_host_that_was_silent_is_asked_again_within_half_of_what_may_be_lost() {
-        let (mut known, silent) = (Known::default(), Host::new("h".to_owned(), 6379));
-        assert!(known.begin(&silent).unwrap().is_none());
-        known.end(true);
-        let refusal = known.begin(&silent).err().map(|refusal| refusal.kind);
-        assert_eq!(refusal, Some(StoreErrorKind::Unavailable), "not with every call");
-        tokio::time::advance(Duration::from_secs(1)).await;
-        assert!(known.begin(&silent).is_ok());
-        // If no primary was found, it may be this host.
-        known.end(false);
-        assert!(known.begin(&silent).is_ok());
+    /// Goal: a call relies on no answer of the hosts that is older than half of `may_lose`, so that a replaced primary confirms
+    /// no grant which its successor lacks. Method: a stopped clock, and several values; a single host has no successor.
+    #[tokio::test]
+    async fn no_call_relies_on_answers_older_than_half_of_may_lose() {
+        let (first, second) = pair();
+        for (hosts, may_lose, within) in [
+            (&[&first, &second][..], "500ms", 250),
+            (&[&first, &second], "1s", 500),
+            (&[&first, &second], "2s", 1000),
+            (&[&first, &second], "10s", 1000),
+            (&[&first, &second], "0", 1000),
+            (&[&first], "500ms", 1000),
+        ] {
+            let link = link(hosts, &format!("may_lose={may_lose}"));
+            link.shared.connect(soon()).await.unwrap();
+            tokio::time::pause();
+            let asked = Instant::now();
+            let stands = async |began| {
+                if let Some(open) = &mut link.shared.state().open {
+                    // Just used: it is not probed.
+                    (open.asked, open.used) = (asked, Instant::now());
+                }
+                link.shared.stands(began, soon()).await.is_some()
+            };
+            for (ms, expected) in [(within - 1, true), (1, false)] {
+                tokio::time::advance(Duration::from_millis(ms)).await;
+                assert_eq!(
+                    stands(Instant::now()).await,
+                    expected,
+                    "{may_lose}, {} hosts, {ms} ms more",
+                    hosts.len()
+                );
+            }
+            assert!(stands(asked).await, "{may_lose}: a call that waited until the hosts had answered");
+            tokio::time::resume();
+        }
+    }
+
+    /// Goal: a host that did not answer is asked again the next time, since it may be promoted as soon as it answers. Method: a
+    /// replica that hangs, and is promoted after that.
+    #[tokio::test]
+    async fn a_host_that_was_silent_is_asked_the_next_time() {
+        let (first, second) = pair();
+        let link = link(&[&first, &second], "");
+        second.pause();
+        link.shared.connect(soon()).await.unwrap();
+        second.resume();
+        second.promote();
+        let error = link.shared.connect(soon()).await.err().expect("the second primary is not asked").text;
+        assert!(error.contains("both accept writes"), "{error}");
     }
 
     /// Goal: a member that a cluster redirected to is asked until it answers, not just once. Method: redirections, without the
