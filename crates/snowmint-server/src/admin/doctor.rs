@@ -329,7 +329,9 @@ mod tests {
                 asked.push(client);
             }
             for mut client in asked.into_iter().rev() {
-                client.write_all(b"HTTP/1.0 200 OK\r\n\r\nx 1\n").await.unwrap();
+                let metrics = "snowmint_build_info{version=\"1\"} 1\n";
+                let head = format!("HTTP/1.0 200 OK\r\ncontent-length: {}\r\n\r\n", metrics.len());
+                client.write_all(format!("{head}{metrics}").as_bytes()).await.unwrap();
             }
         });
         let found = nodes_and_counters(&MemoryStore::new(), &nodes).await.unwrap();

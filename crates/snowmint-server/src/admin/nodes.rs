@@ -10,8 +10,13 @@ use snowmint_cluster::{NamespaceName, WorkerPool};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
+use super::text::thousands;
+
 const NODE_TIMEOUT: Duration = Duration::from_secs(5);
-const MAX_METRICS: u64 = 64 << 20;
+/// Maximum bytes of the metrics of a node.
+const MAX_METRICS: usize = 64 << 20;
+/// Maximum bytes of an answer: with its headers.
+const MAX_ANSWER: usize = MAX_METRICS + (64 << 10);
 
 /// The highest number that a node received from a counter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -178,33 +183,129 @@ pub fn address(node: &str) -> Result<&str, NodeError> {
 ///
 /// # Errors
 ///
-/// [`NodeError`] if the address is invalid, or the node does not answer within 5 s.
+/// [`NodeError`] if the address is invalid, or the node does not answer within 5 s, or not with all of its metrics.
 pub async fn fetch(node: &str) -> Result<String, NodeError> {
     let address = address(node)?;
     let request = async {
         let mut stream = TcpStream::connect(address).await?;
         // HTTP 1.0, so that the answer is not chunked.
         stream.write_all(format!("GET /metrics HTTP/1.0\r\nHost: {address}\r\n\r\n").as_bytes()).await?;
-        let mut answer = String::new();
-        stream.take(MAX_METRICS).read_to_string(&mut answer).await?;
+        let mut answer = Vec::new();
+        stream.take(MAX_ANSWER as u64).read_to_end(&mut answer).await?;
         std::io::Result::Ok(answer)
     };
     let failed = |why: &dyn fmt::Display| NodeError::Node { node: node.to_owned(), why: why.to_string() };
-    let answer = match tokio::time::timeout(NODE_TIMEOUT, request).await {
-        Ok(answer) => answer.map_err(|error| failed(&error))?,
-        Err(_) => return Err(failed(&"no answer within 5 s")),
-    };
-    match answer.split_once("\r\n\r\n") {
-        Some((head, body)) if head.lines().next().is_some_and(|status| status.contains(" 200 ")) => {
-            Ok(body.to_owned())
-        }
-        _ => Err(failed(&"/metrics did not answer 200")),
+    match tokio::time::timeout(NODE_TIMEOUT, request).await {
+        Ok(answer) => metrics_in(&answer.map_err(|error| failed(&error))?).map_err(|why| failed(&why)),
+        Err(_) => Err(failed(&"no answer within 5 s")),
     }
+}
+
+/// Returns the metrics in an answer, or why they are not all there. A missing line would leave a counter too low, and a cut one
+/// would lower its number.
+fn metrics_in(answer: &[u8]) -> Result<String, String> {
+    const END_OF_HEAD: &[u8] = b"\r\n\r\n";
+    let end = answer.windows(END_OF_HEAD.len()).position(|it| it == END_OF_HEAD);
+    let end = end.ok_or("the answer ended within its headers: check the node, then retry")?;
+    let (head, body) = (String::from_utf8_lossy(&answer[..end]), &answer[end + END_OF_HEAD.len()..]);
+    let mut headers = head.split("\r\n");
+    let status = headers.next().unwrap_or_default();
+    if status.split(' ').nth(1) != Some("200") {
+        return Err(format!("/metrics answered {status:?}: expected 200"));
+    }
+    let length = headers.filter_map(|header| header.split_once(':'));
+    let mut length = length.filter(|(name, _)| name.eq_ignore_ascii_case("content-length"));
+    let length = match (length.next(), length.next()) {
+        (Some((_, length)), None) => Some(length.trim()),
+        _ => None,
+    };
+    // A sign is not allowed there, but `parse` accepts one.
+    let length =
+        length.filter(|it| it.bytes().all(|byte| byte.is_ascii_digit())).and_then(|it| it.parse().ok());
+    let length: usize = length.ok_or(
+        "/metrics answered without one valid content-length, so it is unknown whether all of it arrived: name the node itself, \
+         not a proxy",
+    )?;
+    if length > MAX_METRICS {
+        let (length, limit) = (thousands(length as u64), thousands(MAX_METRICS as u64));
+        return Err(format!("/metrics has {length} bytes, above the limit of {limit}"));
+    }
+    if body.len() != length {
+        let (arrived, length) = (thousands(body.len() as u64), thousands(length as u64));
+        return Err(format!(
+            "{arrived} bytes of /metrics arrived: expected exactly {length}; check the node, then retry"
+        ));
+    }
+    let metrics =
+        String::from_utf8(body.to_vec()).map_err(|error| format!("/metrics is not text: {error}"))?;
+    if !metrics.lines().any(|line| labelled(line, "snowmint_build_info", "version").is_some()) {
+        return Err(
+            "/metrics are not the metrics of a Snowmint node: expected a line snowmint_build_info".to_owned()
+        );
+    }
+    Ok(metrics)
 }
 
 #[cfg(test)]
 mod tests {
+    use tokio::net::TcpListener;
+
     use super::*;
+
+    /// Returns the metrics fetched from a node that sends these bytes and closes the connection.
+    async fn fetched(answer: String) -> Result<String, NodeError> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let node = format!("http://{}", listener.local_addr().unwrap());
+        let serving = async {
+            let mut stream = listener.accept().await.unwrap().0;
+            let mut request = Vec::new();
+            while !request.ends_with(b"\r\n\r\n") {
+                request.push(stream.read_u8().await.unwrap());
+            }
+            stream.write_all(answer.as_bytes()).await.unwrap();
+            stream.shutdown().await.unwrap();
+        };
+        tokio::join!(fetch(&node), serving).0
+    }
+
+    /// Goal: metrics that arrived in part are an error, since a missing counter would not be raised, and a number that was cut in
+    /// half would be taken for a smaller one. Method: an answer that ends at each of its bytes; answers whose length is missing,
+    /// unclear, or not the number of bytes that arrived; one that another program sent.
+    #[tokio::test]
+    async fn metrics_that_did_not_arrive_whole_are_an_error() {
+        let head =
+            |length: usize| format!("HTTP/1.0 200 OK\r\nDate: now\r\nCONTENT-LENGTH: {length}\r\n\r\n");
+        let metrics =
+            "snowmint_build_info{version=\"1\"} 1\nsnowmint_numbers_highest{namespace=\"a\"} 1234\n";
+        let whole = format!("{}{metrics}", head(metrics.len()));
+        assert_eq!(fetched(whole.clone()).await.unwrap(), metrics);
+        for length in 0..whole.len() {
+            let cut = fetched(whole[..length].to_owned()).await;
+            assert!(matches!(cut, Err(NodeError::Node { .. })), "{length} bytes: {cut:?}");
+        }
+        let page = "<html>welcome</html>\n";
+        for (answer, wanted) in [
+            (format!("HTTP/1.0 200 OK\r\n\r\n{metrics}"), "without one valid content-length"),
+            (
+                format!("HTTP/1.0 200 OK\r\ncontent-length: +5\r\n\r\n{metrics}"),
+                "without one valid content-length",
+            ),
+            (
+                format!("HTTP/1.0 200 OK\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\n{metrics}"),
+                "without one valid content-length",
+            ),
+            (format!("{}{metrics}x", head(metrics.len())), "expected exactly"),
+            (format!("{}{metrics}", head(MAX_METRICS + 1)), "limit of 67,108,864"),
+            (format!("{}{page}", head(page.len())), "are not the metrics of a Snowmint node"),
+            (
+                format!("HTTP/1.0 503 Busy 200 \r\ncontent-length: {}\r\n\r\n{metrics}", metrics.len()),
+                "answered \"HTTP/1.0 503",
+            ),
+        ] {
+            let error = fetched(answer.clone()).await.unwrap_err().to_string();
+            assert!(error.contains(wanted), "{answer:?}: {error}");
+        }
+    }
 
     /// Goal: an address is a host and a port, and cannot add anything to the request.
     #[test]
