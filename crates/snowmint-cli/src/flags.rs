@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::SignedDuration;
 use snowmint::field::Field;
 use snowmint::{DatacenterId, Layout, WorkerId};
-use snowmint_cluster::WorkerSource;
+use snowmint_cluster::{LeaseConfig, WorkerSource};
 
 use crate::error::Failure;
 use crate::human::date;
@@ -23,6 +23,12 @@ pub(crate) fn node_number(text: &str) -> Result<u32, String> {
 /// Parses `--window`. The bounds are those of the lease, checked here before a port opens.
 pub(crate) fn window(text: &str) -> Result<Duration, String> {
     time(text, Duration::from_millis(500)..=Duration::from_hours(24), "from 500ms to 24h, such as 10s")
+}
+
+/// Checks the window against what the store may lose.
+pub(crate) fn check_window(window: Duration, store_url: &str) -> Result<(), Failure> {
+    let may_lose = snowmint_store::may_lose(store_url).map_err(|error| Failure::flag("--store", error))?;
+    LeaseConfig::check_window(window, may_lose).map_err(|error| Failure::flag("--window", error))
 }
 
 /// Parses `--max-skew`.

@@ -14,7 +14,7 @@ use snowmint::{Clock as _, DatacenterId, WallClock};
 use snowmint_cluster::audit::Action as Change;
 use snowmint_cluster::lease::{Record, Tag};
 use snowmint_cluster::namespace::{Scheme, registry};
-use snowmint_cluster::{Holder, WorkerPool};
+use snowmint_cluster::{Holder, LeaseConfig, LeaseConfigError, WorkerPool};
 use snowmint_server::admin::counters::{AtLeast, Counters, name_of, number};
 use snowmint_server::admin::nodes::{self, NodeError, NodeReports};
 use snowmint_server::admin::workers::{random_tag, workers_of};
@@ -122,6 +122,8 @@ Every lease gets a fresh tag and ends no sooner than --window from now. Workers
 without a record get one, in every pool (a layout in a datacenter) that has
 records, that a node of --nodes uses, or that a namespace uses. So no node takes
 a worker that another node still holds, and running nodes notice the recovery.
+Set --window, or SNOWMINT_WINDOW, as for the nodes: a window that they reject is
+an error here too.
 Nodes may wait that long for a worker.
 
 Examples:
@@ -150,7 +152,7 @@ struct RecoverArgs {
     #[arg(long, value_name = "N")]
     add: Option<u64>,
     /// Longest lease window of any node
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = flags::window)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = flags::window, env = "SNOWMINT_WINDOW")]
     window: Duration,
     /// Change the store instead of only printing the plan
     #[arg(long)]
@@ -164,6 +166,7 @@ fn run_recover(args: &RecoverArgs) -> Result<(), Failure> {
 }
 
 async fn recover(args: &RecoverArgs) -> Result<(), Failure> {
+    flags::check_window(args.window, &args.store.url())?;
     let (mut out, store, until_unix_ms) =
         args.store.change(async |store| recover_and_record(args, store).await).await?;
     if args.yes {
@@ -234,7 +237,7 @@ async fn recover_in(
     let now_unix_ms = WallClock.unix_ms();
     let window_ms = u64::try_from(args.window.as_millis()).unwrap_or(u64::MAX);
     let until_unix_ms = now_unix_ms.saturating_add(window_ms).max(reports.until_unix_ms);
-    let pools = pools(&*store, &reports.pools).await?;
+    let pools = pools(&*store, &reports, args.window).await?;
     // Warn before anything is written: a write may fail at a skipped record.
     warn_of_skipped(&*store);
     let mut out = Output::new();
@@ -308,28 +311,44 @@ async fn settle(
 }
 
 /// Returns the pools of the store, of the nodes, and of the layouts of namespaces in the datacenters of the nodes, each with
-/// the keys of its workers that have a record.
-async fn pools(store: &dyn Store, of_nodes: &[WorkerPool]) -> Result<BTreeMap<String, Vec<Key>>, Failure> {
+/// the keys of its workers that have a record. Rejects a window that no node with one of these layouts can have.
+async fn pools(
+    store: &dyn Store,
+    reports: &NodeReports,
+    window: Duration,
+) -> Result<BTreeMap<String, Vec<Key>>, Failure> {
     let mut pools: BTreeMap<String, Vec<Key>> = BTreeMap::new();
     for (key, _) in store.list("workers/").await.map_err(Failure::runtime)? {
         let Some((pool, _)) = key.as_str().rsplit_once('/') else { continue };
         pools.entry(pool.to_owned()).or_default().push(key);
     }
-    let mut used = of_nodes.to_vec();
+    let mut used = reports.pools.clone();
     for (_, record) in registry::list(store).await.map_err(Failure::runtime)? {
         let Ok(record) = record else { continue };
         let Scheme::Snowflake { layout, .. } = &record.definition.scheme else { continue };
         let has_datacenter = layout.width(Field::Datacenter) > 0;
-        let datacenters = of_nodes.iter().filter(|_| has_datacenter).map(WorkerPool::datacenter);
+        let datacenters = reports.pools.iter().filter(|_| has_datacenter).map(WorkerPool::datacenter);
         used.extend(datacenters.map(|datacenter| WorkerPool::new(*layout, datacenter)));
         if !has_datacenter {
             used.push(WorkerPool::new(*layout, DatacenterId(0)));
         }
     }
     for pool in used {
+        let lease = LeaseConfig::new(pool, holder()?).window(window);
+        if let Err(error @ LeaseConfigError::Window { .. }) = lease.check() {
+            return Err(Failure::flag("--window", error));
+        }
         pools.entry(pool.prefix().trim_end_matches('/').to_owned()).or_default();
     }
+    for pool in &reports.pools_of_leases {
+        pools.entry(format!("workers/{pool}")).or_default();
+    }
     Ok(pools)
+}
+
+/// Returns the holder of the records of workers that had none.
+fn holder() -> Result<Holder, Failure> {
+    Holder::new("snowmint-store-recover").map_err(Failure::runtime)
 }
 
 /// Extends every lease to an instant.
@@ -403,10 +422,7 @@ async fn extend(store: &dyn Store, key: &Key, until_unix_ms: u64) -> Result<Exte
         };
         let tag: Tag = random_tag();
         let record = match &found {
-            None => {
-                let holder = Holder::new("snowmint-store-recover").map_err(Failure::runtime)?;
-                Record { holder, from_unix_ms: Some(until_unix_ms), until_unix_ms, tag }
-            }
+            None => Record { holder: holder()?, from_unix_ms: Some(until_unix_ms), until_unix_ms, tag },
             Some(found) => match Record::from_bytes(&found.value) {
                 Err(error) => return Ok(Extended::Damaged(error.to_string())),
                 Ok(record) => {

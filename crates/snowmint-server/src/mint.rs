@@ -334,25 +334,36 @@ impl Mint {
         self.pool.source.leases()
     }
 
+    /// Returns the state of each lease, those of namespaces with their own layout or rule included.
+    pub fn leases_of_all_layouts(&self) -> Vec<LeaseStatus> {
+        self.pools(&self.table()).iter().flat_map(|pool| pool.source.leases()).collect()
+    }
+
+    /// Returns the pools of the service and of these namespaces, each once.
+    fn pools(&self, table: &NamespaceTable) -> Vec<Arc<IdPool>> {
+        let mut pools = vec![Arc::clone(&self.pool)];
+        for namespace in table.namespaces() {
+            if let Backend::Snowflake(pool) = namespace.backend().plain()
+                && pools.iter().all(|it| it.slot != pool.slot)
+            {
+                pools.push(Arc::clone(pool));
+            }
+        }
+        pools
+    }
+
     /// Stops making ids and releases all leases and unused numbers, within `patience`.
     pub async fn release(&self, patience: Duration) {
         let table = self.table();
         self.serve(Vec::new());
-        let mut pools = vec![Arc::clone(&self.pool)];
         let mut tasks = tokio::task::JoinSet::new();
         for namespace in table.namespaces() {
-            match namespace.backend().plain() {
-                Backend::Segment(segments) => {
-                    let segments = segments.clone();
-                    tasks.spawn(async move { segments.release(patience).await });
-                }
-                Backend::Snowflake(pool) if pools.iter().all(|it| it.slot != pool.slot) => {
-                    pools.push(Arc::clone(pool));
-                }
-                _ => {}
+            if let Backend::Segment(segments) = namespace.backend().plain() {
+                let segments = segments.clone();
+                tasks.spawn(async move { segments.release(patience).await });
             }
         }
-        for pool in pools {
+        for pool in self.pools(&table) {
             tasks.spawn(async move { pool.source.release(patience).await });
         }
         tasks.join_all().await;

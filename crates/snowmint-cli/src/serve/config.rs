@@ -11,7 +11,7 @@ use snowmint::{
     AnchoredClock, DatacenterId, Generator, Layout, ManualClock, Rule, Start, WallClock, WorkerId,
 };
 use snowmint_cluster::{
-    Holder, IdentityError, LeaseConfig, NamespaceName, NodeClock, WorkerChoice, WorkerCount, WorkerSource,
+    Holder, IdentityError, NamespaceName, NodeClock, WorkerChoice, WorkerCount, WorkerSource,
 };
 use snowmint_server::access::Access;
 use snowmint_server::access::secret::TokenName;
@@ -521,7 +521,7 @@ impl Plan {
         let namespaces = namespace_flags.read().map_err(|error| namespaces_failure(flag, error))?;
         flags::check_data(args.store.as_deref(), &args.data)?;
         let store = flags::store_url(args.store.as_deref(), &args.data);
-        check_store(&store, args.window)?;
+        flags::check_window(args.window, &store)?;
         // A layout that ends soon is reported for each namespace once it is served.
         flags::check_lifetime(&layout, now_unix_ms)?;
         let probe_hosts = allowed_hosts(&args.probe, &args.allowed_hosts)?;
@@ -624,12 +624,6 @@ fn warnings(given_store: Option<&str>, store: &str, outside: Option<&Listen>) ->
         ));
     }
     warnings
-}
-
-/// Checks the URL of the store, and the window against what that store may lose.
-fn check_store(url: &str, window: Duration) -> Result<(), Failure> {
-    let may_lose = snowmint_store::may_lose(url).map_err(|error| Failure::flag("--store", error))?;
-    LeaseConfig::check_window(window, may_lose).map_err(|error| Failure::flag("--window", error))
 }
 
 /// Returns the accepted host names of a listener. Without the flag, a listener for other machines accepts any name, since its

@@ -198,6 +198,48 @@ fn pools_that_the_backup_lacks_are_reserved() {
     assert!(last.contains("start no node with another layout or datacenter before then"), "{last}");
 }
 
+/// Goal: a pool that the backup lacks is reserved if a node holds a lease in it, also if the backup lacks the namespace of its
+/// layout. Method: a namespace with its own layout, which only the old store has.
+#[test]
+fn pools_of_namespaces_that_the_backup_lacks_are_reserved() {
+    let sandbox = Sandbox::new();
+    let [old, new] = ["old.db", "new.db"].map(|name| format!("sqlite:{}", sandbox.path(name).display()));
+    for store in [&old, &new] {
+        sandbox.out(&["store", "init", "--store", store]);
+    }
+    let layout = ["--layout", "time:41 worker:3 sequence:19 epoch:2020-01-01"];
+    sandbox.out(&[&["ns", "add", "wide", "--scheme", "snowflake", "--store", &old][..], &layout].concat());
+    let mut node = sandbox.serve(&["--store", &old]);
+    while node.http("/v1/ids/wide").0 != 200 {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let address = format!("http://{}", node.ready("http"));
+    let plan = sandbox.out(&["store", "recover", "--store", &new, "--nodes", &address, "--add", "0"]);
+    let reserved = |line: &str| line.contains(".worker3.") && line.contains(": 0 records, 8 new, until");
+    assert!(plan.lines().any(reserved), "{plan}");
+}
+
+/// Goal: the window is that of the nodes. Method: windows that no node of the store accepts, because of what the store may lose or
+/// of a layout with long ticks; the variable that `serve` reads.
+#[test]
+fn a_window_that_no_node_can_have_is_refused() {
+    let sandbox = Sandbox::new();
+    let lossy = "redis://127.0.0.1:1?may_lose=5s";
+    let told = sandbox.refused(&["store", "recover", "--store", lossy, "--add", "0"], 2);
+    assert!(told.contains("--window: invalid window 10s") && told.contains("at least 15s"), "{told}");
+    sandbox.out(&["store", "init"]);
+    let layout = ["--layout", "time:31@10s worker:3 sequence:29 epoch:2020-01-01"];
+    sandbox.out(&[&["ns", "add", "slow", "--scheme", "snowflake"][..], &layout].concat());
+    let recover = ["store", "recover", "--add", "0"];
+    let told = sandbox.refused(&recover, 2);
+    assert!(told.contains("--window: invalid window 10s") && told.contains("three ticks of 10s"), "{told}");
+    let sandbox = sandbox.with_env("SNOWMINT_WINDOW", "29s");
+    let told = sandbox.refused(&recover, 2);
+    assert!(told.contains("--window: invalid window 29s"), "{told}");
+    let sandbox = sandbox.with_env("SNOWMINT_WINDOW", "30s");
+    assert!(sandbox.out(&recover).contains("nothing was changed"));
+}
+
 /// Goal: a store that may lose its newest writes counts as recovered only once they have settled. Method: the counter goes back
 /// while they settle, as in a failover; then nothing does.
 #[test]
@@ -209,7 +251,7 @@ fn a_recovery_that_the_store_loses_is_no_recovery() {
     // This counter was never used: it has no record, and needs none.
     sandbox.out(&["ns", "add", "fresh", "--scheme", "segment"]);
     let counter = || server.command(&["HGET", "{snowmint}:record:segments/tickets", "v"]);
-    let args = ["store", "recover", "--numbers-at-least", "tickets=5000", "--yes"];
+    let args = ["store", "recover", "--numbers-at-least", "tickets=5000", "--window", "15s", "--yes"];
     let recovering = sandbox.command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     while counter() != "5000" {
         std::thread::sleep(std::time::Duration::from_millis(20));

@@ -53,6 +53,8 @@ pub struct NodeReports {
     pub highest_of_period: BTreeMap<String, BTreeMap<String, u64>>,
     /// The pools of the layouts of the nodes.
     pub pools: Vec<WorkerPool>,
+    /// The pools of the leases of the nodes, as in the store's keys.
+    pub pools_of_leases: BTreeSet<String>,
     /// The latest end of a lease.
     pub until_unix_ms: u64,
 }
@@ -91,9 +93,12 @@ impl NodeReports {
             {
                 self.pools.push(WorkerPool::new(layout, DatacenterId(datacenter)));
             }
-            if let Some((_, value)) = labelled(line, "snowmint_lease_until_seconds", "worker")
+            if let Some((labels, value)) = labelled(line, "snowmint_lease_until_seconds", "worker")
                 && let Ok(until) = Duration::try_from_secs_f64(value.parse().unwrap_or(0.0))
             {
+                // Nodes of earlier versions name no pool.
+                let pool = labels.split_once("\",pool=\"").map(|(_, pool)| pool.to_owned());
+                self.pools_of_leases.extend(pool);
                 let until_unix_ms = u64::try_from(until.as_millis()).unwrap_or(u64::MAX).saturating_add(1);
                 self.until_unix_ms = self.until_unix_ms.max(until_unix_ms);
             }
@@ -356,7 +361,14 @@ mod tests {
         assert!(!reports.highest.contains_key("c"));
         reports.add("snowmint_numbers_highest{namespace=\"c\"} 4\n");
         assert_eq!(reports.highest.remove("c"), Some(4));
-        reports.add("snowmint_lease_until_seconds{worker=\"3\"} 1790000000.5\n");
+        // A node of an earlier version, then one that holds leases of two layouts.
+        reports.add("snowmint_lease_until_seconds{worker=\"3\"} 1789999999.5\n");
+        reports.add(
+            "snowmint_lease_until_seconds{worker=\"3\",pool=\"time41@1ms.worker5.0\"} 1790000000.5\n\
+             snowmint_lease_until_seconds{worker=\"3\",pool=\"time39@1ms.worker7.0\"} 1790000000.2\n",
+        );
+        let pools = ["time39@1ms.worker7.0", "time41@1ms.worker5.0"].map(str::to_owned);
+        assert_eq!(reports.pools_of_leases, BTreeSet::from(pools));
         let highest = BTreeMap::from([("a".to_owned(), 9_223_372_036_854_775_807), ("b".to_owned(), 7)]);
         assert_eq!((reports.highest, reports.until_unix_ms), (highest, 1_790_000_000_501));
         let metrics = "a_total{namespace=\"a\"} 5\na_total{namespace=\"b\"} 7\na_totals 1\nb_total 3\n";

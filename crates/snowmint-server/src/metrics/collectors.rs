@@ -1,6 +1,7 @@
 //! Collectors: metrics that are read when Prometheus scrapes, from the leases, the namespaces and the process.
 //! Namespaces come and go, so nothing about them is kept here.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -41,7 +42,8 @@ impl Collector for LeaseCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let status = self.mint.status();
         encode_lease(&mut encoder, &status, self.clock.unix_ms())?;
-        encode_leases(&mut encoder, &self.mint.leases(), self.clock.unix_ms())?;
+        encode_held(&mut encoder, &self.mint.leases(), self.clock.unix_ms())?;
+        encode_ends(&mut encoder, &self.mint.leases_of_all_layouts())?;
         let workers = i64::try_from(self.mint.layout().max(Field::Worker) + 1).unwrap_or(i64::MAX);
         let workers = ConstGauge::new(workers);
         let help = "Workers of the layout for all nodes of a datacenter; subtract the sum of their leases to get the free ones";
@@ -64,26 +66,35 @@ impl Collector for LeaseCollector {
     }
 }
 
-/// Encodes each held lease, by its worker.
-#[expect(clippy::cast_precision_loss, reason = "milliseconds since 1970 are far below 2^52")]
-fn encode_leases(
-    encoder: &mut DescriptorEncoder<'_>,
-    leases: &[LeaseStatus],
-    now_unix_ms: u64,
-) -> fmt::Result {
+/// Encodes the number of held leases.
+#[expect(clippy::cast_precision_loss, reason = "a node holds far fewer than 2^52 leases")]
+fn encode_held(encoder: &mut DescriptorEncoder<'_>, leases: &[LeaseStatus], now_unix_ms: u64) -> fmt::Result {
     let held = leases.iter().filter(|lease| lease.held_at(now_unix_ms).is_some()).count();
     let count = ConstGauge::new(held as f64);
-    count.encode(encoder.encode_descriptor("leases", "Held leases", None, count.metric_type())?)?;
+    count.encode(encoder.encode_descriptor("leases", "Held leases", None, count.metric_type())?)
+}
+
+/// Encodes the end of each lease, by its worker and pool.
+#[expect(clippy::cast_precision_loss, reason = "milliseconds since 1970 are far below 2^52")]
+fn encode_ends(encoder: &mut DescriptorEncoder<'_>, leases: &[LeaseStatus]) -> fmt::Result {
     // `store recover` keeps workers reserved to the last of these, so an ended lease is shown until it is renewed or given up.
-    let ends: Vec<_> = leases.iter().filter_map(|lease| lease.worker.zip(lease.until_unix_ms)).collect();
+    let mut ends = BTreeMap::<_, u64>::new();
+    for lease in leases {
+        if let Some((worker, until_unix_ms)) = lease.worker.zip(lease.until_unix_ms) {
+            let end = ends.entry((lease.pool.as_str(), worker)).or_default();
+            *end = until_unix_ms.max(*end);
+        }
+    }
     if ends.is_empty() {
         return Ok(());
     }
     let about = "End of the lease of a worker if it is not renewed, in seconds since 1970";
     let mut family = encoder.encode_descriptor("lease_until_seconds", about, None, MetricType::Gauge)?;
-    for (worker, until_unix_ms) in ends {
+    for ((pool, worker), until_unix_ms) in ends {
         let until = ConstGauge::new(until_unix_ms as f64 / 1e3);
-        until.encode(family.encode_family(&[("worker", worker.to_string())])?)?;
+        // `store recover` of earlier versions needs the worker first.
+        let worker = worker.to_string();
+        until.encode(family.encode_family(&[("worker", worker.as_str()), ("pool", pool)])?)?;
     }
     Ok(())
 }

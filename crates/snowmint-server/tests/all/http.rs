@@ -4,11 +4,15 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use snowmint::ManualClock;
+use snowmint::{DatacenterId, Layout, ManualClock, WallClock};
+use snowmint_cluster::namespace::Definition;
+use snowmint_cluster::{NamespaceName, WorkerPool};
 use snowmint_server::limits::MAX_COUNT;
-use snowmint_server::{AllowedHosts, CorsOrigins, Settings, Timeouts};
+use snowmint_server::mint::{Backend, Namespace};
+use snowmint_server::{AllowedHosts, CorsOrigins, Settings, SharedClock, Timeouts};
 
 use crate::running::{Client, Running, settings, split};
+use crate::test_source::{TestSource, mint_of};
 use crate::tokens::{Tokens, row};
 
 fn ids(body: &str) -> Vec<u64> {
@@ -540,6 +544,32 @@ async fn health_is_life_and_readiness_is_a_lease() {
     assert_eq!(server.get("/healthz").await.1, "ok\n");
 }
 
+/// Goal: `/metrics` shows the end of each lease of the node, since `store recover` reserves workers until the last of them.
+/// Method: a namespace whose ids come from a second pool, a third namespace that shares it, and a worker of the same number.
+#[tokio::test]
+async fn metrics_show_the_leases_of_every_layout() {
+    let source = TestSource::new(Layout::TWITTER);
+    let mint = Arc::new(mint_of(source.clone(), Layout::TWITTER));
+    let mut namespaces = mint.table().namespaces().to_vec();
+    let other: Layout = "time:41 datacenter:2 worker:3 sequence:17 epoch:2020-01-01".parse().unwrap();
+    let pool = mint.add_pool(Box::new(TestSource::new(other)), other);
+    for name in ["photos", "albums"] {
+        let backend = Backend::Snowflake(Arc::clone(&pool));
+        let definition = Definition::snowflake(other);
+        let wall: SharedClock = Arc::new(WallClock);
+        let name = NamespaceName::new(name).unwrap();
+        namespaces.push(Arc::new(Namespace::new(name, definition, backend, &wall)));
+    }
+    mint.serve(namespaces);
+    let server = Running::serving(mint, source, settings()).await;
+    let (_, body) = server.get("/metrics").await;
+    for layout in [Layout::TWITTER, other] {
+        let pool = WorkerPool::new(layout, DatacenterId(1));
+        let line = format!("snowmint_lease_until_seconds{{worker=\"3\",pool=\"{pool}\"}} 1700000060.0");
+        assert_eq!(body.lines().filter(|found| *found == line).count(), 1, "{line} in {body}");
+    }
+}
+
 #[tokio::test]
 async fn metrics_tell_ids_requests_connections_and_the_lease() {
     let clock = Arc::new(ManualClock::at_unix_ms(1_700_000_000_000));
@@ -565,7 +595,7 @@ async fn metrics_tell_ids_requests_connections_and_the_lease() {
         "snowmint_requests_total{protocol=\"http\",outcome=\"unknown-namespace\"} 1",
         "snowmint_lease_held 1.0",
         "snowmint_leases 1.0",
-        "snowmint_lease_until_seconds{worker=\"3\"} 1700000060.0",
+        "snowmint_lease_until_seconds{worker=\"3\",pool=\"time41@1ms.datacenter5.worker5.sequence12.1288834974657.in1\"} 1700000060.0",
         "snowmint_lease_worker 3.0",
         "snowmint_lease_remaining_seconds 60.0",
         "snowmint_lease_renewals_total 5",

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use async_trait::async_trait;
 use snowmint::generator::{Batch, GeneratorPool};
 use snowmint::{DatacenterId, Generator, Layout, ManualClock, WorkerId};
-use snowmint_cluster::{LeaseStatus, NamespaceName, NextIdError};
+use snowmint_cluster::{LeaseStatus, NamespaceName, NextIdError, WorkerPool};
 use snowmint_server::{IdHandle, IdSource, Mint};
 use tokio::sync::watch;
 
@@ -135,6 +135,7 @@ impl IdSource for TestSource {
         let held = self.0.lease.load(Ordering::SeqCst);
         let mut status = LeaseStatus::default();
         status.worker = held.then_some(WorkerId(3));
+        status.pool = WorkerPool::new(*self.0.generator.layout(), DatacenterId(1)).to_string();
         status.until_unix_ms = held.then_some(START_UNIX_MS + 60_000);
         (status.renewals, status.lost, status.store_errors) = (5, 1, 2);
         status.wall_ahead_ms = -1500;
