@@ -12,6 +12,7 @@ mod systemd;
 mod traces;
 mod without_store;
 
+use std::convert::Infallible;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -271,7 +272,12 @@ async fn open(plan: &Plan) -> Result<Arc<dyn Store>, Attempt> {
 }
 
 async fn pin(plan: &Plan, store: &dyn Store) -> Result<(), Attempt> {
-    plan.namespaces.pin(store).await.map_err(|error| match error {
+    let pinned = tokio::select! {
+        biased;
+        never = extend_start(store.may_lose()) => match never {},
+        pinned = plan.namespaces.pin(store) => pinned,
+    };
+    pinned.map_err(|error| match error {
         NamespaceConfigError::Namespace(NamespaceError::Store(error)) if error.is_temporary() => {
             Attempt::Retry(error.to_string())
         }
@@ -280,6 +286,19 @@ async fn pin(plan: &Plan, store: &dyn Store) -> Result<(), Attempt> {
         }
         error => Attempt::Failed(Failure::usage(error)),
     })
+}
+
+/// Extends the start timeout of systemd while the namespaces settle. A change by another node begins that wait again, so the last
+/// extension lasts beyond the next one.
+async fn extend_start(may_lose: Duration) -> Infallible {
+    if may_lose.is_zero() {
+        return std::future::pending().await;
+    }
+    let each = may_lose.max(LONGEST_WAIT);
+    loop {
+        systemd::waits("waiting until the namespaces have settled", each);
+        tokio::time::sleep(each).await;
+    }
 }
 
 /// Opens the store and pins the namespaces if that succeeds within a moment, plus the time that the pins take to settle.

@@ -130,7 +130,7 @@ impl Socket {
     }
 }
 
-/// Reports why the start waits, and that the next attempt follows after `wait`: systemd then extends its start timeout.
+/// Reports why the start waits, and that the next attempt or report follows after `wait`: systemd then extends its start timeout.
 pub(super) fn waits(problem: &str, wait: Duration) {
     let micros = u32::try_from((wait + PATIENCE).as_micros()).unwrap_or(u32::MAX);
     tell(&[NotifyState::Status(problem), NotifyState::ExtendTimeoutUsec(micros)]);

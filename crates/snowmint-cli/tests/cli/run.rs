@@ -106,10 +106,11 @@ impl Sandbox {
     }
 
     /// Starts a server like systemd does, with a notification socket and a watchdog.
-    pub(crate) fn watched(&self, socket: &Path, watchdog: Duration) -> Server {
+    pub(crate) fn watched(&self, socket: &Path, watchdog: Duration, args: &[&str]) -> Server {
         let mut command = Command::new("sh");
-        let script = "WATCHDOG_PID=$$ exec \"$0\" serve --log-format json";
-        command.args(["-c", script]).arg(self.command(&[]).get_program()).current_dir(self.folder.path());
+        let script = "WATCHDOG_PID=$$ exec \"$0\" serve --log-format json \"$@\"";
+        command.args(["-c", script]).arg(self.command(&[]).get_program()).args(args);
+        command.current_dir(self.folder.path());
         command.env("NOTIFY_SOCKET", socket).env("WATCHDOG_USEC", watchdog.as_micros().to_string());
         self.spawn(&mut command)
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use snowmint::utc::Utc;
 use snowmint::{Clock as _, Layout, WallClock};
-use snowmint_test_servers::Certificates;
+use snowmint_test_servers::{Certificates, Redis};
 
 use crate::run::{Sandbox, get, json};
 
@@ -373,7 +373,7 @@ fn systemd_learns_of_the_start_the_life_and_the_stop() {
     let sandbox = Sandbox::new();
     let socket = UnixDatagram::bind(sandbox.path("notify")).unwrap();
     socket.set_read_timeout(Some(Duration::from_mins(1))).unwrap();
-    let mut server = sandbox.watched(&sandbox.path("notify"), Duration::from_millis(200));
+    let mut server = sandbox.watched(&sandbox.path("notify"), Duration::from_millis(200), &[]);
     let mut told = String::new();
     let mut wait_for = |wanted: &str| {
         while !told.contains(wanted) {
@@ -389,4 +389,27 @@ fn systemd_learns_of_the_start_the_life_and_the_stop() {
     server.signal("TERM");
     wait_for("STOPPING=1");
     assert!(server.wait().success());
+}
+
+/// Goal: systemd does not give up a start that waits until the namespaces have settled, which takes as long as the store may lose.
+/// Method: the test plays systemd, and reads what it is told before the service is ready.
+#[test]
+fn systemd_learns_how_long_namespaces_settle() {
+    let server = Redis::start();
+    let store = format!("redis://{}?may_lose=1s", server.address());
+    let sandbox = Sandbox::new();
+    let socket = UnixDatagram::bind(sandbox.path("notify")).unwrap();
+    socket.set_read_timeout(Some(Duration::from_mins(1))).unwrap();
+    let _server =
+        sandbox.watched(&sandbox.path("notify"), Duration::from_mins(1), &["--store", store.as_str()]);
+    let mut told = String::new();
+    while !told.contains("READY=1") {
+        let mut message = [0; 4096];
+        let length = socket.recv(&mut message).unwrap();
+        told.push_str(std::str::from_utf8(&message[..length]).unwrap());
+        told.push('\n');
+    }
+    assert!(told.contains("STATUS=waiting until the namespaces have settled"), "{told}");
+    let extended = told.lines().find_map(|line| line.strip_prefix("EXTEND_TIMEOUT_USEC="));
+    assert!(extended.is_some_and(|micros| micros.parse::<u64>().unwrap() > 30_000_000), "{told}");
 }
