@@ -12,7 +12,7 @@ use snowmint::utc::Utc;
 use snowmint::{Clock as _, WallClock};
 use snowmint_cluster::audit::ChangeFailure;
 
-use crate::habits;
+use crate::{arguments, habits};
 
 /// Exit code if a store, port, lease or disk failed.
 const FAILED: u8 = 1;
@@ -201,7 +201,5 @@ fn variable(error: &clap::Error) -> Option<String> {
     };
     let flag = argument.split_whitespace().next()?;
     let name = format!("SNOWMINT_{}", flag.strip_prefix("--")?.replace('-', "_").to_uppercase());
-    let given = std::env::args()
-        .any(|arg| arg.strip_prefix(flag).is_some_and(|rest| rest.is_empty() || rest.starts_with('=')));
-    (!given && std::env::var_os(&name).is_some()).then_some(name)
+    (!arguments::has_flag(flag) && std::env::var_os(&name).is_some()).then_some(name)
 }

@@ -4,6 +4,8 @@
 use clap::ColorChoice;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
+use crate::arguments;
+
 /// The names of `serve`.
 pub(crate) const SERVE: [&str; 4] = ["serve", "server", "start", "run"];
 
@@ -101,7 +103,7 @@ pub(crate) fn advice(error: &clap::Error) -> Option<String> {
     match error.kind() {
         ErrorKind::UnknownArgument => {
             let flag = text(ContextKind::InvalidArg)?;
-            let command = std::env::args().nth(1).unwrap_or_default();
+            let command = arguments::words().into_iter().nth(1).unwrap_or_default();
             if BENCH.contains(&command.as_str())
                 && let Some((_, advice)) = BENCH_FLAGS.iter().find(|(flags, _)| flags.contains(&flag))
             {
@@ -114,7 +116,7 @@ pub(crate) fn advice(error: &clap::Error) -> Option<String> {
         ErrorKind::InvalidSubcommand => {
             let word = text(ContextKind::InvalidSubcommand)?;
             // Each subcommand has its own words.
-            std::env::args().nth(1).filter(|first| first == word)?;
+            arguments::words().get(1).filter(|first| *first == word)?;
             let (_, advice) = COMMANDS.iter().find(|(words, _)| words.contains(&word))?;
             Some(format!("unknown command {word}: {advice}; see --help"))
         }
@@ -124,7 +126,7 @@ pub(crate) fn advice(error: &clap::Error) -> Option<String> {
 
 /// Returns the colour of help, which is printed before `--color` is parsed.
 pub(crate) fn colour_of_help() -> ColorChoice {
-    let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    let words = arguments::words();
     let named = words.iter().enumerate().rev().find_map(|(at, word)| {
         let rest = word.strip_prefix("--color").or_else(|| word.strip_prefix("--colour"))?;
         if rest.is_empty() { words.get(at + 1).map(String::as_str) } else { rest.strip_prefix('=') }

@@ -3,6 +3,7 @@
 // The compiler checks that the task that opens stores is `Send`, through every type in their TLS.
 #![recursion_limit = "256"]
 
+mod arguments;
 mod audit;
 mod bench;
 mod config;

@@ -6,9 +6,10 @@ use snowmint::{Clock as _, Id, Layout, WallClock};
 use snowmint_cluster::NamespaceName;
 use snowmint_server::admin::namespaces;
 
+use crate::arguments;
 use crate::error::{Failure, report};
 use crate::human::Output;
-use crate::remote::{Target, TargetArgs, is_on_command_line, warn};
+use crate::remote::{Target, TargetArgs, warn};
 use crate::when::{self, When};
 
 const EXAMPLES: &str = "\
@@ -127,7 +128,7 @@ fn layout(args: &Args) -> Result<Layout, Failure> {
         });
     };
     // An environment variable may set the layout for other commands.
-    if is_on_command_line("--layout") {
+    if arguments::has_flag("--layout") {
         return Err(Failure::usage("--layout and --namespace: the namespace has its layout, omit --layout"));
     }
     let runtime =

@@ -28,6 +28,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
+use crate::arguments;
 use crate::connect::StoreArgs;
 use crate::error::{Failure, report};
 
@@ -109,7 +110,7 @@ impl TargetArgs {
         let Some(server) = self.server.open()? else { return Ok(Target::Store(&self.store)) };
         // An environment variable may name the store for other commands.
         for flag in ["--store", "--data"] {
-            if is_on_command_line(flag) {
+            if arguments::has_flag(flag) {
                 let why = format!("the node works on its own store: omit {flag}");
                 return Err(Failure::flag("--server", why));
             }
@@ -152,12 +153,6 @@ pub(crate) struct TlsFiles<'a> {
 pub(crate) struct LogLevel {
     pub(crate) level: String,
     pub(crate) configured: String,
-}
-
-/// Returns whether the command line has a flag.
-pub(crate) fn is_on_command_line(flag: &str) -> bool {
-    std::env::args()
-        .any(|arg| arg.strip_prefix(flag).is_some_and(|rest| rest.is_empty() || rest.starts_with('=')))
 }
 
 /// Reads a token from its file.

@@ -146,3 +146,29 @@ fn man_has_a_page_for_every_subcommand() {
     assert_eq!(told, format!("{pages} pages written to pages\n"));
     assert!(sandbox.path("pages/snowmint-ns-add.1").exists() && sandbox.path("pages/snowmint.1").exists());
 }
+
+/// Goal: a word that is not UTF-8 is an ordinary error or the name of a file, never a panic. Method: such a word in each place that
+/// reads the command line beside its parser: a node instead of a store, an invalid value that may come from the environment, a flag of
+/// another tool, and the format of errors.
+#[test]
+#[cfg(target_os = "linux")]
+fn words_that_are_not_utf8_are_no_panic() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
+
+    let sandbox = Sandbox::new();
+    let odd = OsStr::from_bytes(b"t\xff");
+    std::fs::write(sandbox.path("").join(odd), "secret").unwrap();
+    for (args, code, wanted) in [
+        (&["workers", "--server", "http://127.0.0.1:1", "--token-file"][..], 1, "127.0.0.1:1"),
+        (&["serve", "--window", "x", "--tokens-file"], 2, "--window: invalid value \"x\""),
+        (&["serve", "--port", "--tokens-file"], 2, "unknown flag --port"),
+        (&["serve", "--log"], 2, "invalid UTF-8"),
+        (&[], 2, "unrecognized subcommand"),
+    ] {
+        let ran = sandbox.command(args).arg(odd).output().unwrap();
+        let told = String::from_utf8_lossy(&ran.stderr);
+        assert_eq!((ran.status.code(), told.lines().count()), (Some(code), 1), "{args:?}: {told}");
+        assert!(told.starts_with("error: ") && told.contains(wanted), "{args:?}: {told}");
+    }
+}
