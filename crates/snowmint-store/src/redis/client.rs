@@ -114,20 +114,6 @@ impl Known {
         self.members.insert(0, host);
         self.members.truncate(MEMBERS);
     }
-
-    /// Records the end of a round: hosts that have not answered are not asked again for a while, unless the primary may be among
-    /// them.
-    fn end(&mut self, found: bool) {
-        let until = Instant::now() + SILENCE;
-        let silent = self.asking.drain(..).map(|host| (host, until));
-        if found {
-            self.silent.retain(|(_, until)| *until > Instant::now());
-            self.silent.extend(silent);
-        } else {
-            drop(silent);
-            self.silent.clear();
-        }
-    }
 }
 
 impl Link {
@@ -391,8 +377,6 @@ impl Shared {
     async fn ask(&self, others: &[Host], deadline: Instant) -> Result<Answer, Refusal> {
         {
             let mut known = self.known();
-            // Left over from a call that was dropped.
-            known.asking.clear();
             known.owner = None;
             known.elsewhere.clear();
         }
