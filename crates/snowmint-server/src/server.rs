@@ -63,15 +63,14 @@ pub fn serve(
         server.resp = listeners.resp.as_ref().map(Listener::address);
         let server = Arc::new(server);
         let shutdown = &server.shutdown;
+        // Without one, a client beyond the limit would wait forever for a place, and so would all clients after it.
+        let reserved = settings.reserved_connections.max(1);
         let permits = Arc::new(Semaphore::new(settings.max_connections.min(Semaphore::MAX_PERMITS)));
         let acceptor = |protocol| Acceptor {
             protocol,
             metrics: &server.metrics,
             memory: &server.memory,
-            capacity: Capacity::Shared {
-                permits: Arc::clone(&permits),
-                reserved: settings.reserved_connections,
-            },
+            capacity: Capacity::Shared { permits: Arc::clone(&permits), reserved },
             write_timeout: settings.timeouts.write,
             tls: settings.tls.clone(),
             shutdown: shutdown.listener(),
@@ -131,7 +130,7 @@ pub fn serve(
                 http::serve(server, accepted, admission, shutdown.listener(), services)
             };
             // No load of other clients keeps probes out.
-            let capacity = Capacity::Own(settings.reserved_connections);
+            let capacity = Capacity::Own(reserved);
             Acceptor { capacity, tls: None, ..acceptor(Protocol::Probe) }.run(listener, connection).await
         };
         let ending = async {

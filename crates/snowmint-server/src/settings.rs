@@ -19,7 +19,7 @@ use crate::tls::Tls;
 pub struct Settings {
     /// The maximum number of connections, over all protocols.
     pub max_connections: usize,
-    /// Additional connections of each protocol: see [`limits::RESERVED`].
+    /// Additional connections of each protocol: see [`limits::RESERVED`]. 0 counts as 1.
     pub reserved_connections: usize,
     /// Time limits for clients.
     pub timeouts: Timeouts,

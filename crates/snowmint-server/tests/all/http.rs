@@ -713,17 +713,20 @@ async fn heads_beyond_the_bounds_are_refused() {
     assert_eq!(server.get("/healthz").await.1, "ok\n");
 }
 
+/// Goal: a full server rejects a client with the reason, also one that is set to reserve no connection for that.
 #[tokio::test]
 async fn a_full_server_says_so() {
-    let server = Running::with(Settings { max_connections: 1, ..settings() }).await;
-    let mut first = server.resp().await;
-    assert_eq!(first.ask("PING").await, "+PONG");
-    let mut second = server.http().await;
-    second.send(b"GET /v1/ids/default HTTP/1.1\r\nhost: test\r\n\r\n").await;
-    let (head, body) = split(&second.rest().await);
-    assert!(head.starts_with("http/1.1 503 ") && head.contains("retry-after: 1"), "{head}");
-    assert!(head.contains("connection: close"), "{head}");
-    assert!(String::from_utf8(body).unwrap().contains("urn:snowmint:too-many-clients"));
+    for reserved_connections in [4, 0] {
+        let server = Running::with(Settings { max_connections: 1, reserved_connections, ..settings() }).await;
+        let mut first = server.resp().await;
+        assert_eq!(first.ask("PING").await, "+PONG");
+        let mut second = server.http().await;
+        second.send(b"GET /v1/ids/default HTTP/1.1\r\nhost: test\r\n\r\n").await;
+        let (head, body) = split(&second.rest().await);
+        assert!(head.starts_with("http/1.1 503 ") && head.contains("retry-after: 1"), "{head}");
+        assert!(head.contains("connection: close"), "{head}");
+        assert!(String::from_utf8(body).unwrap().contains("urn:snowmint:too-many-clients"));
+    }
 }
 
 /// Goal: no flood of either port makes health and metrics fail. Method: all connections are taken, and three times as many
