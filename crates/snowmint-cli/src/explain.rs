@@ -271,9 +271,10 @@ const SERVICE: [(&str, Text); 33] = [
     (
         "too-many-namespaces",
         text(
-            "A request named an unknown namespace, and the store already has as many as [auto_create] allows.",
+            "The store already has as many namespaces as may be added: 10,000 that every node serves, or fewer for [auto_create] \
+         (at_most) and for tokens for some namespaces.",
             NONE_GIVEN,
-            "Check the name. Drop namespaces that nobody uses, or raise at_most.",
+            "Check the name. Drop namespaces that nobody uses, or raise at_most, up to 10,000.",
         ),
     ),
     (

@@ -8,7 +8,7 @@ use serde::Serialize;
 use snowmint::Layout;
 use snowmint_cluster::NamespaceName;
 use snowmint_cluster::audit::Action;
-use snowmint_cluster::namespace::registry::{self, IfDropped};
+use snowmint_cluster::namespace::registry::{self, IfDropped, Required, Room};
 use snowmint_cluster::namespace::{CounterSource, Definition, Fields, NamespaceError};
 use snowmint_store::{MAX_NUMBER, OpenError, Store, Surveyed};
 
@@ -178,11 +178,18 @@ fn warn_of_missing_stripes(found: &[(String, Surveyed)]) {
 /// Creates the namespaces, and returns a description of the store.
 async fn apply(store: &dyn Store, args: &Args, rows: &mut [Row]) -> Result<String, Failure> {
     let listed = registry::list(store).await.map_err(Failure::runtime)?;
+    let mut room = Room::among(&listed);
     let known: BTreeSet<String> = listed.into_iter().map(|(name, _)| name).collect();
     let urls: Vec<_> = args.urls.iter().map(|url| without_credentials(url)).collect();
     for row in rows {
         let Some((name, definition)) = &row.plan else { continue };
-        let added = registry::add(store, name, definition, IfDropped::Refuse);
+        if !known.contains(name.as_str())
+            && let Err(full) = room.check(store, name)
+        {
+            (row.state, row.why) = ("refused", Some(full.to_string()));
+            continue;
+        }
+        let added = registry::add_within(store, room, name, definition, IfDropped::Refuse, Required::Any);
         let added = if known.contains(name.as_str()) {
             // The request is rejected, so no change is recorded.
             added.await
@@ -192,6 +199,7 @@ async fn apply(store: &dyn Store, args: &Args, rows: &mut [Row]) -> Result<Strin
         };
         match added {
             Ok(_) => {
+                room = room.after(1);
                 row.state = "made";
                 row.store = Some(store.describe());
             }
@@ -251,7 +259,36 @@ fn show(args: &Args, rows: &[Row], store: Option<&str>) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
+    use snowmint_cluster::audit;
+    use snowmint_cluster::namespace::{MAX_NAMESPACES, NamespaceRecord, ServedBy};
+    use snowmint_store::MemoryStore;
+
     use super::*;
+
+    /// Goal: at the limit of the store, the remaining counters are listed with the reason, and no change of them is in the audit
+    /// log. Method: room for one of two counters.
+    #[tokio::test]
+    async fn counters_beyond_the_limit_of_the_store_are_listed_as_refused() {
+        #[derive(clap::Parser)]
+        struct Cli {
+            #[command(flatten)]
+            args: Args,
+        }
+        let store = MemoryStore::new();
+        let row = |name: &str| Row::of(name.to_owned(), 4000, 1000);
+        let mut rows = [row("a"), row("b")];
+        let record = NamespaceRecord::new(rows[0].plan.clone().unwrap().1, ServedBy::EveryNode);
+        for nth in 1..MAX_NAMESPACES {
+            registry::put_back(&store, &format!("n-{nth}").parse().unwrap(), &record).await.unwrap();
+        }
+        let Cli { args } = Cli::parse_from(["import", "leaf:mysql://leaf@db/leaf", "--apply"]);
+        apply(&store, &args, &mut rows).await.unwrap();
+        assert_eq!(rows.each_ref().map(|row| row.state), ["made", "refused"]);
+        let why = rows[1].why.as_ref().unwrap();
+        assert!(why.contains("the limit is 10000; drop one"), "{why}");
+        assert_eq!(audit::list(&store, 10).await.unwrap().len(), 1);
+    }
 
     #[test]
     fn a_namespace_starts_above_all_that_may_have_been_given() {

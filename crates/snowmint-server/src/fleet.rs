@@ -282,6 +282,7 @@ impl OtherRecords {
         let mut findings: Vec<Finding> =
             listed.iter().filter_map(|listed| doctor::namespace(listed, now_unix_ms)).collect();
         findings.retain(|finding| !finding.ok);
+        findings.extend(doctor::room(&listed));
         let counters: HashMap<String, String> = store
             .list("segments/")
             .await?

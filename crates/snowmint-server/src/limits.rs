@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use snowmint_cluster::namespace::MAX_NAMESPACES;
+
 /// The maximum number of ids in one request.
 pub const MAX_COUNT: usize = 100_000;
 
@@ -50,6 +52,10 @@ pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The default time limit for a client that reads nothing of its answer.
 pub const WRITE_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// Namespaces of a store that a node serves besides those of its flags and its file. Nodes that add namespaces at the same moment
+/// may exceed the limit of the store, each by one batch of create requests; these 1,000 leave room for that.
+pub const MAX_SERVED_NAMESPACES: usize = MAX_NAMESPACES + 1_000;
 
 /// The protocols, each with reserved connections of its own. The port for health and metrics counts as one.
 pub const PROTOCOLS: usize = 6;
@@ -140,8 +146,8 @@ pub mod admin {
     /// Records of namespaces, dropped ones included, in the patterns of a token that is not for all namespaces. At this limit,
     /// the token cannot add more.
     pub const MAX_OWN_NAMESPACES: usize = 1_000;
-    /// Namespaces in a store at which only tokens for all namespaces can add more: a tenth of what a node serves is left for
-    /// them.
+    /// Namespaces in a store at which only tokens for all namespaces can add more: a tenth of what a store may have is left
+    /// for them.
     pub const MAX_NAMESPACES_OF_ALL: usize = 9_000;
     /// Nodes that a request may name.
     pub const MAX_NODES: usize = 64;

@@ -30,10 +30,11 @@ pub use error::{InvalidIdError, MintError, Quota};
 pub use id_pool::{IdHandle, IdHandles, IdPool, IdSource};
 pub use ids::{IdRange, Ids, Minted};
 pub use namespace::{Backend, Namespace, PartialIds, Taken};
+pub(crate) use table::some_of;
 pub use table::{ConnectionState, NamespaceTable};
 
 use crate::clock::SharedClock;
-use crate::limits::{MAX_COUNT, MAX_RANGE_COUNT, MAX_WAIT};
+use crate::limits::{MAX_COUNT, MAX_RANGE_COUNT, MAX_SERVED_NAMESPACES, MAX_WAIT};
 
 /// Makes ids for the served namespaces, and decodes ids.
 #[derive(Debug)]
@@ -47,6 +48,8 @@ pub struct Mint {
     /// Served namespaces whose records the store has lost.
     unrecorded: ArcSwap<Vec<NamespaceName>>,
     records_lost: AtomicU64,
+    /// Namespaces of the store that are not served, because there are too many.
+    left_out: ArcSwap<Vec<NamespaceName>>,
     received: Arc<ReceivedNumbers>,
     creator: OnceLock<mpsc::Sender<CreateRequest>>,
 }
@@ -93,6 +96,7 @@ impl Mint {
             slots: AtomicUsize::new(1),
             unrecorded: ArcSwap::default(),
             records_lost: AtomicU64::new(0),
+            left_out: ArcSwap::default(),
             received: Arc::default(),
             creator: OnceLock::new(),
         }
@@ -129,6 +133,11 @@ impl Mint {
         self.records_lost.load(Ordering::Relaxed)
     }
 
+    /// Stores the namespaces of the store that are not served, because there are too many.
+    pub(crate) fn note_left_out(&self, names: Vec<NamespaceName>) {
+        self.left_out.store(Arc::new(names));
+    }
+
     /// Returns the numbers that this process has received, by counter.
     pub(crate) const fn received(&self) -> &Arc<ReceivedNumbers> {
         &self.received
@@ -146,7 +155,13 @@ impl Mint {
         let unavailable: Vec<_> = unavailable.map(|it| it.name().as_str()).collect();
         let unavailable = (!unavailable.is_empty())
             .then(|| format!("unavailable namespaces, see the log: {}", unavailable.join(", ")));
-        let trouble: Vec<_> = self.status().trouble.into_iter().chain(lost).chain(unavailable).collect();
+        let left_out = self.left_out.load();
+        let left_out = (!left_out.is_empty()).then(|| {
+            let (names, limit) = (some_of(left_out.iter().map(NamespaceName::as_str)), MAX_SERVED_NAMESPACES);
+            format!("not served, because the store has more than {limit} namespaces: {names}")
+        });
+        let trouble = self.status().trouble.into_iter().chain(lost).chain(unavailable).chain(left_out);
+        let trouble: Vec<_> = trouble.collect();
         (!trouble.is_empty()).then(|| trouble.join("; "))
     }
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use snowmint::{Layout, Rule, Start};
-use snowmint_cluster::namespace::registry::{self, IfDropped};
+use snowmint_cluster::namespace::registry::{self, IfDropped, Required, Room};
 use snowmint_cluster::namespace::{
     Definition, NamespaceError, NamespaceRecord, NumberSource, Scheme, SegmentScheme, TextForm,
 };
@@ -29,8 +29,10 @@ pub use config::{NamespaceConfig, NamespaceConfigError, NamespaceFlags, Namespac
 
 use crate::admin::Refresher;
 use crate::admin::node::RefreshRequests;
-use crate::clock::{ServiceClock, SharedClock};
-use crate::mint::{Backend, CreateRequest, IdPool, IdSource, Mint, MintError, Namespace};
+use crate::clock::ServiceClock;
+use crate::clock::SharedClock;
+use crate::limits::MAX_SERVED_NAMESPACES;
+use crate::mint::{Backend, CreateRequest, IdPool, IdSource, Mint, MintError, Namespace, some_of};
 use lost_records::{LostRecords, RecordAction};
 use sources::{NumberClaims, OpenedSegments, SourceOpener};
 
@@ -44,6 +46,8 @@ const RELEASE_WITHIN: Duration = Duration::from_secs(3);
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// The first words of a log line that is repeated after the store has answered in between.
 const POLL_FAILED: &str = "cannot read the namespaces from the store; they stay as they are: ";
+/// The first words of a log line about namespaces that are left out.
+const LEFT_OUT: &str = "the store has more namespaces than a node serves; not served: ";
 /// The reason why a namespace is unavailable until its sources have answered.
 const BEING_OPENED: &str = "its sources are being opened; retry in a moment";
 
@@ -102,6 +106,8 @@ pub struct NamespaceSync {
     saved_served: Option<BTreeSet<NamespaceName>>,
     /// The number of namespaces in the store.
     in_store: usize,
+    /// The room of the store for further ones that every node serves.
+    room: Room,
     /// Pools and segments that are being released.
     releasing: JoinSet<()>,
     refresher: Refresher,
@@ -127,6 +133,7 @@ impl NamespaceSync {
             lost: LostRecords::default(),
             saved_served: None,
             in_store: 0,
+            room: Room::default(),
             releasing: JoinSet::new(),
             refresher,
             refreshes: requests,
@@ -149,12 +156,13 @@ impl NamespaceSync {
     }
 
     async fn poll_once(&mut self) -> Result<(), StoreError> {
-        let mut desired = self.config.desired(&*self.options.store).await?;
+        let served = self.mint.table();
+        let mut desired = self.config.desired(&*self.options.store, &served).await?;
         for what in self.options.store.skipped() {
             self.warn_once(&format!("the lists of the store skip {what}"));
         }
-        self.in_store = desired.in_store;
-        let served = self.mint.table();
+        (self.in_store, self.room) = (desired.in_store, desired.room);
+        self.report_left_out(std::mem::take(&mut desired.left_out));
         let mut next = self.without_record(&desired).await;
         for (name, why) in &desired.unreadable {
             self.warn_once(&format!("namespace {name} stays as it is; cannot read its record: {why}"));
@@ -208,6 +216,20 @@ impl NamespaceSync {
             self.release(served.namespaces());
         }
         Ok(())
+    }
+
+    /// Reports the namespaces of the store that this node leaves out because there are too many.
+    fn report_left_out(&mut self, names: Vec<NamespaceName>) {
+        if names.is_empty() {
+            self.warned.retain(|text| !text.starts_with(LEFT_OUT));
+        } else {
+            self.warn_once(&format!(
+                "{LEFT_OUT}{}; a node serves {MAX_SERVED_NAMESPACES} besides those of its flags and its file: drop namespaces that \
+                 are not needed (`snowmint ns drop`)",
+                some_of(names.iter().map(NamespaceName::as_str))
+            ));
+        }
+        self.mint.note_left_out(names);
     }
 
     /// Restores claims that the store has lost.
@@ -628,7 +650,9 @@ impl NamespaceSync {
         if self.in_store + written >= auto_create.at_most {
             return Err(MintError::TooManyNamespaces { name: shown, limit: auto_create.at_most });
         }
-        match registry::add(&*self.options.store, name, &auto_create.definition, IfDropped::Refuse).await {
+        let room = self.room.after(written);
+        let (store, definition) = (&*self.options.store, &auto_create.definition);
+        match registry::add_within(store, room, name, definition, IfDropped::Refuse, Required::Any).await {
             Ok(_) => {
                 tracing::info!(namespace = %name, "namespace created on request");
                 Ok(New::Written)

@@ -442,7 +442,10 @@ mod tests {
             let store = Arc::new(MemoryStore::new());
             for number in 1..count {
                 let name = name(&format!("{prefix}-{number}"));
-                registry::add(&*store, &name, &definition, IfDropped::Refuse).await.unwrap();
+                let room = registry::Room::default();
+                let added =
+                    registry::add_within(&*store, room, &name, &definition, IfDropped::Refuse, Required::Any);
+                added.await.unwrap();
             }
             let (server, [ops, team]) = server(Arc::clone(&store));
             let operator = |identity| Operator::new(&server, identity, "10.0.0.9".to_owned()).unwrap();

@@ -567,7 +567,7 @@ mod text {
 
 /// The largest file, in bytes.
 const MAX_BYTES: usize = 4 << 20;
-/// The maximum number of namespaces in a file, and of those that are created for unknown names.
+/// The maximum number of namespaces in a file, and of those in a store that [every node](ServedBy::EveryNode) serves.
 pub const MAX_NAMESPACES: usize = 10_000;
 
 /// A TOML file of namespaces: one table for each, and what happens to unknown names.

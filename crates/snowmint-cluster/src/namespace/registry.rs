@@ -23,7 +23,7 @@ use super::NamespaceName;
 use super::counter_source::CounterSource;
 use super::definition::{ChangeError, Definition, DefinitionError, NumberSource, Scheme, TextChangeError};
 use super::hide::HideError;
-use super::record::{NamespaceRecord, Numbers, NumbersError, PREFIX, ServedBy, key};
+use super::record::{MAX_NAMESPACES, NamespaceRecord, Numbers, NumbersError, PREFIX, ServedBy, key};
 
 /// The record that changes with every namespace: random digits, so that no version repeats, whatever the store lost.
 const VERSION: &str = "versions/namespaces";
@@ -87,6 +87,19 @@ pub enum NamespaceError {
         name: NamespaceName,
         /// Its definition.
         found: String,
+    },
+    /// The store has no room for another namespace that every node serves.
+    #[error(
+        "namespace {name} not added: {found} namespaces in {store} are served by every node, and the limit is {MAX_NAMESPACES}; \
+         drop one (`snowmint ns drop`), or name {name} only on the nodes that serve it (--namespaces or a namespace file)"
+    )]
+    TooMany {
+        /// The namespace.
+        name: NamespaceName,
+        /// The store.
+        store: String,
+        /// The number of its namespaces that every node serves.
+        found: usize,
     },
     /// The record is not the one that the change requires.
     #[error("namespace {name} was changed meanwhile: nothing was written; read it again, then retry")]
@@ -405,12 +418,57 @@ impl Required {
     }
 }
 
+/// The room that a store has for namespaces that every node serves: at most [`MAX_NAMESPACES`].
+///
+/// Namespaces that are dropped, or that only the configured nodes serve, take no room.
+///
+/// A writer counts before it writes, so writers at the same moment may exceed the limit. Nodes should therefore serve more than
+/// that.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Room {
+    taken: usize,
+}
+
+impl Room {
+    /// Counts the namespaces of a list.
+    pub fn among(listed: &[Listed]) -> Self {
+        let is_for_all = |record: &NamespaceRecord| {
+            record.served_by == ServedBy::EveryNode && record.dropped_unix_ms.is_none()
+        };
+        let for_all = listed.iter().filter(|(_, record)| record.as_ref().is_ok_and(is_for_all));
+        Self { taken: for_all.count() }
+    }
+
+    /// Returns the room that is left once this many more namespaces have been added.
+    #[must_use]
+    pub const fn after(self, added: usize) -> Self {
+        Self { taken: self.taken.saturating_add(added) }
+    }
+
+    /// Returns the number of namespaces that every node serves.
+    pub const fn taken(self) -> usize {
+        self.taken
+    }
+
+    /// Checks that one more namespace may be added.
+    ///
+    /// # Errors
+    ///
+    /// [`NamespaceError::TooMany`].
+    pub fn check(self, store: &dyn Store, name: &NamespaceName) -> Result<(), NamespaceError> {
+        if self.taken < MAX_NAMESPACES {
+            return Ok(());
+        }
+        Err(NamespaceError::TooMany { name: name.clone(), store: store.describe(), found: self.taken })
+    }
+}
+
 /// Adds a namespace, which every node of the store then serves; `if_dropped` decides about one that was dropped.
 ///
 /// # Errors
 ///
-/// [`NamespaceError::Exists`]; [`NamespaceError::Mismatch`] if a dropped namespace had another definition and is not
-/// restarted.
+/// [`NamespaceError::Exists`]; [`NamespaceError::TooMany`] if the store has no [`Room`] for it; [`NamespaceError::Mismatch`] if
+/// a dropped namespace had another definition and is not restarted.
 pub async fn add(
     store: &dyn Store,
     name: &NamespaceName,
@@ -432,17 +490,35 @@ pub async fn add_if(
     if_dropped: IfDropped,
     required: Required,
 ) -> Result<NamespaceRecord, NamespaceError> {
+    let room = Room::among(&list(store).await?);
+    add_within(store, room, name, wanted, if_dropped, required).await
+}
+
+/// Adds a namespace like [`add_if`], within the room that the caller has counted: for a caller that adds many.
+///
+/// # Errors
+///
+/// As [`add_if`].
+pub async fn add_within(
+    store: &dyn Store,
+    room: Room,
+    name: &NamespaceName,
+    wanted: &Definition,
+    if_dropped: IfDropped,
+    required: Required,
+) -> Result<NamespaceRecord, NamespaceError> {
     let added = |found: Option<NamespaceRecord>| {
         required.check(name, found.as_ref())?;
         let mut definition = wanted.clone();
         match found {
-            None => {}
+            None => room.check(store, name)?,
             Some(record) if record.dropped_unix_ms.is_none() => {
                 let found = record.definition.to_string();
                 return Err(NamespaceError::Exists { name: name.clone(), found });
             }
             Some(record) if if_dropped == IfDropped::Refuse => alive(name, &record)?,
             Some(record) => {
+                room.check(store, name)?;
                 let last = record.definition.scheme.series();
                 definition.set_series(if if_dropped == IfDropped::Restart { last + 1 } else { last });
                 if if_dropped == IfDropped::Resume {

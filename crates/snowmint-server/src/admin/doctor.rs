@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use snowmint::utc::{MS_PER_YEAR, Utc};
 use snowmint::{Clock as _, WallClock};
 use snowmint_cluster::lease::admin::{LeaseEntry, leases, strange_keys};
-use snowmint_cluster::namespace::Scheme;
-use snowmint_cluster::namespace::registry::{self, Listed};
+use snowmint_cluster::namespace::registry::{self, Listed, Room};
+use snowmint_cluster::namespace::{MAX_NAMESPACES, Scheme};
 use snowmint_store::{Expected, Key, Store};
 
 use super::AdminError;
@@ -17,6 +17,7 @@ use super::counters::{Behind, behind};
 use super::nodes::{self, NodeError, NodeReports};
 use super::text::{age, date, thousands};
 use super::workers::workers_of;
+use crate::limits::MAX_SERVED_NAMESPACES;
 
 /// If a lease ends later than this from now, its window is long or a clock is wrong.
 const FAR_AHEAD_MS: u64 = 60_000;
@@ -85,6 +86,7 @@ pub async fn examine(store: &dyn Store, nodes: &[String]) -> Result<Findings, Ad
     findings.extend(of_leases(&entries, now_unix_ms));
     let namespaces = registry::list(store).await?;
     findings.extend(namespaces.iter().filter_map(|listed| namespace(listed, now_unix_ms)));
+    findings.extend(room(&namespaces));
     findings.extend(without_namespace(store, &namespaces).await?);
     let strange = strange_keys(store).await?;
     findings.extend(
@@ -220,6 +222,29 @@ pub(crate) fn namespace((name, record): &Listed, now_unix_ms: u64) -> Option<Fin
     } else {
         problem("namespace", text)
     })
+}
+
+/// Checks that the store has room for further namespaces, and that nodes serve all that it has.
+pub(crate) fn room(listed: &[Listed]) -> Option<Finding> {
+    let taken = Room::among(listed).taken();
+    if taken < MAX_NAMESPACES {
+        return None;
+    }
+    let count = |count: usize| thousands(count as u64);
+    let mut text = format!(
+        "every node serves {} namespaces, and the limit is {}: no more can be added; drop those that are not needed",
+        count(taken),
+        count(MAX_NAMESPACES)
+    );
+    if taken > MAX_SERVED_NAMESPACES {
+        text = format!(
+            "{} namespaces are for every node, and a node serves {}: the others are in `trouble` of its /readyz; drop those that \
+             are not needed",
+            count(taken),
+            count(MAX_SERVED_NAMESPACES)
+        );
+    }
+    Some(problem("namespace", text))
 }
 
 fn workers_left(pool: &str, entries: &[LeaseEntry], now_unix_ms: u64) -> Finding {

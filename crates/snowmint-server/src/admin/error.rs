@@ -203,6 +203,7 @@ impl AdminError {
                 NamespaceError::Unreadable { .. } => ErrorKind::Unreadable,
                 NamespaceError::Store(error) => kind_of(error),
                 NamespaceError::Edition { .. } => ErrorKind::Changed,
+                NamespaceError::TooMany { .. } => ErrorKind::TooManyNamespaces,
                 _ => ErrorKind::Conflict,
             },
             Self::Access(error) => error.kind(),

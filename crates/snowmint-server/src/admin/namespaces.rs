@@ -12,7 +12,7 @@ use snowmint::utc::Utc;
 use snowmint::{Clock as _, Layout, WallClock};
 use snowmint_cluster::NamespaceName;
 use snowmint_cluster::audit::Action;
-use snowmint_cluster::namespace::registry::{self, IfDropped, Required};
+use snowmint_cluster::namespace::registry::{self, IfDropped, Listed, Required, Room};
 use snowmint_cluster::namespace::{
     ChangeError, CounterSource, Definition, DefinitionError, Fields, NamespaceError, NamespaceRecord,
     NumberSource, Scheme, ServedBy,
@@ -274,7 +274,9 @@ pub async fn add(
     name: &NamespaceName,
     addition: &Addition,
 ) -> Result<Changed, AdminError> {
-    let before = find(store, name).await?;
+    let listed = registry::list(store).await?;
+    let room = Room::among(&listed);
+    let before = named(name, listed);
     let required = addition.required;
     required.check(name, before.as_ref())?;
     let if_dropped = if addition.start_over.is_some() { IfDropped::Restart } else { IfDropped::Resume };
@@ -293,6 +295,8 @@ pub async fn add(
         Some(_) if if_dropped == IfDropped::Restart => Action::NamespaceStartOver,
         Some(_) => Action::NamespaceResume,
     };
+    // Checked before the entry is written, and counted again before the namespace is.
+    room.check(store, name)?;
     nobody_serves(name, nodes).await?;
     let added = registry::add_if(store, name, &definition, if_dropped, required);
     let added = author.record(store, action, name, &definition, added).await?;
@@ -556,9 +560,12 @@ async fn move_sources(
 
 /// Returns the record of a namespace, dropped or not.
 async fn find(store: &dyn Store, name: &NamespaceName) -> Result<Option<NamespaceRecord>, AdminError> {
-    let listed = registry::list(store).await?;
+    Ok(named(name, registry::list(store).await?))
+}
+
+fn named(name: &NamespaceName, listed: Vec<Listed>) -> Option<NamespaceRecord> {
     let found = listed.into_iter().find(|(it, _)| it == name.as_str());
-    Ok(found.and_then(|(_, record)| record.ok()))
+    found.and_then(|(_, record)| record.ok())
 }
 
 /// Checks that no node still gives the numbers of a namespace that is to start over.
@@ -640,6 +647,8 @@ mod tests {
     use snowmint_store::{Expected, MemoryStore};
 
     use super::*;
+    use crate::limits::MAX_SERVED_NAMESPACES;
+    use crate::status::ErrorKind;
 
     #[tokio::test]
     async fn reserved_numbers_follow_the_stripe() {
@@ -676,6 +685,41 @@ mod tests {
 
     async fn set_to(store: &MemoryStore, of: &str, json: &str) -> Result<Changed, AdminError> {
         set(store, &author(), &name(of), &Change { settings: settings(json), ..Change::default() }).await
+    }
+
+    /// Goal: at the limit of the store no author adds a namespace, resumes one, or pushes entries out of the audit log by
+    /// trying. Doctor reports the limit. Method: a store that is filled without a check.
+    #[tokio::test]
+    async fn at_the_limit_of_the_store_nobody_adds_a_namespace() {
+        use snowmint_cluster::namespace::MAX_NAMESPACES;
+        let store = MemoryStore::new();
+        added(&store, "gone", r#"{"scheme":"segment"}"#).await.unwrap();
+        drop_namespace(&store, &author(), &name("gone"), Required::Any).await.unwrap();
+        let definition = Definition::snowflake(Layout::TWITTER);
+        let record = NamespaceRecord::new(definition, ServedBy::EveryNode);
+        let write = async |count: std::ops::Range<usize>| {
+            for nth in count {
+                registry::put_back(&store, &name(&format!("n-{nth}")), &record).await.unwrap();
+            }
+        };
+        write(1..MAX_NAMESPACES).await;
+        let found = async || super::super::doctor::room(&registry::list(&store).await.unwrap());
+        assert_eq!(found().await, None);
+        added(&store, "last", r#"{"scheme":"segment"}"#).await.unwrap();
+        let entries = audit::list(&store, 1000).await.unwrap().len();
+        for (of, json) in [("more", r#"{"scheme":"segment"}"#), ("gone", "{}")] {
+            let full = added(&store, of, json).await.unwrap_err();
+            assert_eq!(full.kind(), ErrorKind::TooManyNamespaces, "{full}");
+            assert!(full.to_string().contains("the limit is 10000; drop one"), "{full}");
+        }
+        assert_eq!(audit::list(&store, 1000).await.unwrap().len(), entries);
+        let full = found().await.unwrap();
+        assert!(!full.ok && full.text.contains("the limit is 10,000: no more can be added"), "{full:?}");
+        write(MAX_NAMESPACES..MAX_SERVED_NAMESPACES + 1).await;
+        let beyond = found().await.unwrap();
+        assert!(
+            !beyond.ok && beyond.text.contains("11,001 namespaces") && beyond.text.contains("serves 11,000")
+        );
     }
 
     /// Goal: a client can send a namespace in the form in which it reads it. Method: each scheme and most settings, written as
@@ -719,7 +763,7 @@ mod tests {
         ] {
             let error = added(&store, "n", json).await.unwrap_err();
             assert!(error.to_string().starts_with(wanted), "{json}: {error}");
-            assert_eq!(error.kind(), crate::status::ErrorKind::BadRequest, "{error}");
+            assert_eq!(error.kind(), ErrorKind::BadRequest, "{error}");
         }
         assert!(list(&store).await.unwrap().namespaces.is_empty());
     }

@@ -19,7 +19,7 @@ use super::ids::Ids;
 use super::namespace::{Namespace, PartialIds};
 use crate::limits::MAX_WAIT;
 
-/// Names that an error lists before it only counts the rest.
+/// Names that a text lists before it only counts the rest.
 const NAMES_SHOWN: usize = 10;
 
 /// If a request fails after at least this time, its wait counts as failed; an earlier failure may be a temporary fault.
@@ -80,14 +80,17 @@ impl NamespaceTable {
         }
         let names = self.namespaces.iter().map(|it| it.name().as_str());
         let names: Vec<_> = names.filter(|name| sees(name.as_bytes())).collect();
-        let known = match names.len() {
-            0 => "no namespace".to_owned(),
-            n if n > NAMES_SHOWN => {
-                format!("{} and {} more", names[..NAMES_SHOWN].join(", "), n - NAMES_SHOWN)
-            }
-            _ => names.join(", "),
-        };
+        let known = if names.is_empty() { "no namespace".to_owned() } else { some_of(names.into_iter()) };
         MintError::UnknownNamespace { name, known }
+    }
+}
+
+/// Returns the first names of a list as text, and the number of the others.
+pub(crate) fn some_of<'a>(mut names: impl ExactSizeIterator<Item = &'a str>) -> String {
+    let first: Vec<_> = names.by_ref().take(NAMES_SHOWN).collect();
+    match names.len() {
+        0 => first.join(", "),
+        more => format!("{} and {more} more", first.join(", ")),
     }
 }
 

@@ -7,13 +7,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use snowmint::Layout;
+use snowmint_cluster::namespace::registry::Room;
 use snowmint_cluster::namespace::{
-    AutoCreate, Definition, HideKeys, HideKeysError, MAX_NAMESPACES, NamespaceError, NamespaceFile,
-    NamespaceFileError, NamespaceRecord, ServedBy, TextForm, registry,
+    AutoCreate, Definition, HideKeys, HideKeysError, NamespaceError, NamespaceFile, NamespaceFileError,
+    NamespaceRecord, ServedBy, TextForm, registry,
 };
 use snowmint_cluster::{NamespaceName, NamespaceNameError};
 use snowmint_store::{Store, StoreError, Visibility};
 use tokio::sync::Mutex;
+
+use crate::limits::MAX_SERVED_NAMESPACES;
+use crate::mint::NamespaceTable;
 
 /// The flags that configure namespaces.
 #[derive(Clone, Debug)]
@@ -63,6 +67,10 @@ pub(super) struct Desired {
     pub(super) earlier_texts: BTreeMap<NamespaceName, Vec<Option<TextForm>>>,
     /// The number of namespaces in the store that are not dropped.
     pub(super) in_store: usize,
+    /// The room of the store for namespaces that every node serves.
+    pub(super) room: Room,
+    /// Namespaces beyond the number that a node serves.
+    pub(super) left_out: Vec<NamespaceName>,
     /// Unreadable records, with the reason. Their namespaces stay as they are.
     pub(super) unreadable: Vec<(String, String)>,
     /// The names of all records in the store, dropped or not.
@@ -262,39 +270,61 @@ impl NamespaceConfig {
 
     /// Returns the namespaces to serve, from the settled records. Lists the records if a change was announced, and once a
     /// minute.
-    pub(super) async fn desired(&self, store: &dyn Store) -> Result<Desired, StoreError> {
+    ///
+    /// If the store has too many, those that are `served` now come first, so that no new namespace takes away another one. The
+    /// namespaces of the flags and the file are not limited by the store.
+    pub(super) async fn desired(
+        &self,
+        store: &dyn Store,
+        served: &NamespaceTable,
+    ) -> Result<Desired, StoreError> {
         let listed = self.settled.lock().await.follow(store).await?;
-        let mut desired =
-            Desired { recorded: listed.iter().map(|(name, _)| name.clone()).collect(), ..Desired::default() };
+        let mut desired = Desired {
+            recorded: listed.iter().map(|(name, _)| name.clone()).collect(),
+            room: Room::among(&listed),
+            ..Desired::default()
+        };
+        let mut of_store = Vec::new();
         for (name, record) in listed {
             let checked = NamespaceName::new(&name).map_err(|error: NamespaceNameError| error.to_string());
             match checked.and_then(|checked| Ok((checked, record?))) {
-                Ok((name, record)) => self.consider(&mut desired, name, record),
+                Ok((name, record)) if record.dropped_unix_ms.is_some() => {
+                    desired.dropped.insert(name, record);
+                }
+                Ok((name, record)) => {
+                    desired.in_store += 1;
+                    if self.names(&name) {
+                        self.include(&mut desired, name, record);
+                    } else if record.served_by == ServedBy::EveryNode {
+                        of_store.push((name, record));
+                    }
+                }
                 Err(why) => desired.unreadable.push((name, why)),
             }
+        }
+        if of_store.len() > MAX_SERVED_NAMESPACES {
+            of_store.sort_by_key(|(name, _)| served.get(name).is_none());
+            let beyond = of_store.split_off(MAX_SERVED_NAMESPACES);
+            desired.left_out = beyond.into_iter().map(|(name, _)| name).collect();
+        }
+        for (name, record) in of_store {
+            self.include(&mut desired, name, record);
         }
         Ok(desired)
     }
 
-    fn consider(&self, desired: &mut Desired, name: NamespaceName, record: NamespaceRecord) {
-        if record.dropped_unix_ms.is_some() {
-            desired.dropped.insert(name, record);
-            return;
-        }
-        desired.in_store += 1;
+    /// Includes a namespace in those to serve.
+    fn include(&self, desired: &mut Desired, name: NamespaceName, record: NamespaceRecord) {
         let in_file = self.file.namespaces.get(&name);
-        let is_served = record.served_by == ServedBy::EveryNode || self.names(&name);
-        if is_served && desired.namespaces.len() < MAX_NAMESPACES {
-            // The file decides what may change; the record decides everything else.
-            let follows =
-                in_file.filter(|definition| registry::check_with_text(&name, &record, definition).is_ok());
-            if !record.earlier_texts.is_empty() {
-                desired.earlier_texts.insert(name.clone(), record.earlier_texts.clone());
-            }
-            let definition = follows.unwrap_or(&record.definition).clone();
-            desired.namespaces.insert(name.clone(), definition);
-            desired.records.insert(name, record);
+        // The file decides what may change; the record decides everything else.
+        let follows =
+            in_file.filter(|definition| registry::check_with_text(&name, &record, definition).is_ok());
+        if !record.earlier_texts.is_empty() {
+            desired.earlier_texts.insert(name.clone(), record.earlier_texts.clone());
         }
+        let definition = follows.unwrap_or(&record.definition).clone();
+        desired.namespaces.insert(name.clone(), definition);
+        desired.records.insert(name, record);
     }
 
     /// Returns `true` if a flag or the namespace file names this namespace.

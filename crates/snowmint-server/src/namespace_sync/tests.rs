@@ -6,7 +6,7 @@ use std::sync::Mutex;
 
 use snowmint::inspect::Decoded;
 use snowmint::{Clock as _, DatacenterId, ManualClock, WallClock};
-use snowmint_cluster::namespace::{Fields, NamespaceRecord};
+use snowmint_cluster::namespace::{Fields, NamespaceRecord, ServedBy};
 use snowmint_store::{Expected, Key, MemoryStore, Swap, Versioned};
 use tokio::sync::oneshot;
 
@@ -803,10 +803,7 @@ async fn a_store_that_lost_its_records_takes_no_namespace_away() {
     assert!(trouble.ends_with("lost the records of served namespaces: keys, orders"), "{trouble}");
     assert_eq!(node.mint.records_lost(), 3);
     let listed = registry::list(&store.now()).await.unwrap();
-    let pinned = NamespaceRecord::new(
-        Definition::snowflake(LAYOUT),
-        snowmint_cluster::namespace::ServedBy::ConfiguredNodes,
-    );
+    let pinned = NamespaceRecord::new(Definition::snowflake(LAYOUT), ServedBy::ConfiguredNodes);
     assert_eq!(listed, [("default".to_owned(), Ok(pinned))], "pinned again, and nothing else");
 
     // A namespace that is added again unchanged continues; a dropped one ends.
@@ -833,4 +830,46 @@ async fn a_store_that_lost_its_records_takes_no_namespace_away() {
         "{trouble}"
     );
     node.take("orders", 1).await.unwrap();
+}
+
+/// Goal: a store with too many namespaces takes none away that a node names or serves, and the node reports which ones it leaves
+/// out. Method: later names that are earlier in the alphabet, written without a check of the limit.
+#[tokio::test]
+async fn too_many_namespaces_take_no_other_away() {
+    let store = MemoryStore::new();
+    let record = NamespaceRecord::new(Definition::snowflake(LAYOUT), ServedBy::EveryNode);
+    let write = async |to: &str| registry::put_back(&store, &name(to), &record).await.unwrap();
+    for nth in 1..MAX_SERVED_NAMESPACES {
+        write(&format!("n-{nth}")).await;
+    }
+    let mut node = Node::start(&store, &["zz-named"], None).await;
+    write("z-served").await;
+    node.look().await;
+    let served = node.served();
+    for name in ["z-served", "zz-named"] {
+        assert!(served.iter().any(|it| it == name), "{name}");
+    }
+    assert_eq!((served.len(), node.mint.trouble()), (MAX_SERVED_NAMESPACES + 1, None));
+
+    for late in ["a-late", "zzz-late"] {
+        write(late).await;
+    }
+    for _ in 0..2 {
+        node.look().await;
+        assert!(node.served() == served);
+    }
+    let trouble = node.mint.trouble().unwrap();
+    assert_eq!(trouble, "not served, because the store has more than 11000 namespaces: a-late, zzz-late");
+    let warned: Vec<_> = node.sync.warned.iter().collect();
+    assert!(matches!(warned[..], [text] if text.contains("not served: a-late, zzz-late; ")), "{warned:?}");
+    // A node that names it serves it, though every node may.
+    assert!(Node::start(&store, &["zzz-late"], None).await.served().contains(&"zzz-late".to_owned()));
+
+    for (dropped, left_out) in [("n-1", Some("zzz-late")), ("n-2", None)] {
+        registry::drop_namespace(&store, &name(dropped), 5).await.unwrap();
+        node.look().await;
+        let trouble = node.mint.trouble();
+        assert_eq!(trouble.as_ref().and_then(|text| text.rsplit(": ").next()), left_out);
+    }
+    assert!(node.sync.warned.is_empty(), "{:?}", node.sync.warned);
 }

@@ -77,6 +77,44 @@ async fn a_change_is_checked_against_what_is_there() {
     assert_eq!(set.served_by, ServedBy::EveryNode);
 }
 
+/// Goal: nobody adds a namespace for every node beyond the limit, not even one that was dropped; those of single nodes are not
+/// limited. Method: a store that is filled without a check.
+#[tokio::test]
+async fn a_store_has_a_limit_of_namespaces_that_every_node_serves() {
+    let store = MemoryStore::new();
+    let definition = defined("scheme = 'uuid7'");
+    let named = |text: &str| NamespaceName::new(text).unwrap();
+    let write = async |text: &str, served_by| {
+        put_back(&store, &named(text), &NamespaceRecord::new(definition.clone(), served_by)).await.unwrap()
+    };
+    for nth in 1..MAX_NAMESPACES {
+        write(&format!("n-{nth}"), ServedBy::EveryNode).await;
+    }
+    write("gone", ServedBy::EveryNode).await;
+    drop_namespace(&store, &named("gone"), 5).await.unwrap();
+    write("of-some", ServedBy::ConfiguredNodes).await;
+    let add = async |text: &str, if_dropped| add(&store, &named(text), &definition, if_dropped).await;
+    add("last", IfDropped::Refuse).await.unwrap();
+    let full = add("more", IfDropped::Refuse).await.unwrap_err();
+    assert!(matches!(full, NamespaceError::TooMany { found: MAX_NAMESPACES, .. }), "{full}");
+    for words in ["namespace more not added", "10000 namespaces in memory:", "limit is 10000", "ns drop"] {
+        assert!(full.to_string().contains(words), "{full}");
+    }
+    for if_dropped in [IfDropped::Resume, IfDropped::Restart] {
+        let full = add("gone", if_dropped).await.unwrap_err();
+        assert!(matches!(full, NamespaceError::TooMany { .. }), "{if_dropped:?}: {full}");
+    }
+    let dropped = add("gone", IfDropped::Refuse).await.unwrap_err();
+    assert!(matches!(dropped, NamespaceError::Dropped { .. }), "{dropped}");
+    let exists = add("last", IfDropped::Resume).await.unwrap_err();
+    assert!(matches!(exists, NamespaceError::Exists { .. }), "{exists}");
+    pin(&store, &named("of-one"), &definition).await.unwrap();
+    drop_namespace(&store, &named("last"), 5).await.unwrap();
+    add("gone", IfDropped::Resume).await.unwrap();
+    let full = add("last", IfDropped::Resume).await.unwrap_err();
+    assert!(matches!(full, NamespaceError::TooMany { .. }), "{full}");
+}
+
 /// Goal: over a store that may lose its newest writes, a definition counts once it has settled. Method: a store in memory that
 /// claims to lose writes, under paused time.
 #[tokio::test(start_paused = true)]
@@ -370,7 +408,7 @@ async fn a_node_that_follows_lists_only_what_has_changed() {
         tokio::time::sleep(Duration::from_secs(5)).await;
         assert_eq!((node.follow(&store).await.unwrap(), lists(&store)), (vec![], 0));
     }
-    add(&store, &name(), &defined("scheme = 'segment'"), IfDropped::Resume).await.unwrap();
+    add(&store.store, &name(), &defined("scheme = 'segment'"), IfDropped::Resume).await.unwrap();
     assert_eq!((names(&node.follow(&store).await.unwrap()), lists(&store)), (vec!["orders".to_owned()], 1));
     assert_eq!((names(&node.follow(&store).await.unwrap()), lists(&store)), (vec!["orders".to_owned()], 0));
     // Another node adds one after this node has read the version, and a third after the list.
@@ -422,7 +460,7 @@ async fn a_change_that_is_not_announced_is_seen_within_a_minute_and_a_loss_at_on
 async fn a_node_that_follows_lists_until_all_has_settled() {
     let store = Counting { may_lose: Duration::from_secs(2), ..Counting::default() };
     let mut node = Follower::default();
-    add(&store, &name(), &defined("scheme = 'segment'"), IfDropped::Resume).await.unwrap();
+    add(&store.store, &name(), &defined("scheme = 'segment'"), IfDropped::Resume).await.unwrap();
     let mut seen = Vec::new();
     for _ in 0..6 {
         seen.push((node.follow(&store).await.unwrap().len(), store.lists.swap(0, Ordering::Relaxed)));
