@@ -1,13 +1,12 @@
 //! `snowmint hide-key`: makes a key that hides the ids of a namespace.
 
-use std::fs::OpenOptions;
-use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use snowmint_cluster::namespace::{HideKeyName, HideKeys};
 
-use crate::error::Failure;
+use crate::error::{Failure, report};
 use crate::human::Output;
+use crate::shared_file::{self, Readers};
 
 const EXAMPLES: &str = "\
 A hidden id is a number that reveals neither when the id was made, nor by which
@@ -18,7 +17,8 @@ Use a key for one namespace only: equal numbers are hidden as equal numbers.
 
 Examples:
   snowmint hide-key orders --file hide-keys.toml
-      Appends a new key to the file, which only its owner may read.
+      Adds a new key to the file. If the command creates it, only its owner
+      may read it; it warns if others may read an existing one.
   snowmint ns add orders --scheme segment --hide orders \\
       --hide-keys-file hide-keys.toml
   snowmint serve --hide-keys-file hide-keys.toml
@@ -44,15 +44,15 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let key = HideKeys::new_key().map_err(Failure::runtime)?;
-    let line = format!("\"{}\" = \"{key}\"", args.name);
     let mut out = Output::new();
     match &args.file {
         None if args.json => {
             out.json(&serde_json::json!({"name": args.name.as_str(), "key": key.clone()}))?;
         }
-        None => out.line(&line)?,
+        None => out.line(&line(&args.name, &key))?,
         Some(path) => {
-            append(path, &args.name, &line)?;
+            append(path, &args.name, &key)?;
+            warn_of_readers(path);
             if args.json {
                 let file = path.display().to_string();
                 out.json(&serde_json::json!({"name": args.name.as_str(), "file": file}))?;
@@ -64,33 +64,42 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     out.flush()
 }
 
-/// Appends a key to a file. Rejects a name that the file already has: another key would hide the ids of its namespace
-/// differently.
-fn append(path: &Path, name: &HideKeyName, line: &str) -> Result<(), Failure> {
-    let before = match std::fs::read_to_string(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-        read => read.map_err(|error| unwritten(path, &error))?,
-    };
-    let invalid = |error| Failure::usage(format!("{}: {error}", path.display()));
-    if HideKeys::parse(&before).map_err(invalid)?.key(name).is_ok() {
-        let why = format!("{} has a key {name} already: choose another name", path.display());
-        return Err(Failure::usage(why));
-    }
-    let begin = if before.is_empty() || before.ends_with('\n') { "" } else { "\n" };
-    let mut options = OpenOptions::new();
-    options.append(true).create(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let written = options.open(path).and_then(|mut file| {
-        file.write_all(format!("{begin}{line}\n").as_bytes())?;
-        file.sync_all()
-    });
-    written.map_err(|error| unwritten(path, &error))
+/// Returns the line of a key in a file.
+fn line(name: &HideKeyName, key: &str) -> String {
+    format!("\"{name}\" = \"{key}\"")
 }
 
-fn unwritten(path: &Path, error: &io::Error) -> Failure {
-    Failure::runtime(format!("cannot write {}: {error}", path.display()))
+/// Adds a key to a file. Rejects a name that the file already has: another key would hide the ids of its namespace
+/// differently.
+fn append(path: &Path, name: &HideKeyName, key: &str) -> Result<(), Failure> {
+    shared_file::change(path, Readers::Owner, |before| {
+        let invalid = |error| Failure::usage(format!("{}: {error}", path.display()));
+        if HideKeys::parse(before).map_err(invalid)?.key(name).is_ok() {
+            let why = format!("{} has a key {name} already: choose another name", path.display());
+            return Err(Failure::usage(why));
+        }
+        let end = if before.is_empty() || before.ends_with('\n') { "" } else { "\n" };
+        Ok((format!("{before}{end}{}\n", line(name, key)), ()))
+    })
 }
+
+/// Warns if others than the owner may read or change a file of keys, which keeps its permissions.
+#[cfg(unix)]
+fn warn_of_readers(path: &Path) {
+    use std::os::unix::fs::PermissionsExt as _;
+    let Ok(found) = std::fs::metadata(path) else { return };
+    let mode = found.permissions().mode() & 0o777;
+    if mode & 0o077 != 0 {
+        let file = path.display();
+        report(
+            "warning",
+            &format!("other users may read {file} (mode {mode:o}): `chmod 600 {file}` keeps its keys secret"),
+        );
+    }
+}
+
+#[cfg(not(unix))]
+fn warn_of_readers(_: &Path) {}
 
 /// Reads a file of hide keys.
 pub(crate) fn read(path: &Path) -> Result<HideKeys, Failure> {
@@ -98,4 +107,34 @@ pub(crate) fn read(path: &Path) -> Result<HideKeys, Failure> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| flag(format!("cannot read {}: {error}", path.display())))?;
     HideKeys::parse(&text).map_err(|error| flag(format!("{}: {error}", path.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+
+    use super::*;
+
+    /// Goal: two concurrent commands neither lose a key nor add one name twice, which would make the whole file invalid. Method:
+    /// rounds in which eight threads add two names to one file at the same time.
+    #[test]
+    fn concurrent_changes_keep_one_key_of_each_name() {
+        let folder = tempfile::tempdir().unwrap();
+        for round in 0..if cfg!(miri) { 1 } else { 20 } {
+            let path = folder.path().join(format!("keys{round}.toml"));
+            let (start, names) =
+                (Barrier::new(8), ["a", "b"].map(|name| name.parse::<HideKeyName>().unwrap()));
+            let add = |nth: usize| {
+                start.wait();
+                append(&path, &names[nth % 2], &HideKeys::new_key().unwrap()).is_ok()
+            };
+            let add = &add;
+            let added = std::thread::scope(|scope| {
+                let threads: Vec<_> = (0..8).map(|nth| scope.spawn(move || add(nth))).collect();
+                threads.into_iter().map(|thread| usize::from(thread.join().unwrap())).sum::<usize>()
+            });
+            let keys = read(&path).unwrap();
+            assert!(added == 2 && names.iter().all(|name| keys.key(name).is_ok()), "round {round}: {added}");
+        }
+    }
 }

@@ -28,6 +28,7 @@ mod ns;
 mod range;
 mod remote;
 mod serve;
+mod shared_file;
 mod shell;
 mod sql;
 #[cfg(all(target_os = "linux", target_env = "gnu", target_feature = "crt-static"))]

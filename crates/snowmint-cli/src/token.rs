@@ -1,7 +1,6 @@
 //! `snowmint token`: makes, lists, replaces and revokes the tokens in a file of `snowmint serve`.
 
-use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::fs;
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -19,6 +18,7 @@ use snowmint_server::access::{Pattern, Quotas, Right, TokenRow};
 
 use crate::error::{Failure, report};
 use crate::human::{self, Output};
+use crate::shared_file::{self, Readers, unreadable};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -326,83 +326,15 @@ fn json(value: &impl Serialize) -> Result<String, Failure> {
     serde_json::to_string(value).map_err(Failure::runtime)
 }
 
-/// Replaces a whole file: a reader sees the text before or after, and two concurrent commands lose nothing.
+/// Changes the file of tokens, without losing what another command changes at the same time.
 fn change<T>(path: &Path, edit: impl FnOnce(&str) -> Result<(String, T), EditError>) -> Result<T, Failure> {
-    // If the path is a link, it keeps pointing to the file.
-    let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let unwritable = |error: &io::Error| {
-        Failure::runtime(format!(
-            "--file: cannot write {}: {error}; check the path and who may write there",
-            path.display()
-        ))
-    };
-    let lock = File::create(beside(path, "lock")).map_err(|error| unwritable(&error))?;
-    lock.lock().map_err(|error| unwritable(&error))?;
-    let text = match fs::read_to_string(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-        read => read.map_err(|error| unreadable(path, &error))?,
-    };
-    let (changed, outcome) = edit(&text).map_err(|error| match error {
-        EditError::Invalid(why) => invalid(path, &why),
-        error => Failure::usage(error),
-    })?;
-    replace(path, &changed).map_err(|error| unwritable(&error))?;
-    Ok(outcome)
-}
-
-/// Writes a file next to the old one, and renames it once it is on disk.
-fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let new = beside(path, "new");
-    let mut file = File::create(&new)?;
-    if let Ok(old) = fs::metadata(path) {
-        // A node that could no longer read the file would keep a revoked token valid.
-        keep_owner(&file, &old)?;
-        file.set_permissions(old.permissions())?;
-    }
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&new, path)?;
-    // Sync the folder too, so that the rename is durable. Some systems cannot open a folder.
-    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty())
-        && let Ok(folder) = File::open(folder)
-    {
-        folder.sync_all()?;
-    }
-    Ok(())
-}
-
-#[cfg(unix)]
-fn keep_owner(new: &File, old: &fs::Metadata) -> io::Result<()> {
-    use std::os::unix::fs::{MetadataExt as _, fchown};
-    let made = new.metadata()?;
-    let other = |old: u32, made: u32| (old != made).then_some(old);
-    let (owner, group) = (other(old.uid(), made.uid()), other(old.gid(), made.gid()));
-    if owner.is_none() && group.is_none() {
-        return Ok(());
-    }
-    fchown(new, owner, group).map_err(|error| {
-        let (uid, gid) = (old.uid(), old.gid());
-        io::Error::new(
-            error.kind(),
-            format!("{error}: only the owner {uid}:{gid} or root can replace this file"),
-        )
+    // The file has digests only, and nodes of other users read it.
+    shared_file::change(path, Readers::Umask, |text| {
+        edit(text).map_err(|error| match error {
+            EditError::Invalid(why) => invalid(path, &why),
+            error => Failure::usage(error),
+        })
     })
-}
-
-#[cfg(not(unix))]
-fn keep_owner(_: &File, _: &fs::Metadata) -> io::Result<()> {
-    Ok(())
-}
-
-fn beside(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".");
-    name.push(suffix);
-    name.into()
-}
-
-fn unreadable(path: &Path, error: &io::Error) -> Failure {
-    Failure::usage(format!("--file: cannot read {}: {error}", path.display()))
 }
 
 fn invalid(path: &Path, why: &str) -> Failure {

@@ -154,3 +154,40 @@ fn a_key_is_shown_nowhere() {
     let told = sandbox.refused(&["inspect", "--hide-key", "public", "7"], 2);
     assert!(told.contains("--hide-keys-file"), "{told}");
 }
+
+/// Goal: keys that others may read are reported, with the remedy, and the permissions and owner stay as they are. Method: files with
+/// different permissions, and what a crashed command left behind.
+#[test]
+#[cfg(unix)]
+fn keys_that_others_may_read_are_reported() {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let sandbox = Sandbox::new();
+    let mode = |file: &str| fs::metadata(sandbox.path(file)).unwrap().permissions().mode() & 0o777;
+    for (nth, given) in [0o644, 0o640, 0o600, 0o400].into_iter().enumerate() {
+        let file = format!("keys{nth}.toml");
+        fs::write(sandbox.path(&file), "# mine").unwrap();
+        fs::set_permissions(sandbox.path(&file), Permissions::from_mode(given)).unwrap();
+        // A crashed command left this.
+        fs::write(sandbox.path(&format!("{file}.new")), "# not mine").unwrap();
+        let ran = sandbox.run(&["hide-key", "public", "--file", &file]);
+        assert_eq!((ran.code, mode(&file)), (0, given), "{given:o}: {}", ran.err);
+        let wanted = match given {
+            0o644 | 0o640 => {
+                format!(
+                    "warning: other users may read {file} (mode {given:o}): `chmod 600 {file}` keeps its keys secret\n"
+                )
+            }
+            _ => String::new(),
+        };
+        assert_eq!(ran.err, wanted);
+        let text = fs::read_to_string(sandbox.path(&file)).unwrap();
+        assert!(text.starts_with("# mine\n\"public\" = ") && text.lines().count() == 2, "{text}");
+        sandbox.refused(&["hide-key", "public", "--file", &file], 2);
+    }
+    // Not even for a moment.
+    fs::write(sandbox.path("made.toml.new"), "").unwrap();
+    sandbox.out(&["hide-key", "public", "--file", "made.toml"]);
+    assert_eq!(mode("made.toml"), 0o600);
+}

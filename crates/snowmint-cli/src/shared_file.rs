@@ -1,0 +1,119 @@
+//! Files that several commands may change at the same time, while nodes read them: tokens and hide keys.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use crate::error::Failure;
+
+/// The users who may read a file that a command creates. An existing file keeps its permissions and its owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Readers {
+    /// As the umask says.
+    Umask,
+    /// Only its owner.
+    Owner,
+}
+
+/// Replaces a whole file: a reader sees the text before or after, and two concurrent commands lose nothing. A missing file
+/// counts as empty.
+///
+/// # Errors
+///
+/// That of `edit`, or [`Failure`] if the file cannot be read or written; then it is as it was.
+pub(crate) fn change<T>(
+    path: &Path,
+    readers: Readers,
+    edit: impl FnOnce(&str) -> Result<(String, T), Failure>,
+) -> Result<T, Failure> {
+    // If the path is a link, it keeps pointing to the file.
+    let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let unwritable = |error: &io::Error| {
+        Failure::runtime(format!(
+            "--file: cannot write {}: {error}; check the path and who may write there",
+            path.display()
+        ))
+    };
+    let lock = File::create(beside(path, "lock")).map_err(|error| unwritable(&error))?;
+    lock.lock().map_err(|error| unwritable(&error))?;
+    let text = match fs::read_to_string(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+        read => read.map_err(|error| unreadable(path, &error))?,
+    };
+    let (changed, outcome) = edit(&text)?;
+    replace(path, readers, &changed).map_err(|error| unwritable(&error))?;
+    Ok(outcome)
+}
+
+/// Returns the error for a file that cannot be read.
+pub(crate) fn unreadable(path: &Path, error: &io::Error) -> Failure {
+    Failure::usage(format!("--file: cannot read {}: {error}", path.display()))
+}
+
+/// Writes a file next to the old one, and renames it once it is on disk.
+fn replace(path: &Path, readers: Readers, text: &str) -> io::Result<()> {
+    let new = beside(path, "new");
+    let old = match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        old => Some(old?),
+    };
+    // A file that a crashed command left would keep its permissions, and who has it open could read the text.
+    match fs::remove_file(&new) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        removed => removed?,
+    }
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    if readers == Readers::Owner || old.is_some() {
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    }
+    #[cfg(not(unix))]
+    let _ = readers;
+    let mut file = options.open(&new)?;
+    if let Some(old) = old {
+        // A node that could no longer read the file would keep a revoked token valid.
+        keep_owner(&file, &old)?;
+        file.set_permissions(old.permissions())?;
+    }
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&new, path)?;
+    // Sync the folder too, so that the rename is durable. Some systems cannot open a folder.
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty())
+        && let Ok(folder) = File::open(folder)
+    {
+        folder.sync_all()?;
+    }
+    Ok(())
+}
+
+#[cfg(unix)]
+fn keep_owner(new: &File, old: &fs::Metadata) -> io::Result<()> {
+    use std::os::unix::fs::{MetadataExt as _, fchown};
+    let made = new.metadata()?;
+    let other = |old: u32, made: u32| (old != made).then_some(old);
+    let (owner, group) = (other(old.uid(), made.uid()), other(old.gid(), made.gid()));
+    if owner.is_none() && group.is_none() {
+        return Ok(());
+    }
+    fchown(new, owner, group).map_err(|error| {
+        let (uid, gid) = (old.uid(), old.gid());
+        io::Error::new(
+            error.kind(),
+            format!("{error}: only the owner {uid}:{gid} or root can replace this file"),
+        )
+    })
+}
+
+#[cfg(not(unix))]
+fn keep_owner(_: &File, _: &fs::Metadata) -> io::Result<()> {
+    Ok(())
+}
+
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".");
+    name.push(suffix);
+    name.into()
+}
