@@ -34,7 +34,7 @@ macro_rules! fuzz_target {
 
 /// Checks the files that the command line names.
 pub fn check_files(check: fn(&[u8]) -> bool) {
-    for path in env::args().skip(1) {
+    for path in env::args_os().skip(1) {
         let bytes = fs::read(&path).unwrap_or_else(|error| {
             eprintln!("{path}: {error}");
             process::exit(2)

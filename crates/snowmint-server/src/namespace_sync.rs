@@ -29,8 +29,7 @@ pub use config::{NamespaceConfig, NamespaceConfigError, NamespaceFlags, Namespac
 
 use crate::admin::Refresher;
 use crate::admin::node::RefreshRequests;
-use crate::clock::ServiceClock;
-use crate::clock::SharedClock;
+use crate::clock::{ServiceClock, SharedClock};
 use crate::limits::MAX_SERVED_NAMESPACES;
 use crate::mint::{Backend, CreateRequest, IdPool, IdSource, Mint, MintError, Namespace, some_of};
 use lost_records::{LostRecords, RecordAction};

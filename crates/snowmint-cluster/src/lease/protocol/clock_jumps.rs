@@ -74,12 +74,6 @@ pub(in crate::lease) fn clock_of_another(
     clocks.min_by_key(|other| other.abs_diff(unix_ms))
 }
 
-/// Returns whether two holders belong to one node, which calls them `name`, `name/2` and so on.
-fn is_same_node(one: &Holder, other: &Holder) -> bool {
-    let node = |holder: &Holder| holder.as_str().split('/').next().map(ToOwned::to_owned);
-    node(one) == node(other)
-}
-
 impl<B: Begin> Protocol<B> {
     /// Returns how far the clock is ahead of what was last confirmed, in milliseconds.
     pub(super) const fn jump_ms(&self, now: Now) -> u64 {
