@@ -36,10 +36,10 @@ macro_rules! fuzz_target {
 pub fn check_files(check: fn(&[u8]) -> bool) {
     for path in env::args_os().skip(1) {
         let bytes = fs::read(&path).unwrap_or_else(|error| {
-            eprintln!("{path}: {error}");
+            eprintln!("{}: {error}", path.display());
             process::exit(2)
         });
-        println!("{path}: {}", if check(&bytes) { "passes" } else { "too short for an input" });
+        println!("{}: {}", path.display(), if check(&bytes) { "passes" } else { "too short for an input" });
     }
 }
 
