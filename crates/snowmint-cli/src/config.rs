@@ -180,24 +180,34 @@ fn print_settings(
             }
         };
         let texts = matches.get_raw(key).into_iter().flatten().map(|text| text.to_string_lossy());
-        let texts =
-            texts.map(|text| if key == "store" { connect::without_credentials(&text) } else { text.into() });
-        let value = match texts.collect::<Vec<String>>() {
+        let value = match texts.collect::<Vec<_>>() {
             _ if is_boolean(&flag) => Value::Boolean(matches.get_flag(key)),
             texts if flag.get_value_delimiter().is_some() => {
                 let texts = texts.iter().flat_map(|text| text.split(','));
-                Value::Array(texts.map(|text| Value::String(text.to_owned())).collect())
+                Value::Array(texts.map(|text| Value::String(public(key, text))).collect())
             }
-            texts => Value::String(texts.concat()),
+            texts => Value::String(public(key, &texts.concat())),
         };
         // A file has names or tables, not both.
         let comment = if key == "namespaces" && tables.is_some() { "# " } else { "" };
         out.line(&format!("{comment}{key} = {value}  # {origin}"))?;
     }
     for line in tables.unwrap_or_default().lines().filter(|line| !line.trim().is_empty()) {
-        out.line(line)?;
+        // `serve` refuses a source with a password, but it is printed before it is checked.
+        let texts = line.split_inclusive(['"', '\'']);
+        out.line(&texts.map(|text| public("", text)).collect::<String>())?;
     }
     out.flush()
+}
+
+/// Returns the value of a setting without a user and password, if it is a URL.
+fn public(key: &str, value: &str) -> String {
+    // A store may be mistyped.
+    if key == "store" || value.contains("://") {
+        connect::without_credentials(value)
+    } else {
+        value.to_owned()
+    }
 }
 
 fn schema() -> serde_json::Value {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use snowmint_cluster::{LeaseError, LeaseStatus, Leases};
 use snowmint_server::admin::{SettledStore, warnings_of_skipped};
+pub(crate) use snowmint_server::credentials::without_credentials;
 use snowmint_store::{OpenError, Store};
 
 use crate::error::{Failure, report};
@@ -129,70 +130,9 @@ pub(crate) fn why_no_lease(leases: &Leases) -> String {
     waiting.unwrap_or_else(|| "the store has not answered yet".to_owned())
 }
 
-/// Returns a URL without user and password, even if it is invalid: a password may contain characters that end a part of a URL.
-pub(crate) fn without_credentials(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else {
-        // A path, or a path mistaken for a URL.
-        let is_path = url.starts_with("sqlite:");
-        return if is_path { url } else { url.rsplit_once('@').map_or(url, |(_, public)| public) }.to_owned();
-    };
-    let (base, query) = rest.split_once('?').map_or((rest, None), |(base, query)| (base, Some(query)));
-    // A port consists of digits: anything else after the colon is a password, which may continue after the `?`.
-    let hosts = base.split('/').next().unwrap_or(base);
-    let has_ports = |hosts: &str| {
-        let ports = hosts.split(',').filter_map(|host| host.rsplit_once(':'));
-        ports
-            .into_iter()
-            .all(|(_, port)| port.ends_with(']') || port.bytes().all(|byte| byte.is_ascii_digit()))
-    };
-    let (base, query) = match base.rsplit_once('@') {
-        Some((_, public)) => (public, query),
-        None if has_ports(hosts) => (base, query),
-        None => rest.rsplit_once('@').map_or((rest, None), |(_, public)| (public, None)),
-    };
-    let mut shown = format!("{scheme}://{base}");
-    for (nth, parameter) in query.into_iter().flat_map(|query| query.split('&')).enumerate() {
-        shown.push(if nth == 0 { '?' } else { '&' });
-        let name = parameter.split('=').next().unwrap_or(parameter);
-        let is_secret =
-            ["pass", "secret", "token"].iter().any(|word| name.to_ascii_lowercase().contains(word));
-        // The path of a password file is not secret.
-        if is_secret && !name.ends_with("_file") {
-            shown.push_str(name);
-            shown.push_str("=...");
-        } else {
-            shown.push_str(parameter);
-        }
-    }
-    shown
-}
-
 /// Reports the records that lists of the store skipped.
 pub(crate) fn warn_of_skipped(store: &dyn Store) {
     for warning in warnings_of_skipped(store) {
         report("warning", &warning);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_password_is_shown() {
-        for (url, expected) in [
-            ("redis://user:p%40ss@host:6379/1?prefix=x", "redis://host:6379/1?prefix=x"),
-            ("etcd://a:1,b:2", "etcd://a:1,b:2"),
-            ("postgres://u@h?tls=on", "postgres://h?tls=on"),
-            ("leaf:mysql://leaf:p@db/leaf?tag=a@b", "leaf:mysql://db/leaf?tag=a@b"),
-            ("sqlite:/var/a@b.db", "sqlite:/var/a@b.db"),
-            ("postgres://u:p/w@h:1/db", "postgres://h:1/db"),
-            ("redis://:p?w@h", "redis://h"),
-            ("redis://[::1]:6379,h", "redis://[::1]:6379,h"),
-            ("mysql://h/db?password=p&tls=on", "mysql://h/db?password=...&tls=on"),
-            ("me:secret@db", "db"),
-        ] {
-            assert_eq!(without_credentials(url), expected);
-        }
     }
 }

@@ -24,6 +24,7 @@ use snowmint_server::admin::audit::Log;
 use snowmint_server::admin::doctor::Findings;
 use snowmint_server::admin::namespaces::{Addition, Change, Changed, Namespaces};
 use snowmint_server::admin::workers::{Force, Released, Workers};
+use snowmint_server::credentials::masked;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -175,7 +176,7 @@ pub(crate) struct Server {
 impl Server {
     fn new(url: &str, token: Option<String>, files: TlsFiles<'_>, insecure: bool) -> Result<Self, Failure> {
         let invalid = || {
-            let shown = crate::connect::without_credentials(url);
+            let shown = masked(url);
             Failure::flag(
                 "--server",
                 format!("invalid URL {shown:?}: expected https://HOST:PORT or http://HOST:PORT"),

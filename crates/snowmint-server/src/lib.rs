@@ -58,6 +58,7 @@ mod access_log;
 pub mod admin;
 mod clock;
 mod connection;
+pub mod credentials;
 mod delivery;
 mod fleet;
 mod grpc;

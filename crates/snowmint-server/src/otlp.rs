@@ -22,6 +22,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 
 use crate::access_log::shortened;
+use crate::credentials::masked;
 use context::Parent;
 use export::{Command, Exporter};
 pub(crate) use message::KeyValue;
@@ -64,7 +65,7 @@ impl FromStr for OtlpEndpoint {
 
     /// Parses a base URL, to which `v1/traces` is appended. A URL without a port means that of its scheme, 80 or 443.
     fn from_str(text: &str) -> Result<Self, InvalidEndpoint> {
-        let invalid = || InvalidEndpoint(Snippet::of(text));
+        let invalid = || InvalidEndpoint(Snippet::of(&masked(text)));
         let uri: Uri = text.parse().map_err(|_| invalid())?;
         let is_tls = match uri.scheme_str() {
             Some("http") => false,
@@ -310,6 +311,15 @@ impl ActiveSpan {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_shows_no_password() {
+        let told = "http://u:secret@h:4318".parse::<OtlpEndpoint>().unwrap_err().to_string();
+        assert!(
+            told.contains("`http://...@h:4318`: expected http://HOST:PORT") && !told.contains("secret"),
+            "{told}"
+        );
+    }
 
     fn tracer(ratio: f64) -> (Tracer, mpsc::Receiver<Command>) {
         let (commands, received) = mpsc::channel(2);

@@ -11,6 +11,7 @@ use snowmint::error::Snippet;
 use crate::access::Access;
 use crate::admin::{LogControl, NodeAdmin};
 use crate::clock::SharedClock;
+use crate::credentials::masked;
 use crate::limits;
 use crate::tls::Tls;
 
@@ -244,7 +245,11 @@ impl CorsOrigins {
             });
             // Browsers send lower case.
             let text = origin.to_ascii_lowercase();
-            if is_origin { Ok(text) } else { Err(OriginError(Snippet::of(origin).as_str().to_owned())) }
+            if is_origin {
+                Ok(text)
+            } else {
+                Err(OriginError(Snippet::of(&masked(origin)).as_str().to_owned()))
+            }
         });
         checked.collect::<Result<_, _>>().map(Self)
     }

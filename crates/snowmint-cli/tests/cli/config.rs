@@ -108,9 +108,24 @@ fn flags_win_over_the_environment_and_this_over_the_file() {
         "redis://:a?secret@h",
         "mysql://db/x?password=secret",
         "me:secret@db",
+        "postgres://me:123?secret@db/x",
     ] {
         let printed = print(&sandbox, &["--store", url]);
         assert!(!printed.contains("secret"), "{url}: {printed}");
+    }
+    let peers = ["--peers", "http://a:1,http://me:secret@b:1", "--cors-origin", "http://me:secret@web"];
+    let printed = print(&sandbox, &peers);
+    assert!(printed.contains("peers = [\"http://a:1\", \"http://b:1\"]  # flag\n"), "{printed}");
+    assert!(printed.contains("\"http://web\"") && !printed.contains("secret"), "{printed}");
+    // `serve` refuses such a source.
+    let source = "sources = [\"redis-counter:redis://me:secret@h/0?counter=n\"]";
+    let printed = print(&with_file(&FILE.replace("text =", &format!("{source}\ntext ="))), &[]);
+    assert!(printed.contains("[\"redis-counter:redis://h/0?counter=n\"]"), "{printed}");
+    assert!(printed.contains("text = 'ORD-{number:6}'") && !printed.contains("secret"), "{printed}");
+    for flags in [["--peers", "http://me:secret@b:1"], ["--cors-origin", "http://me:secret@web"]] {
+        let told = Sandbox::new()
+            .refused(&[&["serve", "--store", "memory:", "--log", "off"][..], &flags].concat(), 2);
+        assert!(told.starts_with("error: ") && !told.contains("secret"), "{told}");
     }
     let help = with_file("").with_env("SNOWMINT_STORE", "redis://:secret@h").out(&["serve", "--help"]);
     assert!(help.contains("SNOWMINT_STORE") && !help.contains("secret"), "{help}");

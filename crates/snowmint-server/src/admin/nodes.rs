@@ -11,6 +11,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use super::text::thousands;
+use crate::credentials::masked;
 
 const NODE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum bytes of the metrics of a node.
@@ -146,7 +147,7 @@ pub fn serves(metrics: &str, name: &NamespaceName) -> bool {
 pub enum NodeError {
     /// Its address is invalid.
     Address {
-        /// The address.
+        /// The address, without user and password.
         node: String,
     },
     /// It did not answer, or not with metrics.
@@ -179,7 +180,7 @@ pub fn address(node: &str) -> Result<&str, NodeError> {
     let address = address.strip_prefix("http://").unwrap_or(address);
     let is_address = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]%".contains(&byte);
     if !address.contains(':') || !address.bytes().all(is_address) {
-        return Err(NodeError::Address { node: node.to_owned() });
+        return Err(NodeError::Address { node: masked(node) });
     }
     Ok(address)
 }
@@ -328,6 +329,8 @@ mod tests {
         ] {
             assert_eq!(address(node).ok(), wanted, "{node:?}");
         }
+        let told = address("http://u:secret@n1:8080").unwrap_err().to_string();
+        assert_eq!(told, "invalid node \"http://...@n1:8080\": expected http://HOST:PORT");
     }
 
     #[test]
