@@ -1,6 +1,8 @@
 //! A web service that stores orders in several PostgreSQL databases. An order's id contains its shard, so every instance finds an
 //! order without a lookup table. See README.md.
 
+use std::collections::HashMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -97,18 +99,57 @@ async fn since(State(orders): State<Arc<Orders>>, Path((customer, unix_ms)): Pat
     Ok(lines.concat())
 }
 
-/// Takes a lease for each shard, all in one store: the first database.
-async fn open(databases: &[String], holder: &Holder) -> Result<Orders, Error> {
-    let layout: Layout = LAYOUT.parse()?;
-    let store = snowmint_store::open(&databases[0]).await?;
-    let clock = Arc::new(AnchoredClock::new());
-    let mut pools = Vec::new();
-    for url in databases {
-        pools.push(PgPoolOptions::new().max_connections(8).connect(url).await?);
+/// Parses `0-7=URL,8-15=URL`: returns the URL of each shard's database. Every shard is named exactly once, because a shard that
+/// changes its database unnoticed would lose its orders.
+fn databases_of_shards(text: &str) -> Result<Vec<&str>, String> {
+    let mut of_shard = vec![None; SHARDS as usize];
+    for part in text.split(',') {
+        let named = part.split_once('=').filter(|(shards, _)| !shards.contains("://"));
+        let (shards, url) = named
+            .ok_or("DATABASES: expected SHARDS=URL, such as 0-15=postgres://db1/shop, for each database")?;
+        if url.is_empty() {
+            return Err(format!("DATABASES: no URL for shards {shards:?}: expected SHARDS=URL"));
+        }
+        for shard in range(shards)? {
+            if of_shard[shard].replace(url).is_some() {
+                return Err(format!("DATABASES: two databases for shard {shard}: name each shard once"));
+            }
+        }
     }
+    let known = of_shard.into_iter().enumerate().map(|(shard, url)| {
+        url.ok_or_else(|| format!("DATABASES: no database for shard {shard}: name each shard once"))
+    });
+    known.collect()
+}
+
+/// Parses `7` or `0-7`.
+fn range(shards: &str) -> Result<RangeInclusive<usize>, String> {
+    let (first, last) = shards.split_once('-').unwrap_or((shards, shards));
+    let number = |text: &str| {
+        let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+        text.parse::<usize>().ok().filter(|shard| is_number && *shard < SHARDS as usize)
+    };
+    let range = number(first).zip(number(last)).filter(|(first, last)| first <= last);
+    let range = range.map(|(first, last)| first..=last);
+    range.ok_or_else(|| {
+        let last = SHARDS - 1;
+        format!("DATABASES: invalid shards {shards:?}: expected 0 to {last}, or a range such as 0-7")
+    })
+}
+
+/// Takes a lease for each shard, all in one store: other stores would grant the same workers at the same time.
+async fn open(leases: &str, databases: &[&str], holder: &Holder) -> Result<Orders, Error> {
+    let layout: Layout = LAYOUT.parse()?;
+    let store = snowmint_store::open(leases).await?;
+    let clock = Arc::new(AnchoredClock::new());
+    let mut pools: HashMap<&str, PgPool> = HashMap::new();
     let mut shards = Vec::new();
-    for number in 0..SHARDS {
-        let database = pools[number as usize % pools.len()].clone();
+    for (number, url) in (0..SHARDS).zip(databases.iter().copied()) {
+        let database = match pools.get(url) {
+            Some(pool) => pool.clone(),
+            None => PgPoolOptions::new().max_connections(8).connect(url).await?,
+        };
+        pools.insert(url, database.clone());
         // One transaction with a lock: otherwise two instances that start at the same time would both create the schema.
         let make = format!(
             "SELECT pg_advisory_xact_lock(1); CREATE SCHEMA IF NOT EXISTS shard_{number}; CREATE TABLE IF NOT EXISTS shard_{number}.orders \
@@ -127,12 +168,15 @@ async fn open(databases: &[String], holder: &Holder) -> Result<Orders, Error> {
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
-    let databases = std::env::var("DATABASES")
-        .map_err(|_| "set DATABASES to the URLs of the databases, separated by commas")?;
+    let databases = std::env::var("DATABASES").map_err(
+        |_| "set DATABASES to the database of each shard, such as 0-7=postgres://db1/shop,8-15=postgres://db2/shop",
+    )?;
+    let databases = databases_of_shards(&databases)?;
+    let leases = std::env::var("LEASES")
+        .map_err(|_| "set LEASES to the one store of all leases, such as postgres://db1/shop")?;
     let address = std::env::var("ADDRESS").unwrap_or_else(|_| "127.0.0.1:3000".to_owned());
     let listener = tokio::net::TcpListener::bind(&address).await?;
-    let databases: Vec<_> = databases.split(',').map(ToOwned::to_owned).collect();
-    let orders = Arc::new(open(&databases, &Holder::of_this_host(&address)).await?);
+    let orders = Arc::new(open(&leases, &databases, &Holder::of_this_host(&address)).await?);
     let app = Router::new()
         .route("/customers/{customer}/orders", post(create))
         .route("/customers/{customer}/orders/since/{unix_ms}", get(since))
@@ -151,5 +195,33 @@ async fn stopped() {
     match stop {
         Ok(mut stop) => drop(stop.recv().await),
         Err(_) => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: each shard has exactly one database, whatever the order in which they are named.
+    #[test]
+    fn each_shard_has_one_database() {
+        let databases = databases_of_shards("8-14=b?sslmode=require,0-7=a,15=c").unwrap();
+        assert_eq!(databases.len(), 16);
+        assert_eq!((databases[0], databases[7], databases[8]), ("a", "a", "b?sslmode=require"));
+        assert_eq!((databases[14], databases[15]), ("b?sslmode=require", "c"));
+        for (text, wanted) in [
+            ("0-14=a", "no database for shard 15"),
+            ("0-15=a,7=b", "two databases for shard 7"),
+            ("0-16=a", "invalid shards \"0-16\": expected 0 to 15"),
+            ("7-0=a", "invalid shards \"7-0\""),
+            ("+1-15=a", "invalid shards \"+1-15\""),
+            ("0-15=", "no URL for shards \"0-15\""),
+            ("postgres://u:secret@h/db,postgres://h2/db", "expected SHARDS=URL"),
+            ("postgres://u:secret@h/db?sslmode=require", "expected SHARDS=URL"),
+            ("", "expected SHARDS=URL"),
+        ] {
+            let told = databases_of_shards(text).unwrap_err();
+            assert!(told.contains(wanted) && !told.contains("secret"), "{text}: {told}");
+        }
     }
 }

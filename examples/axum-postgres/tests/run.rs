@@ -1,5 +1,5 @@
 //! Goal: two instances of the example share the databases, find each other's orders by the shard in the id, and repeat no id.
-//! Method: two PostgreSQL servers, both instances as processes, and plain HTTP.
+//! Method: two or three PostgreSQL servers, the instances as processes, and plain HTTP.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails, in what all tests use too")]
 
@@ -26,11 +26,19 @@ impl Drop for Instance {
     }
 }
 
+fn url(server: &Postgres) -> String {
+    format!("postgres://postgres@{}/postgres", server.address())
+}
+
 impl Instance {
-    fn start(databases: &str) -> Self {
+    /// Starts an instance with leases in the first server, and the shards in the given ranges in these servers.
+    fn start(leases: &Postgres, shards: &[(&str, &Postgres)]) -> Self {
+        let databases: Vec<_> =
+            shards.iter().map(|(range, server)| format!("{range}={}", url(server))).collect();
         let address = SocketAddr::from(port::free());
         let mut command = Command::new(env!("CARGO_BIN_EXE_axum-postgres"));
-        let child = command.env("DATABASES", databases).env("ADDRESS", address.to_string()).spawn().unwrap();
+        command.env("LEASES", url(leases)).env("DATABASES", databases.join(","));
+        let child = command.env("ADDRESS", address.to_string()).spawn().unwrap();
         let instance = Self { child, address };
         time::eventually("an order is taken", Duration::from_mins(1), || {
             let ran = Command::new("curl")
@@ -55,9 +63,8 @@ impl Instance {
 #[test]
 fn two_instances_find_each_others_orders_in_the_shard_that_the_id_names() {
     let servers = [Postgres::start(), Postgres::start()];
-    let databases =
-        servers.each_ref().map(|it| format!("postgres://postgres@{}/postgres", it.address())).join(",");
-    let instances = [Instance::start(&databases), Instance::start(&databases)];
+    let shards = [("0-7", &servers[0]), ("8-15", &servers[1])];
+    let instances = [(); 2].map(|()| Instance::start(&servers[0], &shards));
     let mut ids = BTreeSet::new();
     for customer in 0..20 {
         let id = instances[0].order(customer, "apple");
@@ -95,4 +102,38 @@ fn two_instances_find_each_others_orders_in_the_shard_that_the_id_names() {
         "its own millisecond is in the range"
     );
     assert_eq!(of_seven(made_at + 60_000), "", "none is from the future");
+}
+
+/// Goal: a database is added as README.md says: no order is lost, and no id comes twice. Method: move some shards to a third server,
+/// name the servers in another order, and look for every order.
+#[test]
+fn a_database_is_added_and_every_order_is_found() {
+    let servers = [Postgres::start(), Postgres::start(), Postgres::start()];
+    let [one, two, three] = &servers;
+    let mut ids = BTreeSet::new();
+    {
+        let before = Instance::start(one, &[("0-7", one), ("8-15", two)]);
+        ids.extend((0..16).map(|customer| before.order(customer, "apple")));
+    }
+    for shard in 12..16 {
+        let row = "SELECT id || ', ' || customer || ', ' || quote_literal(article) FROM shard_";
+        let row = two.sql(&format!("{row}{shard}.orders"));
+        three.sql(&format!("CREATE SCHEMA shard_{shard}"));
+        three.sql(&format!(
+            "CREATE TABLE shard_{shard}.orders (id bigint PRIMARY KEY, customer bigint NOT NULL, article text NOT NULL)"
+        ));
+        three.sql(&format!("INSERT INTO shard_{shard}.orders VALUES ({row})"));
+        two.sql(&format!("DROP SCHEMA shard_{shard} CASCADE"));
+    }
+    let after = Instance::start(one, &[("12-15", three), ("8-11", two), ("0-7", one)]);
+    for id in &ids {
+        let found = output("curl", ["-sf", &after.url(&format!("orders/{id}"))]);
+        assert!(found.contains("\"apple\""), "{id}: {found}");
+    }
+    assert!((0..16).all(|customer| ids.insert(after.order(customer, "pear"))), "an id came twice");
+    for (server, shards) in [(one, "0,1,2,3,4,5,6,7"), (two, "8,9,10,11"), (three, "12,13,14,15")] {
+        let has = "SELECT string_agg(s::text, ',' ORDER BY s) FROM generate_series(0, 15) s \
+                   WHERE to_regnamespace('shard_' || s) IS NOT NULL";
+        assert_eq!(server.sql(has), shards);
+    }
 }
