@@ -42,7 +42,8 @@ const ADD: &str = "INSERT INTO snowmint_records (key, revision, value) VALUES (?
 /// One connection serves all calls in turn; each is short. A call waits up to 5 s for other processes.
 ///
 /// If the file or one of its two companions is moved, deleted or replaced while it is open, every call fails until the same files
-/// are back: no other process would see what SQLite writes to the old ones.
+/// are back: no other process would see what SQLite writes to the old ones. The same applies while this process may not look
+/// whether they are there.
 ///
 /// # Cancel safety
 ///
@@ -113,15 +114,8 @@ impl SqliteStore {
     }
 
     fn check_in_place(&self, operation: &'static str, kind: StoreErrorKind) -> Result<(), StoreError> {
-        if self.files.in_place() {
-            return Ok(());
-        }
-        let cause = Cause::new(
-            "the file, its -wal or its -shm was moved, deleted or replaced while in use",
-            "put the same files back, or stop every node that used them, wait until their leases have expired \
-             (one lease window), and restart",
-        );
-        Err(StoreError::new(kind, operation, self.describe(), cause))
+        let checked = self.files.check_in_place();
+        checked.map_err(|why| StoreError::new(kind, operation, self.describe(), Cause::from(why)))
     }
 
     fn error(&self, operation: &'static str, effect: Effect, error: sqlx::Error) -> StoreError {

@@ -348,9 +348,50 @@ impl Files {
         &self.path
     }
 
-    /// Returns whether the paths still lead to the recorded files. Costs a few microseconds.
-    pub(super) fn in_place(&self) -> bool {
-        self.watched.iter().all(|(path, noted)| identity(path).is_ok_and(|now| now == *noted))
+    /// Checks that the paths still lead to the recorded files. Costs a few microseconds.
+    pub(super) fn check_in_place(&self) -> Result<(), NotInPlace> {
+        for (path, noted) in &self.watched {
+            match identity(path) {
+                Ok(now) if now == *noted => {}
+                Ok(_) => return Err(NotInPlace::Moved),
+                Err(error)
+                    if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
+                {
+                    return Err(NotInPlace::Moved);
+                }
+                Err(error) => return Err(NotInPlace::Unknown { path: path.clone(), error }),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Why the files of a store are not known to be those that it opened.
+#[derive(Debug)]
+pub(super) enum NotInPlace {
+    /// Another file, or none, is in the place of one of them.
+    Moved,
+    /// The system does not say which file is there.
+    Unknown { path: PathBuf, error: io::Error },
+}
+
+impl From<NotInPlace> for Cause {
+    fn from(why: NotInPlace) -> Self {
+        let NotInPlace::Unknown { path, error } = why else {
+            return Self::new(
+                "the file, its -wal or its -shm was moved, deleted or replaced while in use",
+                "put the same files back, or stop every node that used them, wait until their leases have expired \
+                 (one lease window), and restart",
+            );
+        };
+        let found = format!("cannot check whether {} is still the file in use: {error}", path.display());
+        let folder = path.parent().unwrap_or(&path).display();
+        let advice = if error.kind() == io::ErrorKind::PermissionDenied {
+            format!("give {} access to {folder} again; no restart is needed", user())
+        } else {
+            format!("check the disk that holds {folder}")
+        };
+        Self::new(found, advice)
     }
 }
 

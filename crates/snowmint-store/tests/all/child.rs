@@ -23,7 +23,7 @@ fn child() {
         "count once" | "count" | "add until killed" | "write until killed" => {
             sqlite_processes::child(&role, &path);
         }
-        "read-only" | "full" => sqlite_processes::child_on_a_mount(&role, &path),
+        "read-only" | "full" | "no-access" => sqlite_processes::child_on_a_mount(&role, &path),
         _ => failing::child(&role, &path),
     }
 }

@@ -1,5 +1,5 @@
 //! The SQLite store between processes: opened at one instant, shared, and killed in the middle of a write. Also on disks that are
-//! full or read-only: real mounts in a separate namespace, so that root cannot bypass them.
+//! full or read-only: real mounts in a separate namespace, so that root cannot bypass them. Also in a folder that becomes closed.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU64;
@@ -195,6 +195,8 @@ fn added_numbers_are_given_once_in_spite_of_kills() {
 
 const READ_ONLY: &str = r#"mount --bind "$0" "$0"; mount -o remount,ro,bind "$0""#;
 const SMALL: &str = r#"mount -t tmpfs -o size=1m none "$0""#;
+/// Without these rights of root, the modes of files and folders apply to it too.
+const PERMISSIONS_APPLY: &str = r#"set -- setpriv --bounding-set=-dac_override,-dac_read_search "$@""#;
 
 /// Runs the role of a child process with a separate disk, for the tests below.
 pub(crate) fn child_on_a_mount(role: &str, folder: &Path) {
@@ -202,6 +204,7 @@ pub(crate) fn child_on_a_mount(role: &str, folder: &Path) {
         match role {
             "read-only" => read_only(folder).await,
             "full" => full(folder).await,
+            "no-access" => no_access(folder).await,
             other => panic!("no role {other}"),
         }
     });
@@ -233,6 +236,37 @@ async fn read_only(folder: &Path) {
         let text = error.to_string();
         assert!(text.contains("for uid 0, or use another --data"), "{text}");
     }
+}
+
+/// Goal: a process that may no longer look at its files is told so, and not that they were moved; it continues once it may. Method:
+/// a process that permissions apply to, also if it runs as root, and a folder that becomes closed and open again.
+#[test]
+fn a_folder_that_may_not_be_entered_is_not_a_file_that_was_moved() {
+    let folder = tempfile::tempdir().unwrap();
+    run_mounted("no-access", folder.path(), PERMISSIONS_APPLY);
+}
+
+async fn no_access(folder: &Path) {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let data = folder.join("data");
+    let path = data.join("leases.db");
+    let store = SqliteStore::open(&path).await.unwrap();
+    let record = put(&store, "a", b"value").await;
+    let allow = |mode| std::fs::set_permissions(&data, std::fs::Permissions::from_mode(mode)).unwrap();
+    allow(0o000);
+    let read = store.load(&key("a")).await.unwrap_err();
+    let expected = Expected::Revision(record.revision);
+    let write = store.compare_and_set(&key("a"), expected, b"other").await.unwrap_err();
+    allow(0o700);
+    for error in [read, write] {
+        println!("{error}");
+        assert_eq!(error.kind(), StoreErrorKind::Other, "{error}");
+        let text = error.to_string();
+        assert!(!text.contains("moved"), "{text}");
+        assert!(text.contains("Permission denied") && text.contains("uid 0 access to"), "{text}");
+    }
+    assert_eq!(store.load(&key("a")).await.unwrap(), Some(record));
 }
 
 #[test]
