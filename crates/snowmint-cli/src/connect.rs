@@ -1,5 +1,6 @@
 //! Connects a command to its store, waits until its writes have settled, and waits for a lease.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -74,15 +75,60 @@ impl StoreArgs {
     fn url_of_store(&self) -> Result<String, Failure> {
         let url = self.url();
         self.check()?;
-        if let Some(path) = url.strip_prefix("sqlite:")
-            && !std::path::Path::new(path.trim_start_matches("//")).exists()
-        {
-            return Err(Failure::runtime(format!(
+        match data_file(&url)? {
+            DataFile::Missing(path) => Err(Failure::runtime(format!(
                 "data file {path} not found: name the store with --store or --data, or create it with `snowmint store init`"
-            )));
+            ))),
+            DataFile::There | DataFile::None => Ok(url),
         }
-        Ok(url)
     }
+}
+
+/// The data file that a URL names.
+enum DataFile<'a> {
+    /// The store has none.
+    None,
+    /// It is not there.
+    Missing(&'a str),
+    There,
+}
+
+/// Looks for the data file of a URL. A file that this user may not see is an error: it is not known to be missing.
+fn data_file(url: &str) -> Result<DataFile<'_>, Failure> {
+    let Some(path) = url.strip_prefix("sqlite:") else { return Ok(DataFile::None) };
+    let file = Path::new(path.trim_start_matches("//"));
+    match file.try_exists() {
+        Ok(true) => Ok(DataFile::There),
+        Ok(false) => Ok(DataFile::Missing(path)),
+        Err(error) => {
+            let what_to_do = if error.kind() == std::io::ErrorKind::PermissionDenied {
+                as_another_user(file)
+            } else {
+                "check the disk and the path".to_owned()
+            };
+            Err(Failure::runtime(format!("cannot look for data file {path}: {error}; {what_to_do}")))
+        }
+    }
+}
+
+/// Returns advice for a user who has no access to the folder of a file.
+#[cfg(unix)]
+fn as_another_user(file: &Path) -> String {
+    use std::os::unix::fs::MetadataExt as _;
+
+    // The folder itself may be hidden too: the nearest one that is not shows who has access.
+    let owner = file.ancestors().skip(1).find_map(|folder| folder.metadata().ok()).map(|it| it.uid());
+    let user = rustix::process::geteuid().as_raw();
+    let owner = owner.unwrap_or(user);
+    format!(
+        "uid {user} may not enter its folder: run this command as the user of the nodes, such as \
+         `sudo -u '#{owner}' snowmint ...`"
+    )
+}
+
+#[cfg(not(unix))]
+fn as_another_user(_: &Path) -> String {
+    "run this command as the user of the nodes".to_owned()
 }
 
 /// Opens the store of a URL.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::run::{Sandbox, json};
+use crate::run::{Ran, Sandbox, json};
 
 fn listed(sandbox: &Sandbox) -> Vec<(String, String)> {
     let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
@@ -295,6 +295,62 @@ fn a_store_is_not_made_by_adding_to_it() {
         );
     }
     assert!(!sandbox.path("snowmint-data").exists());
+}
+
+/// Goal: a data file that a user may not see is not called missing, since a second store would repeat ids; the error names the user
+/// and the way out. Method: each command that opens a store, and a data directory without rights.
+#[test]
+fn a_store_without_permission_is_not_a_missing_one() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let sandbox = Sandbox::with_store();
+    let data = sandbox.path("snowmint-data");
+    let allow = |mode| std::fs::set_permissions(&data, std::fs::Permissions::from_mode(mode)).unwrap();
+    allow(0o000);
+    let tried = [
+        &["doctor"][..],
+        &["workers"],
+        &["ns", "list"],
+        &["ns", "add", "n", "--scheme", "segment"],
+        &["audit"],
+        &["range", "--since", "1 day", "--namespace", "default"],
+        &["store", "recover", "--add", "0"],
+    ]
+    .map(|args| (args, Ran::from(sandbox.command_under_permissions(args).output().unwrap())));
+    allow(0o700);
+    let uid = rustix::process::geteuid().as_raw();
+    for (args, ran) in tried {
+        assert_eq!((ran.code, &*ran.out, ran.err.lines().count()), (1, "", 1), "{args:?}: {ran:?}");
+        for words in
+            ["Permission denied", &format!("uid {uid} "), &format!("`sudo -u '#{uid}' snowmint ...`")]
+        {
+            assert!(ran.err.contains(words), "{words}: {args:?}: {}", ran.err);
+        }
+        assert!(!ran.err.contains("not found") && !ran.err.contains("store init"), "{args:?}: {}", ran.err);
+    }
+}
+
+/// Goal: the file of a source that a user may not see is not called missing, since other users may still draw from it. Method: a
+/// source in a folder without rights.
+#[test]
+fn a_source_without_permission_is_not_a_missing_one() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let sandbox = Sandbox::with_store();
+    let [old, new] =
+        ["closed/old.db", "new.db"].map(|file| format!("sqlite:{}", sandbox.path(file).display()));
+    for store in [&old, &new] {
+        sandbox.out(&["store", "init", "--store", store]);
+    }
+    sandbox.out(&["ns", "add", "n", "--scheme", "segment", "--source", &old]);
+    let closed = sandbox.path("closed");
+    let allow = |mode| std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(mode)).unwrap();
+    allow(0o000);
+    let moved = sandbox.command_under_permissions(&["ns", "set", "n", "--source", &new]).output();
+    allow(0o700);
+    let ran = Ran::from(moved.unwrap());
+    assert!(ran.code == 2 && ran.err.contains("Permission denied"), "{ran:?}");
+    assert!(!ran.err.contains("no such file"), "{ran:?}");
 }
 
 /// Goal: after a source file was moved, its numbers continue in the new place. Method: move it, and change the namespace with the

@@ -67,6 +67,25 @@ impl Sandbox {
         self.command(args).output().unwrap().into()
     }
 
+    /// The command as a process that the modes of files and folders apply to, also if the tests run as root.
+    pub(crate) fn command_under_permissions(&self, args: &[&str]) -> Command {
+        let command = self.command(args);
+        if !rustix::process::geteuid().is_root() {
+            return command;
+        }
+        let mut setpriv = Command::new("setpriv");
+        setpriv.arg("--bounding-set=-dac_override,-dac_read_search").arg(command.get_program());
+        setpriv.args(command.get_args()).current_dir(self.folder.path());
+        for (name, value) in command.get_envs() {
+            match value {
+                Some(value) => setpriv.env(name, value),
+                None => setpriv.env_remove(name),
+            };
+        }
+        setpriv.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        setpriv
+    }
+
     pub(crate) fn run_with_input(&self, args: &[&str], input: &str) -> Ran {
         let mut child = self.command(args).stdin(Stdio::piped()).spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();

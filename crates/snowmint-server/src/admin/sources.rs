@@ -146,10 +146,13 @@ async fn raise(counter: &dyn Counter, number: u64, source: &CounterSource) -> Re
 
 /// Opens the counter of an old source, but does not create a missing SQLite file.
 async fn open_old(source: &CounterSource, key: &Key) -> Result<Arc<dyn Counter>, String> {
-    if let Some(path) = source.url().strip_prefix("sqlite:")
-        && !Path::new(path.strip_prefix("//").unwrap_or(path)).exists()
-    {
-        return Err("no such file".to_owned());
+    if let Some(path) = source.url().strip_prefix("sqlite:") {
+        match Path::new(path.strip_prefix("//").unwrap_or(path)).try_exists() {
+            Ok(true) => {}
+            Ok(false) => return Err("no such file".to_owned()),
+            // It may be there, and in use.
+            Err(error) => return Err(format!("cannot look for the file: {error}")),
+        }
     }
     open(source, key).await.map_err(|error| error.to_string())
 }
