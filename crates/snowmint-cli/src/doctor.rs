@@ -18,7 +18,8 @@ Examples:
 
 Checks:
   store      it answers, and how fast
-  write      it can be written: doctor writes one record, `doctor`
+  write      this user can write it: doctor writes one record, `doctor`. For a
+             data file, run doctor as the user of the nodes
   clock      this machine's clock against the store's, if the store has one
   leases     no lease reaches further ahead than clocks that agree would write
   records    every record can be read

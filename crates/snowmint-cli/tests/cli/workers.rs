@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use crate::recover::tool;
-use crate::run::{Sandbox, json};
+use crate::run::{Ran, Sandbox, json};
 
 #[test]
 fn a_store_without_leases_and_one_that_is_not_there() {
@@ -90,6 +90,28 @@ pub(crate) fn sql(sandbox: &Sandbox, sql: &str) {
     let ran = Command::new("sqlite3").arg(data).args([".timeout 5000", sql]).output();
     let ran = ran.unwrap_or_else(|error| panic!("sqlite3 is missing: {error}; apt-get install sqlite3"));
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+}
+
+/// Goal: a doctor that may only read says what it does not know, and not that nodes cannot write. Method: a store that permissions
+/// make read-only for this process.
+#[test]
+fn a_doctor_that_may_not_write_says_nothing_about_the_nodes() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let sandbox = Sandbox::with_store();
+    let (data, file) = (sandbox.path("snowmint-data"), sandbox.path("snowmint-data/snowmint.db"));
+    let allow = |path, mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    allow(&file, 0o444);
+    allow(&data, 0o555);
+    let ran = Ran::from(sandbox.command_under_permissions(&["doctor"]).output().unwrap());
+    allow(&data, 0o700);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    let line = ran.out.lines().find(|line| line.starts_with("PROBLEM write ")).unwrap();
+    assert!(
+        line.contains("this process cannot write, which says nothing about nodes of another user"),
+        "{line}"
+    );
+    assert!(line.contains("run doctor as the user of the nodes"), "{line}");
 }
 
 /// Goal: data that a store lost is reported by every command that can know it. Method: a node draws numbers and ids; then its

@@ -10,7 +10,7 @@ use snowmint::{Clock as _, WallClock};
 use snowmint_cluster::lease::admin::{LeaseEntry, leases, strange_keys};
 use snowmint_cluster::namespace::registry::{self, Listed, Room};
 use snowmint_cluster::namespace::{MAX_NAMESPACES, Scheme};
-use snowmint_store::{Expected, Key, Store};
+use snowmint_store::{Expected, Key, Store, StoreErrorKind, Visibility};
 
 use super::AdminError;
 use super::counters::{Behind, behind};
@@ -114,17 +114,27 @@ async fn latency(store: &dyn Store) -> Result<Finding, AdminError> {
 #[expect(clippy::disallowed_methods, reason = "the check measures how long a call takes")]
 async fn write(store: &dyn Store) -> Finding {
     let written = async {
-        let key = Key::new(RECORD).map_err(|error| error.to_string())?;
-        let found = store.load(&key).await.map_err(|error| error.to_string())?;
+        let key = Key::new(RECORD).map_err(|error| AdminError::Failed(error.to_string()))?;
+        let found = store.load(&key).await?;
         let expected = found.map_or(Expected::Absent, |found| Expected::Revision(found.revision));
         let value = format!("{{\"written\":\"{}\"}}", Utc(WallClock.unix_ms()));
         let started = std::time::Instant::now();
         // A conflict is a success too: another doctor wrote it.
         let swap = store.compare_and_set(&key, expected, value.as_bytes()).await;
-        swap.map(|_| started.elapsed()).map_err(|error| error.to_string())
+        Ok::<_, AdminError>(swap.map(|_| started.elapsed())?)
     };
     match written.await {
         Ok(took) => ok("write", format!("a write took {took:.1?}")),
+        // The rights on a file differ between users.
+        Err(AdminError::Store(error))
+            if error.kind() == StoreErrorKind::ReadOnly && store.visibility() == Visibility::Machine =>
+        {
+            let text = format!(
+                "this process cannot write, which says nothing about nodes of another user: run doctor as the user of the nodes \
+                 ({error})"
+            );
+            problem("write", text)
+        }
         Err(why) => problem("write", format!("nodes cannot renew leases or reserve numbers: {why}")),
     }
 }

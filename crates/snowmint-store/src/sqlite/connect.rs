@@ -109,7 +109,9 @@ fn prepare(path: &Path) -> Result<PathBuf, Failure> {
     }
     refuse_fragment(&path)?;
     match write_problem(&path) {
-        Some(found) => Err(Failure::Refused(StoreErrorKind::ReadOnly, Cause::new(found, read_only_advice()))),
+        Some(found) => {
+            Err(Failure::Refused(StoreErrorKind::ReadOnly, Cause::new(found, read_only_advice(&path))))
+        }
         None => Ok(path),
     }
 }
@@ -427,7 +429,7 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
 #[cfg(unix)]
 use self::unix::{Identity, identity};
 #[cfg(unix)]
-pub(super) use self::unix::{create_private_folder, user, write_problem};
+pub(super) use self::unix::{create_private_folder, owner_with_more_rights, user, write_problem};
 
 #[cfg(unix)]
 mod unix {
@@ -437,6 +439,7 @@ mod unix {
     use std::path::Path;
 
     use rustix::fs::{Access, access};
+    use rustix::io::Errno;
 
     /// Device and inode: the file that a path leads to, whatever its name.
     pub(super) type Identity = (u64, u64);
@@ -458,6 +461,17 @@ mod unix {
         refused(folder).or_else(|| if path.exists() { refused(path) } else { None })
     }
 
+    /// Returns the owner of the file, or of its folder if there is no file, if permissions keep this process from writing and it
+    /// runs as another user.
+    pub(in super::super) fn owner_with_more_rights(path: &Path) -> Option<String> {
+        let folder = path.parent()?;
+        let target = if path.exists() { path } else { folder };
+        let owner = target.metadata().ok()?.uid();
+        let denied = |it: &Path| access(it, Access::WRITE_OK) == Err(Errno::ACCESS);
+        let is_other = owner != rustix::process::geteuid().as_raw();
+        (is_other && (denied(folder) || denied(target))).then(|| format!("uid {owner}"))
+    }
+
     /// Returns the user that this process runs as.
     pub(in super::super) fn user() -> String {
         format!("uid {}", rustix::process::geteuid().as_raw())
@@ -467,7 +481,7 @@ mod unix {
 #[cfg(not(unix))]
 use self::portable::{Identity, identity};
 #[cfg(not(unix))]
-pub(super) use self::portable::{create_private_folder, user, write_problem};
+pub(super) use self::portable::{create_private_folder, owner_with_more_rights, user, write_problem};
 
 /// Windows keeps an open file in place, and itself rejects writes that are not allowed.
 #[cfg(not(unix))]
@@ -486,6 +500,10 @@ mod portable {
     }
 
     pub(in super::super) fn write_problem(_path: &Path) -> Option<String> {
+        None
+    }
+
+    pub(in super::super) fn owner_with_more_rights(_path: &Path) -> Option<String> {
         None
     }
 

@@ -118,6 +118,7 @@ fn kind_without_code(error: &sqlx::Error, effect: Effect) -> StoreErrorKind {
 }
 
 fn advice(kind: StoreErrorKind, path: &Path) -> String {
+    let file = path;
     let folder = path.parent().unwrap_or(path).display();
     let path = path.display();
     match kind {
@@ -125,15 +126,19 @@ fn advice(kind: StoreErrorKind, path: &Path) -> String {
             format!("retry; `fuser -v {path}` shows which processes use the file")
         }
         StoreErrorKind::OutcomeUnknown => format!("check the disk that holds {folder}"),
-        StoreErrorKind::ReadOnly => read_only_advice(),
+        StoreErrorKind::ReadOnly => read_only_advice(file),
         StoreErrorKind::Full => format!("free space on the disk that holds {folder}"),
         StoreErrorKind::Corrupt => RESTORE.to_owned(),
         StoreErrorKind::Other => format!("check that {path} is a file that this process can use"),
     }
 }
 
-/// Returns advice for a read-only file.
-pub(super) fn read_only_advice() -> String {
+/// Returns advice for a read-only file. It names another owner first, since that user's nodes may be fine.
+pub(super) fn read_only_advice(path: &Path) -> String {
     let user = connect::user();
-    format!("make the file and its folder writable for {user}, or use another --data")
+    let rights = format!("make the file and its folder writable for {user}, or use another --data");
+    match connect::owner_with_more_rights(path) {
+        Some(owner) => format!("run this as the owner, {owner}; or {rights}"),
+        None => rights,
+    }
 }
