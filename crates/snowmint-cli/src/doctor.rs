@@ -12,7 +12,8 @@ Examples:
       Checks ./snowmint-data/snowmint.db.
   snowmint doctor --store sqlite:/var/lib/snowmint/snowmint.db --json
   snowmint doctor --store etcd://a,b,c --nodes http://n1:8080,http://n2:8080
-      Also asks nodes whether the store lost writes that it had acknowledged.
+      Also asks nodes whether they make ids, and whether the store lost writes
+      that it had acknowledged.
   snowmint doctor --server https://ids.example.com --token-file admin.token
       Asks a node to check its store. The clock is that of the node.
 
@@ -26,7 +27,8 @@ Checks:
   namespace  its layout and when that ends; no counter lacks its namespace
   workers    free workers of each pool, and the lease that ends first
 With --nodes:
-  node       whether it found that the store lost leases, namespaces or numbers
+  node       it makes ids (/readyz), nothing fails meanwhile, and it has not found
+             that the store lost leases, namespaces or numbers
   counter    no counter is behind the numbers that nodes received
 
 Exit codes. 0: no problem found. 1: the store failed, or a check found a problem.";

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use futures_util::future::join;
 use futures_util::{StreamExt as _, stream};
 use serde::{Deserialize, Serialize};
 use snowmint::utc::{MS_PER_YEAR, Utc};
@@ -14,7 +15,7 @@ use snowmint_store::{Expected, Key, Store, StoreErrorKind, Visibility};
 
 use super::AdminError;
 use super::counters::{Behind, behind};
-use super::nodes::{self, NodeError, NodeReports};
+use super::nodes::{self, NodeError, NodeReports, Readiness};
 use super::text::{age, date, thousands};
 use super::workers::workers_of;
 use crate::limits::MAX_SERVED_NAMESPACES;
@@ -297,18 +298,19 @@ async fn without_namespace(store: &dyn Store, namespaces: &[Listed]) -> Result<O
 /// Checks for problems that nodes report and the store alone does not show.
 async fn nodes_and_counters(store: &dyn Store, nodes: &[String]) -> Result<Vec<Finding>, AdminError> {
     let (mut findings, mut reports) = (Vec::new(), NodeReports::default());
-    let asked: Vec<_> = nodes.iter().map(|node| nodes::fetch(node)).collect();
+    let asked: Vec<_> =
+        nodes.iter().map(|node| join(nodes::fetch(node), nodes::fetch_readiness(node))).collect();
     // In the order of the nodes.
     let mut answers = stream::iter(asked).buffered(NODES);
     for node in nodes {
         let Some(answer) = answers.next().await else { break };
         match answer {
-            Ok(metrics) => {
+            (Ok(metrics), readiness) => {
                 reports.add(&metrics);
-                findings.push(node_met(node, &metrics));
+                findings.push(node_met(node, &metrics, readiness));
             }
-            Err(error @ NodeError::Address { .. }) => return Err(AdminError::setting("nodes", error)),
-            Err(error) => findings.push(problem("node", error.to_string())),
+            (Err(error @ NodeError::Address { .. }), _) => return Err(AdminError::setting("nodes", error)),
+            (Err(error), _) => findings.push(problem("node", error.to_string())),
         }
     }
     // Read after the nodes were asked: a reported number that the store does not have is lost.
@@ -324,17 +326,30 @@ async fn nodes_and_counters(store: &dyn Store, nodes: &[String]) -> Result<Vec<F
     Ok(findings)
 }
 
-fn node_met(node: &str, metrics: &str) -> Finding {
+fn node_met(node: &str, metrics: &str, readiness: Result<Readiness, NodeError>) -> Finding {
+    let mut problems = Vec::new();
+    match readiness {
+        Ok(Readiness::Ready { trouble: None }) => {}
+        Ok(Readiness::Ready { trouble: Some(trouble) }) => {
+            problems.push(format!("it makes ids, but {trouble}"));
+        }
+        Ok(Readiness::NotReady { why }) => problems.push(format!("it is not ready: {why}")),
+        Err(error) => problems.push(error.to_string()),
+    }
     let met: Vec<String> = LOSSES
         .iter()
         .map(|(metric, what)| (nodes::sum_of(metrics, metric), what))
         .filter(|(count, _)| *count > 0)
         .map(|(count, what)| format!("{what}: {}", thousands(count)))
         .collect();
-    if met.is_empty() {
-        return ok("node", format!("{node}: the store has lost nothing since this node started"));
+    if !met.is_empty() {
+        problems.push(format!("since this node started, {}; see its log", met.join(", ")));
     }
-    problem("node", format!("{node}: since this node started, {}; see its log", met.join(", ")))
+    if problems.is_empty() {
+        let text = format!("{node}: it makes ids, and the store has lost nothing since this node started");
+        return ok("node", text);
+    }
+    problem("node", format!("{node}: {}", problems.join("; ")))
 }
 
 #[cfg(test)]
@@ -346,7 +361,7 @@ mod tests {
     use super::*;
 
     /// Goal: nodes are asked concurrently, and findings keep the order of the nodes. Method: nodes that answer only once all were
-    /// asked, the last one first.
+    /// asked for all that is asked, the last one first.
     #[tokio::test]
     async fn nodes_are_asked_at_the_same_time() {
         let (mut listeners, mut nodes) = (Vec::new(), Vec::new());
@@ -357,16 +372,18 @@ mod tests {
         }
         tokio::spawn(async move {
             let mut asked = Vec::new();
-            for listener in &listeners {
+            for listener in listeners.iter().chain(&listeners) {
                 let mut client = listener.accept().await.unwrap().0;
-                let read = client.read(&mut [0; 512]).await.unwrap();
-                assert!(read > 0);
-                asked.push(client);
+                let mut request = [0; 512];
+                let read = client.read(&mut request).await.unwrap();
+                let is_metrics = request[..read].starts_with(b"GET /metrics ");
+                asked.push((client, is_metrics));
             }
-            for mut client in asked.into_iter().rev() {
-                let metrics = "snowmint_build_info{version=\"1\"} 1\n";
-                let head = format!("HTTP/1.0 200 OK\r\ncontent-length: {}\r\n\r\n", metrics.len());
-                client.write_all(format!("{head}{metrics}").as_bytes()).await.unwrap();
+            for (mut client, is_metrics) in asked.into_iter().rev() {
+                let body =
+                    if is_metrics { "snowmint_build_info{version=\"1\"} 1\n" } else { "{\"ready\":true}" };
+                let head = format!("HTTP/1.0 200 OK\r\ncontent-length: {}\r\n\r\n", body.len());
+                client.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
             }
         });
         let found = nodes_and_counters(&MemoryStore::new(), &nodes).await.unwrap();

@@ -1,9 +1,12 @@
-//! Reads `/metrics` of running nodes: the numbers they received, the ends of their leases, and the faults that they detected.
+//! Reads `/metrics` of running nodes: the numbers they received, the ends of their leases, and the faults that they detected. Also
+//! `/readyz`: whether they can make ids.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
+use serde_json::Value;
 use snowmint::DatacenterId;
 use snowmint_cluster::segment::Stripe;
 use snowmint_cluster::{NamespaceName, WorkerPool};
@@ -16,8 +19,10 @@ use crate::credentials::masked;
 const NODE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum bytes of the metrics of a node.
 const MAX_METRICS: usize = 64 << 20;
-/// Maximum bytes of an answer: with its headers.
-const MAX_ANSWER: usize = MAX_METRICS + (64 << 10);
+/// Maximum bytes of the headers of an answer.
+const MAX_HEAD: usize = 64 << 10;
+/// Maximum bytes of what a node says about its readiness: with thousands of leases.
+const MAX_READINESS: usize = 1 << 20;
 
 /// The highest number that a node received from a counter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -150,10 +155,12 @@ pub enum NodeError {
         /// The address, without user and password.
         node: String,
     },
-    /// It did not answer, or not with metrics.
+    /// It did not answer, or not as a node does.
     Node {
         /// Its address.
         node: String,
+        /// What was expected: `metrics` or `readiness`.
+        what: &'static str,
         /// The reason.
         why: String,
     },
@@ -165,7 +172,7 @@ impl fmt::Display for NodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Address { node } => write!(f, "invalid node {node:?}: expected http://HOST:PORT"),
-            Self::Node { node, why } => write!(f, "no metrics from node {node}: {why}"),
+            Self::Node { node, what, why } => write!(f, "no {what} from node {node}: {why}"),
         }
     }
 }
@@ -192,31 +199,88 @@ pub fn address(node: &str) -> Result<&str, NodeError> {
 /// [`NodeError`] if the address is invalid, or the node does not answer within 5 s, or not with all of its metrics.
 pub async fn fetch(node: &str) -> Result<String, NodeError> {
     let address = address(node)?;
+    let metrics = async { metrics_in(&get(address, "/metrics", MAX_METRICS).await?) };
+    metrics.await.map_err(|why| NodeError::Node { node: node.to_owned(), what: "metrics", why })
+}
+
+/// Whether a node can make ids.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Readiness {
+    /// It can.
+    Ready {
+        /// What fails meanwhile, such as the renewals of its lease.
+        trouble: Option<String>,
+    },
+    /// It cannot, or an operator drains it.
+    NotReady {
+        /// The reason.
+        why: String,
+    },
+}
+
+/// Fetches `/readyz` of a node. It follows no redirect.
+///
+/// # Errors
+///
+/// [`NodeError`] if the address is invalid, or the node does not answer within 5 s, or not as a node does.
+pub async fn fetch_readiness(node: &str) -> Result<Readiness, NodeError> {
+    let address = address(node)?;
+    let readiness = async { readiness_in(&get(address, "/readyz", MAX_READINESS).await?) };
+    readiness.await.map_err(|why| NodeError::Node { node: node.to_owned(), what: "readiness", why })
+}
+
+/// Returns the answer of a node, with its headers, and at most `max_body` bytes after them.
+async fn get(address: &str, path: &str, max_body: usize) -> Result<Vec<u8>, String> {
     let request = async {
         let mut stream = TcpStream::connect(address).await?;
         // HTTP 1.0, so that the answer is not chunked.
-        stream.write_all(format!("GET /metrics HTTP/1.0\r\nHost: {address}\r\n\r\n").as_bytes()).await?;
+        stream.write_all(format!("GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n").as_bytes()).await?;
         let mut answer = Vec::new();
-        stream.take(MAX_ANSWER as u64).read_to_end(&mut answer).await?;
+        stream.take((MAX_HEAD + max_body) as u64).read_to_end(&mut answer).await?;
         std::io::Result::Ok(answer)
     };
-    let failed = |why: &dyn fmt::Display| NodeError::Node { node: node.to_owned(), why: why.to_string() };
     match tokio::time::timeout(NODE_TIMEOUT, request).await {
-        Ok(answer) => metrics_in(&answer.map_err(|error| failed(&error))?).map_err(|why| failed(&why)),
-        Err(_) => Err(failed(&"no answer within 5 s")),
+        Ok(answer) => answer.map_err(|error| error.to_string()),
+        Err(_) => Err("no answer within 5 s".to_owned()),
     }
+}
+
+/// Returns the head and the body of an answer.
+fn parts(answer: &[u8]) -> Result<(Cow<'_, str>, &[u8]), String> {
+    const END_OF_HEAD: &[u8] = b"\r\n\r\n";
+    let end = answer.windows(END_OF_HEAD.len()).position(|it| it == END_OF_HEAD);
+    let end = end.ok_or("the answer ended within its headers: check the node, then retry")?;
+    Ok((String::from_utf8_lossy(&answer[..end]), &answer[end + END_OF_HEAD.len()..]))
+}
+
+/// Returns the status code in a status line; empty if there is none.
+fn code(status: &str) -> &str {
+    status.split(' ').nth(1).unwrap_or_default()
+}
+
+/// Returns the readiness in an answer.
+fn readiness_in(answer: &[u8]) -> Result<Readiness, String> {
+    let (head, body) = parts(answer)?;
+    let status = head.split("\r\n").next().unwrap_or_default();
+    let said: Value = match code(status) {
+        "200" | "503" => serde_json::from_slice(body)
+            .map_err(|error| format!("/readyz did not answer with a JSON document: {error}"))?,
+        _ => return Err(format!("/readyz answered {status:?}: expected 200 or 503")),
+    };
+    let text = |member: &str| said.get(member).and_then(Value::as_str).map(str::to_owned);
+    Ok(match code(status) {
+        "200" => Readiness::Ready { trouble: text("trouble") },
+        _ => Readiness::NotReady { why: text("detail").unwrap_or_else(|| "it gives no reason".to_owned()) },
+    })
 }
 
 /// Returns the metrics in an answer, or why they are not all there. A missing line would leave a counter too low, and a cut one
 /// would lower its number.
 fn metrics_in(answer: &[u8]) -> Result<String, String> {
-    const END_OF_HEAD: &[u8] = b"\r\n\r\n";
-    let end = answer.windows(END_OF_HEAD.len()).position(|it| it == END_OF_HEAD);
-    let end = end.ok_or("the answer ended within its headers: check the node, then retry")?;
-    let (head, body) = (String::from_utf8_lossy(&answer[..end]), &answer[end + END_OF_HEAD.len()..]);
+    let (head, body) = parts(answer)?;
     let mut headers = head.split("\r\n");
     let status = headers.next().unwrap_or_default();
-    if status.split(' ').nth(1) != Some("200") {
+    if code(status) != "200" {
         return Err(format!("/metrics answered {status:?}: expected 200"));
     }
     let length = headers.filter_map(|header| header.split_once(':'));

@@ -8,6 +8,7 @@ use snowmint::{DatacenterId, Layout, Rule, Start, WallClock};
 use snowmint_cluster::{NamespaceName, audit};
 use snowmint_server::access::secret::{Secret, TokenName};
 use snowmint_server::admin::NodeAdmin;
+use snowmint_server::admin::doctor::{Findings, examine};
 use snowmint_server::namespace_sync::{NamespaceFlags, SyncOptions};
 use snowmint_server::{Access, Mint, NamespaceSync, Settings};
 use snowmint_store::Store;
@@ -419,6 +420,32 @@ async fn a_drained_node_serves_and_is_not_ready() {
     assert!(node.running.http().await.probe().await);
     let (_, log) = node.admin("GET /v1/admin/audit", None).await;
     assert_eq!(log["changes"][0]["action"], "node-drain", "{log}");
+}
+
+/// Goal: the doctor reports a node that makes no ids, with the reason that the node states. Method: a node that is ready, then one
+/// without a lease, then one that was drained.
+#[tokio::test]
+async fn the_doctor_reports_a_node_that_is_not_ready() {
+    let node = Node::start().await;
+    let nodes = [format!("http://{}", node.running.http)];
+    let found = async || {
+        let Findings { findings } = examine(&*node.store, &nodes).await.unwrap();
+        findings.into_iter().find(|it| it.check == "node").unwrap()
+    };
+    let ready = found().await;
+    assert!(ready.ok && ready.text.contains("makes ids"), "{ready:?}");
+    node.running.source.set_lease(false);
+    let without_lease = found().await;
+    assert!(!without_lease.ok, "{without_lease:?}");
+    assert!(
+        without_lease.text.contains("it is not ready: ")
+            && without_lease.text.contains("the store does not answer"),
+        "{without_lease:?}"
+    );
+    node.running.source.set_lease(true);
+    assert_eq!(node.admin("POST /v1/admin/drain", None).await, (200, json!({"drained": true})));
+    let drained = found().await;
+    assert!(!drained.ok && drained.text.contains("an operator has drained this node"), "{drained:?}");
 }
 
 /// Goal: the doctor and the list of workers answer over the network.
