@@ -39,7 +39,7 @@ Exit codes. 0: no problem found. 1: the store failed, or a check found a problem
 pub(crate) struct Args {
     #[command(flatten)]
     target: TargetArgs,
-    /// HTTP addresses of nodes that use the store: http://HOST:PORT,...
+    /// HTTP addresses of nodes that use the store: http://HOST:PORT,... For nodes with TLS, the port of their --probe
     #[arg(long, value_name = "URLS", value_delimiter = ',')]
     nodes: Vec<String>,
     /// Print one JSON object per line: check, ok, text

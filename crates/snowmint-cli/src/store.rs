@@ -142,7 +142,7 @@ struct RecoverArgs {
     store: StoreArgs,
     #[command(flatten)]
     author: Author,
-    /// HTTP addresses of nodes that still run: http://HOST:PORT,...
+    /// HTTP addresses of nodes that still run: http://HOST:PORT,... For nodes with TLS, the port of their --probe
     #[arg(long, value_name = "URLS", value_delimiter = ',')]
     nodes: Vec<String>,
     /// Highest number of a namespace that may have been used

@@ -161,6 +161,17 @@ fn a_node_that_requires_client_certificates_is_administered() {
     let mut node = sandbox.serve(&[&["--tokens-file", "tokens.toml"][..], &tls].concat());
     let address = node.ready("http");
     let url = format!("https://localhost:{}", address.rsplit(':').next().unwrap());
+    // The metrics are read without TLS, from another port.
+    for (given, wanted) in [
+        (
+            format!("http://{address}"),
+            "this port uses TLS: name the node's --probe address, http://HOST:PORT",
+        ),
+        (url.clone(), "expected http://HOST:PORT; for a node with TLS, its --probe address"),
+    ] {
+        let ran = sandbox.run(&["doctor", "--nodes", &given]);
+        assert!(ran.code != 0 && format!("{}{}", ran.out, ran.err).contains(wanted), "{ran:?}");
+    }
     let call = |files: &[&str]| {
         let target = ["ns", "list", "--json", "--server", &url, "--token-file", "ops.token"];
         sandbox.run(&[&target[..], files].concat())

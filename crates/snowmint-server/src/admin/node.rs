@@ -77,7 +77,7 @@ impl NodeAdmin {
         }
     }
 
-    /// Sets the nodes that clients may make this node ask for `/metrics`: `http://HOST:PORT`.
+    /// Sets the nodes that clients may make this node ask for `/metrics` and `/readyz`: `http://HOST:PORT`.
     ///
     /// # Errors
     ///

@@ -15,10 +15,15 @@ use tokio::net::TcpStream;
 
 use super::text::thousands;
 use crate::credentials::masked;
+use crate::status::ErrorKind;
 
 const NODE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum bytes of the metrics of a node.
 const MAX_METRICS: usize = 64 << 20;
+/// The form of an address.
+const FORM: &str = "http://HOST:PORT";
+/// The first byte of an alert of TLS.
+const TLS_ALERT: u8 = 21;
 /// Maximum bytes of the headers of an answer.
 const MAX_HEAD: usize = 64 << 10;
 /// Maximum bytes of what a node says about its readiness: with thousands of leases.
@@ -171,7 +176,13 @@ impl std::error::Error for NodeError {}
 impl fmt::Display for NodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Address { node } => write!(f, "invalid node {node:?}: expected http://HOST:PORT"),
+            Self::Address { node } => {
+                write!(f, "invalid node {node:?}: expected {FORM}")?;
+                if node.starts_with("https:") {
+                    f.write_str("; for a node with TLS, its --probe address")?;
+                }
+                Ok(())
+            }
             Self::Node { node, what, why } => write!(f, "no {what} from node {node}: {why}"),
         }
     }
@@ -248,9 +259,20 @@ async fn get(address: &str, path: &str, max_body: usize) -> Result<Vec<u8>, Stri
 /// Returns the head and the body of an answer.
 fn parts(answer: &[u8]) -> Result<(Cow<'_, str>, &[u8]), String> {
     const END_OF_HEAD: &[u8] = b"\r\n\r\n";
+    let uses_tls = || format!("this port uses TLS: name the node's --probe address, {FORM}");
+    // A proxy that expects a handshake answers with an alert, a node with a problem document.
+    if answer.first() == Some(&TLS_ALERT) {
+        return Err(uses_tls());
+    }
     let end = answer.windows(END_OF_HEAD.len()).position(|it| it == END_OF_HEAD);
     let end = end.ok_or("the answer ended within its headers: check the node, then retry")?;
-    Ok((String::from_utf8_lossy(&answer[..end]), &answer[end + END_OF_HEAD.len()..]))
+    let (head, body) = (String::from_utf8_lossy(&answer[..end]), &answer[end + END_OF_HEAD.len()..]);
+    let problem: Option<Value> = if code(&head) == "400" { serde_json::from_slice(body).ok() } else { None };
+    let of_tls = format!("urn:snowmint:{}", ErrorKind::BadTls.status().name);
+    if problem.is_some_and(|problem| problem["type"] == of_tls) {
+        return Err(uses_tls());
+    }
+    Ok((head, body))
 }
 
 /// Returns the status code in a status line; empty if there is none.
@@ -367,6 +389,7 @@ mod tests {
             (format!("{}{metrics}x", head(metrics.len())), "expected exactly"),
             (format!("{}{metrics}", head(MAX_METRICS + 1)), "limit of 67,108,864"),
             (format!("{}{page}", head(page.len())), "are not the metrics of a Snowmint node"),
+            ("\u{15}\u{3}\u{3}\0\u{2}\u{2}\n".to_owned(), "this port uses TLS"),
             (
                 format!("HTTP/1.0 503 Busy 200 \r\ncontent-length: {}\r\n\r\n{metrics}", metrics.len()),
                 "answered \"HTTP/1.0 503",
