@@ -72,6 +72,16 @@ impl StoreArgs {
         open_read_only(&self.url_of_store()?).await
     }
 
+    /// Like [`open_read_only`](Self::open_read_only), but returns `None` for a SQLite file that does not exist.
+    pub(crate) async fn open_read_only_if_there(&self) -> Result<Option<Arc<dyn Store>>, Failure> {
+        let url = self.url();
+        self.check()?;
+        match data_file(&url)? {
+            DataFile::Missing(_) => Ok(None),
+            DataFile::There | DataFile::None => open_read_only(&url).await.map(Some),
+        }
+    }
+
     fn url_of_store(&self) -> Result<String, Failure> {
         let url = self.url();
         self.check()?;

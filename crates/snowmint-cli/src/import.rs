@@ -10,7 +10,7 @@ use snowmint_cluster::NamespaceName;
 use snowmint_cluster::audit::Action;
 use snowmint_cluster::namespace::registry::{self, IfDropped, Required, Room};
 use snowmint_cluster::namespace::{CounterSource, Definition, Fields, NamespaceError};
-use snowmint_store::{MAX_NUMBER, OpenError, Store, Surveyed};
+use snowmint_store::{MAX_NUMBER, OpenError, Rejected, Store, Surveyed};
 
 use crate::audit::Author;
 use crate::connect::{StoreArgs, without_credentials};
@@ -39,7 +39,11 @@ Keep passwords out of the process list: set SNOWMINT_STORE_PASSWORD, or name a
 file in the URL as ?password_file=PATH.
 
 JSON, one object a line: name, highest, step, start, namespace and state (new,
-made, there or refused), why, and the store that it was made in.";
+made, there or refused), why, and the store that it was made in. highest, step
+and start are null if they are unknown.
+
+Exit codes. 0: the plan is printed, or all namespaces were made. 1: with --apply,
+some were not made: they are there, or were refused.";
 
 /// Take over the counters of a Leaf, Tinyid, ticket server or Redis
 #[derive(Debug, clap::Args)]
@@ -64,8 +68,9 @@ pub(crate) struct Args {
 #[derive(Debug, Serialize)]
 struct Row {
     name: String,
-    highest: u64,
-    step: u64,
+    /// `None` if it holds no number.
+    highest: Option<u64>,
+    step: Option<u64>,
     start: Option<u64>,
     namespace: Option<String>,
     state: &'static str,
@@ -82,7 +87,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::runtime)?;
     runtime.block_on(async {
-        let mut found = Vec::new();
+        let (mut found, mut rejected) = (Vec::new(), Vec::new());
         for url in &args.urls {
             // Rejects a password, as --source does, before the URL is shown.
             url.parse::<CounterSource>().map_err(Failure::usage)?;
@@ -90,14 +95,19 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
                 OpenError::Url(error) => Failure::usage(error),
                 error => Failure::runtime(error),
             })?;
-            found.extend(surveyed.into_iter().map(|counter| (url.clone(), counter)));
+            found.extend(surveyed.counters.into_iter().map(|counter| (url.clone(), counter)));
+            rejected.extend(surveyed.rejected);
         }
         warn_of_missing_stripes(&found);
-        let mut rows = plan(&found);
+        let mut rows = plan(&found, rejected);
         let store = if args.apply {
             let apply = async |store: Arc<dyn Store>| apply(&*store, args, &mut rows).await;
             Some(args.store.change_persistent(apply).await?)
         } else {
+            // Before `store init`, nothing is there.
+            if let Some(store) = args.store.open_read_only_if_there().await? {
+                mark_existing(&*store, &mut rows).await?;
+            }
             None
         };
         show(args, &rows, store.as_deref())
@@ -106,8 +116,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 
 /// Merges the counters of several servers with the same name; the highest number counts.
 ///
-/// Counters with the same name that can return the same number are separate counters: they do not become one namespace.
-fn plan(found: &[(String, Surveyed)]) -> Vec<Row> {
+/// Counters with the same name that can return the same number are separate counters: they do not become one namespace. Nor does
+/// one that holds no number on some server: its numbers are unknown.
+fn plan(found: &[(String, Surveyed)], rejected: Vec<Rejected>) -> Vec<Row> {
     let mut merged: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
     let mut overlaps: BTreeMap<&str, String> = BTreeMap::new();
     for (at, (url, counter)) in found.iter().enumerate() {
@@ -127,9 +138,37 @@ fn plan(found: &[(String, Surveyed)]) -> Vec<Row> {
     }
     let row = |(name, (highest, step)): (&str, (u64, u64))| match overlaps.remove(name) {
         None => Row::of(name.to_owned(), highest, step),
-        Some(why) => Row::refused(name.to_owned(), highest, step, why),
+        Some(why) => Row::refused(name.to_owned(), Some((highest, step)), why),
     };
-    merged.into_iter().map(row).collect()
+    let mut rows: BTreeMap<String, Row> =
+        merged.into_iter().map(row).map(|row| (row.name.clone(), row)).collect();
+    for Rejected { name, why, .. } in rejected {
+        rows.insert(name.clone(), Row::refused(name, None, why));
+    }
+    rows.into_values().collect()
+}
+
+/// Marks the rows whose namespaces exist, as `--apply` does.
+async fn mark_existing(store: &dyn Store, rows: &mut [Row]) -> Result<(), Failure> {
+    let listed = registry::list(store).await.map_err(Failure::runtime)?;
+    let known: BTreeMap<&str, _> = listed.iter().map(|(name, record)| (name.as_str(), record)).collect();
+    for row in rows {
+        let Some((name, _)) = &row.plan else { continue };
+        let name = name.clone();
+        let (state, why) = match known.get(name.as_str()) {
+            None => continue,
+            Some(Err(reason)) => {
+                let (store, reason) = (store.describe(), reason.clone());
+                ("refused", NamespaceError::Unreadable { name, store, reason })
+            }
+            Some(Ok(record)) => match record.dropped_unix_ms {
+                Some(dropped_unix_ms) => ("there", NamespaceError::Dropped { name, dropped_unix_ms }),
+                None => ("there", NamespaceError::Exists { name, found: record.definition.to_string() }),
+            },
+        };
+        (row.state, row.why) = (state, Some(why.to_string()));
+    }
+    Ok(())
 }
 
 impl Row {
@@ -148,11 +187,14 @@ impl Row {
             Err(why) => ("refused", Some(why), None),
         };
         let namespace = plan.as_ref().map(|(name, _)| name.to_string());
+        let (highest, step) = (Some(highest), Some(step));
         Self { name, highest, step, start, namespace, state, why, store: None, plan }
     }
 
-    fn refused(name: String, highest: u64, step: u64, why: String) -> Self {
+    /// Returns the row of a counter that becomes no namespace; its highest number and step, if it has any.
+    fn refused(name: String, numbers: Option<(u64, u64)>, why: String) -> Self {
         let (state, why) = ("refused", Some(why));
+        let (highest, step) = numbers.unzip();
         Self { name, highest, step, start: None, namespace: None, state, why, store: None, plan: None }
     }
 }
@@ -230,12 +272,11 @@ fn show(args: &Args, rows: &[Row], store: Option<&str>) -> Result<(), Failure> {
         "counter", "highest number", "step", "starts at"
     )))?;
     for row in rows {
-        let start = row.start.map_or_else(|| "-".to_owned(), thousands);
+        let [highest, step, start] =
+            [row.highest, row.step, row.start].map(|it| it.map_or_else(|| "-".to_owned(), thousands));
         out.line(&format!(
-            "{:<24}  {:>20}  {:>10}  {start:>20}  {}{}",
+            "{:<24}  {highest:>20}  {step:>10}  {start:>20}  {}{}",
             row.name,
-            thousands(row.highest),
-            thousands(row.step),
             row.state,
             row.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default()
         ))?;

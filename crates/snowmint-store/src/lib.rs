@@ -117,7 +117,7 @@ pub use store::{Expected, Key, KeyError, Revision, Store, Swap, Versioned};
 pub use takeover::RedisCounter;
 #[cfg(feature = "mysql")]
 pub use takeover::{LeafCounter, TicketsCounter, TinyIdCounter};
-pub use takeover::{Surveyed, open_counter, survey};
+pub use takeover::{Rejected, Survey, Surveyed, open_counter, survey};
 #[cfg(feature = "zookeeper")]
 pub use zookeeper::ZooKeeperStore;
 

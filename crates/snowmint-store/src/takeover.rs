@@ -53,6 +53,34 @@ pub struct Surveyed {
     pub remainder: u64,
 }
 
+/// What [`survey`] found.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct Survey {
+    /// The counters, sorted by name.
+    pub counters: Vec<Surveyed>,
+    /// What the URL names although it is no counter, sorted by name.
+    pub rejected: Vec<Rejected>,
+}
+
+/// A key that matches the pattern of a [`survey`] and holds no valid number.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Rejected {
+    /// The key.
+    pub name: String,
+    /// What it holds, and what was expected.
+    pub why: String,
+}
+
+impl Survey {
+    /// Returns a survey in which everything is a counter.
+    #[cfg(feature = "mysql")]
+    const fn of(counters: Vec<Surveyed>) -> Self {
+        Self { counters, rejected: Vec::new() }
+    }
+}
+
 impl Surveyed {
     /// Returns whether both counters can return the same number: whether the remainders are equal modulo the greatest common
     /// divisor of the deltas.
@@ -135,24 +163,25 @@ async fn open_source(url: &str) -> Result<Arc<dyn Counter>, OpenError> {
 /// Lists the counters that a URL names, sorted by name, and changes nothing.
 ///
 /// The URL is as for [`open_counter`], but without `tag`, `biz_type` or `stub` it means all rows. In `counter=` of a
-/// `redis-counter:`, `*` matches any text; of the matching keys, those that hold a number are listed.
+/// `redis-counter:`, `*` matches any text; matching keys that hold other text than a number are [rejected](Survey::rejected), and
+/// those of other types, such as lists, are omitted.
 ///
 /// # Errors
 ///
 /// As for [`open_counter`]. A row with invalid numbers is also an error; it is not omitted.
-pub fn survey(url: &str) -> BoxFuture<'_, Result<Vec<Surveyed>, OpenError>> {
+pub fn survey(url: &str) -> BoxFuture<'_, Result<Survey, OpenError>> {
     Box::pin(survey_source(url))
 }
 
 #[allow(clippy::unused_async, reason = "a build without databases has nothing to wait for")]
-async fn survey_source(url: &str) -> Result<Vec<Surveyed>, OpenError> {
+async fn survey_source(url: &str) -> Result<Survey, OpenError> {
     match source(url) {
         #[cfg(feature = "mysql")]
-        leaf::SOURCE => leaf::survey(url).await,
+        leaf::SOURCE => Ok(Survey::of(leaf::survey(url).await?)),
         #[cfg(feature = "mysql")]
-        tinyid::SOURCE => tinyid::survey(url).await,
+        tinyid::SOURCE => Ok(Survey::of(tinyid::survey(url).await?)),
         #[cfg(feature = "mysql")]
-        tickets::SOURCE => tickets::survey(url).await,
+        tickets::SOURCE => Ok(Survey::of(tickets::survey(url).await?)),
         #[cfg(feature = "redis")]
         redis_counter::SOURCE => redis_counter::survey(url).await,
         other => Err(unknown(other)),

@@ -39,10 +39,19 @@ fn a_leaf_becomes_namespaces_above_its_numbers() {
     let mut server = sandbox.serve(&[]);
     let (status, first) = server.http("/api/segment/get/order");
     assert_eq!((status, first.as_str()), (200, "6001"));
-    let again = sandbox.run(&["import", &url, "--apply", "--json"]);
-    let outcomes: Vec<_> =
-        again.out.lines().map(json).map(|row| row["state"].as_str().unwrap().to_owned()).collect();
-    assert_eq!(outcomes, ["refused", "there", "there"]);
+    sandbox.out(&["ns", "drop", "user"]);
+    // The plan names the same rows as --apply.
+    let outcomes = |args: &[&str]| -> Vec<(String, String)> {
+        let ran = sandbox.run(&[&["import", &url, "--json"][..], args].concat());
+        let text = |row: &serde_json::Value, member| row[member].as_str().unwrap_or_default().to_owned();
+        ran.out.lines().map(json).map(|row| (text(&row, "state"), text(&row, "why"))).collect()
+    };
+    let plan = outcomes(&[]);
+    let planned: Vec<_> = plan.iter().map(|(state, _)| state.as_str()).collect();
+    assert_eq!(planned, ["refused", "there", "there"], "{plan:?}");
+    assert!(plan[1].1.contains("namespace order already exists as `segment cached"), "{plan:?}");
+    assert!(plan[2].1.contains("namespace user was dropped"), "{plan:?}");
+    assert_eq!(outcomes(&["--apply"]), plan);
 }
 
 #[test]
@@ -55,12 +64,20 @@ fn keys_of_a_redis_become_namespaces() {
     };
     cli(&["SET", "seq:orders", "41"]);
     cli(&["SET", "seq:name", "text"]);
+    cli(&["SADD", "seq:set", "1"]);
     let sandbox = Sandbox::new();
     let url = format!("redis-counter:redis://{}/0?counter=seq:*", redis.address());
     let shown = sandbox.out(&["import", &url, "--json"]);
-    let row = json(shown.lines().next().unwrap());
+    let [rejected, row] = [0, 1].map(|nth| json(shown.lines().nth(nth).unwrap()));
     assert_eq!((&row["name"], &row["highest"]), (&"seq:orders".into(), &41.into()), "{shown}");
-    assert_eq!(shown.lines().count(), 1, "a key that holds text is no counter: {shown}");
+    let row = rejected;
+    assert_eq!((&row["name"], &row["state"]), (&"seq:name".into(), &"refused".into()), "{shown}");
+    assert!(row["highest"].is_null(), "{row}");
+    assert!(
+        row["why"].as_str().unwrap().contains("the key holds \"text\", expected a number from 0 to"),
+        "{row}"
+    );
+    assert_eq!(shown.lines().count(), 2, "a set is no counter: {shown}");
     let told = sandbox.refused(&["import", "mongo://h/d"], 2);
     assert!(told.contains("leaf:mysql://"), "{told}");
 }

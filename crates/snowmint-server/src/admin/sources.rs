@@ -41,7 +41,7 @@ pub(super) async fn check(
                     SegmentConfig::check_direct(counter.may_lose(), &counter.describe())
                         .map_err(|error| AdminError::setting("sources", error))?;
                 }
-                found.extend(counters.first().map(|counter| (nth, Numbers::of(counter))));
+                found.extend(counters.counters.first().map(|counter| (nth, Numbers::of(counter))));
             }
             Err(OpenError::Store(error)) if error.is_temporary() => {
                 warnings.push(format!("source {source}: unreachable from here, so not checked: {error}"));

@@ -273,7 +273,7 @@ impl UnopenedSource {
             return Ok(None);
         }
         let url = self.source.url();
-        if let Some(numbers) = snowmint_store::survey(url).await?.first() {
+        if let Some(numbers) = snowmint_store::survey(url).await?.counters.first() {
             return Ok(Some(Numbers::of(numbers)));
         }
         // This error names what is missing.

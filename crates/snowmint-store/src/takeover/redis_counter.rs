@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use redis::{Value, from_redis_value};
 
-use super::Surveyed;
+use super::{Rejected, Survey, Surveyed};
 use crate::counter::claims::{self, Sightings};
 use crate::error::Effect;
 use crate::error::Retries;
@@ -220,8 +220,8 @@ fn text_of(wanted: u16) -> String {
     texts.find(|text| slot(text) == wanted).unwrap_or_default()
 }
 
-/// Returns the one key, or the keys that match a pattern and hold a number.
-pub(super) async fn survey(url: &str) -> Result<Vec<Surveyed>, OpenError> {
+/// Returns the one key, or the keys that match a pattern and hold text.
+pub(super) async fn survey(url: &str) -> Result<Survey, OpenError> {
     const OPERATION: &str = "survey";
     let (server, key) = parse(url)?;
     let surveyed = |name: String, highest_number| {
@@ -230,7 +230,7 @@ pub(super) async fn survey(url: &str) -> Result<Vec<Surveyed>, OpenError> {
     };
     if !key.contains('*') {
         let number = number(&server, OPERATION, &key, look(&server, OPERATION, &key).await?)?;
-        return Ok(vec![surveyed(key, number)]);
+        return Ok(Survey { counters: vec![surveyed(key, number)], rejected: Vec::new() });
     }
     // Only `*` is a wildcard.
     let pattern = key.split('*').map(scripts::literal).collect::<Vec<_>>().join("*");
@@ -238,15 +238,20 @@ pub(super) async fn survey(url: &str) -> Result<Vec<Surveyed>, OpenError> {
     // A scan may return a key twice.
     keys.sort_unstable();
     keys.dedup();
-    let mut found = Vec::new();
+    let mut found = Survey::default();
     for keys in keys.chunks(1000) {
         let answers = server.ask(OPERATION, || scripts::texts(keys)).await?;
         let [texts]: [Vec<Option<Vec<u8>>>; 1] =
             server.parse(OPERATION, Effect::Reads, Value::Array(answers))?;
         for (key, text) in keys.iter().zip(texts) {
-            found.extend(
-                text.and_then(|it| addition::number(&it)).map(|number| surveyed(key.clone(), number)),
-            );
+            // Without text, the key has another type, or was deleted meanwhile.
+            let Some(text) = text else { continue };
+            if let Some(number) = addition::number(&text) {
+                found.counters.push(surveyed(key.clone(), number));
+            } else {
+                let why = expected_number(&format!("the key holds {}", shown(&text)));
+                found.rejected.push(Rejected { name: key.clone(), why });
+            }
         }
     }
     Ok(found)
@@ -275,13 +280,19 @@ async fn look(server: &Server, operation: &'static str, key: &str) -> Result<Hel
         ("none", _) => Held::Nothing,
         ("string", Some(text)) => match addition::number(&text) {
             Some(number) => Held::Number(number),
-            None => Held::Other(format!(
-                "{:?}",
-                String::from_utf8_lossy(&text).chars().take(40).collect::<String>()
-            )),
+            None => Held::Other(shown(&text)),
         },
         (kind, _) => Held::Other(format!("a {kind}")),
     })
+}
+
+/// Returns the beginning of a text that is no number.
+fn shown(text: &[u8]) -> String {
+    format!("{:?}", String::from_utf8_lossy(text).chars().take(40).collect::<String>())
+}
+
+fn expected_number(found: &str) -> String {
+    format!("{found}, expected a number from 0 to {MAX_NUMBER}")
 }
 
 fn number(server: &Server, operation: &'static str, key: &str, held: Held) -> Result<u64, StoreError> {
@@ -292,10 +303,8 @@ fn number(server: &Server, operation: &'static str, key: &str, held: Held) -> Re
             (StoreErrorKind::Other, found)
         }
         Held::Other(found) => {
-            let found = format!(
-                "invalid counter: the key {key} holds {found}, expected a number from 0 to {MAX_NUMBER}; it was not changed"
-            );
-            (StoreErrorKind::Corrupt, found)
+            let found = expected_number(&format!("the key {key} holds {found}"));
+            (StoreErrorKind::Corrupt, format!("invalid counter: {found}; it was not changed"))
         }
     };
     Err(StoreError::new(kind, operation, &*server.name, found))

@@ -355,7 +355,7 @@ async fn a_table_of_another_engine_is_no_counter() {
                 text.contains(engine) && text.contains(&format!("ALTER TABLE {table} ENGINE = InnoDB")),
                 "{text}"
             );
-            assert_eq!(survey(&url).await.unwrap().len(), 1);
+            assert_eq!(survey(&url).await.unwrap().counters.len(), 1);
             open_counter(&format!("{url}&durable=no")).await.unwrap().reserve(NonZeroU64::MIN).await.unwrap();
         }
         server.sql(&format!("ALTER TABLE test.{table} ENGINE = InnoDB"));
@@ -538,7 +538,7 @@ async fn what_no_replica_has_is_not_shown() {
     // A survey does not need durable data.
     pair.primary().sql(TABLES);
     let surveyed = survey(&format!("leaf:{}?timeout_ms=1500&tag=a", pair.url("node"))).await.unwrap();
-    assert_eq!(surveyed.len(), 1);
+    assert_eq!(surveyed.counters.len(), 1);
     // A user who has stated a loss is served.
     let lossy = open(&format!("{}?may_lose=2s", pair.url("root"))).await;
     assert_eq!(lossy.add(&key("sum"), NonZeroU64::MIN).await.unwrap(), 1);

@@ -48,7 +48,7 @@ async fn surveyed(url: &str) -> Vec<String> {
     let line = |it: &snowmint_store::Surveyed| {
         format!("{} {} {} {}/{}", it.name, it.highest_number, it.step, it.remainder, it.delta)
     };
-    found.iter().map(line).collect()
+    found.counters.iter().map(line).collect()
 }
 
 /// Checks that a server with a binary log that syncs commits later can be surveyed, and is used only if the URL accepts that; the
@@ -58,7 +58,7 @@ async fn assert_drawn_from_only_on_request(server: &MariaDb, url: &str) {
     for (setting, value) in [("innodb_flush_log_at_trx_commit", 2), ("sync_binlog", 0)] {
         server.sql(&format!("SET GLOBAL {setting} = {value}"));
         for url in [url, &accepting] {
-            assert_eq!(survey(url).await.unwrap().len(), 1, "{url}");
+            assert_eq!(survey(url).await.unwrap().counters.len(), 1, "{url}");
         }
         let (kind, error) = refused(url).await;
         assert_eq!(kind, Some(StoreErrorKind::Other), "{error}");

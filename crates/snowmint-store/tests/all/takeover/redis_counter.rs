@@ -43,6 +43,10 @@ async fn numbers_are_those_above_the_value() {
 
     assert_eq!(surveyed(&url(&server, "orders")).await, ["orders 9007199254740995 1 0/1"]);
     assert_eq!(surveyed(&url(&server, "orders:*")).await, ["orders:eu 7 1 0/1", "orders:us 9 1 0/1"]);
+    let rejected = survey(&url(&server, "orders:*")).await.unwrap().rejected;
+    let rejected: Vec<_> = rejected.iter().map(|it| (&*it.name, &*it.why)).collect();
+    let expected = format!("the key holds \"text\", expected a number from 0 to {MAX_NUMBER}");
+    assert_eq!(rejected, [("orders:name", &*expected)], "a set is no counter");
     assert_eq!(
         surveyed(&url(&server, "o*:?u*")).await,
         Vec::<String>::new(),
