@@ -427,7 +427,10 @@ fn show_list(Namespaces { namespaces, warnings }: &Namespaces, json: bool) -> Re
         }
         let more = match (&namespace.dropped, namespace.reserved_to) {
             (Some(when), _) => format!("since {when}"),
-            (None, Some(reserved)) => format!("reserved to {reserved}"),
+            (None, Some(reserved)) => {
+                let restarts = namespace.settings.as_ref().is_some_and(|settings| settings.reset.is_some());
+                format!("reserved to {reserved}{}", if restarts { " in this period" } else { "" })
+            }
             (None, None) => String::new(),
         };
         let (state, what) = (namespace.state.as_str(), namespace.summary());

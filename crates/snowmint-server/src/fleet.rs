@@ -177,7 +177,7 @@ struct NamespaceRow {
     /// The end of its layout.
     #[serde(skip_serializing_if = "Option::is_none")]
     ends_unix_ms: Option<u64>,
-    /// The highest number that the store has reserved for any node, as a text.
+    /// The highest number that the store has reserved for any node, in the current period if numbers restart, as a text.
     #[serde(skip_serializing_if = "Option::is_none")]
     reserved_to: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -291,7 +291,7 @@ impl OtherRecords {
             .collect();
         let more_namespaces = listed.len().saturating_sub(NAMESPACES);
         let of_name = |(name, record): &(String, Result<NamespaceRecord, String>)| {
-            NamespaceRow::of(name, record.as_ref(), &counters)
+            NamespaceRow::of(name, record.as_ref(), &counters, now_unix_ms)
         };
         let namespaces = listed.iter().take(NAMESPACES).map(of_name).collect();
         let audit::Log { changes, warnings } = audit::list(store, CHANGES, None).await?;
@@ -300,7 +300,12 @@ impl OtherRecords {
 }
 
 impl NamespaceRow {
-    fn of(name: &str, record: Result<&NamespaceRecord, &String>, counters: &HashMap<String, String>) -> Self {
+    fn of(
+        name: &str,
+        record: Result<&NamespaceRecord, &String>,
+        counters: &HashMap<String, String>,
+        now_unix_ms: u64,
+    ) -> Self {
         let record = match record {
             Ok(record) => record,
             Err(why) => {
@@ -316,7 +321,7 @@ impl NamespaceRow {
                 };
             }
         };
-        let counter = namespaces::own_counter(name, record);
+        let counter = namespaces::own_counter(name, record, now_unix_ms);
         let last = counter.and_then(|(key, stripe)| {
             namespaces::last_number(counters.get(&key).map(String::as_str), stripe)
         });

@@ -264,3 +264,40 @@ fn a_recovery_that_the_store_loses_is_no_recovery() {
     let done = sandbox.out(&[&args[..], &["--store", &url("100ms")]].concat());
     assert!(done.contains("may be used") && counter() == "5000", "{done}");
 }
+
+/// Goal: the steps of "Move to another store" in docs/upgrade.md repeat no number of a namespace whose numbers restart. Method: a
+/// node draws from the old store, a node draws from the new one, on the same day.
+#[test]
+fn numbers_that_restart_move_to_another_store() {
+    let sandbox = Sandbox::new();
+    let [old, new] = ["old.db", "new.db"].map(|name| format!("sqlite:{}", sandbox.path(name).display()));
+    let drawn = |store: &str| -> Vec<String> {
+        let mut node = sandbox.serve(&["--store", store]);
+        // A new namespace is served after a moment.
+        let body = (0..1000).find_map(|_| {
+            let (status, body) = node.http("/v1/ids/orders?count=3");
+            std::thread::sleep(std::time::Duration::from_millis(if status == 200 { 0 } else { 10 }));
+            (status == 200).then_some(body)
+        });
+        let body = body.unwrap_or_else(|| panic!("{}", node.log()));
+        node.signal("TERM");
+        assert!(node.wait().success());
+        let ids = json(&body)["ids"].as_array().unwrap().clone();
+        ids.iter().map(|id| id.as_str().unwrap().to_owned()).collect()
+    };
+    for store in [&old, &new] {
+        sandbox.out(&["store", "init", "--store", store]);
+        let definition = ["--scheme", "segment", "--reset", "daily", "--text", "ORD-{date}-{number:6}"];
+        sandbox.out(&[&["ns", "add", "orders", "--store", store][..], &definition].concat());
+    }
+    let mut ids = drawn(&old);
+    let shown = sandbox.out(&["ns", "list", "--store", &old]);
+    assert!(shown.contains("reserved to ") && shown.contains(" in this period"), "{shown}");
+    let row = json(&sandbox.out(&["ns", "show", "orders", "--json", "--store", &old]));
+    let at_least = format!("orders={}", row["reserved_to"].as_u64().unwrap());
+    let recover = ["store", "recover", "--store", &new, "--numbers-at-least", &at_least, "--yes"];
+    sandbox.out(&recover);
+    ids.extend(drawn(&new));
+    let distinct: HashSet<&String> = ids.iter().collect();
+    assert_eq!(distinct.len(), 6, "{ids:?}");
+}

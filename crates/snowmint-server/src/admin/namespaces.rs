@@ -17,7 +17,7 @@ use snowmint_cluster::namespace::{
     ChangeError, CounterSource, Definition, DefinitionError, Fields, NamespaceError, NamespaceRecord,
     NumberSource, Scheme, ServedBy,
 };
-use snowmint_cluster::segment::{Mode, SegmentConfig, Stripe};
+use snowmint_cluster::segment::{Mode, Period, SegmentConfig, Stripe};
 use snowmint_store::{Key, Store, Versioned};
 
 use super::{AdminError, Author, nodes, sources, warnings_of_skipped};
@@ -81,7 +81,7 @@ pub struct NamespaceView {
     /// When it was dropped, in UTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dropped: Option<String>,
-    /// The highest number reserved in this store; `None` if numbers come from elsewhere, or restart.
+    /// The highest number reserved in this store, in the current period if numbers restart; `None` if numbers come from elsewhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserved_to: Option<u64>,
     /// Why its record is unreadable.
@@ -314,7 +314,9 @@ pub async fn add(
     }
     let mut changed = Changed::of(store, name, record, warnings).await;
     if before.is_some() && if_dropped == IfDropped::Resume {
-        changed.resumed_above = changed.namespace.reserved_to;
+        // Numbers that restart are above it in this period only.
+        let restarts = changed.namespace.settings.as_ref().is_some_and(|settings| settings.reset.is_some());
+        changed.resumed_above = changed.namespace.reserved_to.filter(|_| !restarts);
     }
     Ok(changed)
 }
@@ -604,13 +606,14 @@ enum Counters<'a> {
     Listed(BTreeMap<Key, Versioned>),
 }
 
-/// Returns the highest number reserved in this store; `None` if numbers come from elsewhere, or restart.
+/// Returns the highest number reserved in this store, in the current period if numbers restart; `None` if numbers come from
+/// elsewhere.
 async fn reserved_to(
     counters: &Counters<'_>,
     name: &str,
     record: &NamespaceRecord,
 ) -> Result<Option<u64>, AdminError> {
-    let Some((key, stripe)) = own_counter(name, record) else { return Ok(None) };
+    let Some((key, stripe)) = own_counter(name, record, WallClock.unix_ms()) else { return Ok(None) };
     let key = Key::new(key).map_err(|error| AdminError::Failed(error.to_string()))?;
     let loaded;
     let value = match counters {
@@ -624,13 +627,21 @@ async fn reserved_to(
     Ok(last_number(slots.as_deref(), stripe))
 }
 
-/// Returns the key and the stripe of the namespace's counter in this store; `None` if its numbers come from elsewhere, or
-/// restart.
-pub(crate) fn own_counter(name: &str, record: &NamespaceRecord) -> Option<(String, Stripe)> {
+/// Returns the key and the stripe of the namespace's counter in this store, of the current period if its numbers restart; `None`
+/// if they come from elsewhere.
+pub(crate) fn own_counter(
+    name: &str,
+    record: &NamespaceRecord,
+    now_unix_ms: u64,
+) -> Option<(String, Stripe)> {
     let Scheme::Segment(segment) = &record.definition.scheme else { return None };
-    let (NumberSource::Own(stripe), None) = (&segment.source, segment.reset) else { return None };
-    let name = NamespaceName::new(name).ok()?;
-    Some((segment.counter_key(&name), *stripe))
+    let NumberSource::Own(stripe) = &segment.source else { return None };
+    let key = segment.counter_key(&NamespaceName::new(name).ok()?);
+    let key = match segment.reset {
+        Some(reset) => format!("{key}/{}", Period::at(reset, now_unix_ms)),
+        None => key,
+    };
+    Some((key, *stripe))
 }
 
 /// Returns the highest number of a counter from its record; 0 without a record.
@@ -644,6 +655,7 @@ pub(crate) fn last_number(slots: Option<&str>, stripe: Stripe) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use snowmint_cluster::audit;
+    use snowmint_cluster::segment::Reset;
     use snowmint_store::{Expected, MemoryStore};
 
     use super::*;
@@ -663,6 +675,21 @@ mod tests {
         let _ = store.compare_and_set(&key, Expected::Absent, b"10").await.unwrap();
         assert_eq!(reserved_to(&Counters::Of(&store), "a", &plain).await.unwrap(), Some(10));
         assert_eq!(reserved_to(&Counters::Of(&store), "a", &record(striped)).await.unwrap(), Some(29));
+        let daily = Fields {
+            scheme: "segment".to_owned(),
+            reset: "daily".parse().ok(),
+            text: "{date}-{number}".parse().ok(),
+            ..Fields::default()
+        };
+        let daily = record(daily);
+        assert_eq!(reserved_to(&Counters::Of(&store), "a", &daily).await.unwrap(), Some(0));
+        // A counter of tomorrow too, so that midnight does not matter.
+        let today = Period::at(Reset::Daily, WallClock.unix_ms());
+        for (period, value) in [(today.previous().unwrap(), &b"5"[..]), (today, b"7"), (today.next(), b"7")] {
+            let key = Key::new(format!("segments/a/{period}")).unwrap();
+            let _ = store.compare_and_set(&key, Expected::Absent, value).await.unwrap();
+        }
+        assert_eq!(reserved_to(&Counters::Of(&store), "a", &daily).await.unwrap(), Some(7));
         let other = NamespaceRecord::new(Definition::snowflake(Layout::TWITTER), ServedBy::ConfiguredNodes);
         assert_eq!(reserved_to(&Counters::Of(&store), "a", &other).await.unwrap(), None);
     }
