@@ -254,6 +254,7 @@ impl Values {
         };
         let divide = if args.dialect == Dialect::Postgres { "/" } else { "DIV" };
         values.set("layout", layout);
+        values.set("mark", "Snowmint layout: ");
         values.set("name", format_args!("{schema}{prefix}"));
         values.set("prefix", prefix);
         values.set("column", &column);
@@ -278,6 +279,10 @@ impl Values {
         values.set(
             "database",
             if args.dialect == Dialect::Mysql { "MySQL 5.7 or later" } else { "MariaDB 10.6 or later" },
+        );
+        values.set(
+            "database_name",
+            args.schema.as_ref().map_or("DATABASE()".to_owned(), |Name(schema)| format!("'{schema}'")),
         );
         values.set("event", format_args!("{schema}{prefix}_clock"));
         if args.dialect == Dialect::Mariadb {
@@ -390,6 +395,13 @@ impl Values {
                 "",
             ),
         };
+        let check_layout = match args.dialect {
+            Dialect::Mysql => self.fill(include_str!("sql/mysql_check.sql")),
+            Dialect::Mariadb => self.fill(include_str!("sql/mariadb_check.sql")),
+            // PostgreSQL checks it in the script. SQLite refuses a second column with the same name.
+            Dialect::Postgres | Dialect::Sqlite => String::new(),
+        };
+        self.set("check_layout", check_layout);
         let mut script = self.fill(decode);
         for name in fields(&args.layout) {
             self.set("field", name);

@@ -17,7 +17,8 @@
 -- After a crash, ids of committed transactions are not repeated: the sequence was logged before their commit. After a failover to
 -- a replica: ALTER EVENT {{event}} ENABLE. The replica must have everything; otherwise install another worker.
 
-CREATE SEQUENCE IF NOT EXISTS {{name}}_cursor START WITH 1 MINVALUE 1 MAXVALUE {{max_cursor}} INCREMENT BY 1 CACHE {{cache}} NOCYCLE;
+CREATE SEQUENCE IF NOT EXISTS {{name}}_cursor START WITH 1 MINVALUE 1 MAXVALUE {{max_cursor}} INCREMENT BY 1 CACHE {{cache}} NOCYCLE
+    COMMENT='{{mark}}{{layout}}';
 
 -- Dynamic SQL, since SETVAL takes a literal only; a function could not run it. The sequence starts at random, in the lower half: if
 -- it always started with 0, id % n would pick one shard.

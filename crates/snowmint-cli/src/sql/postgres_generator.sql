@@ -52,6 +52,7 @@ END IF;
 CREATE UNLOGGED SEQUENCE IF NOT EXISTS {{name}}_cursor MINVALUE -4611686018427387904 CACHE 1;
 CREATE UNLOGGED SEQUENCE IF NOT EXISTS {{name}}_edge MINVALUE 0 CACHE 1;
 CREATE SEQUENCE IF NOT EXISTS {{name}}_logged MINVALUE 0 CACHE 1;
+COMMENT ON SEQUENCE {{name}}_cursor IS '{{mark}}{{layout}}';
 -- A role that can set a sequence could set it back. The functions below run with the rights of their owner instead.
 -- Default privileges and GRANT ON ALL SEQUENCES give rights to other roles too.
 FOR other IN

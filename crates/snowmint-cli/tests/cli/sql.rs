@@ -103,6 +103,7 @@ fn postgres_reads_every_layout_as_the_library_does() {
             calls(&layout)
         );
         let rows = server.sql(&format!("{install}{read}"));
+        let drop = Sandbox::new().out(&["sql", "postgres", "--layout", &layout.to_string(), "--drop"]);
         let wanted = ids.iter().map(|id| expected(&layout, *id, u64::MAX).join("|"));
         assert_eq!(
             rows.lines().map(str::to_owned).collect::<Vec<_>>(),
@@ -111,6 +112,7 @@ fn postgres_reads_every_layout_as_the_library_does() {
         );
         if !layout.sorts_by_time() {
             assert!(!install.contains("first_id("), "{install}");
+            server.sql(&drop);
             continue;
         }
         // A fraction of a millisecond is truncated.
@@ -120,6 +122,7 @@ fn postgres_reads_every_layout_as_the_library_does() {
         let rows = server.sql(&format!(
             "SELECT snowmint_first_id(at), snowmint_last_id(at) FROM unnest(ARRAY[{list}]::timestamptz[]) AS at"
         ));
+        server.sql(&drop);
         let wanted = instants.iter().map(|it| bounds(&layout, *it));
         assert_eq!(
             rows.lines().map(str::to_owned).collect::<Vec<_>>(),
@@ -164,8 +167,8 @@ fn postgres_uses_the_functions_in_indexes_and_columns() {
         server
             .sql(&format!("DO $$ BEGIN BEGIN PERFORM snowmint_first_id('{outside}'); EXCEPTION {error} $$"));
     }
-    server.sql(&script("postgres --layout js53"));
-    assert_eq!(server.sql("SELECT snowmint_time(1::bigint << 53) IS NULL"), "t", "no id of this layout");
+    server.sql(&script("postgres --layout js53 --prefix other"));
+    assert_eq!(server.sql("SELECT other_time(1::bigint << 53) IS NULL"), "t", "no id of this layout");
 
     server.sql("DROP TABLE orders");
     server.sql(&script("postgres --layout twitter --drop"));
@@ -180,6 +183,7 @@ fn mariadb_reads_every_layout_as_the_library_does() {
         let dialect = ["mysql", "mariadb"][nth % 2];
         let install =
             Sandbox::new().out(&["sql", dialect, "--layout", &layout.to_string(), "--schema", "test"]);
+        let drop = Sandbox::new().out(&["sql", dialect, "--layout", &layout.to_string(), "--drop"]);
         let ids = ids(&layout, &mut numbers);
         let rows = ids.iter().map(|id| {
             let time = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', snowmint_time(id)) DIV 1000";
@@ -193,6 +197,7 @@ fn mariadb_reads_every_layout_as_the_library_does() {
             "{layout}"
         );
         if !layout.sorts_by_time() {
+            server.sql(&format!("USE test; {drop}"));
             continue;
         }
         let instants = instants(&layout, &mut numbers);
@@ -200,7 +205,7 @@ fn mariadb_reads_every_layout_as_the_library_does() {
             let at = Utc(*it).to_string().replace('T', " ").replace('Z', "999");
             format!("SELECT CONCAT(snowmint_first_id('{at}'), '|', snowmint_last_id('{at}'));")
         });
-        let rows = server.sql(&format!("USE test; {}", rows.collect::<String>()));
+        let rows = server.sql(&format!("USE test; {} {drop}", rows.collect::<String>()));
         let wanted = instants.iter().map(|it| bounds(&layout, *it));
         assert_eq!(
             rows.lines().map(str::to_owned).collect::<Vec<_>>(),
@@ -232,6 +237,91 @@ fn mariadb_uses_the_functions_with_indexes() {
     assert_eq!(made, "YES\tNO SQL");
     sql(&script("mysql --layout twitter --drop"));
     assert_eq!(sql("SELECT COUNT(*) FROM information_schema.routines WHERE routine_schema = 'test'"), "0");
+}
+
+/// Goal: the script of another layout changes nothing, so that ids are still read by the layout that made them. Method: with and
+/// without a generator, and after the functions alone were removed; then beside it, and after its removal.
+#[test]
+fn postgres_refuses_another_layout() {
+    let server = Postgres::start();
+    let read = "SELECT snowmint_time(1541815603606036480), snowmint_worker(1541815603606036480)";
+    let other = script("postgres --layout sonyflake");
+    let other_generator = script("postgres --layout sonyflake --worker 7");
+    for install in ["postgres --layout twitter", "postgres --layout twitter --worker 7"] {
+        server.sql(&script(install));
+        let before = server.sql(read);
+        for other in [&other, &other_generator] {
+            let error = generators::session(&server, other).1;
+            assert!(
+                error.contains(&format!(
+                    "snowmint_time(bigint) has the layout `{}`, not `{}`",
+                    Layout::TWITTER,
+                    "sonyflake".parse::<Layout>().unwrap()
+                )) && error.contains("HINT:  Install with another --prefix and another worker"),
+                "{install}: {error}"
+            );
+            assert_eq!(server.sql(read), before, "{install}");
+        }
+        server.sql(&script(install));
+    }
+    server.sql("SELECT snowmint_next_id()");
+    // A comment of somebody else says nothing about the layout.
+    server.sql("COMMENT ON FUNCTION snowmint_time(bigint) IS 'when it was made'");
+    let error = generators::session(&server, &other).1;
+    assert!(error.contains("snowmint_cursor has the layout `time:41@1ms datacenter:5"), "{error}");
+    server.sql(&script("postgres --layout twitter --worker 7"));
+    server.sql(&script("postgres --layout sonyflake --worker 7 --prefix sony"));
+    server.sql(&script("postgres --layout twitter --worker 7 --drop"));
+    server.sql(&other_generator);
+    server.sql("SELECT snowmint_next_id()");
+}
+
+/// As for PostgreSQL. A client in batch mode stops at the first error.
+#[test]
+fn mariadb_refuses_another_layout() {
+    let server = MariaDb::start();
+    let sql = |sql: &str| server.sql(&format!("USE test; {sql}"));
+    let refused = |script: &str| {
+        let mut client = Command::new("mariadb");
+        client.args(["--no-defaults", "--user=root", "--database=test"]);
+        client.arg(format!("--socket={}", server.folder().join("socket").display()));
+        String::from_utf8(generators::feed(&mut client, script).stderr).unwrap()
+    };
+    let read = "SELECT snowmint_time(1541815603606036480), snowmint_worker(1541815603606036480)";
+    for (installed, schema) in
+        [("mysql", ""), ("mariadb", ""), ("mariadb", " --schema test"), ("mariadb", " --worker 7")]
+    {
+        sql(&script(&format!("{installed} --layout twitter{schema}")));
+        let before = sql(read);
+        let error = refused(&script(&format!("mysql --layout sonyflake{schema}").replace(" --worker 7", "")));
+        assert!(
+            error.contains("'another layout is installed: use another --prefix, or remove it with --drop'"),
+            "{installed}{schema}: {error}"
+        );
+        let error = refused(&script(&format!("mariadb --layout sonyflake{schema}")));
+        assert!(
+            error.contains(&format!(
+                "snowmint has the layout `{}`: use another --prefix and worker, or first remove it with --drop",
+                Layout::TWITTER
+            )),
+            "{installed}{schema}: {error}"
+        );
+        assert_eq!(sql(read), before, "{installed}{schema}");
+        sql(&script(&format!("{installed} --layout twitter{schema}")));
+    }
+    sql(&script("mariadb --layout twitter --drop"));
+    let error = refused(&script("mariadb --layout sonyflake"));
+    assert!(
+        error.contains("snowmint has the layout `time:41@1ms datacenter:5"),
+        "the cursor is left: {error}"
+    );
+    assert_eq!(
+        sql("SELECT COUNT(*) FROM information_schema.routines WHERE routine_name = 'snowmint_time'"),
+        "0"
+    );
+    sql(&script("mariadb --layout sonyflake --worker 7 --prefix sony"));
+    sql(&script("mariadb --layout twitter --worker 7 --drop"));
+    sql(&script("mariadb --layout sonyflake --worker 7"));
 }
 
 /// Runs SQL with the program `sqlite3`.

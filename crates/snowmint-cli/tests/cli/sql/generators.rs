@@ -24,7 +24,7 @@ fn phase() -> Duration {
 }
 
 /// Runs a client with SQL on its standard input. It continues after an error.
-fn feed(client: &mut Command, sql: &str) -> Output {
+pub(super) fn feed(client: &mut Command, sql: &str) -> Output {
     let client = client.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = client.spawn().unwrap();
     // The pipe breaks if the server dies.
@@ -39,7 +39,7 @@ fn psql(host: &str, port: u16) -> Command {
 }
 
 /// Runs SQL in a separate session, and returns its rows and errors.
-fn session(server: &Postgres, sql: &str) -> (String, String) {
+pub(super) fn session(server: &Postgres, sql: &str) -> (String, String) {
     let output = feed(&mut psql(server.folder().to_str().unwrap(), server.port()), sql);
     (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
 }
@@ -424,9 +424,8 @@ fn postgres_makes_ids_of_every_layout_with_time_left() {
         let worker_text = worker.to_string();
         let args = ["sql", "postgres", "--layout", &text, "--worker", &worker_text];
         let install = crate::run::Sandbox::new().run(&args).out;
-        server.sql(&format!(
-            "DROP SEQUENCE IF EXISTS snowmint_cursor, snowmint_edge, snowmint_logged CASCADE; {install}"
-        ));
+        let drop = crate::run::Sandbox::new().out(&[&args[..], &["--drop"]].concat());
+        server.sql(&install);
         // Longer than a tick, also for slow layouts.
         let count = (layout.max(Field::Sequence) + 1).min(20_000) * 3;
         let before = unix_ms();
@@ -447,12 +446,10 @@ fn postgres_makes_ids_of_every_layout_with_time_left() {
             let ahead = 8 * tick_ms + 10_000;
             assert!((before - tick_ms - 10..before + ahead).contains(&time), "{layout}: {time} at {before}");
         }
+        server.sql(&drop);
     }
     // Without a pause and with one, the low bits differ: `id % n` picks each of n shards.
-    server.sql(&format!(
-        "DROP SEQUENCE snowmint_cursor, snowmint_edge, snowmint_logged; {}",
-        script("postgres --layout twitter --worker 1")
-    ));
+    server.sql(&script("postgres --layout twitter --worker 1"));
     let slow = "SELECT snowmint_next_id(); SELECT pg_sleep(0.006);\n".repeat(64);
     let (rows, _) = session(&server, &slow);
     let mut low: Vec<u64> = numbers(&rows).map(|id| id % 64).collect();
