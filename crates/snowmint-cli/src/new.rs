@@ -149,7 +149,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             "memory: does not outlive this command, so the next run could repeat its ids: use sqlite:PATH, or none with \
              --worker",
         )),
-        store => leased(args, worker, datacenter, &flags::store_url(store, &args.data)),
+        store => {
+            flags::check_data(store, &args.data)?;
+            leased(args, worker, datacenter, &flags::store_url(store, &args.data))
+        }
     }
 }
 

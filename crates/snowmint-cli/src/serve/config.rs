@@ -519,7 +519,8 @@ impl Plan {
         let hide_keys = args.hide_keys_file;
         let namespace_flags = NamespaceFlags { names: args.namespaces, file, hide_keys, layout };
         let namespaces = namespace_flags.read().map_err(|error| namespaces_failure(flag, error))?;
-        flags::check_data(args.store.as_deref(), &args.data)?;
+        // The saved lease is in the data directory too.
+        flags::check_data(args.store.as_deref().filter(|_| !args.start_without_store), &args.data)?;
         let store = flags::store_url(args.store.as_deref(), &args.data);
         flags::check_window(args.window, &store)?;
         // A layout that ends soon is reported for each namespace once it is served.
