@@ -10,6 +10,7 @@ pub(crate) mod file;
 mod logging;
 mod systemd;
 mod traces;
+mod variables;
 mod without_store;
 
 use std::convert::Infallible;
@@ -93,7 +94,8 @@ fn run(mut args: Args) -> Result<(), Failure> {
     args.resolve_sockets(&sockets)?;
     let plan = Plan::check(args, WallClock.unix_ms())?;
     let process = Process { sockets, logging: logging::start(&plan.log) };
-    for warning in &plan.warnings {
+    let misspelt = variables::misspelt(std::env::vars_os().map(|(name, _)| name));
+    for warning in plan.warnings.iter().chain(&misspelt) {
         tracing::warn!("{warning}");
     }
     // Leases, segments and the store run on a separate thread: no load of requests delays the renewal of a lease.

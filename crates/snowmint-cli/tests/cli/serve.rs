@@ -109,6 +109,19 @@ fn new_works_beside_a_server_on_the_same_file() {
 }
 
 #[test]
+fn a_misspelt_variable_is_named() {
+    let sandbox =
+        Sandbox::new().with_env("SNOWMINT_STOER", "etcd://x").with_env("SNOWMINT_SERVICE_HOST", "10.0.0.1");
+    let mut server = sandbox.serve(&[]);
+    let warning = server.wait_for("environment variable");
+    assert_eq!(
+        warning["message"],
+        "environment variable SNOWMINT_STOER is unknown and ignored: did you mean SNOWMINT_STORE?"
+    );
+    assert_eq!(server.log().matches("environment variable").count(), 1, "{}", server.log());
+}
+
+#[test]
 fn a_port_in_use_is_told_and_costs_no_lease() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
