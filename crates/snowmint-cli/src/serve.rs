@@ -57,6 +57,9 @@ const LOG_EVERY: Duration = Duration::from_mins(1);
 /// Time for which to retry a store error that looks permanent, such as two servers that accept writes: during a failover it is
 /// temporary.
 const FAILOVER_PATIENCE: Duration = Duration::from_secs(20);
+/// Time after the first signal in which others belong to it: `timeout` signals the process and then its group, and Ctrl-C
+/// reaches both a supervisor, which passes it on, and the process itself.
+const SAME_STOP: Duration = Duration::from_millis(200);
 /// Time limit for the store to record the release of the lease.
 const RELEASE_PATIENCE: Duration = Duration::from_secs(3);
 
@@ -669,12 +672,21 @@ impl Stop {
         let mut signals = Signals::listen()?;
         let (asked, stop) = watch::channel(false);
         tokio::spawn(async move {
-            let first = signals.next().await;
-            tracing::info!("{first}: shutting down; a second signal exits at once");
-            asked.send_replace(true);
-            let second = signals.next().await;
-            tracing::warn!("{second}: exiting at once; the lease expires by itself");
-            std::process::exit(1);
+            let mut requests = Requests::default();
+            loop {
+                let signal = signals.next().await;
+                match requests.of_signal_at(tokio::time::Instant::now()) {
+                    Request::Stop => {
+                        tracing::info!("{signal}: shutting down; a second signal exits at once");
+                        asked.send_replace(true);
+                    }
+                    Request::Same => {}
+                    Request::Exit => {
+                        tracing::warn!("{signal}: exiting at once; the lease expires by itself");
+                        std::process::exit(1);
+                    }
+                }
+            }
         });
         Ok(Self(stop))
     }
@@ -683,6 +695,34 @@ impl Stop {
     async fn asked(&self) {
         // The sender lives as long as the process.
         let _ = self.0.clone().wait_for(|asked| *asked).await;
+    }
+}
+
+/// What a signal asks for.
+#[derive(Debug, PartialEq, Eq)]
+enum Request {
+    /// To stop in order.
+    Stop,
+    /// The same as the signal just before.
+    Same,
+    /// To exit at once.
+    Exit,
+}
+
+/// The signals so far: until when others belong to the first one.
+#[derive(Default)]
+struct Requests(Option<tokio::time::Instant>);
+
+impl Requests {
+    fn of_signal_at(&mut self, now: tokio::time::Instant) -> Request {
+        match self.0 {
+            None => {
+                self.0 = Some(now + SAME_STOP);
+                Request::Stop
+            }
+            Some(same_until) if now < same_until => Request::Same,
+            Some(_) => Request::Exit,
+        }
     }
 }
 
@@ -724,5 +764,26 @@ impl Signals {
         // If the handler cannot be installed, the system ends the process, as requested.
         let _ = tokio::signal::ctrl_c().await;
         "Ctrl-C"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `timeout` sends two signals at once, a supervisor and a terminal one each: they stop in order. A later one exits.
+    #[test]
+    fn signals_that_arrive_together_are_one() {
+        let first = tokio::time::Instant::now();
+        let mut requests = Requests::default();
+        for (after_ms, request) in [
+            (0, Request::Stop),
+            (0, Request::Same),
+            (199, Request::Same),
+            (200, Request::Exit),
+            (60_000, Request::Exit),
+        ] {
+            assert_eq!(requests.of_signal_at(first + Duration::from_millis(after_ms)), request, "{after_ms}");
+        }
     }
 }

@@ -99,6 +99,19 @@ fn a_signal_ends_in_order_and_gives_the_lease_back() {
     }
 }
 
+/// Goal: two signals at the same instant end it in order, as one does: `timeout` sends two. Method: both are pending while the
+/// process is stopped.
+#[test]
+fn two_signals_at_once_give_the_lease_back() {
+    let sandbox = Sandbox::new();
+    let mut server = sandbox.serve(&["--worker", "9", "--window", "1h"]);
+    for signal in ["STOP", "TERM", "INT", "CONT"] {
+        server.signal(signal);
+    }
+    assert_eq!(server.wait().code(), Some(0), "{}", server.log());
+    sandbox.out(&["new", "--worker", "9"]);
+}
+
 #[test]
 fn new_works_beside_a_server_on_the_same_file() {
     let sandbox = Sandbox::new();
