@@ -14,6 +14,8 @@ Examples:
   snowmint explain TRYAGAIN
       Also by the word of the Redis protocol, the HTTP status, the gRPC code or
       the type of a problem document: what the client shows.
+  snowmint explain 'NOTREADY the lease has ended'
+      Also by the line of an error: its first word counts.
   snowmint explain urn:snowmint:over-quota
   snowmint explain exit-1 --json
 
@@ -46,7 +48,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         }
         return out.flush();
     };
-    let found: Vec<Entry> = all().filter(|entry| entry.is_called(code)).collect();
+    let found = find(code);
     if found.is_empty() {
         let known = all().map(|entry| entry.code).collect::<Vec<_>>();
         let nearest = snowmint_server::access::file::nearest(code, known.iter().copied());
@@ -156,13 +158,31 @@ impl Entry {
     fn is_called(&self, code: &str) -> bool {
         let plain = |text: &str| text.trim().to_ascii_lowercase().replace(['-', '_', ' '], "");
         let code = plain(code.strip_prefix("urn:snowmint:").unwrap_or(code));
-        // The Redis protocol has a separate word for a wrong token.
-        let code = if code == "wrongpass" { "noauth".to_owned() } else { code };
+        let code = match code.as_str() {
+            // The Redis protocol has a separate word for a wrong token.
+            "wrongpass" => "noauth",
+            // The text of Redis itself, which its clients know.
+            "maxnumberofclientsreached" | "errmaxnumberofclientsreached" => "toomanyclients",
+            other => other,
+        };
         let of_answers = self.answers.as_ref().is_some_and(|answers| {
             plain(answers.resp) == code || plain(&answers.grpc) == code || answers.http.to_string() == code
         });
         plain(self.code) == code || of_answers
     }
+}
+
+/// Returns the entries for what a client shows: a code, a text that means one, or a line that begins with a code.
+fn find(shown: &str) -> Vec<Entry> {
+    let called = |code: &str| all().filter(|entry| entry.is_called(code)).collect::<Vec<_>>();
+    let found = called(shown);
+    if !found.is_empty() {
+        return found;
+    }
+    // Clients show the line of an error, some with the sign of the protocol or their own words before it.
+    let mut words = shown.split_whitespace().map(|word| word.trim_matches(['(', ')', '-', ':', ',', '"']));
+    let word = words.find(|word| !["", "error", "HTTP"].contains(word));
+    word.map(called).unwrap_or_default()
 }
 
 /// Returns whether a code has an explanation.
@@ -518,8 +538,7 @@ mod tests {
 
     #[test]
     fn an_error_is_found_by_what_clients_show() {
-        let found =
-            |code: &str| all().filter(|entry| entry.is_called(code)).map(|it| it.code).collect::<Vec<_>>();
+        let found = |shown: &str| find(shown).into_iter().map(|it| it.code).collect::<Vec<_>>();
         for code in ["not-ready", "NOT_READY", "urn:snowmint:not-ready", "NOTREADY"] {
             assert_eq!(found(code), ["not-ready"], "{code}");
         }
@@ -529,6 +548,19 @@ mod tests {
         assert_eq!(found("DATA_LOSS"), ["unreadable"]);
         assert_eq!(found("deadline exceeded"), ["expired", "outcome-unknown"]);
         assert!(found("503").contains(&"busy") && found("nothing").is_empty());
+        for line in [
+            "NOTREADY the lease has ended",
+            "-NOTREADY the lease has ended",
+            "(error) NOTREADY the lease has ended",
+            "error: not-ready: the lease has ended",
+        ] {
+            assert_eq!(found(line), ["not-ready"], "{line}");
+        }
+        assert_eq!(found("HTTP 429 Too Many Requests"), ["over-quota"]);
+        for line in ["max number of clients reached", "ERR max number of clients reached"] {
+            assert_eq!(found(line), ["too-many-clients"], "{line}");
+        }
+        assert!(found("no such thing").is_empty() && found("").is_empty());
     }
 
     #[test]
