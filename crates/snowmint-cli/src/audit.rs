@@ -9,6 +9,7 @@ use snowmint_server::admin::audit::{Log, LogLine, Outcome, list};
 use snowmint_store::Store;
 
 use crate::error::Failure;
+use crate::flags;
 use crate::human::Output;
 use crate::remote::{Target, TargetArgs, warn};
 
@@ -50,7 +51,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     target: TargetArgs,
     /// Largest number of entries
-    #[arg(long, value_name = "N", default_value_t = 50)]
+    #[arg(long, value_name = "N", default_value = "50", value_parser = flags::rows, allow_negative_numbers = true)]
     limit: usize,
     /// Only changes of this namespace
     #[arg(long, value_name = "NAME")]

@@ -7,10 +7,12 @@ use std::time::Duration;
 use jiff::SignedDuration;
 use snowmint::field::Field;
 use snowmint::{DatacenterId, Layout, WorkerId};
-use snowmint_cluster::{LeaseConfig, WorkerSource};
+use snowmint_cluster::WorkerSource;
+use snowmint_server::admin::counters::AtLeast;
+use snowmint_store::MAX_NUMBER;
 
 use crate::error::Failure;
-use crate::human::date;
+use crate::human::{date, thousands};
 
 /// The default interval at which a node reads the namespaces of its store.
 pub(crate) const NAMESPACES_POLL: &str = "5s";
@@ -18,6 +20,46 @@ pub(crate) const NAMESPACES_POLL: &str = "5s";
 /// Parses `--datacenter`; the layout limits it.
 pub(crate) fn node_number(text: &str) -> Result<u32, String> {
     text.parse().map_err(|_| "expected a whole number from 0; `snowmint layout` shows the largest".to_owned())
+}
+
+/// Parses a number of a namespace, with or without separators of thousands: this command prints them, and people paste them.
+pub(crate) fn number(text: &str) -> Result<u64, String> {
+    whole(text).filter(|number| *number <= MAX_NUMBER).ok_or_else(|| {
+        format!("expected a whole number from 0 to {}, such as 1000000 or 1,000,000", thousands(MAX_NUMBER))
+    })
+}
+
+/// Returns a number in digits, either plain or in groups of three. Shorter groups could be a decimal fraction.
+pub(crate) fn whole(text: &str) -> Option<u64> {
+    let mut groups = text.split([',', '_']);
+    let mut digits = groups.next()?.to_owned();
+    let first = digits.len();
+    for group in groups {
+        if !(1..=3).contains(&first) || group.len() != 3 {
+            return None;
+        }
+        digits += group;
+    }
+    digits.bytes().all(|digit| digit.is_ascii_digit()).then(|| digits.parse().ok())?
+}
+
+/// Parses the largest number of rows to print.
+pub(crate) fn rows(text: &str) -> Result<usize, String> {
+    let rows = whole(text).and_then(|rows| usize::try_from(rows).ok());
+    rows.ok_or_else(|| "expected a whole number, such as 50".to_owned())
+}
+
+/// Parses a worker that a command names.
+pub(crate) fn worker(text: &str) -> Result<u32, String> {
+    let expected = "expected the number of a worker, such as 7; see snowmint workers";
+    whole(text).and_then(|number| u32::try_from(number).ok()).ok_or_else(|| expected.to_owned())
+}
+
+/// Parses a namespace and a number of it.
+pub(crate) fn at_least(text: &str) -> Result<AtLeast, String> {
+    // The error names both.
+    let plain = text.rsplit_once('=').and_then(|(name, number)| Some(format!("{name}={}", whole(number)?)));
+    plain.as_deref().unwrap_or(text).parse()
 }
 
 /// Parses `--window`. The bounds are those of the lease, checked here before a port opens.
@@ -298,6 +340,37 @@ mod tests {
             assert_eq!((passed.is_loopback(), passed.port()), (is_loopback, port), "{passed}");
         }
         assert_eq!(listen_or_unix("systemd"), Ok(Listen::Systemd));
+    }
+
+    /// Goal: a number can be pasted as this command prints it, and nothing is read as another number.
+    #[test]
+    fn numbers_have_separators_or_none() {
+        for (text, wanted) in [
+            ("0", 0),
+            ("007", 7),
+            ("1000000", 1_000_000),
+            ("1,000", 1000),
+            ("10,001", 10_001),
+            ("1_000_000", 1_000_000),
+            (&thousands(MAX_NUMBER), MAX_NUMBER),
+        ] {
+            assert_eq!(number(text), Ok(wanted), "{text}");
+        }
+        for bad in [
+            "", "1e6", "1,5", "1,0000", "1000,000", ",000", "1,", "1.000", "+5", "-5", " 5", "5 ", "0x10",
+            "٣",
+        ] {
+            let why = number(bad).unwrap_err();
+            assert!(why.contains("from 0 to 9,") && why.contains("1,000,000"), "{bad}: {why}");
+        }
+        assert!(number(&(MAX_NUMBER + 1).to_string()).is_err());
+        assert_eq!(worker("7"), Ok(7));
+        for bad in ["abc", "", "4294967296", "-1"] {
+            assert!(worker(bad).unwrap_err().contains("such as 7; see snowmint workers"), "{bad}");
+        }
+        let orders = at_least("orders=1,200,000").unwrap();
+        assert_eq!((&*orders.name, orders.number), ("orders", 1_200_000));
+        assert!(at_least("orders=1,2").unwrap_err().contains("expected NAMESPACE=NUMBER"));
     }
 
     #[test]

@@ -121,8 +121,7 @@ pub(crate) struct Args {
 }
 
 fn count(text: &str) -> Result<u64, String> {
-    text.parse()
-        .ok()
+    flags::whole(text)
         .filter(|count| (1..=MAX_COUNT).contains(count))
         .ok_or_else(|| format!("expected 1 to {}", thousands(MAX_COUNT)))
 }

@@ -171,7 +171,13 @@ enum Action {
         sources: Vec<String>,
         /// Highest number that the old server of a source can have given, if it is stopped for good: the new one is raised
         /// above it. At least the largest `snowmint_numbers_highest` of all nodes, whatever a table shows
-        #[arg(long, value_name = "N", requires = "sources")]
+        #[arg(
+            long,
+            value_name = "N",
+            requires = "sources",
+            value_parser = flags::number,
+            allow_negative_numbers = true
+        )]
         above: Option<u64>,
     },
     /// Drop a namespace: nodes stop serving it, its record stays
@@ -305,16 +311,16 @@ struct Changeable {
     #[arg(long, value_name = "MODE")]
     mode: Option<Mode>,
     /// Smallest number (segment); raises a counter below it
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = flags::number, allow_negative_numbers = true)]
     start: Option<u64>,
     /// Largest number (segment)
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = flags::number, allow_negative_numbers = true)]
     maximum: Option<u64>,
     /// Smallest and first size of a reservation (segment)
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = flags::number, allow_negative_numbers = true)]
     size_min: Option<u64>,
     /// Largest size of a reservation (segment)
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = flags::number, allow_negative_numbers = true)]
     size_max: Option<u64>,
     /// What the namespace is for, at most 256 characters; an empty text removes it
     #[arg(long, value_name = "TEXT")]

@@ -146,10 +146,10 @@ struct RecoverArgs {
     #[arg(long, value_name = "URLS", value_delimiter = ',')]
     nodes: Vec<String>,
     /// Highest number of a namespace that may have been used
-    #[arg(long, value_name = "NAMESPACE=NUMBER")]
+    #[arg(long, value_name = "NAMESPACE=NUMBER", value_parser = flags::at_least)]
     numbers_at_least: Vec<AtLeast>,
     /// Margin above all known numbers, for every counter
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = flags::number, allow_negative_numbers = true)]
     add: Option<u64>,
     /// Longest lease window of any node
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = flags::window, env = "SNOWMINT_WINDOW")]

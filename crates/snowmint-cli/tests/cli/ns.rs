@@ -169,6 +169,27 @@ fn what_cannot_be_is_refused_with_what_could() {
             &["ns", "add", "x"][..],
             "--scheme: missing for the new namespace x: expected snowflake, segment, uuid7",
         ),
+        (
+            &["ns", "add", "x", "--scheme", "segment", "--start", "1e6"],
+            "--start: invalid value \"1e6\": expected a whole number from 0 to 9,223,372,036,854,775,807, such as",
+        ),
+        (
+            &["ns", "add", "x", "--scheme", "segment", "--start", "-5"],
+            "--start: invalid value \"-5\": expected",
+        ),
+        (
+            &["ns", "set", "n", "--maximum", "1,5"],
+            "--maximum: invalid value \"1,5\": expected a whole number",
+        ),
+        (&["ns", "set", "n", "--size-min", "x"], "--size-min: invalid value \"x\": expected a whole number"),
+        (&["ns", "set", "n", "--size-max", "x"], "--size-max: invalid value \"x\": expected a whole number"),
+        (
+            &["ns", "set", "n", "--source", "x", "--above", "x"],
+            "--above: invalid value \"x\": expected a whole",
+        ),
+        (&["store", "recover", "--add", "1e6"], "--add: invalid value \"1e6\": expected a whole number"),
+        (&["workers", "release", "abc"], "invalid value \"abc\": expected the number of a worker, such as 7"),
+        (&["audit", "--limit", "abc"], "--limit: invalid value \"abc\": expected a whole number, such as 50"),
         (&["ns", "add", "x", "--maximum", "3"], "--maximum, --size-min and --size-max belong to segment"),
         (&["ns", "add", "x", "--scheme", "segment", "--maximum", "0"], "invalid range of numbers 1 to 0"),
         (

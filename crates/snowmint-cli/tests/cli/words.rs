@@ -27,6 +27,11 @@ fn habits_work_or_lead_on() {
     assert_eq!(sandbox.out(&["ns", "ls"]), sandbox.out(&["namespaces", "list"]));
     let shown = sandbox.out(&["ns", "show", "orders"]);
     assert!(shown.starts_with("orders  ") && shown.contains("  scheme         segment\n"), "{shown}");
+    let pasted = ["--scheme", "segment", "--start", "10,001", "--maximum", "1_000_000", "--json"];
+    let added = json(&sandbox.out(&[&["ns", "add", "pasted"][..], &pasted].concat()));
+    let shown = [&added["namespace"]["start"], &added["namespace"]["maximum"]];
+    assert_eq!(shown.map(|it| it.to_string().replace('"', "")), ["10001", "1000000"], "{added}");
+    sandbox.out(&["ns", "drop", "pasted"]);
     assert!(sandbox.refused(&["ns", "show", "nothing"], 2).contains("snowmint ns list"));
     assert!(sandbox.out(&["ns", "rm", "orders"]).contains("is dropped"));
     assert_eq!(sandbox.out(&["workers", "list"]), sandbox.out(&["workers"]));
