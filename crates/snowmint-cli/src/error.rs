@@ -137,7 +137,10 @@ pub(crate) fn explain(error: &clap::Error) -> Result<(), Failure> {
             let _ = error.print();
             Err(Failure::Reported)
         }
-        _ => Err(Failure::Usage(habits::advice(error).unwrap_or_else(|| one_line(error)))),
+        _ => {
+            let advice = habits::advice(error).or_else(|| habits::flag_of(error));
+            Err(Failure::Usage(advice.unwrap_or_else(|| one_line(error))))
+        }
     }
 }
 

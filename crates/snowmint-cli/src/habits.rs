@@ -1,8 +1,11 @@
 //! Words from other tools that this command does not have: each error names the equivalent here.
 //! Words with one clear meaning are aliases, defined next to their command or flag.
 
-use clap::ColorChoice;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{ColorChoice, CommandFactory as _};
+use snowmint_cluster::NamespaceName;
+
+use crate::{Cli, connect, flags};
 
 use crate::arguments;
 
@@ -124,6 +127,47 @@ pub(crate) fn advice(error: &clap::Error) -> Option<String> {
     }
 }
 
+/// The names of `new`.
+const NEW: [&str; 5] = ["new", "generate", "gen", "next", "mint"];
+/// Beginnings of the URLs of nodes.
+const NODES: [&str; 2] = ["http://", "https://"];
+
+/// Returns the advice for a word whose meaning is clear, but that belongs to a flag.
+pub(crate) fn flag_of(error: &clap::Error) -> Option<String> {
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidArg) else { return None };
+    if error.kind() != ErrorKind::UnknownArgument || word.starts_with('-') {
+        return None;
+    }
+    let command = std::env::args_os().nth(1)?.into_string().ok()?;
+    flag_of_word(&command, word)
+}
+
+fn flag_of_word(command: &str, word: &str) -> Option<String> {
+    let shown = connect::without_credentials(word);
+    let parser = Cli::command();
+    let has = |flag: &str| {
+        let command = parser.find_subcommand(command);
+        command.is_some_and(|command| command.get_arguments().any(|it| it.get_long() == Some(flag)))
+    };
+    let is_of_node = NODES.iter().any(|scheme| word.starts_with(scheme));
+    let advice = if is_of_node && has("server") {
+        format!("name the node by --server {shown}")
+    } else if !is_of_node && word.contains("://") && has("store") {
+        "name the store by --store URL".to_owned()
+    } else if NEW.contains(&command) && flags::whole(word).is_some() {
+        format!("the number of ids is a flag: -n {word}")
+    } else if NEW.contains(&command) && word.parse::<NamespaceName>().is_ok() {
+        format!("ids of a namespace come from a running node: curl http://127.0.0.1:8080/v1/ids/{word}")
+    } else if SERVE.contains(&command) && word.parse::<u16>().is_ok() {
+        format!(
+            "use --http 127.0.0.1:{word} for HTTP and gRPC, --resp 127.0.0.1:{word} for the Redis protocol"
+        )
+    } else {
+        return None;
+    };
+    Some(format!("unexpected argument {shown}: {advice}"))
+}
+
 /// Returns the colour of help, which is printed before `--color` is parsed.
 pub(crate) fn colour_of_help() -> ColorChoice {
     let words = arguments::words();
@@ -140,10 +184,7 @@ pub(crate) fn colour_of_help() -> ColorChoice {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
-    use crate::Cli;
 
     /// Goal: no advice hides a word that works. Method: try the words of every command.
     #[test]

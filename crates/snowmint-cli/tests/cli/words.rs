@@ -50,6 +50,30 @@ fn habits_work_or_lead_on() {
         (&["stop"], "SIGTERM"),
         (&["drop", "orders"], "`snowmint ns add|drop`"),
         (&["ns", "init"], "unrecognized subcommand 'init'"),
+        (&["new", "3"], "unexpected argument 3: the number of ids is a flag: -n 3"),
+        (&["gen", "1,000"], "the number of ids is a flag: -n 1,000"),
+        (
+            &["new", "orders"],
+            "unexpected argument orders: ids of a namespace come from a running node: curl http://127.0.0.1:8080/v1/ids/orders",
+        ),
+        (
+            &["health", "http://127.0.0.1:8080"],
+            "unexpected argument http://127.0.0.1:8080: name the node by --server http://127.0.0.1:8080",
+        ),
+        (&["doctor", "https://ids:8080"], "name the node by --server https://ids:8080"),
+        (&["doctor", "redis://me:hunter2@h"], "unexpected argument redis://h: name the store by --store URL"),
+        (
+            &["ns", "list", "https://me:hunter2@ids"],
+            "unexpected argument https://ids: name the node by --server https://ids",
+        ),
+        (&["new", "http://127.0.0.1:8080"], "unexpected argument 'http://127.0.0.1:8080'"),
+        (&["serve", "8080"], "--http 127.0.0.1:8080"),
+        (&["health", "node"], "unexpected argument 'node'"),
+        // Without advice to pass it as a value.
+        (
+            &["sql", "postgres", "--layout", "leaf", "--json"],
+            "unexpected argument '--json' found; see --help",
+        ),
     ] {
         let error = sandbox.refused(args, 2);
         assert!(error.contains(wanted), "{args:?}: {error}");
