@@ -182,7 +182,9 @@ fn first_lines(error: &clap::Error) -> String {
         .lines()
         .map(str::trim)
         .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"))
-        .filter(|line| !line.is_empty());
+        .filter(|line| !line.is_empty())
+        // An unknown flag is a typo, and no value that begins with a dash.
+        .filter(|line| !line.starts_with("tip: to pass '"));
     let mut line = String::new();
     for part in lines {
         let part = part.strip_prefix("error: ").unwrap_or(part);

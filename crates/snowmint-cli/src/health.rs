@@ -31,6 +31,9 @@ pub(crate) struct Args {
     /// What to check
     #[arg(long, value_enum, default_value_t = Health::Ids)]
     of: Health,
+    /// Print one JSON object, also for the process
+    #[arg(long, help_heading = "Output")]
+    json: bool,
 }
 
 /// The definition of healthy.
@@ -60,6 +63,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         )));
     }
     let mut out = Output::new();
-    out.line(answer.trim())?;
+    match args.of {
+        // A word.
+        Health::Process if args.json => out.json(&serde_json::json!({ "status": answer.trim() }))?,
+        // JSON in any case.
+        Health::Process | Health::Ids => out.line(answer.trim())?,
+    }
     out.flush()
 }

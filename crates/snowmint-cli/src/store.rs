@@ -8,6 +8,7 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::{Value, json};
 use snowmint::field::Field;
 use snowmint::utc::Utc;
 use snowmint::{Clock as _, DatacenterId, WallClock};
@@ -74,7 +75,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if *dry_run {
         let schema = snowmint_store::schema(&url).map_err(|error| Failure::flag("--store", error))?;
         if json {
-            out.json(&serde_json::json!({"schema": schema.trim_end()}))?;
+            out.json(&json!({"schema": schema.trim_end()}))?;
         } else {
             out.line(schema.trim_end())?;
         }
@@ -90,7 +91,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         Ok::<_, Failure>(store.describe())
     })?;
     if json {
-        out.json(&serde_json::json!({"store": described, "ready": true}))?;
+        out.json(&json!({"store": described, "ready": true}))?;
     } else {
         out.line(&format!("{described} is ready"))?;
     }
@@ -128,7 +129,11 @@ Nodes may wait that long for a worker.
 
 Examples:
   snowmint store recover --store etcd://a,b,c --nodes http://n1:8080,http://n2:8080
-  snowmint store recover --data /var/lib/snowmint --add 1000000 --window 10s --yes";
+  snowmint store recover --data /var/lib/snowmint --add 1000000 --window 10s --yes
+
+JSON, one object a line, in the order of the text: leases (a pool; with records,
+new and until), counter (its key; with now and after, as strings), note, and at
+the end store, applied and until.";
 
 /// The largest pool for which workers without a record get one.
 const MAX_POOL: u64 = 4096;
@@ -157,6 +162,9 @@ struct RecoverArgs {
     /// Change the store instead of only printing the plan
     #[arg(long)]
     yes: bool,
+    /// Print one JSON object per line
+    #[arg(long, help_heading = "Output")]
+    json: bool,
 }
 
 fn run_recover(args: &RecoverArgs) -> Result<(), Failure> {
@@ -169,28 +177,45 @@ async fn recover(args: &RecoverArgs) -> Result<(), Failure> {
     flags::check_window(args.window, &args.store.url())?;
     let (mut out, store, until_unix_ms) =
         args.store.change(async |store| recover_and_record(args, store).await).await?;
-    if args.yes {
+    let text = if args.yes {
         // An operator may move the SQLite file without its log.
         store.checkpoint().await.map_err(Failure::runtime)?;
-        out.line(&format!(
+        format!(
             "{} may be used; the workers of the pools above are reserved until {}: start no node with another layout or \
              datacenter before then",
             store.describe(),
             Utc(until_unix_ms)
-        ))?;
+        )
     } else {
-        out.line(
-            "nothing was changed: add --yes to carry out this plan, and keep nodes away from this store until then",
-        )?;
+        "nothing was changed: add --yes to carry out this plan, and keep nodes away from this store until then".to_owned()
+    };
+    let until = Utc(until_unix_ms).to_string();
+    out.line(&text, &json!({ "store": store.describe(), "applied": args.yes, "until": until }))?;
+    out.out.flush()
+}
+
+/// The printed plan, as text or as JSON.
+struct Plan {
+    out: Output,
+    json: bool,
+}
+
+impl Plan {
+    fn line(&mut self, text: &str, json: &Value) -> Result<(), Failure> {
+        if self.json { self.out.json(json) } else { self.out.line(text) }
     }
-    out.flush()
+
+    /// Prints what an operator has to know about a line.
+    fn note(&mut self, text: &str) -> Result<(), Failure> {
+        self.line(text, &json!({ "note": text }))
+    }
 }
 
 /// Applies the plan with an entry in the audit log, or only prints it.
 async fn recover_and_record(
     args: &RecoverArgs,
     store: Arc<dyn Store>,
-) -> Result<(Output, Arc<dyn Store>, u64), Failure> {
+) -> Result<(Plan, Arc<dyn Store>, u64), Failure> {
     if !args.yes {
         return recover_in(args, store).await;
     }
@@ -208,7 +233,7 @@ async fn recover_and_record(
 async fn recover_in(
     args: &RecoverArgs,
     store: Arc<dyn Store>,
-) -> Result<(Output, Arc<dyn Store>, u64), Failure> {
+) -> Result<(Plan, Arc<dyn Store>, u64), Failure> {
     let mut reports = NodeReports::default();
     for node in &args.nodes {
         let metrics = nodes::fetch(node).await.map_err(|error| match error {
@@ -240,7 +265,7 @@ async fn recover_in(
     let pools = pools(&*store, &reports, args.window).await?;
     // Warn before anything is written: a write may fail at a skipped record.
     warn_of_skipped(&*store);
-    let mut out = Output::new();
+    let mut out = Plan { out: Output::new(), json: args.json };
     // Extend leases before counters: a retry after a failure is idempotent for leases, but raises counters again.
     let leases = extend_leases(&*store, pools, until_unix_ms, args.yes, &mut out).await?;
     let mut raised = BTreeMap::new();
@@ -252,14 +277,17 @@ async fn recover_in(
             raised.insert(key.clone(), after);
         }
         let (now, after_text) = (thousands(counter.now.unwrap_or(0)), thousands(after));
-        out.line(&format!("counter {:<40} {now:>20} -> {after_text:>20}", key.as_str()))?;
+        let text = format!("counter {:<40} {now:>20} -> {after_text:>20}", key.as_str());
+        // As strings: JavaScript keeps only 53 bits of a number.
+        let [now, after] = [counter.now.unwrap_or(0), after].map(|number| number.to_string());
+        out.line(&text, &json!({ "counter": key.as_str(), "now": now, "after": after }))?;
         if counter.now.is_none() && counter.at_least > 0 {
             newer.insert(name_of(key.as_str()));
         }
     }
     settle(&*store, &raised, &leases).await?;
     for name in newer {
-        out.line(&format!(
+        out.note(&format!(
             "{name} has counters that the backup lacks: if the namespace is missing, add it again as it was; it starts above them"
         ))?;
     }
@@ -357,11 +385,11 @@ async fn extend_leases(
     pools: BTreeMap<String, Vec<Key>>,
     until_unix_ms: u64,
     yes: bool,
-    out: &mut Output,
+    out: &mut Plan,
 ) -> Result<BTreeMap<Key, Tag>, Failure> {
     let mut extended = BTreeMap::new();
     if pools.is_empty() {
-        out.line(&format!(
+        out.note(&format!(
             "leases  no records, so no worker can be reserved: start no node before {}",
             Utc(until_unix_ms)
         ))?;
@@ -376,24 +404,27 @@ async fn extend_leases(
                 }
             }
         } else {
-            out.line(&format!(
+            out.note(&format!(
                 "{pool} has {workers} workers, too many to reserve those without a record: start no node before {}",
                 Utc(until_unix_ms)
             ))?;
         }
-        out.line(&format!(
-            "leases  {pool}: {} records, {} new, until {}",
-            thousands(held as u64),
-            thousands((keys.len() - held) as u64),
-            Utc(until_unix_ms)
-        ))?;
+        let (new, until) = (keys.len() - held, Utc(until_unix_ms).to_string());
+        out.line(
+            &format!(
+                "leases  {pool}: {} records, {} new, until {until}",
+                thousands(held as u64),
+                thousands(new as u64)
+            ),
+            &json!({ "leases": pool, "records": held, "new": new, "until": until }),
+        )?;
         if yes {
             for key in keys {
                 match extend(store, &key, until_unix_ms).await? {
                     Extended::Under(tag) => {
                         extended.insert(key, tag);
                     }
-                    Extended::Damaged(damage) => out.line(&format!(
+                    Extended::Damaged(damage) => out.note(&format!(
                         "damaged {key}: {damage}; it was left as it is, and no node takes this worker"
                     ))?,
                 }

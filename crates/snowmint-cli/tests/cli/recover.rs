@@ -36,6 +36,28 @@ pub(crate) fn tool(program: &str, args: &[&str]) {
     assert!(ran.status.success(), "{program} {args:?}: {}", String::from_utf8_lossy(&ran.stderr));
 }
 
+/// Goal: the JSON of a recovery says what its text says. Method: one store, both ways.
+#[test]
+fn a_recovery_is_printed_as_json() {
+    let sandbox = Sandbox::with_store();
+    sandbox.out(&["ns", "add", "tickets", "--scheme", "segment"]);
+    sandbox.out(&["new"]);
+    let at_least = "tickets=9,007,199,254,740,993";
+    let recover = ["store", "recover", "--numbers-at-least", at_least, "--add", "5", "--json"];
+    let planned = sandbox.out(&recover);
+    let lines: Vec<_> = planned.lines().map(json).collect();
+    assert!(lines[0]["leases"].as_str().unwrap().starts_with("workers/"), "{planned}");
+    assert_eq!(lines[0]["records"], 1, "{planned}");
+    let counter = lines.iter().find(|line| line["counter"].is_string()).unwrap();
+    let [now, after] = ["now", "after"].map(|name| counter[name].as_str().unwrap());
+    assert_eq!((now, after), ("0", "9007199254740998"), "{planned}");
+    assert_eq!(lines.last().unwrap()["applied"], false, "{planned}");
+    let applied = sandbox.out(&[&recover[..], &["--yes"]].concat());
+    let last = json(applied.lines().last().unwrap());
+    assert_eq!(last["applied"], true, "{applied}");
+    assert!(last["until"].is_string() && last["store"].is_string(), "{applied}");
+}
+
 /// Serves from a store, draws, backs the store up, draws more, restores, recovers with the given flags, and draws again. Returns
 /// the number of duplicate ids and numbers. A crashed node reports nothing.
 fn restored(

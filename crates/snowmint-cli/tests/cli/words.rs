@@ -85,6 +85,9 @@ fn habits_work_or_lead_on() {
 fn every_result_has_json() {
     let sandbox = Sandbox::new();
     std::fs::write(sandbox.path("snowmint.toml"), "log_format = 'json'\n").unwrap();
+    let other = Sandbox::new();
+    let mut server = other.serve(&[]);
+    let node = format!("http://{}", server.ready("http"));
     for args in [
         &["store", "init"][..],
         &["store", "init", "--dry-run"],
@@ -114,6 +117,10 @@ fn every_result_has_json() {
         &["config", "check", "snowmint.toml"],
         &["hide-key", "a"],
         &["hide-key", "a", "--file", "keys.toml"],
+        &["store", "recover", "--add", "5"],
+        &["store", "recover", "--add", "5", "--yes"],
+        &["health", "--server", &node],
+        &["health", "--of", "process", "--server", &node],
     ] {
         let ran = sandbox.run(&[args, &["--json"]].concat());
         assert_eq!(ran.code, 0, "{args:?}: {}", ran.err);
