@@ -131,10 +131,7 @@ impl ServerArgs {
                 None => Ok(None),
             };
         };
-        let token = match &self.token_file {
-            Some(file) => Some(read_token(file)?),
-            None => self.token.clone(),
-        };
+        let token = token(self.token_file.as_deref(), self.token.as_deref())?;
         let identity = self.server_cert.as_deref().zip(self.server_key.as_deref());
         let files = TlsFiles { ca: self.server_ca.as_deref(), identity };
         Server::new(url, token, files, self.insecure).map(Some)
@@ -156,12 +153,38 @@ pub(crate) struct LogLevel {
     pub(crate) configured: String,
 }
 
-/// Reads a token from its file.
-pub(crate) fn read_token(file: &Path) -> Result<String, Failure> {
+/// Returns whether the command line has a flag.
+pub(crate) fn is_on_command_line(flag: &str) -> bool {
+    std::env::args()
+        .any(|arg| arg.strip_prefix(flag).is_some_and(|rest| rest.is_empty() || rest.starts_with('=')))
+}
+
+/// Returns the token in a file, or else the given one.
+pub(crate) fn token(file: Option<&Path>, given: Option<&str>) -> Result<Option<String>, Failure> {
+    let Some(file) = file else {
+        let checked = given.map(|given| check_token(given).map(str::to_owned)).transpose();
+        return checked.map_err(|why| Failure::flag("--token", format!("{why}; check SNOWMINT_TOKEN too")));
+    };
+    let fail = |why: &str| Failure::flag("--token-file", format!("{}: {why}", file.display()));
     let read = std::fs::read_to_string(file);
     let text = read
         .map_err(|error| Failure::flag("--token-file", format!("cannot read {}: {error}", file.display())))?;
-    Ok(text.trim().to_owned())
+    check_token(&text).map(|token| Some(token.to_owned())).map_err(|why| fail(&why))
+}
+
+/// Returns the token in a text, without the whitespace around it. An error does not show it.
+fn check_token(text: &str) -> Result<&str, String> {
+    let token = text.trim();
+    let what = if token.is_empty() {
+        "empty"
+    } else if token.contains(char::is_whitespace) {
+        "more than a token (the file of `serve --tokens-file` holds digests, not tokens)"
+    } else if !token.starts_with("smt_") || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+        "not a token"
+    } else {
+        return Ok(token);
+    };
+    Err(format!("{what}: expected the text that `snowmint token create` printed, which begins with smt_"))
 }
 
 /// The admin API of a node.

@@ -22,7 +22,7 @@ use tokio_rustls::TlsConnector;
 
 use super::{Args, Lane, Run, present};
 use crate::error::Failure;
-use crate::remote::{TlsFiles, is_this_machine, read_token, tls};
+use crate::remote::{TlsFiles, is_this_machine, tls, token};
 use grpc::GrpcLink;
 
 /// The limit for an answer, and for opening a connection with its TLS and its token.
@@ -79,10 +79,7 @@ impl Target {
             _ => return Err(invalid()),
         };
         let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
-        let token = match &args.token_file {
-            Some(file) => Some(read_token(file)?),
-            None => args.token.clone(),
-        };
+        let token = token(args.token_file.as_deref(), args.token.as_deref())?;
         if token.is_some() && !is_tls && !is_this_machine(&host) {
             return Err(Failure::usage(format!(
                 "the token would cross the network to {host} in plain text: use https://, grpcs:// or rediss://"

@@ -223,10 +223,28 @@ fn errors_of_a_server_teach() {
     let (node, url) = node(&sandbox);
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let nobody = format!("http://{free}");
+    std::fs::write(sandbox.path("empty"), "\n").unwrap();
     for (args, code, wanted) in [
         (&["ns", "list", "--server", &url][..], 2, "token"),
         (&["ns", "list", "--server", &url, "--token", &web], 2, "the right admin"),
-        (&["ns", "list", "--server", &url, "--token", "x"], 2, "token"),
+        (
+            &["ns", "list", "--server", &url, "--token", "hunter2"],
+            2,
+            "--token: not a token: expected the text that `snowmint token create` printed",
+        ),
+        (&["ns", "list", "--server", &url, "--token", ""], 2, "--token: empty: expected the text"),
+        (
+            &["ns", "list", "--server", &url, "--token-file", "tokens.toml"],
+            2,
+            "--token-file: tokens.toml: more than a token (the file of `serve --tokens-file` holds digests",
+        ),
+        (&["bench", &url, "--token-file", "tokens.toml"], 2, "--token-file: tokens.toml: more than a token"),
+        (
+            &["ns", "list", "--server", &url, "--token-file", "empty"],
+            2,
+            "--token-file: empty: empty: expected",
+        ),
+        (&["bench", &url, "--token", ""], 2, "--token: empty: expected"),
         (
             &["ns", "add", "n", "--scheme", "segment", "--server", &url, "--token", &orders],
             2,
@@ -252,8 +270,11 @@ fn errors_of_a_server_teach() {
         ),
     ] {
         let told = sandbox.refused(args, code);
-        assert!(told.contains(wanted), "{args:?}: {told}");
+        assert!(told.contains(wanted) && !told.contains("hunter2"), "{args:?}: {told}");
     }
+    let unset = Sandbox::new().with_env("SNOWMINT_TOKEN", "");
+    let told = unset.refused(&["ns", "list", "--server", &url], 2);
+    assert!(told.contains("--token: empty") && told.contains("check SNOWMINT_TOKEN too"), "{told}");
     let with_env =
         Sandbox::new().with_env("SNOWMINT_TOKEN", &orders).with_env("SNOWMINT_STORE", "sqlite:nothing.db");
     with_env.out(&["ns", "add", "orders-1", "--scheme", "segment", "--server", &url]);
