@@ -1,12 +1,13 @@
 //! `snowmint health`: asks a node whether it serves ids, for health checks in containers that contain no other program.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ValueEnum;
 
 use crate::error::Failure;
 use crate::human::Output;
-use crate::remote;
+use crate::remote::{self, TlsFiles};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -15,6 +16,7 @@ Examples:
   snowmint health --of process --server http://127.0.0.1:9100
       Exits with 0 while its process lives, also without a lease. Port 9100 is
       its --probe, which needs no TLS and no token.
+  snowmint health --server https://ids.example.com --server-ca ca.pem
 
 Exit codes. 0: healthy. 1: not healthy, or no answer within 5 s.";
 
@@ -28,6 +30,15 @@ pub(crate) struct Args {
     /// HTTP address of the node, or that of its --probe
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080")]
     server: String,
+    /// Authorities that --server may have its certificate from (PEM); default: those of this system
+    #[arg(long, value_name = "FILE")]
+    server_ca: Option<PathBuf>,
+    /// Certificate that --server may require of its clients, with its chain (PEM)
+    #[arg(long, value_name = "FILE", requires = "server_key")]
+    server_cert: Option<PathBuf>,
+    /// Private key of --server-cert (PEM)
+    #[arg(long, value_name = "FILE", requires = "server_cert")]
+    server_key: Option<PathBuf>,
     /// What to check
     #[arg(long, value_enum, default_value_t = Health::Ids)]
     of: Health,
@@ -46,7 +57,9 @@ enum Health {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let server = remote::Server::without_token(&args.server)?;
+    let identity = args.server_cert.as_deref().zip(args.server_key.as_deref());
+    let files = TlsFiles { ca: args.server_ca.as_deref(), identity };
+    let server = remote::Server::without_token(&args.server, files)?;
     let path = match args.of {
         Health::Ids => "/readyz",
         Health::Process => "/healthz",

@@ -14,7 +14,7 @@ use hyper_util::rt::TokioIo;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::{AlertDescription, CertificateError, ClientConfig, RootCertStore};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -247,8 +247,8 @@ impl Server {
     }
 
     /// Returns a node whose paths need no token.
-    pub(crate) fn without_token(url: &str) -> Result<Self, Failure> {
-        Self::new(url, None, TlsFiles::default(), false)
+    pub(crate) fn without_token(url: &str, files: TlsFiles<'_>) -> Result<Self, Failure> {
+        Self::new(url, None, files, false)
     }
 
     /// Returns the status and body of the answer to a GET.
@@ -382,7 +382,7 @@ impl Server {
             None => exchange(stream, request).await,
             Some(tls) => {
                 let name = ServerName::try_from(self.host.clone()).map_err(|error| error.to_string())?;
-                let stream = tls.connect(name, stream).await.map_err(|error| error.to_string())?;
+                let stream = tls.connect(name, stream).await.map_err(|error| tls_failure(&error))?;
                 exchange(stream, request).await
             }
         }
@@ -413,6 +413,23 @@ impl Server {
         };
         request.body(body).map_err(|error| error.to_string())
     }
+}
+
+/// Returns why a TLS connection failed, and what to do.
+pub(crate) fn tls_failure(error: &std::io::Error) -> String {
+    let advice = match error.get_ref().and_then(|why| why.downcast_ref()) {
+        // The latter: of another authority with the same name.
+        Some(rustls::Error::InvalidCertificate(
+            CertificateError::UnknownIssuer | CertificateError::BadSignature,
+        )) => "; --server-ca FILE names the authority that issued it",
+        // A node answers TLS on a port without it by this alert.
+        Some(
+            rustls::Error::InvalidMessage(_)
+            | rustls::Error::AlertReceived(AlertDescription::ProtocolVersion),
+        ) => "; the port may serve no TLS: try it without",
+        _ => "",
+    };
+    format!("{error}{advice}")
 }
 
 /// Sends a request over a new connection.

@@ -250,7 +250,7 @@ impl Link {
                     Protocol::Grpc => tls.with_alpn(vec![b"h2".to_vec()]).connect(name, stream).await,
                     Protocol::Http | Protocol::Resp => tls.connect(name, stream).await,
                 };
-                Box::new(connected.map_err(NoIds::broken)?)
+                Box::new(connected.map_err(|error| NoIds::broken(crate::remote::tls_failure(&error)))?)
             }
         };
         match target.protocol {

@@ -190,7 +190,7 @@ fn a_node_that_requires_client_certificates_is_administered() {
         (
             &["--server-ca", &other_ca, client[0], client[1], client[2], client[3]],
             1,
-            "invalid peer certificate",
+            "; --server-ca FILE names the authority that issued it",
         ),
         (
             &["--server-ca", &ca, "--server-cert", &client_cert, "--server-key", &other[1]],
@@ -212,6 +212,20 @@ fn a_node_that_requires_client_certificates_is_administered() {
         let told = call(files);
         assert!(told.code == code && told.err.contains(wanted), "{files:?}: {told:?}");
     }
+    let health = ["health", "--server", &url];
+    sandbox.out(&[&health[..], &["--server-ca", &ca], &client].concat());
+    let told = sandbox.refused(&health, 1);
+    assert!(told.contains("; --server-ca FILE names the authority that issued it"), "{told}");
+    let told = sandbox.run(&["bench", &url, "--duration", "100ms"]);
+    assert!(
+        told.code == 1 && told.err.contains("; --server-ca FILE names the authority that issued it"),
+        "{told:?}"
+    );
+    // A port without TLS.
+    let plain = Sandbox::new();
+    let mut node = plain.serve(&[]);
+    let told = sandbox.refused(&["health", "--server", &format!("https://{}", node.ready("http"))], 1);
+    assert!(told.contains("the port may serve no TLS: try it without"), "{told}");
 }
 
 /// Goal: a wrong use of `--server` gets advice, and a token is not sent where others can read it.
