@@ -88,8 +88,10 @@ nodes, because nodes hold reserved numbers that the table of the old one may not
 show.
 
 JSON, one object a line. list and show: name, state, dropped, reserved_to,
-unreadable and the settings, named as in a file. add, set and drop: namespace
-(these members), store, edition, resumed_above and warnings.
+unreadable and the settings, named as in a file. start, maximum, reserved_to
+and resumed_above are numbers up to 2^63 - 1: JSON.parse of JavaScript rounds
+those above 2^53. add, set and drop: namespace (these members), store, edition,
+resumed_above and warnings.
 
 The same in a file, for snowmint serve --namespaces-file FILE (TOML):
   [namespaces.orders]
