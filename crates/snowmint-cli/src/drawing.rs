@@ -26,13 +26,19 @@ pub(crate) struct Drawing<'a, B, L> {
     /// Returns the text after the name and width of a field.
     pub(crate) label: L,
     pub(crate) paint: Paint,
+    /// The width of the terminal, if the output is one.
+    pub(crate) columns: Option<usize>,
 }
 
 impl<B: Fn(Field) -> String, L: Fn(Field) -> String> Drawing<'_, B, L> {
-    /// Returns the lines, at most 100 columns wide for labels of up to 20.
+    /// Returns the lines, at most 100 columns wide for labels of up to 20. If the box does not fit in the terminal, which would
+    /// wrap its lines, each line is a field.
     pub(crate) fn lines(&self) -> Vec<String> {
-        let mut lines = vec![self.ruler(), self.top(), self.middle(), self.bottom()];
         let fields: Vec<_> = self.layout.fields().collect();
+        if self.columns.is_some_and(|columns| columns < self.columns_of_box()) {
+            return fields.iter().map(|field| format!("{INDENT}{}", self.label_of(*field))).collect();
+        }
+        let mut lines = vec![self.ruler(), self.top(), self.middle(), self.bottom()];
         for last in (0..fields.len()).rev() {
             lines.push(self.drop_line(&fields[..=last]));
         }
@@ -46,6 +52,11 @@ impl<B: Fn(Field) -> String, L: Fn(Field) -> String> Drawing<'_, B, L> {
 
     fn width(&self, field: Field) -> usize {
         usize::try_from(self.layout.width(field)).unwrap_or_default()
+    }
+
+    fn columns_of_box(&self) -> usize {
+        let fields: usize = self.layout.fields().map(|field| self.width(field) + 1).sum();
+        self.margin().len() + fields + 1
     }
 
     fn margin(&self) -> String {
@@ -106,9 +117,14 @@ impl<B: Fn(Field) -> String, L: Fn(Field) -> String> Drawing<'_, B, L> {
             line += &self.paint.faint("│");
             line += &" ".repeat(self.width(*field) - 1);
         }
-        let plural = if self.width(*last) == 1 { "" } else { "s" };
-        let text = format!("{last}, {} bit{plural}: {}", self.width(*last), (self.label)(*last));
-        line + &format!(" {} {}", self.paint.faint("└"), self.paint.field(*last, &text))
+        line + &format!(" {} {}", self.paint.faint("└"), self.label_of(*last))
+    }
+
+    /// Returns the name, width and label of a field.
+    fn label_of(&self, field: Field) -> String {
+        let plural = if self.width(field) == 1 { "" } else { "s" };
+        let text = format!("{field}, {} bit{plural}: {}", self.width(field), (self.label)(field));
+        self.paint.field(field, &text)
     }
 }
 
@@ -117,12 +133,17 @@ mod tests {
     use super::*;
 
     fn draw(layout: &str, on: bool) -> Vec<String> {
+        draw_in(None, layout, on)
+    }
+
+    fn draw_in(columns: Option<usize>, layout: &str, on: bool) -> Vec<String> {
         let layout: Layout = layout.parse().unwrap();
         let drawing = Drawing {
             layout: &layout,
             bits: |field| "1".repeat(usize::try_from(layout.width(field)).unwrap()),
             label: |field| layout.max(field).to_string(),
             paint: Paint::forced(on),
+            columns,
         };
         drawing.lines()
     }
@@ -156,6 +177,26 @@ mod tests {
                 assert!(line.chars().count() <= 100, "{line}");
             }
         }
+    }
+
+    #[test]
+    fn a_narrow_terminal_gets_a_list() {
+        for preset in snowmint::layout::PRESETS {
+            let drawn = draw(preset.name, false);
+            let width = drawn[1..4].iter().map(|line| line.chars().count()).max().unwrap();
+            assert_eq!(draw_in(Some(width), preset.name, false), drawn, "{}", preset.name);
+            let listed = draw_in(Some(width - 1), preset.name, false);
+            assert_eq!(listed.len(), preset.layout.fields().count(), "{}", preset.name);
+        }
+        assert_eq!(
+            draw_in(Some(40), "twitter", false),
+            [
+                "  time, 41 bits: 2199023255551",
+                "  datacenter, 5 bits: 31",
+                "  worker, 5 bits: 31",
+                "  sequence, 12 bits: 4095"
+            ]
+        );
     }
 
     #[test]

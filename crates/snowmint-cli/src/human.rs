@@ -60,6 +60,20 @@ pub(crate) enum Colour {
     Never,
 }
 
+/// Returns the number of columns of the terminal, if standard output is one.
+#[cfg(unix)]
+pub(crate) fn columns() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+    // Some terminals do not know their size.
+    (size.ws_col > 0).then_some(size.ws_col.into())
+}
+
+/// Returns `None`: this system is not asked.
+#[cfg(not(unix))]
+pub(crate) fn columns() -> Option<usize> {
+    None
+}
+
 static COLOUR: OnceLock<Colour> = OnceLock::new();
 
 /// Sets whether output is coloured, once per process.

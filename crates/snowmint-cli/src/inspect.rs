@@ -337,6 +337,7 @@ impl Inspector<'_> {
             bits: |field| binary(parts.value(field), layout.width(field)),
             label: |field| thousands(parts.value(field)),
             paint: self.out.paint,
+            columns: human::columns(),
         };
         for line in drawing.lines() {
             self.out.line(&line)?;

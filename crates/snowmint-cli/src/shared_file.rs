@@ -28,12 +28,7 @@ pub(crate) fn change<T>(
 ) -> Result<T, Failure> {
     // If the path is a link, it keeps pointing to the file.
     let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let unwritable = |error: &io::Error| {
-        Failure::runtime(format!(
-            "--file: cannot write {}: {error}; check the path and who may write there",
-            path.display()
-        ))
-    };
+    let unwritable = |error: &io::Error| unwritable(path, error);
     let lock = File::create(beside(path, "lock")).map_err(|error| unwritable(&error))?;
     lock.lock().map_err(|error| unwritable(&error))?;
     let text = match fs::read_to_string(path) {
@@ -50,15 +45,39 @@ pub(crate) fn unreadable(path: &Path, error: &io::Error) -> Failure {
     Failure::usage(format!("--file: cannot read {}: {error}", path.display()))
 }
 
-/// Writes a file next to the old one, and renames it once it is on disk.
+fn unwritable(path: &Path, error: &io::Error) -> Failure {
+    let advice = match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "nothing was changed: free space on the disk, then retry"
+        }
+        _ => "check the path and who may write there",
+    };
+    Failure::runtime(format!("--file: cannot write {}: {error}; {advice}", path.display()))
+}
+
+/// Writes a file next to the old one, and renames it once it is on disk. If that fails, nothing is left of it.
 fn replace(path: &Path, readers: Readers, text: &str) -> io::Result<()> {
     let new = beside(path, "new");
+    write_new(path, readers, &new, text).inspect_err(|_| {
+        // The first error counts.
+        let _ = fs::remove_file(&new);
+    })?;
+    // Sync the folder too, so that the rename is durable. Some systems cannot open a folder.
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty())
+        && let Ok(folder) = File::open(folder)
+    {
+        folder.sync_all()?;
+    }
+    Ok(())
+}
+
+fn write_new(path: &Path, readers: Readers, new: &Path, text: &str) -> io::Result<()> {
     let old = match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         old => Some(old?),
     };
     // A file that a crashed command left would keep its permissions, and who has it open could read the text.
-    match fs::remove_file(&new) {
+    match fs::remove_file(new) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         removed => removed?,
     }
@@ -70,7 +89,7 @@ fn replace(path: &Path, readers: Readers, text: &str) -> io::Result<()> {
     }
     #[cfg(not(unix))]
     let _ = readers;
-    let mut file = options.open(&new)?;
+    let mut file = options.open(new)?;
     if let Some(old) = old {
         // A node that could no longer read the file would keep a revoked token valid.
         keep_owner(&file, &old)?;
@@ -78,14 +97,7 @@ fn replace(path: &Path, readers: Readers, text: &str) -> io::Result<()> {
     }
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
-    fs::rename(&new, path)?;
-    // Sync the folder too, so that the rename is durable. Some systems cannot open a folder.
-    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty())
-        && let Ok(folder) = File::open(folder)
-    {
-        folder.sync_all()?;
-    }
-    Ok(())
+    fs::rename(new, path)
 }
 
 #[cfg(unix)]
@@ -116,4 +128,29 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
     name.push(".");
     name.push(suffix);
     name.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a failed change leaves no file behind. Method: the path is a folder, so that the rename fails.
+    #[test]
+    fn a_failed_change_leaves_nothing_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokens.toml");
+        fs::create_dir(&path).unwrap();
+        assert!(replace(&path, Readers::Umask, "text").is_err());
+        let left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|it| it.unwrap().file_name()).collect();
+        assert_eq!(left, ["tokens.toml"]);
+    }
+
+    #[test]
+    fn a_full_disk_is_not_blamed_on_rights() {
+        let why = |kind: io::ErrorKind| unwritable(Path::new("t"), &kind.into()).to_string();
+        let full = why(io::ErrorKind::StorageFull);
+        assert!(full.contains("free space on the disk") && !full.contains("who may write"), "{full}");
+        let denied = why(io::ErrorKind::PermissionDenied);
+        assert!(denied.contains("check the path and who may write there"), "{denied}");
+    }
 }

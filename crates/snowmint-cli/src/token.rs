@@ -328,76 +328,12 @@ fn json(value: &impl Serialize) -> Result<String, Failure> {
 
 /// Changes the file of tokens, without losing what another command changes at the same time.
 fn change<T>(path: &Path, edit: impl FnOnce(&str) -> Result<(String, T), EditError>) -> Result<T, Failure> {
-    // If the path is a link, it keeps pointing to the file.
-    let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let unwritable = |error: &io::Error| unwritable(path, error);
-    let lock = File::create(beside(path, "lock")).map_err(|error| unwritable(&error))?;
-    lock.lock().map_err(|error| unwritable(&error))?;
-    let text = match fs::read_to_string(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-        read => read.map_err(|error| unreadable(path, &error))?,
-    };
-    let (changed, outcome) = edit(&text).map_err(|error| match error {
-        EditError::Invalid(why) => invalid(path, &why),
-        error => Failure::usage(error),
-    })?;
-    replace(path, &changed).map_err(|error| unwritable(&error))?;
-    Ok(outcome)
-}
-
-fn unwritable(path: &Path, error: &io::Error) -> Failure {
-    let advice = match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            "nothing was changed: free space on the disk, then retry"
-        }
-        _ => "check the path and who may write there",
-    };
-    Failure::runtime(format!("--file: cannot write {}: {error}; {advice}", path.display()))
-}
-
-/// Writes a file next to the old one, and renames it once it is on disk. If that fails, nothing is left of it.
-fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let new = beside(path, "new");
-    write_new(path, &new, text).inspect_err(|_| {
-        // The first error counts.
-        let _ = fs::remove_file(&new);
-    })?;
-    // Sync the folder too, so that the rename is durable. Some systems cannot open a folder.
-    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty())
-        && let Ok(folder) = File::open(folder)
-    {
-        folder.sync_all()?;
-    }
-    Ok(())
-}
-
-fn write_new(path: &Path, new: &Path, text: &str) -> io::Result<()> {
-    let mut file = File::create(new)?;
-    if let Ok(old) = fs::metadata(path) {
-        // A node that could no longer read the file would keep a revoked token valid.
-        keep_owner(&file, &old)?;
-        file.set_permissions(old.permissions())?;
-    }
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    fs::rename(new, path)
-}
-
-#[cfg(unix)]
-fn keep_owner(new: &File, old: &fs::Metadata) -> io::Result<()> {
-    use std::os::unix::fs::{MetadataExt as _, fchown};
-    let made = new.metadata()?;
-    let other = |old: u32, made: u32| (old != made).then_some(old);
-    let (owner, group) = (other(old.uid(), made.uid()), other(old.gid(), made.gid()));
-    if owner.is_none() && group.is_none() {
-        return Ok(());
-    }
-    fchown(new, owner, group).map_err(|error| {
-        let (uid, gid) = (old.uid(), old.gid());
-        io::Error::new(
-            error.kind(),
-            format!("{error}: only the owner {uid}:{gid} or root can replace this file"),
-        )
+    // The file has digests only, and nodes of other users read it.
+    shared_file::change(path, Readers::Umask, |text| {
+        edit(text).map_err(|error| match error {
+            EditError::Invalid(why) => invalid(path, &why),
+            error => Failure::usage(error),
+        })
     })
 }
 
@@ -421,26 +357,6 @@ mod tests {
         }
         assert_eq!(overlap("0s"), Ok(Duration::ZERO));
         assert!(overlap("366d").is_err() && overlap("x").is_err());
-    }
-
-    /// Goal: a failed change leaves no file behind. Method: the path is a folder, so that the rename fails.
-    #[test]
-    fn a_failed_change_leaves_nothing_behind() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("tokens.toml");
-        fs::create_dir(&path).unwrap();
-        assert!(replace(&path, "text").is_err());
-        let left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|it| it.unwrap().file_name()).collect();
-        assert_eq!(left, ["tokens.toml"]);
-    }
-
-    #[test]
-    fn a_full_disk_is_not_blamed_on_rights() {
-        let why = |kind: io::ErrorKind| unwritable(Path::new("t"), &kind.into()).to_string();
-        let full = why(io::ErrorKind::StorageFull);
-        assert!(full.contains("free space on the disk") && !full.contains("who may write"), "{full}");
-        let denied = why(io::ErrorKind::PermissionDenied);
-        assert!(denied.contains("check the path and who may write there"), "{denied}");
     }
 
     /// Goal: two concurrent commands lose nothing. Method: eight threads create tokens in one file.

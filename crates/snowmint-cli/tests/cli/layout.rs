@@ -1,5 +1,7 @@
 //! `snowmint layout` and `snowmint layouts`.
 
+use std::process::{Command, Stdio};
+
 use crate::run::{Sandbox, json};
 
 const TWITTER: &str = "\
@@ -142,5 +144,23 @@ fn the_presets_are_listed() {
         let name = line["name"].as_str().unwrap();
         let alone = json(&sandbox.out(&["layout", name, "--json"]));
         assert_eq!(alone["layout"], line["layout"]);
+    }
+}
+
+/// Goal: on a narrow terminal, no line is wrapped. Method: `script` gives the command a terminal of that width.
+#[test]
+fn a_narrow_terminal_gets_no_box() {
+    let sandbox = Sandbox::new();
+    for (columns, has_box) in [(40, false), (100, true)] {
+        for command in ["layout twitter", "inspect --layout twitter 1541815603606036480"] {
+            let program = sandbox.command(&[]).get_program().to_str().unwrap().to_owned();
+            let shell = format!("stty cols {columns} && '{program}' {command} --color never");
+            let ran =
+                Command::new("script").args(["-qec", &shell, "/dev/null"]).stdin(Stdio::null()).output();
+            let ran = ran.unwrap_or_else(|error| panic!("script: {error}: apt-get install util-linux"));
+            let out = String::from_utf8(ran.stdout).unwrap();
+            assert!(ran.status.success() && out.contains("datacenter, 5 bits: "), "{columns}: {out}");
+            assert_eq!(out.contains('┌'), has_box, "{columns}: {out}");
+        }
     }
 }
