@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::SignedDuration;
 use snowmint::field::Field;
 use snowmint::{DatacenterId, Layout, WorkerId};
-use snowmint_cluster::WorkerSource;
+use snowmint_cluster::{LeaseConfig, WorkerSource};
 use snowmint_server::admin::counters::AtLeast;
 use snowmint_store::MAX_NUMBER;
 

@@ -153,12 +153,6 @@ pub(crate) struct LogLevel {
     pub(crate) configured: String,
 }
 
-/// Returns whether the command line has a flag.
-pub(crate) fn is_on_command_line(flag: &str) -> bool {
-    std::env::args()
-        .any(|arg| arg.strip_prefix(flag).is_some_and(|rest| rest.is_empty() || rest.starts_with('=')))
-}
-
 /// Returns the token in a file, or else the given one.
 pub(crate) fn token(file: Option<&Path>, given: Option<&str>) -> Result<Option<String>, Failure> {
     let Some(file) = file else {

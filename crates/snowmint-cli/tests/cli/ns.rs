@@ -257,6 +257,12 @@ fn what_cannot_be_is_refused_with_what_could() {
         let told = sandbox.refused(args, 2);
         assert!(told.contains(wanted) && !told.contains("hunter2"), "{args:?}: {told}");
     }
+}
+
+#[test]
+fn a_dropped_namespace_returns_as_it_was_or_starts_over() {
+    let sandbox = Sandbox::with_store();
+    sandbox.out(&["ns", "add", "n", "--scheme", "segment"]);
     sandbox.out(&["ns", "drop", "n"]);
     // Unchanged except for the given setting, or as something else, which is rejected.
     let small = sandbox.out(&["ns", "add", "n", "--maximum", "3"]);
