@@ -15,6 +15,7 @@ use snowmint_cluster::{
 };
 use snowmint_server::access::Access;
 use snowmint_server::access::secret::TokenName;
+use snowmint_server::admin::nodes;
 use snowmint_server::namespace_sync::{
     NamespaceConfig, NamespaceConfigError, NamespaceFlags, NamespaceSource,
 };
@@ -507,6 +508,9 @@ impl Plan {
         check_addresses(&[&ports[..], &[("--probe", &args.probe)]].concat())?;
         check_times(&layout, args.window, args.rule)?;
         check_workers(&layout, worker, args.workers)?;
+        for peer in &args.peers {
+            nodes::address(peer).map_err(|error| Failure::flag("--peers", error))?;
+        }
         // clap guarantees at least one name.
         let first =
             args.namespaces.first().cloned().ok_or_else(|| Failure::usage("--namespaces: no name"))?;

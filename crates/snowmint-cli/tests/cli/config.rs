@@ -144,6 +144,7 @@ fn what_is_wrong_in_a_file_is_named_before_anything_is_opened() {
         ("\nwidnow = '4s'", "snowmint.toml: line 2: unknown key `widnow`: did you mean `window`?"),
         ("window = '4'", "snowmint.toml: line 1: invalid value `4` of `window`: expected a time"),
         ("http = 'off'\nresp = 'off'", "--http off and --resp off"),
+        ("peers = ['http://a:1', 'http://u:p@b:1']", "--peers: invalid node \"http://...@b:1\""),
         ("store = 'leases.db'", "--store: invalid store `leases.db`"),
         ("store = 'etcd://'", "--store: etcd"),
         ("store = 'postgres://h/db?may_lose=2'", "--store: postgres: invalid may_lose"),
