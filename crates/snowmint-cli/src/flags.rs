@@ -11,6 +11,7 @@ use snowmint_cluster::{LeaseConfig, WorkerSource};
 use snowmint_server::admin::counters::AtLeast;
 use snowmint_store::MAX_NUMBER;
 
+use crate::arguments;
 use crate::error::Failure;
 use crate::human::{date, thousands};
 
@@ -24,41 +25,29 @@ pub(crate) fn node_number(text: &str) -> Result<u32, String> {
 
 /// Parses a number of a namespace, with or without separators of thousands: this command prints them, and people paste them.
 pub(crate) fn number(text: &str) -> Result<u64, String> {
-    whole(text).filter(|number| *number <= MAX_NUMBER).ok_or_else(|| {
+    arguments::whole(text).filter(|number| *number <= MAX_NUMBER).ok_or_else(|| {
         format!("expected a whole number from 0 to {}, such as 1000000 or 1,000,000", thousands(MAX_NUMBER))
     })
 }
 
-/// Returns a number in digits, either plain or in groups of three. Shorter groups could be a decimal fraction.
-pub(crate) fn whole(text: &str) -> Option<u64> {
-    let mut groups = text.split([',', '_']);
-    let mut digits = groups.next()?.to_owned();
-    let first = digits.len();
-    for group in groups {
-        if !(1..=3).contains(&first) || group.len() != 3 {
-            return None;
-        }
-        digits += group;
-    }
-    digits.bytes().all(|digit| digit.is_ascii_digit()).then(|| digits.parse().ok())?
-}
-
 /// Parses the largest number of rows to print.
 pub(crate) fn rows(text: &str) -> Result<usize, String> {
-    let rows = whole(text).and_then(|rows| usize::try_from(rows).ok());
+    let rows = arguments::whole(text).and_then(|rows| usize::try_from(rows).ok());
     rows.ok_or_else(|| "expected a whole number, such as 50".to_owned())
 }
 
 /// Parses a worker that a command names.
 pub(crate) fn worker(text: &str) -> Result<u32, String> {
     let expected = "expected the number of a worker, such as 7; see snowmint workers";
-    whole(text).and_then(|number| u32::try_from(number).ok()).ok_or_else(|| expected.to_owned())
+    arguments::whole(text).and_then(|number| u32::try_from(number).ok()).ok_or_else(|| expected.to_owned())
 }
 
 /// Parses a namespace and a number of it.
 pub(crate) fn at_least(text: &str) -> Result<AtLeast, String> {
     // The error names both.
-    let plain = text.rsplit_once('=').and_then(|(name, number)| Some(format!("{name}={}", whole(number)?)));
+    let plain = text
+        .rsplit_once('=')
+        .and_then(|(name, number)| Some(format!("{name}={}", arguments::whole(number)?)));
     plain.as_deref().unwrap_or(text).parse()
 }
 

@@ -4,10 +4,9 @@
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ColorChoice, CommandFactory as _};
 use snowmint_cluster::NamespaceName;
+use snowmint_server::credentials::without_credentials;
 
-use crate::{Cli, connect, flags};
-
-use crate::arguments;
+use crate::{Cli, arguments};
 
 /// The names of `serve`.
 pub(crate) const SERVE: [&str; 4] = ["serve", "server", "start", "run"];
@@ -143,7 +142,7 @@ pub(crate) fn flag_of(error: &clap::Error) -> Option<String> {
 }
 
 fn flag_of_word(command: &str, word: &str) -> Option<String> {
-    let shown = connect::without_credentials(word);
+    let shown = without_credentials(word);
     let parser = Cli::command();
     let has = |flag: &str| {
         let command = parser.find_subcommand(command);
@@ -154,7 +153,7 @@ fn flag_of_word(command: &str, word: &str) -> Option<String> {
         format!("name the node by --server {shown}")
     } else if !is_of_node && word.contains("://") && has("store") {
         "name the store by --store URL".to_owned()
-    } else if NEW.contains(&command) && flags::whole(word).is_some() {
+    } else if NEW.contains(&command) && arguments::whole(word).is_some() {
         format!("the number of ids is a flag: -n {word}")
     } else if NEW.contains(&command) && word.parse::<NamespaceName>().is_ok() {
         format!("ids of a namespace come from a running node: curl http://127.0.0.1:8080/v1/ids/{word}")

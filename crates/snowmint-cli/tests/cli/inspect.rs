@@ -230,8 +230,8 @@ fn an_id_with_bits_that_the_layout_has_not_is_refused() {
     assert_eq!((ran.code, ran.out.as_str()), (2, ""));
     assert_eq!(
         ran.err,
-        "error: invalid id `9223372036854775807` for this layout: 9223372036854775807 has 63 bits, the layout \
-         only 53: another layout made it; name another with --layout\n"
+        "error: invalid id `9223372036854775807` for this layout: 9223372036854775807 has 63 bits, but the \
+         layout has only 53: another layout made it; name another with --layout\n"
     );
 }
 
@@ -252,7 +252,7 @@ fn other_forms_are_read_when_named() {
     ] {
         let ran = sandbox.run(&["inspect", "--json", "--format", form, text]);
         if text.len() > 19 || (form == "base62" && text.len() > 11) {
-            assert!(ran.code == 2 && ran.err.contains("it has at most"), "{form} {text}: {}", ran.err);
+            assert!(ran.code == 2 && ran.err.contains("expected at most"), "{form} {text}: {}", ran.err);
         } else {
             assert_eq!(ran.out, wanted, "{form} {text}");
         }

@@ -194,7 +194,7 @@ fn words_that_are_not_utf8_are_no_panic() {
 
     let sandbox = Sandbox::new();
     let odd = OsStr::from_bytes(b"t\xff");
-    std::fs::write(sandbox.path("").join(odd), "secret").unwrap();
+    std::fs::write(sandbox.path("").join(odd), "smt_secret").unwrap();
     for (args, code, wanted) in [
         (&["workers", "--server", "http://127.0.0.1:1", "--token-file"][..], 1, "127.0.0.1:1"),
         (&["serve", "--window", "x", "--tokens-file"], 2, "--window: invalid value \"x\""),
