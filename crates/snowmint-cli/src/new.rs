@@ -14,7 +14,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::error::{Failure, report};
 use crate::human::{Output, thousands};
-use crate::{connect, flags};
+use crate::{arguments, connect, flags};
 
 const MAX_COUNT: u64 = 10_000_000;
 /// Number of ids to draw and write at a time.
@@ -121,7 +121,7 @@ pub(crate) struct Args {
 }
 
 fn count(text: &str) -> Result<u64, String> {
-    flags::whole(text)
+    arguments::whole(text)
         .filter(|count| (1..=MAX_COUNT).contains(count))
         .ok_or_else(|| format!("expected 1 to {}", thousands(MAX_COUNT)))
 }
