@@ -622,7 +622,7 @@ mod tests {
         assert!(mint.check_ready().is_ok());
     }
 
-    /// Goal: whoever asks for readiness uses up no ids. Method: ids before and after many checks, under a clock that stands still;
+    /// Goal: checks of readiness use up no ids. Method: ids before and after many checks, under a clock that stands still;
     /// a check in a used-up tick and with a clock that is far behind.
     #[test]
     fn checks_of_readiness_use_up_no_ids() {
