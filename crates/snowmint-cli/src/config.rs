@@ -194,8 +194,7 @@ fn print_settings(
     }
     for line in tables.unwrap_or_default().lines().filter(|line| !line.trim().is_empty()) {
         // `serve` refuses a source with a password, but it is printed before it is checked.
-        let texts = line.split_inclusive(['"', '\'']);
-        out.line(&texts.map(|text| public("", text)).collect::<String>())?;
+        out.line(&public_line(line))?;
     }
     out.flush()
 }
@@ -208,6 +207,21 @@ fn public(key: &str, value: &str) -> String {
     } else {
         value.to_owned()
     }
+}
+
+/// Returns a line of TOML whose strings are [`public`].
+fn public_line(line: &str) -> String {
+    let (mut shown, mut rest) = (String::new(), line);
+    while let Some(begin) = rest.find(['"', '\'']) {
+        let (before, text) = rest.split_at(begin + 1);
+        let quote = &before[begin..];
+        shown.push_str(before);
+        let Some((text, after)) = text.split_once(quote) else { return shown + &public("", text) };
+        shown.push_str(&public("", text));
+        shown.push_str(quote);
+        rest = after;
+    }
+    shown + rest
 }
 
 fn schema() -> serde_json::Value {
@@ -264,6 +278,21 @@ fn schema() -> serde_json::Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Goal: no part of a password is printed, also if it has the other kind of quotes.
+    #[test]
+    fn lines_of_toml_show_no_password() {
+        for (line, shown) in [
+            (
+                r#"sources = ["1/2 mysql://u:pa'ss@a/i", '2/2 mysql://u:p"s@b/i']"#,
+                r#"sources = ["1/2 mysql://a/i", '2/2 mysql://b/i']"#,
+            ),
+            (r#"text = "a@b" # why"#, r#"text = "a@b" # why"#),
+            (r#"x = "mysql://u:p@h"#, r#"x = "mysql://h"#),
+        ] {
+            assert_eq!(public_line(line), shown);
+        }
+    }
 
     #[test]
     fn every_flag_is_a_key_of_the_schema() {

@@ -175,13 +175,19 @@ impl Entry {
 /// Returns the entries for what a client shows: a code, a text that means one, or a line that begins with a code.
 fn find(shown: &str) -> Vec<Entry> {
     let called = |code: &str| all().filter(|entry| entry.is_called(code)).collect::<Vec<_>>();
-    let found = called(shown);
-    if !found.is_empty() {
-        return found;
+    let line = ["(error)", "error:", "-"]
+        .iter()
+        .find_map(|sign| shown.trim_start().strip_prefix(sign))
+        .map_or(shown, str::trim_start);
+    for text in [shown, line] {
+        let found = called(text);
+        if !found.is_empty() {
+            return found;
+        }
     }
     // Clients show the line of an error, some with the sign of the protocol or their own words before it.
-    let mut words = shown.split_whitespace().map(|word| word.trim_matches(['(', ')', '-', ':', ',', '"']));
-    let word = words.find(|word| !["", "error", "HTTP"].contains(word));
+    let mut words = line.split_whitespace().map(|word| word.trim_matches(['(', ')', '-', ':', ',', '"']));
+    let word = words.find(|word| !["", "error"].contains(word) && !word.starts_with("HTTP"));
     word.map(called).unwrap_or_default()
 }
 
@@ -557,7 +563,13 @@ mod tests {
             assert_eq!(found(line), ["not-ready"], "{line}");
         }
         assert_eq!(found("HTTP 429 Too Many Requests"), ["over-quota"]);
-        for line in ["max number of clients reached", "ERR max number of clients reached"] {
+        assert_eq!(found("HTTP/1.1 429 Too Many Requests"), ["over-quota"]);
+        for line in [
+            "max number of clients reached",
+            "ERR max number of clients reached",
+            "(error) ERR max number of clients reached",
+            "-ERR max number of clients reached",
+        ] {
             assert_eq!(found(line), ["too-many-clients"], "{line}");
         }
         assert!(found("no such thing").is_empty() && found("").is_empty());

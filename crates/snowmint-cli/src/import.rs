@@ -148,15 +148,22 @@ fn plan(found: &[(String, Surveyed)], rejected: Vec<Rejected>) -> Vec<Row> {
     rows.into_values().collect()
 }
 
-/// Marks the rows whose namespaces exist, as `--apply` does.
+/// Marks the rows whose namespaces exist or find no room, as `--apply` does.
 async fn mark_existing(store: &dyn Store, rows: &mut [Row]) -> Result<(), Failure> {
     let listed = registry::list(store).await.map_err(Failure::runtime)?;
+    let mut room = Room::among(&listed);
     let known: BTreeMap<&str, _> = listed.iter().map(|(name, record)| (name.as_str(), record)).collect();
     for row in rows {
         let Some((name, _)) = &row.plan else { continue };
         let name = name.clone();
         let (state, why) = match known.get(name.as_str()) {
-            None => continue,
+            None => match room.check(store, &name) {
+                Ok(()) => {
+                    room = room.after(1);
+                    continue;
+                }
+                Err(full) => ("refused", full),
+            },
             Some(Err(reason)) => {
                 let (store, reason) = (store.describe(), reason.clone());
                 ("refused", NamespaceError::Unreadable { name, store, reason })

@@ -15,7 +15,7 @@ use tokio::task::AbortHandle;
 
 use crate::buffer::{Aging, IdRange};
 use crate::error::{BuildError, ClientError};
-use crate::link::{Link, Stats, lock};
+use crate::link::{Link, Namespace, Stats, lock};
 use crate::pace::MAX_REQUEST;
 use crate::refill::{self, Settings, Source};
 
@@ -52,7 +52,16 @@ struct Inner {
     max_ages: HashMap<String, Duration>,
     background: Handle,
     stop: Arc<Notify>,
-    namespaces: Mutex<HashMap<String, Weak<Shared>>>,
+    namespaces: Mutex<HashMap<String, Known>>,
+}
+
+/// A namespace that was requested.
+#[derive(Debug)]
+struct Known {
+    /// Its handles.
+    shared: Weak<Shared>,
+    /// Its failures, which outlast its handles: the next one has to respect `Retry-After` too.
+    namespace: Arc<Namespace>,
 }
 
 /// The ids of one namespace.
@@ -113,18 +122,21 @@ impl Client {
             return Err(ClientError::invalid_namespace(name));
         }
         let mut namespaces = lock(&inner.namespaces);
-        if let Some(shared) = namespaces.get(name).and_then(Weak::upgrade) {
+        if let Some(shared) = namespaces.get(name).and_then(|known| known.shared.upgrade()) {
             return Ok(Ids(shared));
         }
-        namespaces.retain(|_, shared| shared.strong_count() > 0);
+        let namespace = namespaces
+            .get(name)
+            .map_or_else(|| Arc::new(inner.link.namespace(name)), |known| Arc::clone(&known.namespace));
+        namespaces.retain(|_, known| known.shared.strong_count() > 0 || known.namespace.is_restricted());
         let mut settings = inner.settings.clone();
         settings.max_age = inner.max_ages.get(name).copied().unwrap_or(settings.max_age);
-        let (namespace, clock) = (inner.link.namespace(name), Arc::clone(&inner.link.clock));
-        let source = Arc::new(Source::new(namespace, inner.mark, clock, settings));
+        let clock = Arc::clone(&inner.link.clock);
+        let source = Arc::new(Source::new(Arc::clone(&namespace), inner.mark, clock, settings));
         let running = refill::run(Arc::clone(&source), Arc::clone(&inner.link));
         let task = inner.background.spawn(running).abort_handle();
         let shared = Arc::new(Shared { source, task, client: self.clone() });
-        namespaces.insert(name.to_owned(), Arc::downgrade(&shared));
+        namespaces.insert(name.to_owned(), Known { shared: Arc::downgrade(&shared), namespace });
         Ok(Ids(shared))
     }
 

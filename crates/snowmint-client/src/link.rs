@@ -70,6 +70,11 @@ impl Namespace {
         let states = Mutex::new(OfNamespace::new(servers));
         Self { name: name.to_owned(), last_failure: Mutex::default(), states }
     }
+
+    /// Returns whether the next request for it has to respect a failure.
+    pub(crate) fn is_restricted(&self) -> bool {
+        lock(&self.states).is_restricted(Instant::now())
+    }
 }
 
 /// The timeouts of a link.

@@ -35,7 +35,7 @@ pub(crate) struct Settings {
 /// The ids of one namespace, shared by callers and the background task.
 #[derive(Debug)]
 pub(crate) struct Source {
-    pub(crate) namespace: Namespace,
+    pub(crate) namespace: Arc<Namespace>,
     pub(crate) mark: ForkMark,
     pub(crate) buffer: Buffer<Arc<AnchoredClock>>,
     pub(crate) settings: Settings,
@@ -120,7 +120,7 @@ impl Line {
 
 impl Source {
     pub(crate) fn new(
-        namespace: Namespace,
+        namespace: Arc<Namespace>,
         mark: ForkMark,
         clock: Arc<AnchoredClock>,
         settings: Settings,
@@ -373,7 +373,7 @@ mod tests {
 
     fn source() -> Source {
         let settings = Settings { sizes: 0..=100, max_age: Duration::MAX, timeout: Duration::from_secs(5) };
-        let (namespace, clock) = (Namespace::new("a", 1), Arc::new(AnchoredClock::new()));
+        let (namespace, clock) = (Arc::new(Namespace::new("a", 1)), Arc::new(AnchoredClock::new()));
         Source::new(namespace, ForkMark::of_this_process(), clock, settings)
     }
 

@@ -87,6 +87,12 @@ impl OfNamespace {
     pub(crate) fn new(count: usize) -> Self {
         Self(vec![State::default(); count])
     }
+
+    /// Returns whether a server asked for a later retry, or is tried last.
+    pub(crate) fn is_restricted(&self, now: Instant) -> bool {
+        let is_later = |at: Option<Instant>| at.is_some_and(|at| at > now);
+        self.0.iter().any(|state| is_later(state.not_before) || is_later(state.left_out_until))
+    }
 }
 
 /// What a success or a failure changed.

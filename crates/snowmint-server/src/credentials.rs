@@ -10,9 +10,11 @@ pub fn without_credentials(url: &str) -> String {
     let (user_and_base, query) =
         rest.split_once('?').map_or((rest, None), |(base, query)| (base, Some(query)));
     let public = match user_and_base.rsplit_once('@') {
-        Some((_, base)) if query.is_none_or(is_query) => {
+        Some((_, base)) if query.is_none_or(|query| is_query(query) && !may_end_a_password(query)) => {
             query.map_or_else(|| base.to_owned(), |query| format!("{base}?{query}"))
         }
+        // No user: nothing before the `?` can be the beginning of a password.
+        None if !user_and_base.contains(':') && query.is_some_and(is_query) => rest.to_owned(),
         // Without an `@` before it, the `?` may be in the password, which may begin with digits as a port does.
         _ => rest.rsplit_once('@').map_or(rest, |(_, public)| public).to_owned(),
     };
@@ -53,6 +55,11 @@ fn is_query(text: &str) -> bool {
     })
 }
 
+/// Returns whether a query after a user may be the end of its password: a parameter has an `@`, which only tags of Leaf have.
+fn may_end_a_password(query: &str) -> bool {
+    query.split('&').any(|parameter| parameter.contains('@') && !parameter.starts_with("tag="))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -78,6 +85,9 @@ mod tests {
             ("postgres://u:p?a=b@h/db", "postgres://h/db"),
             ("redis://h:x?password=p", "redis://h:x?password=..."),
             ("http://u:pw@h:4318", "http://h:4318"),
+            ("postgres://u:p@ss?a=b@h/db", "postgres://h/db"),
+            ("postgres://u:123?a=b@h/db", "postgres://h/db"),
+            ("postgres://h/db?application_name=a@b", "postgres://h/db?application_name=a@b"),
         ] {
             assert_eq!(without_credentials(url), expected);
         }

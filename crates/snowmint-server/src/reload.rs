@@ -31,8 +31,8 @@ impl WatchedFiles {
 
     /// Reads the files by `read` at each `reload` and when they change; never ends.
     ///
-    /// After a failure it reads them again every few seconds, since a disk may have failed for a moment, and calls `report` for
-    /// each error once.
+    /// After a failure it reads them again every few seconds, since a disk may have failed for a moment. It calls `report` for each
+    /// error once, and after each `reload`.
     pub(crate) async fn follow<F: Future<Output = Result<(), String>>>(
         &self,
         reload: &Notify,
@@ -41,12 +41,12 @@ impl WatchedFiles {
     ) -> ! {
         let (mut changes, mut reported) = (self.changes(), None);
         loop {
-            changes.next(reload).await;
+            let asked = changes.next(reload).await == Cause::Asked;
             match read().await {
                 Ok(()) => reported = None,
                 Err(error) => {
                     changes.failed = true;
-                    if reported.as_ref() != Some(&error) {
+                    if asked || reported.as_ref() != Some(&error) {
                         report(&error);
                         reported = Some(error);
                     }
@@ -77,8 +77,8 @@ struct Changes<'a> {
 }
 
 impl Changes<'_> {
-    /// Returns when the files should be read again: they have changed, or somebody asked for it.
-    async fn next(&mut self, reload: &Notify) {
+    /// Returns when and why the files should be read again.
+    async fn next(&mut self, reload: &Notify) -> Cause {
         loop {
             let asked = tokio::select! {
                 () = reload.notified() => true,
@@ -91,10 +91,19 @@ impl Changes<'_> {
             if asked || (settled && (self.failed || now != self.loaded)) {
                 self.loaded = now;
                 self.failed = false;
-                return;
+                return if asked { Cause::Asked } else { Cause::Changed };
             }
         }
     }
+}
+
+/// Why files are read again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cause {
+    /// An operator asked for it.
+    Asked,
+    /// They have changed, or could not be read before.
+    Changed,
 }
 
 fn stamp_of_all(paths: &[PathBuf]) -> Stamp {
@@ -141,6 +150,26 @@ mod tests {
         assert!(tokio::time::timeout(100 * LOOK_INTERVAL, following).await.is_err());
         assert_eq!(reads.get(), 4);
         assert_eq!(*reported.borrow(), ["slow disk", "no disk"]);
+    }
+
+    /// Goal: an operator who asks for a reload learns of an error that was reported before.
+    #[tokio::test(start_paused = true)]
+    async fn each_reload_that_was_asked_for_is_reported() {
+        let files = WatchedFiles::new(Vec::new());
+        let (reported, reload) = (Cell::new(0), Notify::new());
+        let read = || async { Err("still invalid".to_owned()) };
+        let following = files.follow(&reload, read, |_| reported.set(reported.get() + 1));
+        let asking = async {
+            for times in 1..=3 {
+                reload.notify_one();
+                sleep(10 * LOOK_INTERVAL).await;
+                assert_eq!(reported.get(), times);
+            }
+        };
+        tokio::select! {
+            never = following => never,
+            () = asking => {}
+        }
     }
 
     /// Goal: a change of owner or mode is noticed, after which the node may be able to read the file.

@@ -199,8 +199,10 @@ fn only_the_namespace_that_a_failure_is_about_waits() {
         assert!(error.retry_after() > Some(Duration::from_secs(20)), "{status} {kind}: {error}");
         let after = orders.blocking_next_id();
         assert_eq!(after.is_err(), closes_all, "{status} {kind}: {after:?}");
-        // Ids of another namespace do not reopen it.
+        // Ids of another namespace do not reopen it, nor does a new handle after the last one is gone.
         invoices.blocking_next_id().unwrap_err();
+        drop(invoices);
+        client.namespace("invoices").unwrap().blocking_next_id().unwrap_err();
         assert_eq!(server.asked().len(), if closes_all { 2 } else { 3 }, "{status} {kind}");
     }
 }

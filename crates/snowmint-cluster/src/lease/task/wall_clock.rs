@@ -59,6 +59,19 @@ pub(super) enum CountedBy {
     },
 }
 
+impl CountedBy {
+    /// Returns the same, at most as far ahead of the node's clock as the wall clock is now: the node's clock may have been brought
+    /// forward for another lease, or the wall clock corrected.
+    fn at_most(self, wall_ahead_ms: u64) -> Self {
+        match self {
+            Self::WallClock { ahead_ms, unix_ms } => {
+                Self::WallClock { ahead_ms: ahead_ms.min(wall_ahead_ms), unix_ms }
+            }
+            Self::NodeClock => self,
+        }
+    }
+}
+
 /// What the node wants a lease for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Occasion {
@@ -133,7 +146,7 @@ impl LeaseTask {
             }
             // The grant has to move the clock forward, so it is counted as the claim was: otherwise the lease would begin in the
             // future of this node's clock.
-            Input::Wake if self.protocol.is_claiming() => {}
+            Input::Wake if self.protocol.is_claiming() => self.counted_by = self.counted_by.at_most(ahead_ms),
             Input::Wake => {
                 // An older answer says nothing about the wall clock now.
                 self.counted_by = CountedBy::NodeClock;
@@ -209,6 +222,16 @@ mod tests {
     const NOW: u64 = 1_700_000_000_000;
     const HOUR: u64 = 3_600_000;
     const SKEW: u64 = 30_000;
+
+    /// Goal: a claim that settles brings the node's clock no further than the wall clock is ahead when it is granted.
+    #[test]
+    fn a_claim_follows_the_wall_clock_no_further_than_it_is_ahead() {
+        let judged = CountedBy::WallClock { ahead_ms: 20_000, unix_ms: NOW };
+        for (now, expected) in [(20_000, 20_000), (25_000, 20_000), (5_000, 5_000)] {
+            assert_eq!(judged.at_most(now), CountedBy::WallClock { ahead_ms: expected, unix_ms: NOW });
+        }
+        assert_eq!(CountedBy::NodeClock.at_most(5_000), CountedBy::NodeClock);
+    }
 
     #[test]
     fn a_wall_clock_that_is_ahead_is_believed_if_the_store_or_another_node_agrees() {
