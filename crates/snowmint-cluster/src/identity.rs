@@ -94,7 +94,7 @@ impl Holder {
         Self { name: format!("{name}{suffix}"), node: Some(self.shared_node()) }
     }
 
-    /// Whether the holder of a record is this node, under any of its names.
+    /// Returns whether the holder of a record is this node, under any of its names.
     ///
     /// If the name of another node looks like one of them, the record counts as this node's: it then confirms no clock.
     pub(crate) fn is_same_node(&self, of_record: &Self) -> bool {

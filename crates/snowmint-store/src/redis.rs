@@ -69,7 +69,7 @@ const REBUILDS: usize = 3;
 ///   is an old primary that comes back restarted while this store uses its successor.
 /// - *A primary that was replaced* since this store was opened (by its `master_replid`), and one that does not continue the
 ///   primary in use, also if that one is gone. It is used if it had all that has settled: as the primary in use after a restart,
-///   as a replica that this store asked, or if the primary in use now follows it.
+///   as a replica that this store saw connected then, or if the primary in use now follows it.
 /// - *A promoted replica that rewrites its file*, until that is done. A rewrite while it is in use is none of a sync.
 /// - *A promoted replica that lacks what has settled*: it left the primary in use before a position (`master_repl_offset`)
 ///   that the primary had reached `may_lose` before a call that it acknowledged. Processes that start later use it.

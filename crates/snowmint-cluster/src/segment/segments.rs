@@ -301,7 +301,7 @@ impl Segments {
         fork::unless_forked(process, answer).await.unwrap_or(Err(NoNumberError::Forked))
     }
 
-    /// Whether this is a forked child. Another thread of its parent may have held any lock, so it must take none.
+    /// Returns whether this is a forked child. Another thread of its parent may have held any lock, so it must take none.
     fn is_forked(&self) -> bool {
         !self.inner.buffer.queue.process().is_same_process()
     }

@@ -238,7 +238,7 @@ impl Shared {
         }
     }
 
-    /// Whether more than one server may accept writes.
+    /// Returns whether more than one server may accept writes.
     fn are_several(&self) -> bool {
         self.hosts.are_several() || !self.known().members.is_empty()
     }
@@ -681,26 +681,48 @@ mod tests {
         (primary, replica)
     }
 
-    /// Goal: a replica that had all that has settled is used after a promotion that nobody saw. Method: it is promoted and
-    /// restarted between two times that the hosts are asked, so that its replication id says nothing.
-    #[tokio::test]
-    async fn a_promotion_that_nobody_saw_is_followed_where_everything_was() {
+    /// A primary and a replica, and a link on which all has settled that was there when the replica was last seen.
+    async fn settled_pair() -> (Redis, Redis, Link) {
         let (first, second) = pair();
         let link = link(&[&first, &second], "may_lose=0");
-        link.shared.connect(soon()).await.unwrap();
-        link.acknowledged(Instant::now());
-        second.wait_synced(&first);
         // A busy machine may not answer in time.
         let until = soon();
         while !link.shared.known().history.has_replica() {
             assert!(Instant::now() < until, "the replica is not noted");
             link.shared.connect(soon()).await.unwrap();
         }
+        link.acknowledged(Instant::now());
+        second.wait_synced(&first);
+        (first, second, link)
+    }
+
+    /// Goal: a replica that had all that has settled is used after a promotion that nobody saw. Method: it is promoted and
+    /// restarted between two times that the hosts are asked, so that its replication id says nothing.
+    #[tokio::test]
+    async fn a_promotion_that_nobody_saw_is_followed_where_everything_was() {
+        let (first, second, link) = settled_pair().await;
         first.kill9();
         second.promote();
         assert_eq!(second.command(&["CONFIG", "REWRITE"]), "OK");
         second.kill9();
         second.restart();
+        let server = link.shared.connect(soon()).await.map_err(|it| it.text).unwrap();
+        assert_eq!(server.host.port(), second.port());
+    }
+
+    /// Goal: a replica that crashed with its primary is used if it is promoted. Method: it returns as a replica, asked once,
+    /// with an id of its own; so does the old primary, which follows it.
+    #[tokio::test]
+    async fn a_replica_that_crashed_with_its_primary_is_followed() {
+        let (first, second, link) = settled_pair().await;
+        second.kill9();
+        first.kill9();
+        second.restart();
+        let error = link.shared.connect(soon()).await.err().expect("no primary").text;
+        assert!(error.contains("is a read-only replica"), "{error}");
+        second.promote();
+        first.rejoin(&second);
+        first.wait_connected();
         let server = link.shared.connect(soon()).await.map_err(|it| it.text).unwrap();
         assert_eq!(server.host.port(), second.port());
     }

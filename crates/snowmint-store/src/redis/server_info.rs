@@ -68,12 +68,12 @@ impl ServerInfo {
         (!line.now.is_empty() && self.field("role") == "master").then_some(line)
     }
 
-    /// Returns what it has as a replica; `None` for others, and while its file may lack that.
+    /// Returns what it has as a replica that is connected; `None` for others, and while its file may lack that.
     pub(super) fn replica(&self) -> Option<Replica> {
         let line = self.field("master_replid");
         let position = self.field("master_repl_offset").parse().ok()?;
-        let is_replica = self.field("role") == "slave" && self.field("loading") != "1";
-        (is_replica && !line.is_empty() && !self.rewrites_its_file())
+        let is_connected = self.field("role") == "slave" && self.field("master_link_status") == "up";
+        (is_connected && !line.is_empty() && !self.rewrites_its_file())
             .then(|| Replica { line: line.to_owned(), position })
     }
 
@@ -89,7 +89,7 @@ impl ServerInfo {
         Ok(())
     }
 
-    /// Whether its file may lack what it received: a replica that has synced writes all of that to a new file, and returns after a
+    /// Returns whether its file may lack what it received: a replica that has synced writes all of that to a new file, and returns after a
     /// crash with what it had before. Redis does not say whether a rewrite is that of a sync, so any counts.
     fn rewrites_its_file(&self) -> bool {
         ["aof_rewrite_in_progress", "aof_rewrite_scheduled"].iter().any(|it| self.field(it) == "1")
@@ -331,12 +331,12 @@ pub(super) struct Line {
     pub(super) position: u64,
 }
 
-/// What a replica has.
+/// What a replica has that is connected to its primary.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Replica {
     /// The line that it follows: its `master_replid`.
     pub(super) line: String,
-    /// Up to where it has that line.
+    /// How far it has that line.
     pub(super) position: u64,
 }
 
@@ -348,9 +348,9 @@ pub(super) struct History {
     left: Vec<Used>,
     /// Whether its host has reported that it is no longer a primary.
     is_gone: bool,
-    /// The line that its host follows now, as a replica.
-    heir: Option<String>,
-    /// Whether a server that continues its line was seen, and the two have not been one again since.
+    /// The replicas that have answered in this round.
+    seen: Vec<(Host, Replica)>,
+    /// Whether a server that continues the line in use was seen, and the two have not been one again since.
     is_doubted: bool,
 }
 
@@ -362,7 +362,7 @@ struct Used {
     samples: VecDeque<(Instant, u64)>,
     /// The position that no failover may lose: the line had reached it `may_lose` before a call that it acknowledged.
     settled: Option<u64>,
-    /// The hosts that were replicas of it, and the last position that each had in its file.
+    /// The hosts that were replicas of it, and how far it was when each was last connected.
     replicas: Vec<(Host, u64)>,
 }
 
@@ -381,7 +381,16 @@ impl Used {
         }
     }
 
-    /// Whether a host had all that has settled when it was a replica.
+    /// Notes a host that was a replica when the line was at a position. It may lack the last of that for a moment, but no
+    /// failover may lose that once it has settled.
+    fn note_replica(&mut self, host: &Host, replica: &Replica, position: u64) {
+        if replica.line == self.name && self.settled.is_none_or(|settled| replica.position >= settled) {
+            self.replicas.retain(|(at, _)| at != host);
+            self.replicas.push((host.clone(), position));
+        }
+    }
+
+    /// Returns whether a host was a replica when all that has settled was there.
     fn was_on(&self, host: &Host) -> bool {
         let mut replicas = self.replicas.iter();
         replicas.any(|(at, position)| at == host && self.settled.is_none_or(|settled| *position >= settled))
@@ -392,7 +401,7 @@ impl History {
     /// Starts a round of asking all hosts.
     pub(super) fn begin(&mut self) {
         self.is_gone = false;
-        self.heir = None;
+        self.seen.clear();
     }
 
     /// Records that a host is a replica, or that its port is closed. An unresponsive host may still be a primary.
@@ -402,24 +411,17 @@ impl History {
 
     /// Notes what a replica has.
     pub(super) fn follows(&mut self, host: &Host, replica: Replica) {
-        let Some((at, used)) = &mut self.primary else {
-            return;
-        };
-        if used.name == replica.line {
-            used.replicas.retain(|(at, _)| at != host);
-            used.replicas.push((host.clone(), replica.position));
-        } else if at == host {
-            self.heir = Some(replica.line);
-        }
+        self.seen.retain(|(at, _)| at != host);
+        self.seen.push((host.clone(), replica));
     }
 
-    /// Whether a replica of the primary in use was noted.
+    /// Returns whether a replica of the primary in use was noted.
     #[cfg(test)]
     pub(super) fn has_replica(&self) -> bool {
         self.primary.as_ref().is_some_and(|(_, used)| !used.replicas.is_empty())
     }
 
-    /// Whether a primary was used, and its host has said that it is none any more.
+    /// Returns whether a primary was used, and its host has said that it is none any more.
     pub(super) const fn is_gone(&self) -> bool {
         self.is_gone
     }
@@ -476,26 +478,28 @@ impl History {
         ))
     }
 
-    /// Whether the primary in use became a replica of this one, which was a replica with all that has settled.
+    /// Returns whether the primary in use became a replica of this one, which was a replica with all that has settled.
     ///
     /// The two may have no id in common: Redis names a line again when the first replica connects, and after an hour without any. It
     /// continues the positions. Position 0 says nothing: some servers count only while they have replicas.
     fn is_heir(&self, line: &Line) -> bool {
-        let had_all = |used: &Used| match used.settled {
+        let Some((at, used)) = &self.primary else {
+            return false;
+        };
+        let had_all = match used.settled {
             Some(settled) => (1..line.branched).contains(&settled),
             // Nobody relies on anything, as at a start.
             None => self.left.iter().all(|it| it.settled.is_none()),
         };
-        self.heir.as_ref() == Some(&line.now)
-            && !line.before.is_empty()
-            && self.primary.as_ref().is_some_and(|(_, used)| had_all(used))
+        let is_followed = self.seen.iter().any(|(host, replica)| host == at && replica.line == line.now);
+        is_followed && !line.before.is_empty() && had_all
     }
 
     fn was_left(&self, name: &str) -> bool {
         self.left.iter().any(|it| it.name == name)
     }
 
-    /// Whether a line left one of ours.
+    /// Returns whether a line left one of ours.
     fn continues(&self, line: &Line) -> bool {
         self.line() == Some(&line.before) || self.was_left(&line.before)
     }
@@ -536,6 +540,9 @@ impl History {
             }
         };
         used.note(line.position, heard, may_lose);
+        for (host, replica) in &self.seen {
+            used.note_replica(host, replica, line.position);
+        }
         self.primary = Some((host.clone(), used));
         self.is_doubted = false;
     }
@@ -653,16 +660,16 @@ mod tests {
     }
 
     #[test]
-    fn only_a_replica_with_its_data_on_disk_tells_what_it_has() {
+    fn only_a_connected_replica_with_its_data_on_disk_tells_what_it_has() {
         let told = |text: &str| ServerInfo { text: text.to_owned(), member: None }.replica();
-        let replica =
-            "role:slave\r\nmaster_replid:a\r\nmaster_repl_offset:9\r\naof_rewrite_in_progress:0\r\n";
+        let replica = "role:slave\r\nmaster_link_status:up\r\nmaster_replid:a\r\nmaster_repl_offset:9\r\n\
+            aof_rewrite_in_progress:0\r\n";
         assert_eq!(told(replica), Some(Replica { line: "a".to_owned(), position: 9 }));
         for other in [
             replica.replace("slave", "master"),
             replica.replace("progress:0", "progress:1"),
             format!("{replica}aof_rewrite_scheduled:1\r\n"),
-            format!("{replica}loading:1\r\n"),
+            replica.replace("up", "down"),
             replica.replace("replid:a", "replid:"),
             replica.replace("offset:9", "offset:-1"),
         ] {
@@ -753,7 +760,14 @@ mod tests {
         Replica { line: line.to_owned(), position }
     }
 
-    /// Whether a server may be the primary once it is certain that it is the only one.
+    /// Asks the primary in use, and one of its replicas.
+    fn hear(history: &mut History, at: &str, line: Line, other: &str, replica: Replica) {
+        history.begin();
+        history.follows(&host(other), replica);
+        accept(history, at, line);
+    }
+
+    /// Returns whether a server may be the primary once it is certain that it is the only one.
     fn may_be_used(history: &mut History, at: &str, line: &Line) -> bool {
         history.judge(&host(at), line).is_ok() && history.check_origin(&host(at), line).is_ok()
     }
@@ -773,10 +787,11 @@ mod tests {
         assert!(may_be_used(&mut history, "B", &stranger), "a restart");
 
         let mut history = failed_over();
-        history.follows(&host("A"), replica("x", 9));
+        hear(&mut history, "B", line("b", "a"), "A", replica("x", 9));
         history.not_primary(&host("B"));
         assert!(!may_be_used(&mut history, "A", &stranger), "it has not synced");
-        history.follows(&host("A"), replica("b", 9));
+        hear(&mut history, "B", line("b", "a"), "A", replica("b", 9));
+        history.not_primary(&host("B"));
         assert!(!may_be_used(&mut history, "C", &stranger));
         history.begin();
         assert!(!may_be_used(&mut history, "A", &stranger), "what was gone was asked before");
@@ -794,11 +809,11 @@ mod tests {
     #[test]
     fn a_line_of_its_own_is_a_second_primary_but_not_the_only_one() {
         let mut history = failed_over();
+        hear(&mut history, "B", line("b", "a"), "C", replica("b", 9));
         assert!(history.judge(&host("C"), &line("c", "b")).is_ok());
         let stranger = line("x", "");
         assert!(history.judge(&host("A"), &stranger).is_ok(), "it counts");
         assert!(history.check_origin(&host("A"), &stranger).is_err());
-        history.follows(&host("C"), replica("b", 9));
         assert!(may_be_used(&mut history, "C", &line("d", "")), "it was promoted, and restarted since");
     }
 
@@ -831,17 +846,16 @@ mod tests {
         assert!(!may_be_used(&mut history, "B", &promoted(91)), "what has settled before the restart counts");
     }
 
-    /// Goal: a replica that lags is no place for a line that shows nothing. Method: a replica that is last heard of before
-    /// and after it had what has settled.
+    /// Goal: a replica that lags by more than may be lost is no place for a line that shows nothing, and any other replica is.
+    /// Method: a line that grows by 10, and a replica that lacks little, too much, and little again.
     #[tokio::test(start_paused = true)]
     async fn a_replica_that_lagged_has_not_everything() {
         let mut history = History::default();
-        accept(&mut history, "A", grown("a", "", 0, 90));
-        tokio::time::advance(MAY_LOSE).await;
-        history.acknowledged(Instant::now(), MAY_LOSE);
-        history.not_primary(&host("A"));
-        for (position, expected) in [(89, false), (90, true), (50, false)] {
-            history.follows(&host("B"), replica("a", position));
+        for (position, of_replica, expected) in [(90, 80, true), (100, 89, false), (110, 100, true)] {
+            hear(&mut history, "A", grown("a", "", 0, position), "B", replica("a", of_replica));
+            tokio::time::advance(MAY_LOSE).await;
+            history.acknowledged(Instant::now(), MAY_LOSE);
+            history.not_primary(&host("A"));
             assert_eq!(may_be_used(&mut history, "B", &line("x", "")), expected, "{position}");
         }
     }
