@@ -361,10 +361,18 @@ impl RedisSentinels {
     ///
     /// If that takes more than three minutes.
     pub fn replace(&self, primary: &Redis) -> SocketAddr {
+        let asked = self.nodes[0].address();
         let replaced = holds_within(PATIENCE, || {
-            // They refuse during a failover, and if they have not heard from a replica for a moment.
-            ask(self.nodes[0].address(), &["SENTINEL", "FAILOVER", WATCHED]);
-            holds_within(Duration::from_secs(3), || self.primary().is_some_and(|it| it != primary.address()))
+            // Ask again only if no failover runs and none has happened: a repeated order would replace the new primary while it
+            // accepts writes. One answer tells both. They also refuse if they have not heard from a replica for a moment.
+            let told = ask(asked, &["SENTINEL", "MASTER", WATCHED]);
+            let lines: Vec<&str> = told.lines().collect();
+            let value = |name: &str| lines.windows(2).find(|it| it[0] == name).map_or("", |it| it[1]);
+            let is_idle = !value("flags").contains("failover_in_progress");
+            if is_idle && value("port") == primary.port().to_string() {
+                ask(asked, &["SENTINEL", "FAILOVER", WATCHED]);
+            }
+            holds_within(Duration::from_secs(1), || self.primary().is_some_and(|it| it != primary.address()))
         });
         assert!(replaced, "no failover from {primary:?}");
         self.wait_replaced(primary)

@@ -378,6 +378,8 @@ impl Redises {
         let promoted = self.sentinels.replace(self.old());
         let is_new = |it: &Redis| it.address() == promoted;
         let new = self.servers.iter().position(is_new).expect("one of the replicas");
+        // A Sentinel that has not heard of the failover would make the new primary a replica of the old one again.
+        self.sentinels.wait_agreed(&self.servers[new]);
         let probe = self.servers[new].command(&["GET", PROBE]);
         assert_eq!(probe, self.probe.get().to_string(), "the test broke its own rule: it lost too much");
         self.primary.replace(new)
@@ -412,6 +414,8 @@ impl Replicated for Redises {
     }
 
     fn switch(&self, switch: Switch, random: &mut SplitMix64) -> Switched {
+        let role = self.old().info("role");
+        assert_ne!(role, "slave", "the test broke its own rule: somebody replaced its primary {:?}", self.old());
         let probe = self.probe.get() + 1;
         self.old().command(&["SET", PROBE, &probe.to_string()]);
         let Some(had_all_at) = self.caught_up() else { return Switched::PutOff };
