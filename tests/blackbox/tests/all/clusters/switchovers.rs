@@ -415,7 +415,12 @@ impl Replicated for Redises {
 
     fn switch(&self, switch: Switch, random: &mut SplitMix64) -> Switched {
         let role = self.old().info("role");
-        assert_ne!(role, "slave", "the test broke its own rule: somebody replaced its primary {:?}", self.old());
+        assert_ne!(
+            role,
+            "slave",
+            "the test broke its own rule: somebody replaced its primary {:?}",
+            self.old()
+        );
         let probe = self.probe.get() + 1;
         self.old().command(&["SET", PROBE, &probe.to_string()]);
         let Some(had_all_at) = self.caught_up() else { return Switched::PutOff };
