@@ -30,7 +30,7 @@ use snowmint_server::namespace_sync::{NamespaceConfigError, SyncOptions};
 use snowmint_server::{
     IdSource, Listener, Listeners, Mint, NamespaceSync, NoeqdListener, Settings, SharedClock, ThriftListener,
 };
-use snowmint_store::{OpenError, Store, Visibility};
+use snowmint_store::{OpenError, Store, StoreError, StoreErrorKind, Visibility};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::{Notify, oneshot, watch};
 
@@ -54,8 +54,7 @@ const FIRST_WAIT: Duration = Duration::from_millis(200);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// Time between two log lines about an unreachable store, once the waits are the longest.
 const LOG_EVERY: Duration = Duration::from_mins(1);
-/// Time for which to retry a store error that looks permanent, such as two servers that accept writes: during a failover it is
-/// temporary.
+/// Time for which to retry a store error that looks permanent, such as a read-only server: during a failover it is temporary.
 const FAILOVER_PATIENCE: Duration = Duration::from_secs(20);
 /// Time after the first signal in which others belong to it: `timeout` signals the process and then its group, and Ctrl-C
 /// reaches both a supervisor, which passes it on, and the process itself.
@@ -260,6 +259,8 @@ async fn prepare(plan: &Plan, sockets: &Sockets, serving: &Handle) -> Result<Pre
 enum Attempt {
     /// The store is busy or down: retry.
     Retry(String),
+    /// The store accepts no writes, which a failover may end: retry for [`FAILOVER_PATIENCE`].
+    ReadOnly(Failure),
     Failed(Failure),
 }
 
@@ -272,6 +273,9 @@ async fn open_and_pin(plan: &Plan) -> Result<Arc<dyn Store>, Attempt> {
 async fn open(plan: &Plan) -> Result<Arc<dyn Store>, Attempt> {
     snowmint_store::open(&plan.store).await.map_err(|error| match error {
         OpenError::Store(error) if error.is_temporary() => Attempt::Retry(error.to_string()),
+        OpenError::Store(error) if a_failover_may_end(plan, &error) => {
+            Attempt::ReadOnly(Failure::runtime(error))
+        }
         error => Attempt::Failed(connect::open_failure(error)),
     })
 }
@@ -286,11 +290,19 @@ async fn pin(plan: &Plan, store: &dyn Store) -> Result<(), Attempt> {
         NamespaceConfigError::Namespace(NamespaceError::Store(error)) if error.is_temporary() => {
             Attempt::Retry(error.to_string())
         }
+        NamespaceConfigError::Namespace(NamespaceError::Store(error)) if a_failover_may_end(plan, &error) => {
+            Attempt::ReadOnly(Failure::runtime(error))
+        }
         NamespaceConfigError::Namespace(NamespaceError::Store(_) | NamespaceError::Unreadable { .. }) => {
             Attempt::Failed(Failure::runtime(error))
         }
         error => Attempt::Failed(Failure::usage(error)),
     })
+}
+
+/// Returns whether a server may accept writes soon although this one does not. A file is read-only until somebody changes that.
+fn a_failover_may_end(plan: &Plan, error: &StoreError) -> bool {
+    error.kind() == StoreErrorKind::ReadOnly && Visibility::of_url(&plan.store) != Visibility::Machine
 }
 
 /// Extends the start timeout of systemd while the namespaces settle. A change by another node begins that wait again, so the last
@@ -319,7 +331,7 @@ async fn open_soon(plan: &Plan) -> Result<Option<Arc<dyn Store>>, Failure> {
     match opened.await {
         Ok(store) => Ok(Some(store)),
         Err(Attempt::Failed(failure)) => Err(failure),
-        Err(Attempt::Retry(_)) => Ok(None),
+        Err(Attempt::Retry(_) | Attempt::ReadOnly(_)) => Ok(None),
     }
 }
 
@@ -327,21 +339,31 @@ async fn open_soon(plan: &Plan) -> Result<Option<Arc<dyn Store>>, Failure> {
 async fn retry<T>(problem: &str, mut attempt: impl AsyncFnMut() -> Result<T, Attempt>) -> Result<T, Failure> {
     let mut wait = FIRST_WAIT;
     let mut since_log = Duration::ZERO;
+    let mut read_only_since = None;
     loop {
-        match attempt().await {
+        let error = match attempt().await {
             Ok(done) => return Ok(done),
             Err(Attempt::Failed(failure)) => return Err(failure),
-            Err(Attempt::Retry(error)) => {
-                if wait < LONGEST_WAIT || since_log >= LOG_EVERY {
-                    tracing::warn!(%error, next_try_in = ?wait, "{problem}");
-                    since_log = Duration::ZERO;
+            Err(Attempt::ReadOnly(failure)) => {
+                let since = *read_only_since.get_or_insert_with(tokio::time::Instant::now);
+                if since.elapsed() >= FAILOVER_PATIENCE {
+                    return Err(failure);
                 }
-                systemd::waits(problem, wait);
-                tokio::time::sleep(wait).await;
-                since_log += wait;
-                wait = (wait * 2).min(LONGEST_WAIT);
+                failure.to_string()
             }
+            Err(Attempt::Retry(error)) => {
+                read_only_since = None;
+                error
+            }
+        };
+        if wait < LONGEST_WAIT || since_log >= LOG_EVERY {
+            tracing::warn!(%error, next_try_in = ?wait, "{problem}");
+            since_log = Duration::ZERO;
         }
+        systemd::waits(problem, wait);
+        tokio::time::sleep(wait).await;
+        since_log += wait;
+        wait = (wait * 2).min(LONGEST_WAIT);
     }
 }
 
@@ -502,16 +524,23 @@ async fn announce_lease(plan: &Plan, leases: &Leases, shown: &Shown) -> Result<(
             }
         })
     };
-    let began = tokio::time::Instant::now();
+    let mut failing_since = None;
     let status = loop {
-        match wait().await {
+        let asked = tokio::time::Instant::now();
+        let error = match wait().await {
             Ok(status) => break status,
-            Err(LeaseError::Store(error)) if began.elapsed() < FAILOVER_PATIENCE => {
-                tracing::warn!(%error, "no lease yet; retrying, since a failover of the store may end this");
-                tokio::time::sleep(connect::MOMENT).await;
-            }
-            Err(error) => return Err(Failure::runtime(error)),
+            Err(error) => error,
+        };
+        if asked.elapsed() >= connect::MOMENT {
+            // This failure is a new one: the store answered meanwhile, or was unreachable.
+            failing_since = None;
         }
+        let since = *failing_since.get_or_insert(asked);
+        if !matches!(error, LeaseError::Store(_)) || since.elapsed() >= FAILOVER_PATIENCE {
+            return Err(Failure::runtime(error));
+        }
+        tracing::warn!(%error, "no lease yet; retrying, since a failover of the store may end this");
+        tokio::time::sleep(connect::MOMENT).await;
     };
     tracing::info!(
         http = shown.http,
@@ -770,6 +799,30 @@ impl Signals {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Goal: a server that stays read-only is reported as it is, but not before a failover had time to end; an unreachable one
+    /// is asked for ever.
+    #[tokio::test(start_paused = true)]
+    async fn a_read_only_store_has_the_time_of_a_failover() {
+        let read_only = || Attempt::ReadOnly(Failure::Runtime("a replica".to_owned()));
+        let down = || Attempt::Retry("down".to_owned());
+        let began = tokio::time::Instant::now();
+        let ended: Result<(), _> = retry("", async || Err(read_only())).await;
+        assert_eq!(ended.unwrap_err().to_string(), "a replica");
+        let took = began.elapsed();
+        assert!(took >= FAILOVER_PATIENCE && took < FAILOVER_PATIENCE + LONGEST_WAIT, "{took:?}");
+
+        let mut asked = 0;
+        let mut in_turns = async || {
+            asked += 1;
+            match asked {
+                100 => Ok(asked),
+                even if even % 2 == 0 => Err(down()),
+                _ => Err(read_only()),
+            }
+        };
+        assert_eq!(retry("", &mut in_turns).await.ok(), Some(100));
+    }
 
     /// `timeout` sends two signals at once, a supervisor and a terminal one each: they stop in order. A later one exits.
     #[test]

@@ -84,3 +84,24 @@ fn servers_share_a_store_and_wait_for_it() {
     let second = sandbox.serve(&[]).ready("worker");
     assert_ne!(first, second);
 }
+
+/// Goal: a server that starts in the middle of a failover waits for its end. Method: first no server accepts writes, then two.
+#[test]
+fn a_start_during_a_failover_waits_for_its_end() {
+    let primary = Redis::start();
+    let replica = Redis::replica_of(&primary, &[]);
+    let waits = "store unavailable; retrying: no ids until it answers";
+
+    let sandbox = Sandbox::new().with_env("SNOWMINT_STORE", &format!("redis://{}", replica.address()));
+    let mut early = sandbox.start(&[]);
+    early.wait_for(waits);
+    replica.promote();
+    early.ready("worker");
+
+    let both = format!("redis://{},{}", primary.address(), replica.address());
+    let sandbox = Sandbox::new().with_env("SNOWMINT_STORE", &both);
+    let mut early = sandbox.start(&[]);
+    assert!(early.wait_for(waits).to_string().contains("both accept writes"));
+    primary.follow(&replica);
+    early.ready("worker");
+}

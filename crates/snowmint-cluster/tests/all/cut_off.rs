@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "no test uses all of it")]
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ pub(crate) async fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
 #[derive(Debug, Default)]
 pub(crate) struct CutOff {
     store: MemoryStore,
-    cut: AtomicBool,
+    failure: Mutex<Option<StoreErrorKind>>,
     silent: AtomicBool,
     may_lose: Duration,
 }
@@ -35,7 +36,11 @@ impl CutOff {
     }
 
     pub(crate) fn cut(&self, cut: bool) {
-        self.cut.store(cut, Ordering::Relaxed);
+        self.fails_with(cut.then_some(StoreErrorKind::Unavailable));
+    }
+
+    pub(crate) fn fails_with(&self, failure: Option<StoreErrorKind>) {
+        *self.failure.lock().unwrap() = failure;
     }
 
     /// Stops answering calls.
@@ -47,10 +52,10 @@ impl CutOff {
         if self.silent.load(Ordering::Relaxed) {
             std::future::pending::<()>().await;
         }
-        if self.cut.load(Ordering::Relaxed) {
-            return Err(StoreError::new(StoreErrorKind::Unavailable, "call", "cut off", "unplugged"));
+        match *self.failure.lock().unwrap() {
+            Some(kind) => Err(StoreError::new(kind, "call", "cut off", "unplugged")),
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 

@@ -15,7 +15,7 @@ use snowmint_cluster::{
     Holder, LeaseConfig, LeaseError, LeaseHandle, Leases, NamespaceError, NamespaceName, NextIdError,
     WorkerChoice, WorkerCount, WorkerPool, pin,
 };
-use snowmint_store::{Expected, MemoryStore, SqliteStore, Store, Swap};
+use snowmint_store::{Expected, MemoryStore, SqliteStore, Store, StoreErrorKind, Swap};
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -239,6 +239,29 @@ async fn when_all_workers_are_taken_it_says_who_frees_first_and_when() {
         why.contains(&format!("worker {worker} frees first, at {frees}, if first does not renew it")),
         "{why}"
     );
+}
+
+/// Goal: a failure that has passed ends nobody's wait. Method: a read-only store recovers, or fails differently, while no worker
+/// is free.
+#[tokio::test]
+async fn a_failure_lasts_only_until_the_store_says_otherwise() {
+    const ONE: &str = "time:41@1ms sequence:12 epoch:2020-01-01";
+    let cut_off = Arc::new(CutOff::default());
+    let store: Arc<dyn Store> = Arc::clone(&cut_off) as Arc<dyn Store>;
+    let first = start(&store, config(ONE, "first").window(Duration::from_secs(90)));
+    first.ready().await.unwrap();
+    let second = start(&store, config(ONE, "second").window(Duration::from_secs(90)));
+    for then in [None, Some(StoreErrorKind::Unavailable)] {
+        cut_off.fails_with(Some(StoreErrorKind::ReadOnly));
+        let refused = until(|| second.status().failure).await;
+        assert!(refused.to_string().contains("read-only"), "{refused}");
+        assert!(second.ready().await.is_err());
+        cut_off.fails_with(then);
+        until(|| second.status().failure.is_none().then_some(())).await;
+        let waiting = second.status().waiting.unwrap();
+        let said = if then.is_some() { "unplugged" } else { "no worker is free" };
+        assert!(waiting.contains(said), "{waiting}");
+    }
 }
 
 #[tokio::test]

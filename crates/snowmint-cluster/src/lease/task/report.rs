@@ -146,6 +146,7 @@ impl LeaseTask {
         };
         self.status.send_modify(|status| {
             status.store_errors += 1;
+            status.failure = None;
             if !error.is_temporary() {
                 status.failure = Some(LeaseError::Store(Arc::new(error)));
             } else if status.worker.is_none() {
@@ -163,7 +164,7 @@ impl LeaseTask {
         let why = format!(
             "worker {worker} was claimed; its lease is used once it has settled, {settles_in_ms} ms after that (may_lose of the store)"
         );
-        self.status.send_modify(|status| status.waiting = Some(why));
+        self.status.send_modify(|status| (status.waiting, status.failure) = (Some(why), None));
     }
 
     fn report_loss(
@@ -271,7 +272,8 @@ impl LeaseTask {
             tracing::warn!("{why}");
             self.reported = Some(Reported { reason, unix_ms: now });
         }
-        self.status.send_modify(|status| status.waiting = Some(why));
+        // A failure before this one has passed.
+        self.status.send_modify(|status| (status.waiting, status.failure) = (Some(why), None));
     }
 }
 

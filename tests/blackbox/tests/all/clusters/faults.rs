@@ -28,8 +28,6 @@ pub(crate) struct Faults {
     pub(crate) switches: BTreeMap<Switch, u32>,
     /// Number of switches that were postponed because replicas lagged.
     pub(crate) put_off: u32,
-    /// Nodes that exited because no server accepted writes when they sought their first lease.
-    pub(crate) ended_at_start: u32,
     /// The time from the end of all faults until every node served.
     pub(crate) well_after: Duration,
 }
@@ -85,13 +83,7 @@ impl fmt::Display for Faults {
         if !self.switches.is_empty() {
             let switches: Vec<String> =
                 self.switches.iter().map(|(what, count)| format!("{what:?} {count}")).collect();
-            writeln!(
-                f,
-                "changes of the primary: {}; put off {}; nodes ended at their start {}",
-                switches.join(", "),
-                self.put_off,
-                self.ended_at_start
-            )?;
+            writeln!(f, "changes of the primary: {}; put off {}", switches.join(", "), self.put_off)?;
         }
         write!(f, "every node served {:.1?} after the last fault had ended", self.well_after)
     }

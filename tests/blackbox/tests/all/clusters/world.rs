@@ -292,14 +292,8 @@ impl<'a> World<'a> {
                 self.faults.errors_after_pause += errors;
             }
             if let Some(log) = member.node.last_words() {
-                // A node that seeks its first lease while no server accepts writes, or two do, may exit; it is started again
-                // later.
-                let said = ["read-only, nothing was written", "both accept writes"];
-                let found_no_primary =
-                    replicated.is_some() && !member.serves && said.iter().any(|it| log.contains(it));
-                let refused = log.contains("ahead of the store's");
-                assert!(refused || found_no_primary, "a node ended by itself:\n{log}");
-                self.faults.ended_at_start += u32::from(found_no_primary && !member.ended);
+                // A node whose clock is ahead of the store's refuses to start; it is started again when all is healed.
+                assert!(log.contains("ahead of the store's"), "a node ended by itself:\n{log}");
                 member.ended = true;
             } else if !member.serves
                 && let Some((after, id)) = member.node.server().ask_once()
@@ -333,6 +327,12 @@ impl<'a> World<'a> {
         let healed = time::now();
         for member in &mut self.members {
             let (_, id) = time::eventually("a node serves after all is well again", WELL_WITHIN, || {
+                let ended = member.node.last_words();
+                assert!(
+                    ended.is_none(),
+                    "a node ended by itself after all was well again:\n{}",
+                    ended.unwrap()
+                );
                 member.node.server().ask_once()
             });
             self.ids.add(&[id]);
