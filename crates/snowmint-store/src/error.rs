@@ -19,6 +19,9 @@ pub enum StoreErrorKind {
     Unavailable,
     /// The write may have happened, may still happen, or never will. Load the record before the next step.
     OutcomeUnknown,
+    /// Two servers accept writes, and one of them was replaced without knowing it. Nothing was written. A failover ends like that
+    /// for a moment, so a retry may succeed; if it lasts, an operator has to stop one of them.
+    SplitBrain,
     /// The store accepts no writes until an operator changes that. Nothing was written.
     ReadOnly,
     /// There is no room left. Nothing was written.
@@ -38,7 +41,7 @@ impl StoreErrorKind {
             Self::ReadOnly => "read-only, nothing was written: ",
             Self::Full => "no space left, nothing was written: ",
             Self::Corrupt => "invalid data: ",
-            Self::Other => "",
+            Self::SplitBrain | Self::Other => "",
         }
     }
 }
@@ -85,9 +88,11 @@ impl StoreError {
 
     /// Returns whether the same call may succeed later without an operator.
     ///
-    /// True for [`StoreErrorKind::Unavailable`] and [`StoreErrorKind::OutcomeUnknown`]; after the latter, load first.
+    /// True for [`StoreErrorKind::Unavailable`], [`StoreErrorKind::SplitBrain`] and [`StoreErrorKind::OutcomeUnknown`]; after the
+    /// last, load first.
     pub const fn is_temporary(&self) -> bool {
-        matches!(self.kind, StoreErrorKind::Unavailable | StoreErrorKind::OutcomeUnknown)
+        use StoreErrorKind::{OutcomeUnknown, SplitBrain, Unavailable};
+        matches!(self.kind, Unavailable | SplitBrain | OutcomeUnknown)
     }
 
     /// Returns the call that failed: `open`, `load`, `compare_and_set`, `list`, `add`, `unix_ms`, or `reserve` of a counter.
@@ -210,8 +215,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_unavailable_and_unknown_are_temporary() {
+    fn only_what_may_end_by_itself_is_temporary() {
         let cases = [
+            (StoreErrorKind::SplitBrain, true),
             (StoreErrorKind::Unavailable, true),
             (StoreErrorKind::OutcomeUnknown, true),
             (StoreErrorKind::ReadOnly, false),

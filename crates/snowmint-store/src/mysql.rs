@@ -121,9 +121,10 @@ impl MySqlStore {
     /// - [`OpenError::Store`], [`Unavailable`](crate::StoreErrorKind::Unavailable): no server is reachable; a retry may succeed.
     /// - [`OpenError::Store`], [`ReadOnly`](crate::StoreErrorKind::ReadOnly): only read-only servers were found, or the table is
     ///   missing and the user may not create it.
+    /// - [`OpenError::Store`], [`SplitBrain`](crate::StoreErrorKind::SplitBrain): two servers accept writes.
     /// - [`OpenError::Store`], [`Other`](crate::StoreErrorKind::Other): wrong password, no such database, an untrusted
-    ///   certificate, a table of another program, a statement-based binary log, two servers that both accept writes, or one that
-    ///   lacks transactions which were seen elsewhere.
+    ///   certificate, a table of another program, a statement-based binary log, or a server that lacks transactions which were
+    ///   seen elsewhere.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
         let (pool, name) = Settings::parse(url)?;
         let store = Self { pool, name, skipped: SkippedRecords::default() };

@@ -206,8 +206,7 @@ impl<M: ServerHistory> Hosts<M> {
                  stop the replaced one or make it read-only",
                 self.all[**one], self.all[**other]
             );
-            // This also lasts for a moment in a failover that goes well, and ends without any node.
-            return Err(Refusal::new(StoreErrorKind::Unavailable, text));
+            return Err(Refusal::new(StoreErrorKind::SplitBrain, text));
         }
         if let Some(text) = self.split(&answers) {
             // A member that lags behind shows the previous view for a while.
@@ -354,7 +353,7 @@ mod tests {
             ["//up-a-1,up-b-2", "//up-b-2,up-a-1", "//slow-a-1,up-b-2", "//up-any-1,copy,up-a-1,slow-b-1"]
         {
             let refusal = connect(&hosts(rest), limit).await.unwrap_err();
-            assert_eq!(refusal.kind, StoreErrorKind::Unavailable, "{rest}");
+            assert_eq!(refusal.kind, StoreErrorKind::SplitBrain, "{rest}");
             assert!(
                 refusal.text.contains("both accept writes") && refusal.text.contains("-b-"),
                 "{rest}: {refusal:?}"
@@ -363,7 +362,7 @@ mod tests {
         let refusal = connect(&hosts("//a,up-a-1,up-b-1"), limit).await.unwrap_err();
         assert_eq!(
             refusal.kind,
-            StoreErrorKind::Unavailable,
+            StoreErrorKind::SplitBrain,
             "a host that is down does not make it pass by itself"
         );
         assert!(refusal.text.starts_with("up-a-1:1 and up-b-1:1 both accept writes"), "{refusal:?}");

@@ -127,6 +127,7 @@ impl PostgresStore {
     /// - [`OpenError::Store`], [`Unavailable`](crate::StoreErrorKind::Unavailable): no server is reachable; a retry may succeed.
     /// - [`OpenError::Store`], [`ReadOnly`](crate::StoreErrorKind::ReadOnly): only standbys were found, or the table is missing and
     ///   the user may not create it.
+    /// - [`OpenError::Store`], [`SplitBrain`](crate::StoreErrorKind::SplitBrain): two servers accept writes.
     /// - [`OpenError::Store`], [`Other`](crate::StoreErrorKind::Other): wrong password, no such database, an untrusted
     ///   certificate, a table of another program, or two tables of that name in the `search_path`.
     pub async fn open(url: &str) -> Result<Self, OpenError> {

@@ -149,6 +149,7 @@ impl RedisStore {
     /// - [`OpenError::Url`]: a mistake in the URL, or a file that is not readable.
     /// - [`OpenError::Store`], [`StoreErrorKind::Unavailable`]: no server is reachable; a retry may succeed.
     /// - [`OpenError::Store`], [`StoreErrorKind::ReadOnly`]: only replicas were found.
+    /// - [`OpenError::Store`], [`StoreErrorKind::SplitBrain`]: two servers accept writes.
     /// - [`OpenError::Store`], [`StoreErrorKind::Other`]: wrong password, an untrusted certificate, or a server that would forget
     ///   records.
     pub async fn open(url: &str) -> Result<Self, OpenError> {

@@ -62,9 +62,9 @@ impl SettledStore {
     /// Returns the error of a call. "Nothing was written" may be true of this call, but not of the command if it wrote something
     /// before.
     fn failed(&self, error: StoreError) -> StoreError {
-        use StoreErrorKind::{Full, ReadOnly, Unavailable};
+        use StoreErrorKind::{Full, ReadOnly, SplitBrain, Unavailable};
         // Other kinds do not say that nothing was written; callers rely on their kind, for example to skip a damaged record.
-        if !matches!(error.kind(), Unavailable | ReadOnly | Full)
+        if !matches!(error.kind(), Unavailable | SplitBrain | ReadOnly | Full)
             || !self.may_have_changed.load(Ordering::Relaxed)
         {
             return error;

@@ -359,7 +359,11 @@ impl Shared {
         let in_parts = self.hosts.are_several() || !others_before.is_empty();
         let until = if in_parts { Instant::now() + half(deadline) } else { deadline };
         let refusal = match self.ask(&others_before, until).await {
-            Err(refusal) if refusal.kind != StoreErrorKind::Other => refusal,
+            // Asking again mends neither of the two.
+            Err(refusal) if matches!(refusal.kind, StoreErrorKind::SplitBrain | StoreErrorKind::Other) => {
+                return Err(refusal);
+            }
+            Err(refusal) => refusal,
             found => return found,
         };
         // A server that was left out in favour of a primary that is gone may be valid now, and a member without our keys knows

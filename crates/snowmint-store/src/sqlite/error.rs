@@ -129,7 +129,10 @@ fn advice(kind: StoreErrorKind, path: &Path) -> String {
         StoreErrorKind::ReadOnly => read_only_advice(file),
         StoreErrorKind::Full => format!("free space on the disk that holds {folder}"),
         StoreErrorKind::Corrupt => RESTORE.to_owned(),
-        StoreErrorKind::Other => format!("check that {path} is a file that this process can use"),
+        // A file has no second server.
+        StoreErrorKind::SplitBrain | StoreErrorKind::Other => {
+            format!("check that {path} is a file that this process can use")
+        }
     }
 }
 

@@ -28,6 +28,8 @@ pub(crate) struct Faults {
     pub(crate) switches: BTreeMap<Switch, u32>,
     /// Number of switches that were postponed because replicas lagged.
     pub(crate) put_off: u32,
+    /// Number of nodes that were restarted because they had not seen that a promoted server had everything.
+    pub(crate) refused_successors: u32,
     /// The time from the end of all faults until every node served.
     pub(crate) well_after: Duration,
 }
@@ -83,7 +85,13 @@ impl fmt::Display for Faults {
         if !self.switches.is_empty() {
             let switches: Vec<String> =
                 self.switches.iter().map(|(what, count)| format!("{what:?} {count}")).collect();
-            writeln!(f, "changes of the primary: {}; put off {}", switches.join(", "), self.put_off)?;
+            writeln!(
+                f,
+                "changes of the primary: {}; put off {}; nodes that had to be restarted after one: {}",
+                switches.join(", "),
+                self.put_off,
+                self.refused_successors
+            )?;
         }
         write!(f, "every node served {:.1?} after the last fault had ended", self.well_after)
     }

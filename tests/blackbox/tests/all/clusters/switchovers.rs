@@ -49,7 +49,7 @@ pub(crate) enum Switched {
     Done,
     /// The old primary is down and has to come back as a replica.
     WithoutOld(usize),
-    /// The replicas did not catch up in time: nothing has changed.
+    /// The replicas did not catch up in time: the primary is the same, although it may have been restarted.
     PutOff,
 }
 
@@ -354,23 +354,27 @@ impl Redises {
         self.servers.iter().enumerate().filter(|(i, _)| *i != self.primary.get()).map(|(_, it)| it)
     }
 
-    /// Waits until the replicas have everything that the primary had at an instant, and returns that instant.
+    /// Waits until the replicas have everything that the primary had at an instant not long ago, and returns that instant.
     fn caught_up(&self) -> Option<Instant> {
         let began = time::now();
         let offset = |redis: &Redis, field| redis.info(field).parse::<u64>().unwrap_or_default();
-        let position = offset(self.old(), "master_repl_offset");
-        let has = |it: &Redis| {
-            it.info("master_link_status") == "up"
-                && offset(it, "slave_repl_offset") >= position
-                && it.has_its_data_on_disk()
-        };
-        while !self.replicas().all(has) {
-            if began.elapsed() > CATCH_UP {
-                return None;
+        while began.elapsed() < CATCH_UP {
+            let at = time::now();
+            let position = offset(self.old(), "master_repl_offset");
+            let has = |it: &Redis| {
+                it.info("master_link_status") == "up"
+                    && offset(it, "slave_repl_offset") >= position
+                    && it.has_its_data_on_disk()
+            };
+            // If it took long, little of the time is left in which the primary may be killed: look again.
+            while at.elapsed() < MAY_LOSE / 4 {
+                if self.replicas().all(has) {
+                    return Some(at);
+                }
+                thread::sleep(Duration::from_millis(5));
             }
-            thread::sleep(Duration::from_millis(5));
         }
-        Some(began)
+        None
     }
 
     /// Lets the Sentinels promote a replica. Returns the index of the old primary.
@@ -439,6 +443,10 @@ impl Replicated for Redises {
                 Switched::Done
             }
             Switch::Losing => {
+                // After this crash of all, nodes follow a server only if they saw it as a replica of the primary in use, and they
+                // look every half of `may_lose`.
+                thread::sleep(MAY_LOSE);
+                let Some(had_all_at) = self.caught_up() else { return Switched::PutOff };
                 self.replicas().for_each(|it| it.kill9());
                 thread::sleep(part_of_loss(random));
                 self.force(had_all_at)

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use snowmint_test_servers::snowmint::chaos::{AfterPause, Drawn, Node, Offset};
-use snowmint_test_servers::snowmint::{Ids, Serve, SplitMix64};
+use snowmint_test_servers::snowmint::{Ids, Serve, Server, SplitMix64};
 use snowmint_test_servers::time;
 
 use super::Plan;
@@ -221,6 +221,7 @@ impl<'a> World<'a> {
         match replicated.switch(switch, random) {
             Switched::PutOff => {
                 self.faults.put_off += 1;
+                self.rest_until = time::now() + SETTLING;
                 return;
             }
             Switched::Done => {}
@@ -305,7 +306,8 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Ends every fault, sets every clock right, and waits until each node serves without help.
+    /// Ends every fault, sets every clock right, and waits until each node serves without help, but for a restart where the
+    /// product asks for one.
     fn heal(&mut self) {
         let any_time = time::now() + Duration::from_hours(1);
         self.see_to_what_is_due(any_time);
@@ -325,15 +327,19 @@ impl<'a> World<'a> {
             server.wait_ready();
         }
         let healed = time::now();
-        for member in &mut self.members {
+        for (i, member) in self.members.iter_mut().enumerate() {
+            let mut put_right = false;
             let (_, id) = time::eventually("a node serves after all is well again", WELL_WITHIN, || {
                 let ended = member.node.last_words();
-                assert!(
-                    ended.is_none(),
-                    "a node ended by itself after all was well again:\n{}",
-                    ended.unwrap()
-                );
-                member.node.server().ask_once()
+                assert!(ended.is_none(), "a node ended by itself after all was well again:\n{ended:?}");
+                let served = member.node.server().ask_once();
+                if served.is_none() && !put_right && refuses_the_right_primary(member.node.server()) {
+                    let name = format!("node-{i}-put-right");
+                    member.node.kill_and_restart(&["--holder", &name], Offset::None);
+                    self.faults.refused_successors += 1;
+                    put_right = true;
+                }
+                served
             });
             self.ids.add(&[id]);
             if let Some(name) = self.plan.load.numbers {
@@ -354,6 +360,14 @@ impl<'a> World<'a> {
         self.members.into_iter().for_each(|member| member.node.stop());
         (self.faults, self.ids, self.numbers)
     }
+}
+
+/// Returns whether a node stays with a primary that is gone. One that was paused, or cut off, while all servers crashed never saw
+/// that the promoted one had everything, and says that it has to be restarted if that is so.
+fn refuses_the_right_primary(node: &Server) -> bool {
+    let log = node.log();
+    let last = log.lines().rev().find(|it| it.contains("redis://")).unwrap_or_default();
+    last.contains("that does not continue") && last.contains("if it is the right one, restart the nodes")
 }
 
 /// Writes grants of a day for nodes that do not exist.
