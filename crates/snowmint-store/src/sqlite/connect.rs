@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteSynchronous};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteLockingMode, SqliteSynchronous};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection};
 
 use super::error::{Cause, RESTORE, describe, is_busy, read_only_advice, store_error};
@@ -87,7 +87,14 @@ pub(super) async fn open_to_read(path: &Path) -> Result<(Files, SqliteConnection
 async fn connect_to_read(path: &Path) -> Result<SqliteConnection, Failure> {
     let options = options(path).create_if_missing(false).read_only(true);
     // Without a log no process has the file open, so it can be read without locks.
-    let options = options.immutable(!has_log(path));
+    let options = if !has_log(path) {
+        options.immutable(true)
+    } else if lacks_index(path) {
+        // SQLite then makes the index in memory. No process has the file open, and on close this one can change nothing.
+        options.vfs("unix-none").locking_mode(SqliteLockingMode::Exclusive)
+    } else {
+        options
+    };
     let mut connection = options.connect().await?;
     let header = Header::read(&mut connection).await?;
     header.check()?;
@@ -418,6 +425,13 @@ pub(super) fn cut_length(path: &Path, page_bytes: u64) -> Option<u64> {
 /// Returns whether records may be in the write-ahead log rather than in the file.
 pub(super) fn has_log(path: &Path) -> bool {
     path.canonicalize().and_then(|real| beside(&real, "-wal").metadata()).is_ok_and(|log| log.len() > 0)
+}
+
+/// Returns whether the index of the write-ahead log is missing and cannot be created, as on a read-only disk. SQLite deletes it
+/// before the log, so a process that ends while it closes the file leaves the log alone.
+fn lacks_index(path: &Path) -> bool {
+    let index = path.canonicalize().map(|real| beside(&real, "-shm"));
+    index.is_ok_and(|index| !index.exists() && write_problem(&index).is_some())
 }
 
 fn beside(path: &Path, suffix: &str) -> PathBuf {

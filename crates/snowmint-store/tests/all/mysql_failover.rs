@@ -371,7 +371,7 @@ async fn servers_without_a_provider_are_no_cluster() {
     let one = |server: &MariaDb| format!("mysql://root@{}/test", server.address());
     let both = format!("mysql://root@{},{}/test", servers[0].address(), servers[1].address());
     let (kind, error) = refused(&both).await;
-    assert_eq!(kind, Some(StoreErrorKind::Other), "{error}");
+    assert_eq!(kind, Some(StoreErrorKind::SplitBrain), "{error}");
     assert!(error.contains("both accept writes"), "{error}");
     for (setting, sync) in [("innodb_flush_log_at_trx_commit", 0), ("sync_binlog", 0)] {
         servers[0].sql(&format!("SET GLOBAL {setting} = {sync}"));
@@ -469,7 +469,7 @@ async fn two_primaries_are_refused() {
     assert_eq!(store.add(&key("sum"), NonZeroU64::MIN).await.unwrap(), 0);
     on(&pair, MariaDbPair::promote_replica).await;
     let (kind, error) = refused(&pair.url("node")).await;
-    assert_eq!(kind, Some(StoreErrorKind::Other), "{error}");
+    assert_eq!(kind, Some(StoreErrorKind::SplitBrain), "{error}");
     let both = [pair.primary(), pair.replica()].map(|it| it.address().to_string());
     assert!(both.iter().all(|it| error.contains(it)) && error.contains("both accept writes"), "{error}");
     // One server under two names is not a second primary.

@@ -399,7 +399,7 @@ async fn two_primaries_are_refused_and_named() {
     block_in_place(|| primary.restart());
     for url in [both(&primary, &standby), both(&standby, &primary)] {
         let (kind, error) = refused(&url).await;
-        assert_eq!(kind, Some(StoreErrorKind::Other), "{error}");
+        assert_eq!(kind, Some(StoreErrorKind::SplitBrain), "{error}");
         assert!(error.contains("both accept writes"), "{error}");
         for server in [&primary, &standby] {
             assert!(error.contains(&server.address().to_string()), "{error}");
