@@ -504,7 +504,14 @@ async fn unless_stopped(
 async fn open_late_store(plan: &Plan, late: Option<&LateStore>) -> Failure {
     if let Some(late) = late {
         let problem = "store unavailable; retrying: ids end with the saved lease unless it answers first";
-        match retry(problem, async || open_and_pin(plan).await).await {
+        // The node serves: a store that stays read-only is no reason to end it.
+        let attempt = async || {
+            open_and_pin(plan).await.map_err(|attempt| match attempt {
+                Attempt::ReadOnly(failure) => Attempt::Retry(failure.to_string()),
+                other => other,
+            })
+        };
+        match retry(problem, attempt).await {
             Ok(store) => late.arrive(store),
             Err(failure) => return failure,
         }
@@ -531,11 +538,12 @@ async fn announce_lease(plan: &Plan, leases: &Leases, shown: &Shown) -> Result<(
             Ok(status) => break status,
             Err(error) => error,
         };
-        if asked.elapsed() >= connect::MOMENT {
+        let now = tokio::time::Instant::now();
+        if now - asked >= connect::MOMENT {
             // This failure is a new one: the store answered meanwhile, or was unreachable.
             failing_since = None;
         }
-        let since = *failing_since.get_or_insert(asked);
+        let since = *failing_since.get_or_insert(now);
         if !matches!(error, LeaseError::Store(_)) || since.elapsed() >= FAILOVER_PATIENCE {
             return Err(Failure::runtime(error));
         }

@@ -95,6 +95,12 @@ impl StoreError {
         matches!(self.kind, Unavailable | SplitBrain | OutcomeUnknown)
     }
 
+    /// Makes the refusal of a demoted server temporary, since another host of the URL may have been promoted.
+    #[cfg(any(feature = "redis", feature = "postgres", feature = "mysql"))]
+    pub(crate) fn another_may_accept(self) -> Self {
+        Self { kind: StoreErrorKind::Unavailable, ..self }
+    }
+
     /// Returns the call that failed: `open`, `load`, `compare_and_set`, `list`, `add`, `unix_ms`, or `reserve` of a counter.
     pub const fn operation(&self) -> &'static str {
         self.operation

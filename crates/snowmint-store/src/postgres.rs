@@ -138,7 +138,9 @@ impl PostgresStore {
     }
 
     fn error(&self, operation: &'static str, effect: Effect, failure: Failure) -> StoreError {
-        error::store_error(&self.name, operation, effect, failure)
+        let is_demoted = error::is_demoted(&failure);
+        let error = error::store_error(&self.name, operation, effect, failure);
+        if is_demoted && self.pool.are_several() { error.another_may_accept() } else { error }
     }
 
     /// Adds in one statement, unless the sum is out of range. Returns `None` if the record holds no number, or a number that is

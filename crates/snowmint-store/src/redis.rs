@@ -61,7 +61,7 @@ const REBUILDS: usize = 3;
 /// A server is refused when it is opened, and within 1 s after a change:
 ///
 /// - *Without an append-only file* (`appendonly no`), since it would forget everything at its next restart; accepted with
-///   `durable=no` or `wait_replicas`.
+///   `durable=no`.
 /// - *With an eviction policy* that may delete records (`maxmemory-policy allkeys-*` with `maxmemory`).
 /// - *A replica*, since it would answer with old records. Every read starts with a write that changes nothing, so a demoted
 ///   primary refuses it even on an existing connection.
@@ -69,8 +69,10 @@ const REBUILDS: usize = 3;
 ///   is an old primary that comes back restarted while this store uses its successor.
 /// - *A primary that was replaced* since this store was opened (by its `master_replid`), and one that does not continue the
 ///   primary in use, also if that one is gone. It is used if it had all that has settled: as the primary in use after a restart,
-///   as a replica that this store saw connected then, or if the primary in use now follows it.
-/// - *A promoted replica that rewrites its file*, until that is done. A rewrite while it is in use is none of a sync.
+///   as a server that was a replica with all of it until the primary was last seen, or if the primary in use now follows it. So
+///   servers must keep their role in their file (`CONFIG REWRITE`, as Sentinel does): a replica that restarts as a primary is
+///   taken for a promoted one.
+/// - *A promoted replica that rewrites its file*, until that is done. A primary in use may rewrite its file at any time.
 /// - *A promoted replica that lacks what has settled*: it left the primary in use before a position (`master_repl_offset`)
 ///   that the primary had reached `may_lose` before a call that it acknowledged. Processes that start later use it.
 /// - *A member of a cluster with replicas* whose `cluster-node-timeout` plus 2 s exceeds `may_lose`, unless its

@@ -204,7 +204,13 @@ impl Reporter {
         answer: Result<Result<T, StoreError>, Elapsed>,
     ) -> Result<T, Failure> {
         let (failure, text, temporary) = match answer {
-            Ok(Ok(value)) => return Ok(value),
+            Ok(Ok(value)) => {
+                // The failure is over, also if the numbers have to settle before they may be used.
+                if self.status.borrow().failure.is_some() {
+                    self.update(|status| status.failure = None);
+                }
+                return Ok(value);
+            }
             Ok(Err(error)) => (failure_of(&error), error.to_string(), error.is_temporary()),
             Err(_) => (Failure::TimedOut, format!("no answer in time from {}", counter.describe()), true),
         };

@@ -744,6 +744,27 @@ async fn numbers_of_a_store_that_may_lose_them_are_used_once_they_have_settled()
     assert_eq!((drawn.len(), none), (60_000, 0), "{:?}", segments.status());
 }
 
+/// Goal: callers wait for numbers that settle, also after a failure that only somebody could mend. Method: a store that was
+/// read-only accepts a reservation, which settles for 2 s.
+#[tokio::test(start_paused = true)]
+async fn callers_wait_for_numbers_that_settle_after_a_failure() {
+    let counter = losing(&store());
+    counter.fails_with(Some(StoreErrorKind::ReadOnly));
+    let segments = start(&[Arc::clone(&counter)], small().patience(Duration::from_hours(1)));
+    assert!(segments.ready().await.is_err());
+    counter.fails_with(None);
+    while segments.status().failure.is_some() {
+        sleep(Duration::from_millis(10)).await;
+    }
+    let began = Instant::now();
+    assert_eq!(segments.take(1).await.unwrap().len(), 1);
+    assert!(
+        began.elapsed() > MAY_LOSE / 2,
+        "the failure ended before the numbers had settled: {:?}",
+        began.elapsed()
+    );
+}
+
 /// Goal: additions that a store lost are never used. Method: the store goes back to its state before them while they settle,
 /// including the claims, and another node draws.
 #[tokio::test(start_paused = true)]

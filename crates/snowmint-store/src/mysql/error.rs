@@ -90,6 +90,15 @@ pub(super) fn refusal(error: &sqlx::Error) -> Refusal {
     }
 }
 
+/// Returns whether a server refused a statement because it accepts no writes.
+pub(crate) fn is_demoted(failure: &Failure) -> bool {
+    match failure {
+        Failure::Refused(refusal) => refusal.kind == StoreErrorKind::ReadOnly,
+        Failure::Sql(error) => database_error(error).is_some_and(|said| READ_ONLY.contains(&said.number())),
+        _ => false,
+    }
+}
+
 fn database_error(error: &sqlx::Error) -> Option<&MySqlDatabaseError> {
     error.as_database_error()?.try_downcast_ref()
 }
@@ -103,6 +112,9 @@ fn login_kind(number: u16) -> StoreErrorKind {
     }
 }
 
+/// Caused by --read-only, a global lock, a read-only transaction, or a read-only engine.
+const READ_ONLY: [u16; 4] = [1290, 1223, 1792, 1836];
+
 /// Numbers: <https://mariadb.com/kb/en/mariadb-error-code-reference/> and
 /// <https://dev.mysql.com/doc/mysql-errors/8.0/en/server-error-reference.html>.
 fn statement_kind(said: &MySqlDatabaseError, effect: Effect) -> StoreErrorKind {
@@ -111,8 +123,7 @@ fn statement_kind(said: &MySqlDatabaseError, effect: Effect) -> StoreErrorKind {
         // engine.
         167 | 1021 | 1114 | 1264 | 1467 | 1690 => StoreErrorKind::Full,
         1030 if said.message().contains("28") => StoreErrorKind::Full,
-        // Caused by --read-only, a global lock, a read-only transaction, or a read-only engine.
-        1290 | 1223 | 1792 | 1836 => StoreErrorKind::ReadOnly,
+        number if READ_ONLY.contains(&number) => StoreErrorKind::ReadOnly,
         1142 | 1143 if effect == Effect::Writes => StoreErrorKind::ReadOnly,
         // Lock wait timed out, deadlock, statement time limit of MariaDB and of MySQL, too many connections.
         1205 | 1213 | 1969 | 3024 | 1040 | 1203 => StoreErrorKind::Unavailable,

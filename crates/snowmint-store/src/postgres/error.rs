@@ -75,6 +75,11 @@ pub(super) fn is_not_offered(error: &sqlx::Error) -> bool {
     database_error(error).is_some_and(|said| matches!(said.code(), "42501" | "42883" | "0A000"))
 }
 
+/// Returns whether a server refused a statement because it accepts no writes.
+pub(super) fn is_demoted(failure: &Failure) -> bool {
+    matches!(failure, Failure::Sql(error) if database_error(error).is_some_and(|said| said.code() == READ_ONLY))
+}
+
 fn database_error(error: &sqlx::Error) -> Option<&PgDatabaseError> {
     error.as_database_error()?.try_downcast_ref()
 }
@@ -89,6 +94,9 @@ fn login_kind(code: &str) -> StoreErrorKind {
     }
 }
 
+/// A standby, or a session that is set to read only.
+const READ_ONLY: &str = "25006";
+
 /// SQLSTATE codes: <https://www.postgresql.org/docs/current/errcodes-appendix.html>.
 fn statement_kind(said: &PgDatabaseError, effect: Effect) -> StoreErrorKind {
     if matches!(said.severity(), PgSeverity::Fatal | PgSeverity::Panic) {
@@ -96,7 +104,7 @@ fn statement_kind(said: &PgDatabaseError, effect: Effect) -> StoreErrorKind {
     }
     match said.code() {
         "53100" => StoreErrorKind::Full,
-        "25006" => StoreErrorKind::ReadOnly,
+        READ_ONLY => StoreErrorKind::ReadOnly,
         "42501" if effect == Effect::Writes => StoreErrorKind::ReadOnly,
         "XX001" | "XX002" => StoreErrorKind::Corrupt,
         // Serialization, deadlock, lock not available, cancelled by the time limit, out of resources, starting up.

@@ -643,7 +643,9 @@ impl Server {
     }
 
     pub(super) fn error(&self, operation: &'static str, effect: Effect, failure: Failure) -> StoreError {
-        error::store_error(&self.name, operation, effect, failure)
+        let is_demoted = matches!(&failure, Failure::Refused(said) if error::is_about_the_server(said));
+        let error = error::store_error(&self.name, operation, effect, failure);
+        if is_demoted && self.link.shared.are_several() { error.another_may_accept() } else { error }
     }
 }
 

@@ -128,7 +128,7 @@ impl Settings {
     pub(super) fn take(location: &mut Location, key: Option<&str>) -> Result<(Self, String), UrlError> {
         let database = database(location)?;
         let copies = copies(location)?;
-        let must_keep = location.take_durable()? && copies.is_none();
+        let must_keep = location.take_durable()?;
         let mut login = RedisConnectionInfo::default().set_skip_set_lib_name().set_db(database);
         if let Some(user) = location.user.take() {
             login = login.set_username(user);

@@ -127,8 +127,8 @@ impl ServerInfo {
         }
         if must_keep && self.field("aof_enabled") == "0" {
             let text = "forgets records when it restarts (appendonly no), which may cause duplicates; set appendonly yes and \
-                appendfsync always in its configuration file (CONFIG SET alone is lost at a restart), or use \
-                wait_replicas=, or accept the loss with durable=no";
+                appendfsync always in its configuration file (CONFIG SET alone is lost at a restart), or accept the loss with \
+                durable=no";
             return Some(text.to_owned());
         }
         None
@@ -362,8 +362,16 @@ struct Used {
     samples: VecDeque<(Instant, u64)>,
     /// The position that no failover may lose: the line had reached it `may_lose` before a call that it acknowledged.
     settled: Option<u64>,
-    /// The hosts that were replicas of it, and how far it was when each was last connected.
-    replicas: Vec<(Host, u64)>,
+    /// The hosts that were replicas of it lately.
+    replicas: Vec<NotedReplica>,
+}
+
+/// A replica of the primary in use, when it was last seen connected.
+#[derive(Debug)]
+struct NotedReplica {
+    host: Host,
+    position: u64,
+    seen: Instant,
 }
 
 impl Used {
@@ -381,19 +389,24 @@ impl Used {
         }
     }
 
-    /// Notes a host that was a replica when the line was at a position. It may lack the last of that for a moment, but no
-    /// failover may lose that once it has settled.
-    fn note_replica(&mut self, host: &Host, replica: &Replica, position: u64) {
-        if replica.line == self.name && self.settled.is_none_or(|settled| replica.position >= settled) {
-            self.replicas.retain(|(at, _)| at != host);
-            self.replicas.push((host.clone(), position));
-        }
+    /// Notes the replicas of this line that were seen in a round. One that is missing in it may be down, and lacks more and more
+    /// that settles; it is forgotten after half of `may_lose`, since the other half may pass until the primary dies.
+    fn note_replicas(&mut self, seen: &[(Host, Replica)], heard: Instant, may_lose: Duration) {
+        let is_seen = |host: &Host| seen.iter().any(|(at, _)| at == host);
+        self.replicas
+            .retain(|it| !is_seen(&it.host) && heard.saturating_duration_since(it.seen) < may_lose / 2);
+        let of_this_line = seen.iter().filter(|(_, replica)| replica.line == self.name);
+        self.replicas.extend(of_this_line.map(|(host, replica)| NotedReplica {
+            host: host.clone(),
+            position: replica.position,
+            seen: heard,
+        }));
     }
 
-    /// Returns whether a host was a replica when all that has settled was there.
+    /// Returns whether a host was a replica with all that has settled until the primary was last heard.
     fn was_on(&self, host: &Host) -> bool {
-        let mut replicas = self.replicas.iter();
-        replicas.any(|(at, position)| at == host && self.settled.is_none_or(|settled| *position >= settled))
+        let had_all = |it: &NotedReplica| self.settled.is_none_or(|settled| it.position >= settled);
+        self.replicas.iter().any(|it| it.host == *host && had_all(it))
     }
 }
 
@@ -456,7 +469,8 @@ impl History {
     }
 
     /// Refuses a primary whose line shows nothing of what it has, unless it had everything: the primary in use after a restart, a
-    /// replica that was promoted and restarted since it was last asked, or a server that the primary in use now follows.
+    /// replica of the primary in use to its end, or a server that the primary in use now follows. A replica returns from a crash as
+    /// a replica, so it was promoted.
     ///
     /// Any other may be an old primary that came back before it becomes a replica. That the one in use is gone, as during a
     /// restart, does not make the other one right.
@@ -540,9 +554,7 @@ impl History {
             }
         };
         used.note(line.position, heard, may_lose);
-        for (host, replica) in &self.seen {
-            used.note_replica(host, replica, line.position);
-        }
+        used.note_replicas(&self.seen, heard, may_lose);
         self.primary = Some((host.clone(), used));
         self.is_doubted = false;
     }
@@ -561,7 +573,7 @@ impl History {
             return;
         };
         while let Some((heard, old)) = used.samples.front().copied()
-            && sent.saturating_duration_since(heard) >= may_lose
+            && sent.checked_duration_since(heard).is_some_and(|before| before >= may_lose)
         {
             used.settled = used.settled.max(Some(old));
             used.samples.pop_front();
@@ -846,18 +858,49 @@ mod tests {
         assert!(!may_be_used(&mut history, "B", &promoted(91)), "what has settled before the restart counts");
     }
 
-    /// Goal: a replica that lags by more than may be lost is no place for a line that shows nothing, and any other replica is.
-    /// Method: a line that grows by 10, and a replica that lacks little, too much, and little again.
+    /// Goal: a replica is no place for a line that shows nothing if it lacked what has settled when it was last seen. Method: a
+    /// line that grows by 10, and a replica that has all, not all, and all again.
     #[tokio::test(start_paused = true)]
     async fn a_replica_that_lagged_has_not_everything() {
         let mut history = History::default();
-        for (position, of_replica, expected) in [(90, 80, true), (100, 89, false), (110, 100, true)] {
+        for (position, of_replica, expected) in [(90, 90, true), (100, 99, false), (110, 110, true)] {
             hear(&mut history, "A", grown("a", "", 0, position), "B", replica("a", of_replica));
             tokio::time::advance(MAY_LOSE).await;
             history.acknowledged(Instant::now(), MAY_LOSE);
             history.not_primary(&host("A"));
             assert_eq!(may_be_used(&mut history, "B", &line("x", "")), expected, "{position}");
         }
+    }
+
+    /// Goal: a replica that was down before the primary is no place for a line that shows nothing, though little has settled since.
+    /// Method: rounds in which it is missing, up to half of `may_lose` and beyond.
+    #[tokio::test(start_paused = true)]
+    async fn a_replica_that_went_before_its_primary_is_not_followed() {
+        let mut history = History::default();
+        hear(&mut history, "A", line("a", ""), "B", replica("a", 0));
+        for (wait, expected) in
+            [(MAY_LOSE / 2 - Duration::from_millis(1), true), (Duration::from_millis(1), false)]
+        {
+            tokio::time::advance(wait).await;
+            history.begin();
+            accept(&mut history, "A", line("a", ""));
+            history.not_primary(&host("A"));
+            assert_eq!(may_be_used(&mut history, "B", &line("x", "")), expected, "{wait:?} later");
+        }
+    }
+
+    /// Goal: what was heard while a call ran has not settled by its answer. Method: no loss is allowed, so that any time before the
+    /// call is enough.
+    #[tokio::test(start_paused = true)]
+    async fn a_position_that_was_heard_after_a_call_began_has_not_settled() {
+        let mut history = History::default();
+        let sent = Instant::now();
+        tokio::time::advance(Duration::from_millis(1)).await;
+        history.accept(&host("A"), grown("a", "", 0, 90), Instant::now(), Duration::ZERO);
+        history.acknowledged(sent, Duration::ZERO);
+        assert_eq!(history.lacks(&grown("b", "a", 80, 80)), None);
+        history.acknowledged(Instant::now(), Duration::ZERO);
+        assert!(history.lacks(&grown("b", "a", 80, 80)).is_some());
     }
 
     /// Goal: a failover that lost more than it may is refused, and no other. Method: a line that grows by 10 per second, and

@@ -132,6 +132,11 @@ impl<D: Connect> Pool<D> {
         self.shared.state().primary.as_ref().and_then(|it| it.server.clone())
     }
 
+    /// Returns whether more than one server may accept writes.
+    pub(crate) fn are_several(&self) -> bool {
+        self.shared.hosts.are_several()
+    }
+
     /// Runs a statement. A read is retried once, on a new connection, if its connection breaks.
     ///
     /// `ask` returns the connection with the result. A dropped future drops the connection, including half-read answers.

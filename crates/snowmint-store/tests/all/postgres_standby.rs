@@ -415,7 +415,7 @@ async fn two_primaries_are_refused_and_named() {
         assert!(started.elapsed() < PATIENCE, "the second primary is not noticed");
         sleep(Duration::from_millis(50)).await;
     };
-    assert_eq!(error.kind(), StoreErrorKind::Other, "{error}");
+    assert_eq!(error.kind(), StoreErrorKind::SplitBrain, "{error}");
     // Two names of one server are not two primaries.
     block_in_place(|| primary.kill9());
     let port = standby.port();

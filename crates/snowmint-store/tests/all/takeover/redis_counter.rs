@@ -199,7 +199,10 @@ async fn passwords_durability_and_copies() {
     let (_, error) = refused(&url(&forgetful, "orders")).await;
     assert!(error.contains("appendonly yes"), "{error}");
     // Without replicas, a number is not known to be durable.
-    let counter = open(&format!("{}&wait_replicas=1&wait_ms=100", url(&forgetful, "orders"))).await;
+    let copied = format!("{}&wait_replicas=1&wait_ms=100", url(&forgetful, "orders"));
+    let (_, error) = refused(&copied).await;
+    assert!(error.contains("appendonly yes"), "its replicas forget with it: {error}");
+    let counter = open(&format!("{copied}&durable=no")).await;
     let error = counter.reserve(some(1)).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::OutcomeUnknown, "{error}");
 }
