@@ -387,10 +387,10 @@ impl<C: Clock> Generator<C> {
     /// Returns the tick after the last one that is used up. The fast path leaves the cursor at a boundary without storing that.
     fn after_full_tick(&self, cursor: u64) -> u64 {
         let bits = self.limits.sequence_bits;
-        let at_boundary =
-            cursor.trailing_zeros() >= bits && cursor < ENDED && cursor != self.tick.first_cursor;
+        let tick = cursor >> bits;
+        let at_boundary = tick << bits == cursor && cursor < ENDED && cursor != self.tick.first_cursor;
         if at_boundary {
-            self.tick.after_full_tick.fetch_max(cursor >> bits, Ordering::Relaxed);
+            self.tick.after_full_tick.fetch_max(tick, Ordering::Relaxed);
         }
         self.tick.after_full_tick.load(Ordering::Relaxed)
     }
@@ -411,15 +411,22 @@ impl<C: Clock> Generator<C> {
     /// `end` is the end of the cursors of the run that were used.
     pub(super) fn note_used(&self, run: &Run, end: u64) {
         let bits = self.limits.sequence_bits;
-        if end >> bits > run.start >> bits {
-            self.tick.after_full_tick.fetch_max(end >> bits, Ordering::Relaxed);
+        let end_tick = end >> bits;
+        if end_tick > run.start >> bits {
+            self.tick.after_full_tick.fetch_max(end_tick, Ordering::Relaxed);
         }
+        if end_tick > run.now_tick {
+            self.note_borrowed(run.start, end, run.now_tick);
+        }
+    }
+
+    /// Counts the ticks ahead of the clock in which cursors from `start` to `end` were used. The end of a tick that is just used up is ahead of nothing.
+    #[cold]
+    fn note_borrowed(&self, start: u64, end: u64, now_tick: u64) {
+        // An earlier run may have begun the first one, and counted it.
+        let first = self.limits.first_unused_tick(start).max(now_tick + 1);
         let unused = self.limits.first_unused_tick(end);
-        if unused > run.now_tick + 1 {
-            // An earlier run may have begun the first one, and counted it.
-            let first = self.limits.first_unused_tick(run.start).max(run.now_tick + 1);
-            self.tick.borrowed.fetch_add(unused.saturating_sub(first), Ordering::Relaxed);
-        }
+        self.tick.borrowed.fetch_add(unused.saturating_sub(first), Ordering::Relaxed);
     }
 
     /// Lets other threads take ids of this tick without a clock reading, while the reading holds.
