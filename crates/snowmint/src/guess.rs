@@ -513,6 +513,7 @@ mod tests {
     /// later and today.
     #[test]
     #[cfg_attr(miri, ignore = "minutes of JSON and logarithms")]
+    #[cfg_attr(not(feature = "schemes"), ignore = "reads UUIDs and ULIDs: run with --all-features")]
     fn real_ids_are_read_right_soon_after_they_were_made() {
         let all: Vec<serde_json::Value> =
             serde_json::from_str(include_str!("../tests/vectors.json")).unwrap();
