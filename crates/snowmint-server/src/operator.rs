@@ -6,9 +6,11 @@
 use std::sync::Arc;
 
 use serde::Serialize;
+use snowmint::Layout;
 use snowmint_cluster::NamespaceName;
 use snowmint_cluster::audit::{Action, this_host};
 use snowmint_cluster::namespace::registry::{self, Required};
+use snowmint_cluster::namespace::{Fields, NamespaceRecord};
 use snowmint_store::Store;
 use tokio::time::timeout;
 
@@ -146,7 +148,7 @@ impl<'a> Operator<'a> {
         name: NamespaceName,
         addition: Addition,
     ) -> Result<ChangedHere, AdminError> {
-        self.check_settings(&addition.settings)?;
+        self.check_settings(&addition.settings, Null::IsAbsent)?;
         if let Some(start_over) = &addition.start_over {
             // It may repeat ids, and makes this node send requests to the given nodes.
             self.needs_all("start_over")?;
@@ -155,8 +157,19 @@ impl<'a> Operator<'a> {
         let (author, identity, reach) = (self.author.clone(), self.identity.clone(), self.reach());
         let added = move |store: Arc<dyn Store>| {
             boxed(async move {
+                let mut addition = addition;
                 if reach == Reach::Some {
-                    check_room(&*store, &identity, &name).await?;
+                    let listed = registry::list(&*store).await?;
+                    match listed.iter().find(|(known, _)| known == name.as_str()) {
+                        Some((_, Ok(record))) => {
+                            addition.required.check(&name, Some(record))?;
+                            check_resume(&identity, &name, record)?;
+                            // Another record than the one checked is not resumed.
+                            addition.required = Required::Edition(record.edition);
+                        }
+                        Some(_) => {}
+                        None => check_room(&listed, &identity)?,
+                    }
                 }
                 namespaces::add(&*store, &author, &name, &addition).await
             })
@@ -165,7 +178,7 @@ impl<'a> Operator<'a> {
     }
 
     pub(crate) async fn set(&self, name: NamespaceName, change: Change) -> Result<ChangedHere, AdminError> {
-        self.check_settings(&change.settings)?;
+        self.check_settings(&change.settings, Null::Removes)?;
         if change.above.is_some() {
             return Err(only_with_store("above"));
         }
@@ -295,8 +308,9 @@ impl<'a> Operator<'a> {
     /// Rejects settings that only the command line with a store may use. From tokens for some namespaces, it also rejects
     /// settings that affect others: a client with a namespace under a hide key can reveal the ids of every other namespace with
     /// that key, and a client that names layouts can use up the workers of all.
-    fn check_settings(&self, settings: &Settings) -> Result<(), AdminError> {
-        let is_set = |name: &&str| settings.get(*name).is_some_and(|value| !value.is_null());
+    fn check_settings(&self, settings: &Settings, null: Null) -> Result<(), AdminError> {
+        let is_set =
+            |name: &&str| settings.get(*name).is_some_and(|value| null == Null::Removes || !value.is_null());
         if is_set(&SOURCES) {
             // Their URLs name files that this node would read and send, and hosts that get its passwords.
             return Err(only_with_store(SOURCES));
@@ -306,9 +320,54 @@ impl<'a> Operator<'a> {
 
     /// Rejects a setting that only a token for all namespaces may use.
     fn needs_all(&self, setting: &'static str) -> Result<(), AdminError> {
-        let allowed = self.identity.may_everywhere(Right::Admin);
-        allowed.map_err(|error| AdminError::Forbidden { setting, why: error.to_string() })
+        needs_all(self.identity, setting)
     }
+}
+
+/// What `null` means as the value of a setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Null {
+    /// The setting is not named: the request defines a namespace.
+    IsAbsent,
+    /// The setting is removed, which needs the same right as setting it.
+    Removes,
+}
+
+fn needs_all(identity: &Identity, setting: &'static str) -> Result<(), AdminError> {
+    let allowed = identity.may_everywhere(Right::Admin);
+    allowed.map_err(|error| AdminError::Forbidden { setting, why: error.to_string() })
+}
+
+/// Checks that a token for some namespaces may resume a dropped one. It may not bring back or remove what it may not set: a
+/// layout or rule takes a worker of the store again.
+fn check_resume(
+    identity: &Identity,
+    name: &NamespaceName,
+    record: &NamespaceRecord,
+) -> Result<(), AdminError> {
+    if record.dropped_unix_ms.is_none() {
+        return Ok(());
+    }
+    let fields = Fields::from(&record.definition);
+    // A new namespace without a layout has this one, so a token for some namespaces may use it.
+    let has_layout = fields.layout.is_some_and(|layout| layout != Layout::TWITTER);
+    let found = [
+        ("hide", fields.hide.is_some()),
+        ("layout", has_layout),
+        ("rule", fields.rule.is_some()),
+        ("sequence_start", fields.sequence_start.is_some()),
+        (SOURCES, fields.sources.is_some()),
+    ];
+    let Some((setting, _)) = found.into_iter().find(|(_, is_set)| *is_set) else { return Ok(()) };
+    needs_all(identity, setting).map_err(|error| match error {
+        AdminError::Forbidden { setting, why } => {
+            let why = format!(
+                "dropped namespace {name} has this setting, so a resume must be allowed to set it: {why}"
+            );
+            AdminError::Forbidden { setting, why }
+        }
+        error => error,
+    })
 }
 
 pub(crate) fn only_with_store(setting: &'static str) -> AdminError {
@@ -317,11 +376,7 @@ pub(crate) fn only_with_store(setting: &'static str) -> AdminError {
 }
 
 /// Checks that a token for some namespaces may add one: its records are never removed, and nodes serve a limited number.
-async fn check_room(store: &dyn Store, identity: &Identity, name: &NamespaceName) -> Result<(), AdminError> {
-    let listed = registry::list(store).await?;
-    if listed.iter().any(|(known, _)| known == name.as_str()) {
-        return Ok(());
-    }
+fn check_room(listed: &[registry::Listed], identity: &Identity) -> Result<(), AdminError> {
     let found = listed.iter().filter(|(known, _)| identity.sees(known.as_bytes())).count();
     if found >= MAX_OWN_NAMESPACES {
         let token = identity.name().unwrap_or_default().to_owned();
@@ -335,7 +390,7 @@ async fn check_room(store: &dyn Store, identity: &Identity, name: &NamespaceName
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use serde_json::{Value, json};
     use snowmint_cluster::namespace::Definition;
     use snowmint_cluster::namespace::registry::IfDropped;
@@ -351,7 +406,7 @@ mod tests {
     use crate::testing::{START_UNIX_MS, mint};
 
     /// A server, a token for all namespaces, and one for `a-*`.
-    fn server(store: Arc<MemoryStore>) -> (ServerState, [Identity; 2]) {
+    pub(crate) fn server(store: Arc<MemoryStore>) -> (ServerState, [Identity; 2]) {
         let (all, all_secret) = row("ops", "namespaces = ['*']\nrights = ['admin']");
         let (some, some_secret) = row("team-a", "namespaces = ['a-*']\nrights = ['admin']");
         let clock = Arc::new(snowmint::ManualClock::at_unix_ms(START_UNIX_MS));
@@ -366,12 +421,12 @@ mod tests {
         (ServerState::new(Arc::new(mint()), &settings), identities)
     }
 
-    fn addition(settings: Value) -> Addition {
+    pub(crate) fn addition(settings: Value) -> Addition {
         let Value::Object(settings) = settings else { panic!("no object: {settings}") };
         Addition { settings, ..Addition::default() }
     }
 
-    fn name(text: &str) -> NamespaceName {
+    pub(crate) fn name(text: &str) -> NamespaceName {
         NamespaceName::new(text).unwrap()
     }
 
@@ -391,18 +446,53 @@ mod tests {
             ("sequence_start", json!({"sequence_start": "random(7)"}), true),
         ] {
             let Addition { settings, .. } = addition(body.clone());
-            let rejected = operator(&team).check_settings(&settings).unwrap_err();
+            let rejected = operator(&team).check_settings(&settings, Null::IsAbsent).unwrap_err();
             assert_eq!(
                 (rejected.kind(), rejected.setting_name()),
                 (ErrorKind::Forbidden, Some(setting)),
                 "{body}"
             );
-            assert_eq!(operator(&ops).check_settings(&settings).is_ok(), is_for_all, "{body}");
+            assert_eq!(
+                operator(&ops).check_settings(&settings, Null::IsAbsent).is_ok(),
+                is_for_all,
+                "{body}"
+            );
         }
-        // A setting that is `null` is always allowed.
+        // A new namespace may have them as `null`.
         let Addition { settings, .. } =
             addition(json!({"scheme": "segment", "hide": null, "sources": null, "layout": null}));
-        operator(&team).check_settings(&settings).unwrap();
+        operator(&team).check_settings(&settings, Null::IsAbsent).unwrap();
+    }
+
+    /// Goal: a token for some namespaces cannot resume a dropped namespace with settings that it may not set, whether it keeps or
+    /// leaves out these settings. Method: each setting, set by another token before the drop.
+    #[tokio::test]
+    async fn a_resume_needs_the_right_to_each_setting() {
+        let (server, [ops, team]) = server(Arc::default());
+        let operator = |identity| Operator::new(&server, identity, "10.0.0.9".to_owned()).unwrap();
+        for (of, settings, wanted) in [
+            ("a-plain", json!({"scheme": "snowflake"}), None),
+            ("a-segment", json!({"scheme": "segment", "maximum": 9}), None),
+            ("a-layout", json!({"layout": "sonyflake"}), Some("layout")),
+            ("a-rule", json!({"scheme": "snowflake", "rule": "reject"}), Some("rule")),
+            ("a-start", json!({"scheme": "snowflake", "sequence_start": "random"}), Some("sequence_start")),
+        ] {
+            operator(&ops).add(name(of), addition(settings)).await.unwrap();
+            let dropped = operator(&team).drop_namespace(name(of), Required::Any).await.unwrap().changed;
+            let Some(setting) = wanted else {
+                operator(&team).add(name(of), addition(json!({}))).await.unwrap();
+                continue;
+            };
+            for settings in [json!({}), json!({"scheme": "snowflake"}), json!({setting: null})] {
+                for required in [Required::Any, Required::Present, Required::Edition(dropped.edition)] {
+                    let resume = Addition { required, ..addition(settings.clone()) };
+                    let refused = operator(&team).add(name(of), resume).await.unwrap_err();
+                    assert_eq!(refused.setting_name(), Some(setting), "{of} {settings}: {refused}");
+                    assert!(refused.to_string().contains(&format!("dropped namespace {of}")), "{refused}");
+                }
+            }
+            operator(&ops).add(name(of), addition(json!({}))).await.unwrap();
+        }
     }
 
     /// Goal: a node asks only addresses that its operator configured, whatever a request names, and no more than the limit.
@@ -434,7 +524,7 @@ mod tests {
     /// may have, and as many namespaces as a store may have.
     #[tokio::test]
     async fn a_token_for_some_namespaces_has_a_limit_of_them() {
-        let definition = Definition::snowflake(snowmint::Layout::TWITTER);
+        let definition = Definition::snowflake(Layout::TWITTER);
         for (prefix, count, words) in [
             ("a", MAX_OWN_NAMESPACES, "1000 records of namespaces in the patterns of token `team-a`"),
             ("b", MAX_NAMESPACES_OF_ALL, "9000 namespaces in the store"),

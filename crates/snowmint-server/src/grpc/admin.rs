@@ -411,10 +411,38 @@ impl From<AdminError> for Failure {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
     use snowmint::Layout;
     use snowmint_cluster::namespace::Fields;
 
     use super::*;
+    use crate::operator::tests::{addition, name, server};
+
+    /// Goal: a token for some namespaces cannot remove a setting that it may not set. Method: `remove` of settings that the
+    /// operator of the store has set.
+    #[tokio::test]
+    async fn what_a_restricted_token_may_not_set_it_may_not_remove() {
+        let (server, [ops, team]) = server(Arc::default());
+        let operator = Operator::new(&server, &ops, "10.0.0.9".to_owned()).unwrap();
+        let settings = json!({"scheme": "snowflake", "rule": "reject", "sequence_start": "random"});
+        operator.add(name("a-1"), addition(settings)).await.unwrap();
+        for (identity, setting, kind) in [
+            (&team, "rule", Some(ErrorKind::Forbidden)),
+            (&team, "sequence_start", Some(ErrorKind::Forbidden)),
+            (&team, "description", None),
+            (&ops, "rule", None),
+        ] {
+            let name = "a-1".to_owned();
+            let remove = vec![setting.to_owned()];
+            let request = messages::SetNamespaceRequest { name, remove, ..Default::default() };
+            let message = Bytes::from(prost::Message::encode_to_vec(&request));
+            let method = AdminMethod::SetNamespace;
+            let answered = answer(&server, method, identity, &message, Deadline(None)).await;
+            assert_eq!(answered.err().map(|failure| failure.kind), kind, "{setting}");
+        }
+    }
 
     /// Goal: a message has every setting, as a number or text like the file. Method: a value with every field, converted both
     /// ways, which no longer compiles if a field is added.

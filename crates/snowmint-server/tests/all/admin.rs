@@ -231,6 +231,33 @@ async fn each_request_needs_the_right_admin() {
     assert!(head.starts_with("http/1.1 403 ") && body.contains("snowmint token create"), "{head} {body}");
 }
 
+/// Goal: a token for some namespaces can neither remove a setting that it may not set, nor resume a dropped namespace that has it.
+/// Method: a namespace with such settings, made by the operator of the store.
+#[tokio::test]
+async fn what_a_restricted_token_may_not_set_it_may_not_remove() {
+    let node = Node::start().await;
+    let line = |method: &str| format!("{method} /v1/admin/namespaces/orders-1");
+    let settings = json!({"layout": "js53", "rule": "reject", "sequence_start": "random"});
+    let (status, added) = node.admin(&line("PUT"), Some(settings)).await;
+    assert_eq!(status, 200, "{added}");
+    for setting in ["rule", "sequence_start", "layout", "hide", "sources"] {
+        let removed = json!({"description": "orders", setting: null});
+        let (status, problem) = node.ask(&node.of_orders, &line("PATCH"), Some(removed)).await;
+        assert_eq!((status, &problem["setting"]), (403, &json!(setting)), "{problem}");
+    }
+    let (_, found) = node.admin(&line("GET"), None).await;
+    assert_eq!((&found["rule"], &found["description"]), (&json!("reject"), &Value::Null), "{found}");
+    let (status, problem) = node.ask(&node.of_orders, &line("DELETE"), None).await;
+    assert_eq!(status, 200, "{problem}");
+    for settings in [json!({}), json!({"rule": null})] {
+        let (status, problem) = node.ask(&node.of_orders, &line("PUT"), Some(settings)).await;
+        assert_eq!((status, &problem["setting"]), (403, &json!("layout")), "{problem}");
+    }
+    assert_eq!(node.admin(&line("PUT"), Some(json!({}))).await.0, 200);
+    let (status, changed) = node.admin(&line("PATCH"), Some(json!({"rule": null}))).await;
+    assert_eq!((status, &changed["namespace"]["rule"]), (200, &Value::Null), "{changed}");
+}
+
 /// Goal: an invalid request is rejected with what is allowed, and changes nothing.
 #[tokio::test]
 async fn invalid_requests_are_rejected() {
