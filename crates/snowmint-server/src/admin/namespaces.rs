@@ -299,7 +299,8 @@ pub async fn add(
     room.check(store, name)?;
     nobody_serves(name, nodes).await?;
     let added = registry::add_if(store, name, &definition, if_dropped, required);
-    let added = author.record(store, action, name, &definition, added).await?;
+    let details = for_log(&definition, before.as_ref().map(|it| &it.definition));
+    let added = author.record(store, action, name, details, added).await?;
     let record = added.map_err(|error| match error {
         NamespaceError::Mismatch(error) => AdminError::OnlyOver(error),
         error => error.into(),
@@ -359,7 +360,7 @@ pub async fn set(
                 return Ok(Changed::of(store, name, found, Vec::new()).await);
             }
         }
-        details = wanted.to_string();
+        details = for_log(&wanted, Some(&before.definition));
     }
     // Checked before the entry is written: requests that cannot change anything would push real changes out of the log.
     registry::existing(store, name).await?;
@@ -391,6 +392,46 @@ pub async fn drop_namespace(
     let dropped = registry::drop_namespace_if(store, name, WallClock.unix_ms(), required);
     let record = author.record(store, Action::NamespaceDrop, name, "", dropped).await??;
     Ok(Changed::of(store, name, record, Vec::new()).await)
+}
+
+/// Maximum characters of one setting's value in an entry of the audit log, so that the entry has room for others.
+const SHOWN: usize = 60;
+
+/// Describes a definition for the audit log: with its owner and description, and with the old values of what changes.
+fn for_log(after: &Definition, before: Option<&Definition>) -> String {
+    let shown = |value: &Value| {
+        let text = value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned);
+        let mut shown: String = text.chars().take(SHOWN).collect::<String>().escape_debug().to_string();
+        if text.chars().nth(SHOWN).is_some() {
+            shown.push('…');
+        }
+        shown
+    };
+    let settings = |definition: &Definition| match serde_json::to_value(Fields::from(definition)) {
+        Ok(Value::Object(settings)) => settings,
+        _ => Settings::new(),
+    };
+    let mut details = after.to_string();
+    let (new, old) = (settings(after), before.map(settings));
+    for setting in ["owner", "description"] {
+        if let Some(value) = new.get(setting) {
+            details += &format!(", {setting} \"{}\"", shown(value));
+        }
+    }
+    let Some(old) = old else { return details };
+    let changed = KNOWN.iter().filter(|setting| old.get(**setting) != new.get(**setting));
+    let was: Vec<_> = changed
+        .map(|setting| match old.get(*setting) {
+            // Their URLs may have passwords.
+            Some(_) if *setting == SOURCES => "other sources".to_owned(),
+            Some(value) => format!("{setting} \"{}\"", shown(value)),
+            None => format!("no {setting}"),
+        })
+        .collect();
+    if !was.is_empty() {
+        details += &format!("; before: {}", was.join(", "));
+    }
+    details
 }
 
 fn definition_to_add(
@@ -654,6 +695,7 @@ pub(crate) fn last_number(slots: Option<&str>, stripe: Stripe) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use crate::admin::audit::LogLine;
     use snowmint_cluster::audit;
     use snowmint_cluster::segment::Reset;
     use snowmint_store::{Expected, MemoryStore};
@@ -852,6 +894,37 @@ mod tests {
         let Value::Object(all) = serde_json::to_value(all).unwrap() else { panic!("no object") };
         check_names(&all, &[]).unwrap();
         assert_eq!(all.len(), KNOWN.len());
+    }
+
+    /// Goal: the audit log shows what changed, including the owner and the description, and what it was before. Method: changes of
+    /// one setting, with a long value and one whose characters must not reach a terminal.
+    #[tokio::test]
+    async fn the_log_shows_what_changed() {
+        let store = MemoryStore::new();
+        added(&store, "n", r#"{"scheme":"segment","owner":"team-web"}"#).await.unwrap();
+        set_to(&store, "n", r#"{"owner":"evil-team"}"#).await.unwrap();
+        set_to(&store, "n", r#"{"maximum":90,"owner":null}"#).await.unwrap();
+        let long = Value::from(format!("a\u{202e}b\"{}", "x".repeat(250)));
+        set_to(&store, "n", &format!(r#"{{"description":{long}}}"#)).await.unwrap();
+        let mut details: Vec<_> =
+            audit::list(&store, 9).await.unwrap().into_iter().map(LogLine::from).collect();
+        details.reverse();
+        let details = details.into_iter().map(|line| match line {
+            LogLine::Entry { details, .. } => details,
+            LogLine::Unreadable { unreadable, .. } => unreadable,
+        });
+        let x = "x".repeat(SHOWN - 4);
+        assert_eq!(
+            details.collect::<Vec<_>>(),
+            [
+                "segment cached, all numbers, owner \"team-web\"".to_owned(),
+                "segment cached, all numbers, owner \"evil-team\"; before: owner \"team-web\"".to_owned(),
+                "segment cached, all numbers, to 90; before: no maximum, owner \"evil-team\"".to_owned(),
+                format!(
+                    "segment cached, all numbers, to 90, description \"a\\u{{202e}}b\\\"{x}…\"; before: no description"
+                ),
+            ]
+        );
     }
 
     /// Goal: of two changes that require the same edition, one is rejected.
