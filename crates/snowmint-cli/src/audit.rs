@@ -17,7 +17,8 @@ const EXAMPLES: &str = "\
 Lists the changes that ns, import, workers release, store recover and the admin
 API made in a store, newest first: time (UTC), user, host or address, action,
 subject, details. A command writes its entry before it changes anything, and
-fails if that is not possible. At the end of a line:
+fails if that is not possible; only a drain and a change of the log level of a
+node go on, with a warning in the answer. At the end of a line:
   REFUSED        the change was rejected; nothing was changed
   FAILED         the store failed; nothing was changed
   POSSIBLY MADE  the store gave no answer: look at what the change was about

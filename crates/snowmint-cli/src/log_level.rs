@@ -2,7 +2,7 @@
 
 use crate::error::Failure;
 use crate::human::Output;
-use crate::remote::{LogLevel, ServerArgs};
+use crate::remote::{LogLevel, ServerArgs, warn};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -48,11 +48,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             None => server.log_level().await,
         }
     })?;
+    warn(&now.warnings);
     let mut out = Output::new();
     if args.json {
         out.line(&serde_json::to_string(&now).map_err(Failure::runtime)?)?;
     } else {
-        let LogLevel { level, configured } = now;
+        let LogLevel { level, configured, .. } = now;
         out.line(&if level == configured { level } else { format!("{level} (configured: {configured})") })?;
     }
     out.flush()

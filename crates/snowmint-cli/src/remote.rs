@@ -151,6 +151,9 @@ pub(crate) struct TlsFiles<'a> {
 pub(crate) struct LogLevel {
     pub(crate) level: String,
     pub(crate) configured: String,
+    /// That the change is not in the audit log.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) warnings: Vec<String>,
 }
 
 /// Returns the token in a file, or else the given one.

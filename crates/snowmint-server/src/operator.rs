@@ -72,6 +72,9 @@ pub(crate) struct ReleaseAnswer {
 #[derive(Debug, Serialize)]
 pub(crate) struct Drained {
     pub(crate) drained: bool,
+    /// That the change is not in the audit log.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) warnings: Vec<String>,
 }
 
 /// What to do with the drain of this node.
@@ -88,6 +91,9 @@ pub(crate) struct LogLevel {
     pub(crate) level: String,
     /// The level of the flags or the configuration file.
     pub(crate) configured: String,
+    /// That the change is not in the audit log.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) warnings: Vec<String>,
 }
 
 /// An authorized client, within the limits of its token.
@@ -238,7 +244,7 @@ impl<'a> Operator<'a> {
     }
 
     pub(crate) fn drained(&self) -> Drained {
-        Drained { drained: self.server.shutdown.is_drained() }
+        Drained { drained: self.server.shutdown.is_drained(), warnings: Vec::new() }
     }
 
     /// Makes this node not ready, or ready again. It continues to serve all requests.
@@ -253,20 +259,20 @@ impl<'a> Operator<'a> {
                 "end"
             }
         };
-        self.note(Action::NodeDrain, details).await;
-        self.drained()
+        let warnings = self.note(Action::NodeDrain, details).await;
+        Drained { warnings, ..self.drained() }
     }
 
     pub(crate) fn log_level(&self) -> Result<LogLevel, AdminError> {
         let log = self.log()?;
-        Ok(LogLevel { level: log.level(), configured: log.configured() })
+        Ok(LogLevel { level: log.level(), configured: log.configured(), warnings: Vec::new() })
     }
 
     /// Changes the log level until the next change, reload or restart; `None` restores the configured one.
     pub(crate) async fn set_log_level(&self, level: Option<&str>) -> Result<LogLevel, AdminError> {
         self.log()?.set(level).map_err(|why| AdminError::setting("level", why))?;
-        self.note(Action::NodeLogLevel, level.unwrap_or("as configured")).await;
-        self.log_level()
+        let warnings = self.note(Action::NodeLogLevel, level.unwrap_or("as configured")).await;
+        Ok(LogLevel { warnings, ..self.log_level()? })
     }
 
     fn log(&self) -> Result<&dyn LogControl, AdminError> {
@@ -275,8 +281,8 @@ impl<'a> Operator<'a> {
     }
 
     /// Records a change of this node in the log and the audit log. Never fails, so a node whose store is down can still be
-    /// administered.
-    async fn note(&self, action: Action, details: &str) {
+    /// administered; returns a warning if the audit log does not have the change.
+    async fn note(&self, action: Action, details: &str) -> Vec<String> {
         let Author { who, from } = &self.author;
         tracing::info!(by = who, from, "{action}: {details}");
         let (author, of, details) = (self.author.clone(), action.clone(), details.to_owned());
@@ -288,9 +294,23 @@ impl<'a> Operator<'a> {
         };
         // The operator does not wait for a store that hangs; the entry may still be written.
         match timeout(REFRESH_WITHIN, self.node.read(Reach::All, recorded)).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::warn!(%error, "{action} is not in the audit log"),
-            Err(_) => tracing::warn!("{action} is not in the audit log: the store did not answer in time"),
+            Ok(Ok(())) => Vec::new(),
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "{action} is not in the audit log");
+                // `AdminError::Audit` would add that nothing was changed.
+                let why = match error {
+                    AdminError::Audit(error) => error.to_string(),
+                    error => error.to_string(),
+                };
+                vec![format!("the change was made, but is not in the audit log: {why}")]
+            }
+            Err(_) => {
+                tracing::warn!("{action} is not in the audit log: the store did not answer in time");
+                let within = REFRESH_WITHIN;
+                vec![format!(
+                    "the change was made, but may not be in the audit log: the store did not answer within {within:?}"
+                )]
+            }
         }
     }
 

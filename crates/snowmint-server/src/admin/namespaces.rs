@@ -4,6 +4,7 @@
 //! a setting that is `null` is removed.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use futures_util::future::try_join_all;
 use serde::{Deserialize, Serialize};
@@ -415,7 +416,8 @@ fn for_log(after: &Definition, before: Option<&Definition>) -> String {
     let (new, old) = (settings(after), before.map(settings));
     for setting in ["owner", "description"] {
         if let Some(value) = new.get(setting) {
-            details += &format!(", {setting} \"{}\"", shown(value));
+            // A write to a String never fails.
+            let _ = write!(details, ", {setting} \"{}\"", shown(value));
         }
     }
     let Some(old) = old else { return details };
@@ -429,7 +431,7 @@ fn for_log(after: &Definition, before: Option<&Definition>) -> String {
         })
         .collect();
     if !was.is_empty() {
-        details += &format!("; before: {}", was.join(", "));
+        let _ = write!(details, "; before: {}", was.join(", "));
     }
     details
 }

@@ -18,7 +18,7 @@ use crate::admin::workers::{Force, Released, WorkerView};
 use crate::limits::admin::MAX_CHANGES;
 use crate::limits::grpc::MAX_NAMESPACES;
 use crate::mint::MintError;
-use crate::operator::{ChangedHere, Drain, Operator, Scope, authorize};
+use crate::operator::{ChangedHere, Drain, Drained, LogLevel, Operator, Scope, authorize};
 use crate::state::ServerState;
 use crate::status::ErrorKind;
 
@@ -191,26 +191,23 @@ async fn answer_at_leisure(
         AdminMethod::GetDrain => {
             let operator = allowed(Scope::Everything)?;
             let messages::GetDrainRequest {} = decode(message)?;
-            let drained = operator.drained().drained;
-            Ok(Answer::of_message(&messages::DrainState { drained }))
+            Ok(Answer::of_message(&drain_state(operator.drained())))
         }
         AdminMethod::SetDrain => {
             let operator = allowed(Scope::Everything)?;
             let messages::SetDrainRequest { drained } = decode(message)?;
-            let drained = operator.drain(if drained { Drain::Begin } else { Drain::End }).await.drained;
-            Ok(Answer::of_message(&messages::DrainState { drained }))
+            let drained = operator.drain(if drained { Drain::Begin } else { Drain::End }).await;
+            Ok(Answer::of_message(&drain_state(drained)))
         }
         AdminMethod::GetLogLevel => {
             let operator = allowed(Scope::Everything)?;
             let messages::GetLogLevelRequest {} = decode(message)?;
-            let level = operator.log_level()?;
-            Ok(Answer::of_message(&messages::LogLevel { level: level.level, configured: level.configured }))
+            Ok(Answer::of_message(&log_level(operator.log_level()?)))
         }
         AdminMethod::SetLogLevel => {
             let operator = allowed(Scope::Everything)?;
             let messages::SetLogLevelRequest { level } = decode(message)?;
-            let level = operator.set_log_level(level.as_deref()).await?;
-            Ok(Answer::of_message(&messages::LogLevel { level: level.level, configured: level.configured }))
+            Ok(Answer::of_message(&log_level(operator.set_log_level(level.as_deref()).await?)))
         }
     }
 }
@@ -361,6 +358,14 @@ fn changed(ChangedHere { changed, served_here }: ChangedHere) -> messages::Names
     }
 }
 
+fn drain_state(Drained { drained, warnings }: Drained) -> messages::DrainState {
+    messages::DrainState { drained, warnings }
+}
+
+fn log_level(LogLevel { level, configured, warnings }: LogLevel) -> messages::LogLevel {
+    messages::LogLevel { level, configured, warnings }
+}
+
 fn worker(view: WorkerView) -> messages::Worker {
     messages::Worker {
         pool: view.pool,
@@ -441,6 +446,33 @@ mod tests {
             let method = AdminMethod::SetNamespace;
             let answered = answer(&server, method, identity, &message, Deadline(None)).await;
             assert_eq!(answered.err().map(|failure| failure.kind), kind, "{setting}");
+        }
+    }
+
+    /// Goal: a change of this node is made although the audit log cannot be written, and the answer says so. Method: a store
+    /// whose record of the newest page is unreadable.
+    #[tokio::test]
+    async fn a_drain_without_an_entry_has_a_warning() {
+        use snowmint_store::{Expected, Key, MemoryStore, Store as _};
+        for is_broken in [false, true] {
+            let store = Arc::new(MemoryStore::new());
+            if is_broken {
+                let page = Key::new("audit/page").unwrap();
+                let _ = store.compare_and_set(&page, Expected::Absent, b"{").await.unwrap();
+            }
+            let (server, [ops, _]) = server(store);
+            let message =
+                Bytes::from(prost::Message::encode_to_vec(&messages::SetDrainRequest { drained: true }));
+            answer(&server, AdminMethod::SetDrain, &ops, &message, Deadline(None)).await.unwrap();
+            assert!(server.shutdown.is_drained());
+            let operator = Operator::new(&server, &ops, "10.0.0.9".to_owned()).unwrap();
+            let state = drain_state(operator.drain(Drain::End).await);
+            assert_eq!(
+                (state.drained, state.warnings.is_empty()),
+                (false, !is_broken),
+                "{:?}",
+                state.warnings
+            );
         }
     }
 

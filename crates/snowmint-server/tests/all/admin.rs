@@ -430,7 +430,13 @@ async fn a_store_that_is_down_is_reported() {
         assert_eq!((status, &problem["type"]), (503, &json!("urn:snowmint:not-ready")), "{line}: {problem}");
         assert!(head.contains("retry-after: 1"), "{head}");
     }
-    assert_eq!(node.admin("POST /v1/admin/drain", None).await, (200, json!({"drained": true})));
+    let (status, drained) = node.admin("POST /v1/admin/drain", None).await;
+    let warning = drained["warnings"][0].as_str().unwrap();
+    assert_eq!((status, &drained["drained"]), (200, &json!(true)));
+    assert!(
+        warning.starts_with("the change was made, but ") && !warning.contains("nothing was changed"),
+        "{warning}"
+    );
     assert!(!node.running.http().await.probe().await);
 }
 
