@@ -260,10 +260,15 @@ impl Reporter {
             Event::NearlyExhausted { highest } => tracing::warn!(
                 highest,
                 maximum = self.range.maximum,
-                "nine tenths of the numbers are used: raise the maximum, or use a new namespace"
+                "nine tenths of the numbers are reserved: raise the maximum, or use a new namespace"
             ),
             Event::Exhausted => {
-                tracing::error!(maximum = self.range.maximum, "every number up to the maximum is used up");
+                // Nodes may still have some of them in memory, even all.
+                tracing::error!(
+                    maximum = self.range.maximum,
+                    left,
+                    "every number up to the maximum is reserved: raise the maximum, or use a new namespace"
+                );
                 self.update(|status| status.exhausted = true);
             }
             Event::WentBack { counter, segment, highest, forgot } => {

@@ -647,7 +647,23 @@ async fn an_outage_is_one_line_in_the_log_and_its_end_another() {
     while segments.take(1000).await.is_ok() {}
     let lines = log.lines();
     assert_eq!(lines.len(), 4, "{lines:#?}");
-    assert!(lines[2].contains("nine tenths") && lines[3].contains("used up"), "{lines:#?}");
+    assert!(lines[2].contains("nine tenths") && lines[3].contains("is reserved"), "{lines:#?}");
+}
+
+/// Goal: the log does not say that numbers are used before any is drawn. Method: a maximum that is below the first segment.
+#[tokio::test(start_paused = true)]
+async fn numbers_in_memory_are_not_reported_as_used() {
+    let log = Log::default();
+    let _guard = log.capture();
+    let segments = start(&[unsteady(&store())], small().maximum(5));
+    sleep(Duration::from_mins(1)).await;
+    let lines = log.lines();
+    assert!(!lines.is_empty() && lines.iter().all(|line| !line.contains("used")), "{lines:#?}");
+    assert!(
+        lines.iter().any(|line| line.contains("every number up to the maximum is reserved")),
+        "{lines:#?}"
+    );
+    assert_eq!(numbers(&segments, 5).await.len(), 5);
 }
 
 /// Goal: nodes that start together with a `start` share the numbers from there, and no segment is larger than allowed.
