@@ -168,10 +168,13 @@ impl<'a> Operator<'a> {
                     let listed = registry::list(&*store).await?;
                     match listed.iter().find(|(known, _)| known == name.as_str()) {
                         Some((_, Ok(record))) => {
-                            addition.required.check(&name, Some(record))?;
-                            check_resume(&identity, &name, record)?;
-                            // Another record than the one checked is not resumed.
-                            addition.required = Required::Edition(record.edition);
+                            // `add` refuses a namespace that must be new.
+                            if addition.required != Required::Absent {
+                                addition.required.check(&name, Some(record))?;
+                                check_resume(&identity, &name, record)?;
+                                // Another record than the one checked is not resumed.
+                                addition.required = Required::Edition(record.edition);
+                            }
                         }
                         Some(_) => {}
                         None => check_room(&listed, &identity)?,

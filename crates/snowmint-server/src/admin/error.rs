@@ -75,6 +75,18 @@ pub enum AdminError {
     /// The registry of namespaces rejected the operation, or its store failed.
     #[error(transparent)]
     Namespace(#[from] NamespaceError),
+    /// The namespace exists, and the request only adds a new one.
+    #[error(
+        "namespace {name} already exists{}: nothing was written; omit If-None-Match or must_be_new to {}",
+        if *dropped { " as a dropped one" } else { "" },
+        if *dropped { "resume it" } else { "see its definition, or change it with PATCH or SetNamespace" }
+    )]
+    NotNew {
+        /// The namespace.
+        name: String,
+        /// Whether it was dropped.
+        dropped: bool,
+    },
     /// A dropped namespace would have to start over.
     #[error(
         "{0}; `start_over` repeats earlier ids, and new ids are unique only once every node has seen the drop or is stopped: see \
@@ -211,7 +223,7 @@ impl AdminError {
             Self::TooManyOwn { .. } | Self::TooManyInAll { .. } => ErrorKind::TooManyNamespaces,
             Self::OnlyOver(_) | Self::OtherScheme(_) => ErrorKind::Conflict,
             Self::StillServed { .. } | Self::Unanswered(_) | Self::Held { .. } => ErrorKind::InUse,
-            Self::WorkerChanged { .. } => ErrorKind::Changed,
+            Self::WorkerChanged { .. } | Self::NotNew { .. } => ErrorKind::Changed,
             Self::UnknownWorker { .. } => ErrorKind::UnknownWorker,
             Self::UnreadableWorker { .. } => ErrorKind::Unreadable,
             Self::Store(error) => kind_of(error),

@@ -279,6 +279,10 @@ pub async fn add(
     let room = Room::among(&listed);
     let before = named(name, listed);
     let required = addition.required;
+    if let (Required::Absent, Some(before)) = (required, &before) {
+        let dropped = before.dropped_unix_ms.is_some();
+        return Err(AdminError::NotNew { name: name.to_string(), dropped });
+    }
     required.check(name, before.as_ref())?;
     let if_dropped = if addition.start_over.is_some() { IfDropped::Restart } else { IfDropped::Resume };
     let definition = definition_to_add(name, &addition.settings, before.as_ref())?;
@@ -971,6 +975,26 @@ mod tests {
         let over = Addition { start_over: Some(StartOver::default()), ..Addition::default() };
         let over = add(&store, &author(), &name("n"), &over).await.unwrap();
         assert!(over.warnings[0].contains("n starts over"), "{:?}", over.warnings);
+    }
+
+    /// Goal: an addition that must be new says that the namespace exists, not that it was changed.
+    #[tokio::test]
+    async fn an_addition_that_must_be_new_says_that_the_name_exists() {
+        let store = MemoryStore::new();
+        let new = |name: NamespaceName| {
+            let settings = settings(r#"{"scheme":"segment"}"#);
+            let (store, required) = (&store, Required::Absent);
+            async move { add(store, &author(), &name, &Addition { settings, required, start_over: None }).await }
+        };
+        new(name("n")).await.unwrap();
+        for words in
+            ["namespace n already exists: nothing", "namespace n already exists as a dropped one: nothing"]
+        {
+            let error = new(name("n")).await.unwrap_err();
+            assert!(error.to_string().starts_with(words), "{error}");
+            assert_eq!(error.kind(), ErrorKind::Changed);
+            drop_namespace(&store, &author(), &name("n"), Required::Any).await.ok();
+        }
     }
 
     /// Goal: requests for a namespace that does not exist do not push changes out of the audit log. Method: changes and drops of
