@@ -4,6 +4,7 @@
 //! whole store or this node. Nothing about a request is reported before the token is checked.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::time::Duration;
@@ -12,7 +13,8 @@ use bytes::Bytes;
 use hyper::header::{CONTENT_TYPE, ETAG, HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Request, Response};
-use serde::Deserialize;
+use serde::de::{self, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use snowmint::error::Snippet;
 use snowmint_cluster::NamespaceName;
@@ -293,9 +295,38 @@ impl Call<'_> {
         let bytes = tokio::time::timeout(within, collect(body)).await.unwrap_or_else(|_| {
             Err(Problem::new(ErrorKind::BadRequest, format!("incomplete request after {within:?}")))
         })?;
-        serde_json::from_slice(&bytes).map_err(|error| {
+        let object: Object = serde_json::from_slice(&bytes).map_err(|error| {
             Problem::new(ErrorKind::BadRequest, format!("invalid body: expected a JSON object: {error}"))
-        })
+        })?;
+        Ok(object.0)
+    }
+}
+
+/// A JSON object without repeated names, of which serde would use the last one: two readers may disagree about it.
+struct Object(Settings);
+
+impl<'de> Deserialize<'de> for Object {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Entries;
+        impl<'de> Visitor<'de> for Entries {
+            type Value = Object;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a map")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Object, A::Error> {
+                let mut object = Settings::new();
+                while let Some((name, value)) = map.next_entry::<String, Value>()? {
+                    let shown = Snippet::of(&name);
+                    if object.insert(name, value).is_some() {
+                        return Err(de::Error::custom(format_args!("repeated name {shown}: send it once")));
+                    }
+                }
+                Ok(Object(object))
+            }
+        }
+        deserializer.deserialize_map(Entries)
     }
 }
 
@@ -425,6 +456,21 @@ impl From<AdminError> for Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Goal: a body with a repeated name is rejected with the name.
+    #[test]
+    fn a_name_is_sent_once() {
+        let read = |body: &str| serde_json::from_str::<Object>(body).map(|it| it.0.len());
+        assert_eq!(read(r#"{"maximum": 1, "owner": null}"#).unwrap(), 2);
+        assert_eq!(read("{}").unwrap(), 0);
+        for (body, words) in [
+            (r#"{"maximum": 1, "owner": "a", "maximum": 2}"#, "repeated name `maximum`"),
+            ("[]", "expected a map"),
+        ] {
+            let error = read(body).unwrap_err().to_string();
+            assert!(error.contains(words), "{error}");
+        }
+    }
 
     /// Goal: a precondition holds for every method that changes a namespace, and none is ignored. Method: each header and method.
     #[test]
