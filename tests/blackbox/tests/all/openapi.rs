@@ -311,6 +311,14 @@ valid(json.loads(events.readline().decode().removeprefix("data: ")), document["c
 answered.add(("/v1/admin/events", "get", 200, "text/event-stream"))
 connection.close()
 call("get", "/v1/admin/audit", 200, {}, ops)
+# A store that fails is tested elsewhere.
+for path, operations in document["paths"].items():
+    for method, operation in operations.items():
+        for status in (500, 503, 504):
+            answered.add((path, method, status, "application/problem+json"))
+        is_of_store = path.split("/")[3] in ("namespaces", "workers", "doctor", "audit")
+        assert ("503" in operation["responses"]) == is_of_store, f"{method} {path}: 503"
+        assert ("504" in operation["responses"]) == (is_of_store and method != "get"), f"{method} {path}: 504"
 call("get", "/v1/admin/audit", 200, {"limit": "5", "namespace": "n"}, ops)
 "#;
 
