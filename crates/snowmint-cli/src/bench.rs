@@ -19,7 +19,7 @@ use snowmint_cluster::NamespaceName;
 use crate::error::{Failure, report};
 use crate::human::{Output, thousands};
 use crate::remote::is_this_machine;
-use crate::{explain, flags};
+use crate::{arguments, explain, flags};
 use progress::Progress;
 use wire::Target;
 
@@ -190,6 +190,13 @@ impl Run {
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let (target, what) = if let Some(layout) = args.layout {
+        // The variable may hold a token for other commands.
+        if arguments::has_flag("--token") {
+            return Err(Failure::flag(
+                "--token",
+                "belongs to a server: omit it with --layout, or name a URL",
+            ));
+        }
         let threads = plural(args.connections, "thread");
         (None, format!("{threads} of this process, one generator of `{layout}`"))
     } else {

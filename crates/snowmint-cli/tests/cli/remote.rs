@@ -296,3 +296,40 @@ fn errors_of_a_server_teach() {
     assert_eq!(json(&listed)["name"], "orders-1", "a token sees its own namespaces only: {listed}");
     assert!(node.log().contains("namespace served"), "{}", node.log());
 }
+
+/// Goal: a token given as a flag without `--server` does not change the local store, and one from the environment does not stop
+/// commands on it.
+#[test]
+fn a_token_flag_needs_a_server_and_a_variable_does_not() {
+    let commands: &[&[&str]] = &[
+        &["ns", "add", "n", "--scheme", "segment"],
+        &["ns", "set", "n", "--text", "{hex}"],
+        &["ns", "list"],
+        &["ns", "drop", "n"],
+        &["range", "--since", "2026-01-01", "--namespace", "n"],
+        &["workers"],
+        &["workers", "release", "5"],
+        &["doctor"],
+        &["audit"],
+    ];
+    let (flagged, variable) = (Sandbox::new(), Sandbox::new().with_env("SNOWMINT_TOKEN", "smt_x"));
+    for sandbox in [&flagged, &variable] {
+        sandbox.out(&["store", "init", "--data", "b"]);
+    }
+    for command in commands {
+        for token in [&["--token", "smt_x"][..], &["--token=smt_x"]] {
+            let told = flagged.refused(&[command, &["--data", "b"][..], token].concat(), 2);
+            assert!(told.contains("--token: belongs to --server: add --server URL"), "{command:?}: {told}");
+        }
+        let ran = variable.run(&[command, &["--data", "b"][..]].concat());
+        assert!(!ran.err.contains("--token"), "{command:?}: {ran:?}");
+    }
+    assert!(flagged.out(&["audit", "--data", "b"]).contains("no changes are recorded"));
+    assert!(variable.out(&["audit", "--data", "b"]).contains(" n "));
+    let told = flagged.refused(&["log-level", "--token", "smt_x"], 2);
+    assert!(told.contains("--server"), "{told}");
+    let told = variable.refused(&["log-level"], 2);
+    assert!(told.contains("--server: required"), "{told}");
+    let told = flagged.refused(&["bench", "--layout", "twitter", "--token", "smt_x"], 2);
+    assert!(told.contains("--token"), "{told}");
+}
