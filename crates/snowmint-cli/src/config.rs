@@ -160,6 +160,9 @@ fn check(path: &Path, json: bool) -> Result<(), Failure> {
     out.flush()
 }
 
+/// The default of `namespaces`, as `config print` writes it.
+const DEFAULT_NAMESPACES: &str = "[\"default\"]";
+
 /// Prints every setting as a line of TOML, with its origin, and the `tables` of namespaces. Leaves out passwords.
 fn print_settings(
     matches: &ArgMatches,
@@ -188,8 +191,9 @@ fn print_settings(
             }
             texts => Value::String(public(key, &texts.concat())),
         };
-        // A file has names or tables, not both.
-        let comment = if key == "namespaces" && tables.is_some() { "# " } else { "" };
+        // A file has names or tables, not both: as a comment, the default leaves room for tables.
+        let is_default = value.to_string() == DEFAULT_NAMESPACES;
+        let comment = if key == "namespaces" && (tables.is_some() || is_default) { "# " } else { "" };
         out.line(&format!("{comment}{key} = {value}  # {origin}"))?;
     }
     for line in tables.unwrap_or_default().lines().filter(|line| !line.trim().is_empty()) {

@@ -167,11 +167,24 @@ fn setting(path: &Path, key: &str) -> Result<Option<String>, String> {
     Ok(file.values.remove(key).map(|texts| texts.concat()))
 }
 
+/// The error for a file with both forms of `namespaces`, which TOML forbids.
+const NAMES_AND_TABLES: &str = "`namespaces` is a list of names above, and a table here: remove the list, and write each of its \
+                                names as a table too, such as [namespaces.orders] with scheme = \"snowflake\"";
+
 type Document = BTreeMap<Spanned<String>, Spanned<Value>>;
 
 fn document(text: &str) -> Result<Document, String> {
     toml::from_str(text).map_err(|error: toml::de::Error| match error.span() {
-        Some(span) => format!("line {}: {}", line_of(text, span.start), error.message()),
+        Some(span) => {
+            let (line, why) = (line_of(text, span.start), error.message());
+            let source = text.lines().nth(line - 1).unwrap_or_default().trim_start();
+            let is_table = source.starts_with("[namespaces.") || source.starts_with("namespaces.");
+            if is_table && why.starts_with("cannot extend value of type") {
+                format!("line {line}: {NAMES_AND_TABLES}")
+            } else {
+                format!("line {line}: {why}")
+            }
+        }
         None => error.message().to_owned(),
     })
 }
@@ -206,9 +219,15 @@ pub(crate) fn is_boolean(flag: &Arg) -> bool {
 
 fn unknown(key: &str, flags: &[Arg]) -> String {
     let known = flags.iter().map(|flag| flag.get_id().as_str()).chain(NAMESPACE_KEYS);
-    let nearest = snowmint_server::access::file::nearest(key, known);
+    // `tokens` is spelled right, but its tables have their own file.
+    let nearest = snowmint_server::access::file::nearest(key, known).filter(|_| key != "tokens");
     let hint = nearest.map_or_else(
-        || "`snowmint config schema` lists the keys".to_owned(),
+        || match key {
+            "tokens" => {
+                "[tokens.NAME] tables belong in a file of their own: name it with `tokens_file`".to_owned()
+            }
+            _ => "`snowmint config schema` lists the keys".to_owned(),
+        },
         |known| format!("did you mean `{known}`?"),
     );
     format!("unknown key {}: {hint}", Snippet::of(key))
@@ -291,6 +310,15 @@ mod tests {
         for (text, wanted) in [
             ("\nhtpp = 'off'", "line 2: unknown key `htpp`: did you mean `http`?"),
             ("log-format = 'json'", "line 1: unknown key `log-format`: did you mean `log_format`?"),
+            ("[[x]]\ny = 1", "line 1: unknown key `x`: `snowmint config schema` lists the keys"),
+            (
+                "[tokens.a]\nsha256 = 'x'",
+                "line 1: unknown key `tokens`: [tokens.NAME] tables belong in a file of their own: name it with `tokens_file`",
+            ),
+            (
+                "namespaces = ['a']\n[namespaces.b]\nscheme = 'segment'",
+                "line 2: `namespaces` is a list of names above, and a table here: remove the list",
+            ),
             ("zzz = 1", "line 1: unknown key `zzz`: `snowmint config schema` lists the keys"),
             ("config = 'other.toml'", "unknown key `config`"),
             (

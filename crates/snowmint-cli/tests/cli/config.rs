@@ -131,6 +131,33 @@ fn flags_win_over_the_environment_and_this_over_the_file() {
     assert!(help.contains("SNOWMINT_STORE") && !help.contains("secret"), "{help}");
 }
 
+/// Goal: the printed file can be extended as the documentation says, and means the same.
+#[test]
+fn a_printed_file_takes_tables_of_namespaces() {
+    let sandbox = Sandbox::new();
+    let printed = sandbox.out(&["config", "print", "--window", "20s"]);
+    let write = |text: &str| std::fs::write(sandbox.path("p.toml"), text).unwrap();
+    write(&printed);
+    assert!(sandbox.out(&["config", "check", "p.toml"]).ends_with("namespaces: 1\n"));
+    assert_eq!(
+        sandbox.out(&["config", "print", "--config", "p.toml"]).matches("\"default\"").count(),
+        printed.matches("\"default\"").count()
+    );
+    let table = "\n[namespaces.orders]\nscheme = \"segment\"\n";
+    write(&format!("{printed}{table}"));
+    assert!(sandbox.out(&["config", "check", "p.toml"]).ends_with("namespaces: 2\n"));
+    // A list means exactly its names, which tables cannot express: they come in addition to `default`.
+    let listed = sandbox.out(&["config", "print", "--namespaces", "a,b"]);
+    write(&listed);
+    assert!(sandbox.out(&["config", "check", "p.toml"]).ends_with("namespaces: 2\n"));
+    write(&format!("{listed}{table}"));
+    let told = sandbox.refused(&["config", "check", "p.toml"], 2);
+    assert!(
+        told.contains("`namespaces` is a list of names above, and a table here: remove the list"),
+        "{told}"
+    );
+}
+
 #[test]
 fn a_file_named_by_the_environment_is_used() {
     let sandbox = with_file("window = '7s'\n").with_env("SNOWMINT_CONFIG", "snowmint.toml");
@@ -141,6 +168,7 @@ fn a_file_named_by_the_environment_is_used() {
 #[test]
 fn what_is_wrong_in_a_file_is_named_before_anything_is_opened() {
     for (text, wanted) in [
+        ("[namespaces.a]\nschema = 'segment'", "line 2: unknown field `schema`: did you mean `scheme`?"),
         ("\nwidnow = '4s'", "snowmint.toml: line 2: unknown key `widnow`: did you mean `window`?"),
         ("window = '4'", "snowmint.toml: line 1: invalid value `4` of `window`: expected a time"),
         ("http = 'off'\nresp = 'off'", "--http off and --resp off"),

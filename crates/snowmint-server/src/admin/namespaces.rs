@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use crate::access::file::with_nearest_field;
 use futures_util::future::try_join_all;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -522,7 +523,7 @@ fn define(mut settings: Settings) -> Result<Definition, AdminError> {
         };
         match settings.iter().find_map(is_invalid) {
             Some((setting, error)) => AdminError::setting(setting, error),
-            None => AdminError::Request(format!("invalid settings: {error}")),
+            None => AdminError::Request(with_nearest_field(&format!("invalid settings: {error}"))),
         }
     })?;
     // The layout of the service is for its own namespaces. A namespace of the store without a layout gets Twitter's, as on every
@@ -760,6 +761,13 @@ mod tests {
 
     async fn set_to(store: &MemoryStore, of: &str, json: &str) -> Result<Changed, AdminError> {
         set(store, &author(), &name(of), &Change { settings: settings(json), ..Change::default() }).await
+    }
+
+    #[test]
+    fn an_unknown_setting_names_the_nearest_one() {
+        let settings = Settings::from_iter([("schema".to_owned(), Value::from("segment"))]);
+        let error = define(settings).unwrap_err().to_string();
+        assert!(error.contains("unknown field `schema`: did you mean `scheme`?"), "{error}");
     }
 
     /// Goal: at the limit of the store no author adds a namespace, resumes one, or pushes entries out of the audit log by

@@ -16,6 +16,7 @@ use snowmint_cluster::{NamespaceName, NamespaceNameError};
 use snowmint_store::{Store, StoreError, Visibility};
 use tokio::sync::Mutex;
 
+use crate::access::file::with_nearest_field;
 use crate::limits::MAX_SERVED_NAMESPACES;
 use crate::mint::NamespaceTable;
 
@@ -151,8 +152,10 @@ impl NamespaceFlags {
                 let shown = || path.display().to_string();
                 let text =
                     read(path).map_err(|source| NamespaceConfigError::Unread { path: shown(), source })?;
-                NamespaceFile::parse(&text, &self.layout)
-                    .map_err(|source| NamespaceConfigError::File { path: shown(), source })?
+                NamespaceFile::parse(&text, &self.layout).map_err(|mut source| {
+                    source.message = with_nearest_field(&source.message);
+                    NamespaceConfigError::File { path: shown(), source }
+                })?
             }
         };
         let file = file
