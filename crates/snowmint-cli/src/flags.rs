@@ -23,7 +23,7 @@ pub(crate) fn node_number(text: &str) -> Result<u32, String> {
     text.parse().map_err(|_| "expected a whole number from 0; `snowmint layout` shows the largest".to_owned())
 }
 
-/// Parses a number of a namespace, with or without separators of thousands: this command prints them, and people paste them.
+/// Parses a number, with or without thousands separators, because users paste this command's output.
 pub(crate) fn number(text: &str) -> Result<u64, String> {
     arguments::whole(text).filter(|number| *number <= MAX_NUMBER).ok_or_else(|| {
         format!("expected a whole number from 0 to {}, such as 1000000 or 1,000,000", thousands(MAX_NUMBER))

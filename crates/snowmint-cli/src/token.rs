@@ -257,8 +257,10 @@ fn hand_out(
     if !file.json {
         let expires =
             row.expires_unix_ms.map_or_else(|| "never".to_owned(), |unix_ms| Utc(unix_ms).to_string());
+        let quotas = quotas(row).into_iter().map(|quota| format!(", quota {quota}"));
+        let quotas = quotas.collect::<Vec<_>>().concat();
         let what = format!(
-            "token `{name}` written to {}: namespaces {}, rights {}, expires {expires}{more}; keep the token now, it is not shown \
+            "token `{name}` written to {}: namespaces {}, rights {}{quotas}, expires {expires}{more}; keep the token now, it is not shown \
              again",
             file.file.display(),
             namespaces(row),
@@ -278,11 +280,7 @@ fn list(file: &FileArgs, now_unix_ms: u64) -> Result<(), Failure> {
             out.line(&json(&shown(name, row, &file.file, None))?)?;
             continue;
         }
-        let quotas = [
-            row.quotas.rate.map(|rate| format!("{}/s", amount(rate.get()))),
-            row.quotas.per_day.map(|per_day| format!("{}/day", amount(per_day.get()))),
-        ];
-        let quotas = quotas.into_iter().flatten().collect::<Vec<_>>().join(" ");
+        let quotas = quotas(row).join(" ");
         let expires = match row.expires_unix_ms {
             None => String::new(),
             Some(unix_ms) if unix_ms <= now_unix_ms => {
@@ -299,6 +297,13 @@ fn list(file: &FileArgs, now_unix_ms: u64) -> Result<(), Failure> {
         out.line(line.trim_end())?;
     }
     out.flush()
+}
+
+/// Returns the quotas of a token as text: `50k/s` and `10M/day`.
+fn quotas(row: &TokenRow) -> Vec<String> {
+    let rate = row.quotas.rate.map(|rate| format!("{}/s", amount(rate.get())));
+    let per_day = row.quotas.per_day.map(|per_day| format!("{}/day", amount(per_day.get())));
+    rate.into_iter().chain(per_day).collect()
 }
 
 fn namespaces(row: &TokenRow) -> String {

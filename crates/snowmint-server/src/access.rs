@@ -149,7 +149,11 @@ impl Access {
         let table = self.table.load();
         let unknown =
             || unauthorized("invalid token: this server does not know it, or it was revoked".to_owned());
-        let token = table.get(name).ok_or_else(unknown)?;
+        // A name without a secret comes from a flag: the operator needs to know that the file lacks it.
+        let token = table.get(name).ok_or_else(|| match digest {
+            Some(_) => unknown(),
+            None => unauthorized(format!("{} has no token of this name", self.path.display())),
+        })?;
         let expires = token.row.expires_unix_ms;
         let until = match (digest, token.row.previous) {
             (None, _) => expires,
@@ -160,6 +164,11 @@ impl Access {
             _ => return Err(unknown()),
         };
         Ok((Arc::clone(token), until))
+    }
+
+    /// Returns the tokens file if it has no tokens, so that no client can be served.
+    pub fn empty_file(&self) -> Option<&Path> {
+        self.table.load().is_empty().then_some(&*self.path)
     }
 
     /// Returns all tokens, sorted by name.

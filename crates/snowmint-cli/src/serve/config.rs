@@ -265,7 +265,7 @@ pub(crate) struct Args {
     /// the store has no clock: the largest step forward that this node follows at once
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = flags::skew, env = "SNOWMINT_MAX_SKEW", help_heading = "Ids and leases")]
     pub(super) max_skew: Duration,
-    /// Clock of the timestamps. With `anchored`, clock steps never stop ids. With `wall`, ids show the wall clock's time after
+    /// Clock of the timestamps. With `anchored`, a clock step never interrupts id generation. With `wall`, ids show the wall clock's time after
     /// each step; a step forward that nothing confirms stops ids until the clock is corrected or the step has lasted. Neither
     /// can repeat an id
     #[arg(long, value_name = "CLOCK", value_enum, default_value_t = ClockChoice::Anchored, env = "SNOWMINT_CLOCK", help_heading = "Ids and leases")]
@@ -542,7 +542,7 @@ impl Plan {
         if !checks_clients && !args.insecure {
             check_outside(&ports, access.is_some(), tls.is_some())?;
         }
-        let warnings = warnings(args.store.as_deref(), &store, outside.map(|(_, listen)| listen));
+        let warnings = warnings(args.store.as_deref(), &store, outside, access.as_deref());
         Ok(Self {
             http: args.http,
             resp: args.resp,
@@ -613,8 +613,20 @@ fn namespaces_failure(flag: &str, error: NamespaceConfigError) -> Failure {
 }
 
 /// Returns the warnings about valid settings. `outside` is an address that other machines can reach.
-fn warnings(given_store: Option<&str>, store: &str, outside: Option<&Listen>) -> Vec<String> {
+fn warnings(
+    given_store: Option<&str>,
+    store: &str,
+    outside: Option<(&str, &Listen)>,
+    access: Option<&Access>,
+) -> Vec<String> {
     let mut warnings = Vec::new();
+    if let Some(file) = access.and_then(Access::empty_file) {
+        let file = file.display();
+        warnings.push(format!(
+            "--tokens-file: {file} has no tokens, so that every client is rejected: create one with `snowmint token create \
+             NAME --namespaces NAMES --file {file}`"
+        ));
+    }
     if store.starts_with("memory:") {
         warnings.push(
             "--store memory: leases are lost when this process ends, and no other process sees them: ids are unique only \
@@ -622,7 +634,7 @@ fn warnings(given_store: Option<&str>, store: &str, outside: Option<&Listen>) ->
                 .to_owned(),
         );
     }
-    if let (None, Some(listen)) = (given_store, outside) {
+    if let (None, Some((_, listen))) = (given_store, outside) {
         warnings.push(format!(
             "listening on {listen} without --store: {store} coordinates the processes of this machine only, and a node on \
              another machine would produce duplicates; set one --store for all nodes, or use one machine only"

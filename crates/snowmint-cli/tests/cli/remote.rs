@@ -265,6 +265,7 @@ fn errors_of_a_server_teach() {
             "token `orders`",
         ),
         (&["workers", "--server", &url, "--token", &orders], 2, "token `orders`"),
+        (&["audit", "--server", &url, "--token", &orders], 2, "or show one namespace: add --namespace NAME"),
         (&["ns", "list", "--server", &url, "--store", "sqlite:x"], 2, "omit --store"),
         (&["ns", "list", "--server", "http://10.0.0.5:1", "--token", &web], 2, "--insecure"),
         (&["ns", "list", "--server-cert", "a", "--server-key", "b"], 2, "belongs to --server"),

@@ -43,6 +43,39 @@ fn a_token_is_printed_once_and_only_its_hash_is_kept() {
     );
 }
 
+/// Goal: an operator sees the quotas in the answer of `token create`, and no others.
+#[test]
+fn a_new_token_shows_its_quotas() {
+    let sandbox = Sandbox::new();
+    let args = ["token", "create", "web", "--namespaces", "*", "--rate", "100/s", "--per-day", "10M"];
+    let ran = sandbox.run(&[&args[..], &FILE].concat());
+    assert!(
+        ran.err.contains("rights mint,inspect, quota 100/s, quota 10M/day, expires never"),
+        "{}",
+        ran.err
+    );
+    let ran = sandbox.run(&[&["token", "create", "free", "--namespaces", "*"][..], &FILE].concat());
+    assert!(ran.err.contains("rights mint,inspect, expires never"), "{}", ran.err);
+}
+
+/// Goal: a name that the tokens file lacks is an error that names the file, and a file without tokens is a warning.
+#[test]
+fn a_missing_token_name_and_an_empty_file_are_reported() {
+    let sandbox = Sandbox::new();
+    fs::write(sandbox.path("tokens.toml"), "").unwrap();
+    let base = ["serve", "--store", "memory:", "--tokens-file", "tokens.toml"];
+    let thrift = ["--thrift", "127.0.0.1:0", "--thrift-token", "nope"];
+    let told = sandbox.refused(&[&base[..], &thrift].concat(), 2);
+    assert!(told.contains("--thrift-token: nope: tokens.toml has no token of this name"), "{told}");
+    fs::write(sandbox.path("snowmint.toml"), "tokens_file = 'tokens.toml'\n").unwrap();
+    let ran = sandbox.run(&["config", "check", "snowmint.toml"]);
+    assert!(ran.code == 0 && ran.err.contains("tokens.toml has no tokens"), "{ran:?}");
+    assert!(
+        ran.err.contains("`snowmint token create NAME --namespaces NAMES --file tokens.toml`"),
+        "{ran:?}"
+    );
+}
+
 #[test]
 fn tokens_are_rotated_and_revoked() {
     let sandbox = Sandbox::new();
