@@ -6,7 +6,6 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use crate::access::file::with_nearest_field;
 use futures_util::future::try_join_all;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -23,6 +22,7 @@ use snowmint_cluster::segment::{Mode, Period, SegmentConfig, Stripe};
 use snowmint_store::{Key, Store, Versioned};
 
 use super::{AdminError, Author, nodes, sources, warnings_of_skipped};
+use crate::access::file::with_nearest_field;
 
 /// Settings of a namespace in the form of a namespace file, as a JSON object.
 pub type Settings = Map<String, Value>;
