@@ -13,7 +13,7 @@ use toml::Value;
 use crate::error::{Failure, report};
 use crate::habits;
 use crate::human::Output;
-use crate::serve::file::{ConfigFile, flags, is_boolean, namespaces_of};
+use crate::serve::file::{ConfigFile, flags, is_boolean, namespaces_of, tokens_of};
 use crate::{Cli, connect, serve};
 
 const EXAMPLES: &str = "\
@@ -25,14 +25,18 @@ Examples:
       Flags win over environment variables, these over the file.
 
 A file (TOML). A key is a flag of `snowmint serve` with _ for -; the tables
-are those of --namespaces-file, and SIGHUP reads them again:
+are those of --namespaces-file and --tokens-file, and SIGHUP reads them again:
   store = \"etcd://10.0.0.1:2379\"
   http = \"127.0.0.1:9090\"
   log_format = \"json\"
 
   [namespaces.orders]
   scheme = \"segment\"
-  text = \"ORD-{number:6}\"";
+  text = \"ORD-{number:6}\"
+
+  [tokens.orders-service]
+  sha256 = \"...\"
+  namespaces = [\"orders\"]";
 
 /// Check, print or describe the configuration file of `snowmint serve`
 #[derive(Debug, clap::Args)]
@@ -81,7 +85,10 @@ pub(crate) fn run(args: &Args, matches: &ArgMatches) -> Result<(), Failure> {
             let tables = tables
                 .map_err(Failure::runtime)?
                 .filter(|_| named.as_ref().is_some_and(|it| it.has_namespaces));
-            print.map_or(Ok(()), |matches| print_settings(matches, named.as_ref(), tables.as_deref()))
+            let tokens =
+                args.config_tokens.as_deref().map(tokens_of).transpose().map_err(Failure::runtime)?;
+            let tables = Tables { namespaces: tables, tokens };
+            print.map_or(Ok(()), |matches| print_settings(matches, named.as_ref(), &tables))
         }
         ConfigCommand::Schema => {
             let mut out = Output::new();
@@ -116,6 +123,7 @@ pub(crate) fn with_file(cli: Cli, matches: ArgMatches) -> Result<(Cli, ArgMatche
     let (log, access_log) = (from_file("log"), from_file("access_log"));
     if let Some(args) = cli.serve_args_mut() {
         (args.config_log, args.config_access_log) = (log, access_log);
+        file.give_tokens(args, path.clone())?;
         file.give_namespaces(args, path)?;
     }
     Ok((cli, matches))
@@ -136,6 +144,7 @@ fn check(path: &Path, json: bool) -> Result<(), Failure> {
         .and_then(|matches| serve::Args::from_arg_matches(&matches))
         // Each value was parsed before.
         .map_err(|error| Failure::usage(error.to_string()))?;
+    file.give_tokens(&mut args, path.to_owned())?;
     file.give_namespaces(&mut args, path.to_owned())?;
     let checked = serve::check(args, WallClock.unix_ms())?;
     for warning in &checked.warnings {
@@ -163,12 +172,14 @@ fn check(path: &Path, json: bool) -> Result<(), Failure> {
 /// The default of `namespaces`, as `config print` writes it.
 const DEFAULT_NAMESPACES: &str = "[\"default\"]";
 
-/// Prints every setting as a line of TOML, with its origin, and the `tables` of namespaces. Leaves out passwords.
-fn print_settings(
-    matches: &ArgMatches,
-    file: Option<&ConfigFile>,
-    tables: Option<&str>,
-) -> Result<(), Failure> {
+/// The tables of a configuration file, as its text has them.
+struct Tables {
+    namespaces: Option<String>,
+    tokens: Option<String>,
+}
+
+/// Prints every setting as a line of TOML, with its origin, and the `tables`. Leaves out passwords.
+fn print_settings(matches: &ArgMatches, file: Option<&ConfigFile>, tables: &Tables) -> Result<(), Failure> {
     let mut out = Output::new();
     for flag in flags() {
         let key = flag.get_id().as_str();
@@ -193,10 +204,12 @@ fn print_settings(
         };
         // A file has names or tables, not both: as a comment, the default leaves room for tables.
         let is_default = value.to_string() == DEFAULT_NAMESPACES;
-        let comment = if key == "namespaces" && (tables.is_some() || is_default) { "# " } else { "" };
+        let comment =
+            if key == "namespaces" && (tables.namespaces.is_some() || is_default) { "# " } else { "" };
         out.line(&format!("{comment}{key} = {value}  # {origin}"))?;
     }
-    for line in tables.unwrap_or_default().lines().filter(|line| !line.trim().is_empty()) {
+    let lines = [&tables.namespaces, &tables.tokens].into_iter().flatten().flat_map(|text| text.lines());
+    for line in lines.filter(|line| !line.trim().is_empty()) {
         // `serve` refuses a source with a password, but it is printed before it is checked.
         out.line(&public_line(line))?;
     }
@@ -268,6 +281,14 @@ fn schema() -> serde_json::Value {
             "properties": {"like": {"type": "string"}, "at_most": {"type": "integer"}},
             "required": ["like", "at_most"],
             "additionalProperties": false,
+        }),
+    );
+    properties.insert(
+        "tokens".to_owned(),
+        json!({
+            "type": "object",
+            "description": "Tokens by name, as `snowmint token create` writes them to a tokens file",
+            "additionalProperties": {"type": "object", "required": ["sha256", "namespaces"]},
         }),
     );
     json!({

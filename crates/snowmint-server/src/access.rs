@@ -43,7 +43,7 @@ const BEARER: &[u8] = b"bearer ";
 
 /// All tokens of a service.
 pub struct Access {
-    path: PathBuf,
+    source: TokensSource,
     files: WatchedFiles,
     clock: SharedClock,
     table: ArcSwap<HashMap<TokenName, Arc<Token>>>,
@@ -59,31 +59,62 @@ pub(crate) struct Token {
     pub(crate) usage: Arc<Usage>,
 }
 
-/// The tokens file cannot be used.
+/// Where tokens are read from.
+#[derive(Clone, Debug)]
+pub enum TokensSource {
+    /// A file of tokens alone, as `--tokens-file` names it.
+    File(PathBuf),
+    /// The tables of tokens in a configuration file.
+    ConfigFile {
+        /// The file.
+        path: PathBuf,
+        /// Returns the part of its text that is a file of tokens, with the same lines.
+        tables: fn(&str) -> Result<String, String>,
+    },
+}
+
+impl TokensSource {
+    /// Returns the path of the file.
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::File(path) | Self::ConfigFile { path, .. } => path,
+        }
+    }
+
+    /// Returns the flag that names the file.
+    const fn flag(&self) -> &'static str {
+        match self {
+            Self::File(_) => "--tokens-file",
+            Self::ConfigFile { .. } => "--config",
+        }
+    }
+}
+
+/// The tokens cannot be read.
 #[derive(Debug, thiserror::Error)]
-#[error("--tokens-file: cannot use {}: {why}", path.display())]
+#[error("{}: cannot use {}: {why}", source_file.flag(), source_file.path().display())]
 pub struct TokensError {
-    /// The file.
-    pub path: PathBuf,
+    /// Where they are.
+    pub source_file: TokensSource,
     why: String,
 }
 
 impl fmt::Debug for Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Access").field("path", &self.path).finish_non_exhaustive()
+        f.debug_struct("Access").field("source", &self.source).finish_non_exhaustive()
     }
 }
 
 impl Access {
-    /// Reads a tokens file. `clock` decides when tokens expire.
+    /// Reads the tokens of a file. `clock` decides when they expire.
     ///
     /// # Errors
     ///
     /// [`TokensError`] if the file cannot be read or is invalid.
-    pub fn load(path: PathBuf, clock: SharedClock) -> Result<Self, TokensError> {
-        let files = WatchedFiles::new(vec![path.clone()]);
-        let table = ArcSwap::from_pointee(read(&path, &HashMap::new())?);
-        Ok(Self { path, files, clock, table, generation: AtomicU64::new(0) })
+    pub fn load(source: TokensSource, clock: SharedClock) -> Result<Self, TokensError> {
+        let files = WatchedFiles::new(vec![source.path().to_owned()]);
+        let table = ArcSwap::from_pointee(read(&source, &HashMap::new())?);
+        Ok(Self { source, files, clock, table, generation: AtomicU64::new(0) })
     }
 
     /// Reads the file again at each `reload` and when it changes; never ends. If the file is invalid, it logs the error, and the
@@ -95,10 +126,10 @@ impl Access {
     }
 
     async fn reload(&self) -> Result<(), String> {
-        let (path, before) = (self.path.clone(), self.table.load_full());
-        let file = self.path.display();
+        let (source, before) = (self.source.clone(), self.table.load_full());
+        let file = self.source.path().display();
         // Disks may be slow, and the threads of this runtime serve clients.
-        match tokio::task::spawn_blocking(move || read(&path, &before)).await {
+        match tokio::task::spawn_blocking(move || read(&source, &before)).await {
             Ok(Ok(table)) => {
                 let tokens = table.len();
                 self.replace(table);
@@ -152,7 +183,7 @@ impl Access {
         // A name without a secret comes from a flag: the operator needs to know that the file lacks it.
         let token = table.get(name).ok_or_else(|| match digest {
             Some(_) => unknown(),
-            None => unauthorized(format!("{} has no token of this name", self.path.display())),
+            None => unauthorized(format!("{} has no token of this name", self.source.path().display())),
         })?;
         let expires = token.row.expires_unix_ms;
         let until = match (digest, token.row.previous) {
@@ -168,7 +199,7 @@ impl Access {
 
     /// Returns the tokens file if it has no tokens, so that no client can be served.
     pub fn empty_file(&self) -> Option<&Path> {
-        self.table.load().is_empty().then_some(&*self.path)
+        self.table.load().is_empty().then_some(self.source.path())
     }
 
     /// Returns all tokens, sorted by name.
@@ -184,8 +215,8 @@ impl Access {
     /// Tokens without a file, for unit tests.
     pub(crate) fn for_tests(rows: &str, clock: SharedClock) -> Arc<Self> {
         let table = ArcSwap::from_pointee(table(rows, &HashMap::new()).unwrap());
-        let (path, files) = (PathBuf::new(), WatchedFiles::new(Vec::new()));
-        Arc::new(Self { path, files, clock, table, generation: AtomicU64::new(0) })
+        let (source, files) = (TokensSource::File(PathBuf::new()), WatchedFiles::new(Vec::new()));
+        Arc::new(Self { source, files, clock, table, generation: AtomicU64::new(0) })
     }
 
     pub(crate) fn change(&self, rows: &str) {
@@ -195,12 +226,16 @@ impl Access {
 }
 
 fn read(
-    path: &Path,
+    source: &TokensSource,
     before: &HashMap<TokenName, Arc<Token>>,
 ) -> Result<HashMap<TokenName, Arc<Token>>, TokensError> {
-    let failed = |why: String| TokensError { path: path.to_owned(), why };
-    let text = std::fs::read_to_string(path)
+    let failed = |why: String| TokensError { source_file: source.clone(), why };
+    let text = std::fs::read_to_string(source.path())
         .map_err(|error| failed(format!("{error}; `snowmint token create --file FILE` makes one")))?;
+    let text = match source {
+        TokensSource::File(_) => text,
+        TokensSource::ConfigFile { tables, .. } => tables(&text).map_err(failed)?,
+    };
     table(&text, before).map_err(failed)
 }
 

@@ -13,15 +13,15 @@ use snowmint::{
 use snowmint_cluster::{
     Holder, IdentityError, NamespaceName, NodeClock, WorkerChoice, WorkerCount, WorkerSource,
 };
-use snowmint_server::access::Access;
 use snowmint_server::access::secret::TokenName;
+use snowmint_server::access::{Access, TokensSource};
 use snowmint_server::admin::nodes;
 use snowmint_server::namespace_sync::{
     NamespaceConfig, NamespaceConfigError, NamespaceFlags, NamespaceSource,
 };
 use snowmint_server::{AllowedHosts, CorsOrigins, ThriftExceptions, Timeouts, Tls, TlsFiles};
 
-use super::file::namespaces_of;
+use super::file::{namespaces_of, token_tables};
 use super::logging::{Filter, Format, Log};
 use super::systemd::Sockets;
 use super::traces::{self, Traces};
@@ -89,13 +89,16 @@ a second signal arrived. 2: invalid flag or setting.";
 #[command(after_long_help = EXAMPLES, after_help = "See --help for examples.")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub(crate) struct Args {
-    /// Configuration file (TOML): any of these flags, and namespaces (`snowmint config --help` shows one). Flags and environment
-    /// variables win over it
+    /// Configuration file (TOML): any of these flags, namespaces and tokens (`snowmint config --help` shows one). Flags and
+    /// environment variables win over it
     #[arg(long, value_name = "FILE", env = "SNOWMINT_CONFIG", help_heading = "Configuration")]
     pub(crate) config: Option<PathBuf>,
     /// The configuration file, if it defines namespaces.
     #[arg(skip)]
     pub(crate) config_namespaces: Option<PathBuf>,
+    /// The configuration file, if it defines tokens.
+    #[arg(skip)]
+    pub(crate) config_tokens: Option<PathBuf>,
     /// The configuration file, unless a flag or variable sets the log level.
     #[arg(skip)]
     pub(crate) config_log: Option<PathBuf>,
@@ -534,7 +537,7 @@ impl Plan {
         let cors_origins = CorsOrigins::new(args.cors_origin.iter().map(String::as_str))
             .map_err(|error| Failure::flag("--cors-origin", error))?;
         let tls = load_tls(args.tls_cert, args.tls_key, args.tls_client_ca)?;
-        let access = load_tokens(args.tokens_file)?;
+        let access = load_tokens(args.tokens_file, args.config_tokens)?;
         check_thrift_token(&args.thrift, access.as_ref(), args.thrift_token.as_ref())?;
         let traces = Traces::new(args.otlp_endpoint.as_deref(), args.otlp_sample_ratio)?;
         let outside = ports.into_iter().find(|(_, listen)| !listen.is_loopback());
@@ -676,10 +679,12 @@ fn load_tls(
     Ok(Some(Arc::new(tls)))
 }
 
-/// Reads the tokens, if a file is configured.
-fn load_tokens(path: Option<PathBuf>) -> Result<Option<Arc<Access>>, Failure> {
-    let load = |path| Access::load(path, Arc::new(WallClock)).map(Arc::new);
-    path.map(load).transpose().map_err(Failure::usage)
+/// Reads the tokens, if a file has some.
+fn load_tokens(file: Option<PathBuf>, config: Option<PathBuf>) -> Result<Option<Arc<Access>>, Failure> {
+    let in_config = |path| TokensSource::ConfigFile { path, tables: token_tables };
+    let source = file.map(TokensSource::File).or_else(|| config.map(in_config));
+    let load = |source| Access::load(source, Arc::new(WallClock)).map(Arc::new);
+    source.map(load).transpose().map_err(Failure::usage)
 }
 
 /// Checks that Thrift clients have a configured token if tokens are required.

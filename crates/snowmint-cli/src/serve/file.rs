@@ -2,7 +2,7 @@
 //!
 //! A key is the name of a flag of `serve` with `_` for `-`. So the file needs no separate list of keys: it accepts the flags'
 //! values. Its values become the defaults of the flags, below environment and command line. The tables `namespaces` and
-//! `auto_create` are those of a namespace file.
+//! `auto_create` are those of a namespace file, and the tables `tokens` those of a tokens file.
 
 use std::collections::BTreeMap;
 use std::error::Error as _;
@@ -23,6 +23,7 @@ pub(crate) struct ConfigFile {
     /// The values by key, in the form that the flag accepts.
     pub(crate) values: BTreeMap<String, Vec<String>>,
     pub(crate) has_namespaces: bool,
+    pub(crate) has_tokens: bool,
 }
 
 impl ConfigFile {
@@ -35,13 +36,18 @@ impl ConfigFile {
 
     fn parse(text: &str) -> Result<Self, String> {
         let flags = flags();
-        let (mut values, mut has_namespaces) = (BTreeMap::new(), false);
+        let (mut values, mut has_namespaces, mut has_tokens) = (BTreeMap::new(), false, false);
         for (spanned, value) in document(text)? {
             let key = spanned.get_ref();
             let at = |why: String| format!("line {}: {why}", line_of(text, spanned.span().start));
             let value = value.into_inner();
             if is_of_namespaces(key, &value) {
                 has_namespaces = true;
+                continue;
+            }
+            if key == TOKENS && value.is_table() {
+                token_tables(text)?;
+                has_tokens = true;
                 continue;
             }
             let Some(flag) = flags.iter().find(|flag| flag.get_id() == key.as_str()) else {
@@ -51,7 +57,7 @@ impl ConfigFile {
             check_value(flag, key, &texts).map_err(at)?;
             values.insert(key.clone(), texts);
         }
-        Ok(Self { values, has_namespaces })
+        Ok(Self { values, has_namespaces, has_tokens })
     }
 
     /// Makes the node read its namespaces from this file, at the start and at each SIGHUP: tables may be added later.
@@ -65,6 +71,23 @@ impl ConfigFile {
             Some(_) => Ok(()),
             None => {
                 args.config_namespaces = Some(path);
+                Ok(())
+            }
+        }
+    }
+
+    /// Makes the node read its tokens from this file, if it has some. Tables that are added later need a restart: until then, no
+    /// client needs a token.
+    pub(crate) fn give_tokens(&self, args: &mut Args, path: PathBuf) -> Result<(), Failure> {
+        match &args.tokens_file {
+            _ if !self.has_tokens => Ok(()),
+            Some(other) => Err(Failure::usage(format!(
+                "tokens are defined both in {} and in {} (--tokens-file): keep them in one file",
+                path.display(),
+                other.display()
+            ))),
+            None => {
+                args.config_tokens = Some(path);
                 Ok(())
             }
         }
@@ -85,8 +108,69 @@ pub(crate) fn namespaces_of(path: &Path) -> io::Result<String> {
     namespace_tables(&std::fs::read_to_string(path)?).map_err(io::Error::other)
 }
 
+/// Reads the token tables of a configuration file.
+pub(crate) fn tokens_of(path: &Path) -> io::Result<String> {
+    token_tables(&std::fs::read_to_string(path)?).map_err(io::Error::other)
+}
+
+/// Returns the text with every line blanked except those of the tables `tokens`, so that line numbers stay the same.
+pub(crate) fn token_tables(text: &str) -> Result<String, String> {
+    let tables = lines_of_tokens(text, Kept::Tokens);
+    // A line in a text may look like the header of a table.
+    let tokens = |text| {
+        let document = document(text).ok()?;
+        let (key, value) = document.iter().find(|(key, _)| key.get_ref() == TOKENS)?;
+        Some((document.len(), line_of(text, key.span().start), value.get_ref().to_string()))
+    };
+    let (found, kept) = (tokens(text), tokens(&tables));
+    match (found, kept) {
+        (Some((_, _, all)), Some((1, _, kept))) if all == kept => Ok(tables),
+        (None, _) => Ok(String::new()),
+        (found, _) => {
+            let line = found.map_or(1, |(_, line, _)| line);
+            Err(format!(
+                "line {line}: invalid tokens: write each as a table [tokens.NAME], with each key on a line"
+            ))
+        }
+    }
+}
+
+/// The lines to keep.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kept {
+    Tokens,
+    Others,
+}
+
+/// Blanks either the lines of the tables `tokens`, or all others.
+fn lines_of_tokens(text: &str, keep: Kept) -> String {
+    let mut section = Kept::Others;
+    let mut kept = String::with_capacity(text.len());
+    for line in text.split_inclusive('\n') {
+        if let Some(header) = line.trim_start().strip_prefix('[') {
+            let name = header.trim_start_matches(['[', ' ', '\t']).strip_prefix(TOKENS).unwrap_or_default();
+            let is_tokens = name.trim_start().starts_with(['.', ']']);
+            section = if is_tokens { Kept::Tokens } else { Kept::Others };
+        }
+        if section == keep {
+            kept.push_str(line);
+        } else if line.ends_with('\n') {
+            kept.push('\n');
+        }
+    }
+    kept
+}
+
 /// Returns the text with every key blanked except the namespace tables, so that line numbers stay the same.
 fn namespace_tables(text: &str) -> Result<String, String> {
+    let without_tokens;
+    let text = if document(text)?.iter().any(|(key, _)| key.get_ref() == TOKENS) {
+        token_tables(text)?;
+        without_tokens = lines_of_tokens(text, Kept::Others);
+        &*without_tokens
+    } else {
+        text
+    };
     let document = document(text)?;
     let mut blanked = text.as_bytes().to_vec();
     for (key, value) in
@@ -194,6 +278,8 @@ fn line_of(text: &str, at: usize) -> usize {
 }
 
 const NAMESPACE_KEYS: [&str; 2] = ["namespaces", "auto_create"];
+/// The key of the tables of a tokens file.
+const TOKENS: &str = "tokens";
 
 /// Returns `true` for the tables of a namespace file. `namespaces` may also be a list of names, as for its flag.
 fn is_of_namespaces(key: &str, value: &Value) -> bool {
@@ -218,16 +304,12 @@ pub(crate) fn is_boolean(flag: &Arg) -> bool {
 }
 
 fn unknown(key: &str, flags: &[Arg]) -> String {
-    let known = flags.iter().map(|flag| flag.get_id().as_str()).chain(NAMESPACE_KEYS);
-    // `tokens` is spelled right, but its tables have their own file.
-    let nearest = snowmint_server::access::file::nearest(key, known).filter(|_| key != "tokens");
+    let known = flags.iter().map(|flag| flag.get_id().as_str()).chain(NAMESPACE_KEYS).chain([TOKENS]);
+    // A text in place of tables: the flag takes the name of a file.
+    let nearest =
+        if key == TOKENS { Some("tokens_file") } else { snowmint_server::access::file::nearest(key, known) };
     let hint = nearest.map_or_else(
-        || match key {
-            "tokens" => {
-                "[tokens.NAME] tables belong in a file of their own: name it with `tokens_file`".to_owned()
-            }
-            _ => "`snowmint config schema` lists the keys".to_owned(),
-        },
+        || "`snowmint config schema` lists the keys".to_owned(),
         |known| format!("did you mean `{known}`?"),
     );
     format!("unknown key {}: {hint}", Snippet::of(key))
@@ -311,9 +393,10 @@ mod tests {
             ("\nhtpp = 'off'", "line 2: unknown key `htpp`: did you mean `http`?"),
             ("log-format = 'json'", "line 1: unknown key `log-format`: did you mean `log_format`?"),
             ("[[x]]\ny = 1", "line 1: unknown key `x`: `snowmint config schema` lists the keys"),
+            ("tokens = 'tokens.toml'", "line 1: unknown key `tokens`: did you mean `tokens_file`?"),
             (
-                "[tokens.a]\nsha256 = 'x'",
-                "line 1: unknown key `tokens`: [tokens.NAME] tables belong in a file of their own: name it with `tokens_file`",
+                "\ntokens = {a = {sha256 = 'x'}}",
+                "line 2: invalid tokens: write each as a table [tokens.NAME]",
             ),
             (
                 "namespaces = ['a']\n[namespaces.b]\nscheme = 'segment'",

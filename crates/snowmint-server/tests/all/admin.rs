@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use snowmint::{DatacenterId, Layout, Rule, Start, WallClock};
 use snowmint_cluster::{NamespaceName, audit};
+use snowmint_server::access::TokensSource;
 use snowmint_server::access::secret::{Secret, TokenName};
 use snowmint_server::admin::NodeAdmin;
 use snowmint_server::admin::doctor::{Findings, examine};
@@ -48,7 +49,7 @@ impl Node {
         let (admin, of_orders, minter) =
             (token("ops", "*", "admin"), token("orders-ops", "orders-*", "admin"), token("web", "*", "mint"));
         std::fs::write(&file, rows).unwrap();
-        let access = Arc::new(Access::load(file, Arc::new(WallClock)).unwrap());
+        let access = Arc::new(Access::load(TokensSource::File(file), Arc::new(WallClock)).unwrap());
         let store = Arc::new(CutOff::default());
         let flags = NamespaceFlags {
             hide_keys: None,

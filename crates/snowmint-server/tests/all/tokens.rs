@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use snowmint::ManualClock;
+use snowmint_server::access::TokensSource;
 use snowmint_server::access::secret::{Secret, TokenName};
 use snowmint_server::{Access, Settings, SharedClock};
 use tempfile::TempDir;
@@ -42,7 +43,8 @@ impl Tokens {
         let file = folder.path().join("tokens.toml");
         std::fs::write(&file, rows).unwrap();
         let clock = Arc::new(ManualClock::at_unix_ms(START_UNIX_MS));
-        let access = Access::load(file.clone(), Arc::clone(&clock) as SharedClock).unwrap();
+        let access =
+            Access::load(TokensSource::File(file.clone()), Arc::clone(&clock) as SharedClock).unwrap();
         let access = Arc::new(access);
         let running = Running::with(Settings { access: Some(Arc::clone(&access)), ..settings() }).await;
         let reload = Arc::new(Notify::new());

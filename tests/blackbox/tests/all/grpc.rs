@@ -252,7 +252,7 @@ assert added.namespace.settings.maximum == 900 and added.namespace.settings.owne
 next_ = client.Next(request("n", format=pb.FORMAT_TEXTS), metadata=[("authorization", "Bearer " + web)])
 assert list(next_.texts) == ["A0001"], next_
 fails("FAILED_PRECONDITION", "conflict", "already exists", "AddNamespace", a.AddNamespaceRequest(name="n", settings=segment))
-fails("ABORTED", "changed", "changed meanwhile", "AddNamespace", a.AddNamespaceRequest(name="n", must_be_new=True))
+fails("ABORTED", "changed", "already exists", "AddNamespace", a.AddNamespaceRequest(name="n", must_be_new=True))
 changed = call("SetNamespace", a.SetNamespaceRequest(name="n", settings=a.NamespaceSettings(maximum=9000), remove=["owner"], edition=1))
 assert changed.edition == 2 and changed.namespace.settings.maximum == 9000 and not changed.namespace.settings.HasField("owner"), changed
 fails("ABORTED", "changed", "changed meanwhile", "SetNamespace", a.SetNamespaceRequest(name="n", settings=segment, edition=1))

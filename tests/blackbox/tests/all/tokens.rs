@@ -31,6 +31,47 @@ fn curl(server: &Server, path: &str, token: &str) -> (String, String) {
     (status.to_owned(), body.to_owned())
 }
 
+/// Goal: one file may hold everything. Method: settings, namespaces and tokens in one, its tokens changed while the node runs.
+#[test]
+fn tokens_may_be_in_the_configuration_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let (web, ops) = (
+        create(folder.path(), "web", &["--namespaces", "orders"]),
+        create(folder.path(), "ops", &["--namespaces", "*"]),
+    );
+    let tokens = fs::read_to_string(folder.path().join("tokens.toml")).unwrap();
+    let config = folder.path().join("all.toml");
+    let settings = "log_format = 'text'\n\n[namespaces.orders]\nscheme = 'segment'\n\n";
+    fs::write(&config, format!("{settings}{tokens}\n[auto_create]\nlike = 'orders'\nat_most = 5\n")).unwrap();
+    let checked = snowmint::run(folder.path(), ["config", "check", "all.toml"]);
+    assert!(checked.status.success(), "{}", snowmint::text(&checked));
+    let printed = snowmint::text(&snowmint::run(folder.path(), ["config", "print", "--config", "all.toml"]));
+    assert!(printed.contains("[tokens.web]") && printed.contains("[namespaces.orders]"), "{printed}");
+    let both = ["config", "print", "--config", "all.toml", "--tokens-file", "tokens.toml"];
+    let both = snowmint::text(&snowmint::run(folder.path(), both));
+    assert!(both.contains("keep them in one file"), "{both}");
+
+    let server = Serve::new(folder.path()).args(["--config", "all.toml"]).spawn();
+    server.log_with("ready: ids are served", PATIENCE);
+    assert_eq!(curl(&server, "/v1/ids/orders", &web).0, "200");
+    assert_eq!(curl(&server, "/v1/ids/orders", "x").0, "401");
+    assert_eq!(curl(&server, "/v1/ids/default", &web).0, "403");
+    assert_eq!(curl(&server, "/v1/ids/anew", &ops).0, "200");
+    let (web_alone, _) = tokens.split_at(tokens.find("[tokens.ops]").unwrap());
+    let web_alone = if web_alone.contains("[tokens.web]") {
+        web_alone
+    } else {
+        &tokens[tokens.find("[tokens.web]").unwrap()..]
+    };
+    fs::write(&config, format!("{settings}{web_alone}")).unwrap();
+    server.hang_up();
+    server.log_with("tokens reloaded", PATIENCE);
+    assert_eq!(
+        (curl(&server, "/v1/ids/orders", &web).0, curl(&server, "/v1/ids/orders", &ops).0),
+        ("200".to_owned(), "401".to_owned())
+    );
+}
+
 /// Goal: unmodified clients use a token as a password. Method: each of them with a right and a wrong one.
 #[test]
 fn unmodified_clients_send_tokens() {
