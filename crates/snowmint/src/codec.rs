@@ -13,6 +13,8 @@ pub mod decimal;
 #[cfg(feature = "std")]
 mod digits;
 pub mod hex;
+#[cfg(feature = "serde")]
+mod in_serde;
 mod radix;
 
 pub use alphabet::{Alphabet, AlphabetError, encode_scru64};
