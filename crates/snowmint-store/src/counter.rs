@@ -14,16 +14,14 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use self::claims::{Claims, Mark, Refused, Sightings};
 use crate::error::Retries;
-use crate::{Expected, Key, Store, StoreError, StoreErrorKind, Swap, Versioned, addition};
+use crate::store::addition;
+use crate::{Expected, Key, MAX_NUMBER, Store, StoreError, StoreErrorKind, Swap, Versioned};
 
 /// The name of the call in errors.
 const RESERVE: &str = "reserve";
 const FIND: &str = "find";
 /// The prefix of the records with claims.
 const CLAIMS: &str = "claims/";
-
-/// The greatest number: the maximum of a signed 64-bit column.
-pub const MAX_NUMBER: u64 = i64::MAX as u64;
 
 /// The numbers that one caller has reserved: `count` of them, from `first` on, each `step` more than the one before.
 ///

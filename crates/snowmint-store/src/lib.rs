@@ -53,7 +53,6 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod addition;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod counter;
@@ -79,6 +78,7 @@ mod mysql;
 )]
 mod net;
 mod open;
+mod open_error;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "redis")]
@@ -89,6 +89,7 @@ mod sql;
 mod sqlite;
 mod store;
 mod takeover;
+mod visibility;
 #[cfg(feature = "zookeeper")]
 mod zookeeper;
 
@@ -97,9 +98,7 @@ pub use self::mysql::MySqlStore;
 #[cfg(feature = "redis")]
 pub use self::redis::RedisStore;
 pub use counter::claims::{Claims, Mark, Refused};
-pub use counter::{
-    Counter, MAX_NUMBER, Reserved, Segment, StoreCounter, raise_settled, reserve, reserve_settled,
-};
+pub use counter::{Counter, Reserved, Segment, StoreCounter, raise_settled, reserve, reserve_settled};
 pub use error::{StoreError, StoreErrorKind};
 #[cfg(feature = "etcd")]
 pub use etcd::EtcdStore;
@@ -107,17 +106,20 @@ pub use etcd::EtcdStore;
 pub use kubernetes::KubernetesStore;
 #[cfg(feature = "memory")]
 pub use memory::MemoryStore;
-pub use open::{BoxFuture, OpenError, UrlError, Visibility, may_lose, open, open_to_read, schema};
+pub use open::{BoxFuture, may_lose, open, open_to_read, schema};
+pub use open_error::{OpenError, UrlError};
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresStore;
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteStore;
+pub use store::addition::MAX_NUMBER;
 pub use store::{Expected, Key, KeyError, Revision, Store, Swap, Versioned};
 #[cfg(feature = "redis")]
 pub use takeover::RedisCounter;
 #[cfg(feature = "mysql")]
 pub use takeover::{LeafCounter, TicketsCounter, TinyIdCounter};
 pub use takeover::{Rejected, Survey, Surveyed, open_counter, survey};
+pub use visibility::Visibility;
 #[cfg(feature = "zookeeper")]
 pub use zookeeper::ZooKeeperStore;
 

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 
-use crate::{Expected, Key, Revision, Store, StoreError, Swap, Versioned, Visibility, addition};
+use crate::store::addition;
+use crate::{Expected, Key, Revision, Store, StoreError, Swap, Versioned, Visibility};
 
 /// A store in memory, for tests and for a single node that needs no persistence.
 ///

@@ -16,7 +16,8 @@ use self::session::{Session, may_write, writable};
 use crate::error::Effect;
 use crate::sql::{Failure, Pool, exactly_one, table};
 use crate::store::SkippedRecords;
-use crate::{Expected, Key, OpenError, Revision, Store, StoreError, Swap, UrlError, Versioned, addition};
+use crate::store::addition;
+use crate::{Expected, Key, OpenError, Revision, Store, StoreError, Swap, UrlError, Versioned};
 
 /// The table, for the node or a DBA to create. Names compare by bytes; a BLOB would be 1 byte too short for the longest value.
 const TABLE: &str = "CREATE TABLE IF NOT EXISTS snowmint_records (

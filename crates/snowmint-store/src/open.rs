@@ -1,42 +1,18 @@
 //! Opens a store by its URL.
-//! A new backend is one line in [`KNOWN`] and one arm each in [`open`] and [`schema`].
-//!
-//! The URL also shows which processes see the records of the store, and so are coordinated by it.
+//! A new backend is one line in `KNOWN` of `open_error.rs` and one arm each in [`open`] and [`schema`].
 
-use std::fmt;
 use std::future::Future;
-use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{Store, StoreError};
+use crate::{OpenError, Store, UrlError};
 
 /// A future on the heap, which may be sent to another thread.
 ///
 /// The body of a function that returns one is compiled once, in its own crate. Each crate that awaits an `async fn` compiles it
 /// again, with everything that it awaits: the clients of all stores.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
-
-/// The URL forms that this build accepts, as an error lists them.
-const KNOWN: &[&str] = &[
-    #[cfg(feature = "memory")]
-    "memory:",
-    #[cfg(feature = "sqlite")]
-    "sqlite:PATH",
-    #[cfg(feature = "redis")]
-    "redis://HOST",
-    #[cfg(feature = "postgres")]
-    "postgres://HOST/DATABASE",
-    #[cfg(feature = "mysql")]
-    "mysql://HOST/DATABASE",
-    #[cfg(feature = "etcd")]
-    "etcd://HOST,HOST,HOST",
-    #[cfg(feature = "zookeeper")]
-    "zookeeper://HOST,HOST,HOST",
-    #[cfg(feature = "kubernetes")]
-    "kubernetes:NAMESPACE",
-];
 
 /// Opens the store of a URL, such as `memory:`, `sqlite:PATH` or `etcd://HOST,HOST`.
 ///
@@ -211,160 +187,6 @@ fn sqlite_path(rest: &str) -> Result<&std::path::Path, UrlError> {
     }
 }
 
-/// The reason why [`open`] failed.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum OpenError {
-    /// The URL is invalid: a mistake in the settings.
-    #[error(transparent)]
-    Url(#[from] UrlError),
-    /// The URL is valid, and the store could not be opened.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}
-
-/// The error in the URL of a store. No variant contains a password.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum UrlError {
-    /// There is no `:` and so no scheme.
-    #[error("invalid store `{text}`: expected one of {}; for a file, use sqlite:{text}", Known)]
-    NoScheme {
-        /// The whole text.
-        text: String,
-    },
-    /// This build has no store with that scheme.
-    #[error("unknown store `{scheme}:`: this build has {}", Known)]
-    UnknownScheme {
-        /// The text before the first `:`.
-        scheme: String,
-    },
-    /// This build has no counter of that kind.
-    #[error("unknown counter `{source_name}:`: this build has {known}")]
-    UnknownCounter {
-        /// The text before the first `:`.
-        source_name: String,
-        /// The forms that this build accepts.
-        known: String,
-    },
-    /// `sqlite:` alone.
-    #[error("sqlite: missing path: expected a file, such as sqlite:/var/lib/snowmint/leases.db")]
-    NoPath,
-    /// `sqlite::memory:`.
-    #[error("sqlite::memory: keeps nothing after the process ends; use memory: if that is intended")]
-    SqliteInMemory,
-    /// A `?` in the path of a file.
-    #[error(
-        "sqlite: invalid path `{path}`: expected a path without parameters; remove the `?` and the text after it"
-    )]
-    Parameters {
-        /// The text after the scheme.
-        path: String,
-    },
-    /// The file of `password_file` contains no password.
-    #[error("password_file {path}: {problem}")]
-    PasswordFile {
-        /// The file.
-        path: String,
-        /// What is wrong with it, without its content.
-        problem: String,
-    },
-    /// A part of the URL of a store on the network is missing, invalid or unknown.
-    #[error("{scheme}: {problem}")]
-    Malformed {
-        /// The text before the first `:`.
-        scheme: String,
-        /// What is wrong and what is expected, without anything that may be a password.
-        problem: String,
-    },
-    /// Text after `memory:`.
-    #[error("invalid store `memory:{rest}`: expected memory: alone")]
-    MemoryTakesNothing {
-        /// The text after it.
-        rest: String,
-    },
-}
-
-/// Displays the forms of [`KNOWN`].
-struct Known;
-
-impl fmt::Display for Known {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&if KNOWN.is_empty() { "none".to_owned() } else { KNOWN.join(", ") })
-    }
-}
-
-/// The processes that see the records of a store. Ids are unique among those, and only among those.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Visibility {
-    /// This process alone.
-    Process,
-    /// The processes of one machine: a file.
-    Machine,
-    /// The URL names a loopback address or a Unix socket. That may be a separate server on each machine, or one server behind a
-    /// proxy on each machine; the URL does not show which.
-    Loopback,
-    /// Every node that uses the store.
-    Network,
-}
-
-impl Visibility {
-    /// Returns the visibility of the store, or of the counter of another system, that a URL names.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use snowmint_store::Visibility;
-    /// assert_eq!(Visibility::of_url("sqlite:/var/lib/snowmint/leases.db"), Visibility::Machine);
-    /// assert_eq!(Visibility::of_url("etcd://a,b,c"), Visibility::Network);
-    /// assert_eq!(Visibility::of_url("tickets:mysql://localhost/ids"), Visibility::Loopback);
-    /// ```
-    pub fn of_url(url: &str) -> Self {
-        match url.split_once(':') {
-            Some(("memory", _)) => Self::Process,
-            Some(("sqlite", _)) => Self::Machine,
-            _ if leads_here(url) => Self::Loopback,
-            _ => Self::Network,
-        }
-    }
-}
-
-/// Returns whether a URL names a host that is a different server on each machine.
-fn leads_here(url: &str) -> bool {
-    let (url, query) = url.split_once('?').unwrap_or((url, ""));
-    if query.split('&').any(|parameter| parameter.starts_with("socket=")) {
-        return true;
-    }
-    let Some((_, rest)) = url.split_once("//") else { return false };
-    let authority = rest.split('/').next().unwrap_or(rest);
-    let hosts = authority.rsplit_once('@').map_or(authority, |(_, hosts)| hosts);
-    hosts.split(',').any(is_loopback)
-}
-
-/// Returns whether a host, with or without a port, is this machine. Connections to the unspecified address reach it too.
-fn is_loopback(host: &str) -> bool {
-    let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        Some((name, _)) => name,
-        None => host.split_once(':').map_or(host, |(name, _)| name),
-    };
-    let name = name.trim_end_matches('.').to_ascii_lowercase();
-    match name.parse::<IpAddr>().map(|address| address.to_canonical()) {
-        Ok(address) => address.is_loopback() || address.is_unspecified(),
-        // Only the resolver takes `127.1` for an address.
-        Err(_) => name == "localhost" || name.ends_with(".localhost") || name.starts_with("127."),
-    }
-}
-
-impl fmt::Display for Visibility {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Process => "this process only",
-            Self::Machine | Self::Loopback => "the processes of this machine that use this store",
-            Self::Network => "every node that uses this store",
-        })
-    }
-}
-
 #[cfg(all(test, feature = "memory", feature = "sqlite"))]
 mod tests {
     use super::*;
@@ -429,42 +251,5 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let opened = open(&format!("sqlite:{}", folder.path().display())).await;
         assert!(matches!(opened, Err(OpenError::Store(_))), "{opened:?}");
-    }
-}
-
-#[cfg(test)]
-mod visibility_tests {
-    use super::*;
-
-    #[test]
-    fn a_loopback_address_is_visible_to_one_machine() {
-        for here in [
-            "mysql://localhost/ids",
-            "mysql://u@LOCALHOST.:3307/ids",
-            "postgres://127.8.0.1/ids",
-            "etcd://[::1]:2379",
-            "redis://[::ffff:127.0.0.1]:6379/0",
-            "redis://0.0.0.0:6379",
-            "tickets:mysql://root@127.0.0.1:3306/test?stub=a",
-            "leaf:mysql://db.localhost/leaf?tag=x",
-            "mysql://a,localhost/ids",
-            "redis://127.1/0",
-            "tinyid:mysql:///ids?biz_type=a&socket=/run/mysqld/mysqld.sock",
-        ] {
-            assert_eq!(Visibility::of_url(here), Visibility::Loopback, "{here}");
-        }
-        assert_eq!(Visibility::of_url("sqlite:/a.db"), Visibility::Machine);
-        for network in [
-            "mysql://db/ids",
-            "mysql://localhost@db/ids",
-            "mysql://a:3306,b:3306/localhost",
-            "redis-counter:redis://10.0.0.1/0?counter=//localhost",
-            "etcd://[fd00::1]:2379",
-            "kubernetes:mint?server=https://localhost:6443",
-            "zookeeper://localhost.example/x",
-        ] {
-            assert_eq!(Visibility::of_url(network), Visibility::Network, "{network}");
-        }
-        assert_eq!(Visibility::of_url("memory:"), Visibility::Process);
     }
 }

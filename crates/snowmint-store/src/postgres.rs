@@ -19,7 +19,8 @@ use crate::error::Effect;
 use crate::net::Confirmation;
 use crate::sql::{Failure, Pool, table};
 use crate::store::SkippedRecords;
-use crate::{Expected, Key, OpenError, Revision, Store, StoreError, Swap, UrlError, Versioned, addition};
+use crate::store::addition;
+use crate::{Expected, Key, OpenError, Revision, Store, StoreError, Swap, UrlError, Versioned};
 
 /// The fence of a read: one row, and a commit that waits for the synchronous standbys if there are any.
 ///

@@ -19,9 +19,9 @@ use self::error::Failure;
 use self::scripts::Request;
 use crate::error::Effect;
 use crate::store::SkippedRecords;
+use crate::store::addition;
 use crate::{
     Expected, Key, OpenError, Revision, Store, StoreError, StoreErrorKind, Swap, UrlError, Versioned,
-    addition,
 };
 
 const LIST: &str = "list";

@@ -15,9 +15,8 @@ use self::connect::Files;
 use self::error::{Cause, store_error};
 use crate::error::Effect;
 use crate::store::SkippedRecords;
-use crate::{
-    Expected, Key, Revision, Store, StoreError, StoreErrorKind, Swap, Versioned, Visibility, addition, sql,
-};
+use crate::store::addition;
+use crate::{Expected, Key, Revision, Store, StoreError, StoreErrorKind, Swap, Versioned, Visibility, sql};
 
 const LOAD: &str = "SELECT revision, value FROM snowmint_records WHERE key = ?1";
 const LIST: &str =

@@ -3,6 +3,8 @@
 //! The key of a record is short text in segments, which every backend can store unchanged. It is checked once, when it is built,
 //! so that no store has to escape or reject anything later.
 
+pub(crate) mod addition;
+
 use std::borrow::Borrow;
 #[cfg(any(feature = "sqlite", feature = "_network"))]
 use std::collections::BTreeSet;
@@ -12,7 +14,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::{StoreError, Visibility, addition};
+use crate::{StoreError, Visibility};
 #[cfg(any(feature = "sqlite", feature = "_network"))]
 use std::sync::{Mutex, PoisonError};
 

@@ -16,9 +16,9 @@ use self::connect::Link;
 use self::error::Failure;
 use crate::error::{Effect, Retries};
 use crate::store::SkippedRecords;
+use crate::store::addition;
 use crate::{
     Expected, Key, OpenError, Revision, Store, StoreError, StoreErrorKind, Swap, UrlError, Versioned,
-    addition,
 };
 
 /// Number of records that a list reads at once.

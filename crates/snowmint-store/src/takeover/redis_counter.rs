@@ -17,7 +17,8 @@ use crate::redis::client::Server;
 use crate::redis::connect::{self, PARAMETERS};
 use crate::redis::scripts::{self, Request};
 use crate::redis::server_info::{hash_tag, slot};
-use crate::{Counter, MAX_NUMBER, Mark, OpenError, Segment, StoreError, StoreErrorKind, UrlError, addition};
+use crate::store::addition;
+use crate::{Counter, MAX_NUMBER, Mark, OpenError, Segment, StoreError, StoreErrorKind, UrlError};
 
 pub(super) const SOURCE: &str = "redis-counter";
 pub(super) const FORM: &str = "redis-counter:redis://HOST/0?counter=KEY";

@@ -4,8 +4,12 @@
 use std::num::NonZeroU64;
 use std::str;
 
+use super::{Expected, Key, Store, Swap, Versioned};
 use crate::error::Retries;
-use crate::{Expected, Key, MAX_NUMBER, Store, StoreError, StoreErrorKind, Swap, Versioned};
+use crate::{StoreError, StoreErrorKind};
+
+/// The greatest number: the maximum of a signed 64-bit column.
+pub const MAX_NUMBER: u64 = i64::MAX as u64;
 
 /// The name of the call in errors.
 pub(crate) const OPERATION: &str = "add";

@@ -1,0 +1,108 @@
+//! Why a store did not open: an invalid URL, or a failed call.
+
+use std::fmt;
+
+use crate::StoreError;
+
+/// The reason why [`open`](crate::open) failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The URL is invalid: a mistake in the settings.
+    #[error(transparent)]
+    Url(#[from] UrlError),
+    /// The URL is valid, and the store could not be opened.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// The error in the URL of a store. No variant contains a password.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum UrlError {
+    /// There is no `:` and so no scheme.
+    #[error("invalid store `{text}`: expected one of {}; for a file, use sqlite:{text}", Known)]
+    NoScheme {
+        /// The whole text.
+        text: String,
+    },
+    /// This build has no store with that scheme.
+    #[error("unknown store `{scheme}:`: this build has {}", Known)]
+    UnknownScheme {
+        /// The text before the first `:`.
+        scheme: String,
+    },
+    /// This build has no counter of that kind.
+    #[error("unknown counter `{source_name}:`: this build has {known}")]
+    UnknownCounter {
+        /// The text before the first `:`.
+        source_name: String,
+        /// The forms that this build accepts.
+        known: String,
+    },
+    /// `sqlite:` alone.
+    #[error("sqlite: missing path: expected a file, such as sqlite:/var/lib/snowmint/leases.db")]
+    NoPath,
+    /// `sqlite::memory:`.
+    #[error("sqlite::memory: keeps nothing after the process ends; use memory: if that is intended")]
+    SqliteInMemory,
+    /// A `?` in the path of a file.
+    #[error(
+        "sqlite: invalid path `{path}`: expected a path without parameters; remove the `?` and the text after it"
+    )]
+    Parameters {
+        /// The text after the scheme.
+        path: String,
+    },
+    /// The file of `password_file` contains no password.
+    #[error("password_file {path}: {problem}")]
+    PasswordFile {
+        /// The file.
+        path: String,
+        /// What is wrong with it, without its content.
+        problem: String,
+    },
+    /// A part of the URL of a store on the network is missing, invalid or unknown.
+    #[error("{scheme}: {problem}")]
+    Malformed {
+        /// The text before the first `:`.
+        scheme: String,
+        /// What is wrong and what is expected, without anything that may be a password.
+        problem: String,
+    },
+    /// Text after `memory:`.
+    #[error("invalid store `memory:{rest}`: expected memory: alone")]
+    MemoryTakesNothing {
+        /// The text after it.
+        rest: String,
+    },
+}
+
+/// The URL forms that this build accepts, as an error lists them.
+const KNOWN: &[&str] = &[
+    #[cfg(feature = "memory")]
+    "memory:",
+    #[cfg(feature = "sqlite")]
+    "sqlite:PATH",
+    #[cfg(feature = "redis")]
+    "redis://HOST",
+    #[cfg(feature = "postgres")]
+    "postgres://HOST/DATABASE",
+    #[cfg(feature = "mysql")]
+    "mysql://HOST/DATABASE",
+    #[cfg(feature = "etcd")]
+    "etcd://HOST,HOST,HOST",
+    #[cfg(feature = "zookeeper")]
+    "zookeeper://HOST,HOST,HOST",
+    #[cfg(feature = "kubernetes")]
+    "kubernetes:NAMESPACE",
+];
+
+/// Displays the forms of [`KNOWN`].
+struct Known;
+
+impl fmt::Display for Known {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&if KNOWN.is_empty() { "none".to_owned() } else { KNOWN.join(", ") })
+    }
+}
