@@ -2,7 +2,7 @@
 """Fails if the top-level modules of a crate import each other in a circle.
 
 A reader of one file in a circle has to know all of them. Modules below one parent may import each other: they are one idea.
-Test modules do not count, nor does `lib.rs`, which only hands names on.
+Test modules do not count. A name that `lib.rs` hands on counts for its own module: `crate::Store` is an import of `store`.
 """
 
 import re
@@ -10,7 +10,9 @@ import sys
 from pathlib import Path
 
 USE = re.compile(r"^(?:pub(?:\([a-z]+\))? )?use (crate|super)::([^;]+);", re.M)
-PATH = re.compile(r"\bcrate::([a-z_0-9]+)::")
+HANDED_ON = re.compile(r"^ *pub(?:\([a-z]+\))? use (?:self::|crate::)?([a-z_0-9]+)::([^;]+);", re.M)
+PATH = re.compile(r"\bcrate::([A-Za-z_0-9]+)")
+TESTS = re.compile(r"^#\[cfg\((?:all\()?test\b.*\]\nmod ", re.M)
 
 
 def tops(tree: str) -> list[str]:
@@ -28,16 +30,25 @@ def tops(tree: str) -> list[str]:
     return names
 
 
+def handed_on(source: Path) -> dict[str, str]:
+    """Returns for each name that `lib.rs` re-exports the top-level module it comes from."""
+    library = source / "lib.rs"
+    text = re.sub(r"//.*", "", library.read_text()) if library.exists() else ""
+    return {name: module for module, tree in HANDED_ON.findall(text) for name in re.findall(r"\w+", tree)}
+
+
 def imports(source: Path) -> dict[str, dict[str, str]]:
     """Returns for each top-level module those that it imports, each with a file that does."""
     files = [path for path in source.rglob("*.rs") if path.name not in ("lib.rs", "main.rs")]
+    origin = handed_on(source)
     found: dict[str, dict[str, str]] = {path.stem: {} for path in files if path.parent == source}
     for path in files:
         inside = path.relative_to(source)
         module = inside.parts[0].removesuffix(".rs")
-        text = re.sub(r"//.*", "", path.read_text().split("#[cfg(test)]\nmod ")[0])
+        text = re.sub(r"//.*", "", TESTS.split(path.read_text())[0])
         names = {name for root, tree in USE.findall(text) if root == "crate" or len(inside.parts) == 1 for name in tops(tree)}
-        for name in (names | set(PATH.findall(text))) & found.keys() - {module}:
+        names = {origin.get(name, name) for name in names | set(PATH.findall(text))}
+        for name in names & found.keys() - {module}:
             found.setdefault(module, {}).setdefault(name, str(inside))
     return found
 
