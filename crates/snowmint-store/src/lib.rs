@@ -83,6 +83,7 @@ mod open_error;
 mod postgres;
 #[cfg(feature = "redis")]
 mod redis;
+mod scheme;
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 mod sql;
 #[cfg(feature = "sqlite")]

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::StoreError;
+use crate::scheme::Scheme;
 
 /// The reason why [`open`](crate::open) failed.
 #[derive(Debug, thiserror::Error)]
@@ -78,31 +79,13 @@ pub enum UrlError {
     },
 }
 
-/// The URL forms that this build accepts, as an error lists them.
-const KNOWN: &[&str] = &[
-    #[cfg(feature = "memory")]
-    "memory:",
-    #[cfg(feature = "sqlite")]
-    "sqlite:PATH",
-    #[cfg(feature = "redis")]
-    "redis://HOST",
-    #[cfg(feature = "postgres")]
-    "postgres://HOST/DATABASE",
-    #[cfg(feature = "mysql")]
-    "mysql://HOST/DATABASE",
-    #[cfg(feature = "etcd")]
-    "etcd://HOST,HOST,HOST",
-    #[cfg(feature = "zookeeper")]
-    "zookeeper://HOST,HOST,HOST",
-    #[cfg(feature = "kubernetes")]
-    "kubernetes:NAMESPACE",
-];
-
-/// Displays the forms of [`KNOWN`].
+/// Displays the URL forms that this build accepts.
 struct Known;
 
 impl fmt::Display for Known {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&if KNOWN.is_empty() { "none".to_owned() } else { KNOWN.join(", ") })
+        let built = Scheme::ALL.into_iter().filter(|scheme| scheme.is_built());
+        let forms: Vec<&str> = built.map(Scheme::form).collect();
+        f.write_str(&if forms.is_empty() { "none".to_owned() } else { forms.join(", ") })
     }
 }

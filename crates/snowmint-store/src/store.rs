@@ -244,8 +244,11 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     }
 
     /// Returns which processes see these records. Ids are unique among those, and only among those.
+    ///
+    /// The default implementation reads [`describe`](Self::describe), and returns [`Visibility::Network`] unless that begins with
+    /// the scheme of a store of this crate.
     fn visibility(&self) -> Visibility {
-        Visibility::of_url(&self.describe())
+        Visibility::of_description(&self.describe())
     }
 
     /// Returns the kind and place of this store for logs, such as `sqlite:/var/lib/snowmint/leases.db`, without any password.

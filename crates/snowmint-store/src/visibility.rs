@@ -3,6 +3,8 @@
 use std::fmt;
 use std::net::IpAddr;
 
+use crate::scheme::Scheme;
+
 /// The processes that see the records of a store. Ids are unique among those, and only among those.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Visibility {
@@ -20,6 +22,8 @@ pub enum Visibility {
 impl Visibility {
     /// Returns the visibility of the store, or of the counter of another system, that a URL names.
     ///
+    /// [`Process`](Self::Process) for an unknown scheme: nothing shows that any other process sees the same records.
+    ///
     /// # Examples
     ///
     /// ```
@@ -29,12 +33,36 @@ impl Visibility {
     /// assert_eq!(Visibility::of_url("tickets:mysql://localhost/ids"), Visibility::Loopback);
     /// ```
     pub fn of_url(url: &str) -> Self {
-        match url.split_once(':') {
-            Some(("memory", _)) => Self::Process,
-            Some(("sqlite", _)) => Self::Machine,
-            _ if leads_here(url) => Self::Loopback,
-            _ => Self::Network,
-        }
+        Self::of_known(url).unwrap_or(Self::Process)
+    }
+
+    /// Returns the visibility of a store that nodes coordinate by, from its [description](crate::Store::describe).
+    ///
+    /// [`Network`](Self::Network) for an unknown scheme: nodes on other machines may use the store, so that counters in files
+    /// are rejected.
+    pub(crate) fn of_description(description: &str) -> Self {
+        Self::of_known(description).unwrap_or(Self::Network)
+    }
+
+    fn of_known(url: &str) -> Option<Self> {
+        // A counter of another system has the name of that system before the URL of its server.
+        let server = || url.split_once(':').and_then(|(_, server)| Scheme::of_url(server));
+        Some(match Scheme::of_url(url).or_else(server)? {
+            Scheme::Memory => Self::Process,
+            Scheme::Sqlite => Self::Machine,
+            Scheme::Redis
+            | Scheme::Postgres
+            | Scheme::MySql
+            | Scheme::Etcd
+            | Scheme::ZooKeeper
+            | Scheme::Kubernetes => {
+                if leads_here(url) {
+                    Self::Loopback
+                } else {
+                    Self::Network
+                }
+            }
+        })
     }
 }
 
@@ -108,5 +136,15 @@ mod tests {
             assert_eq!(Visibility::of_url(network), Visibility::Network, "{network}");
         }
         assert_eq!(Visibility::of_url("memory:"), Visibility::Process);
+    }
+
+    /// Goal: a scheme that this version does not know never passes a check of sources, whichever side it is on.
+    #[test]
+    fn an_unknown_scheme_counts_as_the_strictest() {
+        for unknown in ["mongodb://db/ids", "leases.db", "a:b:mysql://db/ids"] {
+            assert_eq!(Visibility::of_url(unknown), Visibility::Process, "{unknown}");
+            assert_eq!(Visibility::of_description(unknown), Visibility::Network, "{unknown}");
+        }
+        assert_eq!(Visibility::of_description("sqlite:a.db"), Visibility::Machine);
     }
 }

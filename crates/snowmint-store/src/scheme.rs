@@ -1,0 +1,98 @@
+//! The schemes of stores: every name that may begin the URL of a store.
+//!
+//! To add a scheme, add a variant. Each property is a `match` without a wildcard, here, in `visibility.rs` and in `open.rs`, so a variant without
+//! its properties does not compile.
+
+/// The kind of a store, as the scheme of its URL names it. Kinds that this build lacks are variants too: their URLs still show
+/// who sees their records.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Scheme {
+    Memory,
+    Sqlite,
+    Redis,
+    Postgres,
+    MySql,
+    Etcd,
+    ZooKeeper,
+    Kubernetes,
+}
+
+impl Scheme {
+    /// Every scheme, in the order in which errors list them.
+    pub(crate) const ALL: [Self; Self::Kubernetes as usize + 1] = [
+        Self::Memory,
+        Self::Sqlite,
+        Self::Redis,
+        Self::Postgres,
+        Self::MySql,
+        Self::Etcd,
+        Self::ZooKeeper,
+        Self::Kubernetes,
+    ];
+
+    /// Returns the scheme of a URL, or `None` for an unknown one.
+    pub(crate) fn of_url(url: &str) -> Option<Self> {
+        let (name, _) = url.split_once(':')?;
+        Self::ALL.into_iter().find(|scheme| scheme.names().contains(&name))
+    }
+
+    /// Returns the texts before the first `:` that mean this store.
+    const fn names(self) -> &'static [&'static str] {
+        match self {
+            Self::Memory => &["memory"],
+            Self::Sqlite => &["sqlite"],
+            Self::Redis => &["redis", "rediss"],
+            Self::Postgres => &["postgres", "postgresql"],
+            Self::MySql => &["mysql", "mariadb"],
+            Self::Etcd => &["etcd", "etcds"],
+            Self::ZooKeeper => &["zookeeper"],
+            Self::Kubernetes => &["kubernetes"],
+        }
+    }
+
+    /// Returns the form of its URLs, as an error lists it.
+    pub(crate) const fn form(self) -> &'static str {
+        match self {
+            Self::Memory => "memory:",
+            Self::Sqlite => "sqlite:PATH",
+            Self::Redis => "redis://HOST",
+            Self::Postgres => "postgres://HOST/DATABASE",
+            Self::MySql => "mysql://HOST/DATABASE",
+            Self::Etcd => "etcd://HOST,HOST,HOST",
+            Self::ZooKeeper => "zookeeper://HOST,HOST,HOST",
+            Self::Kubernetes => "kubernetes:NAMESPACE",
+        }
+    }
+
+    /// Returns whether this build has the store.
+    pub(crate) const fn is_built(self) -> bool {
+        match self {
+            Self::Memory => cfg!(feature = "memory"),
+            Self::Sqlite => cfg!(feature = "sqlite"),
+            Self::Redis => cfg!(feature = "redis"),
+            Self::Postgres => cfg!(feature = "postgres"),
+            Self::MySql => cfg!(feature = "mysql"),
+            Self::Etcd => cfg!(feature = "etcd"),
+            Self::ZooKeeper => cfg!(feature = "zookeeper"),
+            Self::Kubernetes => cfg!(feature = "kubernetes"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_name_and_form_leads_to_its_scheme() {
+        for (nth, scheme) in Scheme::ALL.into_iter().enumerate() {
+            assert_eq!(scheme as usize, nth);
+            assert_eq!(Scheme::of_url(scheme.form()), Some(scheme));
+            for name in scheme.names() {
+                assert_eq!(Scheme::of_url(&format!("{name}:x")), Some(scheme));
+            }
+        }
+        assert_eq!(Scheme::of_url("mongodb://h"), None);
+        assert_eq!(Scheme::of_url("redis"), None);
+    }
+}
