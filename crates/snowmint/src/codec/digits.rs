@@ -116,13 +116,25 @@ impl Digits {
         }
     }
 
+    /// Returns the digits of this form in the order of their values. `zero` and `writes` follow from it, so that a new form cannot
+    /// pad with a digit that is not its zero.
+    fn in_order(&self) -> &[u8] {
+        match self {
+            Self::Decimal => b"0123456789",
+            Self::Hex => hex::DIGITS,
+            Self::Base32 => const { &Alphabet::CROCKFORD32 }.as_str().as_bytes(),
+            Self::Base36 => const { &Alphabet::BASE36 }.as_str().as_bytes(),
+            Self::Base58 => const { &Alphabet::BASE58_BITCOIN }.as_str().as_bytes(),
+            Self::Base58Flickr => const { &Alphabet::BASE58_FLICKR }.as_str().as_bytes(),
+            Self::Base62 => const { &Alphabet::BASE62 }.as_str().as_bytes(),
+            Self::Alphabet(alphabet) => alphabet.as_str().as_bytes(),
+        }
+    }
+
     /// Returns the digit for 0, which pads texts.
     pub fn zero(&self) -> u8 {
-        match self {
-            Self::Base58 | Self::Base58Flickr => b'1',
-            Self::Alphabet(alphabet) => alphabet.as_str().bytes().next().unwrap_or(b'0'),
-            _ => b'0',
-        }
+        // Every form has at least two digits.
+        self.in_order()[0]
     }
 
     /// Returns the number of digits of the largest id.
@@ -132,19 +144,7 @@ impl Digits {
 
     /// Returns whether a text of these digits can contain this character.
     pub fn writes(&self, byte: u8) -> bool {
-        match self {
-            Self::Decimal => byte.is_ascii_digit(),
-            Self::Hex => matches!(byte, b'0'..=b'9' | b'a'..=b'f'),
-            Self::Base36 => matches!(byte, b'0'..=b'9' | b'A'..=b'Z'),
-            Self::Base32 => {
-                matches!(byte, b'0'..=b'9' | b'A'..=b'Z') && !matches!(byte, b'I' | b'L' | b'O' | b'U')
-            }
-            Self::Base58 | Self::Base58Flickr => {
-                byte.is_ascii_alphanumeric() && !matches!(byte, b'0' | b'O' | b'I' | b'l')
-            }
-            Self::Base62 => byte.is_ascii_alphanumeric(),
-            Self::Alphabet(alphabet) => alphabet.as_str().as_bytes().contains(&byte),
-        }
+        self.in_order().contains(&byte)
     }
 }
 
@@ -240,8 +240,32 @@ mod tests {
         assert_ne!("alphabet=01".parse::<Digits>(), "alphabet=10".parse());
     }
 
+    /// Goal: padding, the digits and the written texts of a form agree. Method: every digit of every form, by its value.
     #[test]
-    fn what_names_no_digits_is_refused_with_those_that_there_are() {
+    fn the_digits_of_a_form_are_those_that_it_writes() {
+        let shuffled = SHUFFLED.parse().unwrap();
+        for digits in Digits::NAMED.into_iter().chain([shuffled]) {
+            for (value, digit) in digits.in_order().iter().enumerate() {
+                let written = digits.encode(Id::new(value as u64).unwrap());
+                assert_eq!(written.bytes().last(), Some(*digit), "{digits} {value}");
+            }
+            assert_eq!(digits.encode(Id::MIN).bytes().last(), Some(digits.zero()), "{digits}");
+            let all = (0..=u8::MAX).filter(|byte| digits.writes(*byte)).count();
+            let base = digits.in_order().len();
+            assert_eq!(all, base, "{digits}");
+            assert_eq!(
+                digits
+                    .encode(Id::new(base as u64).unwrap())
+                    .trim_start_matches(char::from(digits.zero()))
+                    .len(),
+                2,
+                "{digits}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_unknown_name_is_rejected_with_the_known_ones() {
         for (bad, words) in [
             (
                 "base64",

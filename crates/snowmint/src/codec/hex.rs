@@ -9,7 +9,10 @@ use crate::error::Snippet;
 /// Characters of every id in this form.
 pub const LEN: usize = 16;
 
-static RADIX: Radix = Radix::new(Form::Hex, b"0123456789abcdef").either_case();
+/// The digits, in the order of their values.
+pub(super) const DIGITS: &[u8; 16] = b"0123456789abcdef";
+
+static RADIX: Radix = Radix::new(Form::Hex, DIGITS).either_case();
 
 /// Writes an id as 16 lower-case hexadecimal digits.
 #[inline]
