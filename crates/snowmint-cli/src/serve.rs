@@ -272,7 +272,7 @@ async fn open_and_pin(plan: &Plan) -> Result<Arc<dyn Store>, Attempt> {
 
 async fn open(plan: &Plan) -> Result<Arc<dyn Store>, Attempt> {
     snowmint_store::open(&plan.store).await.map_err(|error| match error {
-        OpenError::Store(error) if error.is_temporary() => Attempt::Retry(error.to_string()),
+        error if error.is_temporary() => Attempt::Retry(error.to_string()),
         OpenError::Store(error) if a_failover_may_end(plan, &error) => {
             Attempt::ReadOnly(Failure::runtime(error))
         }

@@ -17,6 +17,16 @@ pub enum OpenError {
     Store(#[from] StoreError),
 }
 
+impl OpenError {
+    /// Returns whether the same call may succeed later without an operator. False for an invalid URL.
+    pub const fn is_temporary(&self) -> bool {
+        match self {
+            Self::Url(_) => false,
+            Self::Store(error) => error.is_temporary(),
+        }
+    }
+}
+
 /// The error in the URL of a store. No variant contains a password.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -87,5 +97,19 @@ impl fmt::Display for Known {
         let built = Scheme::ALL.into_iter().filter(|scheme| scheme.is_built());
         let forms: Vec<&str> = built.map(Scheme::form).collect();
         f.write_str(&if forms.is_empty() { "none".to_owned() } else { forms.join(", ") })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::StoreErrorKind;
+
+    #[test]
+    fn an_invalid_url_is_never_temporary() {
+        let store = |kind| OpenError::from(StoreError::new(kind, "open", "redis://h", "why"));
+        assert!(store(StoreErrorKind::Unavailable).is_temporary());
+        assert!(!store(StoreErrorKind::ReadOnly).is_temporary());
+        assert!(!OpenError::from(UrlError::NoPath).is_temporary());
     }
 }

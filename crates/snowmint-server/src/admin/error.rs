@@ -226,7 +226,7 @@ impl AdminError {
             Self::WorkerChanged { .. } | Self::NotNew { .. } => ErrorKind::Changed,
             Self::UnknownWorker { .. } => ErrorKind::UnknownWorker,
             Self::UnreadableWorker { .. } => ErrorKind::Unreadable,
-            Self::Store(error) => kind_of(error),
+            Self::Store(error) | Self::Open(OpenError::Store(error)) => kind_of(error),
             Self::Lost { .. } | Self::LateChange { .. } => ErrorKind::OutcomeUnknown,
             Self::Audit(_)
             | Self::Open(_)
@@ -245,11 +245,19 @@ impl AdminError {
         }
     }
 
-    /// Returns the time after which a retry may help; `None` after an unknown outcome, since the client must read the current
-    /// state first.
+    /// Returns the time after which a retry may help. `None` after an unknown outcome, since the client must read the current
+    /// state first, and for a store that an operator has to mend.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Access(error) => error.retry_after(),
+            Self::Store(error)
+            | Self::Namespace(NamespaceError::Store(error))
+            | Self::Open(OpenError::Store(error))
+                if !error.is_temporary() =>
+            {
+                None
+            }
+            Self::Open(OpenError::Url(_)) => None,
             error => (error.kind() == ErrorKind::NotReady).then_some(RETRY_AFTER),
         }
     }
@@ -257,10 +265,10 @@ impl AdminError {
 
 /// Returns the kind of a failed store call.
 const fn kind_of(error: &StoreError) -> ErrorKind {
-    if matches!(error.kind(), StoreErrorKind::OutcomeUnknown) {
-        ErrorKind::OutcomeUnknown
-    } else {
-        ErrorKind::NotReady
+    match error.kind() {
+        StoreErrorKind::OutcomeUnknown => ErrorKind::OutcomeUnknown,
+        StoreErrorKind::Corrupt => ErrorKind::Unreadable,
+        _ => ErrorKind::NotReady,
     }
 }
 
@@ -270,10 +278,42 @@ impl From<&AdminError> for ChangeFailure {
         match error.kind() {
             ErrorKind::OutcomeUnknown => Self::Unknown(why),
             ErrorKind::NotReady => Self::Failed(why),
+            // The store call failed, so nobody decided against the change.
+            ErrorKind::Unreadable if matches!(error, AdminError::Store(_) | AdminError::Open(_)) => {
+                Self::Failed(why)
+            }
             _ => match error {
                 AdminError::Namespace(error) => Self::from(error),
                 _ => Self::Refused(why),
             },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a client retries only a call that may succeed without an operator.
+    #[test]
+    fn a_store_that_an_operator_has_to_mend_gives_no_retry_advice() {
+        for (kind, answer, is_retried) in [
+            (StoreErrorKind::Unavailable, ErrorKind::NotReady, true),
+            (StoreErrorKind::SplitBrain, ErrorKind::NotReady, true),
+            (StoreErrorKind::OutcomeUnknown, ErrorKind::OutcomeUnknown, false),
+            (StoreErrorKind::ReadOnly, ErrorKind::NotReady, false),
+            (StoreErrorKind::Full, ErrorKind::NotReady, false),
+            (StoreErrorKind::Corrupt, ErrorKind::Unreadable, false),
+            (StoreErrorKind::Other, ErrorKind::NotReady, false),
+        ] {
+            let error = || StoreError::new(kind, "load", "redis://h", "why");
+            for error in [
+                AdminError::from(error()),
+                AdminError::from(OpenError::from(error())),
+                AdminError::Namespace(NamespaceError::Store(error())),
+            ] {
+                assert_eq!((error.kind(), error.retry_after().is_some()), (answer, is_retried), "{error:?}");
+            }
         }
     }
 }

@@ -43,7 +43,7 @@ pub(super) async fn check(
                 }
                 found.extend(counters.counters.first().map(|counter| (nth, Numbers::of(counter))));
             }
-            Err(OpenError::Store(error)) if error.is_temporary() => {
+            Err(error) if error.is_temporary() => {
                 warnings.push(format!("source {source}: unreachable from here, so not checked: {error}"));
             }
             Err(OpenError::Url(error)) => return Err(AdminError::setting("sources", error)),

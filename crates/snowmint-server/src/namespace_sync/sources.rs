@@ -251,10 +251,9 @@ impl OpenSourceError {
     /// Returns `true` if waiting may help.
     pub(super) fn is_temporary(&self) -> bool {
         match self {
-            Self::Open(OpenError::Store(error)) | Self::Claim(NamespaceError::Store(error)) => {
-                error.is_temporary()
-            }
-            _ => false,
+            Self::Open(error) => error.is_temporary(),
+            Self::Claim(NamespaceError::Store(error)) => error.is_temporary(),
+            Self::Claim(_) => false,
         }
     }
 }
