@@ -124,7 +124,7 @@ impl Limits {
         (end.saturating_sub(1) >> self.sequence_bits).saturating_sub(self.max_ahead_ticks)
     }
 
-    /// Returns how far the cursor may trail the clock, in whole ticks.
+    /// Returns how far the cursor may trail the clock, in milliseconds: always whole ticks.
     pub(crate) const fn max_behind_ms(&self) -> u64 {
         self.max_behind_ticks * self.tick_ms
     }

@@ -9,7 +9,7 @@ use super::decimal;
 use crate::{Id, serde_as_number};
 
 /// A string of decimal digits in human-readable formats, a number in binary ones. For a number in every format, see
-/// [`serde_as_number`](crate::serde_as_number).
+/// [`serde_as_number`].
 impl Serialize for Id {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if serializer.is_human_readable() {
