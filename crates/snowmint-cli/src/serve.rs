@@ -441,7 +441,7 @@ async fn serve(
             probe = shown.probe,
             version = env!("CARGO_PKG_VERSION"),
             store = connect::without_credentials(&plan.store),
-            reach = Visibility::of_url(&plan.store).to_string(),
+            visibility = Visibility::of_url(&plan.store).to_string(),
             "listening; ids are rejected until this node holds a lease"
         );
     }
@@ -563,7 +563,7 @@ async fn announce_lease(plan: &Plan, leases: &Leases, shown: &Shown) -> Result<(
         ends = human::date(plan.layout.ends_at_unix_ms()),
         version = env!("CARGO_PKG_VERSION"),
         store = connect::without_credentials(&plan.store),
-        reach = Visibility::of_url(&plan.store).to_string(),
+        visibility = Visibility::of_url(&plan.store).to_string(),
         "ready: ids are served"
     );
     systemd::status("ids are served");

@@ -284,16 +284,16 @@ fn a_store_in_memory_is_warned_of() {
 /// Goal: the operator who starts a node sees among which processes its ids are unique, and gets a warning if other machines can
 /// connect but the store is a file. Method: the ready line, and the log of nodes that listen on loopback and elsewhere.
 #[test]
-fn the_reach_of_the_store_is_told() {
+fn the_ready_line_names_the_visibility_of_the_store() {
     let sandbox = Sandbox::new();
     let warning = "coordinates the processes of this machine only";
     let mut server = sandbox.serve(&["--resp", "off"]);
     assert_eq!(server.ready("version"), env!("CARGO_PKG_VERSION"));
     assert_eq!(server.ready("store"), "sqlite:./snowmint-data/snowmint.db");
-    assert_eq!(server.ready("reach"), "the processes of this machine that use this store");
+    assert_eq!(server.ready("visibility"), "the processes of this machine that use this store");
     assert!(!server.log().contains(warning), "{}", server.log());
     let mut outside = sandbox.serve(&["--resp", "0.0.0.0:0", "--insecure"]);
-    outside.ready("reach");
+    outside.ready("visibility");
     outside.wait_for(&format!(
         "listening on 0.0.0.0:0 without --store: sqlite:./snowmint-data/snowmint.db {warning}"
     ));

@@ -30,8 +30,9 @@ const HIDDEN_TWICE: &str = "its ids are hidden twice";
 pub struct Namespace {
     name: NamespaceName,
     definition: Definition,
-    /// Whether INCR may draw from it, or why not: computed once, read for each command.
-    counts_by_one: Result<(), &'static str>,
+    /// Why INCR may not draw from a counter: its numbers do not increase by 1. `Ok` for other schemes, which INCR rejects by their
+    /// backend. Computed once, read for each command.
+    steps_by_one: Result<(), &'static str>,
     form: Option<Arc<TextForm>>,
     /// Earlier text forms, in which existing ids are written; `None` for ids without a text form.
     earlier_texts: Vec<Option<TextForm>>,
@@ -123,7 +124,7 @@ impl Namespace {
         let form = definition.text.clone().map(Arc::new);
         Self {
             name,
-            counts_by_one: counts_by_one(&definition),
+            steps_by_one: steps_by_one(&definition),
             definition,
             form,
             earlier_texts: Vec::new(),
@@ -138,7 +139,7 @@ impl Namespace {
     pub fn changed(&self, definition: Definition, backend: Backend) -> Self {
         Self {
             name: self.name.clone(),
-            counts_by_one: counts_by_one(&definition),
+            steps_by_one: steps_by_one(&definition),
             form: definition.text.clone().map(Arc::new),
             definition,
             earlier_texts: self.earlier_texts.clone(),
@@ -543,7 +544,7 @@ impl Namespace {
 
     fn counting(&self) -> Result<&Segments, MintError> {
         let refuse = |why| Err(MintError::NotCounting { name: Snippet::of(self.name().as_str()), why });
-        match (self.backend(), self.counts_by_one) {
+        match (self.backend(), self.steps_by_one) {
             (Backend::Unavailable(why), _) => Err(self.unavailable(why)),
             (Backend::Segment(_), Err(why)) => refuse(why),
             (Backend::Segment(segments), Ok(())) => Ok(segments),
@@ -553,7 +554,7 @@ impl Namespace {
     }
 }
 
-fn counts_by_one(definition: &Definition) -> Result<(), &'static str> {
+fn steps_by_one(definition: &Definition) -> Result<(), &'static str> {
     match &definition.scheme {
         Scheme::Segment(segment) => segment.counts_by_one(),
         Scheme::Snowflake { .. } | Scheme::Wide(_) => Ok(()),

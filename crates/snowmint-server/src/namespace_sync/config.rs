@@ -208,11 +208,11 @@ impl NamespaceConfig {
         Ok(())
     }
 
-    fn check(&self, reach: Visibility, listed: &[registry::Listed]) -> Result<(), NamespaceConfigError> {
+    fn check(&self, visibility: Visibility, listed: &[registry::Listed]) -> Result<(), NamespaceConfigError> {
         let records: BTreeMap<&str, &NamespaceRecord> =
             listed.iter().filter_map(|(name, record)| Some((name.as_str(), record.as_ref().ok()?))).collect();
         for (name, definition) in &self.file.namespaces {
-            let checked = definition.check_sources(reach);
+            let checked = definition.check_sources(visibility);
             checked.map_err(|source| NamespaceError::Sources { name: name.clone(), source })?;
         }
         let configured = self.file.namespaces.keys().chain(&self.names);
