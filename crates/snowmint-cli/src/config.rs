@@ -11,7 +11,7 @@ use snowmint::{Clock as _, WallClock};
 use toml::Value;
 
 use crate::error::{Failure, report};
-use crate::habits;
+use crate::foreign_flags;
 use crate::human::Output;
 use crate::serve::file::{ConfigFile, flags, is_boolean, namespaces_of, tokens_of};
 use crate::{Cli, connect, serve};
@@ -101,7 +101,7 @@ pub(crate) fn run(args: &Args, matches: &ArgMatches) -> Result<(), Failure> {
 
 /// Parses the command line. If `serve` has a configuration file, its values are the defaults.
 pub(crate) fn parse_command_line() -> Result<(Cli, ArgMatches), clap::Error> {
-    parse(Cli::command().color(habits::colour_of_help()))
+    parse(Cli::command().color(foreign_flags::colour_of_help()))
 }
 
 /// Parses the command line again, with the values of its configuration file.

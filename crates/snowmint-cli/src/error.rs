@@ -12,7 +12,7 @@ use snowmint::utc::Utc;
 use snowmint::{Clock as _, WallClock};
 use snowmint_cluster::audit::ChangeFailure;
 
-use crate::{arguments, habits};
+use crate::{arguments, foreign_flags};
 
 /// Exit code if a store, port, lease or disk failed.
 const FAILED: u8 = 1;
@@ -138,7 +138,7 @@ pub(crate) fn explain(error: &clap::Error) -> Result<(), Failure> {
             Err(Failure::Reported)
         }
         _ => {
-            let advice = habits::advice(error).or_else(|| habits::flag_of(error));
+            let advice = foreign_flags::advice(error).or_else(|| foreign_flags::flag_of(error));
             Err(Failure::Usage(advice.unwrap_or_else(|| one_line(error))))
         }
     }

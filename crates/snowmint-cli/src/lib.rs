@@ -14,7 +14,9 @@ mod drawing;
 mod error;
 mod explain;
 mod flags;
-mod habits;
+mod foreign_flags;
+#[cfg(all(target_os = "linux", target_env = "gnu", target_feature = "crt-static"))]
+mod glibc_resolver;
 mod health;
 mod hide_key;
 mod human;
@@ -31,8 +33,6 @@ mod serve;
 mod shared_file;
 mod shell;
 mod sql;
-#[cfg(all(target_os = "linux", target_env = "gnu", target_feature = "crt-static"))]
-mod static_names;
 mod store;
 mod token;
 mod version;
@@ -156,7 +156,7 @@ pub use serve::file::check_text as check_config_file;
 /// Runs the command in the arguments of this process, and returns its exit code.
 pub fn main() -> ExitCode {
     #[cfg(all(target_os = "linux", target_env = "gnu", target_feature = "crt-static"))]
-    static_names::use_built_in_services();
+    glibc_resolver::use_built_in_services();
     let outcome = match config::parse_command_line() {
         Ok((cli, matches)) => serve::report_in_log_format(config::with_file(cli, matches))
             .and_then(|(cli, matches)| run(cli, &matches)),

@@ -39,6 +39,7 @@ use crate::accept::Accepted;
 use crate::access::BearerCache;
 use crate::access_log;
 use crate::delivery::{DeliveredBody, Delivery, Making, Pause};
+use crate::fairness::Turn;
 use crate::fleet::watch::FleetWatch;
 use crate::grpc;
 use crate::http::client::Client;
@@ -52,7 +53,6 @@ use crate::shutdown::ShutdownListener;
 use crate::state::ServerState;
 use crate::status::ErrorKind;
 use crate::stream::Stream;
-use crate::turns::Turn;
 
 /// Returns `true` if path and query parse as a route, for fuzzing.
 #[doc(hidden)]

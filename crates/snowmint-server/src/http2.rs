@@ -25,6 +25,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
 use crate::delivery::{ClientTimer, DeliveredBody, Delivery, Making};
+use crate::fairness::Turn;
 use crate::limits::http2::{
     CONNECTION_WINDOW, MAX_FAULTS, MAX_HEAD, MAX_RESETS, MAX_SEND_BUFFER, MAX_STREAMS, STREAM_WINDOW,
 };
@@ -33,7 +34,6 @@ use crate::protocol::Admission;
 use crate::settings::Timeouts;
 use crate::shutdown::ShutdownListener;
 use crate::stream::Stream;
-use crate::turns::Turn;
 
 /// The first bytes of every HTTP/2 connection (RFC 9113, section 3.4).
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -803,7 +803,7 @@ mod tests {
                 }
                 writer
             });
-            let (began, turns) = (Instant::now(), crate::turns::Turns::new());
+            let (began, turns) = (Instant::now(), crate::fairness::Turns::new());
             let mut serving = pin!(serving);
             let closed = turns.take(&turn, serving.as_mut());
             let closed = tokio::time::timeout(within + 5 * LINGER, closed).await;

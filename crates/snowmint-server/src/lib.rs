@@ -60,6 +60,7 @@ mod clock;
 mod connection;
 pub mod credentials;
 mod delivery;
+mod fairness;
 mod fleet;
 mod grpc;
 mod http;
@@ -87,7 +88,6 @@ pub mod status;
 mod stream;
 mod thrift;
 mod tls;
-mod turns;
 
 // Unit tests and integration tests share the id source without a store, which names this crate from outside.
 #[cfg(test)]

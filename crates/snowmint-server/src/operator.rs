@@ -18,7 +18,7 @@ use crate::access::{Identity, Right};
 use crate::admin::audit::{self, Author, Log};
 use crate::admin::doctor::{self, Findings};
 use crate::admin::namespaces::{self, Addition, Change, Changed, NamespaceView, Namespaces, Settings};
-use crate::admin::node::{Reach, boxed};
+use crate::admin::node::{TokenScope, boxed};
 use crate::admin::workers::{self, Force, Released, Workers};
 use crate::admin::{AdminError, LogControl, NodeAdmin};
 use crate::limits::admin::{MAX_NAMESPACES_OF_ALL, MAX_OWN_NAMESPACES, REFRESH_WITHIN};
@@ -127,17 +127,17 @@ impl<'a> Operator<'a> {
 
     /// Lists the namespaces that the client may know. A token for some namespaces learns nothing about other records.
     pub(crate) async fn namespaces(&self) -> Result<Namespaces, AdminError> {
-        if self.reach() == Reach::All {
+        if self.scope() == TokenScope::All {
             return self
                 .node
-                .read(Reach::All, |store| boxed(async move { namespaces::list(&*store).await }))
+                .read(TokenScope::All, |store| boxed(async move { namespaces::list(&*store).await }))
                 .await;
         }
         let identity = self.identity.clone();
         let own = move |store: Arc<dyn Store>| {
             boxed(async move { namespaces::list_some(&*store, |name| identity.sees(name.as_bytes())).await })
         };
-        let namespaces = self.node.read(Reach::Some, own).await?;
+        let namespaces = self.node.read(TokenScope::Some, own).await?;
         Ok(Namespaces { namespaces, warnings: Vec::new() })
     }
 
@@ -146,7 +146,7 @@ impl<'a> Operator<'a> {
         name: NamespaceName,
     ) -> Result<(NamespaceView, Option<u64>), AdminError> {
         let get = move |store: Arc<dyn Store>| boxed(async move { namespaces::get(&*store, &name).await });
-        self.node.read(self.reach(), get).await
+        self.node.read(self.scope(), get).await
     }
 
     pub(crate) async fn add(
@@ -160,11 +160,11 @@ impl<'a> Operator<'a> {
             self.needs_all("start_over")?;
             self.node.check_nodes(&start_over.nodes)?;
         }
-        let (author, identity, reach) = (self.author.clone(), self.identity.clone(), self.reach());
+        let (author, identity, scope) = (self.author.clone(), self.identity.clone(), self.scope());
         let added = move |store: Arc<dyn Store>| {
             boxed(async move {
                 let mut addition = addition;
-                if reach == Reach::Some {
+                if scope == TokenScope::Some {
                     let listed = registry::list(&*store).await?;
                     match listed.iter().find(|(known, _)| known == name.as_str()) {
                         Some((_, Ok(record))) => {
@@ -183,7 +183,7 @@ impl<'a> Operator<'a> {
                 namespaces::add(&*store, &author, &name, &addition).await
             })
         };
-        Ok(self.here(self.node.change(reach, added).await?))
+        Ok(self.here(self.node.change(scope, added).await?))
     }
 
     pub(crate) async fn set(&self, name: NamespaceName, change: Change) -> Result<ChangedHere, AdminError> {
@@ -195,7 +195,7 @@ impl<'a> Operator<'a> {
         let set = move |store: Arc<dyn Store>| {
             boxed(async move { namespaces::set(&*store, &author, &name, &change).await })
         };
-        Ok(self.here(self.node.change(self.reach(), set).await?))
+        Ok(self.here(self.node.change(self.scope(), set).await?))
     }
 
     pub(crate) async fn drop_namespace(
@@ -207,11 +207,11 @@ impl<'a> Operator<'a> {
         let dropped = move |store: Arc<dyn Store>| {
             boxed(async move { namespaces::drop_namespace(&*store, &author, &name, required).await })
         };
-        Ok(self.here(self.node.change(self.reach(), dropped).await?))
+        Ok(self.here(self.node.change(self.scope(), dropped).await?))
     }
 
     pub(crate) async fn workers(&self) -> Result<Workers, AdminError> {
-        self.node.read(Reach::All, |store| boxed(async move { workers::list(&*store).await })).await
+        self.node.read(TokenScope::All, |store| boxed(async move { workers::list(&*store).await })).await
     }
 
     pub(crate) async fn release(
@@ -224,7 +224,7 @@ impl<'a> Operator<'a> {
         let release = move |store: Arc<dyn Store>| {
             boxed(async move { workers::release(&*store, &author, worker, pool.as_deref(), force).await })
         };
-        let (released, warnings) = self.node.change(Reach::All, release).await?;
+        let (released, warnings) = self.node.change(TokenScope::All, release).await?;
         Ok(ReleaseAnswer { released, warnings })
     }
 
@@ -232,7 +232,7 @@ impl<'a> Operator<'a> {
         self.node.check_nodes(&nodes)?;
         let examine =
             move |store: Arc<dyn Store>| boxed(async move { doctor::examine(&*store, &nodes).await });
-        self.node.read(Reach::All, examine).await
+        self.node.read(TokenScope::All, examine).await
     }
 
     pub(crate) async fn audit(
@@ -243,7 +243,7 @@ impl<'a> Operator<'a> {
         let list = move |store: Arc<dyn Store>| {
             boxed(async move { audit::list(&*store, limit, namespace.as_ref()).await })
         };
-        self.node.read(self.reach(), list).await
+        self.node.read(self.scope(), list).await
     }
 
     pub(crate) fn drained(&self) -> Drained {
@@ -296,7 +296,7 @@ impl<'a> Operator<'a> {
             })
         };
         // The operator does not wait for a store that hangs; the entry may still be written.
-        match timeout(REFRESH_WITHIN, self.node.read(Reach::All, recorded)).await {
+        match timeout(REFRESH_WITHIN, self.node.read(TokenScope::All, recorded)).await {
             Ok(Ok(())) => Vec::new(),
             Ok(Err(error)) => {
                 tracing::warn!(%error, "{action} is not in the audit log");
@@ -317,8 +317,8 @@ impl<'a> Operator<'a> {
         }
     }
 
-    fn reach(&self) -> Reach {
-        if self.identity.may_everywhere(Right::Admin).is_ok() { Reach::All } else { Reach::Some }
+    fn scope(&self) -> TokenScope {
+        if self.identity.may_everywhere(Right::Admin).is_ok() { TokenScope::All } else { TokenScope::Some }
     }
 
     fn here(&self, changed: Changed) -> ChangedHere {

@@ -9,6 +9,7 @@ use crate::access::{Access, Identity};
 use crate::access_log;
 use crate::admin::{LogControl, NodeAdmin};
 use crate::clock::SharedClock;
+use crate::fairness::Turns;
 use crate::memory::MemoryTrimmer;
 use crate::metrics::Metrics;
 use crate::mint::Mint;
@@ -19,7 +20,6 @@ use crate::settings::{AllowedHosts, CorsOrigins, Settings, Timeouts};
 use crate::shutdown::Shutdown;
 use crate::status::ErrorKind;
 use crate::tls::HandshakeLog;
-use crate::turns::Turns;
 
 /// The state that all connections share: the mint and everything around it.
 pub(crate) struct ServerState {

@@ -18,7 +18,7 @@ use tracing_subscriber::{Registry, registry};
 use super::file;
 use crate::arguments;
 use crate::error::Failure;
-use crate::habits::SERVE;
+use crate::foreign_flags::SERVE;
 use crate::human::wants_colour;
 
 /// The format of log lines.

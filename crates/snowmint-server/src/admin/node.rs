@@ -43,7 +43,7 @@ pub struct NodeAdmin {
 
 /// The kind of token behind an operation. Operations of tokens for some namespaces leave room for others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reach {
+pub(crate) enum TokenScope {
     /// A token for some namespaces.
     Some,
     /// A token for all namespaces.
@@ -121,17 +121,17 @@ impl NodeAdmin {
     /// Runs an operation that reads.
     pub(crate) async fn read<T: Send + 'static>(
         &self,
-        reach: Reach,
+        scope: TokenScope,
         operation: impl FnOnce(Arc<dyn Store>) -> Operation<T>,
     ) -> Result<T, AdminError> {
-        self.run(reach, Effect::Reads, operation(Arc::clone(&self.store))).await
+        self.run(scope, Effect::Reads, operation(Arc::clone(&self.store))).await
     }
 
     /// Runs an operation that writes. Returns once everything that it wrote has settled and, if possible, this node serves the
     /// change.
     pub(crate) async fn change<T: Send + 'static>(
         &self,
-        reach: Reach,
+        scope: TokenScope,
         operation: impl FnOnce(Arc<dyn Store>) -> Operation<T>,
     ) -> Result<T, AdminError> {
         let store = Arc::new(SettledStore::new(Arc::clone(&self.store)));
@@ -149,7 +149,7 @@ impl NodeAdmin {
             }
             changed
         });
-        let changed = self.run(reach, Effect::Writes, settled).await;
+        let changed = self.run(scope, Effect::Writes, settled).await;
         if let Err(AdminError::Busy { .. }) = changed {
             // It was not started.
             drop(Counted { outcomes: Arc::clone(&self.outcomes), outcome: Outcome::Failed });
@@ -160,15 +160,15 @@ impl NodeAdmin {
     /// Runs an operation to its end, even if its caller is gone: a change must not stop halfway.
     async fn run<T: Send + 'static>(
         &self,
-        reach: Reach,
+        scope: TokenScope,
         effect: Effect,
         operation: Operation<T>,
     ) -> Result<T, AdminError> {
         let permits = async {
             // The semaphores are never closed.
-            let of_some = match reach {
-                Reach::Some => Arc::clone(&self.permits_of_some).acquire_owned().await.ok(),
-                Reach::All => None,
+            let of_some = match scope {
+                TokenScope::Some => Arc::clone(&self.permits_of_some).acquire_owned().await.ok(),
+                TokenScope::All => None,
             };
             (of_some, Arc::clone(&self.permits).acquire_owned().await.ok())
         };
@@ -258,11 +258,11 @@ mod tests {
     async fn changes_are_counted_without_a_client_and_after_a_panic() {
         let node = NodeAdmin::new(Arc::new(MemoryStore::new()), Handle::current(), Refresher::new().0);
         let panicked =
-            node.change(Reach::All, |_| boxed::<()>(async { panic!("a defect") })).await.unwrap_err();
+            node.change(TokenScope::All, |_| boxed::<()>(async { panic!("a defect") })).await.unwrap_err();
         assert_eq!(panicked.kind(), ErrorKind::OutcomeUnknown, "{panicked}");
         assert_eq!(counted(&node), [0, 0, 0, 1]);
         let (go_on, waits) = oneshot::channel::<()>();
-        let change = node.change(Reach::All, |_| {
+        let change = node.change(TokenScope::All, |_| {
             boxed(async move {
                 let _ = waits.await;
                 Ok(())

@@ -10,7 +10,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::{Issued, LastRead, LeaseRecords, OtherRecords};
-use crate::admin::node::{Reach, boxed};
+use crate::admin::node::{TokenScope, boxed};
 use crate::admin::{AdminError, NodeAdmin};
 use crate::limits::fleet::{AT_LEAST_EVERY, EVERY, OTHERS_EVERY, VIEWERS, WITHIN};
 use crate::state::ServerState;
@@ -174,7 +174,8 @@ impl Reader {
         let node = self.node.clone();
         let leases = self.leases.get(|| {
             Box::pin(async move {
-                node.read(Reach::All, |store| boxed(async move { LeaseRecords::read(&*store).await })).await
+                node.read(TokenScope::All, |store| boxed(async move { LeaseRecords::read(&*store).await }))
+                    .await
             })
         });
         match leases.await {
@@ -188,7 +189,8 @@ impl Reader {
         let node = self.node.clone();
         let others = self.others.get(|| {
             Box::pin(async move {
-                node.read(Reach::All, |store| boxed(async move { OtherRecords::read(&*store).await })).await
+                node.read(TokenScope::All, |store| boxed(async move { OtherRecords::read(&*store).await }))
+                    .await
             })
         });
         match others.await {

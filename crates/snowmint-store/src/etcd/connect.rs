@@ -1,4 +1,4 @@
-//! From the URL of an etcd cluster to calls: one channel to each member, and the next member when one fails.
+//! Parses the URL of an etcd cluster and sends calls: one channel to each member, and the next member when one fails.
 //! Distinguishes failures before a call was sent from later ones: a write that fails later may have happened.
 
 use std::error::Error;

@@ -1,4 +1,4 @@
-//! From `kubernetes:NAMESPACE?...`, or from the environment of a pod, to calls of the API server.
+//! Parses `kubernetes:NAMESPACE?...`, or reads the environment of a pod, and sends calls to the API server.
 //! Distinguishes failures before a call was sent from later ones: a write that fails later may have happened.
 
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! From a URL to sessions on a server that accepts writes, and to the table of the records.
+//! Parses the URL, opens sessions on a server that accepts writes, and prepares the table of the records.
 //! A read-only server counts as a replica, whose answers may lag.
 
 use std::time::Duration;

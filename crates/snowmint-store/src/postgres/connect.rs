@@ -1,4 +1,4 @@
-//! From a URL to sessions on a primary, and to the table of the records.
+//! Parses the URL, opens sessions on a primary, and prepares the table of the records.
 //! A session keeps no settings: each message sets what its statement needs.
 
 use std::time::Duration;

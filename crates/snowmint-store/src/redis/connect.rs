@@ -1,4 +1,4 @@
-//! From a URL to the settings of a connection: hosts, login, TLS, and the user's requirements for a server.
+//! Parses the URL into the settings of a connection: hosts, login, TLS, and the user's requirements for a server.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! From a path to a connection: whether the file is Snowmint's, whether it is intact, and which process creates it when many
+//! Opens a file and checks it: whether the file is Snowmint's, whether it is intact, and which process creates it when many
 //! start at once.
 //! The files of other programs are only read.
 //!

@@ -1,4 +1,4 @@
-//! From the URL of a ZooKeeper ensemble to a session: opened when it is needed, dropped when it is in doubt.
+//! Parses the URL of a ZooKeeper ensemble and keeps a session: opened when it is needed, dropped when it is in doubt.
 //! Distinguishes failures before a call was sent from later ones: a write that fails later may have happened.
 
 use std::fmt;

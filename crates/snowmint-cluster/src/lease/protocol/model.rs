@@ -182,7 +182,7 @@ fn no_instant_is_granted_twice() {
 
 /// As in a large pool: the node looks at one worker, then at all.
 #[test]
-fn nor_where_a_worker_is_looked_at_before_all_are_listed() {
+fn no_overlap_if_one_worker_is_tried_before_the_list() {
     holds_in(World { small_pool: 0, saves: false, ..World::over(StoreModel::Linearizable) });
 }
 

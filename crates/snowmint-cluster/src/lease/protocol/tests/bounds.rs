@@ -142,7 +142,7 @@ fn each_failure_doubles_the_wait_and_a_success_ends_the_row() {
 }
 
 #[test]
-fn a_claim_that_arrives_when_its_grant_has_ended_is_claimed_anew() {
+fn a_claim_that_arrives_after_the_end_of_its_grant_is_repeated() {
     let mut protocol = only(7);
     let claim = swap_of(&protocol.step(at(NOW), listed(vec![]))).2;
     protocol.step(at(NOW), Input::Swapped(Err(Failure::Unknown)));
@@ -159,7 +159,7 @@ fn a_claim_that_arrives_when_its_grant_has_ended_is_claimed_anew() {
 }
 
 #[test]
-fn a_record_at_a_worker_that_was_claimed_in_vain_is_anothers_unless_it_bears_that_claims_tag() {
+fn after_a_failed_claim_only_a_record_with_its_tag_is_ours() {
     let mut protocol = only(7);
     let claim = swap_of(&protocol.step(at(NOW), listed(vec![]))).2;
     protocol.step(at(NOW), Input::Swapped(Err(Failure::Unknown)));
