@@ -116,7 +116,9 @@ impl<'a> World<'a> {
             let drawn_enough = drawn.ids() >= ids && drawn.numbers() >= numbers;
             drawn_enough && faults.least() >= least_faults && faults.least_switches() >= least_faults
         };
-        while began.elapsed() < length || !enough(&self.faults) {
+        // The few steps of a short run may all strike nodes that are killed before they look.
+        let seen = |members: &[Member]| members.iter().any(|member| member.node.steps_seen() > 0);
+        while began.elapsed() < length || !enough(&self.faults) || !seen(&self.members) {
             let state = (drawn.ids(), drawn.numbers(), &self.faults);
             assert!(began.elapsed() < length * 8 + WELL_WITHIN, "ids and faults so far: {state:?}");
             thread::sleep(STEP);
