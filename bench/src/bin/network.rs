@@ -19,6 +19,7 @@ use snowmint_bench::stats::{median, median_ratio, quantile};
 use snowmint_bench::table::{Table, figure};
 use snowmint_bench::wire::Wire;
 use snowmint_server::Access;
+use snowmint_server::access::TokensSource;
 use snowmint_server::access::secret::{Secret, TokenName};
 use snowmint_server::grpc_messages::{Format, NextRequest};
 
@@ -628,7 +629,10 @@ impl Bench {
         let row =
             "namespaces = [\"orders-*\", \"users\", \"default\"]\nrights = [\"mint\"]\nrate = \"100M/s\"";
         fs::write(&file, format!("[tokens.bench]\nsha256 = \"{}\"\n{row}\n", secret.digest()))?;
-        let access = Arc::new(Access::load(file.clone(), Arc::new(snowmint::AnchoredClock::new()))?);
+        let access = Arc::new(Access::load(
+            TokensSource::File(file.clone()),
+            Arc::new(snowmint::AnchoredClock::new()),
+        )?);
         let mut identity = access.authenticate(secret.as_str().as_bytes())?;
         let mut ns = Vec::new();
         for _ in 0..self.effort.rounds {
