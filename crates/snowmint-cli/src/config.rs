@@ -169,9 +169,6 @@ fn check(path: &Path, json: bool) -> Result<(), Failure> {
     out.flush()
 }
 
-/// The default of `namespaces`, as `config print` writes it.
-const DEFAULT_NAMESPACES: &str = "[\"default\"]";
-
 /// The tables of a configuration file, as its text has them.
 struct Tables {
     namespaces: Option<String>,
@@ -203,7 +200,9 @@ fn print_settings(matches: &ArgMatches, file: Option<&ConfigFile>, tables: &Tabl
             texts => Value::String(public(key, &texts.concat())),
         };
         // A file has names or tables, not both: as a comment, the default leaves room for tables.
-        let is_default = value.to_string() == DEFAULT_NAMESPACES;
+        let is_default = matches
+            .get_raw(key)
+            .is_some_and(|texts| texts.eq(flag.get_default_values().iter().map(|it| &**it)));
         let comment =
             if key == "namespaces" && (tables.namespaces.is_some() || is_default) { "# " } else { "" };
         out.line(&format!("{comment}{key} = {value}  # {origin}"))?;

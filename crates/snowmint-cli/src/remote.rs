@@ -124,8 +124,8 @@ impl ServerArgs {
     /// Returns the node, without connecting; `None` if the flags name none.
     pub(crate) fn open(&self) -> Result<Option<Server>, Failure> {
         let Some(url) = &self.server else {
-            // The variable may hold a token for other commands, but whoever gives the flag means a node: without this check, the
-            // command would change the local store.
+            // The variable may hold a token for other commands. The flag means a node: without this check, the command would
+            // change the local store.
             if arguments::has_flag("--token") {
                 let why = "belongs to --server: add --server URL to work through a node, or omit it";
                 return Err(Failure::flag("--token", why));

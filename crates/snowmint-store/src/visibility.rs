@@ -138,7 +138,8 @@ mod tests {
         assert_eq!(Visibility::of_url("memory:"), Visibility::Process);
     }
 
-    /// Goal: a scheme that this version does not know never passes a check of sources, whichever side it is on.
+    /// Goal: a scheme that this version does not know is trusted least: as a source it shares nothing, and as the store of the
+    /// leases it may be on any machine.
     #[test]
     fn an_unknown_scheme_counts_as_the_strictest() {
         for unknown in ["mongodb://db/ids", "leases.db", "a:b:mysql://db/ids"] {

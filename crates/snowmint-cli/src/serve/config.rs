@@ -268,9 +268,9 @@ pub(crate) struct Args {
     /// the store has no clock: the largest step forward that this node follows at once
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = flags::skew, env = "SNOWMINT_MAX_SKEW", help_heading = "Ids and leases")]
     pub(super) max_skew: Duration,
-    /// Clock of the timestamps. With `anchored`, a clock step never interrupts id generation. With `wall`, ids show the wall clock's time after
-    /// each step; a step forward that nothing confirms stops ids until the clock is corrected or the step has lasted. Neither
-    /// can repeat an id
+    /// Clock of the timestamps. With `anchored`, a clock step never interrupts id generation. With `wall`, ids show the wall
+    /// clock's time after each step; a step forward that nothing confirms stops ids until the clock is corrected or the step
+    /// has lasted. Neither can repeat an id
     #[arg(long, value_name = "CLOCK", value_enum, default_value_t = ClockChoice::Anchored, env = "SNOWMINT_CLOCK", help_heading = "Ids and leases")]
     pub(super) clock: ClockChoice,
     /// Rule for a clock that goes back and for a tick that is used up: reject, wait(TIME), borrow(TIME), generation, or
@@ -540,7 +540,7 @@ impl Plan {
         let access = load_tokens(args.tokens_file, args.config_tokens)?;
         check_thrift_token(&args.thrift, access.as_ref(), args.thrift_token.as_ref())?;
         let traces = Traces::new(args.otlp_endpoint.as_deref(), args.otlp_sample_ratio)?;
-        let outside = ports.into_iter().find(|(_, listen)| !listen.is_loopback());
+        let outside = ports.into_iter().map(|(_, listen)| listen).find(|it| !it.is_loopback());
         let checks_clients = tls.as_ref().is_some_and(|tls| tls.requires_client_certificates());
         if !checks_clients && !args.insecure {
             check_outside(&ports, access.is_some(), tls.is_some())?;
@@ -619,15 +619,15 @@ fn namespaces_failure(flag: &str, error: NamespaceConfigError) -> Failure {
 fn warnings(
     given_store: Option<&str>,
     store: &str,
-    outside: Option<(&str, &Listen)>,
+    outside: Option<&Listen>,
     access: Option<&Access>,
 ) -> Vec<String> {
     let mut warnings = Vec::new();
     if let Some(file) = access.and_then(Access::empty_file) {
         let file = file.display();
         warnings.push(format!(
-            "--tokens-file: {file} has no tokens, so that every client is rejected: create one with `snowmint token create \
-             NAME --namespaces NAMES --file {file}`"
+            "{file} has no tokens, so that every client is rejected: create one with `snowmint token create NAME --namespaces \
+             NAMES --file tokens.toml`"
         ));
     }
     if store.starts_with("memory:") {
@@ -637,7 +637,7 @@ fn warnings(
                 .to_owned(),
         );
     }
-    if let (None, Some((_, listen))) = (given_store, outside) {
+    if let (None, Some(listen)) = (given_store, outside) {
         warnings.push(format!(
             "listening on {listen} without --store: {store} coordinates the processes of this machine only, and a node on \
              another machine would produce duplicates; set one --store for all nodes, or use one machine only"

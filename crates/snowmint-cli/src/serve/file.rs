@@ -115,24 +115,25 @@ pub(crate) fn tokens_of(path: &Path) -> io::Result<String> {
 
 /// Returns the text with every line blanked except those of the tables `tokens`, so that line numbers stay the same.
 pub(crate) fn token_tables(text: &str) -> Result<String, String> {
+    // An invalid file has no tables to read, which is not the same as having none.
+    let whole = document(text)?;
+    let Some((key, all)) = whole.iter().find(|(key, _)| key.get_ref() == TOKENS) else {
+        return Ok(String::new());
+    };
     let tables = lines_of_tokens(text, Kept::Tokens);
     // A line in a text may look like the header of a table.
-    let tokens = |text| {
-        let document = document(text).ok()?;
-        let (key, value) = document.iter().find(|(key, _)| key.get_ref() == TOKENS)?;
-        Some((document.len(), line_of(text, key.span().start), value.get_ref().to_string()))
-    };
-    let (found, kept) = (tokens(text), tokens(&tables));
-    match (found, kept) {
-        (Some((_, _, all)), Some((1, _, kept))) if all == kept => Ok(tables),
-        (None, _) => Ok(String::new()),
-        (found, _) => {
-            let line = found.map_or(1, |(_, line, _)| line);
-            Err(format!(
-                "line {line}: invalid tokens: write each as a table [tokens.NAME], with each key on a line"
-            ))
-        }
+    let is_same = document(&tables).is_ok_and(|kept| {
+        let mut kept = kept.iter();
+        let found = kept.next().is_some_and(|(key, value)| {
+            key.get_ref() == TOKENS && value.get_ref().to_string() == all.get_ref().to_string()
+        });
+        found && kept.next().is_none()
+    });
+    if is_same {
+        return Ok(tables);
     }
+    let line = line_of(text, key.span().start);
+    Err(format!("line {line}: invalid tokens: write each as a table [tokens.NAME], with each key on a line"))
 }
 
 /// The lines to keep.
@@ -422,6 +423,23 @@ mod tests {
         ] {
             let Err(error) = parse(text) else { panic!("{text}") };
             assert!(error.contains(wanted), "{text}: {error}");
+        }
+    }
+
+    /// Goal: a mistake elsewhere in the file revokes no token. Method: a file that is no TOML, one whose tables cannot be told from
+    /// a text, and one without tokens.
+    #[test]
+    fn the_token_tables_are_those_of_a_valid_file() {
+        let valid = "http = 'off'\n[tokens.a]\nsha256 = 'x'\n[namespaces.n]\nscheme = 'ulid'\n[tokens.b]\nrate = '1/s'\n";
+        let kept = "\n[tokens.a]\nsha256 = 'x'\n\n\n[tokens.b]\nrate = '1/s'\n";
+        assert_eq!(token_tables(valid).as_deref(), Ok(kept));
+        assert_eq!(token_tables("http = 'off'\n").as_deref(), Ok(""));
+        for invalid in [
+            format!("{valid}http ="),
+            format!("{valid}rule = \"\"\"\n[http]\n\"\"\"\n"),
+            "tokens = 'tokens.toml'".to_owned(),
+        ] {
+            assert!(token_tables(&invalid).unwrap_err().starts_with("line "), "{invalid}");
         }
     }
 

@@ -420,7 +420,8 @@ impl<C: Clock> Generator<C> {
         }
     }
 
-    /// Counts the ticks ahead of the clock in which cursors from `start` to `end` were used. The end of a tick that is just used up is ahead of nothing.
+    /// Counts the ticks ahead of the clock in which cursors from `start` to `end` were used. A run that ends with the clock's tick
+    /// has none.
     #[cold]
     fn note_borrowed(&self, start: u64, end: u64, now_tick: u64) {
         // An earlier run may have begun the first one, and counted it.

@@ -56,7 +56,7 @@ fn tokens_may_be_in_the_configuration_file() {
     assert_eq!(curl(&server, "/v1/ids/orders", &web).0, "200");
     assert_eq!(curl(&server, "/v1/ids/orders", "x").0, "401");
     assert_eq!(curl(&server, "/v1/ids/default", &web).0, "403");
-    assert_eq!(curl(&server, "/v1/ids/anew", &ops).0, "200");
+    assert_eq!(curl(&server, "/v1/ids/created", &ops).0, "200");
     let (web_alone, _) = tokens.split_at(tokens.find("[tokens.ops]").unwrap());
     let web_alone = if web_alone.contains("[tokens.web]") {
         web_alone
