@@ -1,7 +1,9 @@
 //! Values of flags, parsed to checked types. Each error says what is expected.
 
+use std::num::NonZeroUsize;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::thread;
 use std::time::Duration;
 
 use jiff::SignedDuration;
@@ -103,6 +105,26 @@ fn expected_time(range: &str) -> String {
 pub(crate) fn connections(text: &str) -> Result<usize, String> {
     let parsed = text.parse().ok().filter(|count| (1..=1_000_000).contains(count));
     parsed.ok_or_else(|| "expected 1 to 1000000".to_owned())
+}
+
+/// The most threads of `--threads auto`: one node has no load for a third.
+const MOST_AUTO_THREADS: NonZeroUsize = NonZeroUsize::new(2).unwrap();
+
+/// Parses `--threads`.
+pub(crate) fn threads(text: &str) -> Result<NonZeroUsize, String> {
+    if text == "auto" {
+        return Ok(auto_threads(thread::available_parallelism().map_or(1, NonZeroUsize::get)));
+    }
+    let parsed = text.parse().ok().filter(|count: &NonZeroUsize| count.get() <= 64);
+    parsed.ok_or_else(|| "expected 1 to 64, or auto".to_owned())
+}
+
+/// Returns the number of threads for a number of CPUs.
+///
+/// Two threads take work from each other, which costs about 8 % more CPU time for each request. On 2 CPUs, where the second one
+/// runs the clients or the system's network code, they serve no more requests than one (`bench/RESULTS.md`).
+fn auto_threads(cpus: usize) -> NonZeroUsize {
+    NonZeroUsize::new(cpus / 2).unwrap_or(NonZeroUsize::MIN).min(MOST_AUTO_THREADS)
 }
 
 /// The prefix of a Unix socket address.
@@ -274,6 +296,19 @@ pub(crate) fn check_lifetime(layout: &Layout, now_unix_ms: u64) -> Result<Option
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn threads_are_half_of_the_cpus_up_to_two() {
+        for (cpus, expected) in [(1, 1), (2, 1), (3, 1), (4, 2), (64, 2)] {
+            assert_eq!(auto_threads(cpus).get(), expected, "{cpus} CPUs");
+        }
+        for (text, expected) in
+            [("1", Some(1)), ("64", Some(64)), ("65", None), ("0", None), ("-1", None), ("", None)]
+        {
+            assert_eq!(threads(text).ok().map(NonZeroUsize::get), expected, "{text:?}");
+        }
+        assert!(threads("auto").is_ok_and(|auto| auto.get() <= 2));
+    }
 
     #[test]
     fn addresses_have_a_host_and_a_port() {

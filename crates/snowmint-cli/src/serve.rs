@@ -44,8 +44,6 @@ use logging::Logging;
 use systemd::Sockets;
 use without_store::LateStore;
 
-/// Threads that serve requests. More than two add no throughput at the load of one node, and each costs memory.
-const THREADS: usize = 2;
 /// Number of tasks that a busy thread runs before it polls its sockets. With 61, the default of tokio, a client waits for 61
 /// turns of greedy clients.
 const TASKS_PER_POLL: u32 = 8;
@@ -103,7 +101,7 @@ fn run(mut args: Args) -> Result<(), Failure> {
     // Leases, segments and the store run on a separate thread: no load of requests delays the renewal of a lease.
     let control = Builder::new_current_thread().enable_all().build().map_err(Failure::runtime)?;
     let serving = Builder::new_multi_thread()
-        .worker_threads(THREADS)
+        .worker_threads(plan.threads.get())
         .event_interval(TASKS_PER_POLL)
         .thread_name("serve")
         .enable_all()

@@ -1,5 +1,6 @@
 //! The flags of `snowmint serve`, and their checks. Nothing is opened before all of them have passed.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -299,6 +300,10 @@ pub(crate) struct Args {
     /// (ulimit -n)
     #[arg(long, value_name = "N", default_value = "10000", value_parser = flags::connections, env = "SNOWMINT_MAX_CONNECTIONS", help_heading = "Limits and shutdown")]
     pub(super) max_connections: usize,
+    /// Threads that serve requests, 1 to 64. auto: half of the CPUs, at least 1 and at most 2. Each further thread costs CPU time
+    /// for each request, and adds throughput only while CPUs are idle
+    #[arg(long, value_name = "N", default_value = "auto", value_parser = flags::threads, env = "SNOWMINT_THREADS", help_heading = "Limits and shutdown")]
+    pub(super) threads: NonZeroUsize,
     /// Close connections without a request for this long; 0s disables it. Keep it longer than the idle timeout of load
     /// balancers and connection pools, so that they close first
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = flags::idle_timeout, env = "SNOWMINT_IDLE_TIMEOUT", help_heading = "Limits and shutdown")]
@@ -378,6 +383,14 @@ pub(crate) struct Args {
 }
 
 impl Args {
+    fn timeouts(&self) -> Timeouts {
+        Timeouts {
+            idle: Some(self.idle_timeout).filter(|idle| !idle.is_zero()),
+            request: self.request_timeout,
+            write: self.write_timeout,
+        }
+    }
+
     /// Replaces `systemd` in each listener by the address of its socket.
     pub(super) fn resolve_sockets(&mut self, sockets: &Sockets) -> Result<(), Failure> {
         sockets.resolve(&mut [
@@ -481,6 +494,7 @@ pub(super) struct Plan {
     pub(super) rule: Rule,
     pub(super) sequence_start: Start,
     pub(super) max_connections: usize,
+    pub(super) threads: NonZeroUsize,
     pub(super) timeouts: Timeouts,
     pub(super) allowed_hosts: AllowedHosts,
     pub(super) probe_hosts: AllowedHosts,
@@ -498,6 +512,7 @@ pub(super) struct Plan {
 
 impl Plan {
     pub(super) fn check(args: Args, now_unix_ms: u64) -> Result<Self, Failure> {
+        let timeouts = args.timeouts();
         let layout = args.layout;
         let (worker, datacenter) = flags::check_node(&layout, args.worker, args.datacenter)?;
         let ports = [
@@ -578,11 +593,8 @@ impl Plan {
             rule: args.rule,
             sequence_start: args.sequence_start,
             max_connections: args.max_connections,
-            timeouts: Timeouts {
-                idle: Some(args.idle_timeout).filter(|idle| !idle.is_zero()),
-                request: args.request_timeout,
-                write: args.write_timeout,
-            },
+            threads: args.threads,
+            timeouts,
             allowed_hosts,
             probe_hosts,
             cors_origins,
