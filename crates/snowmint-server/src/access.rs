@@ -320,7 +320,11 @@ impl Identity {
 
     /// Returns the name of the token.
     pub fn name(&self) -> Option<&str> {
-        if let Kind::Token(held) = &self.0 { Some(held.token.name.as_str()) } else { None }
+        self.token_name().map(TokenName::as_str)
+    }
+
+    pub(crate) fn token_name(&self) -> Option<&TokenName> {
+        if let Kind::Token(held) = &self.0 { Some(&held.token.name) } else { None }
     }
 
     /// Returns `true` if there are tokens, and the client has not sent one.

@@ -1,7 +1,7 @@
 //! The access log: one line for each request, with the target `snowmint::access`. It is off unless the log filter enables this
 //! target.
 //!
-//! A line contains no query, no header, and no argument that may be a secret.
+//! A line contains no query, no header, and no argument that may be a secret. It shows the name of a token, never its text.
 
 use std::fmt;
 use std::future::Future;
@@ -74,8 +74,8 @@ pub(crate) const CANCELLED: &str = "cancelled";
 /// Logs input that is not a complete request: it is unreadable or incomplete, or its client was rejected at once.
 pub(crate) fn refused(protocol: Protocol, outcome: &str) {
     if is_on() {
-        let (namespace, count, took) = (None, None, Duration::ZERO);
-        LoggedRequest { protocol, request: "-", namespace, count, outcome, took }.log();
+        let (token, namespace, count, took) = (None, None, None, Duration::ZERO);
+        LoggedRequest { protocol, token, request: "-", namespace, count, outcome, took }.log();
     }
 }
 
@@ -83,6 +83,8 @@ pub(crate) fn refused(protocol: Protocol, outcome: &str) {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LoggedRequest<'a> {
     pub(crate) protocol: Protocol,
+    /// The name of the token with which the request was answered; `None` without a valid one.
+    pub(crate) token: Option<&'a str>,
     /// The method and path, or the command.
     pub(crate) request: &'a str,
     pub(crate) namespace: Option<&'a str>,
@@ -97,13 +99,14 @@ impl LoggedRequest<'_> {
     /// Writes the line.
     #[cold]
     pub(crate) fn log(&self) {
-        let Self { protocol, request, namespace, count, outcome, took } = *self;
+        let Self { protocol, token, request, namespace, count, outcome, took } = *self;
         let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         let peer = PEER.try_with(|peer| *peer).unwrap_or(Peer::Gone);
         tracing::info!(
             target: "snowmint::access",
             protocol = protocol.name(),
             peer = peer.to_string(),
+            token,
             request = shortened(request),
             namespace = namespace.map(shortened),
             count,

@@ -336,6 +336,9 @@ impl Session {
         let identity =
             if is_open { Ok(self.server.anonymous()) } else { self.bearer.identity(request.headers()) };
         let usage = identity.as_ref().ok().and_then(Identity::usage).cloned();
+        if let Ok(identity) = &identity {
+            line.sent_by(identity);
+        }
         match self.try_call(request, began, delivery, identity, &mut line).await {
             Ok(Called { response, kind }) => {
                 match kind {

@@ -160,6 +160,7 @@ impl Noeqd {
         let request = if count.is_some() { "ids" } else { "token" };
         let logged = LoggedRequest {
             protocol: Protocol::Noeqd,
+            token: self.identity.name(),
             request,
             namespace: count.map(|_| self.namespace.as_str()),
             count: count.map(|count| count.get().into()),

@@ -20,6 +20,7 @@ use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, sleep_until};
 
 use crate::accept::{Accepted, reply_and_close};
+use crate::access::Identity;
 use crate::access_log;
 use crate::connection::{ClientTimer, PendingCounts, TimerAction, line, send};
 use crate::fairness::Turn;
@@ -67,7 +68,7 @@ pub(crate) async fn serve(
     let (server, turn) = (Arc::clone(&connection.server), Arc::clone(&connection.turn));
     let ended = server.turns.take(&turn, pin!(connection.run(shutdown))).await;
     connection.counts.add_up(&connection.server.metrics);
-    connection.session.transaction.discard();
+    connection.session.discard();
     match ended {
         Ok(End::Quiet) => connection.stream.close().await,
         // `out` has the error; the client may still be sending.
@@ -227,7 +228,7 @@ impl Connection {
                     Box::pin(log::unless_answered(unanswered, self.execute(queued))).await?;
                     if let Some(observed) = observed.take() {
                         // The reply may begin with the error of a command.
-                        log::answered(&self.server, command, 1, None, observed.began);
+                        log::answered(&self.server, self.identity(), command, 1, None, observed.began);
                     }
                 }
                 outcome => {
@@ -259,6 +260,10 @@ impl Connection {
         Ok((None, commands))
     }
 
+    const fn identity(&self) -> &Identity {
+        &self.session.identity
+    }
+
     /// Starts to observe a command.
     #[cold]
     fn observe(&self) -> Observed {
@@ -267,7 +272,12 @@ impl Connection {
 
     /// Returns what is logged and traced of a command if its client leaves before the answer; nothing unless it is observed.
     fn unanswered<'a>(&self, command: &'a [u8], observed: Option<&Observed>) -> log::Unanswered<'a> {
-        log::Unanswered(observed.map(|observed| (Arc::clone(&self.server), command, observed.began)))
+        log::Unanswered(observed.map(|observed| log::Begun {
+            server: Arc::clone(&self.server),
+            identity: self.identity().clone(),
+            command,
+            at: observed.began,
+        }))
     }
 
     /// Returns the first word of the error that answered a command, if one did. The reply begins where the output did, or the
@@ -280,7 +290,8 @@ impl Connection {
     /// Writes the lines and spans of `times` equal commands.
     #[cold]
     fn log(&self, command: &[u8], times: usize, observed: &Observed) {
-        log::answered(&self.server, command, times, self.error_since(observed), observed.began);
+        let error = self.error_since(observed);
+        log::answered(&self.server, self.identity(), command, times, error, observed.began);
     }
 
     /// Writes the line and the span of the command that ended the connection. An HTTP request gets no answer.
@@ -290,7 +301,7 @@ impl Connection {
             End::AfterReply => self.error_since(observed),
             End::Quiet => Some(ErrorKind::Unknown.status().resp.as_bytes()),
         };
-        log::answered(&self.server, command, 1, error, observed.began);
+        log::answered(&self.server, self.identity(), command, 1, error, observed.began);
     }
 
     /// Runs the command at the start of `input`. Returns the outcome and the length of the command; `None` if it is
@@ -322,24 +333,24 @@ impl Connection {
         reply::array(&mut self.out, queued.commands());
         let (mut parser, mut created) = (Parser::default(), false);
         let is_recorded = line::is_observed(&self.server);
-        let mut rest = log::Rest(queued.bytes());
+        let mut rest = log::Rest { identity: self.identity().clone(), commands: queued.bytes() };
         loop {
-            let (observed, here) = (is_recorded.then(|| self.observe()), rest.0);
+            let (observed, here) = (is_recorded.then(|| self.observe()), rest.commands);
             // Each was parsed once before it was queued.
             let Ok(Some((outcome, len))) = self.call(&mut parser, here) else { break };
             let (command, mut times) = (&here[..len], 1);
-            rest.0 = &here[len..];
+            rest.commands = &here[len..];
             match outcome {
                 Outcome::Done => {}
                 Outcome::Repeated(more) => {
                     times += more;
-                    rest.0 = &here[times * len..];
+                    rest.commands = &here[times * len..];
                 }
                 outcome => {
                     let unanswered = self.unanswered(command, observed.as_ref());
                     let finishing = self.finish(outcome, created);
                     if let Handled::Again = log::unless_answered(unanswered, finishing).await? {
-                        (rest.0, created) = (here, true);
+                        (rest.commands, created) = (here, true);
                         continue;
                     }
                 }

@@ -204,6 +204,7 @@ impl Thrift {
         let method = String::from_utf8_lossy(request.method());
         let logged = LoggedRequest {
             protocol: Protocol::Thrift,
+            token: self.identity.name(),
             request: &method,
             namespace: takes_id.then(|| self.namespace.as_str()),
             count: takes_id.then_some(1),

@@ -6,6 +6,8 @@ use tokio::time::Instant;
 use tonic::Code;
 
 use super::{decode, messages};
+use crate::access::Identity;
+use crate::access::secret::TokenName;
 use crate::access_log::{self, CANCELLED, LoggedRequest, OK};
 #[cfg(feature = "otlp")]
 use crate::otlp::{ActiveSpan, KeyValue, SpanOutcome};
@@ -22,6 +24,8 @@ pub(super) struct CallLine {
 struct ObservedCall {
     protocol: Protocol,
     path: String,
+    /// `None` without a valid one.
+    token: Option<TokenName>,
     drawn: Option<messages::NextRequest>,
     outcome: CallOutcome,
     is_logged: bool,
@@ -42,6 +46,7 @@ impl ObservedCall {
         Self {
             protocol,
             path,
+            token: None,
             drawn: None,
             outcome: CallOutcome::Cancelled,
             is_logged,
@@ -111,6 +116,14 @@ impl CallLine {
         self
     }
 
+    /// Records the token of the client.
+    #[inline]
+    pub(super) fn sent_by(&mut self, identity: &Identity) {
+        if let Some(call) = &mut self.call {
+            call.token = identity.token_name().cloned();
+        }
+    }
+
     /// Records which ids the message requests.
     #[inline]
     pub(super) fn draws(&mut self, message: &Bytes) {
@@ -157,6 +170,7 @@ impl Drop for CallLine {
         if call.is_logged {
             LoggedRequest {
                 protocol: call.protocol,
+                token: call.token.as_ref().map(TokenName::as_str),
                 request: &call.path,
                 namespace: call.drawn.as_ref().map(|request| request.namespace.as_str()),
                 count: call.drawn.as_ref().map(|request| request.count.map_or(1, u64::from)),

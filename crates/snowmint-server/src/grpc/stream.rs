@@ -144,7 +144,8 @@ impl StreamCall {
     /// Draws the ids of a request, or starts to wait for them.
     fn draw(&mut self, message: &bytes::Bytes) -> Result<(), Failure> {
         let came = Instant::now();
-        let mut line = Self::line(came);
+        self.identity.refresh();
+        let mut line = self.line(came);
         line.draws(message);
         self.line = Some(line);
         self.deadline.check(came)?;
@@ -152,7 +153,6 @@ impl StreamCall {
             return Err(Failure::ending());
         }
         self.delivery.make();
-        self.identity.refresh();
         let request: messages::NextRequest = decode(message)?;
         let mut state = self.state.take().unwrap_or_else(|| StateLease::of(&self.session));
         match draw::try_draw(&self.session.server, &self.identity, state.get(), &request) {
@@ -187,8 +187,10 @@ impl StreamCall {
         self.phase = Phase::Writing(answer);
     }
 
-    fn line(came: Instant) -> CallLine {
-        CallLine::of(Protocol::Grpc, came, || "/snowmint.v1.Snowmint/Stream".to_owned())
+    fn line(&self, came: Instant) -> CallLine {
+        let mut line = CallLine::of(Protocol::Grpc, came, || "/snowmint.v1.Snowmint/Stream".to_owned());
+        line.sent_by(&self.identity);
+        line
     }
 
     fn fail(&mut self, failure: Failure) {
@@ -197,7 +199,7 @@ impl StreamCall {
             usage.failed(failure.kind);
         }
         // A stream may fail between two requests.
-        let line = self.line.take().unwrap_or_else(|| Self::line(Instant::now()));
+        let line = self.line.take().unwrap_or_else(|| self.line(Instant::now()));
         line.end(Some(failure.kind));
         self.call.set(Some(failure.kind));
         self.phase = Phase::Ending(Some(failure));

@@ -26,6 +26,7 @@ use crate::admin::workers::Force;
 use crate::admin::{AdminError, unknown_name};
 use crate::http::Serving;
 use crate::http::handler::check_admission;
+use crate::http::line::RequestLine;
 use crate::http::request::{check_host, decode, parameters};
 use crate::http::response::{Body, Problem, json};
 use crate::http::{cors, fleet};
@@ -67,11 +68,12 @@ pub(super) fn is_admin(path: &str) -> bool {
     path.starts_with(PREFIX)
 }
 
-/// Answers a request to the admin API. `of` receives the identity of the client once it is known.
+/// Answers a request to the admin API. `of` and `line` receive the identity of the client once it is known.
 pub(super) async fn answer<B>(
     serving: &Serving<'_>,
     request: Request<B>,
     of: &mut Option<Identity>,
+    line: Option<&mut RequestLine>,
 ) -> Result<Response<Body>, Problem>
 where
     B: hyper::body::Body<Data = Bytes> + Unpin,
@@ -84,6 +86,9 @@ where
     let (parts, body) = request.into_parts();
     let resource = Resource::of(parts.uri.path(), parts.uri.query());
     let identity = &*of.insert(BearerCache::new(server.access.as_ref()).identity(&parts.headers)?);
+    if let Some(line) = line {
+        line.sent_by(identity);
+    }
     authorize(identity, resource.as_ref().map_or(Scope::Everything, Resource::scope))?;
     let resource = resource.or_else(|problem| {
         // A method that the path never takes is reported before an invalid query.

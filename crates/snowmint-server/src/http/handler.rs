@@ -65,11 +65,11 @@ where
     let (mut response, made) = if admin::is_admin(request.uri().path()) {
         // Boxed, since few requests are admin requests.
         let mut identity = None;
-        let answered = Box::pin(admin::answer(serving, request, &mut identity)).await;
+        let answered = Box::pin(admin::answer(serving, request, &mut identity, line.as_deref_mut())).await;
         counted(serving, identity.as_ref(), began, answered.map_err(Failure::Problem))
     } else {
         let mut identity = None;
-        let answered = try_handle(serving, &request, &mut identity).await;
+        let answered = try_handle(serving, &request, &mut identity, line.as_deref_mut()).await;
         let (mut response, made) = counted(serving, identity.as_ref(), began, answered);
         cors::mark(&serving.server.cors_origins, request.headers(), &mut response);
         (response, made)
@@ -144,11 +144,12 @@ impl<P: Into<Problem>> From<P> for Failure {
     }
 }
 
-/// Answers a request. `identity` receives the identity of the client once it is known.
+/// Answers a request. `identity` and `line` receive the identity of the client once it is known.
 async fn try_handle<B: hyper::body::Body>(
     serving: &Serving<'_>,
     request: &Request<B>,
     identity: &mut Option<Identity>,
+    line: Option<&mut RequestLine>,
 ) -> Result<Response<Body>, Failure> {
     let Serving { server, client, .. } = serving;
     check_host(server.hosts_of(serving.peer.admission), &serving.known_host, request)?;
@@ -185,6 +186,9 @@ async fn try_handle<B: hyper::body::Body>(
         }
         _ => identity.insert(serving.bearer.identity(request.headers())?),
     };
+    if let Some(line) = line {
+        line.sent_by(identity);
+    }
     match route {
         Route::Ids { namespace, count, format, wait } => {
             let count = parse_count(&count);

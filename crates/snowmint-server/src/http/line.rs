@@ -3,6 +3,8 @@
 use hyper::{Method, Request, StatusCode, Uri};
 use tokio::time::Instant;
 
+use crate::access::Identity;
+use crate::access::secret::TokenName;
 use crate::access_log::{self, CANCELLED, LoggedRequest, OK};
 use crate::http::Serving;
 #[cfg(feature = "otlp")]
@@ -16,6 +18,8 @@ pub(super) struct RequestLine {
     method: Method,
     uri: Uri,
     began: Instant,
+    /// `None` until the client has sent a valid one.
+    token: Option<TokenName>,
     /// `None` until it is answered.
     pub(super) status: Option<StatusCode>,
     is_logged: bool,
@@ -50,11 +54,18 @@ impl RequestLine {
             method: request.method().clone(),
             uri: request.uri().clone(),
             began,
+            token: None,
             status: None,
             is_logged,
             #[cfg(feature = "otlp")]
             span: None,
         })
+    }
+
+    /// Records the token of the client.
+    #[cold]
+    pub(super) fn sent_by(&mut self, identity: &Identity) {
+        self.token = identity.token_name().cloned();
     }
 
     fn outcome(&self) -> &str {
@@ -102,6 +113,7 @@ impl Drop for RequestLine {
         if self.is_logged {
             LoggedRequest {
                 protocol: self.protocol,
+                token: self.token.as_ref().map(TokenName::as_str),
                 request: &format!("{} {}", self.method, self.uri.path()),
                 namespace: asked.namespace,
                 count: asked.count,

@@ -165,7 +165,7 @@ impl Call<'_> {
     }
 
     pub(super) fn reset(&mut self) -> Outcome {
-        self.session.transaction.discard();
+        self.session.discard();
         self.become_client(self.server.anonymous());
         *self.session = Session::new(self.session.id, self.server.anonymous());
         reply::simple(self.out, "RESET");
@@ -321,7 +321,7 @@ impl Call<'_> {
     }
 
     pub(super) fn discard(&mut self) -> Outcome {
-        match self.session.transaction.discard() {
+        match self.session.discard() {
             Transaction::None => self.fail(ErrorKind::BadRequest, "DISCARD without MULTI"),
             _ => self.ok(),
         }
@@ -354,7 +354,7 @@ impl Call<'_> {
             }
         } else {
             // The transaction has failed.
-            log::discarded(&self.input[..self.len]);
+            log::discarded(&self.session.identity, &self.input[..self.len]);
         }
         reply::simple(self.out, "QUEUED");
         Outcome::Queued
@@ -364,7 +364,7 @@ impl Call<'_> {
     #[cold]
     pub(super) fn fail_transaction(&mut self) {
         if !matches!(self.session.transaction, Transaction::None) {
-            self.session.transaction.discard();
+            self.session.discard();
             self.session.transaction = Transaction::Failed;
         }
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::access::Identity;
 use crate::access_log::{CANCELLED, LoggedRequest, OK, is_on};
 use crate::connection::line;
 use crate::protocol::Protocol;
@@ -17,22 +18,25 @@ use crate::state::ServerState;
 /// The outcome of a command that was queued and did not run.
 const DISCARDED: &[u8] = b"discarded";
 
-/// Writes the lines and spans of `times` equal commands. `error` is the first word of the error that answered them.
+/// Writes the lines and spans of `times` equal commands. `identity` is that of the client after them, and `error` the first word of
+/// the error that answered them.
 #[cold]
 pub(super) fn answered(
     server: &ServerState,
+    identity: &Identity,
     command: &[u8],
     times: usize,
     error: Option<&[u8]>,
     began: Instant,
 ) {
-    describe(command, error, began.elapsed(), |request, name| {
+    describe(identity, command, error, began.elapsed(), |request, name| {
         (0..times).for_each(|_| line::answered(server, &request, name, began));
     });
 }
 
 /// Passes on what is logged of a command, and its name if there is such a command.
 fn describe(
+    identity: &Identity,
     command: &[u8],
     error: Option<&[u8]>,
     took: Duration,
@@ -59,6 +63,7 @@ fn describe(
     let error = error.map(String::from_utf8_lossy);
     let request = LoggedRequest {
         protocol: Protocol::Resp,
+        token: identity.name(),
         request: &name,
         namespace: namespace.as_deref(),
         count: count.flatten(),
@@ -70,36 +75,49 @@ fn describe(
 
 /// Writes the lines of queued commands that will not run, if requests are logged.
 #[cold]
-pub(super) fn discarded(queued: &[u8]) {
+pub(super) fn discarded(identity: &Identity, queued: &[u8]) {
     if !is_on() {
         return;
     }
     let (mut parser, mut start) = (Parser::default(), 0);
     // Each was parsed once before it was queued.
     while let Ok(Step::Command { len, .. }) = parser.next(&queued[start..]) {
-        describe(&queued[start..start + len], Some(DISCARDED), Duration::ZERO, |request, _| request.log());
+        let command = &queued[start..start + len];
+        describe(identity, command, Some(DISCARDED), Duration::ZERO, |request, _| request.log());
         start += len;
     }
 }
 
 /// The commands of a transaction that have not run yet. If it is dropped, they will not run.
-pub(super) struct Rest<'a>(pub(super) &'a [u8]);
+pub(super) struct Rest<'a> {
+    pub(super) identity: Identity,
+    pub(super) commands: &'a [u8],
+}
 
 impl Drop for Rest<'_> {
     fn drop(&mut self) {
-        if !self.0.is_empty() {
-            discarded(self.0);
+        if !self.commands.is_empty() {
+            discarded(&self.identity, self.commands);
         }
     }
 }
 
-/// A command that is observed and not answered yet, and when it began. If it is dropped, its client left before the answer.
-pub(super) struct Unanswered<'a>(pub(super) Option<(Arc<ServerState>, &'a [u8], Instant)>);
+/// A command that is observed and not answered yet; `None` for one that is not observed. If it is dropped, its client left before
+/// the answer.
+pub(super) struct Unanswered<'a>(pub(super) Option<Begun<'a>>);
+
+/// A command that has begun.
+pub(super) struct Begun<'a> {
+    pub(super) server: Arc<ServerState>,
+    pub(super) identity: Identity,
+    pub(super) command: &'a [u8],
+    pub(super) at: Instant,
+}
 
 impl Drop for Unanswered<'_> {
     fn drop(&mut self) {
-        if let Some((server, command, began)) = &self.0 {
-            answered(server, command, 1, Some(CANCELLED.as_bytes()), *began);
+        if let Some(Begun { server, identity, command, at }) = &self.0 {
+            answered(server, identity, command, 1, Some(CANCELLED.as_bytes()), *at);
         }
     }
 }

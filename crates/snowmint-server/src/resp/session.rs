@@ -33,6 +33,15 @@ impl Session {
             transaction: Transaction::None,
         }
     }
+
+    /// Ends the transaction without running its commands.
+    pub(super) fn discard(&mut self) -> Transaction {
+        let ended = std::mem::take(&mut self.transaction);
+        if let Transaction::Open(queued) = &ended {
+            log::discarded(&self.identity, queued.bytes());
+        }
+        ended
+    }
 }
 
 /// The transaction of a connection.
@@ -104,16 +113,5 @@ impl Queued {
 impl Drop for Queued {
     fn drop(&mut self) {
         self.in_all.fetch_sub(self.bytes.len(), Ordering::Relaxed);
-    }
-}
-
-impl Transaction {
-    /// Ends the transaction without running its commands.
-    pub(super) fn discard(&mut self) -> Self {
-        let ended = std::mem::take(self);
-        if let Self::Open(queued) = &ended {
-            log::discarded(queued.bytes());
-        }
-        ended
     }
 }

@@ -25,6 +25,11 @@ fn send(address: SocketAddrV4, bytes: &[u8]) -> String {
 
 /// The lines of a protocol, as request, namespace, count and outcome.
 fn lines(server: &Server, protocol: &str, count: usize) -> Vec<String> {
+    shown(server, protocol, count, &["request", "namespace", "count", "outcome"])
+}
+
+/// The lines of a protocol, as some of their fields.
+fn shown(server: &Server, protocol: &str, count: usize, fields: &[&str]) -> Vec<String> {
     let lines = || -> Vec<Value> {
         let log = server.log();
         let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -35,7 +40,7 @@ fn lines(server: &Server, protocol: &str, count: usize) -> Vec<String> {
         assert!(line["peer"].as_str().unwrap().starts_with("127.0.0.1:"), "{line}");
         assert!(line["duration_us"].as_u64().is_some(), "{line}");
         let of = |name: &str| line.get(name).map_or("-".to_owned(), |it| it.to_string().replace('"', ""));
-        ["request", "namespace", "count", "outcome"].map(of).join(" ")
+        fields.iter().copied().map(of).collect::<Vec<_>>().join(" ")
     };
     lines.iter().map(shown).collect()
 }
@@ -184,6 +189,104 @@ fn each_request_is_one_line_with_its_outcome() {
         assert_eq!(http.iter().filter(|line| *line == wanted).count(), 1, "{wanted}: {http:?}");
     }
     assert!(!server.log().contains(&token), "{}", server.log());
+}
+
+/// Goal: each line names the token of the request, over every protocol, and no line shows its text. Method: requests with a token,
+/// with none and with a wrong one; commands that were queued, discarded or cut off.
+#[test]
+fn each_line_names_the_token() {
+    let folder = tempfile::tempdir().unwrap();
+    let tokens = folder.path().join("tokens.toml");
+    let created = ["web", "ops"].map(|name| {
+        let args = ["token", "create", name, "--namespaces", "*", "--file", tokens.to_str().unwrap()];
+        output(binary().to_str().unwrap(), args).trim().to_owned()
+    });
+    let [web, ops] = &created;
+    let (thrift, noeqd) = (port::free(), port::free());
+    let ports = ["--thrift", &thrift.to_string(), "--noeqd", &noeqd.to_string(), "--thrift-token", "web"];
+    let flags = ["--log-format", "json", "--access-log", "--tokens-file", tokens.to_str().unwrap()];
+    let server = Serve::new(folder.path()).args(ports).args(flags).spawn();
+    server.log_with("ready: ids are served", PATIENCE);
+    let of = |protocol, count| shown(&server, protocol, count, &["request", "token", "outcome"]);
+
+    let http = |path: &str, with: &str| {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{with}Connection: close\r\n\r\n");
+        let mut client = TcpStream::connect(server.http()).unwrap();
+        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        client.write_all(request.as_bytes()).unwrap();
+        client.read_to_end(&mut Vec::new()).unwrap();
+    };
+    http("/v1/ids/default", &format!("Authorization: Bearer {web}\r\n"));
+    http("/v1/ids/default", "");
+    http("/v1/ids/default", "Authorization: Bearer smt_web_x\r\n");
+    http(&format!("/tinyid/id/nextIdSimple?bizType=default&token={ops}"), "");
+    http("/v1/admin/workers", &format!("Authorization: Bearer {ops}\r\n"));
+    let wanted = [
+        "GET /v1/ids/default web ok",
+        "GET /v1/ids/default - 401",
+        "GET /v1/ids/default - 401",
+        "GET /tinyid/id/nextIdSimple ops ok",
+        "GET /v1/admin/workers ops 403",
+    ];
+    assert_eq!(of("http", wanted.len()), wanted);
+
+    let commands = format!(
+        "PING\r\nAUTH {web}\r\nID.NEXT default\r\nMULTI\r\nID.NEXT default\r\nEXEC\r\nAUTH {ops}\r\nPING\r\n\
+         MULTI\r\nECHO hi\r\nDISCARD\r\nMULTI\r\nECHO left\r\n"
+    );
+    send(server.resp(), commands.as_bytes());
+    let wanted = [
+        "PING - NOAUTH",
+        "AUTH web ok",
+        "ID.NEXT web ok",
+        "MULTI web ok",
+        "ID.NEXT web ok",
+        "EXEC web ok",
+        "AUTH ops ok",
+        "PING ops ok",
+        "MULTI ops ok",
+        "ECHO ops discarded",
+        "DISCARD ops ok",
+        "MULTI ops ok",
+        "ECHO ops discarded",
+    ];
+    assert_eq!(of("resp", wanted.len()), wanted);
+
+    let many = "ID.NEXT default COUNT 100000\r\n".repeat(40);
+    TcpStream::connect(server.resp()).unwrap().write_all(format!("AUTH {ops}\r\n{many}").as_bytes()).unwrap();
+    time::eventually("the cancelled command", PATIENCE, || {
+        of("resp", wanted.len()).last().filter(|line| *line == "ID.NEXT ops cancelled").map(|_| ())
+    });
+
+    send(thrift, THRIFT_GET_ID);
+    assert_eq!(of("thrift", 1), ["get_id web ok"]);
+    let frame = [&[0, u8::try_from(ops.len()).unwrap()], ops.as_bytes(), &[2]].concat();
+    send(noeqd, &frame);
+    send(noeqd, &[1]);
+    assert_eq!(of("noeqd", 3), ["token ops ok", "ids ops ok", "ids - unauthorized"]);
+
+    let script = "
+import grpc, sys
+channel = grpc.insecure_channel(sys.argv[1])
+raw = lambda it: it
+sent = (('authorization', 'Bearer ' + sys.argv[2]),)
+def call(metadata):
+    try: channel.unary_unary('/snowmint.v1.Snowmint/Next', raw, raw)(b'\\x0a\\x07default', metadata=metadata, timeout=30)
+    except grpc.RpcError: pass
+call(sent)
+call(())
+list(channel.stream_stream('/snowmint.v1.Snowmint/Stream', raw, raw)(iter([b'\\x0a\\x07default']), metadata=sent))
+print('done')
+";
+    assert!(python("grpc", script, &[&server.http().to_string(), web]).contains("done"));
+    let wanted = [
+        "/snowmint.v1.Snowmint/Next web ok",
+        "/snowmint.v1.Snowmint/Next - unauthorized",
+        "/snowmint.v1.Snowmint/Stream web ok",
+    ];
+    assert_eq!(of("grpc", wanted.len()), wanted);
+    let log = server.log();
+    assert!(created.iter().all(|token| !log.contains(token.as_str())), "{log}");
 }
 
 /// Goal: a command whose client disconnects while the answer is sent has a line too, since its ids count as issued. Method:
