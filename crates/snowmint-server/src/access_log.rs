@@ -2,6 +2,10 @@
 //! target.
 //!
 //! A line contains no query, no header, and no argument that may be a secret. It shows the name of a token, never its text.
+//!
+//! The line of a small answer is written when the answer is made, before it is sent, so `ok` says that the server did its part: the
+//! ids count as issued. To write it after the send would hold back the lines of a whole pipeline, and prove no more: a sent answer
+//! may still be lost on its way.
 
 use std::fmt;
 use std::future::Future;
