@@ -335,10 +335,11 @@ impl Session {
         let is_open = !path.starts_with(SERVICE) && !path.starts_with(admin::SERVICE);
         let identity =
             if is_open { Ok(self.server.anonymous()) } else { self.bearer.identity(request.headers()) };
-        let usage = identity.as_ref().ok().and_then(Identity::usage).cloned();
         if let Ok(identity) = &identity {
             line.sent_by(identity);
         }
+        let client = identity.as_ref().ok().cloned();
+        let attempt = path.starts_with(admin::SERVICE).then(|| path.to_owned());
         match self.try_call(request, began, delivery, identity, &mut line).await {
             Ok(Called { response, kind }) => {
                 match kind {
@@ -349,8 +350,11 @@ impl Session {
                 response
             }
             Err(failure) => {
-                if let Some(usage) = usage {
+                if let Some(usage) = client.as_ref().and_then(Identity::usage) {
                     usage.failed(failure.kind);
+                }
+                if let Some(action) = attempt {
+                    self.server.refusals.failed(client.as_ref(), &action, failure.kind, &failure.text);
                 }
                 self.refuse(&failure, line)
             }

@@ -3,6 +3,8 @@
 //! A protocol reads a request, checks its [`Scope`] with [`authorize`] before it reports anything about the request, and calls an
 //! [`Operator`]. Every limit of tokens for some namespaces is here.
 
+pub(crate) mod refusals;
+
 use std::sync::Arc;
 
 use serde::Serialize;

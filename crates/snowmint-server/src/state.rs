@@ -13,6 +13,7 @@ use crate::fairness::Turns;
 use crate::memory::MemoryTrimmer;
 use crate::metrics::Metrics;
 use crate::mint::Mint;
+use crate::operator::refusals::Refusals;
 #[cfg(feature = "otlp")]
 use crate::otlp::Tracer;
 use crate::protocol::{Admission, Protocol};
@@ -48,6 +49,7 @@ pub(crate) struct ServerState {
     pub(crate) memory: Arc<MemoryTrimmer>,
     pub(crate) turns: Turns,
     pub(crate) handshakes: HandshakeLog,
+    pub(crate) refusals: Refusals,
     clients: AtomicU64,
 }
 
@@ -80,6 +82,7 @@ impl ServerState {
             memory: Arc::default(),
             turns: Turns::new(),
             handshakes: HandshakeLog::default(),
+            refusals: Refusals::default(),
             clients: AtomicU64::new(0),
         }
     }

@@ -65,7 +65,11 @@ where
     let (mut response, made) = if admin::is_admin(request.uri().path()) {
         // Boxed, since few requests are admin requests.
         let mut identity = None;
+        let action = format!("{} {}", request.method(), request.uri().path());
         let answered = Box::pin(admin::answer(serving, request, &mut identity, line.as_deref_mut())).await;
+        if let Err(problem) = &answered {
+            serving.server.refusals.failed(identity.as_ref(), &action, problem.kind, &problem.detail);
+        }
         counted(serving, identity.as_ref(), began, answered.map_err(Failure::Problem))
     } else {
         let mut identity = None;

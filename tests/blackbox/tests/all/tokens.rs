@@ -72,6 +72,51 @@ fn tokens_may_be_in_the_configuration_file() {
     );
 }
 
+/// Goal: the log names who was refused by the admin API, what they tried and from where, without the text of a token, and attempts
+/// cannot fill it. Method: over HTTP and gRPC, several attempts without a token, with an unknown one, without the right, and for
+/// another namespace.
+#[test]
+fn refused_admin_requests_are_logged() {
+    let folder = tempfile::tempdir().unwrap();
+    let web = create(folder.path(), "web", &["--namespaces", "*"]);
+    let team = create(folder.path(), "team", &["--namespaces", "a-*", "--rights", "admin"]);
+    let server = serve(folder.path(), &["--log-format", "json"]);
+    for _ in 0..3 {
+        assert_eq!(curl(&server, "/v1/admin/workers", "smt_web_nonsense").0, "401");
+        assert_eq!(curl(&server, "/v1/admin/drain", &web).0, "403");
+        assert_eq!(curl(&server, "/v1/admin/audit?namespace=b-1", &team).0, "403");
+        assert_eq!(curl(&server, "/v1/admin/namespaces/a-1", &team).0, "404");
+    }
+    let script = "
+import grpc, sys
+channel = grpc.insecure_channel(sys.argv[1])
+raw = lambda it: it
+for token in sys.argv[2:]:
+    call = channel.unary_unary('/snowmint.v1.Admin/ListWorkers', raw, raw)
+    try: call(b'', metadata=(('authorization', 'Bearer ' + token),), timeout=30)
+    except grpc.RpcError as error: print(error.code())
+";
+    let answers = python("grpc", script, &[&server.http().to_string(), &team, "wrong"]);
+    assert_eq!(answers, "StatusCode.PERMISSION_DENIED\nStatusCode.UNAUTHENTICATED\n");
+    let log = server.log();
+    let lines = log.lines().filter(|it| it.contains("admin request refused"));
+    let lines = lines.map(|it| serde_json::from_str::<serde_json::Value>(it).unwrap());
+    // On a machine so slow that this took a minute, there are later lines, which count the attempts.
+    let lines: Vec<_> = lines.filter(|line| line["attempts"] == 1).collect();
+    let of = |line: &serde_json::Value, name: &str| line[name].as_str().unwrap().to_owned();
+    let shown: Vec<_> =
+        lines.iter().map(|line| format!("{} {}", of(line, "token"), of(line, "action"))).collect();
+    let wanted = ["- GET /v1/admin/workers", "web GET /v1/admin/drain", "team GET /v1/admin/audit"];
+    assert_eq!(shown, wanted, "{log}");
+    for (line, why) in
+        lines.iter().zip(["invalid token", "does not have the right admin", "does not cover namespace `b-1`"])
+    {
+        assert!(of(line, "error").contains(why) && of(line, "from") == "127.0.0.1", "{line}");
+        assert_eq!(line["level"], "WARN");
+    }
+    assert!(!log.contains(&web) && !log.contains(&team));
+}
+
 /// Goal: unmodified clients use a token as a password. Method: each of them with a right and a wrong one.
 #[test]
 fn unmodified_clients_send_tokens() {
