@@ -25,6 +25,7 @@ use snowmint::{Clock as _, DatacenterId, Layout, Rule, Start, WallClock};
 use snowmint_cluster::{
     Holder, LeaseConfig, LeaseError, Leases, NamespaceError, NodeClock, SavedLeases, WorkerCount, WorkerPool,
 };
+use snowmint_server::access::warn_of_first_tokens;
 use snowmint_server::admin::NodeAdmin;
 use snowmint_server::namespace_sync::{NamespaceConfigError, SyncOptions};
 use snowmint_server::{
@@ -459,8 +460,13 @@ async fn serve(
             }
         })
     });
-    let tokens = plan.access.clone();
-    let rereading = tokens.map(|access| serving.spawn(async move { access.follow(&reload.tokens).await }));
+    let rereading = match (plan.access.clone(), plan.first_tokens.clone()) {
+        (Some(access), _) => Some(serving.spawn(async move { access.follow(&reload.tokens).await })),
+        (None, Some(first)) => {
+            Some(serving.spawn(async move { warn_of_first_tokens(first, &reload.tokens).await }))
+        }
+        (None, None) => None,
+    };
     let ended = {
         let stopped = async {
             if early.is_none() {

@@ -225,18 +225,55 @@ impl Access {
     }
 }
 
+/// Logs a warning when a file gets its first tokens, for a service that was started without tokens; never ends. The service uses
+/// them after a restart, and serves every client until then.
+///
+/// They are not used at once for two reasons. The first token ends the access of every client without one, so a file that is saved
+/// too early would stop all of them within seconds. And only a start checks what belongs to tokens: TLS on addresses that other
+/// machines reach, and the token of Thrift clients, which cannot send one.
+pub async fn warn_of_first_tokens(source: TokensSource, reload: &Notify) -> ! {
+    let files = WatchedFiles::new(vec![source.path().to_owned()]);
+    let file = source.path().display().to_string();
+    let look = async || {
+        let source = source.clone();
+        // Disks may be slow, and the threads of this runtime serve clients.
+        let found = tokio::task::spawn_blocking(move || text_of(&source)).await;
+        // Other readers of the file report that it is invalid.
+        match found {
+            Ok(Ok(text)) if !text.trim().is_empty() => Err("tokens in a file that had none".to_owned()),
+            _ => Ok(()),
+        }
+    };
+    let report = |_: &str| {
+        tracing::warn!(
+            file,
+            "tokens are not in use, and clients need none: this node was started without tokens; restart it to require them"
+        );
+    };
+    // The service may have waited for its store since it read the file.
+    if look().await.is_err() {
+        report("");
+    }
+    files.follow(reload, look, report).await
+}
+
 fn read(
     source: &TokensSource,
     before: &HashMap<TokenName, Arc<Token>>,
 ) -> Result<HashMap<TokenName, Arc<Token>>, TokensError> {
     let failed = |why: String| TokensError { source_file: source.clone(), why };
+    table(&text_of(source)?, before).map_err(failed)
+}
+
+/// Returns the text of all tokens of a file.
+fn text_of(source: &TokensSource) -> Result<String, TokensError> {
+    let failed = |why: String| TokensError { source_file: source.clone(), why };
     let text = std::fs::read_to_string(source.path())
         .map_err(|error| failed(format!("{error}; `snowmint token create --file FILE` makes one")))?;
-    let text = match source {
-        TokensSource::File(_) => text,
-        TokensSource::ConfigFile { tables, .. } => tables(&text).map_err(failed)?,
-    };
-    table(&text, before).map_err(failed)
+    match source {
+        TokensSource::File(_) => Ok(text),
+        TokensSource::ConfigFile { tables, .. } => tables(&text).map_err(failed),
+    }
 }
 
 /// Builds the table of tokens. A token keeps its usage when the file changes.

@@ -100,6 +100,9 @@ pub(crate) struct Args {
     /// The configuration file, if it defines tokens.
     #[arg(skip)]
     pub(crate) config_tokens: Option<PathBuf>,
+    /// The configuration file, if no file defines tokens.
+    #[arg(skip)]
+    pub(crate) config_without_tokens: Option<PathBuf>,
     /// The configuration file, unless a flag or variable sets the log level.
     #[arg(skip)]
     pub(crate) config_log: Option<PathBuf>,
@@ -477,6 +480,8 @@ pub(super) struct Plan {
     pub(super) probe: Listen,
     pub(super) tls: Option<Arc<Tls>>,
     pub(super) access: Option<Arc<Access>>,
+    /// Where the first tokens may appear, if there are none.
+    pub(super) first_tokens: Option<TokensSource>,
     pub(super) thrift_token: Option<TokenName>,
     pub(super) store: String,
     pub(super) data: String,
@@ -549,8 +554,7 @@ impl Plan {
         flags::check_lifetime(&layout, now_unix_ms)?;
         let probe_hosts = allowed_hosts(&args.probe, &args.allowed_hosts)?;
         let allowed_hosts = allowed_hosts(&args.http, &args.allowed_hosts)?;
-        let cors_origins = CorsOrigins::new(args.cors_origin.iter().map(String::as_str))
-            .map_err(|error| Failure::flag("--cors-origin", error))?;
+        let cors_origins = cors_origins(&args.cors_origin)?;
         let tls = load_tls(args.tls_cert, args.tls_key, args.tls_client_ca)?;
         let access = load_tokens(args.tokens_file, args.config_tokens)?;
         check_thrift_token(&args.thrift, access.as_ref(), args.thrift_token.as_ref())?;
@@ -576,6 +580,7 @@ impl Plan {
             probe: args.probe,
             tls,
             access,
+            first_tokens: args.config_without_tokens.map(tokens_in),
             thrift_token: args.thrift_token,
             store,
             data: args.data,
@@ -691,12 +696,20 @@ fn load_tls(
     Ok(Some(Arc::new(tls)))
 }
 
+fn cors_origins(given: &[String]) -> Result<CorsOrigins, Failure> {
+    CorsOrigins::new(given.iter().map(String::as_str)).map_err(|error| Failure::flag("--cors-origin", error))
+}
+
 /// Reads the tokens, if a file has some.
 fn load_tokens(file: Option<PathBuf>, config: Option<PathBuf>) -> Result<Option<Arc<Access>>, Failure> {
-    let in_config = |path| TokensSource::ConfigFile { path, tables: token_tables };
-    let source = file.map(TokensSource::File).or_else(|| config.map(in_config));
+    let source = file.map(TokensSource::File).or_else(|| config.map(tokens_in));
     let load = |source| Access::load(source, Arc::new(WallClock)).map(Arc::new);
     source.map(load).transpose().map_err(Failure::usage)
+}
+
+/// Returns the tables of tokens in a configuration file.
+const fn tokens_in(path: PathBuf) -> TokensSource {
+    TokensSource::ConfigFile { path, tables: token_tables }
 }
 
 /// Checks that Thrift clients have a configured token if tokens are required.

@@ -76,18 +76,20 @@ impl ConfigFile {
         }
     }
 
-    /// Makes the node read its tokens from this file, if it has some. Tables that are added later need a restart: until then, no
-    /// client needs a token.
+    /// Makes the node read its tokens from this file, if it has some. Otherwise the node only watches whether the file gets some,
+    /// which need a restart.
     pub(crate) fn give_tokens(&self, args: &mut Args, path: PathBuf) -> Result<(), Failure> {
         match &args.tokens_file {
-            _ if !self.has_tokens => Ok(()),
+            Some(_) if !self.has_tokens => Ok(()),
             Some(other) => Err(Failure::usage(format!(
                 "tokens are defined both in {} and in {} (--tokens-file): keep them in one file",
                 path.display(),
                 other.display()
             ))),
             None => {
-                args.config_tokens = Some(path);
+                let of =
+                    if self.has_tokens { &mut args.config_tokens } else { &mut args.config_without_tokens };
+                *of = Some(path);
                 Ok(())
             }
         }

@@ -72,6 +72,32 @@ fn tokens_may_be_in_the_configuration_file() {
     );
 }
 
+/// Goal: the first tokens of a configuration file do not end the access of running clients without notice: the log says that
+/// they need a restart. Method: tokens added to the file of a running node, and a restart.
+#[test]
+fn the_first_tokens_in_the_configuration_file_need_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    create(folder.path(), "web", &["--namespaces", "*"]);
+    let tokens = fs::read_to_string(folder.path().join("tokens.toml")).unwrap();
+    let config = folder.path().join("all.toml");
+    fs::write(&config, "log_format = 'text'\n").unwrap();
+    let serve = || Serve::new(folder.path()).args(["--config", "all.toml"]);
+    let server = serve().start();
+    server.hang_up();
+    server.log_with("SIGHUP", PATIENCE);
+    // The node notices the change by itself, and repeats the warning at each SIGHUP.
+    fs::write(&config, format!("log_format = 'text'\n{tokens}")).unwrap();
+    let warned = || server.log().matches("tokens are not in use, and clients need none").count();
+    time::eventually("the warning", PATIENCE, || (warned() == 1).then_some(()));
+    server.hang_up();
+    time::eventually("the warning again", PATIENCE, || (warned() == 2).then_some(()));
+    assert_eq!(server.get("/v1/ids/default").status, 200);
+    server.stop();
+    let server = serve().spawn();
+    server.log_with("ready: ids are served", PATIENCE);
+    assert_eq!(server.get("/v1/ids/default").status, 401);
+}
+
 /// Goal: the log names who was refused by the admin API, what they tried and from where, without the text of a token, and attempts
 /// cannot fill it. Method: over HTTP and gRPC, several attempts without a token, with an unknown one, without the right, and for
 /// another namespace.
