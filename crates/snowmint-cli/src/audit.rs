@@ -136,13 +136,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let Log { changes, warnings } = runtime.block_on(async {
         match args.target.open()? {
             Target::Store(store) => Ok(list(&*store.open_read_only().await?, limit, namespace).await?),
-            // A token for some namespaces may read their changes.
-            Target::Server(server) => match server.audit(limit, namespace).await {
-                Err(Failure::Usage(why)) if namespace.is_none() && why.contains("for all namespaces (*)") => {
-                    Err(Failure::usage(format!("{why}; or show one namespace: add --namespace NAME")))
-                }
-                answer => answer,
-            },
+            Target::Server(server) => server.audit(limit, namespace).await,
         }
     })?;
     warn(&warnings);

@@ -327,7 +327,13 @@ impl Server {
         let of = namespace.map_or(String::new(), |name| {
             format!("&namespace={}", utf8_percent_encode(name.as_str(), NON_ALPHANUMERIC))
         });
-        self.call(Method::GET, &format!("audit?limit={limit}{of}"), None).await
+        match self.ask(Method::GET, &format!("audit?limit={limit}{of}"), None).await? {
+            // A token for some namespaces may read their changes.
+            Err((status, problem)) if problem.token_namespaces.as_deref() == Some("*") => {
+                Err(problem.advising("or show one namespace: add --namespace NAME").failure(status))
+            }
+            answered => answered.map_err(|(status, problem)| problem.failure(status)),
+        }
     }
 
     pub(crate) async fn log_level(&self) -> Result<LogLevel, Failure> {
@@ -349,17 +355,28 @@ impl Server {
         path: &str,
         body: Option<Value>,
     ) -> Result<T, Failure> {
+        let answered = self.ask(method, path, body).await?;
+        answered.map_err(|(status, problem)| problem.failure(status))
+    }
+
+    /// Returns the answer to a request, or the status and the problem with which the node refused it.
+    async fn ask<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+    ) -> Result<Result<T, (u16, Problem)>, Failure> {
         let patience = if method == Method::GET { PATIENCE } else { CHANGE_PATIENCE };
         let (status, answer) = self.answer(method, &format!("/v1/admin/{path}"), body, patience).await?;
         let unexpected = |why: &dyn std::fmt::Display| {
             Failure::runtime(format!("unexpected answer of {} with status {status}: {why}", self.url))
         };
         if (200..300).contains(&status) {
-            return serde_json::from_slice(&answer).map_err(|error| unexpected(&error));
+            return serde_json::from_slice(&answer).map(Ok).map_err(|error| unexpected(&error));
         }
         let problem: Problem = serde_json::from_slice(&answer)
             .map_err(|_| unexpected(&"expected the HTTP address of a Snowmint node"))?;
-        Err(problem.failure(status))
+        Ok(Err((status, problem)))
     }
 
     async fn answer(
@@ -514,9 +531,16 @@ struct Problem {
     r#type: String,
     detail: String,
     setting: Option<String>,
+    /// The namespaces that the token would have to cover.
+    token_namespaces: Option<String>,
 }
 
 impl Problem {
+    /// Adds advice that only the command line can give.
+    fn advising(self, advice: &str) -> Self {
+        Self { detail: format!("{}; {advice}", self.detail), ..self }
+    }
+
     fn failure(&self, status: u16) -> Failure {
         let kind = self.r#type.rsplit(':').next().unwrap_or_default();
         failure(status, kind, &self.detail, self.setting.as_deref())
@@ -614,6 +638,7 @@ mod tests {
             r#type: "urn:snowmint:bad-request".to_owned(),
             detail: error.to_string(),
             setting: Some("sources".to_owned()),
+            token_namespaces: None,
         };
         for failure in [Failure::from(error), problem.failure(400)] {
             let Failure::Usage(text) = failure else { panic!("{failure:?}") };

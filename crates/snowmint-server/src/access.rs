@@ -577,7 +577,11 @@ fn forbidden(token: &Token, right: Right, namespace: Option<&[u8]>) -> MintError
         }
         None => format!("token `{name}` covers no namespace"),
     };
-    MintError::Forbidden { why: format!("{why}: use another token, or change its row in the tokens file") }
+    let why = format!("{why}: use another token, or change its row in the tokens file");
+    match namespace {
+        Some(b"*") if token.row.rights.has(right) => MintError::NotForAll { why },
+        _ => MintError::Forbidden { why },
+    }
 }
 
 #[cold]

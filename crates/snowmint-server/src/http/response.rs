@@ -13,6 +13,7 @@ use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER
 use hyper::{Method, Response, StatusCode};
 use serde::Serialize;
 
+use crate::admin::node::TokenScope;
 use crate::http::fleet::EventStream;
 use crate::limits::http::{CHUNK, WHOLE_BODY_IDS};
 use crate::mint::{Entry, IdRange, Ids, MintError};
@@ -292,6 +293,8 @@ pub(super) struct Problem {
     pub(super) retry_after: Option<Duration>,
     /// The invalid setting or field.
     pub(super) setting: Option<&'static str>,
+    /// The scope that the token must have.
+    token_scope: Option<TokenScope>,
     /// The methods that the path supports.
     allow: Option<&'static str>,
 }
@@ -308,11 +311,22 @@ struct Document<'a> {
     limit: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     setting: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token_namespaces: Option<&'a str>,
 }
 
 impl Problem {
     pub(super) const fn new(kind: ErrorKind, detail: String) -> Self {
-        Self { kind, detail, value: None, limit: None, retry_after: None, setting: None, allow: None }
+        Self {
+            kind,
+            detail,
+            value: None,
+            limit: None,
+            retry_after: None,
+            setting: None,
+            token_scope: None,
+            allow: None,
+        }
     }
 
     /// Sets the time after which a retry may help.
@@ -345,6 +359,7 @@ impl Problem {
             value: self.value.as_deref(),
             limit: self.limit,
             setting: self.setting,
+            token_namespaces: self.token_scope.filter(|scope| *scope == TokenScope::All).map(|_| "*"),
         };
         // Strings and numbers always serialize.
         let body = serde_json::to_vec(&document).unwrap_or_default();
@@ -372,6 +387,7 @@ impl From<MintError> for Problem {
     fn from(error: MintError) -> Self {
         let mut problem = Self::new(error.kind(), error.to_string());
         problem.retry_after = error.retry_after();
+        problem.token_scope = matches!(error, MintError::NotForAll { .. }).then_some(TokenScope::All);
         (problem.value, problem.limit) = match &error {
             MintError::BadCount { value, limit } => (Some(value.as_str().to_owned()), Some(*limit)),
             MintError::UnknownNamespace { name, .. } | MintError::BadNamespace { name } => {

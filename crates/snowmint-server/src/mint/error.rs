@@ -206,6 +206,12 @@ pub enum MintError {
         /// The reason, and what would help.
         why: String,
     },
+    /// The request concerns all namespaces, and the token of the client does not cover all of them.
+    #[error("{why}")]
+    NotForAll {
+        /// The reason, and what would help.
+        why: String,
+    },
     /// The token of the client has used up a quota for now.
     #[error("token {token} has used up its quota of {quota} on this node: retry after {retry_after:?}")]
     OverQuota {
@@ -280,7 +286,7 @@ impl MintError {
                 ErrorKind::BadCount
             }
             Self::Unauthorized { .. } => ErrorKind::Unauthorized,
-            Self::Forbidden { .. } => ErrorKind::Forbidden,
+            Self::Forbidden { .. } | Self::NotForAll { .. } => ErrorKind::Forbidden,
             Self::OverQuota { .. } => ErrorKind::OverQuota,
             Self::BadId { .. } | Self::NotOfNamespace { .. } => ErrorKind::BadId,
             Self::BadLayout { .. } | Self::BadTimeRange { .. } | Self::OutsideLayout { .. } => {

@@ -441,6 +441,21 @@ async fn a_store_that_is_down_is_reported() {
     assert!(!node.running.http().await.probe().await);
 }
 
+/// Goal: a program can tell from the answer that only a token for all namespaces may send the request, without reading its text.
+#[tokio::test]
+async fn a_request_for_all_namespaces_says_so() {
+    let node = Node::start().await;
+    for (token, line, wanted) in [
+        (&node.of_orders, "GET /v1/admin/audit", json!("*")),
+        (&node.of_orders, "GET /v1/admin/audit?namespace=users", Value::Null),
+        (&node.minter, "GET /v1/admin/audit", Value::Null),
+    ] {
+        let (status, problem) = node.ask(token, line, None).await;
+        assert_eq!((status, &problem["token_namespaces"]), (403, &wanted), "{line}: {problem}");
+        assert_eq!(problem["type"], "urn:snowmint:forbidden");
+    }
+}
+
 /// Goal: a drained node is not ready and serves all requests, until the drain is ended.
 #[tokio::test]
 async fn a_drained_node_serves_and_is_not_ready() {
