@@ -214,7 +214,7 @@ const fn text(cause: &'static str, ids: &'static str, remedy: &'static str) -> T
 }
 
 /// The errors of the service, by their names in `status.rs`.
-const SERVICE: [(&str, Text); 33] = [
+const SERVICE: [(&str, Text); 34] = [
     (
         "unknown-namespace",
         text(
@@ -265,6 +265,17 @@ const SERVICE: [(&str, Text); 33] = [
             "No id was given. Ids that were given before stay unique.",
             "Retry with another node, or in a second. /readyz and the log name the reason; `snowmint doctor` checks the store, \
          `snowmint workers` shows who holds the workers.",
+        ),
+    ),
+    (
+        "store-not-writable",
+        text(
+            "The store accepts no writes: it is read-only (a standby, a read-only disk, a user without the right), or has no space \
+         left.",
+            "Nothing was changed. Ids that were given before stay unique. Nodes give ids until their leases and reserved numbers \
+         end.",
+            "A retry does not help. Free space, or make the store writable again: name its primary in --store, mount the disk for \
+         writing, grant the right. `snowmint doctor` shows when it accepts writes.",
         ),
     ),
     (

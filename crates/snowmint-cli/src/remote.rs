@@ -551,7 +551,7 @@ impl From<AdminError> for Failure {
     fn from(error: AdminError) -> Self {
         let status = error.kind().status();
         let setting = if let AdminError::Setting { setting, .. } = &error { Some(*setting) } else { None };
-        failure(status.http, status.name, &error.to_string(), setting)
+        failure(status.http, status.name, &error.answer(), setting)
     }
 }
 

@@ -107,6 +107,8 @@ error_kinds! {
     UnknownWorker: "unknown-worker", 404, "Unknown worker", "ERR", NotFound;
     /// A record of the store is unreadable.
     Unreadable: "unreadable", 500, "Unreadable record", "ERR", DataLoss;
+    /// The store is read-only or full until an operator changes that. Nothing was changed.
+    StoreNotWritable: "store-not-writable", 500, "Store not writable", "ERR", FailedPrecondition;
     /// The body of the request is too large.
     TooLarge: "too-large", 413, "Request too large", "ERR", InvalidArgument;
     /// The body of the request has another media type.
@@ -164,6 +166,7 @@ mod tests {
             (Kind::InUse, 409, "ERR", Code::FailedPrecondition),
             (Kind::UnknownWorker, 404, "ERR", Code::NotFound),
             (Kind::Unreadable, 500, "ERR", Code::DataLoss),
+            (Kind::StoreNotWritable, 500, "ERR", Code::FailedPrecondition),
             (Kind::TooLarge, 413, "ERR", Code::InvalidArgument),
             (Kind::BadMediaType, 415, "ERR", Code::InvalidArgument),
             (Kind::KeyInUse, 409, "TRYAGAIN", Code::Aborted),

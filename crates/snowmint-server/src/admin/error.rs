@@ -225,8 +225,15 @@ impl AdminError {
             Self::StillServed { .. } | Self::Unanswered(_) | Self::Held { .. } => ErrorKind::InUse,
             Self::WorkerChanged { .. } | Self::NotNew { .. } => ErrorKind::Changed,
             Self::UnknownWorker { .. } => ErrorKind::UnknownWorker,
-            Self::UnreadableWorker { .. } => ErrorKind::Unreadable,
+            Self::UnreadableWorker { .. } | Self::Audit(AuditError::Unreadable { .. }) => {
+                ErrorKind::Unreadable
+            }
             Self::Store(error) | Self::Open(OpenError::Store(error)) => kind_of(error),
+            Self::Audit(AuditError::Store(error)) => match kind_of(error) {
+                // That of the entry: the change itself did not begin.
+                ErrorKind::OutcomeUnknown => ErrorKind::NotReady,
+                kind => kind,
+            },
             Self::Lost { .. } | Self::LateChange { .. } => ErrorKind::OutcomeUnknown,
             Self::Audit(_)
             | Self::Open(_)
@@ -234,6 +241,17 @@ impl AdminError {
             | Self::Late { .. }
             | Self::Unsupported(_)
             | Self::Failed(_) => ErrorKind::NotReady,
+        }
+    }
+
+    /// Returns the text of the answer to an operator: the error, and what to do if the error does not say it.
+    pub fn answer(&self) -> String {
+        match self.kind() {
+            ErrorKind::StoreNotWritable => format!(
+                "{self}; a retry does not help until the store accepts writes again: `snowmint doctor` checks it, `snowmint \
+                 explain store-not-writable` says what to do"
+            ),
+            _ => self.to_string(),
         }
     }
 
@@ -252,6 +270,7 @@ impl AdminError {
             Self::Access(error) => error.retry_after(),
             Self::Store(error)
             | Self::Namespace(NamespaceError::Store(error))
+            | Self::Audit(AuditError::Store(error))
             | Self::Open(OpenError::Store(error))
                 if !error.is_temporary() =>
             {
@@ -268,6 +287,7 @@ const fn kind_of(error: &StoreError) -> ErrorKind {
     match error.kind() {
         StoreErrorKind::OutcomeUnknown => ErrorKind::OutcomeUnknown,
         StoreErrorKind::Corrupt => ErrorKind::Unreadable,
+        StoreErrorKind::ReadOnly | StoreErrorKind::Full => ErrorKind::StoreNotWritable,
         _ => ErrorKind::NotReady,
     }
 }
@@ -277,7 +297,7 @@ impl From<&AdminError> for ChangeFailure {
         let why = error.to_string();
         match error.kind() {
             ErrorKind::OutcomeUnknown => Self::Unknown(why),
-            ErrorKind::NotReady => Self::Failed(why),
+            ErrorKind::NotReady | ErrorKind::StoreNotWritable => Self::Failed(why),
             // The store call failed, so nobody decided against the change.
             ErrorKind::Unreadable if matches!(error, AdminError::Store(_) | AdminError::Open(_)) => {
                 Self::Failed(why)
@@ -301,8 +321,8 @@ mod tests {
             (StoreErrorKind::Unavailable, ErrorKind::NotReady, true),
             (StoreErrorKind::SplitBrain, ErrorKind::NotReady, true),
             (StoreErrorKind::OutcomeUnknown, ErrorKind::OutcomeUnknown, false),
-            (StoreErrorKind::ReadOnly, ErrorKind::NotReady, false),
-            (StoreErrorKind::Full, ErrorKind::NotReady, false),
+            (StoreErrorKind::ReadOnly, ErrorKind::StoreNotWritable, false),
+            (StoreErrorKind::Full, ErrorKind::StoreNotWritable, false),
             (StoreErrorKind::Corrupt, ErrorKind::Unreadable, false),
             (StoreErrorKind::Other, ErrorKind::NotReady, false),
         ] {
@@ -313,7 +333,14 @@ mod tests {
                 AdminError::Namespace(NamespaceError::Store(error())),
             ] {
                 assert_eq!((error.kind(), error.retry_after().is_some()), (answer, is_retried), "{error:?}");
+                let is_advised = error.answer() != error.to_string();
+                assert_eq!(is_advised, answer == ErrorKind::StoreNotWritable, "{}", error.answer());
             }
+            // The change did not begin, so its outcome is known.
+            let of_entry = AdminError::from(AuditError::from(error()));
+            let answer = if answer == ErrorKind::OutcomeUnknown { ErrorKind::NotReady } else { answer };
+            let is_retried = answer == ErrorKind::NotReady && kind != StoreErrorKind::Other;
+            assert_eq!((of_entry.kind(), of_entry.retry_after().is_some()), (answer, is_retried), "{kind:?}");
         }
     }
 }

@@ -410,7 +410,7 @@ fn audited(line: LogLine) -> messages::AuditedChange {
 
 impl From<AdminError> for Failure {
     fn from(error: AdminError) -> Self {
-        Self { kind: error.kind(), retry_after: error.retry_after(), text: error.to_string() }
+        Self { kind: error.kind(), retry_after: error.retry_after(), text: error.answer() }
     }
 }
 

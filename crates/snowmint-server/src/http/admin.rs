@@ -451,7 +451,7 @@ fn with_edition(mut response: Response<Body>, edition: Option<u64>) -> Response<
 
 impl From<AdminError> for Problem {
     fn from(error: AdminError) -> Self {
-        let mut problem = Self::new(error.kind(), error.to_string());
+        let mut problem = Self::new(error.kind(), error.answer());
         problem.retry_after = error.retry_after();
         problem.setting = error.setting_name();
         problem

@@ -12,7 +12,7 @@ use snowmint_server::admin::NodeAdmin;
 use snowmint_server::admin::doctor::{Findings, examine};
 use snowmint_server::namespace_sync::{NamespaceFlags, SyncOptions};
 use snowmint_server::{Access, Mint, NamespaceSync, Settings};
-use snowmint_store::Store;
+use snowmint_store::{Store, StoreErrorKind};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
@@ -439,6 +439,26 @@ async fn a_store_that_is_down_is_reported() {
         "{warning}"
     );
     assert!(!node.running.http().await.probe().await);
+}
+
+/// Goal: a store that is read-only or full until an operator changes that has an answer of its own, which says what to do and does
+/// not ask for a retry. Method: each kind, for a read and a change.
+#[tokio::test]
+async fn a_store_that_accepts_no_writes_is_answered_with_advice() {
+    let node = Node::start().await;
+    for kind in [StoreErrorKind::ReadOnly, StoreErrorKind::Full] {
+        node.store.fails_with(Some(kind));
+        for line in ["GET /v1/admin/workers", "DELETE /v1/admin/namespaces/default"] {
+            let (status, head, problem) = node.send(&node.admin, line, "", b"").await;
+            let kind = &problem["type"];
+            assert_eq!((status, kind), (500, &json!("urn:snowmint:store-not-writable")), "{line}: {problem}");
+            assert!(!head.contains("retry-after"), "{head}");
+            let detail = problem["detail"].as_str().unwrap();
+            for words in ["nothing was written", "`snowmint doctor`", "explain store-not-writable"] {
+                assert!(detail.contains(words), "{detail}");
+            }
+        }
+    }
 }
 
 /// Goal: a program can tell from the answer that only a token for all namespaces may send the request, without reading its text.
