@@ -278,7 +278,7 @@ pub async fn add(
 ) -> Result<Changed, AdminError> {
     let listed = registry::list(store).await?;
     let room = Room::among(&listed);
-    let before = named(name, listed);
+    let before = named(name, &listed);
     let required = addition.required;
     if let (Required::Absent, Some(before)) = (required, &before) {
         let dropped = before.dropped_unix_ms.is_some();
@@ -291,6 +291,7 @@ pub async fn add(
     let resumes = before.as_ref().filter(|_| if_dropped == IfDropped::Resume);
     let found = sources::check(name, &definition, resumes, &mut warnings).await?;
     check_mode(store, &definition)?;
+    warnings.extend(shared_key(name, &definition, &listed));
     let nodes = addition.start_over.as_ref().map_or(&[][..], |over| &over.nodes);
     let action = match &before {
         None => Action::NamespaceAdd,
@@ -610,12 +611,41 @@ async fn move_sources(
 
 /// Returns the record of a namespace, dropped or not.
 async fn find(store: &dyn Store, name: &NamespaceName) -> Result<Option<NamespaceRecord>, AdminError> {
-    Ok(named(name, registry::list(store).await?))
+    Ok(named(name, &registry::list(store).await?))
 }
 
-fn named(name: &NamespaceName, listed: Vec<Listed>) -> Option<NamespaceRecord> {
-    let found = listed.into_iter().find(|(it, _)| it == name.as_str());
-    found.and_then(|(_, record)| record.ok())
+fn named(name: &NamespaceName, listed: &[Listed]) -> Option<NamespaceRecord> {
+    let (_, record) = listed.iter().find(|(it, _)| it == name.as_str())?;
+    record.as_ref().ok().cloned()
+}
+
+/// Returns a warning if the key that hides the ids of a namespace also hides those of others. Dropped ones count: their ids are
+/// still in use.
+///
+/// It is no error, as another key of one namespace is: the ids of each namespace stay unique.
+fn shared_key(name: &NamespaceName, definition: &Definition, listed: &[Listed]) -> Option<String> {
+    /// The number of names in the warning.
+    const NAMED: usize = 3;
+    let key_of = |definition: &Definition| definition.scheme.hide().and_then(|hide| hide.check);
+    let key = key_of(definition)?;
+    let is_same = |record: &NamespaceRecord| key_of(&record.definition) == Some(key);
+    let others: Vec<_> = listed
+        .iter()
+        .filter(|(other, record)| other != name.as_str() && record.as_ref().is_ok_and(is_same))
+        .map(|(other, _)| other.as_str())
+        .collect();
+    let mut names = others.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
+    if others.len() > NAMED {
+        // A write to a String never fails.
+        let _ = write!(names, " and {} more", others.len() - NAMED);
+    }
+    (!others.is_empty()).then(|| {
+        format!(
+            "the hide key of {name} also hides the ids of {names}: equal numbers get the same hidden id, so an id of one \
+             reveals which number of another it is. The key of a namespace is fixed: to have a key of its own (`snowmint \
+             hide-key`), drop {name} and add a namespace of another name"
+        )
+    })
 }
 
 /// Checks that no node still gives the numbers of a namespace that is to start over.
@@ -908,6 +938,31 @@ mod tests {
         let Value::Object(all) = serde_json::to_value(all).unwrap() else { panic!("no object") };
         check_names(&all, &[]).unwrap();
         assert_eq!(all.len(), KNOWN.len());
+    }
+
+    /// Goal: a key that hides the ids of another namespace too is reported, whatever its name. Method: namespaces with and without
+    /// a key, of which one was dropped.
+    #[tokio::test]
+    async fn a_hide_key_of_two_namespaces_is_reported() {
+        let store = MemoryStore::new();
+        for (of, key, check, wanted) in [
+            ("a", "public", "0011223344556677", None),
+            ("b", "public", "8899aabbccddeeff", None),
+            ("c", "renamed", "0011223344556677", Some("also hides the ids of a:")),
+            ("d", "public", "0011223344556677", Some("also hides the ids of a, c:")),
+            ("e", "public", "0011223344556677", Some("also hides the ids of a, c, d:")),
+            ("f", "public", "0011223344556677", Some("also hides the ids of a, c, d and 1 more:")),
+        ] {
+            let json = format!(r#"{{"scheme":"segment","hide":"{key}","hide_check":"{check}"}}"#);
+            let warnings = added(&store, of, &json).await.unwrap().warnings;
+            assert_eq!(warnings.len(), usize::from(wanted.is_some()), "{of}: {warnings:?}");
+            assert!(wanted.is_none_or(|wanted| warnings[0].contains(wanted)), "{of}: {warnings:?}");
+            if of == "a" {
+                drop_namespace(&store, &author(), &name(of), Required::Any).await.unwrap();
+            }
+        }
+        let plain = added(&store, "g", r#"{"scheme":"segment"}"#).await.unwrap();
+        assert!(plain.warnings.is_empty(), "{:?}", plain.warnings);
     }
 
     /// Goal: the audit log shows what changed, including the owner and the description, and what it was before. Method: changes of
