@@ -170,13 +170,21 @@ fn a_connection_begins_with_its_token() {
     ] {
         assert_eq!(said(noeqd, &request), b"", "{what}");
     }
-    // Rejected requests count for their token.
+    // A valid token alone: a request that succeeds and takes no ids.
+    assert_eq!(said(noeqd, &frame(&web)), b"");
+    // Rejected requests count for their token; a wrong secret counts for none.
     let metrics = server.get("/metrics").body;
     for line in [
         "snowmint_token_requests_total{token=\"other\",outcome=\"forbidden\"} 1\n",
         "snowmint_token_requests_total{token=\"web\",outcome=\"bad-request\"} 1\n",
         "snowmint_requests_total{protocol=\"noeqd\",outcome=\"unauthorized\"} 2\n",
+        // Two requests for ids, and four tokens.
+        "snowmint_requests_total{protocol=\"noeqd\",outcome=\"ok\"} 6\n",
+        "snowmint_token_requests_total{token=\"web\",outcome=\"ok\"} 5\n",
+        "snowmint_token_ids_total{token=\"web\"} 5\n",
+        "snowmint_ids_issued_total{namespace=\"default\"} 5\n",
     ] {
         assert!(metrics.contains(line), "{line}:\n{metrics}");
     }
+    assert!(!metrics.contains("token=\"web\",outcome=\"unauthorized\""), "{metrics}");
 }
