@@ -13,7 +13,7 @@ use toml::Value;
 use crate::error::{Failure, report};
 use crate::foreign_flags;
 use crate::human::Output;
-use crate::serve::file::{ConfigFile, flags, is_boolean, namespaces_of, tokens_of};
+use crate::serve::config_file::{ConfigFile, flags, is_boolean, namespaces_of, tokens_of};
 use crate::{Cli, connect, serve};
 
 const EXAMPLES: &str = "\

@@ -5,8 +5,8 @@
 //!          exit 2          exit 1, 2      exit 1   exit 1                               exit 0
 //! ```
 
-mod config;
-pub(crate) mod file;
+mod args;
+pub(crate) mod config_file;
 mod logging;
 mod systemd;
 mod traces;
@@ -35,12 +35,12 @@ use snowmint_store::{OpenError, Store, StoreError, StoreErrorKind, Visibility};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::{Notify, oneshot, watch};
 
-pub(crate) use config::Args;
+pub(crate) use args::Args;
 
 use crate::error::Failure;
 use crate::flags::Listen;
 use crate::{connect, human};
-use config::Plan;
+use args::Plan;
 use logging::Logging;
 use systemd::Sockets;
 use without_store::LateStore;

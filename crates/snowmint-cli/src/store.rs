@@ -17,7 +17,7 @@ use snowmint_cluster::lease::{Record, Tag};
 use snowmint_cluster::namespace::{Scheme, registry};
 use snowmint_cluster::{Holder, LeaseConfig, LeaseConfigError, WorkerPool};
 use snowmint_server::admin::counters::{AtLeast, Counters, name_of, number};
-use snowmint_server::admin::nodes::{self, NodeError, NodeReports};
+use snowmint_server::admin::node_reports::{self, NodeError, NodeReports};
 use snowmint_server::admin::workers::{random_tag, workers_of};
 use snowmint_store::{Counter as _, Expected, Key, Store, StoreCounter, StoreErrorKind, Swap, Versioned};
 
@@ -236,7 +236,7 @@ async fn recover_in(
 ) -> Result<(Plan, Arc<dyn Store>, u64), Failure> {
     let mut reports = NodeReports::default();
     for node in &args.nodes {
-        let metrics = nodes::fetch(node).await.map_err(|error| match error {
+        let metrics = node_reports::fetch(node).await.map_err(|error| match error {
             NodeError::Address { .. } => Failure::flag("--nodes", error),
             NodeError::Node { .. } => Failure::runtime(format!(
                 "{error}; it may have received the highest numbers: if it does not run, remove it from --nodes and set --add or \

@@ -20,7 +20,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::access_log;
 use crate::limits::{HEAR_OUT, KEEPALIVE, LINGER, UNSENT};
 use crate::listener::{Listener, Socket};
-use crate::memory::MemoryTrimmer;
+use crate::memory_trimmer::MemoryTrimmer;
 use crate::metrics::Metrics;
 use crate::protocol::{Admission, Protocol};
 use crate::recurring_problem::RecurringProblem;

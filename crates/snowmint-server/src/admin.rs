@@ -8,8 +8,8 @@ pub mod counters;
 pub mod doctor;
 mod error;
 pub mod namespaces;
-pub(crate) mod node;
-pub mod nodes;
+pub(crate) mod node_admin;
+pub mod node_reports;
 mod settled;
 mod sources;
 pub mod text;
@@ -17,7 +17,7 @@ pub mod workers;
 
 pub use audit::Author;
 pub use error::AdminError;
-pub use node::{NodeAdmin, Refresher};
+pub use node_admin::{NodeAdmin, Refresher};
 pub use settled::SettledStore;
 
 use snowmint::error::Snippet;

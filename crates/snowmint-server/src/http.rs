@@ -1,11 +1,10 @@
 //! HTTP/1.1, HTTP/2 and gRPC on one port: serves one connection with hyper. `request` parses, `handler` asks the mint through
-//! `client`, `response` writes; `cors` admits web pages, `idempotency` keeps answers. Time limits are in `delivery`, the answers
+//! `mint_access`, `response` writes; `cors` admits web pages, `idempotency` keeps answers. Time limits are in `delivery`, the answers
 //! of HTTP/2 in `http2`, those of gRPC in `grpc`.
 //!
 //! A client of HTTP/2 begins with a fixed preface, with or without TLS. So the first bytes decide, and no upgrade is needed.
 
 mod admin;
-mod client;
 mod console;
 mod cors;
 mod explain;
@@ -14,6 +13,7 @@ mod handler;
 mod idempotency;
 mod leaf;
 mod line;
+mod mint_access;
 mod request;
 mod response;
 mod server_info;
@@ -42,8 +42,8 @@ use crate::delivery::{DeliveredBody, Delivery, Making, Pause};
 use crate::fairness::Turn;
 use crate::fleet::watch::FleetWatch;
 use crate::grpc;
-use crate::http::client::Client;
 use crate::http::idempotency::KeptAnswers;
+use crate::http::mint_access::MintAccess;
 use crate::http::request::{KnownHost, check_host};
 use crate::http::response::Body;
 use crate::http2::{self, Ended, Peer, PeerStream, Preface, Prefaced};
@@ -71,7 +71,7 @@ pub(crate) async fn serve(
     let Some(stream) = accepted.establish(&server, &shutdown).await else { return };
     let turn = Turn::default();
     let peer = Peer::new(&turn, server.timeouts, shutdown, admission);
-    let (client, address) = (Client::new(&server.mint), stream.peer());
+    let (client, address) = (MintAccess::new(&server.mint), stream.peer());
     let bearer = BearerCache::new(server.access.as_ref());
     let known_host = KnownHost::default();
     let serving = Serving { server: &server, services, peer, client, address, bearer, known_host };
@@ -96,7 +96,7 @@ struct Serving<'a> {
     server: &'a Arc<ServerState>,
     services: Arc<Services>,
     peer: Peer<'a>,
-    client: Client,
+    client: MintAccess,
     /// The address of the client; `None` over a Unix socket.
     address: Option<SocketAddr>,
     bearer: BearerCache,

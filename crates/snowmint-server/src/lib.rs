@@ -68,7 +68,7 @@ mod http2;
 pub mod layout_view;
 pub mod limits;
 mod listener;
-mod memory;
+mod memory_trimmer;
 mod metrics;
 pub mod mint;
 pub mod namespace_sync;

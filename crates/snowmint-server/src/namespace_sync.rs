@@ -28,7 +28,7 @@ use tracing::Instrument as _;
 pub use config::{NamespaceConfig, NamespaceConfigError, NamespaceFlags, NamespaceSource};
 
 use crate::admin::Refresher;
-use crate::admin::node::RefreshRequests;
+use crate::admin::node_admin::RefreshRequests;
 use crate::clock::{ServiceClock, SharedClock};
 use crate::limits::MAX_SERVED_NAMESPACES;
 use crate::mint::{Backend, CreateRequest, IdPool, IdSource, Mint, MintError, Namespace, some_of};

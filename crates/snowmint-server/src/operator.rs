@@ -20,7 +20,7 @@ use crate::access::{Identity, Right};
 use crate::admin::audit::{self, Author, Log};
 use crate::admin::doctor::{self, Findings};
 use crate::admin::namespaces::{self, Addition, Change, Changed, NamespaceView, Namespaces, Settings};
-use crate::admin::node::{TokenScope, boxed};
+use crate::admin::node_admin::{TokenScope, boxed};
 use crate::admin::workers::{self, Force, Released, Workers};
 use crate::admin::{AdminError, LogControl, NodeAdmin};
 use crate::limits::admin::{MAX_NAMESPACES_OF_ALL, MAX_OWN_NAMESPACES, REFRESH_WITHIN};

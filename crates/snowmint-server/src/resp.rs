@@ -7,7 +7,7 @@
 pub mod codec;
 mod command;
 mod compat;
-mod log;
+mod line;
 mod reply;
 mod session;
 mod table;
@@ -22,7 +22,8 @@ use tokio::time::{Instant, sleep_until};
 use crate::accept::{Accepted, reply_and_close};
 use crate::access::Identity;
 use crate::access_log;
-use crate::connection::{ClientTimer, PendingCounts, TimerAction, line, send};
+use crate::connection::line::is_observed;
+use crate::connection::{ClientTimer, PendingCounts, TimerAction, send};
 use crate::fairness::Turn;
 use crate::limits::resp::{FIRST_ROOM, MAX_READ_ROOM, READ_ROOM};
 use crate::limits::{FLUSH_AT, HEAR_OUT};
@@ -207,7 +208,7 @@ impl Connection {
     async fn answer(&mut self, parser: &mut Parser, input: &mut Vec<u8>) -> io::Result<(Option<End>, u64)> {
         let (mut start, mut commands, mut created) = (0, 0, false);
         self.session.identity.refresh();
-        let is_recorded = line::is_observed(&self.server);
+        let is_recorded = is_observed(&self.server);
         while start < input.len() {
             let mut observed = is_recorded.then(|| self.observe());
             let begins = start;
@@ -225,17 +226,17 @@ impl Connection {
                 Outcome::Execute(queued) => {
                     let command = &input[start..start + len];
                     let unanswered = self.unanswered(command, observed.as_ref());
-                    Box::pin(log::unless_answered(unanswered, self.execute(queued))).await?;
+                    Box::pin(line::unless_answered(unanswered, self.execute(queued))).await?;
                     if let Some(observed) = observed.take() {
                         // The reply may begin with the error of a command.
-                        log::answered(&self.server, self.identity(), command, 1, None, observed.began);
+                        line::answered(&self.server, self.identity(), command, 1, None, observed.began);
                     }
                 }
                 outcome => {
                     let command = &input[start..start + len];
                     let unanswered = self.unanswered(command, observed.as_ref());
                     let finishing = self.finish(outcome, created);
-                    match Box::pin(log::unless_answered(unanswered, finishing)).await? {
+                    match Box::pin(line::unless_answered(unanswered, finishing)).await? {
                         Handled::Answered => {}
                         Handled::Again => {
                             created = true;
@@ -271,8 +272,8 @@ impl Connection {
     }
 
     /// Returns what is logged and traced of a command if its client leaves before the answer; nothing unless it is observed.
-    fn unanswered<'a>(&self, command: &'a [u8], observed: Option<&Observed>) -> log::Unanswered<'a> {
-        log::Unanswered(observed.map(|observed| log::Begun {
+    fn unanswered<'a>(&self, command: &'a [u8], observed: Option<&Observed>) -> line::Unanswered<'a> {
+        line::Unanswered(observed.map(|observed| line::Begun {
             server: Arc::clone(&self.server),
             identity: self.identity().clone(),
             command,
@@ -291,7 +292,7 @@ impl Connection {
     #[cold]
     fn log(&self, command: &[u8], times: usize, observed: &Observed) {
         let error = self.error_since(observed);
-        log::answered(&self.server, self.identity(), command, times, error, observed.began);
+        line::answered(&self.server, self.identity(), command, times, error, observed.began);
     }
 
     /// Writes the line and the span of the command that ended the connection. An HTTP request gets no answer.
@@ -301,7 +302,7 @@ impl Connection {
             End::AfterReply => self.error_since(observed),
             End::Quiet => Some(ErrorKind::Unknown.status().resp.as_bytes()),
         };
-        log::answered(&self.server, self.identity(), command, 1, error, observed.began);
+        line::answered(&self.server, self.identity(), command, 1, error, observed.began);
     }
 
     /// Runs the command at the start of `input`. Returns the outcome and the length of the command; `None` if it is
@@ -332,8 +333,8 @@ impl Connection {
     async fn execute(&mut self, queued: Queued) -> io::Result<()> {
         reply::array(&mut self.out, queued.commands());
         let (mut parser, mut created) = (Parser::default(), false);
-        let is_recorded = line::is_observed(&self.server);
-        let mut rest = log::Rest { identity: self.identity().clone(), commands: queued.bytes() };
+        let is_recorded = is_observed(&self.server);
+        let mut rest = line::Rest { identity: self.identity().clone(), commands: queued.bytes() };
         loop {
             let (observed, here) = (is_recorded.then(|| self.observe()), rest.commands);
             // Each was parsed once before it was queued.
@@ -349,7 +350,7 @@ impl Connection {
                 outcome => {
                     let unanswered = self.unanswered(command, observed.as_ref());
                     let finishing = self.finish(outcome, created);
-                    if let Handled::Again = log::unless_answered(unanswered, finishing).await? {
+                    if let Handled::Again = line::unless_answered(unanswered, finishing).await? {
                         (rest.commands, created) = (here, true);
                         continue;
                     }

@@ -10,7 +10,7 @@ use crate::access_log;
 use crate::admin::{LogControl, NodeAdmin};
 use crate::clock::SharedClock;
 use crate::fairness::Turns;
-use crate::memory::MemoryTrimmer;
+use crate::memory_trimmer::MemoryTrimmer;
 use crate::metrics::Metrics;
 use crate::mint::Mint;
 use crate::operator::refusals::Refusals;

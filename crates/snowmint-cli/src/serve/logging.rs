@@ -15,7 +15,7 @@ use tracing_subscriber::reload::{Handle, Layer};
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Registry, registry};
 
-use super::file;
+use super::config_file;
 use crate::arguments;
 use crate::error::Failure;
 use crate::foreign_flags::SERVE;
@@ -117,10 +117,10 @@ impl Log {
     fn read_again(&self) -> Result<Self, String> {
         let mut log = self.clone();
         if let Some(path) = &self.filter_file {
-            log.filter = file::log_of(path)?;
+            log.filter = config_file::log_of(path)?;
         }
         if let Some(path) = &self.access_file {
-            log.access = file::access_log_of(path)?;
+            log.access = config_file::access_log_of(path)?;
         }
         Ok(log)
     }

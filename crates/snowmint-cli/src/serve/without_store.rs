@@ -11,7 +11,7 @@ use snowmint::{Clock as _, WallClock};
 use snowmint_cluster::{Holder, SavedLeases, WorkerPool};
 use snowmint_store::{Expected, Key, Store, StoreError, StoreErrorKind, Swap, Versioned, Visibility};
 
-use super::config::Plan;
+use super::args::Plan;
 use crate::connect::without_credentials;
 use crate::error::Failure;
 use crate::flags::Listen;

@@ -11,7 +11,7 @@ use snowmint_cluster::segment::{Period, Reset, Stripe};
 use snowmint_store::{Key, MAX_NUMBER, Store, Versioned};
 
 use super::AdminError;
-use super::nodes::{NodeReports, Received};
+use super::node_reports::{NodeReports, Received};
 
 /// How long before its start a period may already have numbers.
 const PERIOD_AHEAD_MS: u64 = 120_000;

@@ -15,7 +15,7 @@ use snowmint_store::{Expected, Key, Store, StoreErrorKind, Visibility};
 
 use super::AdminError;
 use super::counters::{Behind, behind};
-use super::nodes::{self, NodeError, NodeReports, Readiness};
+use super::node_reports::{self, NodeError, NodeReports, Readiness};
 use super::text::{age, date, thousands};
 use super::workers::workers_of;
 use crate::limits::MAX_SERVED_NAMESPACES;
@@ -298,8 +298,10 @@ async fn without_namespace(store: &dyn Store, namespaces: &[Listed]) -> Result<O
 /// Checks for problems that nodes report and the store alone does not show.
 async fn nodes_and_counters(store: &dyn Store, nodes: &[String]) -> Result<Vec<Finding>, AdminError> {
     let (mut findings, mut reports) = (Vec::new(), NodeReports::default());
-    let asked: Vec<_> =
-        nodes.iter().map(|node| join(nodes::fetch(node), nodes::fetch_readiness(node))).collect();
+    let asked: Vec<_> = nodes
+        .iter()
+        .map(|node| join(node_reports::fetch(node), node_reports::fetch_readiness(node)))
+        .collect();
     // In the order of the nodes.
     let mut answers = stream::iter(asked).buffered(NODES);
     for node in nodes {
@@ -338,7 +340,7 @@ fn node_met(node: &str, metrics: &str, readiness: Result<Readiness, NodeError>) 
     }
     let met: Vec<String> = LOSSES
         .iter()
-        .map(|(metric, what)| (nodes::sum_of(metrics, metric), what))
+        .map(|(metric, what)| (node_reports::sum_of(metrics, metric), what))
         .filter(|(count, _)| *count > 0)
         .map(|(count, what)| format!("{what}: {}", thousands(count)))
         .collect();

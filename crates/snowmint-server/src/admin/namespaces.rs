@@ -21,7 +21,7 @@ use snowmint_cluster::namespace::{
 use snowmint_cluster::segment::{Mode, Period, SegmentConfig, Stripe};
 use snowmint_store::{Key, Store, Versioned};
 
-use super::{AdminError, Author, nodes, sources, warnings_of_skipped};
+use super::{AdminError, Author, node_reports, sources, warnings_of_skipped};
 use crate::access::file::with_nearest_field;
 
 /// Settings of a namespace in the form of a namespace file, as a JSON object.
@@ -650,13 +650,13 @@ fn shared_key(name: &NamespaceName, definition: &Definition, listed: &[Listed]) 
 
 /// Checks that no node still gives the numbers of a namespace that is to start over.
 async fn nobody_serves(name: &NamespaceName, nodes: &[String]) -> Result<(), AdminError> {
-    let asked: Vec<_> = nodes.iter().map(|node| (node, nodes::fetch(node))).collect();
+    let asked: Vec<_> = nodes.iter().map(|node| (node, node_reports::fetch(node))).collect();
     let answered = asked.into_iter().map(|(node, fetched)| async move {
         let metrics = fetched.await.map_err(|error| match error {
-            nodes::NodeError::Address { .. } => AdminError::setting("nodes", error),
-            error @ nodes::NodeError::Node { .. } => AdminError::Unanswered(error),
+            node_reports::NodeError::Address { .. } => AdminError::setting("nodes", error),
+            error @ node_reports::NodeError::Node { .. } => AdminError::Unanswered(error),
         })?;
-        if nodes::serves(&metrics, name) {
+        if node_reports::serves(&metrics, name) {
             return Err(AdminError::StillServed { node: node.clone(), name: name.to_string() });
         }
         Ok(())

@@ -10,7 +10,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::{Issued, LastRead, LeaseRecords, OtherRecords};
-use crate::admin::node::{TokenScope, boxed};
+use crate::admin::node_admin::{TokenScope, boxed};
 use crate::admin::{AdminError, NodeAdmin};
 use crate::limits::fleet::{AT_LEAST_EVERY, EVERY, OTHERS_EVERY, VIEWERS, WITHIN};
 use crate::state::ServerState;

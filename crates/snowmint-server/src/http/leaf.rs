@@ -13,7 +13,7 @@ use snowmint::{Id, Parts};
 use snowmint_cluster::namespace::Scheme;
 
 use crate::access::Identity;
-use crate::http::client::Client;
+use crate::http::mint_access::MintAccess;
 use crate::http::request::LeafMode;
 use crate::http::response::{Body, Problem, TEXT, json, ok};
 use crate::limits::MAX_WAIT;
@@ -62,7 +62,7 @@ pub(super) struct LeafFailure {
 /// Answers a request as Leaf does.
 pub(super) async fn answer<B>(
     server: &ServerState,
-    client: &Client,
+    client: &MintAccess,
     identity: &Identity,
     mode: LeafMode,
     key: &[u8],
@@ -109,7 +109,7 @@ pub(super) fn decoded(mint: &Mint, id: &[u8]) -> Result<Response<Body>, Problem>
 
 async fn take(
     server: &ServerState,
-    client: &Client,
+    client: &MintAccess,
     identity: &Identity,
     mode: LeafMode,
     key: &[u8],

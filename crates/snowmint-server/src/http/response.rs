@@ -13,7 +13,7 @@ use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER
 use hyper::{Method, Response, StatusCode};
 use serde::Serialize;
 
-use crate::admin::node::TokenScope;
+use crate::admin::node_admin::TokenScope;
 use crate::http::fleet::EventStream;
 use crate::limits::http::{CHUNK, WHOLE_BODY_IDS};
 use crate::mint::{Entry, IdRange, Ids, MintError};

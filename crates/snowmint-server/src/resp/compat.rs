@@ -10,7 +10,7 @@ use crate::access::Identity;
 use crate::limits::resp::MAX_CLIENT_NAME;
 use crate::protocol::Protocol;
 use crate::resp::command::{Call, Outcome};
-use crate::resp::log;
+use crate::resp::line;
 use crate::resp::reply::{self, Version};
 use crate::resp::session::{Queued, Session, Transaction};
 use crate::resp::table::{COMMANDS, CommandName, CommandSpec, find_command};
@@ -354,7 +354,7 @@ impl Call<'_> {
             }
         } else {
             // The transaction has failed.
-            log::discarded(&self.session.identity, &self.input[..self.len]);
+            line::discarded(&self.session.identity, &self.input[..self.len]);
         }
         reply::simple(self.out, "QUEUED");
         Outcome::Queued

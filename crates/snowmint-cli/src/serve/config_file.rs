@@ -14,7 +14,7 @@ use clap::{Arg, ArgAction, Args as _, Command};
 use snowmint::error::Snippet;
 use toml::{Spanned, Value};
 
-use super::config::Args;
+use super::args::Args;
 use super::logging::{AccessLog, Filter};
 use crate::error::Failure;
 

@@ -9,7 +9,6 @@ use tokio::time::Instant;
 
 use crate::access::Identity;
 use crate::access_log::{CANCELLED, LoggedRequest, OK, is_on};
-use crate::connection::line;
 use crate::protocol::Protocol;
 use crate::resp::codec::{Parser, Step};
 use crate::resp::table::find_command;
@@ -30,7 +29,7 @@ pub(super) fn answered(
     began: Instant,
 ) {
     describe(identity, command, error, began.elapsed(), |request, name| {
-        (0..times).for_each(|_| line::answered(server, &request, name, began));
+        (0..times).for_each(|_| crate::connection::line::answered(server, &request, name, began));
     });
 }
 

@@ -17,7 +17,7 @@ use crate::mint::{
 
 /// One connection's access to the mint.
 #[derive(Debug)]
-pub(super) struct Client(Mutex<State>);
+pub(super) struct MintAccess(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
@@ -31,7 +31,7 @@ type Line = Arc<sync::Mutex<IdHandles>>;
 /// Draws ids without a wait.
 type TryTake = fn(&Namespace, &mut IdHandles, usize) -> Result<Taken, MintError>;
 
-impl Client {
+impl MintAccess {
     pub(super) fn new(mint: &Mint) -> Self {
         Self(Mutex::new(State { connection: mint.connection_state(), lines: BTreeMap::new() }))
     }

@@ -16,13 +16,13 @@ use snowmint_cluster::{
 };
 use snowmint_server::access::secret::TokenName;
 use snowmint_server::access::{Access, TokensSource};
-use snowmint_server::admin::nodes;
+use snowmint_server::admin::node_reports;
 use snowmint_server::namespace_sync::{
     NamespaceConfig, NamespaceConfigError, NamespaceFlags, NamespaceSource,
 };
 use snowmint_server::{AllowedHosts, CorsOrigins, ThriftExceptions, Timeouts, Tls, TlsFiles};
 
-use super::file::{namespaces_of, token_tables};
+use super::config_file::{namespaces_of, token_tables};
 use super::logging::{Filter, Format, Log};
 use super::systemd::Sockets;
 use super::traces::{self, Traces};
@@ -532,7 +532,7 @@ impl Plan {
         check_times(&layout, args.window, args.rule)?;
         check_workers(&layout, worker, args.workers)?;
         for peer in &args.peers {
-            nodes::address(peer).map_err(|error| Failure::flag("--peers", error))?;
+            node_reports::address(peer).map_err(|error| Failure::flag("--peers", error))?;
         }
         // clap guarantees at least one name.
         let first =

@@ -12,7 +12,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
 
 use super::audit::Outcome;
-use super::nodes::{self, NodeError};
+use super::node_reports::{self, NodeError};
 use super::{AdminError, SettledStore};
 use crate::limits::admin::{MAX_NODES, OPERATIONS, OPERATIONS_OF_SOME, REFRESH_WITHIN, WITHIN};
 
@@ -83,7 +83,7 @@ impl NodeAdmin {
     ///
     /// [`NodeError::Address`].
     pub fn with_peers(self, peers: &[String]) -> Result<Self, NodeError> {
-        let peers = peers.iter().map(|peer| nodes::address(peer).map(str::to_ascii_lowercase));
+        let peers = peers.iter().map(|peer| node_reports::address(peer).map(str::to_ascii_lowercase));
         Ok(Self { peers: peers.collect::<Result<_, _>>()?, ..self })
     }
 
@@ -95,7 +95,7 @@ impl NodeAdmin {
             return Err(AdminError::setting("nodes", why));
         }
         for node in nodes {
-            let address = nodes::address(node).map_err(|error| AdminError::setting("nodes", error))?;
+            let address = node_reports::address(node).map_err(|error| AdminError::setting("nodes", error))?;
             if !self.peers.contains(&address.to_ascii_lowercase()) {
                 let why = format!(
                     "{address} is not a peer of this node: add it to --peers of `snowmint serve`, or run the command with --store"
