@@ -21,6 +21,7 @@ use snowmint_cluster::namespace::{
 use snowmint_cluster::segment::{Mode, Period, SegmentConfig, Stripe};
 use snowmint_store::{Key, Store, Versioned};
 
+use super::audit::details_of;
 use super::{AdminError, Author, node_reports, sources, warnings_of_skipped};
 use crate::access::file::with_nearest_field;
 
@@ -29,7 +30,7 @@ pub type Settings = Map<String, Value>;
 
 const SCHEME: &str = "scheme";
 const LAYOUT: &str = "layout";
-const SOURCES: &str = "sources";
+pub(super) const SOURCES: &str = "sources";
 /// The prefix of the keys of counters.
 const COUNTERS: &str = "segments/";
 /// Settings that only a new namespace can have, besides its scheme.
@@ -306,7 +307,7 @@ pub async fn add(
     room.check(store, name)?;
     nobody_serves(name, nodes).await?;
     let added = registry::add_if(store, name, &definition, if_dropped, required);
-    let details = for_log(&definition, before.as_ref().map(|it| &it.definition));
+    let details = details_of(&definition, before.as_ref().map(|it| &it.definition));
     let added = author.record(store, action, name, details, added).await?;
     let record = added.map_err(|error| match error {
         NamespaceError::Mismatch(error) => AdminError::OnlyOver(error),
@@ -367,7 +368,7 @@ pub async fn set(
                 return Ok(Changed::of(store, name, found, Vec::new()).await);
             }
         }
-        details = for_log(&wanted, Some(&before.definition));
+        details = details_of(&wanted, Some(&before.definition));
     }
     // Checked before the entry is written: requests that cannot change anything would push real changes out of the log.
     registry::existing(store, name).await?;
@@ -399,47 +400,6 @@ pub async fn drop_namespace(
     let dropped = registry::drop_namespace_if(store, name, WallClock.unix_ms(), required);
     let record = author.record(store, Action::NamespaceDrop, name, "", dropped).await??;
     Ok(Changed::of(store, name, record, Vec::new()).await)
-}
-
-/// Maximum characters of one setting's value in an entry of the audit log, so that the entry has room for others.
-const SHOWN: usize = 60;
-
-/// Describes a definition for the audit log: with its owner and description, and with the old values of what changes.
-fn for_log(after: &Definition, before: Option<&Definition>) -> String {
-    let shown = |value: &Value| {
-        let text = value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned);
-        let mut shown: String = text.chars().take(SHOWN).collect::<String>().escape_debug().to_string();
-        if text.chars().nth(SHOWN).is_some() {
-            shown.push('…');
-        }
-        shown
-    };
-    let settings = |definition: &Definition| match serde_json::to_value(Fields::from(definition)) {
-        Ok(Value::Object(settings)) => settings,
-        _ => Settings::new(),
-    };
-    let mut details = after.to_string();
-    let (new, old) = (settings(after), before.map(settings));
-    for setting in ["owner", "description"] {
-        if let Some(value) = new.get(setting) {
-            // A write to a String never fails.
-            let _ = write!(details, ", {setting} \"{}\"", shown(value));
-        }
-    }
-    let Some(old) = old else { return details };
-    let changed = KNOWN.iter().filter(|setting| old.get(**setting) != new.get(**setting));
-    let was: Vec<_> = changed
-        .map(|setting| match old.get(*setting) {
-            // Their URLs may have passwords.
-            Some(_) if *setting == SOURCES => "other sources".to_owned(),
-            Some(value) => format!("{setting} \"{}\"", shown(value)),
-            None => format!("no {setting}"),
-        })
-        .collect();
-    if !was.is_empty() {
-        let _ = write!(details, "; before: {}", was.join(", "));
-    }
-    details
 }
 
 fn definition_to_add(
@@ -533,7 +493,7 @@ fn define(mut settings: Settings) -> Result<Definition, AdminError> {
 }
 
 /// The settings that a namespace may have.
-const KNOWN: [&str; 18] = [
+pub(super) const KNOWN: [&str; 18] = [
     SCHEME,
     LAYOUT,
     "rule",
@@ -732,7 +692,7 @@ pub(crate) fn last_number(slots: Option<&str>, stripe: Stripe) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use crate::admin::audit::LogLine;
+    use crate::admin::audit::{LogLine, SHOWN};
     use snowmint_cluster::audit;
     use snowmint_cluster::segment::Reset;
     use snowmint_store::{Expected, MemoryStore};
