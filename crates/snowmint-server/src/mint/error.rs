@@ -253,7 +253,8 @@ impl fmt::Display for Count<'_> {
     }
 }
 
-/// Why a text is not an id.
+/// Why a text is not an id that this server may have given. The library's [`ParseIdError`] judges the text alone; this error adds
+/// what a layout and the namespaces of a server say about the number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidIdError {

@@ -162,12 +162,12 @@ impl IdPool {
 
     /// Checks that an id can be made now, or after a short wait. Makes none: anybody who can reach a port may ask.
     pub(super) fn check_ready(&self) -> Result<(), MintError> {
-        self.source.check_ready().or_else(|no_id| self.worth_waiting(no_id, 1))
+        self.source.check_ready().or_else(|no_id| self.id_may_come(no_id, 1))
     }
 
     /// Returns `Ok` if a short wait may bring an id.
     #[cold]
-    pub(super) fn worth_waiting(&self, no_id: NextIdError, count: usize) -> Result<(), MintError> {
+    pub(super) fn id_may_come(&self, no_id: NextIdError, count: usize) -> Result<(), MintError> {
         match no_id {
             NextIdError::Refused(refusal) if refusal.retry_after_ms().is_some() => Ok(()),
             // The lease of this generator has ended; its successor is about to start.

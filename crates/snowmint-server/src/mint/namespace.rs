@@ -164,11 +164,11 @@ impl Namespace {
         match &self.backend {
             Backend::Snowflake(pool) => match handles.of(pool).try_take(1) {
                 Ok(mut batch) => Ok(batch.next().map(Id::get)),
-                Err(no_id) => pool.worth_waiting(no_id, 1).map(|()| None),
+                Err(no_id) => pool.id_may_come(no_id, 1).map(|()| None),
             },
             Backend::Segment(segments) => match segments.try_take(1) {
                 Ok(run) => Ok(Some(run.first())),
-                Err(no_number) => self.worth_waiting(no_number).map(|()| None),
+                Err(no_number) => self.numbers_may_come(no_number).map(|()| None),
             },
             Backend::Wide(_) | Backend::Unavailable(_) | Backend::Hidden { .. } => Ok(None),
         }
@@ -192,7 +192,7 @@ impl Namespace {
         match &self.backend {
             Backend::Snowflake(pool) => match handles.of(pool).try_take(count) {
                 Ok(batch) => Ok(Some(Ids::snowflake(Some(batch), Vec::new(), self.id_format()))),
-                Err(no_id) => pool.worth_waiting(no_id, 1).map(|()| None),
+                Err(no_id) => pool.id_may_come(no_id, 1).map(|()| None),
             },
             // Without a text form, as checked above.
             Backend::Segment(segments) => self.several_numbers(segments, count),
@@ -204,7 +204,7 @@ impl Namespace {
     fn several_numbers(&self, segments: &Segments, count: usize) -> Result<Option<Ids>, MintError> {
         match segments.try_take(count) {
             Ok(run) => Ok(Some(Ids::segment(Some(run), Vec::new(), IdFormat::NUMBER))),
-            Err(no_number) => self.worth_waiting(no_number).map(|()| None),
+            Err(no_number) => self.numbers_may_come(no_number).map(|()| None),
         }
     }
 
@@ -273,7 +273,7 @@ impl Namespace {
                     (First::Batch(batch), got)
                 }
                 Err(no_id) => {
-                    pool.worth_waiting(no_id, count)?;
+                    pool.id_may_come(no_id, count)?;
                     (First::Nothing, 0)
                 }
             },
@@ -286,7 +286,7 @@ impl Namespace {
                     (First::Run(run), got)
                 }
                 Err(no_number) => {
-                    self.worth_waiting(no_number)?;
+                    self.numbers_may_come(no_number)?;
                     (First::Nothing, 0)
                 }
             },
@@ -463,8 +463,9 @@ impl Namespace {
         }
     }
 
+    /// Returns `Ok` if a short wait may bring numbers.
     #[cold]
-    fn worth_waiting(&self, no_number: NoNumberError) -> Result<(), MintError> {
+    fn numbers_may_come(&self, no_number: NoNumberError) -> Result<(), MintError> {
         match no_number {
             NoNumberError::NotReady { .. } => Ok(()),
             no_number => Err(self.refused(&no_number)),
@@ -529,7 +530,7 @@ impl Namespace {
     pub fn try_increment(&self) -> Result<Option<u64>, MintError> {
         match self.counting()?.try_take(1) {
             Ok(run) => Ok(Some(run.first())),
-            Err(no_number) => self.worth_waiting(no_number).map(|()| None),
+            Err(no_number) => self.numbers_may_come(no_number).map(|()| None),
         }
     }
 
