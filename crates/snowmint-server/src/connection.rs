@@ -50,7 +50,7 @@ pub(crate) struct Broken {
 
 impl From<MintError> for Broken {
     fn from(error: MintError) -> Self {
-        Self { kind: error.kind(), why: error.to_string() }
+        Self { kind: error.kind(), why: error.answer() }
     }
 }
 

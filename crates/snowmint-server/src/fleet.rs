@@ -555,7 +555,7 @@ impl Node {
         let unready = if is_leaving && !is_drained {
             Some("it is shutting down".to_owned())
         } else {
-            mint.check_ready().err().map(|error| error.to_string())
+            mint.check_ready().err().map(|error| error.answer())
         };
         Self {
             version: env!("CARGO_PKG_VERSION"),

@@ -170,7 +170,7 @@ impl Failure {
 
 impl From<MintError> for Failure {
     fn from(error: MintError) -> Self {
-        Self { kind: error.kind(), retry_after: error.retry_after(), text: error.to_string() }
+        Self { kind: error.kind(), retry_after: error.retry_after(), text: error.answer() }
     }
 }
 

@@ -860,7 +860,7 @@ mod tests {
             ("9223372036854775807", InspectBy::Layout(b"js53"), ErrorKind::BadId, "another layout made it"),
         ] {
             let error = mint.inspect(text.as_bytes(), by).unwrap_err();
-            assert!(error.kind() == kind && error.to_string().contains(words), "{text} {by:?}: {error}");
+            assert!(error.kind() == kind && error.answer().contains(words), "{text} {by:?}: {error}");
         }
         let long = "z".repeat(60_000);
         assert_eq!(anything(&mint, long.as_bytes()).unwrap_err().kind(), ErrorKind::BadId);

@@ -286,7 +286,7 @@ impl Thrift {
             }
             Failure::Mint(error) => {
                 let kind = error.kind();
-                let text = format!("{} {error}", kind.status().resp);
+                let text = format!("{} {}", kind.status().resp, error.answer());
                 let declared = (kind == ErrorKind::ClockBehind).then_some(Declared::InvalidSystemClock);
                 (kind, ApplicationError::Internal, declared, text)
             }

@@ -246,12 +246,13 @@ impl AdminError {
 
     /// Returns the text of the answer to an operator: the error, and what to do if the error does not say it.
     pub fn answer(&self) -> String {
-        match self.kind() {
-            ErrorKind::StoreNotWritable => format!(
-                "{self}; a retry does not help until the store accepts writes again: `snowmint doctor` checks it, `snowmint \
+        match self {
+            Self::Access(error) => error.answer(),
+            error if error.kind() == ErrorKind::StoreNotWritable => format!(
+                "{error}; a retry does not help until the store accepts writes again: `snowmint doctor` checks it, `snowmint \
                  explain store-not-writable` says what to do"
             ),
-            _ => self.to_string(),
+            error => error.to_string(),
         }
     }
 

@@ -154,7 +154,7 @@ impl LeafFailure {
             exception: "com.sankuai.inf.leaf.server.exception.LeafServerException",
             message: format!("Result{{id={}, status=EXCEPTION}}", code(self.mode, self.kind())),
             path: &self.path,
-            detail: self.error.to_string(),
+            detail: self.error.answer(),
         };
         // Strings and numbers always serialize.
         let body = serde_json::to_vec(&document).unwrap_or_default();

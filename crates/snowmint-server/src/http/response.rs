@@ -385,7 +385,7 @@ impl Problem {
 
 impl From<MintError> for Problem {
     fn from(error: MintError) -> Self {
-        let mut problem = Self::new(error.kind(), error.to_string());
+        let mut problem = Self::new(error.kind(), error.answer());
         problem.retry_after = error.retry_after();
         problem.token_scope = matches!(error, MintError::NotForAll { .. }).then_some(TokenScope::All);
         (problem.value, problem.limit) = match &error {

@@ -84,7 +84,7 @@ fn batch_size(text: Option<&[u8]>) -> Result<usize, MintError> {
 
 impl TinyIdFailure {
     pub(super) fn of(form: TinyIdForm, error: &MintError) -> Self {
-        Self { form, kind: error.kind(), message: error.to_string() }
+        Self { form, kind: error.kind(), message: error.answer() }
     }
 
     pub(super) const fn kind(&self) -> ErrorKind {

@@ -1,7 +1,8 @@
 //! The errors of the mint, each with its value, its limit and a remedy.
 //! No protocol appears here: the table in `status.rs` maps each error to the protocols.
 
-use std::fmt;
+use std::error::Error;
+use std::fmt::{self, Write as _};
 use std::num::NonZeroU64;
 use std::time::Duration;
 
@@ -15,7 +16,8 @@ use snowmint_cluster::namespace::InspectError;
 use crate::limits::{MAX_CLOCK_RETRY, MAX_WAIT};
 use crate::status::ErrorKind;
 
-/// Why the mint rejects a request.
+/// Why the mint rejects a request. `Display` does not repeat the cause, which [`source`](Error::source) returns;
+/// [`answer`](Self::answer) has both.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MintError {
@@ -144,29 +146,32 @@ pub enum MintError {
         maximum: u64,
     },
     /// The text is not an id of the given namespace.
-    #[error("{text} is not an id of namespace {name}: {why}")]
+    #[error("{text} is not an id of namespace {name}")]
     NotOfNamespace {
         /// The given text.
         text: Snippet,
         /// The namespace.
         name: Snippet,
         /// What is wrong with the text.
+        #[source]
         why: InspectError,
     },
     /// The text is neither the name of a layout nor a list of its fields.
-    #[error("invalid layout {layout}: {why}")]
+    #[error("invalid layout {layout}")]
     BadLayout {
         /// The given text.
         layout: Snippet,
         /// What is wrong with the text.
+        #[source]
         why: Box<LayoutParseError>,
     },
     /// The text is not an id, or not one of this layout.
-    #[error("invalid id {text}: {why}")]
+    #[error("invalid id {text}")]
     BadId {
         /// The given text.
         text: Snippet,
         /// What is wrong with the text.
+        #[source]
         why: InvalidIdError,
     },
     /// The node holds no lease, or its store does not answer.
@@ -176,9 +181,10 @@ pub enum MintError {
         why: String,
     },
     /// The clock went back further than the rule allows, or is before the start of the lease.
-    #[error("no ids can be made now: {refusal}")]
+    #[error("no ids can be made now")]
     ClockBehind {
         /// The error of the generator.
+        #[source]
         refusal: GenerateError,
     },
     /// The ids could not be made in time.
@@ -233,9 +239,10 @@ pub enum MintError {
         quota: Quota,
     },
     /// The layout has no timestamps left.
-    #[error("no more ids can be made: {refusal}")]
+    #[error("no more ids can be made")]
     LayoutEnded {
         /// The error of the generator.
+        #[source]
         refusal: GenerateError,
     },
 }
@@ -270,6 +277,17 @@ pub enum InvalidIdError {
 }
 
 impl MintError {
+    /// Returns the text of the answer to a client: the error and its causes.
+    pub fn answer(&self) -> String {
+        let (mut text, mut cause) = (self.to_string(), self.source());
+        while let Some(error) = cause {
+            // Writing to a String never fails.
+            let _ = write!(text, ": {error}");
+            cause = error.source();
+        }
+        text
+    }
+
     /// Returns the row of the table in `status.rs`.
     pub const fn kind(&self) -> ErrorKind {
         match self {
@@ -364,5 +382,44 @@ impl fmt::Display for Quota {
             Self::Rate(limit) => write!(f, "{limit} ids a second"),
             Self::PerDay(limit) => write!(f, "{limit} ids a day"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use snowmint::{Id, Layout};
+
+    use super::*;
+
+    /// Goal: who prints an error with its causes, and who sends it to a client, shows each cause once. Method: every error that has
+    /// a cause.
+    #[test]
+    fn a_cause_is_shown_once() {
+        let (text, name) = (Snippet::of("x"), Snippet::of("orders"));
+        let id = "x".parse::<Id>().unwrap_err();
+        let layout = "x".parse::<Layout>().unwrap_err();
+        let refusal = GenerateError::NotBegun { from_unix_ms: 5, now_unix_ms: 1 };
+        let ended = GenerateError::TimestampOverflow { ended_unix_ms: 0 };
+        for (error, shown, cause) in [
+            (MintError::BadId { text, why: id.into() }, "invalid id `x`", id.to_string()),
+            (
+                MintError::NotOfNamespace { text, name, why: id.into() },
+                "`x` is not an id of namespace `orders`",
+                id.to_string(),
+            ),
+            (
+                MintError::BadLayout { layout: text, why: Box::new(layout) },
+                "invalid layout `x`",
+                layout.to_string(),
+            ),
+            (MintError::ClockBehind { refusal }, "no ids can be made now", refusal.to_string()),
+            (MintError::LayoutEnded { refusal: ended }, "no more ids can be made", ended.to_string()),
+        ] {
+            assert_eq!(error.to_string(), shown);
+            assert_eq!(error.source().map(ToString::to_string), Some(cause.clone()));
+            assert_eq!(error.answer(), format!("{shown}: {cause}"));
+        }
+        let plain = MintError::NotReady { why: "no lease".to_owned() };
+        assert_eq!(plain.answer(), plain.to_string());
     }
 }

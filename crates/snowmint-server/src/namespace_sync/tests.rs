@@ -285,7 +285,7 @@ async fn texts_of_earlier_forms_are_inspected() {
             assert!(matches!(read.likeliest().decoded, Decoded::Number(id) if id.get() == 57), "{read:?}");
         }
         let error = node.mint.inspect(b"C-11111z", InspectBy::Namespace(b"orders")).unwrap_err();
-        assert!(error.to_string().ends_with("its ids are written as B-{base58:8}"), "{error}");
+        assert!(error.answer().ends_with("its ids are written as B-{base58:8}"), "{error}");
     }
 }
 

@@ -528,7 +528,7 @@ fn count_repeats(input: &[u8], after: &[u8], len: usize) -> usize {
 #[cold]
 pub(super) fn refuse(server: &ServerState, counts: &PendingCounts, out: &mut Vec<u8>, error: &MintError) {
     counts.failed(&server.metrics, error.kind());
-    reply::error(out, error.kind().status().resp, error);
+    reply::error(out, error.kind().status().resp, error.answer());
 }
 
 /// Checks that the ids of a namespace can be answered as this type.
