@@ -4,6 +4,7 @@
 pub(crate) mod client;
 pub(crate) mod connect;
 mod error;
+mod primary_history;
 pub(crate) mod scripts;
 pub(crate) mod server_info;
 

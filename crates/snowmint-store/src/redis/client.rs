@@ -16,8 +16,8 @@ use tokio::time::{Instant, timeout_at};
 
 use super::connect::{Copies, Settings};
 use super::error::{self, Failure};
+use super::primary_history::PrimaryHistory;
 use super::scripts::{self, Request};
-use super::server_info::History;
 use super::server_info::{self, ServerInfo};
 use crate::error::Effect;
 use crate::net::url::{Host, Location};
@@ -98,7 +98,7 @@ struct Known {
     elsewhere: Vec<String>,
     /// The greatest epoch of an owner so far: each owner has a greater one than the owner that it replaced.
     epoch: u64,
-    history: History,
+    history: PrimaryHistory,
 }
 
 impl Known {
