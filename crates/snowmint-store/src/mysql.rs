@@ -134,9 +134,8 @@ impl MySqlStore {
     }
 
     fn error(&self, operation: &'static str, effect: Effect, failure: Failure) -> StoreError {
-        let is_demoted = error::is_demoted(&failure);
-        let error = error::store_error(&self.name, operation, effect, failure);
-        if is_demoted && self.pool.are_several() { error.another_may_accept() } else { error }
+        let into_error = |failure| error::store_error(&self.name, operation, effect, failure);
+        self.pool.error(failure, error::is_demoted, into_error)
     }
 
     /// Adds in one statement, or inserts if there is no record yet. Returns `None` if the record holds no number, or a number

@@ -643,9 +643,10 @@ impl Server {
     }
 
     pub(super) fn error(&self, operation: &'static str, effect: Effect, failure: Failure) -> StoreError {
-        let is_demoted = matches!(&failure, Failure::Refused(said) if error::is_about_the_server(said));
-        let error = error::store_error(&self.name, operation, effect, failure);
-        if is_demoted && self.link.shared.are_several() { error.another_may_accept() } else { error }
+        let is_demoted =
+            |failure: &_| matches!(failure, Failure::Refused(said) if error::is_about_the_server(said));
+        let into_error = |failure| error::store_error(&self.name, operation, effect, failure);
+        StoreError::of_failure(failure, is_demoted, || self.link.shared.are_several(), into_error)
     }
 }
 

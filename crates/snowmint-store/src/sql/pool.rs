@@ -9,11 +9,11 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use super::Failure;
-use crate::StoreErrorKind;
 use crate::error::Effect;
 use crate::error::random_below;
 use crate::net::url::Host;
 use crate::net::{ASK_AGAIN, Answer, Chosen, Confirmation, Hosts, IDLE, Refusal, ServerHistory, Standing};
+use crate::{StoreError, StoreErrorKind};
 
 /// Number of statements that run at once.
 const CONNECTIONS: usize = 4;
@@ -132,9 +132,14 @@ impl<D: Connect> Pool<D> {
         self.shared.state().primary.as_ref().and_then(|it| it.server.clone())
     }
 
-    /// Returns whether more than one server may accept writes.
-    pub(crate) fn are_several(&self) -> bool {
-        self.shared.hosts.are_several()
+    /// Turns a failed statement into an error. The refusal of a demoted server is temporary if there are several hosts.
+    pub(crate) fn error(
+        &self,
+        failure: Failure,
+        is_demoted: impl FnOnce(&Failure) -> bool,
+        into_error: impl FnOnce(Failure) -> StoreError,
+    ) -> StoreError {
+        StoreError::of_failure(failure, is_demoted, || self.shared.hosts.are_several(), into_error)
     }
 
     /// Runs a statement. A read is retried once, on a new connection, if its connection breaks.

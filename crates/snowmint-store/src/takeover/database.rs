@@ -135,11 +135,8 @@ impl Database {
             match self.pool.run(effect, &ask).await {
                 Err(failure) if error::is_deadlock(&failure) && retries.pause().await.is_ok() => {}
                 answer => {
-                    return answer.map_err(|failure| {
-                        let is_demoted = error::is_demoted(&failure);
-                        let error = error::foreign_error(about, operation, effect, failure);
-                        if is_demoted && self.pool.are_several() { error.another_may_accept() } else { error }
-                    });
+                    let into_error = |failure| error::foreign_error(about, operation, effect, failure);
+                    return answer.map_err(|failure| self.pool.error(failure, error::is_demoted, into_error));
                 }
             }
         }
