@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use snowmint::random::SplitMix64;
 use tokio::time::Instant;
 
 use crate::error::{About, RetryAfter};
@@ -22,31 +23,18 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 const HEDGES: u32 = 10;
 const REQUESTS_PER_HEDGE: u32 = 10;
 
-/// A small, fast random number generator. Its quality does not matter here.
-#[derive(Debug)]
-struct SplitMix64(u64);
-
-impl SplitMix64 {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// Returns a duration between half of `most` and `most`.
-    fn jitter(&mut self, most: Duration) -> Duration {
-        let half_ns = most.as_nanos() / 2;
-        let part_ns = (half_ns * u128::from(self.next() >> 32)) >> 32;
-        Duration::from_nanos(u64::try_from(half_ns + part_ns).unwrap_or(u64::MAX))
-    }
+/// Returns a duration between half of `most` and `most`.
+fn jitter(most: Duration, random: &mut SplitMix64) -> Duration {
+    let half_ns = most.as_nanos() / 2;
+    let part_ns = (half_ns * u128::from(random.draw() >> 32)) >> 32;
+    Duration::from_nanos(u64::try_from(half_ns + part_ns).unwrap_or(u64::MAX))
 }
 
 /// Shuffles a list.
 pub(crate) fn shuffle<T>(list: &mut [T], seed: u64) {
-    let mut random = SplitMix64(seed);
+    let mut random = SplitMix64::of(seed);
     for index in (1..list.len()).rev() {
-        let other = random.next() % (index as u64 + 1);
+        let other = random.below(index as u64 + 1);
         list.swap(index, usize::try_from(other).unwrap_or(index));
     }
 }
@@ -72,7 +60,7 @@ impl State {
     fn failed(&mut self, now: Instant, retry_after: Option<RetryAfter>, random: &mut SplitMix64) -> Change {
         let doubled = LEFT_OUT.saturating_mul(1 << self.failures.min(16)).min(LONGEST_LEFT_OUT);
         self.failures = self.failures.saturating_add(1);
-        self.left_out_until = Some(now + random.jitter(doubled));
+        self.left_out_until = Some(now + jitter(doubled, random));
         self.not_before = retry_after.map(|after| now + after.get());
         if self.failures == 1 { Change::BeganToFail } else { Change::None }
     }
@@ -120,7 +108,7 @@ impl Servers {
     pub(crate) fn new(count: usize, seed: u64) -> Self {
         Self {
             states: vec![State::default(); count],
-            random: SplitMix64(seed),
+            random: SplitMix64::of(seed),
             hedge_credit: HEDGES * REQUESTS_PER_HEDGE,
         }
     }
@@ -161,7 +149,7 @@ impl Servers {
     /// Returns how long to pause after `round` rounds in which no server returned ids of the namespace.
     pub(crate) fn pause(&mut self, own: &OfNamespace, round: u32, now: Instant) -> Duration {
         let doubled = PAUSE.saturating_mul(1 << round.min(16)).min(LONGEST_PAUSE);
-        self.random.jitter(doubled).max(self.closed_for(own, now))
+        jitter(doubled, &mut self.random).max(self.closed_for(own, now))
     }
 
     /// Returns how long it takes until some server accepts requests for the namespace again.

@@ -18,6 +18,7 @@ use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
 use snowmint::error::Snippet;
+use snowmint::random::SplitMix64;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 
@@ -137,19 +138,17 @@ const RANDOM_BITS: u32 = 56;
 /// call for each request would cost more than most requests.
 fn toss() -> Option<u64> {
     thread_local! {
-        static STATE: Cell<Option<u64>> = const { Cell::new(None) };
+        static RANDOM: Cell<Option<SplitMix64>> = const { Cell::new(None) };
     }
     let seed = || {
         let mut seed = [0; 8];
         getrandom::fill(&mut seed).ok()?;
-        Some(u64::from_ne_bytes(seed))
+        Some(SplitMix64::of(u64::from_ne_bytes(seed)))
     };
-    // SplitMix64.
-    let state = STATE.get().or_else(seed)?.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    STATE.set(Some(state));
-    let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    Some((mixed ^ mixed >> 31) >> (u64::BITS - RANDOM_BITS))
+    let mut random = RANDOM.take().or_else(seed)?;
+    let number = random.draw();
+    RANDOM.set(Some(random));
+    Some(number >> (u64::BITS - RANDOM_BITS))
 }
 
 /// Counts spans.

@@ -114,6 +114,8 @@ pub mod id;
 #[cfg(feature = "std")]
 pub mod inspect;
 pub mod layout;
+#[doc(hidden)]
+pub mod random;
 pub mod rule;
 #[cfg(feature = "schemes")]
 pub mod scheme;

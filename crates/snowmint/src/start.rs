@@ -5,6 +5,7 @@ use core::num::NonZeroU32;
 use core::str::FromStr;
 
 use crate::error::Snippet;
+use crate::random;
 
 /// Where the sequence of a new tick starts.
 ///
@@ -107,15 +108,8 @@ impl fmt::Display for StartError {
 impl core::error::Error for StartError {}
 
 /// Returns the random start of a tick: a pure function, so that an id stays a pure function of its cursor.
-///
-/// # Source
-///
-/// The finalizer of `SplitMix64`: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014.
 pub(crate) const fn random_start(tick: u64, bound: u32, seed: u64) -> u64 {
-    let mut z = tick.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ seed;
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (((z ^ (z >> 31)) >> 32) * bound as u64) >> 32
+    ((random::at(tick, seed) >> 32) * bound as u64) >> 32
 }
 
 /// A rolling start skips fewer values than this. Without a varying gap, two consumers in turn would get the even and the odd

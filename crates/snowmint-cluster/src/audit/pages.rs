@@ -8,7 +8,7 @@ use snowmint_store::{Expected, Key, Swap, Versioned};
 use tokio::time::sleep;
 
 use super::*;
-use crate::SplitMix64;
+use snowmint::random::SplitMix64;
 
 /// How many bytes of a page the entries kept from the replaced page may take.
 const KEPT_BYTES: usize = PAGE_BYTES / 3;

@@ -68,9 +68,9 @@ use snowmint_store::{Expected, Revision};
 
 use super::record::{Block, BlockSize, Record, Tag, WorkerPool};
 use crate::Holder;
-use crate::SplitMix64;
 use crate::segment::protocol::Forgot;
 pub use messages::{Call, Entry, Event, Failure, Input, Listing, Next, Scope, StoreTime, Swapped, Turn};
+use snowmint::random::SplitMix64;
 
 use clock_jumps::{Jumped, LEAST_JUMP_MS};
 use seek::{Candidate, Probing};

@@ -21,7 +21,7 @@ use stateright::{Checker, HasDiscoveries, Model, Property};
 
 use self::moment::{Action, Doing, Moment, STEADY_MS};
 use super::*;
-use crate::SplitMix64;
+use snowmint::random::SplitMix64;
 
 /// The step of the clock, and the time before its end at which a node's own record counts as lapsed.
 const UNIT_MS: u64 = 5;

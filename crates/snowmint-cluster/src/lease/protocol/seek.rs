@@ -21,8 +21,8 @@ use super::{
     Scope, Settings, State, StoreTime, WorkerChoice, Write,
 };
 use crate::Holder;
-use crate::SplitMix64;
 use crate::lease::record::{Block, BlockSize, Record};
+use snowmint::random::SplitMix64;
 
 /// The number of candidates of each kind to try before the next look.
 const TRIES: usize = 4;

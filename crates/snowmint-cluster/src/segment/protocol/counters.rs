@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use snowmint_store::Segment;
 
-use crate::SplitMix64;
+use snowmint::random::SplitMix64;
 
 /// The wait after the first failure, in milliseconds; it doubles with each further one in a row.
 const FIRST_WAIT_MS: u64 = 20;
