@@ -1,11 +1,55 @@
-//! Why a generator returns no id.
+//! Why a generator returns no id, and how to print an error with its causes.
 //! Errors are small, `Copy` and without allocated text, so that an error costs no more than an id.
+//!
+//! In all crates of Snowmint, an error either contains the text of its cause, or returns the cause by
+//! [`source`](core::error::Error::source): a report of the whole chain shows no text twice.
 
+use core::error::Error;
 use core::fmt;
 use core::num::NonZeroU64;
 
 pub use crate::snippet::Snippet;
 use crate::utc::Utc;
+
+/// Displays an error and its causes on one line, such as `cannot read tls.pem: permission denied`.
+///
+/// ```
+/// use std::{error::Error, fmt, io};
+///
+/// use snowmint::error::Chain;
+///
+/// #[derive(Debug)]
+/// struct Unreadable(io::Error);
+///
+/// impl fmt::Display for Unreadable {
+///     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+///         f.write_str("cannot read tls.pem")
+///     }
+/// }
+///
+/// impl Error for Unreadable {
+///     fn source(&self) -> Option<&(dyn Error + 'static)> {
+///         Some(&self.0)
+///     }
+/// }
+///
+/// let error = Unreadable(io::ErrorKind::PermissionDenied.into());
+/// assert_eq!(Chain(&error).to_string(), "cannot read tls.pem: permission denied");
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Chain<'a>(pub &'a (dyn Error + 'static));
+
+impl fmt::Display for Chain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)?;
+        let mut source = self.0.source();
+        while let Some(cause) = source {
+            write!(f, ": {cause}")?;
+            source = cause.source();
+        }
+        Ok(())
+    }
+}
 
 /// Why a generator returns no id now. The failed call used up nothing; a retry is always safe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,4 +153,4 @@ impl fmt::Display for GenerateError {
     }
 }
 
-impl core::error::Error for GenerateError {}
+impl Error for GenerateError {}

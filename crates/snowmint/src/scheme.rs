@@ -365,7 +365,10 @@ fn random<const N: usize>() -> Result<[u8; N], SchemeGenerateError> {
     Ok(bytes)
 }
 
-/// Why a text is not a valid id of a scheme.
+/// Why a text or bytes are not a valid id of a scheme, or a name is not one of a scheme.
+///
+/// It differs from [`ParseIdError`](crate::ParseIdError), which names a text form of a 64-bit [`Id`](crate::Id), its digits and
+/// their positions: an id of a scheme has one text form, and has to be of the right length and version instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SchemeError {

@@ -202,14 +202,8 @@ impl fmt::Display for DigitsError {
     }
 }
 
-impl core::error::Error for DigitsError {
-    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
-        match self {
-            Self::Unknown { .. } => None,
-            Self::Alphabet(error) => Some(error),
-        }
-    }
-}
+// The text is that of the inner error, which therefore is no source.
+impl core::error::Error for DigitsError {}
 
 #[cfg(test)]
 mod tests {

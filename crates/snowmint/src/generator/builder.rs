@@ -241,8 +241,5 @@ impl fmt::Display for BuildError {
     }
 }
 
-impl core::error::Error for BuildError {
-    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
-        if let Self::Value(error) = self { Some(error) } else { None }
-    }
-}
+// The text is that of the inner error, which therefore is no source.
+impl core::error::Error for BuildError {}

@@ -173,12 +173,5 @@ impl fmt::Display for LayoutParseError {
     }
 }
 
-impl core::error::Error for LayoutParseError {
-    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
-        match self {
-            Self::Epoch(error) => Some(error),
-            Self::Layout(error) => Some(error),
-            _ => None,
-        }
-    }
-}
+// The text contains that of the inner error, which therefore is no source.
+impl core::error::Error for LayoutParseError {}
