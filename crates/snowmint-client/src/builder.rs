@@ -214,6 +214,8 @@ impl ClientBuilder {
 
 #[cfg(test)]
 mod tests {
+    use snowmint::error::Chain;
+
     use super::*;
 
     #[test]
@@ -247,13 +249,13 @@ mod tests {
         std::fs::write(&empty, "").unwrap();
         let builder = || Client::builder().server("https://localhost:1");
         let cases = [
-            (builder().ca_file("/nowhere.pem"), "/nowhere.pem: "),
-            (builder().ca_file(&empty), "the file has no certificate"),
-            (builder().client_certificate(&empty, &empty), "empty.pem: "),
+            (builder().ca_file("/nowhere.pem"), "cannot use /nowhere.pem for TLS: ", "No such file"),
+            (builder().ca_file(&empty), "empty.pem for TLS: ", "the file has no certificate"),
+            (builder().client_certificate(&empty, &empty), "empty.pem for TLS: ", "no items found"),
         ];
-        for (builder, said) in cases {
-            let error = builder.build().unwrap_err().to_string();
-            assert!(error.contains(said), "{error}");
+        for (builder, what, why) in cases {
+            let error = Chain(&builder.build().unwrap_err()).to_string();
+            assert!(error.contains(what) && error.matches(why).count() == 1, "{error}");
         }
     }
 }

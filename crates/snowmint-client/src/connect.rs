@@ -50,14 +50,14 @@ pub(crate) struct TlsFiles {}
 #[cfg(not(feature = "tls"))]
 pub(crate) fn connections(https: Option<&str>, _: &TlsFiles) -> Result<Connections, BuildError> {
     match https {
-        Some(url) => Err(BuildError::Tls(format!("{url}: enable the feature `tls`"))),
+        Some(url) => Err(BuildError::NoTls { url: url.to_owned() }),
         None => Ok(client(connector())),
     }
 }
 
 #[cfg(feature = "tls")]
 mod tls {
-    use std::fmt::Display;
+    use std::error::Error;
     use std::path::{Path, PathBuf};
     use std::sync::Arc;
 
@@ -82,26 +82,26 @@ mod tls {
     pub(crate) fn connections(https: Option<&str>, files: &TlsFiles) -> Result<Connections, BuildError> {
         let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
-            .map_err(|error| BuildError::Tls(error.to_string()))?;
+            .map_err(|error| BuildError::Tls(error.into()))?;
         let builder = match &files.authority {
             Some(path) => {
                 let mut roots = RootCertStore::empty();
                 for certificate in certificates(path)? {
-                    roots.add(certificate).map_err(|error| file_error(path, &error))?;
+                    roots.add(certificate).map_err(|error| file_error(path, error))?;
                 }
                 builder.with_root_certificates(roots)
             }
             None if https.is_some() => {
-                builder.with_native_roots().map_err(|error| BuildError::Tls(error.to_string()))?
+                builder.with_native_roots().map_err(|error| BuildError::Tls(error.into()))?
             }
             None => builder.with_root_certificates(RootCertStore::empty()),
         };
         let config = match &files.client {
             None => builder.with_no_client_auth(),
             Some((certificate, key)) => {
-                let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| file_error(key, &error))?;
+                let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| file_error(key, error))?;
                 let with_client = builder.with_client_auth_cert(certificates(certificate)?, secret);
-                with_client.map_err(|error| file_error(certificate, &error))?
+                with_client.map_err(|error| file_error(certificate, error))?
             }
         };
         let https = HttpsConnectorBuilder::new().with_tls_config(config).https_or_http().enable_http1();
@@ -112,12 +112,12 @@ mod tls {
         let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
         match read {
             Ok(found) if !found.is_empty() => Ok(found),
-            Ok(_) => Err(file_error(path, &"the file has no certificate")),
-            Err(error) => Err(file_error(path, &error)),
+            Ok(_) => Err(file_error(path, "the file has no certificate")),
+            Err(error) => Err(file_error(path, error)),
         }
     }
 
-    fn file_error(path: &Path, why: &dyn Display) -> BuildError {
-        BuildError::File { path: path.to_owned(), why: why.to_string() }
+    fn file_error(path: &Path, why: impl Into<Box<dyn Error + Send + Sync>>) -> BuildError {
+        BuildError::File { path: path.to_owned(), source: why.into() }
     }
 }

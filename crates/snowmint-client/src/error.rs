@@ -211,7 +211,7 @@ impl RetryAfter {
     }
 }
 
-/// Why a client cannot be built.
+/// Why a client cannot be built. [`Chain`](snowmint::error::Chain) displays it with its cause.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
@@ -240,18 +240,24 @@ pub enum BuildError {
         expected: &'static str,
     },
     /// A file is unreadable or invalid.
-    #[error("{}: {why}", .path.display())]
+    #[error("cannot use {} for TLS", .path.display())]
     File {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
-        why: String,
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// This build has no TLS.
+    #[error("cannot use {url} without TLS: enable the feature `tls`")]
+    NoTls {
+        /// The URL of the server.
+        url: String,
     },
     /// TLS setup failed.
-    #[error("TLS: {0}")]
-    Tls(String),
+    #[error("cannot set up TLS")]
+    Tls(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The background thread did not start.
-    #[error("cannot start the background thread: {0}")]
+    #[error("cannot start the background thread")]
     Thread(#[source] std::io::Error),
 }
 

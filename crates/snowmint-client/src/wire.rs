@@ -2,7 +2,6 @@
 //! invalid.
 
 use std::error::Error;
-use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -12,6 +11,7 @@ use http_body_util::{BodyExt, Empty, Limited};
 use hyper::header::{AUTHORIZATION, DATE, HeaderMap, HeaderValue, RETRY_AFTER, USER_AGENT};
 use hyper::{Method, Request, Response, StatusCode, Uri};
 use serde::Deserialize;
+use snowmint::error::Chain;
 use snowmint::{Clock as _, Id, WallClock};
 
 use crate::buffer::IdRange;
@@ -73,7 +73,7 @@ impl Server {
 
     /// Returns the failure of a connection or request.
     fn unsent(&self, error: &(dyn Error + 'static)) -> Failure {
-        let detail = chain(error);
+        let detail = Chain(error).to_string();
         if is_about_certificates(error) {
             return self.failure(ErrorKind::InvalidCertificate, None, detail, Retry::OtherCertificate);
         }
@@ -157,7 +157,7 @@ impl Server {
         let ranges = usize::try_from(ask.count).unwrap_or(usize::MAX);
         let limit = ranges.saturating_mul(LONGEST_RANGE).saturating_add(LONGEST_FRAME);
         let body = Limited::new(response.into_body(), limit).collect().await;
-        let body = body.map_err(|error| self.unavailable(format!("broken answer: {}", chain(&*error))))?;
+        let body = body.map_err(|error| self.unavailable(format!("broken answer: {}", Chain(&*error))))?;
         parse(&body.to_bytes(), ask.count).map_err(|why| self.invalid(&why))
     }
 
@@ -338,18 +338,6 @@ fn parse(body: &[u8], count: u64) -> Result<Vec<IdRange>, String> {
 pub fn read_answer(body: &[u8], count: u64) -> Option<Vec<(Id, Id, u64)>> {
     let ends = |range: IdRange| Some((range.ids().next()?, range.ids().last()?, range.count()));
     parse(body, count).ok()?.into_iter().map(ends).collect()
-}
-
-/// Returns the text of an error with its causes.
-fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        // Writing to a `String` never fails.
-        let _ = write!(text, ": {error}");
-        cause = error.source();
-    }
-    text
 }
 
 #[cfg(test)]
