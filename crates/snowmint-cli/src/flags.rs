@@ -7,6 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use jiff::SignedDuration;
+use snowmint::error::Chain;
 use snowmint::field::Field;
 use snowmint::{DatacenterId, Layout, WorkerId};
 use snowmint_cluster::{LeaseConfig, WorkerSource};
@@ -222,7 +223,7 @@ pub(crate) fn check_node(
     datacenter: u32,
 ) -> Result<(Option<WorkerId>, DatacenterId), Failure> {
     let worker = worker.map(|source| source.worker(layout)).transpose();
-    let worker = worker.map_err(|error| Failure::flag("--worker", error.to_string()))?;
+    let worker = worker.map_err(|error| Failure::flag("--worker", Chain(&error)))?;
     if let Some(WorkerId(worker)) = worker {
         check_field(layout, Field::Worker, "--worker", worker)?;
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use snowmint::codec::Digits;
+use snowmint::error::Chain;
 use snowmint::generator::Batch;
 use snowmint::{
     Clock as _, DatacenterId, GenerateError, Generator, Id, Layout, Rule, Start, WallClock, WorkerId,
@@ -212,7 +213,7 @@ async fn start(
         .worker_choice(choice)
         .sequence_start(args.sequence_start)
         .window(WINDOW.max(args.layout.tick() * 3).max(store.may_lose() * 3));
-    let leases = Leases::start(store, config).map_err(Failure::usage)?;
+    let leases = Leases::start(store, config).map_err(|error| Failure::usage(Chain(&error)))?;
     Ok((leases, patience))
 }
 

@@ -19,6 +19,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
+use snowmint::error::Chain;
 use snowmint::field::Field;
 use snowmint::utc::Utc;
 use snowmint::{Clock as _, DatacenterId, Layout, Rule, Start, WallClock};
@@ -135,7 +136,8 @@ async fn until_stopped(plan: &Plan, process: &Process, serving: &Handle) -> Resu
     if let Some(saved) = &prepared.saved {
         config = config.saved(saved.clone());
     }
-    let leases = Leases::start(Arc::clone(&prepared.store), config).map_err(Failure::usage)?;
+    let leases =
+        Leases::start(Arc::clone(&prepared.store), config).map_err(|error| Failure::usage(Chain(&error)))?;
     let mut settings = Settings {
         max_connections: plan.max_connections,
         timeouts: plan.timeouts,
@@ -293,9 +295,9 @@ async fn pin(plan: &Plan, store: &dyn Store) -> Result<(), Attempt> {
             Attempt::ReadOnly(Failure::runtime(error))
         }
         NamespaceConfigError::Namespace(NamespaceError::Store(_) | NamespaceError::Unreadable { .. }) => {
-            Attempt::Failed(Failure::runtime(error))
+            Attempt::Failed(Failure::runtime(Chain(&error)))
         }
-        error => Attempt::Failed(Failure::usage(error)),
+        error => Attempt::Failed(Failure::usage(Chain(&error))),
     })
 }
 

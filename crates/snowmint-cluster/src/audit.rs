@@ -244,7 +244,7 @@ pub struct Written {
 pub enum AuditError {
     /// The store call failed.
     #[error("cannot write the audit log: {0}")]
-    Store(#[from] StoreError),
+    Store(StoreError),
     /// A record of the log is damaged, or was written by a newer version.
     #[error(
         "cannot write the audit log: unreadable record {key} in {store}: {why}; use the version that wrote it, or remove it"
@@ -263,6 +263,12 @@ pub enum AuditError {
         /// The store.
         store: String,
     },
+}
+
+impl From<StoreError> for AuditError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
 }
 
 /// Appends the entry of a change that is about to be made.

@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::io;
 use std::net::Ipv4Addr;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -204,7 +205,7 @@ impl fmt::Display for Ipv4Network {
 }
 
 /// Why no worker can be derived from the host.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum IdentityError {
     /// The text is not a worker source.
@@ -280,8 +281,8 @@ pub enum IdentityError {
         worker_bits: u32,
     },
     /// The operating system did not list the addresses.
-    #[error("cannot read the addresses of this host: {0}")]
-    Addresses(String),
+    #[error("cannot read the addresses of this host")]
+    Addresses(#[source] Arc<io::Error>),
 }
 
 impl WorkerSource {
@@ -369,7 +370,7 @@ fn only_address(
 }
 
 fn addresses() -> Result<Vec<(Ipv4Addr, u32)>, IdentityError> {
-    let interfaces = if_addrs::get_if_addrs().map_err(|error| IdentityError::Addresses(error.to_string()))?;
+    let interfaces = if_addrs::get_if_addrs().map_err(|error| IdentityError::Addresses(Arc::new(error)))?;
     let ipv4 = interfaces.into_iter().filter_map(|interface| match interface.addr {
         if_addrs::IfAddr::V4(v4) => Some((v4.ip, v4.netmask.to_bits().leading_ones())),
         if_addrs::IfAddr::V6(_) => None,
@@ -423,8 +424,8 @@ mod tests {
 
     #[test]
     fn ordinals_are_what_stands_behind_the_last_dash() {
-        assert_eq!(ordinal_of("web-3"), Ok(WorkerId(3)));
-        assert_eq!(ordinal_of("my-web-12.web.default.svc"), Ok(WorkerId(12)));
+        assert_eq!(ordinal_of("web-3").unwrap(), WorkerId(3));
+        assert_eq!(ordinal_of("my-web-12.web.default.svc").unwrap(), WorkerId(12));
         for bad in ["web", "web-", "web-x", "web-3-", "web-7f9c6d5b8-x2x1z", ""] {
             assert!(ordinal_of(bad).is_err(), "{bad}");
         }
@@ -444,13 +445,13 @@ mod tests {
     fn an_address_gives_as_many_low_bits_as_the_worker_has() {
         let [one, two] = [[10, 244, 1, 5], [10, 244, 2, 5]];
         for prefix in [24, 32] {
-            assert_eq!(worker("ipv4", &[(one, prefix)], LEAF), Ok(0x105));
-            assert_eq!(worker("ipv4", &[(two, prefix)], LEAF), Ok(0x205));
+            assert_eq!(worker("ipv4", &[(one, prefix)], LEAF).unwrap(), 0x105);
+            assert_eq!(worker("ipv4", &[(two, prefix)], LEAF).unwrap(), 0x205);
         }
-        assert_eq!(worker("ipv4", &[([10, 1, 2, 3], 8)], "pod-ip"), Ok(0x01_02_03));
-        assert_eq!(worker("ipv4:10.244.0.0/22", &[(one, 24)], LEAF), Ok(0x105));
+        assert_eq!(worker("ipv4", &[([10, 1, 2, 3], 8)], "pod-ip").unwrap(), 0x01_02_03);
+        assert_eq!(worker("ipv4:10.244.0.0/22", &[(one, 24)], LEAF).unwrap(), 0x105);
         let wide = "time:31@1s worker:31 sequence:1 epoch:2026-01-01";
-        assert_eq!(worker("ipv4:10.0.0.0/8", &[(one, 24)], wide), Ok(0x0af4_0105));
+        assert_eq!(worker("ipv4:10.0.0.0/8", &[(one, 24)], wide).unwrap(), 0x0af4_0105);
     }
 
     /// Goal: in every accepted network, each address has its own worker. Method: all addresses of small networks.
@@ -486,23 +487,23 @@ mod tests {
     #[test]
     fn the_stated_network_picks_the_interface() {
         let (lo, pod, host) = (([127, 0, 0, 1], 8), ([10, 244, 1, 5], 24), ([192, 168, 7, 9], 24));
-        assert_eq!(worker("ipv4", &[lo], LEAF), Err(IdentityError::NoAddress));
-        assert_eq!(worker("ipv4", &[lo, pod], LEAF), Ok(0x105));
+        assert!(matches!(worker("ipv4", &[lo], LEAF), Err(IdentityError::NoAddress)));
+        assert_eq!(worker("ipv4", &[lo, pod], LEAF).unwrap(), 0x105);
         let several = worker("ipv4", &[lo, pod, host], LEAF).unwrap_err().to_string();
         assert!(several.contains("10.244.1.5 and 192.168.7.9: state the network"), "{several}");
-        assert_eq!(worker("ipv4:192.168.7.0/24", &[lo, pod, host], LEAF), Ok(0x309));
+        assert_eq!(worker("ipv4:192.168.7.0/24", &[lo, pod, host], LEAF).unwrap(), 0x309);
         let outside = worker("ipv4:10.9.0.0/24", &[lo, pod], LEAF).unwrap_err().to_string();
         assert!(outside.contains("no address in 10.9.0.0/24, it has 127.0.0.1, 10.244.1.5"), "{outside}");
-        assert_eq!(worker("ipv4:127.0.0.0/24", &[lo, pod], LEAF), Ok(1), "where it is stated");
+        assert_eq!(worker("ipv4:127.0.0.0/24", &[lo, pod], LEAF).unwrap(), 1, "where it is stated");
     }
 
     #[test]
     fn sources_read_from_text() {
-        assert_eq!("7".parse(), Ok(WorkerSource::Number(7)));
-        assert_eq!("ordinal".parse(), Ok(WorkerSource::Ordinal));
-        assert_eq!("ipv4".parse(), Ok(WorkerSource::Ipv4(None)));
+        assert_eq!("7".parse::<WorkerSource>().unwrap(), WorkerSource::Number(7));
+        assert_eq!("ordinal".parse::<WorkerSource>().unwrap(), WorkerSource::Ordinal);
+        assert_eq!("ipv4".parse::<WorkerSource>().unwrap(), WorkerSource::Ipv4(None));
         let network = "10.244.0.0/16".parse::<Ipv4Network>().unwrap();
-        assert_eq!("ipv4:10.244.0.0/16".parse(), Ok(WorkerSource::Ipv4(Some(network))));
+        assert_eq!("ipv4:10.244.0.0/16".parse::<WorkerSource>().unwrap(), WorkerSource::Ipv4(Some(network)));
         for bad in [
             "",
             "-1",

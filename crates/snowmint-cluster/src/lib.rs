@@ -62,6 +62,7 @@ pub mod lease;
 mod lost_answers;
 pub mod namespace;
 mod node_clock;
+mod randomness;
 pub mod segment;
 
 pub use identity::{Holder, HolderError, IdentityError, Ipv4Network, WorkerSource};
@@ -72,6 +73,7 @@ pub use lease::{
 };
 pub use namespace::{NamespaceError, NamespaceName, NamespaceNameError, pin};
 pub use node_clock::NodeClock;
+pub use randomness::RandomnessError;
 pub use segment::{NoNumberError, SegmentConfig, SegmentConfigError, SegmentStatus, Segments};
 
 /// Compiles the example in this crate's README.

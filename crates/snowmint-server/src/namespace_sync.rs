@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use snowmint::error::Chain;
 use snowmint::{Layout, Rule, Start};
 use snowmint_cluster::namespace::registry::{self, IfDropped, Required, Room};
 use snowmint_cluster::namespace::{
@@ -584,6 +585,7 @@ impl NamespaceSync {
         let config = match tokio::task::spawn_blocking(move || flags.read()).await {
             Ok(Ok(config)) => config.replacing(&self.config),
             Ok(Err(error)) => {
+                let error = Chain(&error);
                 tracing::error!(%error, "nothing was reloaded; the namespaces stay as they are");
                 return;
             }
@@ -593,6 +595,7 @@ impl NamespaceSync {
             }
         };
         if let Err(error) = config.pin(&*self.options.store).await {
+            let error = Chain(&error);
             tracing::error!(%error, "nothing was reloaded; the namespaces stay as they are");
             return;
         }

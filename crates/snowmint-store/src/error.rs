@@ -66,7 +66,7 @@ pub struct StoreError {
     kind: StoreErrorKind,
     operation: &'static str,
     store: String,
-    source: Box<dyn Error + Send + Sync>,
+    cause: Box<dyn Error + Send + Sync>,
 }
 
 impl StoreError {
@@ -76,9 +76,9 @@ impl StoreError {
         kind: StoreErrorKind,
         operation: &'static str,
         store: impl Into<String>,
-        source: impl Into<Box<dyn Error + Send + Sync>>,
+        cause: impl Into<Box<dyn Error + Send + Sync>>,
     ) -> Self {
-        Self { kind, operation, store: store.into(), source: source.into() }
+        Self { kind, operation, store: store.into(), cause: cause.into() }
     }
 
     /// Returns the kind of failure.
@@ -114,6 +114,11 @@ impl StoreError {
         self.operation
     }
 
+    /// Returns the cause, which the text ends with.
+    pub fn cause(&self) -> &(dyn Error + Send + Sync + 'static) {
+        &*self.cause
+    }
+
     /// Returns the store it failed on, as [`Store::describe`](crate::Store::describe) names it.
     pub fn store(&self) -> &str {
         &self.store
@@ -122,14 +127,15 @@ impl StoreError {
 
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kind, operation, store, source } = self;
-        write!(f, "{operation} failed on {store}: {}{source}", kind.phrase())
+        let Self { kind, operation, store, cause } = self;
+        write!(f, "{operation} failed on {store}: {}{cause}", kind.phrase())
     }
 }
 
 impl Error for StoreError {
+    /// Returns what comes after the [cause](Self::cause), whose text is a part of this error's.
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        Some(&*self.source)
+        self.cause.source()
     }
 }
 
@@ -226,7 +232,24 @@ pub(crate) fn random_below(limit: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use snowmint::error::Chain;
+
     use super::*;
+
+    /// Goal: a report of an error and its causes shows no text twice. Method: a cause that has a cause, as it is and as the error
+    /// of opening a store.
+    #[test]
+    fn no_text_is_in_a_chain_twice() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("no answer")]
+        struct NoAnswer(#[source] std::io::Error);
+
+        let cause = NoAnswer(std::io::ErrorKind::BrokenPipe.into());
+        let error = StoreError::new(StoreErrorKind::Unavailable, "load", "memory:", cause);
+        let report = "load failed on memory:: unavailable, nothing was written: no answer: broken pipe";
+        assert_eq!(Chain(&error).to_string(), report);
+        assert_eq!(Chain(&crate::OpenError::from(error)).to_string(), report);
+    }
 
     #[test]
     fn only_what_may_end_by_itself_is_temporary() {
@@ -242,7 +265,7 @@ mod tests {
         for (kind, temporary) in cases {
             let error = StoreError::new(kind, "load", "memory:", "why");
             assert_eq!((error.kind(), error.is_temporary()), (kind, temporary));
-            assert_eq!(error.source().map(ToString::to_string).as_deref(), Some("why"));
+            assert_eq!(error.cause().to_string(), "why");
         }
     }
 }

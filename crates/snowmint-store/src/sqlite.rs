@@ -117,7 +117,7 @@ impl SqliteStore {
         checked.map_err(|why| StoreError::new(kind, operation, self.describe(), Cause::from(why)))
     }
 
-    fn error(&self, operation: &'static str, effect: Effect, error: sqlx::Error) -> StoreError {
+    fn error(&self, operation: &'static str, effect: Effect, error: &sqlx::Error) -> StoreError {
         store_error(self.files.path(), operation, effect, error)
     }
 
@@ -127,7 +127,7 @@ impl SqliteStore {
         let query = sqlx::query_scalar::<_, i64>(ADD).bind(key.as_str()).bind(addend).bind(i64::MAX - addend);
         let query = query.bind(Revision::random_step());
         let before = sql::at_most_one(query.fetch_all(&mut *connection)).await;
-        let before = before.map_err(|error| self.error(addition::OPERATION, Effect::Writes, error))?;
+        let before = before.map_err(|error| self.error(addition::OPERATION, Effect::Writes, &error))?;
         self.check_in_place(addition::OPERATION, StoreErrorKind::OutcomeUnknown)?;
         Ok(before.map(i64::cast_unsigned))
     }
@@ -159,7 +159,7 @@ impl Store for SqliteStore {
         let query = sqlx::query_as::<_, (i64, Vec<u8>)>(LOAD).bind(key.as_str());
         let row = sql::at_most_one(query.fetch_all(&mut *connection)).await;
         self.check_in_place(OPERATION, StoreErrorKind::Other)?;
-        let row = row.map_err(|error| self.error(OPERATION, Effect::Reads, error))?;
+        let row = row.map_err(|error| self.error(OPERATION, Effect::Reads, &error))?;
         row.map(|(revision, value)| self.record(OPERATION, revision, value)).transpose()
     }
 
@@ -172,7 +172,7 @@ impl Store for SqliteStore {
         let query = sqlx::query(statement).bind(key.as_str()).bind(after).bind(value);
         let query = if before == 0 { query } else { query.bind(before) };
         let done = query.execute(&mut *connection).await;
-        let done = done.map_err(|error| self.error(OPERATION, Effect::Writes, error))?;
+        let done = done.map_err(|error| self.error(OPERATION, Effect::Writes, &error))?;
         // Check after the write too: only then is it certain that the write went to the file that others read.
         self.check_in_place(OPERATION, StoreErrorKind::OutcomeUnknown)?;
         Ok(if done.rows_affected() == 1 {
@@ -191,7 +191,7 @@ impl Store for SqliteStore {
             .bind(format!("{prefix}\u{10FFFF}"));
         let rows = query.fetch_all(&mut *connection).await;
         self.check_in_place(OPERATION, StoreErrorKind::Other)?;
-        let rows = rows.map_err(|error| self.error(OPERATION, Effect::Reads, error))?;
+        let rows = rows.map_err(|error| self.error(OPERATION, Effect::Reads, &error))?;
         let mut records = Vec::with_capacity(rows.len());
         for (name, revision, value) in rows {
             let key = Key::new(&*name).map_err(|error| self.invalid_row(OPERATION, error.to_string()));
@@ -212,7 +212,7 @@ impl Store for SqliteStore {
         let mut connection = self.connection(OPERATION).await?;
         let query = sqlx::query_as::<_, (i64, i64, i64)>("PRAGMA wal_checkpoint(TRUNCATE)");
         let done = sql::exactly_one(query.fetch_all(&mut *connection)).await;
-        let (busy, ..) = done.map_err(|error| self.error(OPERATION, Effect::Reads, error))?;
+        let (busy, ..) = done.map_err(|error| self.error(OPERATION, Effect::Reads, &error))?;
         if busy == 0 {
             return Ok(());
         }

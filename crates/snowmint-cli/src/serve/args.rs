@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::ArgAction;
 use clap::builder::BoolishValueParser;
+use snowmint::error::Chain;
 use snowmint::field::Field;
 use snowmint::{
     AnchoredClock, DatacenterId, Generator, Layout, ManualClock, Rule, Start, WallClock, WorkerId,
@@ -422,7 +423,7 @@ impl Args {
             Ok(worker) => format!("it is {worker} here"),
             // This error occurs on every machine.
             Err(error @ IdentityError::NoWorkerBits { .. }) => return Err(Failure::flag("--worker", error)),
-            Err(error) => format!("it has none here: {error}"),
+            Err(error) => format!("it has none here: {}", Chain(&error)),
         };
         self.worker = Some(WorkerSource::Number(0));
         Ok(Some(format!("--worker depends on the machine that serves; {here}")))
@@ -626,9 +627,9 @@ fn namespaces_failure(flag: &str, error: NamespaceConfigError) -> Failure {
     match error {
         // These errors name their own flag.
         error @ (NamespaceConfigError::HideKeysUnread { .. } | NamespaceConfigError::HideKeys { .. }) => {
-            Failure::usage(error)
+            Failure::usage(Chain(&error))
         }
-        error => Failure::flag(flag, error),
+        error => Failure::flag(flag, Chain(&error)),
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use snowmint::error::Chain;
 use snowmint::{Clock as _, WallClock};
 use snowmint_cluster::{Holder, SavedLeases, WorkerPool};
 use snowmint_store::{Expected, Key, Store, StoreError, StoreErrorKind, Swap, Versioned, Visibility};
@@ -19,7 +20,7 @@ use crate::flags::Listen;
 /// Locks the data directory, and opens the leases that were saved for this store and these namespaces.
 pub(super) fn open_saved(plan: &Plan) -> Result<SavedLeases, Failure> {
     let origin = format!("{} {}", without_credentials(&plan.store), plan.namespaces.fingerprint());
-    SavedLeases::open(Path::new(&plan.data), &origin).map_err(Failure::runtime)
+    SavedLeases::open(Path::new(&plan.data), &origin).map_err(|error| Failure::runtime(Chain(&error)))
 }
 
 /// Returns whether this node may continue under its saved lease; logs the reason if not.

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use snowmint::error::Snippet;
@@ -14,7 +13,7 @@ use snowmint::{Generator, ManualClock, Rule, Start, WorkerId};
 use super::protocol::{Settings, WorkerChoice};
 use super::record::WorkerPool;
 use super::saved::{SavedLeases, SavedSlotError};
-use crate::{Holder, NodeClock};
+use crate::{Holder, NodeClock, RandomnessError};
 
 const MIN_WINDOW: Duration = Duration::from_millis(500);
 const MAX_WINDOW: Duration = Duration::from_hours(24);
@@ -271,8 +270,8 @@ pub enum LeaseConfigError {
         limit: u32,
     },
     /// The operating system returned no random bits.
-    #[error("the operating system returned no random bits: {0}")]
-    Randomness(Arc<str>),
+    #[error(transparent)]
+    Randomness(#[from] RandomnessError),
 }
 
 /// The number of workers that a node leases: at least `min`, and up to `max` while the load needs them.

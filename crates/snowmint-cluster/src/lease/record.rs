@@ -1,10 +1,12 @@
 //! The records of leases in the store: one per worker of a pool, and their keys.
 //! A record is JSON, so that an operator can read it with the store's own tools.
 
+use std::error::Error;
 use std::fmt;
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
+use snowmint::error::Snippet;
 use snowmint::field::Field;
 use snowmint::{DatacenterId, Layout, WorkerId};
 use snowmint_store::{Key, KeyError};
@@ -195,8 +197,8 @@ struct Wire {
 
 /// The reason why a record is unreadable.
 #[derive(Debug, thiserror::Error)]
-#[error("not a lease record: {0}")]
-pub struct RecordError(String);
+#[error("not a lease record")]
+pub struct RecordError(#[source] Box<dyn Error + Send + Sync>);
 
 impl Record {
     /// Returns the record as JSON:
@@ -218,10 +220,11 @@ impl Record {
     ///
     /// [`RecordError`] with the reason.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, RecordError> {
-        let wire: Wire = serde_json::from_slice(bytes).map_err(|error| RecordError(error.to_string()))?;
-        let holder = Holder::new(wire.holder).map_err(|error| RecordError(error.to_string()))?;
-        let tag =
-            u128::from_str_radix(&wire.tag, 16).map_err(|error| RecordError(format!("tag: {error}")))?;
+        let wire: Wire = serde_json::from_slice(bytes).map_err(|error| RecordError(error.into()))?;
+        let holder = Holder::new(wire.holder).map_err(|error| RecordError(error.into()))?;
+        let tag = u128::from_str_radix(&wire.tag, 16).map_err(|error| {
+            RecordError(format!("invalid tag {}: {error}", Snippet::of(&wire.tag)).into())
+        })?;
         Ok(Self { holder, from_unix_ms: wire.from, until_unix_ms: wire.until, tag: Tag(tag) })
     }
 }

@@ -88,7 +88,7 @@ pub enum SavedLeasesError {
         directory: PathBuf,
     },
     /// The directory is unusable.
-    #[error("leases cannot be saved in {}: {error}", .directory.display())]
+    #[error("leases cannot be saved in {}", .directory.display())]
     Directory {
         /// The directory.
         directory: PathBuf,

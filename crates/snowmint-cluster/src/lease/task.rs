@@ -25,7 +25,7 @@ use super::protocol::{
 use super::record::Record;
 use super::saved::Saver;
 use super::status::LeaseStatus;
-use crate::{Holder, NodeClock, fork};
+use crate::{Holder, NodeClock, RandomnessError, fork};
 use report::{Outage, Reason, Reported};
 use wall_clock::{CountedBy, watch_wall};
 
@@ -133,9 +133,9 @@ impl Node {
 }
 
 /// Returns fresh random bits for the tags of one lease.
-fn random_seed() -> Result<u128, LeaseConfigError> {
+fn random_seed() -> Result<u128, RandomnessError> {
     let mut seed = [0; 16];
-    getrandom::fill(&mut seed).map_err(|error| LeaseConfigError::Randomness(Arc::from(error.to_string())))?;
+    RandomnessError::of(getrandom::fill(&mut seed))?;
     Ok(u128::from_ne_bytes(seed))
 }
 

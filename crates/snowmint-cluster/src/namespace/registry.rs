@@ -12,7 +12,6 @@
 //! all, so nodes also list once a minute.
 
 use std::collections::BTreeMap;
-use std::error::Error as _;
 use std::time::Duration;
 
 use snowmint::utc::Utc;
@@ -43,12 +42,12 @@ pub enum NamespaceError {
     #[error(transparent)]
     Text(#[from] TextChangeError),
     /// Two of its sources return the same numbers, or nodes would use different counters.
-    #[error("namespace {name}: {source}")]
+    #[error("namespace {name}: {error}")]
     Sources {
         /// The namespace.
         name: NamespaceName,
         /// The sources and the remedy.
-        source: DefinitionError,
+        error: DefinitionError,
     },
     /// Another command changed its sources after they were compared with the new ones.
     #[error(
@@ -62,12 +61,12 @@ pub enum NamespaceError {
         found: String,
     },
     /// A source returns numbers of another source, or other numbers than at first.
-    #[error("namespace {name}: {source}")]
+    #[error("namespace {name}: {error}")]
     Numbers {
         /// The namespace.
         name: NamespaceName,
         /// The source and the remedy.
-        source: NumbersError,
+        error: NumbersError,
     },
     /// The namespace was dropped.
     #[error(
@@ -116,12 +115,12 @@ pub enum NamespaceError {
         store: String,
     },
     /// Its ids cannot be hidden here.
-    #[error("namespace {name}: {source}")]
+    #[error("namespace {name}: {error}")]
     Hide {
         /// The namespace.
         name: NamespaceName,
         /// The key and the remedy.
-        source: HideError,
+        error: HideError,
     },
     /// The record is invalid.
     #[error("invalid record of namespace {name} in {store}: {reason}")]
@@ -733,7 +732,7 @@ pub fn may_give(
     nth: usize,
     found: Numbers,
 ) -> Result<Option<Numbers>, NamespaceError> {
-    let refused = |source| Err(NamespaceError::Numbers { name: name.clone(), source });
+    let refused = |error| Err(NamespaceError::Numbers { name: name.clone(), error });
     let text = |nth: usize| match &record.definition.scheme {
         Scheme::Segment(segment) => match &segment.source {
             NumberSource::Other(sources) => sources.get(nth).map(ToString::to_string),
@@ -808,10 +807,10 @@ async fn update<E: From<NamespaceError>>(
         };
         if record.dropped_unix_ms.is_none() {
             let checked = record.definition.check_sources(store.visibility());
-            checked.map_err(|source| NamespaceError::Sources { name: name.clone(), source })?;
+            checked.map_err(|error| NamespaceError::Sources { name: name.clone(), error })?;
         }
         let checked = record.definition.check_hide();
-        checked.map_err(|source| NamespaceError::Hide { name: name.clone(), source })?;
+        checked.map_err(|error| NamespaceError::Hide { name: name.clone(), error })?;
         let value = record.to_bytes().map_err(|error| unreadable(error.to_string()))?;
         match store.compare_and_set(&key, expected, &value).await {
             Ok(Swap::Done(_)) => {
@@ -838,7 +837,7 @@ pub(crate) fn unknown_outcome(store: &dyn Store, cause: String) -> StoreError {
 
 /// Returns what a later call found, without the statement that nothing was written.
 pub(crate) fn cause(error: &StoreError) -> String {
-    error.source().map_or_else(String::new, ToString::to_string)
+    error.cause().to_string()
 }
 
 /// Checks that a namespace is not dropped and that its definition may change to `wanted`.

@@ -11,6 +11,7 @@ use snowmint::error::Snippet;
 use snowmint_store::{Counter, MAX_NUMBER};
 
 use super::protocol::{Range, Settings};
+use crate::RandomnessError;
 
 /// The largest size that may be set.
 const MAX_SIZE: u64 = 1 << 40;
@@ -220,8 +221,8 @@ impl SegmentConfig {
 }
 
 /// Returns a random seed for waits, so that nodes that failed together do not retry together.
-pub(super) fn random_seed() -> Result<u64, SegmentConfigError> {
-    getrandom::u64().map_err(|error| SegmentConfigError::Randomness(error.to_string()))
+pub(super) fn random_seed() -> Result<u64, RandomnessError> {
+    RandomnessError::of(getrandom::u64())
 }
 
 /// An invalid configuration of a source of numbers.
@@ -289,7 +290,7 @@ pub enum SegmentConfigError {
         /// The age of the newest acknowledged writes that a failover may lose.
         may_lose: Duration,
     },
-    /// The system's random number generator failed.
-    #[error("the system's random number generator failed: {0}")]
-    Randomness(String),
+    /// The operating system returned no random bits.
+    #[error(transparent)]
+    Randomness(#[from] RandomnessError),
 }

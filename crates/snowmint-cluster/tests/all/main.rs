@@ -5,6 +5,7 @@
 
 mod audit;
 mod cut_off;
+mod errors;
 mod leases;
 mod saved_leases;
 mod segments;

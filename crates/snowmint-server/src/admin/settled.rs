@@ -1,7 +1,6 @@
 //! A store that remembers what an operation wrote, so that it succeeds only once that has settled.
 
 use std::collections::BTreeMap;
-use std::error::Error as _;
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -69,7 +68,7 @@ impl SettledStore {
         {
             return error;
         }
-        let cause = error.source().map_or_else(|| error.to_string(), ToString::to_string);
+        let cause = error.cause().to_string();
         StoreError::new(StoreErrorKind::OutcomeUnknown, error.operation(), error.store(), cause)
     }
 

@@ -82,12 +82,12 @@ pub(super) struct Desired {
     pub(super) dropped: BTreeMap<NamespaceName, NamespaceRecord>,
 }
 
-/// The configured namespaces cannot be served.
+/// The configured namespaces cannot be served. [`Chain`](snowmint::error::Chain) displays the error with its cause.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NamespaceConfigError {
     /// The namespace file cannot be read.
-    #[error("cannot read the namespace file {path}: {source}")]
+    #[error("cannot read the namespace file {path}")]
     Unread {
         /// The path of the file.
         path: String,
@@ -95,7 +95,7 @@ pub enum NamespaceConfigError {
         source: io::Error,
     },
     /// The namespace file is invalid.
-    #[error("{path}: {source}")]
+    #[error("{path}")]
     File {
         /// The path of the file.
         path: String,
@@ -103,7 +103,7 @@ pub enum NamespaceConfigError {
         source: NamespaceFileError,
     },
     /// The file of hide keys cannot be read.
-    #[error("--hide-keys-file: cannot read {path}: {source}")]
+    #[error("--hide-keys-file: cannot read {path}")]
     HideKeysUnread {
         /// The path of the file.
         path: String,
@@ -111,7 +111,7 @@ pub enum NamespaceConfigError {
         source: io::Error,
     },
     /// The file of hide keys is invalid.
-    #[error("--hide-keys-file: {path}: {source}")]
+    #[error("--hide-keys-file: {path}")]
     HideKeys {
         /// The path of the file.
         path: String,
@@ -160,7 +160,7 @@ impl NamespaceFlags {
         };
         let file = file
             .with_hide_checks(&hide_keys)
-            .map_err(|(name, source)| NamespaceError::Hide { name, source })?;
+            .map_err(|(name, error)| NamespaceError::Hide { name, error })?;
         Ok(NamespaceConfig {
             names: self.names.clone(),
             file,
@@ -213,7 +213,7 @@ impl NamespaceConfig {
             listed.iter().filter_map(|(name, record)| Some((name.as_str(), record.as_ref().ok()?))).collect();
         for (name, definition) in &self.file.namespaces {
             let checked = definition.check_sources(visibility);
-            checked.map_err(|source| NamespaceError::Sources { name: name.clone(), source })?;
+            checked.map_err(|error| NamespaceError::Sources { name: name.clone(), error })?;
         }
         let configured = self.file.namespaces.keys().chain(&self.names);
         let mut recorded = configured.filter_map(|name| Some((name, records.get(name.as_str())?)));

@@ -54,7 +54,7 @@ impl From<sqlx::Error> for Failure {
 impl Failure {
     fn into_store_error(self, path: &Path) -> StoreError {
         match self {
-            Self::Sqlite(error) => store_error(path, OPERATION, Effect::Reads, error),
+            Self::Sqlite(error) => store_error(path, OPERATION, Effect::Reads, &error),
             Self::Refused(kind, cause) => StoreError::new(kind, OPERATION, describe(path), cause),
         }
     }

@@ -12,18 +12,17 @@ pub(super) const RESTORE: &str = "the file is damaged or is not a Snowmint data 
     expired (one lease window), since a backup and a new file both lack the latest leases and would cause duplicates; then \
     restore a backup, or move the file away together with its -wal and -shm files to start with a new one";
 
-/// The cause and the advice: the source of a [`StoreError`] of this backend.
+/// The cause and the advice of a [`StoreError`] of this backend. The text has all that SQLite said.
 #[derive(Debug, thiserror::Error)]
 #[error("{found}; {advice}")]
 pub(super) struct Cause {
     found: String,
     advice: String,
-    source: Option<sqlx::Error>,
 }
 
 impl Cause {
     pub(super) fn new(found: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self { found: found.into(), advice: advice.into(), source: None }
+        Self { found: found.into(), advice: advice.into() }
     }
 }
 
@@ -37,16 +36,16 @@ pub(super) fn store_error(
     path: &Path,
     operation: &'static str,
     effect: Effect,
-    error: sqlx::Error,
+    error: &sqlx::Error,
 ) -> StoreError {
-    let kind = kind(&error, effect, path);
+    let kind = kind(error, effect, path);
     let found = match error.as_database_error() {
         Some(said) => {
-            format!("SQLite says \"{}\" (code {})", said.message(), code(&error).unwrap_or_default())
+            format!("SQLite says \"{}\" (code {})", said.message(), code(error).unwrap_or_default())
         }
         None => error.to_string(),
     };
-    let cause = Cause { found, advice: advice(kind, path), source: Some(error) };
+    let cause = Cause { found, advice: advice(kind, path) };
     StoreError::new(kind, operation, describe(path), cause)
 }
 
