@@ -218,10 +218,10 @@ impl Range {
             ));
         }
         let no_id = || Failure::usage(format!("layout `{layout}` has no id at this instant"));
-        let first = layout.first_id_at(since_unix_ms).ok_or_else(no_id)?;
+        let first = layout.first_id_at(Utc(since_unix_ms)).ok_or_else(no_id)?;
         let last = match until_unix_ms {
             // The last millisecond before the end is in the last tick of the range.
-            Some(until) => Some(layout.last_id_at(until - 1).ok_or_else(no_id)?),
+            Some(until) => Some(layout.last_id_at(Utc(until - 1)).ok_or_else(no_id)?),
             None => None,
         };
         Ok(Self { since_unix_ms, until_unix_ms, first, last })
@@ -274,7 +274,7 @@ mod tests {
             assert_eq!(one.until_unix_ms, Some(other.since_unix_ms), "{}", preset.name);
             assert_eq!(one.last.map(|id| id.get() + 1), Some(other.first.get()), "{}", preset.name);
             // The range contains an id made at its beginning.
-            assert!(layout.first_id_at(begin).is_some_and(|id| id >= one.first), "{}", preset.name);
+            assert!(layout.first_id_at(Utc(begin)).is_some_and(|id| id >= one.first), "{}", preset.name);
             let timestamp = layout.split(one.first).unwrap().timestamp;
             assert_eq!(layout.unix_ms(timestamp), one.since_unix_ms);
         }

@@ -19,6 +19,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use snowmint::error::Snippet;
 use snowmint::inspect::{Candidate, Decoded, Inspection};
+use snowmint::utc::Utc;
 use snowmint::{Clock as _, DatacenterId, Id, Layout, WallClock};
 use snowmint_cluster::namespace::{CounterSource, Definition, NumberSource, Scheme};
 use snowmint_cluster::segment::{HighWaterMarks, Stripe};
@@ -308,8 +309,8 @@ impl Mint {
         }
         let (begin_unix_ms, end_unix_ms) = (layout.epoch_unix_ms(), layout.ends_at_unix_ms());
         let outside = |unix_ms| MintError::OutsideLayout { name, unix_ms, begin_unix_ms, end_unix_ms };
-        let first = layout.first_id_at(from_unix_ms).ok_or_else(|| outside(from_unix_ms))?;
-        let last = layout.last_id_at(until_unix_ms - 1).ok_or_else(|| outside(until_unix_ms))?;
+        let first = layout.first_id_at(Utc(from_unix_ms)).ok_or_else(|| outside(from_unix_ms))?;
+        let last = layout.last_id_at(Utc(until_unix_ms - 1)).ok_or_else(|| outside(until_unix_ms))?;
         Ok(first..=last)
     }
 

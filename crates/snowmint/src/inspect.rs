@@ -274,7 +274,7 @@ mod tests {
     #[cfg_attr(not(feature = "schemes"), ignore = "reads UUIDs and ULIDs: run with --all-features")]
     fn likelihoods_add_up_to_less_than_one() {
         let fresh: Layout = "time:41 worker:10 sequence:12 epoch:2026-01-01".parse().unwrap();
-        let fresh = fresh.first_id_at(NOW - 60_000).unwrap().to_string();
+        let fresh = fresh.first_id_at(Utc(NOW - 60_000)).unwrap().to_string();
         for (text, least, most) in [
             ("1541815603606036480", 0.2, 0.6),
             (&*fresh, 0.4, 0.5),

@@ -195,30 +195,32 @@ impl Layout {
 
     /// Returns the smallest id of the tick that contains an instant, for `WHERE id >= ...`.
     ///
-    /// Returns `None` outside the layout's time, or if the timestamp is not on top. The instant is in unix milliseconds;
-    /// [`Utc`] converts from `SystemTime`.
+    /// Returns `None` outside the layout's time, or if the timestamp is not on top. The instant is a `SystemTime`, such as
+    /// [`time_of`](Self::time_of) returns, or [`Utc`] for unix milliseconds.
     ///
     /// # Examples
     ///
     /// ```
-    /// use snowmint::Layout;
+    /// use snowmint::{Layout, utc::Utc};
     /// let layout: Layout = "time:31@1s worker:20 sequence:12 epoch:2024-01-01".parse()?;
     /// let (day, next) = (1_704_067_200_000, 1_704_153_600_000);
-    /// let (first, last) = (layout.first_id_at(day), layout.last_id_at(next - 1));
+    /// let (first, last) = (layout.first_id_at(Utc(day)), layout.last_id_at(Utc(next - 1)));
     /// assert_eq!(first.map(|id| id.get()), Some(0));
     /// assert_eq!(last.map(|id| id.get()), Some((86_400 << 32) - 1));
     /// # Ok::<(), snowmint::layout::LayoutParseError>(())
     /// ```
-    pub fn first_id_at(&self, unix_ms: u64) -> Option<Id> {
+    pub fn first_id_at(&self, time: impl Into<Utc>) -> Option<Id> {
+        let Utc(unix_ms) = time.into();
         let timestamp = self.timestamp_at(unix_ms).filter(|_| self.sorts_by_time())?;
         Some(Id::from_layout(timestamp.0 << self.shift(Field::Timestamp)))
     }
 
     /// Returns the largest id of the tick that contains an instant, for `WHERE id <= ...`.
     ///
-    /// Returns `None` outside the layout's time, or if the timestamp is not on top.
-    pub fn last_id_at(&self, unix_ms: u64) -> Option<Id> {
-        let first = self.first_id_at(unix_ms)?;
+    /// Returns `None` outside the layout's time, or if the timestamp is not on top. The instant is as in
+    /// [`first_id_at`](Self::first_id_at).
+    pub fn last_id_at(&self, time: impl Into<Utc>) -> Option<Id> {
+        let first = self.first_id_at(time)?;
         Some(Id::from_layout(first.get() | ((1 << self.shift(Field::Timestamp)) - 1)))
     }
 

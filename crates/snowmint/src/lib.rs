@@ -31,13 +31,13 @@
 //! [`last_id_at`](Layout::last_id_at) return its bounds, for `WHERE id BETWEEN $1 AND $2`:
 //!
 //! ```
-//! use snowmint::{Layout, utc::Utc};
+//! use snowmint::Layout;
 //! use std::time::{Duration, SystemTime};
 //!
 //! let now = SystemTime::now();
 //! let hour_ago = now - Duration::from_secs(3600);
-//! let first = Layout::TWITTER.first_id_at(Utc::from(hour_ago).0).ok_or("before the epoch")?;
-//! let last = Layout::TWITTER.last_id_at(Utc::from(now).0).ok_or("after the layout's end")?;
+//! let first = Layout::TWITTER.first_id_at(hour_ago).ok_or("before the epoch")?;
+//! let last = Layout::TWITTER.last_id_at(now).ok_or("after the layout's end")?;
 //! assert!(first < last);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

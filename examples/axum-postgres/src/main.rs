@@ -11,6 +11,7 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::routing::{get, post};
 use serde_json::json;
+use snowmint::utc::Utc;
 use snowmint::{AnchoredClock, DatacenterId, Id, Layout};
 use snowmint_cluster::lease::WorkerPool;
 use snowmint_cluster::{Holder, LeaseConfig, Leases, NodeClock};
@@ -87,7 +88,7 @@ async fn find(State(orders): State<Arc<Orders>>, Path(text): Path<String>) -> An
 /// Handles `GET /customers/7/orders/since/1790000000000`: reads a range of the primary key, without a column or index for the time.
 async fn since(State(orders): State<Arc<Orders>>, Path((customer, unix_ms)): Path<(u64, u64)>) -> Answer {
     let shard = orders.of_customer(customer);
-    let first = orders.layout.first_id_at(unix_ms);
+    let first = orders.layout.first_id_at(Utc(unix_ms));
     let first = first.ok_or((StatusCode::BAD_REQUEST, "no id has this time\n".to_owned()))?;
     let select = format!(
         "SELECT id FROM shard_{}.orders WHERE customer = $1 AND id >= $2 ORDER BY id LIMIT 1000",

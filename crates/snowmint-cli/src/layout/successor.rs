@@ -44,7 +44,7 @@ fn bound_of(layout: &Layout, switch_unix_ms: u64) -> u64 {
     if switch_unix_ms <= layout.epoch_unix_ms() {
         return 0;
     }
-    match layout.last_id_at(switch_unix_ms - 1) {
+    match layout.last_id_at(Utc(switch_unix_ms - 1)) {
         Some(last) => last.get() + 1,
         // The layout has ended, or its ids do not sort by time.
         None => 1 << layout.bits(),
@@ -83,7 +83,7 @@ impl Move {
         check_order(&new)?;
         let bound = bound_of(old, switch_unix_ms);
         let switch = Utc(switch_unix_ms);
-        let Some(first_new) = new.first_id_at(switch_unix_ms) else {
+        let Some(first_new) = new.first_id_at(Utc(switch_unix_ms)) else {
             return Err(Failure::flag(
                 "--successor",
                 format!(
@@ -407,7 +407,7 @@ mod tests {
         let found = plan("twitter", "time:42 worker:12 sequence:9").unwrap();
         assert!(found.new.epoch_unix_ms().is_multiple_of(MS_PER_DAY), "{found:?}");
         assert!(found.first_new.get() >= found.bound);
-        let last = Layout::TWITTER.last_id_at(SWITCH - 1).unwrap();
+        let last = Layout::TWITTER.last_id_at(Utc(SWITCH - 1)).unwrap();
         assert_eq!(found.bound, last.get() + 1);
     }
 

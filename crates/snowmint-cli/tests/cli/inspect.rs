@@ -173,7 +173,7 @@ fn an_id_that_is_minutes_old_is_read_by_its_epoch() {
     for (text, worker) in layouts {
         let layout: snowmint::Layout = text.parse().unwrap();
         let made = snowmint::utc::parse("2026-11-22T07:55:00Z").unwrap();
-        let id = (layout.first_id_at(made).unwrap().get() + worker).to_string();
+        let id = (layout.first_id_at(snowmint::utc::Utc(made)).unwrap().get() + worker).to_string();
         let read = json(&sandbox.out(&["inspect", TODAY, "--json", &id]));
         assert_eq!(guesses(&read)[0].2, Some(made), "{text}: {read}");
         let likelihoods: Vec<f64> =

@@ -85,7 +85,7 @@ fn instants(layout: &Layout, numbers: &mut Numbers) -> Vec<u64> {
 
 fn bounds(layout: &Layout, unix_ms: u64) -> String {
     let id = |id: Option<Id>| id.unwrap().get();
-    format!("{}|{}", id(layout.first_id_at(unix_ms)), id(layout.last_id_at(unix_ms)))
+    format!("{}|{}", id(layout.first_id_at(Utc(unix_ms))), id(layout.last_id_at(Utc(unix_ms))))
 }
 
 /// Goal: the functions agree with the library to the millisecond. Method: ids and instants of every layout, including the first
@@ -366,7 +366,7 @@ fn sqlite_reads_every_layout_as_the_library_does() {
     let install = script("sqlite --layout twitter --table orders");
     let bound = install.lines().find(|line| line.contains("'2026-11-01'")).unwrap();
     let bound = bound.split_once(">= ").unwrap().1;
-    let wanted = Layout::TWITTER.first_id_at(1_793_491_200_000).unwrap();
+    let wanted = Layout::TWITTER.first_id_at(Utc(1_793_491_200_000)).unwrap();
     assert_eq!(sqlite(&format!("SELECT {bound};")), wanted.to_string());
     let drop = script("sqlite --layout twitter --table orders --drop");
     assert_eq!(

@@ -6,7 +6,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use snowmint::field::{Field, Generation, Sequence, Timestamp};
 use snowmint::layout::{LayoutBuilder, LayoutError, PRESETS};
-use snowmint::utc::MAX_UNIX_MS;
+use snowmint::utc::{MAX_UNIX_MS, Utc};
 use snowmint::{DatacenterId, Generator, Id, Layout, Lease, ManualClock, Parts, WorkerId};
 
 /// Any order of any fields, with widths that may or may not fit.
@@ -82,10 +82,10 @@ proptest! {
     fn the_ids_of_an_instant_lie_between_its_first_and_its_last(ms in 0_u64..2_000_000_000_000, low: u64) {
         let layout = Layout::TWITTER;
         let at = layout.epoch_unix_ms() + ms;
-        let (first, last) = (layout.first_id_at(at).unwrap(), layout.last_id_at(at).unwrap());
+        let (first, last) = (layout.first_id_at(Utc(at)).unwrap(), layout.last_id_at(Utc(at)).unwrap());
         let id = first.get() | (low & 0x3f_ffff);
         prop_assert!(first.get() <= id && id <= last.get());
-        prop_assert_eq!(layout.last_id_at(at - 1).map(|id| id.get() + 1), (ms > 0).then_some(first.get()));
+        prop_assert_eq!(layout.last_id_at(Utc(at - 1)).map(|id| id.get() + 1), (ms > 0).then_some(first.get()));
     }
 
     /// Checks every id of a small layout the slow way: the ids of a tick, and no others, lie between its first and its last.
@@ -105,15 +105,15 @@ proptest! {
             })
             .collect();
         prop_assert_eq!(!of_tick.is_empty(), inside);
-        prop_assert_eq!(layout.first_id_at(at), of_tick.first().copied());
-        prop_assert_eq!(layout.last_id_at(at), of_tick.last().copied());
+        prop_assert_eq!(layout.first_id_at(Utc(at)), of_tick.first().copied());
+        prop_assert_eq!(layout.last_id_at(Utc(at)), of_tick.last().copied());
         prop_assert_eq!(of_tick.len(), if inside { 1 << (layout.bits() - bits) } else { 0 });
         // The bounds of the layout's time, to the millisecond.
-        let (first, end) = (layout.first_id_at(epoch), layout.ends_at_unix_ms());
+        let (first, end) = (layout.first_id_at(Utc(epoch)), layout.ends_at_unix_ms());
         prop_assert_eq!(first.map(Id::get), Some(0));
-        prop_assert_eq!(layout.last_id_at(end - 1).map(Id::get), Some((1 << layout.bits()) - 1));
-        prop_assert_eq!((layout.first_id_at(end), layout.last_id_at(end)), (None, None));
-        prop_assert_eq!((layout.first_id_at(epoch - 1), layout.last_id_at(epoch - 1)), (None, None));
+        prop_assert_eq!(layout.last_id_at(Utc(end - 1)).map(Id::get), Some((1 << layout.bits()) - 1));
+        prop_assert_eq!((layout.first_id_at(Utc(end)), layout.last_id_at(Utc(end))), (None, None));
+        prop_assert_eq!((layout.first_id_at(Utc(epoch - 1)), layout.last_id_at(Utc(epoch - 1))), (None, None));
     }
 
     #[test]
@@ -121,7 +121,7 @@ proptest! {
         let mut fields = below;
         fields.insert(1, (Field::Timestamp, bits));
         let layout = build(&fields, tick, epoch).unwrap();
-        prop_assert_eq!((layout.first_id_at(epoch + at), layout.last_id_at(epoch + at)), (None, None));
+        prop_assert_eq!((layout.first_id_at(Utc(epoch + at)), layout.last_id_at(Utc(epoch + at))), (None, None));
     }
 
     #[test]
@@ -256,7 +256,7 @@ fn capacity_is_what_the_figures_say() {
     let js53: Layout = "js53".parse().unwrap();
     assert!(js53.is_safe_in_javascript() && !twitter.is_safe_in_javascript());
     let seata: Layout = "seata".parse().unwrap();
-    assert!(!seata.sorts_by_time() && seata.first_id_at(1_600_000_000_000).is_none());
+    assert!(!seata.sorts_by_time() && seata.first_id_at(Utc(1_600_000_000_000)).is_none());
 }
 
 #[test]
@@ -390,9 +390,12 @@ fn an_error_that_holds_another_shows_its_text_once() {
 fn times_convert_from_and_to_system_time() {
     use std::time::{SystemTime, UNIX_EPOCH};
 
-    use snowmint::utc::Utc;
     let time = UNIX_EPOCH + Duration::from_millis(1_656_432_460_105);
     assert_eq!(Layout::TWITTER.time_of(Id::new(1_541_815_603_606_036_480).unwrap()), Ok(time));
+    let bounds = (Layout::TWITTER.first_id_at(time), Layout::TWITTER.last_id_at(time));
+    let unix_ms = Utc(1_656_432_460_105);
+    assert_eq!(bounds, (Layout::TWITTER.first_id_at(unix_ms), Layout::TWITTER.last_id_at(unix_ms)));
+    assert!(bounds.0.is_some_and(|first| Layout::TWITTER.time_of(first) == Ok(time)));
     let js53: Layout = "js53".parse().unwrap();
     assert!(js53.time_of(Id::MAX).is_err(), "not an id of that layout");
     assert_eq!(Utc::from(time + Duration::from_nanos(999_999)), Utc(1_656_432_460_105), "cut, not rounded");
