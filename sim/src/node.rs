@@ -7,7 +7,7 @@ use fastrand::Rng;
 use snowmint::{Generator, Id, Lease, ManualClock, WorkerId};
 use snowmint_cluster::Holder;
 use snowmint_cluster::WorkerPool;
-use snowmint_cluster::lease::protocol::{Begin, Held, Now, Protocol, Settings, WorkerChoice};
+use snowmint_cluster::lease::protocol::{Begin, Now, Protocol, Settings, SettledLease, WorkerChoice};
 
 use crate::scenario::{BEGIN_MS, MAX_SKEW_MS, Scenario, Wish};
 
@@ -43,7 +43,7 @@ pub(crate) struct Node<B> {
     /// The last timestamp of a generator whose lease ended at once.
     used_until_unix_ms: u64,
     /// The lease as last saved.
-    saved: Option<Held>,
+    saved: Option<SettledLease>,
     last_id: Option<Id>,
     /// The call whose answer the process waits for.
     pub(crate) pending: Option<u64>,
@@ -123,9 +123,9 @@ impl<B: Begin> Node<B> {
         if from_unix_ms >= saved.until_unix_ms {
             return false;
         }
-        let held = Held { from_unix_ms, ..saved };
+        let held = SettledLease { from_unix_ms, ..saved };
         self.protocol = Protocol::resume_with_begin(Self::settings(index, scenario), rng.u128(..), held);
-        let Held { worker, until_unix_ms, .. } = held;
+        let SettledLease { worker, until_unix_ms, .. } = held;
         self.granted(Lease { worker, from_unix_ms, until_unix_ms }, scenario);
         self.saved = Some(held);
         true
@@ -134,7 +134,7 @@ impl<B: Begin> Node<B> {
     /// Saves the lease, or fails and leaves an older one.
     pub(crate) fn save(&mut self, scenario: &Scenario, rng: &mut Rng) {
         if scenario.saves && rng.u8(..4) > 0 {
-            self.saved = self.protocol.held();
+            self.saved = self.protocol.settled_lease();
         }
     }
 

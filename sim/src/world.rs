@@ -273,7 +273,7 @@ impl<B: Begin> World<'_, B> {
 /// Returns the failure of a call of that kind.
 fn failed(call: &Call, failure: Failure) -> Input {
     match call {
-        Call::Look { .. } => Input::Listed(Err(failure)),
+        Call::Look { .. } => Input::Looked(Err(failure)),
         Call::Load(_) => Input::Loaded(Err(failure)),
         Call::Swap { .. } => Input::Swapped(Err(failure)),
     }
@@ -342,7 +342,7 @@ impl<B: Begin> World<'_, B> {
     fn evict(&mut self) {
         let operator = self.scenario.nodes;
         let all = Call::Look { scope: Scope::Pool, time: StoreTime::Known };
-        let Reply::Now(Input::Listed(Ok(listing))) =
+        let Reply::Now(Input::Looked(Ok(listing))) =
             self.visit(operator, |store, visit| store.call(visit, all))
         else {
             return;

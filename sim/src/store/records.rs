@@ -37,7 +37,7 @@ impl Records {
                 let inside = self.0.keys().filter(|worker| all.contains(&worker.0));
                 let store_unix_ms = store_unix_ms.filter(|_| *time == StoreTime::Wanted);
                 let entries = inside.filter_map(|worker| self.entry(*worker)).collect();
-                Some(Input::Listed(Ok(Listing { entries, store_unix_ms })))
+                Some(Input::Looked(Ok(Listing { entries, store_unix_ms })))
             }
             Call::Load(worker) => Some(Input::Loaded(Ok(self.entry(*worker)))),
             Call::Swap { .. } => None,

@@ -136,7 +136,7 @@ impl Begin for AfterLastGrant {
     }
 }
 
-/// How many abandoned claims, and how many drawn tags, to remember: only the last few writes can still arrive.
+/// How many abandoned claims, and how many recent tags, to remember: only the last few writes can still arrive.
 const MAX_REMEMBERED: usize = 16;
 /// The longest wait for a store that fails, or for a worker that may become free. Ids return this soon after the store does,
 /// however long the window.
@@ -152,18 +152,18 @@ struct Attempt {
 
 /// Attempts to change a record at one revision: at most one of them can succeed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Write {
+struct PendingWrite {
     purpose: Purpose,
     worker: WorkerId,
     expected: Expected,
     /// The tag of the record to replace, if there is one and it is known.
     known_tag: Option<Tag>,
-    /// The first instant of the held lease; `None` for a claim.
-    held_from_unix_ms: Option<u64>,
+    /// The first instant of the lease to renew or release; `None` for a claim.
+    lease_from_unix_ms: Option<u64>,
     granted_until_unix_ms: u64,
     attempts: Vec<Attempt>,
     /// Whether an attempt may have succeeded unnoticed.
-    doubtful: bool,
+    may_have_succeeded: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -173,9 +173,9 @@ enum Purpose {
     Release { used_until_unix_ms: u64 },
 }
 
-/// A lease that is held, and its record.
+/// A lease as far as it has settled: this part is usable. Over a store that loses nothing, that is all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Held {
+pub struct SettledLease {
     /// The worker.
     pub worker: WorkerId,
     /// The record's revision.
@@ -188,13 +188,13 @@ pub struct Held {
     pub until_unix_ms: u64,
 }
 
-/// A lease in the store, and how much of it is usable.
+/// A lease as its record in the store shows it: claimed, and settled up to some instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Holding {
-    /// The lease as far as it has settled.
-    held: Held,
+struct RecordedLease {
+    /// The lease as far as it has settled; empty if no part of it has.
+    settled: SettledLease,
     /// Whether any part of it has settled.
-    granted: bool,
+    is_usable: bool,
     /// Whether the tag is still that of the previous process, which may have written another one since.
     resumed: bool,
     /// The tag at which this process resumed the lease. The previous process had counted up to this number, and this one
@@ -206,17 +206,17 @@ struct Holding {
     acknowledged_steady_ms: Option<u64>,
 }
 
-impl Holding {
-    /// Returns who wrote a record whose tag is neither held nor that of a pending attempt.
+impl RecordedLease {
+    /// Returns who wrote a record whose tag is neither that of this lease nor that of a pending attempt.
     fn writer_of(&self, found: Tag) -> Writer {
-        let (held, found_number) = (self.held.tag.number(), found.number());
+        let (ours, found_number) = (self.settled.tag.number(), found.number());
         let is_after = |first: u64, then: u64| (1..=u64::from(u32::MAX)).contains(&then.wrapping_sub(first));
         let is_up_to = |last: u64| found_number == last || is_after(found_number, last);
         if !self.is_of_our_line(found) {
             Writer::Another
-        } else if !self.resumed && is_after(held, found_number) {
+        } else if !self.resumed && is_after(ours, found_number) {
             Writer::UsSince
-        } else if is_up_to(held) || self.resumed_from.is_some_and(|tag| is_up_to(tag.number())) {
+        } else if is_up_to(ours) || self.resumed_from.is_some_and(|tag| is_up_to(tag.number())) {
             Writer::UsBefore
         } else {
             // Either a process that resumed this lease, or the one from which this process resumed it. Both may be alive. If each
@@ -226,16 +226,16 @@ impl Holding {
     }
 
     const fn is_of_our_line(&self, found: Tag) -> bool {
-        self.held.tag.line() == found.line()
+        self.settled.tag.line() == found.line()
     }
 }
 
 /// The writer of a record, by its tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Writer {
-    /// This line of processes, no later than the held grant: the store forgot that grant, perhaps only for a while.
+    /// This line of processes, no later than the newest grant: the store forgot that grant, perhaps only for a while.
     UsBefore,
-    /// This process, after the held grant, although the store said that nothing was written; or a copy of it.
+    /// This process, after the newest grant, although the store said that nothing was written; or a copy of it.
     UsSince,
     /// Another node.
     Another,
@@ -247,15 +247,15 @@ enum State {
     /// Waits between two looks.
     BetweenLooks,
     /// Waits for the records of these workers.
-    AwaitList(Scope),
-    AwaitSwap(Write),
+    AwaitLook(Scope),
+    AwaitSwap(PendingWrite),
     /// Holds back a grant, because the clock jumped forward and nothing confirms that.
-    ClockDoubted(Write),
+    ClockDoubted(PendingWrite),
     /// The same, while waiting for the store's time and the records of other nodes.
-    AwaitTime(Write),
+    AwaitTime(PendingWrite),
     /// Has to load the record to learn the outcome of a write.
-    MustLoad(Write),
-    AwaitLoad(Write),
+    MustLoad(PendingWrite),
+    AwaitLoad(PendingWrite),
     Hold,
     Stopped,
 }
@@ -265,15 +265,17 @@ enum State {
 pub struct Protocol<B = AfterLastGrant> {
     settings: Settings,
     state: State,
-    held: Option<Holding>,
+    /// The lease that is claimed, used and renewed.
+    lease: Option<RecordedLease>,
     candidates: VecDeque<Candidate>,
     probing: Probing,
     /// The last few claims that the node abandoned without knowing their outcome. A record with one of these tags belongs to this
     /// node after all.
-    abandoned: VecDeque<(WorkerId, Attempt)>,
+    abandoned_claims: VecDeque<(WorkerId, Attempt)>,
     /// The revision at which the required worker was last seen with another node.
     watched: Option<Revision>,
-    release: Option<u64>,
+    /// The first instant after every used timestamp, once the lease is to be released.
+    release_from_unix_ms: Option<u64>,
     failures: u32,
     /// When the current call was sent, by the steady clock.
     sent_steady_ms: u64,
@@ -286,7 +288,7 @@ pub struct Protocol<B = AfterLastGrant> {
     jumped: Jumped,
     next_tag: u128,
     /// The tags of the last few attempts, the newest last. A later tag of this line that is not among them is a copy's.
-    drawn: VecDeque<Tag>,
+    recent_tags: VecDeque<Tag>,
     /// The number of tags that the next attempt skips.
     salt: u8,
     random: SplitMix64,
@@ -305,10 +307,10 @@ impl Protocol {
 
     /// Makes a machine that holds the lease of a dead process of this node. Its first step renews the lease.
     ///
-    /// The caller guarantees that nobody else may use any instant of `held`, and that no id was made with one. As in any renewal, a
+    /// The caller guarantees that nobody else may use any instant of `lease`, and that no id was made with one. As in any renewal, a
     /// record that was written since belongs to another node.
-    pub fn resume(settings: Settings, seed: u128, held: Held) -> Self {
-        Self::resume_with_begin(settings, seed, held)
+    pub fn resume(settings: Settings, seed: u128, lease: SettledLease) -> Self {
+        Self::resume_with_begin(settings, seed, lease)
     }
 }
 
@@ -320,19 +322,19 @@ impl<B: Begin> Protocol<B> {
         Self {
             settings,
             state: State::Seek,
-            held: None,
+            lease: None,
             candidates: VecDeque::new(),
             probing: Probing::default(),
-            abandoned: VecDeque::new(),
+            abandoned_claims: VecDeque::new(),
             watched: None,
-            release: None,
+            release_from_unix_ms: None,
             failures: 0,
             sent_steady_ms: 0,
             claim_nothing_before_steady_ms: 0,
             confirmed_ahead_ms: 0,
             jumped: Jumped::default(),
             next_tag: seed,
-            drawn: VecDeque::new(),
+            recent_tags: VecDeque::new(),
             salt: 0,
             random,
             events: Vec::new(),
@@ -341,18 +343,18 @@ impl<B: Begin> Protocol<B> {
     }
 
     /// As [`resume`](Protocol::resume), with another rule for the beginning of grants.
-    pub fn resume_with_begin(settings: Settings, seed: u128, held: Held) -> Self {
-        let holding = Holding {
-            held,
-            granted: true,
+    pub fn resume_with_begin(settings: Settings, seed: u128, lease: SettledLease) -> Self {
+        let recorded = RecordedLease {
+            settled: lease,
+            is_usable: true,
             resumed: true,
-            resumed_from: Some(held.tag),
-            acknowledged_until_unix_ms: held.until_unix_ms,
+            resumed_from: Some(lease.tag),
+            acknowledged_until_unix_ms: lease.until_unix_ms,
             acknowledged_steady_ms: None,
         };
         // Continues the line of the previous process at a random number.
-        let next_tag = held.tag.line() | u128::from(Tag(seed).number());
-        Self { state: State::Hold, held: Some(holding), next_tag, ..Self::with_begin(settings, seed) }
+        let next_tag = lease.tag.line() | u128::from(Tag(seed).number());
+        Self { state: State::Hold, lease: Some(recorded), next_tag, ..Self::with_begin(settings, seed) }
     }
 
     /// Returns the settings.
@@ -360,9 +362,9 @@ impl<B: Begin> Protocol<B> {
         &self.settings
     }
 
-    /// Returns the held lease as far as it has settled.
-    pub fn held(&self) -> Option<Held> {
-        self.held.filter(|holding| holding.granted).map(|holding| holding.held)
+    /// Returns the lease as far as it has settled; `None` if no part of it has.
+    pub fn settled_lease(&self) -> Option<SettledLease> {
+        self.lease.filter(|lease| lease.is_usable).map(|lease| lease.settled)
     }
 
     /// Returns whether a claim was sent that is neither granted nor given up: its answer is awaited or was lost, or it has not
@@ -373,7 +375,7 @@ impl<B: Begin> Protocol<B> {
             State::AwaitSwap(write) | State::MustLoad(write) | State::AwaitLoad(write)
                 if write.purpose == Purpose::Claim
         );
-        is_sent || self.held.is_some_and(|holding| !holding.granted)
+        is_sent || self.lease.is_some_and(|lease| !lease.is_usable)
     }
 
     /// Sets the store's `may_lose`, of a store that was opened after the machine was made.
@@ -407,14 +409,14 @@ impl<B: Begin> Protocol<B> {
             (State::Stopped, _) => Next::Stop,
             (state, Input::Release { used_until_unix_ms }) => {
                 // At the second release, no generator is left that knows which timestamps were used.
-                self.release = self.release.max(Some(used_until_unix_ms));
-                self.go_on(now, state)
+                self.release_from_unix_ms = self.release_from_unix_ms.max(Some(used_until_unix_ms));
+                self.proceed(now, state)
             }
-            (State::AwaitList(scope), Input::Listed(answer)) => self.listed(now, scope, answer),
+            (State::AwaitLook(scope), Input::Looked(answer)) => self.looked(now, scope, answer),
             (State::AwaitSwap(write), Input::Swapped(answer)) => self.swapped(now, write, answer),
-            (State::AwaitLoad(write), Input::Loaded(answer)) => self.looked(now, write, answer),
-            (State::AwaitTime(write), Input::Listed(answer)) => self.asked(now, write, answer),
-            (state, _) => self.go_on(now, state),
+            (State::AwaitLoad(write), Input::Loaded(answer)) => self.loaded(now, write, answer),
+            (State::AwaitTime(write), Input::Looked(answer)) => self.looked_for_time(now, write, answer),
+            (state, _) => self.proceed(now, state),
         };
         if let Next::Call(_) = next {
             self.sent_steady_ms = now.steady_ms;
@@ -423,21 +425,23 @@ impl<B: Begin> Protocol<B> {
     }
 
     /// Continues after a wait.
-    fn go_on(&mut self, now: Now, state: State) -> Next {
-        match (state, self.release, self.held) {
-            (State::Hold, Some(used_until_unix_ms), Some(holding)) => {
-                self.write(now, Purpose::Release { used_until_unix_ms }, &holding)
+    fn proceed(&mut self, now: Now, state: State) -> Next {
+        match (state, self.release_from_unix_ms, self.lease) {
+            (State::Hold, Some(used_until_unix_ms), Some(lease)) => {
+                self.begin_write(now, Purpose::Release { used_until_unix_ms }, &lease)
             }
-            (State::Hold, None, Some(holding)) => {
-                let settles = holding.acknowledged_steady_ms.map(|at| at + self.settings.may_lose_ms);
+            (State::Hold, None, Some(lease)) => {
+                let settles = lease.acknowledged_steady_ms.map(|at| at + self.settings.may_lose_ms);
                 match settles.map_or(0, |settles| settles.saturating_sub(now.steady_ms)) {
-                    0 => self.write(now, Purpose::Renew, &holding),
+                    0 => self.begin_write(now, Purpose::Renew, &lease),
                     // A call sent now would settle nothing.
-                    left_ms => self.wait_all(State::Hold, left_ms),
+                    left_ms => self.wait_at_least(State::Hold, left_ms),
                 }
             }
             // A claim holds nothing yet.
-            (State::ClockDoubted(write) | State::AwaitTime(write), None, Some(_)) => self.attempt(now, write),
+            (State::ClockDoubted(write) | State::AwaitTime(write), None, Some(_)) => {
+                self.try_write(now, write)
+            }
             (State::MustLoad(write) | State::AwaitLoad(write) | State::AwaitSwap(write), ..)
             | (State::ClockDoubted(write) | State::AwaitTime(write), Some(_), Some(_)) => {
                 let call = Call::Load(write.worker);
@@ -448,7 +452,7 @@ impl<B: Begin> Protocol<B> {
             (state, ..) => match self.claim_pause_ms(now) {
                 0 if state == State::BetweenLooks => self.look_on(now),
                 0 => self.seek(now),
-                left_ms => self.wait_all(State::Seek, left_ms),
+                left_ms => self.wait_at_least(State::Seek, left_ms),
             },
         }
     }
@@ -459,40 +463,40 @@ impl<B: Begin> Protocol<B> {
 
     fn stop(&mut self) -> Next {
         self.state = State::Stopped;
-        if self.held.take().is_some() {
+        if self.lease.take().is_some() {
             self.events.push(Event::Released);
         }
         Next::Stop
     }
 
-    fn write(&mut self, now: Now, purpose: Purpose, holding: &Holding) -> Next {
-        let Holding { held, acknowledged_until_unix_ms, .. } = holding;
-        self.attempt(
+    fn begin_write(&mut self, now: Now, purpose: Purpose, lease: &RecordedLease) -> Next {
+        let RecordedLease { settled, acknowledged_until_unix_ms, .. } = lease;
+        self.try_write(
             now,
-            Write {
+            PendingWrite {
                 purpose,
-                worker: held.worker,
-                expected: Expected::Revision(held.revision),
-                known_tag: Some(held.tag),
-                held_from_unix_ms: Some(held.from_unix_ms),
+                worker: settled.worker,
+                expected: Expected::Revision(settled.revision),
+                known_tag: Some(settled.tag),
+                lease_from_unix_ms: Some(settled.from_unix_ms),
                 granted_until_unix_ms: *acknowledged_until_unix_ms,
                 attempts: Vec::new(),
-                doubtful: false,
+                may_have_succeeded: false,
             },
         )
     }
 
     /// Sends one more attempt of a write. If it is a grant, and the clock jumped forward or was never compared, the machine first
     /// asks the store for the time.
-    fn attempt(&mut self, now: Now, write: Write) -> Next {
+    fn try_write(&mut self, now: Now, write: PendingWrite) -> Next {
         let grants = match write.purpose {
             Purpose::Claim | Purpose::Renew => true,
             Purpose::Release { .. } => false,
         };
         // A process that resumed a saved lease has not compared its clock with anything yet.
-        let begins = self.held.is_some_and(|holding| holding.resumed);
+        let begins = self.lease.is_some_and(|lease| lease.resumed);
         if !grants || (self.jump_ms(now) <= LEAST_JUMP_MS && !begins) {
-            return self.send(now, write);
+            return self.send_attempt(now, write);
         }
         let scope = match BlockSize::Hundred {
             size if self.settings.pool.workers() > size.workers() => {
@@ -505,12 +509,12 @@ impl<B: Begin> Protocol<B> {
     }
 
     /// Sends one more attempt of a write, under a fresh tag.
-    fn send(&mut self, now: Now, mut write: Write) -> Next {
+    fn send_attempt(&mut self, now: Now, mut write: PendingWrite) -> Next {
         let (now, granted) = (now.unix_ms, write.granted_until_unix_ms);
         let layout = *self.settings.pool.layout();
         let now_tick =
             layout.timestamp_at(now).map_or(layout.epoch_unix_ms().max(now), |tick| layout.unix_ms(tick));
-        let from_unix_ms = write.held_from_unix_ms.unwrap_or_else(|| B::begin(now_tick, granted));
+        let from_unix_ms = write.lease_from_unix_ms.unwrap_or_else(|| B::begin(now_tick, granted));
         let until_unix_ms = match write.purpose {
             Purpose::Claim => self.whole_ticks(from_unix_ms + self.settings.window_ms),
             // A window from now, not from the old end: early renewals must not reach further and further ahead.
@@ -520,8 +524,8 @@ impl<B: Begin> Protocol<B> {
         };
         let tag = Tag(self.next_tag).after(self.salt);
         self.next_tag = tag.0;
-        self.drawn.push_back(tag);
-        self.drawn.drain(..self.drawn.len().saturating_sub(MAX_REMEMBERED));
+        self.recent_tags.push_back(tag);
+        self.recent_tags.drain(..self.recent_tags.len().saturating_sub(MAX_REMEMBERED));
         let attempt = Attempt { tag, from_unix_ms, until_unix_ms };
         let holder = self.settings.holder.clone();
         let record = Record { holder, from_unix_ms: Some(from_unix_ms), until_unix_ms, tag };
@@ -541,14 +545,14 @@ impl<B: Begin> Protocol<B> {
         }
     }
 
-    fn swapped(&mut self, now: Now, mut write: Write, answer: Result<Swapped, Failure>) -> Next {
+    fn swapped(&mut self, now: Now, mut write: PendingWrite, answer: Result<Swapped, Failure>) -> Next {
         match answer {
             Ok(Swapped::Done(revision)) => {
                 let attempt = write.attempts.pop();
                 self.succeeded(now, &write, attempt, revision)
             }
             // Every attempt is known to have failed, so the record belongs to another node.
-            Ok(Swapped::Conflict) if write.purpose == Purpose::Claim && !write.doubtful => {
+            Ok(Swapped::Conflict) if write.purpose == Purpose::Claim && !write.may_have_succeeded => {
                 self.claim_failed(now)
             }
             Ok(Swapped::Conflict) => {
@@ -557,11 +561,11 @@ impl<B: Begin> Protocol<B> {
                 Next::Call(call)
             }
             Err(Failure::Unknown) => {
-                write.doubtful = true;
+                write.may_have_succeeded = true;
                 self.wait_after_failure(now, State::MustLoad(write))
             }
             Err(Failure::NotDone) => {
-                if !write.doubtful {
+                if !write.may_have_succeeded {
                     write.attempts.clear();
                 }
                 self.wait_after_failure(now, State::MustLoad(write))
@@ -570,7 +574,7 @@ impl<B: Begin> Protocol<B> {
     }
 
     /// A load shows the outcome of a write: it succeeded if the record has one of its tags.
-    fn looked(&mut self, now: Now, write: Write, answer: Result<Option<Entry>, Failure>) -> Next {
+    fn loaded(&mut self, now: Now, write: PendingWrite, answer: Result<Option<Entry>, Failure>) -> Next {
         let Ok(entry) = answer else {
             return self.wait_after_failure(now, State::MustLoad(write));
         };
@@ -584,8 +588,8 @@ impl<B: Begin> Protocol<B> {
         if write.purpose == Purpose::Claim {
             if found == write.expected {
                 // The claim may still arrive: then the next list shows it.
-                self.abandoned.extend(write.attempts.iter().map(|attempt| (write.worker, *attempt)));
-                self.abandoned.drain(..self.abandoned.len().saturating_sub(MAX_REMEMBERED));
+                self.abandoned_claims.extend(write.attempts.iter().map(|attempt| (write.worker, *attempt)));
+                self.abandoned_claims.drain(..self.abandoned_claims.len().saturating_sub(MAX_REMEMBERED));
             }
             return self.claim_failed(now);
         }
@@ -593,58 +597,62 @@ impl<B: Begin> Protocol<B> {
         if tag == write.known_tag && readable {
             return self.not_written_yet(now, write, found);
         }
-        match (entry, self.held) {
-            (None, Some(holding)) => self.write_again(now, &write, &holding, None),
-            (Some(Entry { revision, record: Some(record), .. }), Some(holding)) => {
-                match holding.writer_of(record.tag) {
-                    Writer::UsBefore => self.write_again(now, &write, &holding, Some((revision, record))),
-                    Writer::UsSince if self.drawn.contains(&record.tag) => {
+        match (entry, self.lease) {
+            (None, Some(lease)) => self.write_again(now, &write, &lease, None),
+            (Some(Entry { revision, record: Some(record), .. }), Some(lease)) => {
+                match lease.writer_of(record.tag) {
+                    Writer::UsBefore => self.write_again(now, &write, &lease, Some((revision, record))),
+                    Writer::UsSince if self.recent_tags.contains(&record.tag) => {
                         self.written_after_all(now, &write, revision, &record)
                     }
-                    Writer::UsSince | Writer::Another => {
-                        self.another_has_it(now, &write, &holding, Some(&record))
-                    }
+                    Writer::UsSince | Writer::Another => self.lose(now, &write, &lease, Some(&record)),
                 }
             }
-            (_, Some(holding)) => self.another_has_it(now, &write, &holding, None),
+            (_, Some(lease)) => self.lose(now, &write, &lease, None),
             // Without a lease, only a claim is written.
-            (_, None) => self.go_on(now, State::Seek),
+            (_, None) => self.proceed(now, State::Seek),
         }
     }
 
     /// The record is unchanged, perhaps at another revision, for example because somebody labelled a Kubernetes object. An attempt
     /// may still arrive: then the next one conflicts, and the load after it shows that.
-    fn not_written_yet(&mut self, now: Now, write: Write, found: Expected) -> Next {
-        if write.known_tag == self.held.map(|holding| holding.held.tag) {
-            self.still_there();
+    fn not_written_yet(&mut self, now: Now, write: PendingWrite, found: Expected) -> Next {
+        if write.known_tag == self.lease.map(|lease| lease.settled.tag) {
+            self.settle_if_due();
         }
         let write = if found == write.expected {
             write
         } else {
-            Write { expected: found, attempts: Vec::new(), doubtful: false, ..write }
+            PendingWrite { expected: found, attempts: Vec::new(), may_have_succeeded: false, ..write }
         };
         let purpose = self.purpose_now();
-        self.attempt(now, Write { purpose, ..write })
+        self.try_write(now, PendingWrite { purpose, ..write })
     }
 
     /// The record belongs to this process although the store said that nothing was written, for example because a proxy sent a
     /// request twice and the second one was rejected. Nothing of that grant was used, because it was never reported. The renewal
     /// does not shorten it.
-    fn written_after_all(&mut self, now: Now, write: &Write, revision: Revision, record: &Record) -> Next {
-        let again = Write {
+    fn written_after_all(
+        &mut self,
+        now: Now,
+        write: &PendingWrite,
+        revision: Revision,
+        record: &Record,
+    ) -> Next {
+        let again = PendingWrite {
             purpose: self.purpose_now(),
             expected: Expected::Revision(revision),
             known_tag: Some(record.tag),
             granted_until_unix_ms: write.granted_until_unix_ms.max(record.until_unix_ms),
             attempts: Vec::new(),
-            doubtful: false,
+            may_have_succeeded: false,
             ..*write
         };
-        self.attempt(now, again)
+        self.try_write(now, again)
     }
 
     const fn purpose_now(&self) -> Purpose {
-        match self.release {
+        match self.release_from_unix_ms {
             Some(used_until_unix_ms) => Purpose::Release { used_until_unix_ms },
             None => Purpose::Renew,
         }
@@ -654,40 +662,47 @@ impl<B: Begin> Protocol<B> {
     fn write_again(
         &mut self,
         now: Now,
-        write: &Write,
-        holding: &Holding,
+        write: &PendingWrite,
+        lease: &RecordedLease,
         found: Option<(Revision, Record)>,
     ) -> Next {
         let found_until_unix_ms = found.as_ref().map(|(_, record)| record.until_unix_ms);
-        self.store_forgot(now, holding, found_until_unix_ms, found_until_unix_ms.unwrap_or(0));
+        self.store_forgot(now, lease, found_until_unix_ms, found_until_unix_ms.unwrap_or(0));
         // What had not settled is lost. The new grant settles on its own.
-        self.held = Some(Holding { acknowledged_steady_ms: None, ..*holding });
+        self.lease = Some(RecordedLease { acknowledged_steady_ms: None, ..*lease });
         let known_tag = found.as_ref().map(|(_, record)| record.tag);
         let expected = found.map_or(Expected::Absent, |(revision, _)| Expected::Revision(revision));
         let (purpose, attempts) = (self.purpose_now(), Vec::new());
-        let again = Write { purpose, expected, known_tag, attempts, doubtful: false, ..*write };
-        self.attempt(now, again)
+        let again =
+            PendingWrite { purpose, expected, known_tag, attempts, may_have_succeeded: false, ..*write };
+        self.try_write(now, again)
     }
 
     /// Reports that the store forgot a part of what it had acknowledged, and kept the lease up to an instant.
     fn store_forgot(
         &mut self,
         now: Now,
-        holding: &Holding,
+        lease: &RecordedLease,
         found_until_unix_ms: Option<u64>,
         kept_until_unix_ms: u64,
     ) {
-        let kept = !holding.granted || kept_until_unix_ms >= holding.held.until_unix_ms;
+        let kept = !lease.is_usable || kept_until_unix_ms >= lease.settled.until_unix_ms;
         self.claim_nothing_before(now.steady_ms + self.settings.window_ms);
         self.events.push(Event::StoreForgot {
-            worker: holding.held.worker,
-            acknowledged_until_unix_ms: holding.acknowledged_until_unix_ms,
+            worker: lease.settled.worker,
+            acknowledged_until_unix_ms: lease.acknowledged_until_unix_ms,
             found_until_unix_ms,
             forgot: if kept { Forgot::Unsettled } else { Forgot::Settled },
         });
     }
 
-    fn succeeded(&mut self, now: Now, write: &Write, attempt: Option<Attempt>, revision: Revision) -> Next {
+    fn succeeded(
+        &mut self,
+        now: Now,
+        write: &PendingWrite,
+        attempt: Option<Attempt>,
+        revision: Revision,
+    ) -> Next {
         self.failures = 0;
         self.watched = None;
         self.probing = Probing::default();
@@ -697,25 +712,25 @@ impl<B: Begin> Protocol<B> {
         let Attempt { tag, from_unix_ms, until_unix_ms } = attempt;
         if write.purpose != Purpose::Claim {
             // It replaced the grant before it, so that grant was still there.
-            self.still_there();
+            self.settle_if_due();
         }
-        let (granted, settled_until_unix_ms) = match self.held {
-            Some(Holding { granted: true, held, .. }) => (true, held.until_unix_ms),
+        let (is_usable, settled_until_unix_ms) = match self.lease {
+            Some(RecordedLease { is_usable: true, settled, .. }) => (true, settled.until_unix_ms),
             _ => (false, from_unix_ms),
         };
         let resumed_from = match write.purpose {
             Purpose::Claim => None,
-            Purpose::Renew | Purpose::Release { .. } => self.held.and_then(|holding| holding.resumed_from),
+            Purpose::Renew | Purpose::Release { .. } => self.lease.and_then(|lease| lease.resumed_from),
         };
-        self.held = Some(Holding {
-            held: Held {
+        self.lease = Some(RecordedLease {
+            settled: SettledLease {
                 worker: write.worker,
                 revision,
                 tag,
                 from_unix_ms,
                 until_unix_ms: settled_until_unix_ms,
             },
-            granted,
+            is_usable,
             resumed: false,
             resumed_from,
             acknowledged_until_unix_ms: until_unix_ms,
@@ -723,7 +738,9 @@ impl<B: Begin> Protocol<B> {
         });
         match write.purpose {
             // Granted too late: it is not reported, so none of it is used.
-            Purpose::Claim if self.release.is_some() => self.release = Some(from_unix_ms),
+            Purpose::Claim if self.release_from_unix_ms.is_some() => {
+                self.release_from_unix_ms = Some(from_unix_ms);
+            }
             Purpose::Release { used_until_unix_ms }
                 if until_unix_ms <= used_until_unix_ms.max(from_unix_ms) =>
             {
@@ -732,8 +749,8 @@ impl<B: Begin> Protocol<B> {
             // The record shows a renewal; the release is still to be written.
             Purpose::Claim | Purpose::Renew | Purpose::Release { .. } => {}
         }
-        if self.release.is_some() {
-            return self.go_on(now, State::Hold);
+        if self.release_from_unix_ms.is_some() {
+            return self.proceed(now, State::Hold);
         }
         let settles_in_ms = self.settings.may_lose_ms;
         if settles_in_ms == 0 {
@@ -745,8 +762,8 @@ impl<B: Begin> Protocol<B> {
     }
 
     /// The answer shows the newest grant, which has settled if the call was sent long enough after the acknowledgement.
-    fn still_there(&mut self) {
-        let acknowledged = self.held.and_then(|holding| holding.acknowledged_steady_ms);
+    fn settle_if_due(&mut self) {
+        let acknowledged = self.lease.and_then(|lease| lease.acknowledged_steady_ms);
         if acknowledged.is_some_and(|at| self.sent_steady_ms >= at + self.settings.may_lose_ms) {
             self.settle();
         }
@@ -755,18 +772,23 @@ impl<B: Begin> Protocol<B> {
     /// Makes the newest grant usable.
     fn settle(&mut self) {
         // The generator has ended: the grant is not reported, so nothing more is used.
-        if self.release.is_some() {
+        if self.release_from_unix_ms.is_some() {
             return;
         }
-        let Some(Holding { held, granted, acknowledged_until_unix_ms, acknowledged_steady_ms, .. }) =
-            &mut self.held
+        let Some(RecordedLease {
+            settled,
+            is_usable,
+            acknowledged_until_unix_ms,
+            acknowledged_steady_ms,
+            ..
+        }) = &mut self.lease
         else {
             return;
         };
         *acknowledged_steady_ms = None;
-        held.until_unix_ms = *acknowledged_until_unix_ms;
-        let Held { worker, from_unix_ms, until_unix_ms, .. } = *held;
-        self.events.push(if std::mem::replace(granted, true) {
+        settled.until_unix_ms = *acknowledged_until_unix_ms;
+        let SettledLease { worker, from_unix_ms, until_unix_ms, .. } = *settled;
+        self.events.push(if std::mem::replace(is_usable, true) {
             Event::Extended { until_unix_ms }
         } else {
             Event::Granted(Lease { worker, from_unix_ms, until_unix_ms })
@@ -781,38 +803,38 @@ impl<B: Begin> Protocol<B> {
         let left_ms = until_unix_ms.saturating_sub(now.unix_ms);
         let Settings { window_ms, may_lose_ms, .. } = self.settings;
         let third_ms = window_ms / 3;
-        match self.held {
-            Some(Holding { granted: false, .. }) => self.wait_all(State::Hold, may_lose_ms),
+        match self.lease {
+            Some(RecordedLease { is_usable: false, .. }) => self.wait_at_least(State::Hold, may_lose_ms),
             _ if may_lose_ms == 0 => {
-                self.wait(State::Hold, left_ms.saturating_sub(2 * third_ms).min(third_ms))
+                self.wait_about(State::Hold, left_ms.saturating_sub(2 * third_ms).min(third_ms))
             }
             _ => {
                 let every_ms = may_lose_ms.max(window_ms / 6);
                 let wait_ms = left_ms.saturating_sub(window_ms.saturating_sub(every_ms)).min(every_ms);
                 let later_ms = self.random.below(every_ms / 8 + 1);
-                self.wait_all(State::Hold, wait_ms.max(may_lose_ms) + later_ms)
+                self.wait_at_least(State::Hold, wait_ms.max(may_lose_ms) + later_ms)
             }
         }
     }
 
     fn claim_failed(&mut self, now: Now) -> Next {
-        if self.release.is_some() { self.stop() } else { self.claim_next(now) }
+        if self.release_from_unix_ms.is_some() { self.stop() } else { self.claim_next(now) }
     }
 
     /// The record belongs to another node, or is unreadable. What has settled stays usable, unless the other grant overlaps it.
-    fn another_has_it(
+    fn lose(
         &mut self,
         now: Now,
-        write: &Write,
-        holding: &Holding,
+        write: &PendingWrite,
+        lease: &RecordedLease,
         record: Option<&Record>,
     ) -> Next {
-        self.held = None;
-        let Held { worker, until_unix_ms, .. } = holding.held;
-        let is_a_copy = !holding.resumed && record.is_some_and(|record| holding.is_of_our_line(record.tag));
-        if is_a_copy && holding.granted && self.release.is_none() {
+        self.lease = None;
+        let SettledLease { worker, until_unix_ms, .. } = lease.settled;
+        let is_a_copy = !lease.resumed && record.is_some_and(|record| lease.is_of_our_line(record.tag));
+        if is_a_copy && lease.is_usable && self.release_from_unix_ms.is_none() {
             self.events.push(Event::Copied { worker, until_unix_ms });
-            return self.go_on(now, State::Seek);
+            return self.proceed(now, State::Seek);
         }
         // A release with an unknown outcome may already have given up the rest.
         let given_back_from = write.attempts.iter().map(|attempt| attempt.until_unix_ms).min();
@@ -820,24 +842,24 @@ impl<B: Begin> Protocol<B> {
             |end_unix_ms: u64| given_back_from.map_or(end_unix_ms, |from| from.min(end_unix_ms));
         let begins = record.and_then(|record| Some((record, record.from_unix_ms?)));
         if let Some((record, from_unix_ms)) = begins
-            && from_unix_ms < covers_until(holding.acknowledged_until_unix_ms)
+            && from_unix_ms < covers_until(lease.acknowledged_until_unix_ms)
             // The previous process renewed the lease after it was saved.
-            && !holding.is_of_our_line(record.tag)
+            && !lease.is_of_our_line(record.tag)
         {
             // A node that saw what the store had acknowledged would not start there.
-            let overlaps = holding.granted && from_unix_ms < covers_until(until_unix_ms);
+            let overlaps = lease.is_usable && from_unix_ms < covers_until(until_unix_ms);
             // Nobody uses a released timestamp, so another node may have it.
-            self.store_forgot(now, holding, None, if overlaps { from_unix_ms } else { until_unix_ms });
+            self.store_forgot(now, lease, None, if overlaps { from_unix_ms } else { until_unix_ms });
             if overlaps {
                 let holder = record.holder.clone();
                 self.events.push(Event::Overlap { worker, holder, from_unix_ms, until_unix_ms });
-                return self.go_on(now, State::Seek);
+                return self.proceed(now, State::Seek);
             }
         }
-        if holding.granted {
+        if lease.is_usable {
             self.events.push(Event::Lost { worker, until_unix_ms });
         }
-        self.go_on(now, State::Seek)
+        self.proceed(now, State::Seek)
     }
 
     /// Waits longer after each failure in a row: 1/200 of the window at first, at most 1/6 of it and 2 s. With a lease, the wait
@@ -847,7 +869,7 @@ impl<B: Begin> Protocol<B> {
     fn wait_after_failure(&mut self, now: Now, state: State) -> Next {
         let longest_ms = (self.settings.window_ms / 6).min(LONGEST_WAIT_MS);
         let first = (self.settings.window_ms / 200 + 1).min(longest_ms);
-        let left_ms = self.held().map_or(0, |held| held.until_unix_ms.saturating_sub(now.unix_ms));
+        let left_ms = self.settled_lease().map_or(0, |lease| lease.until_unix_ms.saturating_sub(now.unix_ms));
         let most_ms = match left_ms {
             // There is no lease, or it has ended, so there is no hurry.
             0 => u64::MAX,
@@ -856,16 +878,16 @@ impl<B: Begin> Protocol<B> {
         let wait_ms = (first << self.failures.min(10)).min(longest_ms).min(most_ms);
         self.failures = self.failures.saturating_add(1);
         let sooner_ms = self.random.below(wait_ms / 2 + 1);
-        self.wait_all(state, wait_ms - sooner_ms)
+        self.wait_at_least(state, wait_ms - sooner_ms)
     }
 
-    fn wait(&mut self, state: State, wait_ms: u64) -> Next {
+    fn wait_about(&mut self, state: State, wait_ms: u64) -> Next {
         self.state = state;
         Next::Wait(self.jittered(wait_ms.max(1)))
     }
 
     /// Waits at least this long.
-    fn wait_all(&mut self, state: State, wait_ms: u64) -> Next {
+    fn wait_at_least(&mut self, state: State, wait_ms: u64) -> Next {
         self.state = state;
         Next::Wait(wait_ms.max(1))
     }

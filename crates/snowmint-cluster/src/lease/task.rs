@@ -19,8 +19,8 @@ use tokio::time::{Instant, sleep, timeout};
 use super::config::{LeaseConfig, LeaseConfigError, settle_ms};
 use super::protocol::clock_jumps::Jumped;
 use super::protocol::{
-    Call, Entry, Event, Held, Input, Listing, Next, Now, Protocol, Scope, Settings, StoreTime, Swapped, Turn,
-    WorkerChoice,
+    Call, Entry, Event, Input, Listing, Next, Now, Protocol, Scope, Settings, SettledLease, StoreTime,
+    Swapped, Turn, WorkerChoice,
 };
 use super::record::Record;
 use super::saved::Saver;
@@ -231,7 +231,7 @@ struct ActiveGenerator {
 
 impl ActiveGenerator {
     /// Returns whether the generator was made for this lease: a renewal changes only the end.
-    fn is_under(&self, held: Held) -> bool {
+    fn is_under(&self, held: SettledLease) -> bool {
         (self.worker, self.from_unix_ms) == (held.worker, held.from_unix_ms)
     }
 }
@@ -350,7 +350,7 @@ impl LeaseTask {
                 if let Ok(listing) = &listed {
                     self.report_unreadable(scope, listing);
                 }
-                Input::Listed(listed)
+                Input::Looked(listed)
             }
             Call::Load(worker) => {
                 let answer = timeout(patience, self.load(worker)).await;
@@ -418,7 +418,7 @@ impl LeaseTask {
 
     async fn granted(&mut self, lease: Lease) {
         // A protocol that reports a grant holds it.
-        let Some(held) = self.protocol.held() else { return };
+        let Some(held) = self.protocol.settled_lease() else { return };
         if self.start_generator(held).await {
             let pool = self.protocol.settings().pool;
             tracing::info!(worker = %lease.worker, until = %Utc(lease.until_unix_ms), %pool, "lease granted");
@@ -426,8 +426,8 @@ impl LeaseTask {
     }
 
     /// Replaces the current generator by one for a new lease. Returns whether it can make ids; otherwise there is none.
-    async fn start_generator(&mut self, held: Held) -> bool {
-        let Held { worker, from_unix_ms, mut until_unix_ms, .. } = held;
+    async fn start_generator(&mut self, held: SettledLease) -> bool {
+        let SettledLease { worker, from_unix_ms, mut until_unix_ms, .. } = held;
         if let Some(saver) = &self.saver {
             until_unix_ms = saver.begin(held).await;
         }
@@ -476,7 +476,7 @@ impl LeaseTask {
 
     async fn extended(&mut self, until_unix_ms: u64) {
         // A protocol that reports a renewal holds the lease.
-        let Some(held) = self.protocol.held() else { return };
+        let Some(held) = self.protocol.settled_lease() else { return };
         let usable = match self.current.as_ref().filter(|current| current.is_under(held)) {
             // The lease could not be saved when it was granted.
             None => self.start_generator(held).await,
@@ -532,7 +532,7 @@ impl LeaseTask {
             );
             return;
         }
-        let held = saved.held();
+        let held = saved.settled();
         if self.start_generator(held).await {
             tracing::warn!(
                 worker = %held.worker,

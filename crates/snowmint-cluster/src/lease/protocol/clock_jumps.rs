@@ -15,7 +15,9 @@
 //! 7. *Small jumps pass.* Over a store without a clock, a jump of at most `max_skew` does not wait, because clocks may differ by
 //!    that much. It is not confirmed by that: several jumps together get no more, until rule 4 or 5 confirms them.
 
-use super::{Begin, Entry, Event, Failure, Listing, Next, Now, Protocol, Purpose, Settings, State, Write};
+use super::{
+    Begin, Entry, Event, Failure, Listing, Next, Now, PendingWrite, Protocol, Purpose, Settings, State,
+};
 
 /// Smaller jumps are left to slewing, in milliseconds.
 pub(in crate::lease) const LEAST_JUMP_MS: u64 = 1000;
@@ -82,7 +84,12 @@ impl<B: Begin> Protocol<B> {
     }
 
     /// Takes the store's time and other records: sends the grant, or holds it back.
-    pub(super) fn asked(&mut self, now: Now, write: Write, answer: Result<Listing, Failure>) -> Next {
+    pub(super) fn looked_for_time(
+        &mut self,
+        now: Now,
+        write: PendingWrite,
+        answer: Result<Listing, Failure>,
+    ) -> Next {
         // A claim is chosen again, because another node may have taken the worker in the meantime.
         let again = match write.purpose {
             Purpose::Claim => State::Seek,
@@ -92,15 +99,15 @@ impl<B: Begin> Protocol<B> {
             return self.wait_after_failure(now, again);
         };
         self.failures = 0;
-        if self.release.is_some() || (again == State::Seek && self.claim_pause_ms(now) > 0) {
-            return self.go_on(now, again);
+        if self.release_from_unix_ms.is_some() || (again == State::Seek && self.claim_pause_ms(now) > 0) {
+            return self.proceed(now, again);
         }
         match self.confirm(now, &listing) {
-            Ok(()) => self.send(now, write),
+            Ok(()) => self.send_attempt(now, write),
             Err(event) => {
                 self.events.push(event);
                 let wait_ms = self.look_again_ms();
-                self.wait(again, wait_ms)
+                self.wait_about(again, wait_ms)
             }
         }
     }

@@ -117,7 +117,7 @@ pub enum Input {
     /// The wait is over, or this is the first step.
     Wake,
     /// The answer to [`Call::Look`].
-    Listed(Result<Listing, Failure>),
+    Looked(Result<Listing, Failure>),
     /// The answer to [`Call::Load`].
     Loaded(Result<Option<Entry>, Failure>),
     /// The answer to [`Call::Swap`].

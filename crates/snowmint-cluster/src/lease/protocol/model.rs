@@ -333,19 +333,19 @@ impl<B: Rule> Moment<B> {
         let mut renaming = Renaming { has_lines, ..Renaming::default() };
         for (index, node) in self.nodes.iter_mut().enumerate() {
             let protocol = &mut node.protocol;
-            protocol.abandoned.retain(|(_, attempt)| alive.contains(&attempt.tag));
+            protocol.abandoned_claims.retain(|(_, attempt)| alive.contains(&attempt.tag));
             if let Some(write) = write_of(&mut protocol.state) {
                 write.attempts.retain(|attempt| alive.contains(&attempt.tag));
             }
-            protocol.drawn.retain(|tag| has_lines && alive.contains(tag));
+            protocol.recent_tags.retain(|tag| has_lines && alive.contains(tag));
             if protocol.next_tag & FRESH > 0 || !has_lines {
                 // Not the line that the other node begins in the same step.
                 protocol.next_tag = FRESH | (index as u128) << 64;
             }
             place(&mut renaming.lines, Tag(protocol.next_tag).line());
-            if let (false, Some(holding)) = (has_lines, &mut protocol.held) {
-                holding.resumed = false;
-                holding.resumed_from = None;
+            if let (false, Some(lease)) = (has_lines, &mut protocol.lease) {
+                lease.resumed = false;
+                lease.resumed_from = None;
             }
             forget_times(protocol);
             protocol.failures = 0;
@@ -354,7 +354,7 @@ impl<B: Rule> Moment<B> {
         self.each_name_outside(&mut |name| renaming.learn(name));
         for node in &mut self.nodes {
             each_name_inside(&mut node.protocol, &mut |name| renaming.learn(name));
-            each_name_of_held(node.saved.as_mut(), &mut |name| renaming.learn(name));
+            each_name_of_settled(node.saved.as_mut(), &mut |name| renaming.learn(name));
         }
         for node in &mut self.nodes {
             // Above every name in use.
@@ -364,7 +364,7 @@ impl<B: Rule> Moment<B> {
         self.each_name_outside(&mut |name| renaming.rename(name));
         for node in &mut self.nodes {
             each_name_inside(&mut node.protocol, &mut |name| renaming.rename(name));
-            each_name_of_held(node.saved.as_mut(), &mut |name| renaming.rename(name));
+            each_name_of_settled(node.saved.as_mut(), &mut |name| renaming.rename(name));
         }
     }
 
@@ -399,10 +399,10 @@ fn each_name_of_expected(expected: &mut Expected, each: &mut dyn FnMut(Name<'_>)
     }
 }
 
-fn each_name_of_held(held: Option<&mut Held>, each: &mut dyn FnMut(Name<'_>)) {
-    if let Some(held) = held {
-        each(Name::Revision(&mut held.revision));
-        each(Name::Tag(&mut held.tag));
+fn each_name_of_settled(lease: Option<&mut SettledLease>, each: &mut dyn FnMut(Name<'_>)) {
+    if let Some(lease) = lease {
+        each(Name::Revision(&mut lease.revision));
+        each(Name::Tag(&mut lease.tag));
     }
 }
 
@@ -410,9 +410,9 @@ fn each_name_of_held(held: Option<&mut Held>, each: &mut dyn FnMut(Name<'_>)) {
 fn each_name_inside<B>(protocol: &mut Protocol<B>, each: &mut dyn FnMut(Name<'_>)) {
     let Protocol {
         state,
-        held,
+        lease,
         candidates,
-        abandoned,
+        abandoned_claims,
         watched,
         probing: _,
         sent_steady_ms: _,
@@ -421,10 +421,10 @@ fn each_name_inside<B>(protocol: &mut Protocol<B>, each: &mut dyn FnMut(Name<'_>
         confirmed_ahead_ms: _,
         jumped: _,
         settings: _,
-        release: _,
+        release_from_unix_ms: _,
         failures: _,
         next_tag: _,
-        drawn,
+        recent_tags,
         salt: _,
         random: _,
         events: _,
@@ -435,17 +435,17 @@ fn each_name_inside<B>(protocol: &mut Protocol<B>, each: &mut dyn FnMut(Name<'_>
         write.known_tag.iter_mut().for_each(|tag| each(Name::Tag(tag)));
         write.attempts.iter_mut().for_each(|attempt| each(Name::Tag(&mut attempt.tag)));
     }
-    if let Some(holding) = held {
-        each_name_of_held(Some(&mut holding.held), each);
-        holding.resumed_from.iter_mut().for_each(|tag| each(Name::Tag(tag)));
+    if let Some(lease) = lease {
+        each_name_of_settled(Some(&mut lease.settled), each);
+        lease.resumed_from.iter_mut().for_each(|tag| each(Name::Tag(tag)));
     }
     for candidate in candidates {
         each_name_of_expected(&mut candidate.expected, each);
     }
-    for (_, attempt) in abandoned {
+    for (_, attempt) in abandoned_claims {
         each(Name::Tag(&mut attempt.tag));
     }
-    for tag in drawn {
+    for tag in recent_tags {
         each(Name::Tag(tag));
     }
     if let Some(revision) = watched {
@@ -453,25 +453,25 @@ fn each_name_inside<B>(protocol: &mut Protocol<B>, each: &mut dyn FnMut(Name<'_>
     }
 }
 
-fn write_of(state: &mut State) -> Option<&mut Write> {
+fn write_of(state: &mut State) -> Option<&mut PendingWrite> {
     match state {
         State::AwaitSwap(write)
         | State::MustLoad(write)
         | State::AwaitLoad(write)
         | State::ClockDoubted(write)
         | State::AwaitTime(write) => Some(write),
-        State::Seek | State::BetweenLooks | State::AwaitList(_) | State::Hold | State::Stopped => None,
+        State::Seek | State::BetweenLooks | State::AwaitLook(_) | State::Hold | State::Stopped => None,
     }
 }
 
 /// Four facts of the steady clock matter: whether a call sent now can settle the newest grant, whether the current call does, and
 /// whether claims and looks have to wait.
 fn forget_times<B>(protocol: &mut Protocol<B>) {
-    if let (0, Some(holding)) = (protocol.settings.may_lose_ms, &mut protocol.held) {
-        holding.acknowledged_steady_ms = None;
+    if let (0, Some(lease)) = (protocol.settings.may_lose_ms, &mut protocol.lease) {
+        lease.acknowledged_steady_ms = None;
     }
     let sent_ms = std::mem::take(&mut protocol.sent_steady_ms);
-    if let Some(Holding { acknowledged_steady_ms: Some(at), .. }) = &mut protocol.held {
+    if let Some(RecordedLease { acknowledged_steady_ms: Some(at), .. }) = &mut protocol.lease {
         let settles_it = sent_ms > *at;
         *at = (*at).clamp(STEADY_MS - 1, STEADY_MS);
         protocol.sent_steady_ms = if settles_it { STEADY_MS } else { *at };

@@ -17,8 +17,8 @@ use snowmint::WorkerId;
 use snowmint_store::{Expected, Revision};
 
 use super::{
-    Attempt, Begin, Call, Entry, Event, Failure, LONGEST_WAIT_MS, Listing, Next, Now, Protocol, Purpose,
-    Scope, Settings, State, StoreTime, WorkerChoice, Write,
+    Attempt, Begin, Call, Entry, Event, Failure, LONGEST_WAIT_MS, Listing, Next, Now, PendingWrite, Protocol,
+    Purpose, Scope, Settings, State, StoreTime, WorkerChoice,
 };
 use crate::Holder;
 use crate::lease::record::{Block, BlockSize, Record};
@@ -73,13 +73,13 @@ impl<B: Begin> Protocol<B> {
         let frees_ms = frees_first.map_or(u64::MAX, |(_, until)| until.saturating_sub(now.unix_ms));
         if frees_ms < paused_ms {
             let later_ms = self.random.below(frees_ms / 8 + 1);
-            return self.wait_all(State::Seek, frees_ms + later_ms);
+            return self.wait_at_least(State::Seek, frees_ms + later_ms);
         }
         let workers = self.settings.pool.workers();
         let hundred = self.probing.next_hundred(workers, &mut self.random);
         self.probing.next.push_back(hundred);
         let spread_ms = self.probing.spread_ms(workers, &mut self.random);
-        self.wait_all(State::BetweenLooks, paused_ms + spread_ms)
+        self.wait_at_least(State::BetweenLooks, paused_ms + spread_ms)
     }
 
     fn look_at(&mut self, now: Now, scope: Scope) -> Next {
@@ -95,11 +95,11 @@ impl<B: Begin> Protocol<B> {
             }
             _ => StoreTime::Wanted,
         };
-        self.state = State::AwaitList(scope);
+        self.state = State::AwaitLook(scope);
         Next::Call(Call::Look { scope, time })
     }
 
-    pub(super) fn listed(&mut self, now: Now, scope: Scope, answer: Result<Listing, Failure>) -> Next {
+    pub(super) fn looked(&mut self, now: Now, scope: Scope, answer: Result<Listing, Failure>) -> Next {
         let Ok(listing) = answer else {
             if !self.lists_at_once() && scope.is_wide() {
                 self.probing.looked_in_vain(now.steady_ms, &mut self.random);
@@ -136,7 +136,7 @@ impl<B: Begin> Protocol<B> {
     fn before_a_choice(&mut self, now: Now, listing: &Listing) -> Option<Next> {
         let Listing { entries, store_unix_ms } = listing;
         self.failures = 0;
-        if self.release.is_some() {
+        if self.release_from_unix_ms.is_some() {
             return Some(self.stop());
         }
         if let Some(store_unix_ms) = store_unix_ms
@@ -144,10 +144,10 @@ impl<B: Begin> Protocol<B> {
         {
             self.events.push(event);
             let wait_ms = self.look_again_ms();
-            return Some(self.wait(State::Seek, wait_ms));
+            return Some(self.wait_about(State::Seek, wait_ms));
         }
         if self.claim_pause_ms(now) > 0 {
-            return Some(self.go_on(now, State::Seek));
+            return Some(self.proceed(now, State::Seek));
         }
         if let Some(event) = records_ahead(entries, now.unix_ms, self.settings.window_ms) {
             self.events.push(event);
@@ -203,7 +203,7 @@ impl<B: Begin> Protocol<B> {
         let most_ms = self.look_again_ms();
         let left_ms = until_unix_ms.map_or(most_ms, |until| until.saturating_sub(now.unix_ms)).min(most_ms);
         let later_ms = self.random.below(left_ms / 8 + 1);
-        self.wait_all(State::Seek, left_ms + later_ms)
+        self.wait_at_least(State::Seek, left_ms + later_ms)
     }
 
     /// Returns the longest time until the next look. It grows with the size of the pool, because a look then costs more.
@@ -218,27 +218,31 @@ impl<B: Begin> Protocol<B> {
 
     /// Finds an abandoned claim that was written later, if its grant lasts. Nobody used the grant, so it is as good as an
     /// acknowledged one.
-    fn arrived_after_all(&mut self, now: Now, entries: &[Entry]) -> Option<(Write, Attempt, Revision)> {
+    fn arrived_after_all(
+        &mut self,
+        now: Now,
+        entries: &[Entry],
+    ) -> Option<(PendingWrite, Attempt, Revision)> {
         let (entry, attempt) = entries.iter().find_map(|entry| {
             let tag = entry.record.as_ref()?.tag;
             let of_entry =
                 |(worker, attempt): &&(WorkerId, Attempt)| *worker == entry.worker && attempt.tag == tag;
-            self.abandoned.iter().find(of_entry).map(|(_, attempt)| (entry, *attempt))
+            self.abandoned_claims.iter().find(of_entry).map(|(_, attempt)| (entry, *attempt))
         })?;
         if attempt.until_unix_ms <= now.unix_ms {
             return None;
         }
-        let write = Write {
+        let write = PendingWrite {
             purpose: Purpose::Claim,
             worker: entry.worker,
             expected: Expected::Revision(entry.revision),
             known_tag: Some(attempt.tag),
-            held_from_unix_ms: None,
+            lease_from_unix_ms: None,
             granted_until_unix_ms: attempt.until_unix_ms,
             attempts: Vec::new(),
-            doubtful: false,
+            may_have_succeeded: false,
         };
-        self.abandoned.clear();
+        self.abandoned_claims.clear();
         Some((write, attempt, entry.revision))
     }
 
@@ -256,7 +260,7 @@ impl<B: Begin> Protocol<B> {
 
     pub(super) fn claim_next(&mut self, now: Now) -> Next {
         if self.claim_pause_ms(now) > 0 {
-            return self.go_on(now, State::Seek);
+            return self.proceed(now, State::Seek);
         }
         let Some(candidate) = self.candidates.pop_front() else {
             // Other nodes claimed all candidates first.
@@ -264,19 +268,19 @@ impl<B: Begin> Protocol<B> {
                 return self.wait_after_failure(now, State::Seek);
             }
             let wait_ms = self.probing.outrun_ms(self.settings.pool.workers(), &mut self.random);
-            return self.wait_all(State::BetweenLooks, wait_ms);
+            return self.wait_at_least(State::BetweenLooks, wait_ms);
         };
-        self.attempt(
+        self.try_write(
             now,
-            Write {
+            PendingWrite {
                 purpose: Purpose::Claim,
                 worker: candidate.worker,
                 expected: candidate.expected,
                 known_tag: None,
-                held_from_unix_ms: None,
+                lease_from_unix_ms: None,
                 granted_until_unix_ms: candidate.granted_until_unix_ms,
                 attempts: Vec::new(),
-                doubtful: false,
+                may_have_succeeded: false,
             },
         )
     }

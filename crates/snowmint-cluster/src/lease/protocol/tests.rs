@@ -31,7 +31,7 @@ fn at(unix_ms: u64) -> Now {
 }
 
 fn listed(entries: Vec<Entry>) -> Input {
-    Input::Listed(Ok(Listing { entries, store_unix_ms: None }))
+    Input::Looked(Ok(Listing { entries, store_unix_ms: None }))
 }
 
 fn protocol() -> Protocol {
@@ -56,7 +56,7 @@ fn swap_of(turn: &Turn) -> (WorkerId, Expected, Record) {
 }
 
 /// A machine that holds a lease until `NOW + WINDOW`.
-fn holding() -> (Protocol, WorkerId) {
+fn lease() -> (Protocol, WorkerId) {
     let mut protocol = protocol();
     protocol.step(at(NOW), Input::Wake);
     let turn = protocol.step(at(NOW), listed(vec![]));
@@ -71,7 +71,7 @@ fn holding() -> (Protocol, WorkerId) {
 
 #[test]
 fn a_lease_is_renewed_at_a_third_of_the_window_and_only_reaches_further() {
-    let (mut protocol, worker) = holding();
+    let (mut protocol, worker) = lease();
     let turn = protocol.step(at(NOW + 3000), Input::Wake);
     let (renewed, expected, record) = swap_of(&turn);
     assert_eq!((renewed, expected), (worker, Expected::Revision(Revision(1))));
@@ -85,7 +85,7 @@ fn a_lease_is_renewed_at_a_third_of_the_window_and_only_reaches_further() {
 
 #[test]
 fn a_lease_that_is_resumed_is_renewed_first_and_given_back_no_further_than_its_begin() {
-    let held = Held {
+    let held = SettledLease {
         worker: WorkerId(9),
         revision: Revision(4),
         tag: Tag(1),
@@ -170,7 +170,7 @@ fn all_workers_taken_says_which_frees_first() {
 
 #[test]
 fn a_lost_answer_is_settled_by_the_tag() {
-    let (mut protocol, worker) = holding();
+    let (mut protocol, worker) = lease();
     let turn = protocol.step(at(NOW + 3000), Input::Wake);
     let written = swap_of(&turn).2;
     let turn = protocol.step(at(NOW + 5000), Input::Swapped(Err(Failure::Unknown)));
@@ -186,7 +186,7 @@ fn a_lost_answer_is_settled_by_the_tag() {
 #[test]
 fn a_lease_that_is_learned_of_late_is_renewed_earlier() {
     for (late_ms, most_ms) in [(100, 2900), (2900, 100), (2999, 1), (5000, 1), (17_000, 1)] {
-        let (mut protocol, worker) = holding();
+        let (mut protocol, worker) = lease();
         let written = swap_of(&protocol.step(at(NOW + 3000), Input::Wake)).2;
         protocol.step(at(NOW + 3000), Input::Swapped(Err(Failure::Unknown)));
         let late = NOW + 3000 + late_ms;
@@ -204,7 +204,7 @@ fn a_lease_that_is_learned_of_late_is_renewed_earlier() {
 
 #[test]
 fn a_write_that_arrives_late_is_recognised_after_a_second_attempt() {
-    let (mut protocol, worker) = holding();
+    let (mut protocol, worker) = lease();
     let late = swap_of(&protocol.step(at(NOW + 3000), Input::Wake)).2;
     protocol.step(at(NOW + 5000), Input::Swapped(Err(Failure::Unknown)));
     protocol.step(at(NOW + 5100), Input::Wake);
@@ -228,7 +228,7 @@ fn a_write_that_arrives_late_is_recognised_after_a_second_attempt() {
 
 #[test]
 fn a_record_of_another_means_lost_and_another_worker_is_sought_at_once() {
-    let (mut protocol, worker) = holding();
+    let (mut protocol, worker) = lease();
     protocol.step(at(NOW + 3000), Input::Wake);
     let turn = protocol.step(at(NOW + 3000), Input::Swapped(Ok(Swapped::Conflict)));
     assert_eq!((turn.events.as_slice(), &turn.next), ([].as_slice(), &Next::Call(Call::Load(worker))));
@@ -240,7 +240,7 @@ fn a_record_of_another_means_lost_and_another_worker_is_sought_at_once() {
 
 #[test]
 fn release_writes_the_end_of_what_was_used() {
-    let (mut protocol, worker) = holding();
+    let (mut protocol, worker) = lease();
     let turn = protocol.step(at(NOW + 100), Input::Release { used_until_unix_ms: NOW + 90 });
     let (released, expected, record) = swap_of(&turn);
     assert_eq!(
@@ -253,7 +253,7 @@ fn release_writes_the_end_of_what_was_used() {
 
 #[test]
 fn release_during_a_doubtful_renewal_gives_back_what_the_record_shows() {
-    let (mut protocol, worker) = holding();
+    let (mut protocol, worker) = lease();
     let renewal = swap_of(&protocol.step(at(NOW + 3000), Input::Wake)).2;
     protocol.step(at(NOW + 5000), Input::Swapped(Err(Failure::Unknown)));
     let turn = protocol.step(at(NOW + 5000), Input::Release { used_until_unix_ms: NOW + 4000 });
@@ -285,7 +285,7 @@ fn a_claim_that_is_settled_after_the_release_was_asked_for_is_given_back_unused(
 /// Found by the simulation: at the second request no generator was left, so the machine released used time.
 #[test]
 fn a_release_asked_for_twice_keeps_what_was_used() {
-    let (mut protocol, worker) = holding();
+    let (mut protocol, worker) = lease();
     protocol.step(at(NOW + 100), Input::Release { used_until_unix_ms: NOW + 90 });
     protocol.step(at(NOW + 200), Input::Swapped(Err(Failure::NotDone)));
     protocol.step(at(NOW + 300), Input::Release { used_until_unix_ms: 0 });
@@ -349,7 +349,7 @@ fn records_an_hour_ahead_are_told_with_the_figures_and_left_alone() {
 
 #[test]
 fn a_clock_far_ahead_of_the_stores_takes_no_lease_and_one_behind_does() {
-    let listing = |store| Input::Listed(Ok(Listing { entries: vec![], store_unix_ms: Some(store) }));
+    let listing = |store| Input::Looked(Ok(Listing { entries: vec![], store_unix_ms: Some(store) }));
     let mut protocol = protocol();
     protocol.step(at(NOW), Input::Wake);
     let turn = protocol.step(at(NOW), listing(NOW - 30_001));
@@ -365,7 +365,7 @@ fn a_failing_store_is_asked_again_after_longer_and_longer_waits() {
     let mut waits = Vec::new();
     for _ in 0..12 {
         protocol.step(at(NOW), Input::Wake);
-        match protocol.step(at(NOW), Input::Listed(Err(Failure::NotDone))).next {
+        match protocol.step(at(NOW), Input::Looked(Err(Failure::NotDone))).next {
             Next::Wait(ms) => waits.push(ms),
             other => panic!("{other:?}"),
         }

@@ -18,7 +18,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
 use super::{LockedDirectory, ResumeError, SavedLeases, SavedSlotError, SlotGuard};
-use crate::lease::protocol::{Held, Settings};
+use crate::lease::protocol::{Settings, SettledLease};
 use crate::lease::record::{Tag, WorkerPool};
 use crate::lease::status::LeaseStatus;
 use crate::{Holder, NodeClock};
@@ -78,7 +78,7 @@ impl Saver {
 
     /// Saves a granted lease. Returns the first instant that its generator may not use yet, in unix milliseconds: the beginning of
     /// the lease if the disk fails.
-    pub(in crate::lease) async fn begin(self: &Arc<Self>, held: Held) -> u64 {
+    pub(in crate::lease) async fn begin(self: &Arc<Self>, held: SettledLease) -> u64 {
         let begun = self.on_disk(move |saver, active| {
             let begun = active.insert(Active { ahead: Ahead::new(held, saver.ahead_ms()), generator: None });
             saver.save(begun);
@@ -95,7 +95,7 @@ impl Saver {
     }
 
     /// Saves a later end, which the store has confirmed.
-    pub(in crate::lease) async fn extended(self: &Arc<Self>, held: Held) {
+    pub(in crate::lease) async fn extended(self: &Arc<Self>, held: SettledLease) {
         let extended = self.on_disk(move |saver, active| {
             if let Some(active) = active {
                 active.ahead.extended(held);
@@ -191,25 +191,25 @@ impl Saver {
 /// any two steps.
 #[derive(Clone, Copy, Debug)]
 struct Ahead {
-    held: Held,
+    held: SettledLease,
     reach_ms: u64,
     limit_unix_ms: u64,
 }
 
 impl Ahead {
     /// Starts with an unused lease, whose mark should be this far ahead of the clock.
-    const fn new(held: Held, reach_ms: u64) -> Self {
+    const fn new(held: SettledLease, reach_ms: u64) -> Self {
         Self { held, reach_ms, limit_unix_ms: held.from_unix_ms }
     }
 
     /// Records a later end, which the store has confirmed.
-    const fn extended(&mut self, held: Held) {
+    const fn extended(&mut self, held: SettledLease) {
         self.held = held;
     }
 
     /// Returns what has to be on the disk before the generator may continue.
     fn next(&self, now_unix_ms: u64) -> SavedLease {
-        let Held { worker, revision, tag, from_unix_ms, until_unix_ms } = self.held;
+        let SettledLease { worker, revision, tag, from_unix_ms, until_unix_ms } = self.held;
         let wanted = now_unix_ms.max(from_unix_ms).saturating_add(self.reach_ms);
         // Never below what the generator may already use.
         let mark_unix_ms = wanted.max(self.limit_unix_ms).min(until_unix_ms);
@@ -263,8 +263,8 @@ impl SavedLease {
     }
 
     /// Returns the lease that the next process holds. The time before the mark belongs to the dead process.
-    pub(in crate::lease) fn held(&self) -> Held {
-        Held {
+    pub(in crate::lease) fn settled(&self) -> SettledLease {
+        SettledLease {
             worker: self.worker,
             revision: self.revision,
             tag: self.tag,
@@ -483,17 +483,17 @@ mod tests {
         /// A process resumes the saved lease, or is granted a new one.
         fn start(&mut self) {
             let held = match self.file {
-                Some(saved) if saved.check(self.now).is_ok() => saved.held(),
+                Some(saved) if saved.check(self.now).is_ok() => saved.settled(),
                 _ => self.grant(),
             };
             self.process = Some((Ahead::new(held, AHEAD_MS), held.from_unix_ms));
         }
 
-        fn grant(&mut self) -> Held {
+        fn grant(&mut self) -> SettledLease {
             let from_unix_ms = self.now.max(self.granted_until);
             self.granted_until = from_unix_ms + 100;
             let (worker, revision, tag) = (WorkerId(1), Revision(1), Tag(1));
-            Held { worker, revision, tag, from_unix_ms, until_unix_ms: self.granted_until }
+            SettledLease { worker, revision, tag, from_unix_ms, until_unix_ms: self.granted_until }
         }
 
         fn save(&mut self, disk: Disk) {
@@ -540,7 +540,7 @@ mod tests {
     #[test]
     fn nothing_is_used_before_it_is_saved() {
         let (worker, revision, tag) = (WorkerId(1), Revision(1), Tag(1));
-        let held = Held { worker, revision, tag, from_unix_ms: T0, until_unix_ms: T0 + 100 };
+        let held = SettledLease { worker, revision, tag, from_unix_ms: T0, until_unix_ms: T0 + 100 };
         let mut ahead = Ahead::new(held, AHEAD_MS);
         assert_eq!(ahead.limit_unix_ms(), T0);
         let next = ahead.next(T0 + 10);
@@ -548,7 +548,7 @@ mod tests {
         ahead.written(&next);
         assert_eq!(ahead.limit_unix_ms(), T0 + 30);
         assert_eq!(ahead.next(T0 + 95).mark_unix_ms, T0 + 100, "never beyond the lease");
-        ahead.extended(Held { until_unix_ms: T0 + 500, ..held });
+        ahead.extended(SettledLease { until_unix_ms: T0 + 500, ..held });
         assert_eq!(ahead.limit_unix_ms(), T0 + 30, "a later end is of use once it is saved");
     }
 
@@ -573,7 +573,7 @@ mod tests {
                         // Renewed as long as the record is what this process last saw.
                         if ahead.held.until_unix_ms == *granted_until {
                             *granted_until = (*now + ms).max(*granted_until);
-                            ahead.extended(Held { until_unix_ms: *granted_until, ..ahead.held });
+                            ahead.extended(SettledLease { until_unix_ms: *granted_until, ..ahead.held });
                         }
                     }
                     Act::Use(count) => world.make(count),
@@ -610,7 +610,7 @@ mod tests {
         let saver = saver(folder.path());
         let pipe = folder.path().join("lease-1.json.new");
         assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-        let held = Held {
+        let held = SettledLease {
             worker: WorkerId(1),
             revision: Revision(1),
             tag: Tag(1),

@@ -16,7 +16,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use super::LeaseTask;
 use crate::NodeClock;
 use crate::lease::protocol::clock_jumps::{self, LEAST_JUMP_MS};
-use crate::lease::protocol::{Held, Input};
+use crate::lease::protocol::{Input, SettledLease};
 use crate::lease::status::LeaseStatus;
 
 const WATCH_EVERY: Duration = Duration::from_secs(1);
@@ -85,7 +85,7 @@ enum Occasion {
 
 impl Occasion {
     /// The occasion at a renewal, by the node's clock.
-    const fn to_renew(held: Held, unix_ms: u64) -> Self {
+    const fn to_renew(held: SettledLease, unix_ms: u64) -> Self {
         if held.from_unix_ms <= unix_ms && unix_ms < held.until_unix_ms {
             Self::Lasts
         } else {
@@ -139,7 +139,7 @@ impl LeaseTask {
             return;
         }
         match input {
-            Input::Listed(Ok(listing)) => {
+            Input::Looked(Ok(listing)) => {
                 let wall = WallClock.unix_ms();
                 let other = clock_jumps::clock_of_another(self.protocol.settings(), &listing.entries, wall);
                 self.judge_wall(Occasion::Sought, listing.store_unix_ms, other);
@@ -150,7 +150,7 @@ impl LeaseTask {
             Input::Wake => {
                 // An older answer says nothing about the wall clock now.
                 self.counted_by = CountedBy::NodeClock;
-                let Some(held) = self.protocol.held() else { return };
+                let Some(held) = self.protocol.settled_lease() else { return };
                 let occasion = Occasion::to_renew(held, self.node.clock.unix_ms());
                 if occasion == Occasion::Lasts && ahead_ms <= self.protocol.settings().max_skew_ms {
                     return;
@@ -197,7 +197,7 @@ impl LeaseTask {
     /// reaches beyond that. Over a store that may lose writes, a renewal is usable only after the next one.
     pub(super) fn advance_clock(&mut self) {
         let CountedBy::WallClock { unix_ms, .. } = self.counted_by else { return };
-        if self.protocol.held().is_none_or(|held| held.until_unix_ms <= unix_ms) {
+        if self.protocol.settled_lease().is_none_or(|held| held.until_unix_ms <= unix_ms) {
             return;
         }
         self.counted_by = CountedBy::NodeClock;
@@ -277,7 +277,7 @@ mod tests {
 
     #[test]
     fn a_lease_is_usable_from_its_beginning_to_its_end_by_the_node_s_clock() {
-        let held = Held {
+        let held = SettledLease {
             worker: WorkerId(1),
             revision: Revision(1),
             tag: Tag(1),

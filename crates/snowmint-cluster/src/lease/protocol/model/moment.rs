@@ -95,7 +95,7 @@ pub(super) struct Node<B> {
     /// The lease in use, `[from, until)`.
     lease: Option<(u64, u64)>,
     /// The lease that the next process may resume.
-    pub(super) saved: Option<Held>,
+    pub(super) saved: Option<SettledLease>,
 }
 
 impl<B: Rule> Node<B> {
@@ -143,7 +143,9 @@ impl<B: Rule> Moment<B> {
     /// Returns whether an abandoned write was done after all, and its node may still find the tag.
     pub(super) fn late_write_is_found(&self) -> bool {
         let bears = |tag: Tag| self.newest.as_ref().is_some_and(|(_, record)| record.tag == tag);
-        self.nodes.iter().any(|node| node.protocol.abandoned.iter().any(|(_, attempt)| bears(attempt.tag)))
+        self.nodes
+            .iter()
+            .any(|node| node.protocol.abandoned_claims.iter().any(|(_, attempt)| bears(attempt.tag)))
     }
 
     /// Returns whether one node has lost the worker without knowing, and the other one holds it.
@@ -261,7 +263,7 @@ impl<B: Rule> Moment<B> {
             Action::Resume { node, mark, request } => {
                 self.give_up(node, request);
                 if let Some(saved) = self.nodes[node].saved {
-                    self.resume(world, node, Held { from_unix_ms: mark * UNIT_MS, ..saved });
+                    self.resume(world, node, SettledLease { from_unix_ms: mark * UNIT_MS, ..saved });
                 }
             }
             Action::Done { node, shows, then } => {
@@ -287,7 +289,7 @@ impl<B: Rule> Moment<B> {
         }
     }
 
-    fn resume(&mut self, world: &World<B>, node: usize, held: Held) {
+    fn resume(&mut self, world: &World<B>, node: usize, held: SettledLease) {
         self.nodes[node] = Node {
             protocol: Protocol::resume_with_begin(world.settings(node), FRESH, held),
             doing: Doing::Waits,
@@ -329,7 +331,7 @@ impl<B: Rule> Moment<B> {
         match call {
             Call::Look { .. } => {
                 let entries = entry.into_iter().collect();
-                Input::Listed(Ok(Listing { entries, store_unix_ms: None }))
+                Input::Looked(Ok(Listing { entries, store_unix_ms: None }))
             }
             Call::Load(_) => Input::Loaded(Ok(entry)),
             Call::Swap { expected, record, .. } => {
@@ -368,7 +370,8 @@ impl<B: Rule> Moment<B> {
     fn apply(&mut self, world: &World<B>, index: usize, event: &Event) {
         let Node { protocol, lease, saved, .. } = &mut self.nodes[index];
         if world.saves && matches!(event, Event::Granted(_) | Event::Extended { .. }) {
-            *saved = protocol.held().filter(|_| lease.is_some() || matches!(event, Event::Granted(_)));
+            *saved =
+                protocol.settled_lease().filter(|_| lease.is_some() || matches!(event, Event::Granted(_)));
         }
         let new = match *event {
             Event::Granted(Lease { from_unix_ms, until_unix_ms, .. }) => {
@@ -394,7 +397,7 @@ fn time_passes<B>(protocol: &mut Protocol<B>) {
     let earlier = |steady_ms: &mut u64| *steady_ms = steady_ms.saturating_sub(1);
     earlier(&mut protocol.sent_steady_ms);
     earlier(&mut protocol.claim_nothing_before_steady_ms);
-    if let Some(Holding { acknowledged_steady_ms: Some(at), .. }) = &mut protocol.held {
+    if let Some(RecordedLease { acknowledged_steady_ms: Some(at), .. }) = &mut protocol.lease {
         earlier(at);
     }
 }

@@ -51,7 +51,7 @@ fn waits_out(turn: &Turn, ms: u64) {
 
 #[test]
 fn a_clock_as_far_ahead_as_it_may_be_takes_a_lease() {
-    let listing = |store| Input::Listed(Ok(Listing { entries: vec![], store_unix_ms: Some(store) }));
+    let listing = |store| Input::Looked(Ok(Listing { entries: vec![], store_unix_ms: Some(store) }));
     swap_of(&seeking().step(at(NOW), listing(NOW - 30_000)));
     waits(&seeking().step(at(NOW), listing(NOW - 30_001)), WINDOW / 12);
 }
@@ -133,7 +133,7 @@ fn each_failure_doubles_the_wait_and_a_success_ends_the_row() {
     for _ in 0..2 {
         for wait in [46, 92, 184, 368, 736, 1472, 1500, 1500] {
             protocol.step(at(NOW), Input::Wake);
-            backs_off(&protocol.step(at(NOW), Input::Listed(Err(Failure::NotDone))), wait);
+            backs_off(&protocol.step(at(NOW), Input::Looked(Err(Failure::NotDone))), wait);
         }
         protocol.step(at(NOW), Input::Wake);
         let turn = protocol.step(at(NOW), listed(all_taken(NOW + 8000)));
@@ -175,7 +175,7 @@ fn after_a_failed_claim_only_a_record_with_its_tag_is_ours() {
 #[test]
 fn a_write_that_surely_did_not_happen_and_did_is_ours_and_no_sign_of_a_store_that_forgot() {
     for clock_back_ms in [0, 60_000] {
-        let (mut protocol, worker) = holding();
+        let (mut protocol, worker) = lease();
         let refused = swap_of(&protocol.step(at(NOW + 3000), Input::Wake)).2;
         backs_off(&protocol.step(at(NOW + 3000), Input::Swapped(Err(Failure::NotDone))), WINDOW / 200 + 1);
         protocol.step(at(NOW + 3100), Input::Wake);
@@ -194,7 +194,7 @@ fn a_write_that_surely_did_not_happen_and_did_is_ours_and_no_sign_of_a_store_tha
 #[test]
 fn a_release_gives_back_no_less_than_was_used_and_no_more_than_was_granted() {
     for (used, until) in [(0, NOW), (NOW + 90, NOW + 90), (NOW + WINDOW + 1, NOW + WINDOW)] {
-        let (mut protocol, _) = holding();
+        let (mut protocol, _) = lease();
         let turn = protocol.step(at(NOW + 100), Input::Release { used_until_unix_ms: used });
         assert_eq!(swap_of(&turn).2.until_unix_ms, until);
         let turn = protocol.step(at(NOW + 100), Input::Swapped(Ok(Swapped::Done(Revision(2)))));
@@ -204,7 +204,7 @@ fn a_release_gives_back_no_less_than_was_used_and_no_more_than_was_granted() {
 
 #[test]
 fn the_wait_after_a_failure_is_a_quarter_at_most_of_what_is_left_of_a_lease() {
-    let (mut protocol, _) = holding();
+    let (mut protocol, _) = lease();
     for (now, wait) in [
         (3000, 46),
         (3000, 92),
@@ -307,7 +307,7 @@ fn stepped(after_ms: u64, by_ms: u64) -> Now {
 }
 
 fn told(store_unix_ms: Option<u64>, entries: Vec<Entry>) -> Input {
-    Input::Listed(Ok(Listing { entries, store_unix_ms }))
+    Input::Looked(Ok(Listing { entries, store_unix_ms }))
 }
 
 fn done(revision: u64) -> Input {
@@ -347,7 +347,7 @@ fn renew(
 #[test]
 fn a_renewal_by_a_clock_that_the_store_contradicts_is_not_written() {
     for by_ms in [HOUR, 365 * 24 * HOUR] {
-        let (mut protocol, worker) = holding();
+        let (mut protocol, worker) = lease();
         let refused = |after_ms| {
             let ahead_ms = by_ms - 5;
             (vec![Event::ClockAhead { ahead_ms, max_skew_ms: 30_000 }], None::<u64>, NOW + after_ms + 5)
@@ -359,7 +359,7 @@ fn a_renewal_by_a_clock_that_the_store_contradicts_is_not_written() {
                 (events, written)
             );
         }
-        assert_eq!(protocol.held().unwrap().worker, worker);
+        assert_eq!(protocol.settled_lease().unwrap().worker, worker);
         // The clock is corrected.
         let renewed = renew(&mut protocol, stepped(21_000, 0), None, vec![]);
         assert_eq!(renewed, (vec![], Some(NOW + 21_000 + WINDOW)));
@@ -418,8 +418,13 @@ fn a_clock_that_was_ahead_at_the_start_may_not_be_ahead_again() {
 #[test]
 fn a_resumed_lease_is_not_renewed_by_a_clock_that_the_store_contradicts() {
     let (tag, revision) = (Tag(1), Revision(4));
-    let held =
-        Held { worker: WorkerId(9), revision, tag, from_unix_ms: NOW, until_unix_ms: NOW + HOUR + WINDOW };
+    let held = SettledLease {
+        worker: WorkerId(9),
+        revision,
+        tag,
+        from_unix_ms: NOW,
+        until_unix_ms: NOW + HOUR + WINDOW,
+    };
     let mut protocol = Protocol::resume(settings(WorkerChoice::Any), 7, held);
     let event = Event::ClockAhead { ahead_ms: HOUR, max_skew_ms: 30_000 };
     assert_eq!(renew(&mut protocol, at(NOW + HOUR), Some(NOW), vec![]), (vec![event], None));
@@ -441,13 +446,13 @@ fn over_a_store_without_a_clock_another_node_confirms_a_jump() {
         (HOUR + 30_001, false),
         (0, false),
     ] {
-        let (mut protocol, _) = holding();
+        let (mut protocol, _) = lease();
         let now = stepped(3_000, HOUR);
         let (events, written) = renew(&mut protocol, now, None, another(NOW + 3_000 + other_ms));
         assert_eq!(written, confirms.then_some(now.unix_ms + WINDOW), "{other_ms}");
         assert_eq!(events.is_empty(), confirms);
     }
-    let (mut protocol, worker) = holding();
+    let (mut protocol, worker) = lease();
     let now = stepped(3_000, HOUR);
     let own = Entry { worker, ..entry(0, "me/2", now.unix_ms + WINDOW, 1) };
     assert_eq!(renew(&mut protocol, now, None, vec![own]).1, None, "its own records confirm nothing");
@@ -458,7 +463,7 @@ fn over_a_store_without_a_clock_another_node_confirms_a_jump() {
 #[test]
 fn alone_over_a_store_without_a_clock_a_jump_is_followed_once_it_lasts() {
     for (by_ms, after_ms) in [(30_001, 6 * WINDOW), (HOUR, 6 * WINDOW), (24 * HOUR, 864_000)] {
-        let (mut protocol, _) = holding();
+        let (mut protocol, _) = lease();
         let mut after = 3_000;
         let written = loop {
             let (events, written) = renew(&mut protocol, stepped(after, by_ms), None, another(NOW));
@@ -478,7 +483,7 @@ fn alone_over_a_store_without_a_clock_a_jump_is_followed_once_it_lasts() {
 /// 3 s.
 #[test]
 fn small_jumps_are_followed_at_once_and_do_not_add_up() {
-    let (mut protocol, _) = holding();
+    let (mut protocol, _) = lease();
     let mut furthest = 0;
     for step in 1..100 {
         let (after_ms, by_ms) = (step * 3_000, step * 25_000);
@@ -491,7 +496,7 @@ fn small_jumps_are_followed_at_once_and_do_not_add_up() {
 
 #[test]
 fn drift_is_no_jump_and_a_clock_that_went_back_may_return() {
-    let (mut protocol, _) = holding();
+    let (mut protocol, _) = lease();
     let now = stepped(3_000, LEAST_JUMP_MS);
     swap_of(&protocol.step(now, Input::Wake));
     protocol.step(now, done(2));
@@ -504,13 +509,13 @@ fn drift_is_no_jump_and_a_clock_that_went_back_may_return() {
 #[test]
 fn a_doubted_renewal_is_given_back_by_what_the_store_has() {
     for refused in [false, true] {
-        let (mut protocol, worker) = holding();
+        let (mut protocol, worker) = lease();
         let now = stepped(3_000, HOUR);
         protocol.step(now, Input::Wake);
         if refused {
             protocol.step(now, told(Some(NOW + 3_000), vec![]));
         } else {
-            protocol.step(now, Input::Listed(Err(Failure::NotDone)));
+            protocol.step(now, Input::Looked(Err(Failure::NotDone)));
         }
         let turn = protocol.step(now, Input::Release { used_until_unix_ms: NOW + 90 });
         assert_eq!(turn.next, Next::Call(Call::Load(worker)));
@@ -527,7 +532,7 @@ fn a_doubted_renewal_is_given_back_by_what_the_store_has() {
 /// The machine does not forget a renewal with an unknown outcome while it doubts the clock.
 #[test]
 fn a_write_that_arrives_while_the_clock_is_doubted_is_ours() {
-    let (mut protocol, worker) = holding();
+    let (mut protocol, worker) = lease();
     let late = swap_of(&protocol.step(stepped(3_000, 0), Input::Wake)).2;
     protocol.step(stepped(5_000, 0), Input::Swapped(Err(Failure::Unknown)));
     protocol.step(stepped(5_100, 0), Input::Wake);

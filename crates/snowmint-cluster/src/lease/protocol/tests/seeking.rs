@@ -47,7 +47,7 @@ impl Pretend {
             let entries = self.entries.range(scope.range(WORKERS)).map(|(_, entry)| entry.clone());
             let listing = Listing { entries: entries.collect(), store_unix_ms };
             let events = std::mem::take(&mut turn.events);
-            turn = protocol.step(now, Input::Listed(Ok(listing)));
+            turn = protocol.step(now, Input::Looked(Ok(listing)));
             turn.events.splice(0..0, events);
         }
         turn
@@ -190,7 +190,7 @@ fn a_wide_look_that_fails_is_put_off_and_narrow_ones_go_on() {
     store.lead(&mut protocol, at(NOW));
     let turn = protocol.step(at(NOW), Input::Wake);
     assert!(matches!(turn.next, Next::Call(Call::Look { scope: Scope::Block(_), .. })), "{turn:?}");
-    protocol.step(at(NOW), Input::Listed(Err(Failure::Unknown)));
+    protocol.step(at(NOW), Input::Looked(Err(Failure::Unknown)));
     store.sizes();
     let turn = store.lead(&mut protocol, at(NOW + 50));
     assert!(!store.sizes().contains(&100));
@@ -219,7 +219,7 @@ fn a_clock_ahead_of_the_stores_takes_no_lease_by_a_look_either() {
         let wanted = |next: &Next| matches!(next, Next::Call(Call::Look { time: StoreTime::Wanted, .. }));
         assert!(wanted(&turn.next), "{turn:?}");
         let store_unix_ms = Some(NOW - 30_001);
-        let turn = protocol.step(at(NOW), Input::Listed(Ok(Listing { entries: vec![], store_unix_ms })));
+        let turn = protocol.step(at(NOW), Input::Looked(Ok(Listing { entries: vec![], store_unix_ms })));
         assert_eq!(turn.events, [Event::ClockAhead { ahead_ms: 30_001, max_skew_ms: 30_000 }]);
         assert!(matches!(turn.next, Next::Wait(..=2000)));
         assert!(wanted(&protocol.step(at(NOW), Input::Wake).next), "again");
@@ -237,7 +237,7 @@ fn a_claim_that_landed_late_is_recognised_by_a_look() {
     assert!(matches!(turn.next, Next::Wait(_)), "{turn:?}");
     let turn = protocol.step(at(NOW + 300), Input::Wake);
     assert!(matches!(turn.next, Next::Call(Call::Look { .. })), "{turn:?}");
-    protocol.step(at(NOW + 300), Input::Listed(Err(Failure::NotDone)));
+    protocol.step(at(NOW + 300), Input::Looked(Err(Failure::NotDone)));
     store.entries.insert(worker.0, Entry { worker, revision: Revision(3), record: Some(claim) });
     let turn = store.lead(&mut protocol, at(NOW + 400));
     let lease = Lease { worker, from_unix_ms: NOW, until_unix_ms: NOW + WINDOW };
@@ -371,13 +371,13 @@ impl Fleet {
                 };
                 let work_us = calls * CALL_US + records * RECORD_US;
                 // Does not count renewals of nodes that wait for the others.
-                if self.nodes[node].held().is_none() {
+                if self.nodes[node].settled_lease().is_none() {
                     self.calls[node] += calls;
                 }
                 let call = self.created + 1;
                 self.pending[node] = call;
                 let failed = match asked {
-                    Call::Look { .. } => Input::Listed(Err(Failure::Unknown)),
+                    Call::Look { .. } => Input::Looked(Err(Failure::Unknown)),
                     Call::Load(_) => Input::Loaded(Err(Failure::Unknown)),
                     Call::Swap { .. } => Input::Swapped(Err(Failure::Unknown)),
                 };
@@ -400,7 +400,7 @@ impl Fleet {
                 let inside = self.records.range(scope.range(u32::MAX)).map(|(worker, _)| *worker);
                 let entries = inside.filter_map(|worker| entry(&self.records, worker)).collect();
                 let store_unix_ms = store_unix_ms.filter(|_| *time == StoreTime::Wanted);
-                Input::Listed(Ok(Listing { entries, store_unix_ms }))
+                Input::Looked(Ok(Listing { entries, store_unix_ms }))
             }
             Call::Load(worker) => Input::Loaded(Ok(entry(&self.records, worker.0))),
             Call::Swap { worker, expected, record } => {

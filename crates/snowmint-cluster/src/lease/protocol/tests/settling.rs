@@ -49,7 +49,7 @@ fn settled() -> (Protocol, WorkerId, Record) {
 #[test]
 fn a_claim_is_used_once_it_has_settled_and_each_renewal_settles_the_one_before() {
     let (mut protocol, ..) = settled();
-    assert_eq!(protocol.held().map(|held| held.until_unix_ms), Some(NOW + WINDOW));
+    assert_eq!(protocol.settled_lease().map(|held| held.until_unix_ms), Some(NOW + WINDOW));
     protocol.step(then(NOW + 4200, 4300), Input::Wake);
     let turn = protocol.step(then(NOW + 4200, 4300), done(3));
     assert_eq!(turn.events, [Event::Extended { until_unix_ms: NOW + 2000 + WINDOW }]);
@@ -181,7 +181,7 @@ fn a_renewal_that_was_forgotten_is_never_used_and_is_written_again() {
     assert_eq!((expected, again.until_unix_ms), (Expected::Revision(Revision(1)), NOW + 4200 + WINDOW));
     let turn = protocol.step(then(NOW + 4200, 4300), done(9));
     assert_eq!(turn.events, [], "it settles first, by itself");
-    assert_eq!(protocol.held().map(|held| held.until_unix_ms), Some(claim_until));
+    assert_eq!(protocol.settled_lease().map(|held| held.until_unix_ms), Some(claim_until));
     protocol.step(then(NOW + 6300, 6300), Input::Wake);
     let turn = protocol.step(then(NOW + 6300, 6300), done(10));
     assert_eq!(turn.events, [Event::Extended { until_unix_ms: NOW + 4200 + WINDOW }]);
@@ -198,14 +198,14 @@ fn a_forgotten_claim_is_written_again_and_was_never_used() {
     let forgot = Event::StoreForgot { worker, acknowledged_until_unix_ms, found_until_unix_ms, forgot };
     assert_eq!(turn.events, [forgot]);
     assert_eq!(swap_of(&turn).1, Expected::Absent);
-    assert_eq!(protocol.held(), None);
+    assert_eq!(protocol.settled_lease(), None);
 }
 
 /// A store that keeps everything it acknowledges is restored from a backup: revisions go back, too.
 #[test]
 fn a_restored_store_is_noticed_and_the_lease_is_written_again_at_once() {
     for gone in [true, false] {
-        let (mut protocol, worker) = holding();
+        let (mut protocol, worker) = lease();
         let renewal = swap_of(&protocol.step(at(NOW + 3000), Input::Wake)).2;
         protocol.step(at(NOW + 3000), done(9));
         protocol.step(at(NOW + 6000), Input::Wake);
@@ -235,7 +235,7 @@ fn a_restored_store_is_noticed_and_the_lease_is_written_again_at_once() {
 #[test]
 fn anothers_grant_that_overlaps_ends_the_lease() {
     for (from, overlaps) in [(NOW + WINDOW - 1, true), (NOW + WINDOW, false)] {
-        let (mut protocol, worker) = holding();
+        let (mut protocol, worker) = lease();
         protocol.step(at(NOW + 3000), Input::Wake);
         protocol.step(at(NOW + 3000), Input::Swapped(Ok(Swapped::Conflict)));
         let other = entry(worker.0, "other", NOW + 90_000, 1 << 64).record.unwrap();
@@ -244,7 +244,7 @@ fn anothers_grant_that_overlaps_ends_the_lease() {
         let ended = turn.events.iter().any(|event| matches!(event, Event::Overlap { .. }));
         assert_eq!(ended, overlaps, "{turn:?}");
         assert_eq!(matches!(turn.events[..], [Event::Lost { .. }]), !overlaps, "{turn:?}");
-        assert_eq!(protocol.held(), None);
+        assert_eq!(protocol.settled_lease(), None);
         assert_eq!(turn.next == Next::Wait(WINDOW), overlaps, "{turn:?}");
     }
 }
@@ -265,7 +265,7 @@ fn anothers_grant_after_what_has_settled_ends_nothing() {
 /// The revision changed but not the record, for example because somebody labelled a Kubernetes object.
 #[test]
 fn ones_own_record_at_another_revision_is_renewed_from_there() {
-    let (mut protocol, worker) = holding();
+    let (mut protocol, worker) = lease();
     let renewal = swap_of(&protocol.step(at(NOW + 3000), Input::Wake)).2;
     protocol.step(at(NOW + 3000), done(2));
     protocol.step(at(NOW + 6000), Input::Wake);
@@ -281,7 +281,7 @@ fn ones_own_record_at_another_revision_is_renewed_from_there() {
 #[test]
 fn a_resumed_lease_tells_older_from_newer_tags_of_its_line() {
     let line = 5 << 64;
-    let held = Held {
+    let held = SettledLease {
         worker: WorkerId(9),
         revision: Revision(4),
         tag: Tag(line + 70),
@@ -326,7 +326,7 @@ fn a_resumed_lease_tells_older_from_newer_tags_of_its_line() {
 /// the record has tags that this machine has not drawn.
 #[test]
 fn a_process_restored_from_its_memory_stops_when_it_notices_the_other() {
-    let (restored, worker) = holding();
+    let (restored, worker) = lease();
     let mut before = restored.clone();
     for renewal in 1..=40 {
         let now = at(NOW + renewal * 3000);
@@ -343,7 +343,7 @@ fn a_process_restored_from_its_memory_stops_when_it_notices_the_other() {
             assert!(matches!(turn.events[..], [Event::Extended { .. }]), "{turn:?}");
         } else {
             assert_eq!(turn.events, copied, "{renewal}");
-            assert_eq!(restored.held(), None);
+            assert_eq!(restored.settled_lease(), None);
         }
     }
 }
@@ -351,7 +351,7 @@ fn a_process_restored_from_its_memory_stops_when_it_notices_the_other() {
 /// Returns whether one of two machines that hold one lease, whose claim is at revision 1, loses it within 60 rounds. They renew
 /// in turn, each with its own random bits.
 fn one_loses(mut machines: [Protocol; 2], claim: Record, random: &mut SplitMix64) -> bool {
-    let worker = machines[0].held().unwrap().worker;
+    let worker = machines[0].settled_lease().unwrap().worker;
     let (mut record, mut revision) = (claim, 1);
     (1..=60).any(|round| {
         let now = at(NOW + round * 3000);
@@ -387,7 +387,7 @@ fn one_loses(mut machines: [Protocol; 2], claim: Record, random: &mut SplitMix64
 #[test]
 fn of_two_copies_of_a_process_one_loses_the_lease() {
     for seed in 0..100 {
-        let (copy, worker) = holding();
+        let (copy, worker) = lease();
         let claim = entry(worker.0, "me", NOW + WINDOW, 8).record.unwrap();
         assert!(one_loses([copy.clone(), copy], claim, &mut SplitMix64::of(seed)), "{seed}");
     }
@@ -398,8 +398,8 @@ fn of_two_copies_of_a_process_one_loses_the_lease() {
 fn of_a_resumed_process_and_the_one_before_it_one_loses_the_lease() {
     for seed in 0..100 {
         let mut random = SplitMix64::of(seed);
-        let (before, worker) = holding();
-        let held = before.held().unwrap();
+        let (before, worker) = lease();
+        let held = before.settled_lease().unwrap();
         let claim = entry(worker.0, "me", held.until_unix_ms, held.tag.0).record.unwrap();
         let number = random.below(u64::MAX);
         let resumed = Protocol::resume(settings(WorkerChoice::Any), u128::from(number), held);
@@ -412,7 +412,7 @@ fn of_a_resumed_process_and_the_one_before_it_one_loses_the_lease() {
 /// A detected failover is undone: the newest grant is back.
 #[test]
 fn a_grant_that_is_back_after_it_was_forgotten_is_renewed() {
-    let (mut protocol, worker) = holding();
+    let (mut protocol, worker) = lease();
     let renewal = swap_of(&protocol.step(at(NOW + 3000), Input::Wake)).2;
     protocol.step(at(NOW + 3000), done(2));
     protocol.step(at(NOW + 6000), Input::Wake);
@@ -427,7 +427,7 @@ fn a_grant_that_is_back_after_it_was_forgotten_is_renewed() {
 
 #[test]
 fn a_release_of_a_forgotten_lease_is_written_over_what_is_there() {
-    let (mut protocol, worker) = holding();
+    let (mut protocol, worker) = lease();
     protocol.step(at(NOW + 100), Input::Release { used_until_unix_ms: NOW + 90 });
     protocol.step(at(NOW + 100), Input::Swapped(Ok(Swapped::Conflict)));
     let turn = protocol.step(at(NOW + 100), Input::Loaded(Ok(None)));
@@ -450,7 +450,7 @@ fn another_lease_of_the_node_found_that_the_store_forgot() {
 /// Found by the simulation: the release had arrived, and another lease began at its end.
 #[test]
 fn a_release_that_arrived_unnoticed_makes_no_overlap() {
-    let (mut protocol, worker) = holding();
+    let (mut protocol, worker) = lease();
     protocol.step(at(NOW + 100), Input::Release { used_until_unix_ms: NOW + 90 });
     protocol.step(at(NOW + 100), Input::Swapped(Err(Failure::Unknown)));
     protocol.step(at(NOW + 200), Input::Wake);
