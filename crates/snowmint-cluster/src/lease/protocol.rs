@@ -388,6 +388,11 @@ impl<B: Begin> Protocol<B> {
         self.claim_nothing_before_steady_ms = self.claim_nothing_before_steady_ms.max(steady_ms);
     }
 
+    /// Returns the time of the steady clock before which the machine claims no worker; 0 or past if it may.
+    pub const fn claim_nothing_before_steady_ms(&self) -> u64 {
+        self.claim_nothing_before_steady_ms
+    }
+
     /// Sets random bits for the tag of the next attempt.
     ///
     /// A copy of this process, for example in a virtual machine restored from a snapshot, gets other bits. Without them, both would
@@ -395,12 +400,10 @@ impl<B: Begin> Protocol<B> {
     pub const fn salt(&mut self, salt: u8) {
         self.salt = salt;
     }
+}
 
-    /// Returns the time of the steady clock before which the machine claims no worker; 0 or past if it may.
-    pub const fn claim_nothing_before_steady_ms(&self) -> u64 {
-        self.claim_nothing_before_steady_ms
-    }
-
+// Steps.
+impl<B: Begin> Protocol<B> {
     /// Takes the time and an input; returns what changed and what to do next.
     pub fn step(&mut self, now: Now, input: Input) -> Turn {
         let state = std::mem::replace(&mut self.state, State::Stopped);
@@ -460,32 +463,10 @@ impl<B: Begin> Protocol<B> {
     const fn claim_pause_ms(&self, now: Now) -> u64 {
         self.claim_nothing_before_steady_ms.saturating_sub(now.steady_ms)
     }
+}
 
-    fn stop(&mut self) -> Next {
-        self.state = State::Stopped;
-        if self.lease.take().is_some() {
-            self.events.push(Event::Released);
-        }
-        Next::Stop
-    }
-
-    fn begin_write(&mut self, now: Now, purpose: Purpose, lease: &RecordedLease) -> Next {
-        let RecordedLease { settled, acknowledged_until_unix_ms, .. } = lease;
-        self.try_write(
-            now,
-            PendingWrite {
-                purpose,
-                worker: settled.worker,
-                expected: Expected::Revision(settled.revision),
-                known_tag: Some(settled.tag),
-                lease_from_unix_ms: Some(settled.from_unix_ms),
-                granted_until_unix_ms: *acknowledged_until_unix_ms,
-                attempts: Vec::new(),
-                may_have_succeeded: false,
-            },
-        )
-    }
-
+// Claim, which begins in `seek`, and every other write: an attempt is sent, and its answer or a load shows the outcome.
+impl<B: Begin> Protocol<B> {
     /// Sends one more attempt of a write. If it is a grant, and the clock jumped forward or was never compared, the machine first
     /// asks the store for the time.
     fn try_write(&mut self, now: Now, write: PendingWrite) -> Next {
@@ -651,51 +632,6 @@ impl<B: Begin> Protocol<B> {
         self.try_write(now, again)
     }
 
-    const fn purpose_now(&self) -> Purpose {
-        match self.release_from_unix_ms {
-            Some(used_until_unix_ms) => Purpose::Release { used_until_unix_ms },
-            None => Purpose::Renew,
-        }
-    }
-
-    /// The store has an older record of this lease, or none: writes the lease again from there.
-    fn write_again(
-        &mut self,
-        now: Now,
-        write: &PendingWrite,
-        lease: &RecordedLease,
-        found: Option<(Revision, Record)>,
-    ) -> Next {
-        let found_until_unix_ms = found.as_ref().map(|(_, record)| record.until_unix_ms);
-        self.store_forgot(now, lease, found_until_unix_ms, found_until_unix_ms.unwrap_or(0));
-        // What had not settled is lost. The new grant settles on its own.
-        self.lease = Some(RecordedLease { acknowledged_steady_ms: None, ..*lease });
-        let known_tag = found.as_ref().map(|(_, record)| record.tag);
-        let expected = found.map_or(Expected::Absent, |(revision, _)| Expected::Revision(revision));
-        let (purpose, attempts) = (self.purpose_now(), Vec::new());
-        let again =
-            PendingWrite { purpose, expected, known_tag, attempts, may_have_succeeded: false, ..*write };
-        self.try_write(now, again)
-    }
-
-    /// Reports that the store forgot a part of what it had acknowledged, and kept the lease up to an instant.
-    fn store_forgot(
-        &mut self,
-        now: Now,
-        lease: &RecordedLease,
-        found_until_unix_ms: Option<u64>,
-        kept_until_unix_ms: u64,
-    ) {
-        let kept = !lease.is_usable || kept_until_unix_ms >= lease.settled.until_unix_ms;
-        self.claim_nothing_before(now.steady_ms + self.settings.window_ms);
-        self.events.push(Event::StoreForgot {
-            worker: lease.settled.worker,
-            acknowledged_until_unix_ms: lease.acknowledged_until_unix_ms,
-            found_until_unix_ms,
-            forgot: if kept { Forgot::Unsettled } else { Forgot::Settled },
-        });
-    }
-
     fn succeeded(
         &mut self,
         now: Now,
@@ -761,6 +697,59 @@ impl<B: Begin> Protocol<B> {
         self.wait_to_renew(now, until_unix_ms)
     }
 
+    fn claim_failed(&mut self, now: Now) -> Next {
+        if self.release_from_unix_ms.is_some() { self.stop() } else { self.claim_next(now) }
+    }
+}
+
+// Renew, and settle.
+impl<B: Begin> Protocol<B> {
+    fn begin_write(&mut self, now: Now, purpose: Purpose, lease: &RecordedLease) -> Next {
+        let RecordedLease { settled, acknowledged_until_unix_ms, .. } = lease;
+        self.try_write(
+            now,
+            PendingWrite {
+                purpose,
+                worker: settled.worker,
+                expected: Expected::Revision(settled.revision),
+                known_tag: Some(settled.tag),
+                lease_from_unix_ms: Some(settled.from_unix_ms),
+                granted_until_unix_ms: *acknowledged_until_unix_ms,
+                attempts: Vec::new(),
+                may_have_succeeded: false,
+            },
+        )
+    }
+
+    const fn purpose_now(&self) -> Purpose {
+        match self.release_from_unix_ms {
+            Some(used_until_unix_ms) => Purpose::Release { used_until_unix_ms },
+            None => Purpose::Renew,
+        }
+    }
+
+    /// Waits until a third of the window has passed, counted back from the granted end: a late answer has used up some of it.
+    ///
+    /// Over a store that may lose writes, a grant becomes usable one renewal later. Renewals are twice as frequent there, so that
+    /// the store may be down for as long, but not so frequent that they could not settle the grant before them.
+    fn wait_to_renew(&mut self, now: Now, until_unix_ms: u64) -> Next {
+        let left_ms = until_unix_ms.saturating_sub(now.unix_ms);
+        let Settings { window_ms, may_lose_ms, .. } = self.settings;
+        let third_ms = window_ms / 3;
+        match self.lease {
+            Some(RecordedLease { is_usable: false, .. }) => self.wait_at_least(State::Hold, may_lose_ms),
+            _ if may_lose_ms == 0 => {
+                self.wait_about(State::Hold, left_ms.saturating_sub(2 * third_ms).min(third_ms))
+            }
+            _ => {
+                let every_ms = may_lose_ms.max(window_ms / 6);
+                let wait_ms = left_ms.saturating_sub(window_ms.saturating_sub(every_ms)).min(every_ms);
+                let later_ms = self.random.below(every_ms / 8 + 1);
+                self.wait_at_least(State::Hold, wait_ms.max(may_lose_ms) + later_ms)
+            }
+        }
+    }
+
     /// The answer shows the newest grant, which has settled if the call was sent long enough after the acknowledgement.
     fn settle_if_due(&mut self) {
         let acknowledged = self.lease.and_then(|lease| lease.acknowledged_steady_ms);
@@ -794,31 +783,46 @@ impl<B: Begin> Protocol<B> {
             Event::Granted(Lease { worker, from_unix_ms, until_unix_ms })
         });
     }
+}
 
-    /// Waits until a third of the window has passed, counted back from the granted end: a late answer has used up some of it.
-    ///
-    /// Over a store that may lose writes, a grant becomes usable one renewal later. Renewals are twice as frequent there, so that
-    /// the store may be down for as long, but not so frequent that they could not settle the grant before them.
-    fn wait_to_renew(&mut self, now: Now, until_unix_ms: u64) -> Next {
-        let left_ms = until_unix_ms.saturating_sub(now.unix_ms);
-        let Settings { window_ms, may_lose_ms, .. } = self.settings;
-        let third_ms = window_ms / 3;
-        match self.lease {
-            Some(RecordedLease { is_usable: false, .. }) => self.wait_at_least(State::Hold, may_lose_ms),
-            _ if may_lose_ms == 0 => {
-                self.wait_about(State::Hold, left_ms.saturating_sub(2 * third_ms).min(third_ms))
-            }
-            _ => {
-                let every_ms = may_lose_ms.max(window_ms / 6);
-                let wait_ms = left_ms.saturating_sub(window_ms.saturating_sub(every_ms)).min(every_ms);
-                let later_ms = self.random.below(every_ms / 8 + 1);
-                self.wait_at_least(State::Hold, wait_ms.max(may_lose_ms) + later_ms)
-            }
-        }
+// Lose: the store forgot the lease, or another node has it.
+impl<B: Begin> Protocol<B> {
+    /// The store has an older record of this lease, or none: writes the lease again from there.
+    fn write_again(
+        &mut self,
+        now: Now,
+        write: &PendingWrite,
+        lease: &RecordedLease,
+        found: Option<(Revision, Record)>,
+    ) -> Next {
+        let found_until_unix_ms = found.as_ref().map(|(_, record)| record.until_unix_ms);
+        self.store_forgot(now, lease, found_until_unix_ms, found_until_unix_ms.unwrap_or(0));
+        // What had not settled is lost. The new grant settles on its own.
+        self.lease = Some(RecordedLease { acknowledged_steady_ms: None, ..*lease });
+        let known_tag = found.as_ref().map(|(_, record)| record.tag);
+        let expected = found.map_or(Expected::Absent, |(revision, _)| Expected::Revision(revision));
+        let (purpose, attempts) = (self.purpose_now(), Vec::new());
+        let again =
+            PendingWrite { purpose, expected, known_tag, attempts, may_have_succeeded: false, ..*write };
+        self.try_write(now, again)
     }
 
-    fn claim_failed(&mut self, now: Now) -> Next {
-        if self.release_from_unix_ms.is_some() { self.stop() } else { self.claim_next(now) }
+    /// Reports that the store forgot a part of what it had acknowledged, and kept the lease up to an instant.
+    fn store_forgot(
+        &mut self,
+        now: Now,
+        lease: &RecordedLease,
+        found_until_unix_ms: Option<u64>,
+        kept_until_unix_ms: u64,
+    ) {
+        let kept = !lease.is_usable || kept_until_unix_ms >= lease.settled.until_unix_ms;
+        self.claim_nothing_before(now.steady_ms + self.settings.window_ms);
+        self.events.push(Event::StoreForgot {
+            worker: lease.settled.worker,
+            acknowledged_until_unix_ms: lease.acknowledged_until_unix_ms,
+            found_until_unix_ms,
+            forgot: if kept { Forgot::Unsettled } else { Forgot::Settled },
+        });
     }
 
     /// The record belongs to another node, or is unreadable. What has settled stays usable, unless the other grant overlaps it.
@@ -861,7 +865,21 @@ impl<B: Begin> Protocol<B> {
         }
         self.proceed(now, State::Seek)
     }
+}
 
+// Release.
+impl<B: Begin> Protocol<B> {
+    fn stop(&mut self) -> Next {
+        self.state = State::Stopped;
+        if self.lease.take().is_some() {
+            self.events.push(Event::Released);
+        }
+        Next::Stop
+    }
+}
+
+// Wait.
+impl<B: Begin> Protocol<B> {
     /// Waits longer after each failure in a row: 1/200 of the window at first, at most 1/6 of it and 2 s. With a lease, the wait
     /// is at most a quarter of the remaining time, so that the lease does not end in a wait after the store has recovered.
     ///
