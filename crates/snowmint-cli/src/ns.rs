@@ -224,7 +224,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
                     &match target {
                         Target::Store(store) => {
                             let add = async |store: Arc<dyn Store>| {
-                                Ok(namespaces::add(&*store, author, name, &addition).await?)
+                                Ok(namespaces::add(&*store, author, name, &addition, |_| true).await?)
                             };
                             store.change_persistent(add).await?
                         }

@@ -354,7 +354,7 @@ impl Session {
                     usage.failed(failure.kind);
                 }
                 if let Some(action) = attempt {
-                    self.server.refusals.failed(client.as_ref(), &action, failure.kind, &failure.text);
+                    self.server.admin_refusals.failed(client.as_ref(), &action, failure.kind, &failure.text);
                 }
                 self.refuse(&failure, line)
             }

@@ -3,8 +3,6 @@
 //! A protocol reads a request, checks its [`Scope`] with [`authorize`] before it reports anything about the request, and calls an
 //! [`Operator`]. Every limit of tokens for some namespaces is here.
 
-pub(crate) mod refusals;
-
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -182,7 +180,8 @@ impl<'a> Operator<'a> {
                         None => check_room(&listed, &identity)?,
                     }
                 }
-                namespaces::add(&*store, &author, &name, &addition).await
+                let shows = |other: &str| scope == TokenScope::All || identity.sees(other.as_bytes());
+                namespaces::add(&*store, &author, &name, &addition, shows).await
             })
         };
         Ok(self.here(self.node.change(scope, added).await?))

@@ -8,12 +8,12 @@ use crate::access::secret::TokenName;
 use crate::access::{Access, Identity};
 use crate::access_log;
 use crate::admin::{LogControl, NodeAdmin};
+use crate::admin_refusals::AdminRefusals;
 use crate::clock::SharedClock;
 use crate::fairness::Turns;
 use crate::memory_trimmer::MemoryTrimmer;
 use crate::metrics::Metrics;
 use crate::mint::Mint;
-use crate::operator::refusals::Refusals;
 #[cfg(feature = "otlp")]
 use crate::otlp::Tracer;
 use crate::protocol::{Admission, Protocol};
@@ -49,7 +49,7 @@ pub(crate) struct ServerState {
     pub(crate) memory: Arc<MemoryTrimmer>,
     pub(crate) turns: Turns,
     pub(crate) handshakes: HandshakeLog,
-    pub(crate) refusals: Refusals,
+    pub(crate) admin_refusals: AdminRefusals,
     clients: AtomicU64,
 }
 
@@ -82,7 +82,7 @@ impl ServerState {
             memory: Arc::default(),
             turns: Turns::new(),
             handshakes: HandshakeLog::default(),
-            refusals: Refusals::default(),
+            admin_refusals: AdminRefusals::default(),
             clients: AtomicU64::new(0),
         }
     }

@@ -4,7 +4,6 @@
 //! a setting that is `null` is removed.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use futures_util::future::try_join_all;
 use serde::{Deserialize, Serialize};
@@ -266,7 +265,8 @@ pub async fn get(
     Ok((NamespaceView::of(&Counters::Of(store), name.as_str(), &record).await?, edition))
 }
 
-/// Adds a namespace that every node of the store serves, or resumes or restarts a dropped one.
+/// Adds a namespace that every node of the store serves, or resumes or restarts a dropped one. Warnings name only other
+/// namespaces that `shows` allows.
 ///
 /// # Errors
 ///
@@ -276,6 +276,7 @@ pub async fn add(
     author: &Author,
     name: &NamespaceName,
     addition: &Addition,
+    shows: impl Fn(&str) -> bool,
 ) -> Result<Changed, AdminError> {
     let listed = registry::list(store).await?;
     let room = Room::among(&listed);
@@ -292,7 +293,7 @@ pub async fn add(
     let resumes = before.as_ref().filter(|_| if_dropped == IfDropped::Resume);
     let found = sources::check(name, &definition, resumes, &mut warnings).await?;
     check_mode(store, &definition)?;
-    warnings.extend(shared_key(name, &definition, &listed));
+    warnings.extend(shared_key(name, &definition, &listed, shows));
     let nodes = addition.start_over.as_ref().map_or(&[][..], |over| &over.nodes);
     let action = match &before {
         None => Action::NamespaceAdd,
@@ -583,7 +584,12 @@ fn named(name: &NamespaceName, listed: &[Listed]) -> Option<NamespaceRecord> {
 /// still in use.
 ///
 /// It is no error, as another key of one namespace is: the ids of each namespace stay unique.
-fn shared_key(name: &NamespaceName, definition: &Definition, listed: &[Listed]) -> Option<String> {
+fn shared_key(
+    name: &NamespaceName,
+    definition: &Definition,
+    listed: &[Listed],
+    shows: impl Fn(&str) -> bool,
+) -> Option<String> {
     /// The number of names in the warning.
     const NAMED: usize = 3;
     let key_of = |definition: &Definition| definition.scheme.hide().and_then(|hide| hide.check);
@@ -594,11 +600,12 @@ fn shared_key(name: &NamespaceName, definition: &Definition, listed: &[Listed]) 
         .filter(|(other, record)| other != name.as_str() && record.as_ref().is_ok_and(is_same))
         .map(|(other, _)| other.as_str())
         .collect();
-    let mut names = others.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
-    if others.len() > NAMED {
-        // A write to a String never fails.
-        let _ = write!(names, " and {} more", others.len() - NAMED);
-    }
+    let known: Vec<_> = others.iter().copied().filter(|other| shows(other)).take(NAMED).collect();
+    let names = match (others.len() - known.len(), known.is_empty()) {
+        (0, _) => known.join(", "),
+        (hidden, true) => format!("{hidden} other namespaces"),
+        (hidden, false) => format!("{} and {hidden} more", known.join(", ")),
+    };
     (!others.is_empty()).then(|| {
         format!(
             "the hide key of {name} also hides the ids of {names}: equal numbers get the same hidden id, so an id of one \
@@ -746,7 +753,8 @@ mod tests {
     }
 
     async fn added(store: &MemoryStore, of: &str, json: &str) -> Result<Changed, AdminError> {
-        add(store, &author(), &name(of), &Addition { settings: settings(json), ..Addition::default() }).await
+        let addition = Addition { settings: settings(json), ..Addition::default() };
+        add(store, &author(), &name(of), &addition, |_| true).await
     }
 
     async fn set_to(store: &MemoryStore, of: &str, json: &str) -> Result<Changed, AdminError> {
@@ -921,6 +929,16 @@ mod tests {
                 drop_namespace(&store, &author(), &name(of), Required::Any).await.unwrap();
             }
         }
+        // A token for some namespaces learns the names of no others.
+        let json = r#"{"scheme":"segment","hide":"public","hide_check":"0011223344556677"}"#;
+        for (of, shown, wanted) in [
+            ("h", "", "also hides the ids of 5 other namespaces:"),
+            ("i", "c", "also hides the ids of c and 5 more:"),
+        ] {
+            let addition = Addition { settings: settings(json), ..Addition::default() };
+            let added = add(&store, &author(), &name(of), &addition, |other| other == shown).await.unwrap();
+            assert!(added.warnings[0].contains(wanted), "{:?}", added.warnings);
+        }
         let plain = added(&store, "g", r#"{"scheme":"segment"}"#).await.unwrap();
         assert!(plain.warnings.is_empty(), "{:?}", plain.warnings);
     }
@@ -996,7 +1014,7 @@ mod tests {
         assert_eq!(resumed.namespace.settings.unwrap().maximum, Some(90));
         drop_namespace(&store, &author(), &name("n"), Required::Any).await.unwrap();
         let over = Addition { start_over: Some(StartOver::default()), ..Addition::default() };
-        let over = add(&store, &author(), &name("n"), &over).await.unwrap();
+        let over = add(&store, &author(), &name("n"), &over, |_| true).await.unwrap();
         assert!(over.warnings[0].contains("n starts over"), "{:?}", over.warnings);
     }
 
@@ -1007,7 +1025,10 @@ mod tests {
         let new = |name: NamespaceName| {
             let settings = settings(r#"{"scheme":"segment"}"#);
             let (store, required) = (&store, Required::Absent);
-            async move { add(store, &author(), &name, &Addition { settings, required, start_over: None }).await }
+            async move {
+                add(store, &author(), &name, &Addition { settings, required, start_over: None }, |_| true)
+                    .await
+            }
         };
         new(name("n")).await.unwrap();
         for words in

@@ -320,7 +320,7 @@ mod tests {
         let author = Author { who: "w".to_owned(), from: "f".to_owned() };
         let of = |text: &str| serde_json::from_str::<Settings>(text).unwrap();
         let addition = Addition { settings: of(r#"{"scheme": "segment"}"#), ..Addition::default() };
-        namespaces::add(&*inner, &author, &name, &addition).await.unwrap();
+        namespaces::add(&*inner, &author, &name, &addition, |_| true).await.unwrap();
         let older = inner.load(&key).await.unwrap().unwrap().value;
         let change = Change { settings: of(r#"{"owner": "web"}"#), ..Change::default() };
         namespaces::set(&*inner, &author, &name, &change).await.unwrap();
@@ -342,7 +342,7 @@ mod tests {
             let of = |text: &str| serde_json::from_str::<Settings>(text).unwrap();
             let store = SettledStore::new(Arc::clone(&inner) as _);
             let addition = Addition { settings: of(r#"{"scheme": "segment"}"#), ..Addition::default() };
-            namespaces::add(&store, &author, &name, &addition).await.unwrap();
+            namespaces::add(&store, &author, &name, &addition, |_| true).await.unwrap();
             store.settle().await.unwrap();
             let older = inner.load(&key).await.unwrap().unwrap().value;
             let change = Change { settings: of(r#"{"owner": "web"}"#), ..Change::default() };

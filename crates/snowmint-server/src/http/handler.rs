@@ -68,7 +68,7 @@ where
         let action = format!("{} {}", request.method(), request.uri().path());
         let answered = Box::pin(admin::answer(serving, request, &mut identity, line.as_deref_mut())).await;
         if let Err(problem) = &answered {
-            serving.server.refusals.failed(identity.as_ref(), &action, problem.kind, &problem.detail);
+            serving.server.admin_refusals.failed(identity.as_ref(), &action, problem.kind, &problem.detail);
         }
         counted(serving, identity.as_ref(), began, answered.map_err(Failure::Problem))
     } else {

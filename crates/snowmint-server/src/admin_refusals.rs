@@ -16,9 +16,9 @@ use crate::status::ErrorKind;
 
 /// The refused admin requests of a server. It grows only by the names of valid tokens.
 #[derive(Debug, Default)]
-pub(crate) struct Refusals(Mutex<HashMap<Option<TokenName>, RecurringProblem>>);
+pub(crate) struct AdminRefusals(Mutex<HashMap<Option<TokenName>, RecurringProblem>>);
 
-impl Refusals {
+impl AdminRefusals {
     /// Logs an admin request that failed, if it was refused because of its token. `identity` is `None` for a client that sent no
     /// valid token, and `action` the request without its arguments.
     #[cold]
