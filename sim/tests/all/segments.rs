@@ -2,8 +2,6 @@
 //! of seeded worlds run the shipped code, and compare every number of every node. Planted mistakes show that the comparison
 //! works.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a panic is how a test fails")]
-
 use snowmint_sim::{Planted, SegmentReport, SegmentScenario, run_segments};
 
 const SEEDS: u64 = 400;

@@ -3,8 +3,6 @@
 //! shipped code over models of each kind of store, and compare every id of every node. A planted fault shows that the comparison
 //! works.
 
-#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
-
 use snowmint_cluster::lease::protocol::Begin;
 use snowmint_sim::{Count, Report, Scenario, StoreProfile, Sums, for_each_seed, run, run_with};
 
