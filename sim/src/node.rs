@@ -7,7 +7,7 @@ use fastrand::Rng;
 use snowmint::{Generator, Id, Lease, ManualClock, WorkerId};
 use snowmint_cluster::Holder;
 use snowmint_cluster::WorkerPool;
-use snowmint_cluster::lease::protocol::{Begin, Now, Protocol, Settings, SettledLease, WorkerChoice};
+use snowmint_cluster::lease::protocol::{Begin, LeaseSettings, Now, Protocol, SettledLease, WorkerChoice};
 
 use crate::scenario::{BEGIN_MS, MAX_SKEW_MS, Scenario, Wish};
 
@@ -87,14 +87,14 @@ impl<B: Begin> Node<B> {
 
     #[expect(clippy::unwrap_used, reason = "the names below are constants that are allowed")]
     #[expect(clippy::cast_possible_truncation, reason = "there are a handful of nodes")]
-    fn settings(index: usize, scenario: &Scenario) -> Settings {
+    fn settings(index: usize, scenario: &Scenario) -> LeaseSettings {
         let name = if scenario.same_name { "node".to_owned() } else { format!("node-{index}") };
         let pool = WorkerPool::new(scenario.layout, snowmint::DatacenterId(0));
         let choice = match scenario.wish {
             Wish::Any => WorkerChoice::Any,
             Wish::Fixed => WorkerChoice::Only(WorkerId(index as u32 % pool.workers())),
         };
-        Settings {
+        LeaseSettings {
             pool,
             choice,
             holder: Holder::new(name).unwrap(),

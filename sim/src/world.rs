@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 
 use fastrand::Rng;
 use snowmint::Lease;
-use snowmint_cluster::lease::protocol::{Begin, Call, Event, Failure, Input, Next, Scope, StoreTime};
+use snowmint_cluster::lease::protocol::{Begin, Call, CallFailure, Event, Input, Next, Scope, StoreTime};
 use snowmint_cluster::lease::{Record, Tag};
 use snowmint_store::Expected;
 
@@ -201,7 +201,7 @@ impl<B: Begin> World<'_, B> {
         let call = self.calls;
         self.nodes[index].pending = Some(call);
         let timeout_ms = self.scenario.window_ms / 4;
-        self.after(timeout_ms, index, Happening::Answer { call, input: failed(&sent, Failure::Unknown) });
+        self.after(timeout_ms, index, Happening::Answer { call, input: failed(&sent, CallFailure::Unknown) });
         let delay_ms = self.rng.u64(1..30);
         let fault = self.drawn_fault();
         // Refused calls are known to have no effect.
@@ -221,7 +221,7 @@ impl<B: Begin> World<'_, B> {
                 self.after(slow_ms, index, request(sent, Answer::Arrives));
             }
             Some(CallFault::Refused) => {
-                let input = failed(&sent, Failure::NotDone);
+                let input = failed(&sent, CallFailure::NotDone);
                 self.after(delay_ms, index, Happening::Answer { call, input });
             }
             // Only the timeout arrives.
@@ -240,12 +240,12 @@ impl<B: Begin> World<'_, B> {
     }
 
     fn reaches_store(&mut self, index: usize, process: u32, call: u64, sent: Call, answer: Answer) {
-        let unknown = failed(&sent, Failure::Unknown);
+        let unknown = failed(&sent, CallFailure::Unknown);
         if self.now_ms < self.store_down_until_ms {
             self.history.figures[Count::CallsWhileDown] += 1;
             // Refused, or no answer.
             if answer == Answer::Arrives && self.rng.bool() {
-                let input = failed(&sent, Failure::NotDone);
+                let input = failed(&sent, CallFailure::NotDone);
                 self.queue_for(1, index, process, Happening::Answer { call, input });
             }
             return;
@@ -271,7 +271,7 @@ impl<B: Begin> World<'_, B> {
 }
 
 /// Returns the failure of a call of that kind.
-fn failed(call: &Call, failure: Failure) -> Input {
+fn failed(call: &Call, failure: CallFailure) -> Input {
     match call {
         Call::Look { .. } => Input::Looked(Err(failure)),
         Call::Load(_) => Input::Loaded(Err(failure)),

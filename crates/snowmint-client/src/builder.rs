@@ -10,7 +10,7 @@ use crate::connect::{TlsFiles, connections};
 use crate::error::BuildError;
 use crate::link::{Link, Times};
 use crate::pace::MAX_REQUEST;
-use crate::refill::Settings;
+use crate::refill::BufferSettings;
 use crate::servers::shuffle;
 use crate::wire::{Server, Token};
 
@@ -184,7 +184,7 @@ impl ClientBuilder {
         let connections = connections(https, &self.tls)?;
         let times = Times { hedge_after: self.hedge_after, timeout: self.timeout };
         let link = Link::new(servers, connections, token, times, seed);
-        let settings = Settings { sizes, max_age: self.max_age, timeout: self.timeout };
+        let settings = BufferSettings { sizes, max_age: self.max_age, timeout: self.timeout };
         Client::start(link, settings, self.max_ages)
     }
 

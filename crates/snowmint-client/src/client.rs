@@ -17,7 +17,7 @@ use crate::buffer::{Aging, IdRange};
 use crate::error::{BuildError, ClientError};
 use crate::link::{Link, Namespace, Stats, lock};
 use crate::pace::MAX_REQUEST;
-use crate::refill::{self, Settings, Source};
+use crate::refill::{self, BufferSettings, Source};
 
 /// A client of one or more Snowmint servers.
 ///
@@ -47,7 +47,7 @@ pub struct Client(Arc<Inner>);
 struct Inner {
     mark: ForkMark,
     link: Arc<Link>,
-    settings: Settings,
+    settings: BufferSettings,
     /// Namespaces with a maximum age of their own.
     max_ages: HashMap<String, Duration>,
     background: Handle,
@@ -81,7 +81,7 @@ struct Shared {
 impl Client {
     pub(crate) fn start(
         link: Link,
-        settings: Settings,
+        settings: BufferSettings,
         max_ages: HashMap<String, Duration>,
     ) -> Result<Self, BuildError> {
         let runtime = Builder::new_current_thread().enable_all().build().map_err(BuildError::Thread)?;

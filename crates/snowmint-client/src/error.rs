@@ -99,7 +99,7 @@ impl ClientError {
     }
 
     /// Returns the error for callers that waited until their timeout.
-    pub(crate) fn timed_out(namespace: &str, timeout: Duration, last: Option<&Failure>) -> Self {
+    pub(crate) fn timed_out(namespace: &str, timeout: Duration, last: Option<&RequestFailure>) -> Self {
         let Some(last) = last else {
             let detail = format!("no ids of namespace `{namespace}` within {timeout:?}: no server answered");
             return Self::new(ErrorKind::Unavailable, namespace, detail);
@@ -109,12 +109,12 @@ impl ClientError {
     }
 
     /// Returns the error of a server that rejected the request.
-    pub(crate) fn rejected(namespace: &str, failure: &Failure) -> Self {
+    pub(crate) fn rejected(namespace: &str, failure: &RequestFailure) -> Self {
         Self::of_failure(namespace, failure, failure.said())
     }
 
-    fn of_failure(namespace: &str, failure: &Failure, detail: String) -> Self {
-        let &Failure { ref server, kind, status, retry, .. } = failure;
+    fn of_failure(namespace: &str, failure: &RequestFailure, detail: String) -> Self {
+        let &RequestFailure { ref server, kind, status, retry, .. } = failure;
         let (namespace, server) = (namespace.to_owned(), Some(Arc::clone(server)));
         let retry_after = if let Retry::After(after) = retry { Some(after.get()) } else { None };
         Self(Arc::new(Details { kind, namespace, server, status, retry_after, detail }))
@@ -156,7 +156,7 @@ impl std::error::Error for ClientError {}
 
 /// One failed request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Failure {
+pub(crate) struct RequestFailure {
     pub(crate) server: Arc<str>,
     /// The kind that the caller gets if no later request succeeds.
     pub(crate) kind: ErrorKind,
@@ -166,7 +166,7 @@ pub(crate) struct Failure {
     pub(crate) about: About,
 }
 
-impl Failure {
+impl RequestFailure {
     fn said(&self) -> String {
         format!("{}: {}", self.server, self.detail)
     }
@@ -288,8 +288,8 @@ mod tests {
         }
     }
 
-    fn failure(retry: Retry) -> Failure {
-        Failure {
+    fn failure(retry: Retry) -> RequestFailure {
+        RequestFailure {
             server: "http://localhost:8080".into(),
             kind: ErrorKind::Unavailable,
             status: Some(503),

@@ -13,8 +13,8 @@ use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use crate::buffer::IdRange;
 use crate::connect::Connections;
-use crate::error::{About, ErrorKind, Failure, Retry, RetryAfter};
-use crate::servers::{Change, OfNamespace, Servers};
+use crate::error::{About, ErrorKind, RequestFailure, Retry, RetryAfter};
+use crate::servers::{OfNamespace, ServerChange, Servers};
 use crate::wire::{Ask, Server, Token};
 
 /// The timeout for one request to one server; shorter if the caller's timeout is, so that there is time for another server.
@@ -60,7 +60,7 @@ pub(crate) struct Link {
 #[derive(Debug)]
 pub(crate) struct Namespace {
     pub(crate) name: String,
-    pub(crate) last_failure: Mutex<Option<Failure>>,
+    pub(crate) last_failure: Mutex<Option<RequestFailure>>,
     states: Mutex<OfNamespace>,
 }
 
@@ -90,13 +90,13 @@ pub(crate) struct Times {
 #[derive(Debug)]
 pub(crate) enum Unfilled {
     /// A server rejected the request.
-    Rejected(Failure),
+    Rejected(RequestFailure),
     /// No server returns this many ids at once.
     TooMany,
     /// The deadline has passed.
-    Late(Failure),
+    Late(RequestFailure),
     /// Every server asked to retry later than the deadline.
-    Closed(Failure),
+    Closed(RequestFailure),
 }
 
 /// Ids that a server returned.
@@ -155,7 +155,7 @@ impl Link {
                         .filter(|last| matches!(last.retry, Retry::After(_)));
                     let failure = said.unwrap_or_else(|| self.servers[0].closed());
                     let retry = Retry::After(RetryAfter::capped(closed_for));
-                    return Err(Unfilled::Closed(Failure { retry, ..failure }));
+                    return Err(Unfilled::Closed(RequestFailure { retry, ..failure }));
                 }
                 let pause = self.states().pause(&lock(&namespace.states), round, now);
                 sleep(pause).await;
@@ -248,7 +248,7 @@ impl Link {
         index: usize,
         ask: Ask<'_>,
         deadline: Instant,
-    ) -> (usize, Result<Answer, Failure>) {
+    ) -> (usize, Result<Answer, RequestFailure>) {
         let (server, sent) = (&self.servers[index], Instant::now());
         let sent_ms = self.clock.unix_ms();
         self.counters.requests.fetch_add(1, Ordering::Relaxed);
@@ -261,15 +261,15 @@ impl Link {
     fn succeeded(&self, namespace: &Namespace, server: usize) {
         let (of_server, of_namespace) = self.states().succeeded(&mut lock(&namespace.states), server);
         let (url, namespace) = (&*self.servers[server].url, &*namespace.name);
-        if let Change::Recovered(failures) = of_server {
+        if let ServerChange::Recovered(failures) = of_server {
             tracing::info!(server = url, failures, "server returns ids again");
         }
-        if let Change::Recovered(failures) = of_namespace {
+        if let ServerChange::Recovered(failures) = of_namespace {
             tracing::info!(server = url, namespace, failures, "server returns ids of the namespace again");
         }
     }
 
-    fn failed(&self, namespace: &Namespace, server: usize, failure: &Failure) {
+    fn failed(&self, namespace: &Namespace, server: usize, failure: &RequestFailure) {
         self.counters.failed.fetch_add(1, Ordering::Relaxed);
         let retry_after = match failure.retry {
             // The server is healthy.
@@ -290,7 +290,7 @@ impl Link {
     ) {
         let now = Instant::now();
         let change = self.states().failed(&mut lock(&namespace.states), server, about, now, retry_after);
-        if change != Change::BeganToFail {
+        if change != ServerChange::BeganToFail {
             return;
         }
         let (url, namespace) = (&*self.servers[server].url, &*namespace.name);

@@ -24,7 +24,7 @@ const AFTER_REJECTION: Duration = Duration::from_secs(1);
 
 /// The buffer settings of a namespace.
 #[derive(Clone, Debug)]
-pub(crate) struct Settings {
+pub(crate) struct BufferSettings {
     /// The minimum and maximum number of buffered ids.
     pub(crate) sizes: RangeInclusive<u64>,
     pub(crate) max_age: Duration,
@@ -38,7 +38,7 @@ pub(crate) struct Source {
     pub(crate) namespace: Arc<Namespace>,
     pub(crate) mark: ForkMark,
     pub(crate) buffer: Buffer<Arc<AnchoredClock>>,
-    pub(crate) settings: Settings,
+    pub(crate) settings: BufferSettings,
     line: Mutex<Line>,
     wake: Notify,
 }
@@ -123,7 +123,7 @@ impl Source {
         namespace: Arc<Namespace>,
         mark: ForkMark,
         clock: Arc<AnchoredClock>,
-        settings: Settings,
+        settings: BufferSettings,
     ) -> Self {
         Self {
             namespace,
@@ -372,7 +372,8 @@ mod tests {
     use crate::error::ErrorKind;
 
     fn source() -> Source {
-        let settings = Settings { sizes: 0..=100, max_age: Duration::MAX, timeout: Duration::from_secs(5) };
+        let settings =
+            BufferSettings { sizes: 0..=100, max_age: Duration::MAX, timeout: Duration::from_secs(5) };
         let (namespace, clock) = (Arc::new(Namespace::new("a", 1)), Arc::new(AnchoredClock::new()));
         Source::new(namespace, ForkMark::of_this_process(), clock, settings)
     }

@@ -52,17 +52,22 @@ struct State {
 
 impl State {
     /// Clears the failures.
-    fn succeeded(&mut self) -> Change {
+    fn succeeded(&mut self) -> ServerChange {
         let before = std::mem::take(self);
-        if before.failures == 0 { Change::None } else { Change::Recovered(before.failures) }
+        if before.failures == 0 { ServerChange::None } else { ServerChange::Recovered(before.failures) }
     }
 
-    fn failed(&mut self, now: Instant, retry_after: Option<RetryAfter>, random: &mut SplitMix64) -> Change {
+    fn failed(
+        &mut self,
+        now: Instant,
+        retry_after: Option<RetryAfter>,
+        random: &mut SplitMix64,
+    ) -> ServerChange {
         let doubled = LEFT_OUT.saturating_mul(1 << self.failures.min(16)).min(LONGEST_LEFT_OUT);
         self.failures = self.failures.saturating_add(1);
         self.left_out_until = Some(now + jitter(doubled, random));
         self.not_before = retry_after.map(|after| now + after.get());
-        if self.failures == 1 { Change::BeganToFail } else { Change::None }
+        if self.failures == 1 { ServerChange::BeganToFail } else { ServerChange::None }
     }
 }
 
@@ -85,7 +90,7 @@ impl OfNamespace {
 
 /// What a success or a failure changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Change {
+pub(crate) enum ServerChange {
     /// It failed for the first time.
     BeganToFail,
     /// It returned ids again after this many failures.
@@ -126,7 +131,7 @@ impl Servers {
     }
 
     /// Records that a server returned ids. Returns the change for the server, and for the namespace at this server.
-    pub(crate) fn succeeded(&mut self, own: &mut OfNamespace, server: usize) -> (Change, Change) {
+    pub(crate) fn succeeded(&mut self, own: &mut OfNamespace, server: usize) -> (ServerChange, ServerChange) {
         (self.states[server].succeeded(), own.0[server].succeeded())
     }
 
@@ -138,7 +143,7 @@ impl Servers {
         about: About,
         now: Instant,
         retry_after: Option<RetryAfter>,
-    ) -> Change {
+    ) -> ServerChange {
         let state = match about {
             About::Server => &mut self.states[server],
             About::Namespace => &mut own.0[server],
@@ -197,15 +202,15 @@ mod tests {
         for about in [About::Server, About::Namespace] {
             let (now, mut servers, mut own) = servers(3);
             assert_eq!(servers.order(&own, now), [0, 1, 2]);
-            assert_eq!(servers.failed(&mut own, 0, about, now, None), Change::BeganToFail);
+            assert_eq!(servers.failed(&mut own, 0, about, now, None), ServerChange::BeganToFail);
             assert_eq!(servers.order(&own, now), [1, 2, 0]);
             servers.failed(&mut own, 1, about, now + 60 * MS, None);
             assert_eq!(servers.order(&own, now + 61 * MS)[0], 2);
             assert_eq!(servers.order(&own, now + 101 * MS)[0], 0, "after 100 ms it is tried again");
             let (of_server, of_namespace) = servers.succeeded(&mut own, 0);
-            assert_eq!(of_server == Change::Recovered(1), about == About::Server);
-            assert_eq!(of_namespace == Change::Recovered(1), about == About::Namespace);
-            assert_eq!(servers.succeeded(&mut own, 0), (Change::None, Change::None));
+            assert_eq!(of_server == ServerChange::Recovered(1), about == About::Server);
+            assert_eq!(of_namespace == ServerChange::Recovered(1), about == About::Namespace);
+            assert_eq!(servers.succeeded(&mut own, 0), (ServerChange::None, ServerChange::None));
             assert_eq!(servers.order(&own, now + 61 * MS), [0, 2, 1]);
         }
     }
@@ -217,7 +222,7 @@ mod tests {
         for failures in 0..40 {
             let most = (100 * MS).saturating_mul(1 << failures.min(16)).min(Duration::from_secs(10));
             let change = servers.failed(&mut own, 0, About::Server, now, None);
-            assert_eq!(change == Change::BeganToFail, failures == 0);
+            assert_eq!(change == ServerChange::BeganToFail, failures == 0);
             assert!((most / 2..=most).contains(&left_out(&servers)), "{failures}: {:?}", left_out(&servers));
         }
         // Jitter: two clients do not return together.
@@ -258,8 +263,8 @@ mod tests {
             for server in [0, 1] {
                 let after = Some(seconds(50));
                 let change = servers.failed(&mut invoices, server, About::Namespace, now, after);
-                assert_eq!(change == Change::BeganToFail, nth == 0, "it is logged once");
-                assert_eq!(servers.succeeded(&mut orders, server), (Change::None, Change::None));
+                assert_eq!(change == ServerChange::BeganToFail, nth == 0, "it is logged once");
+                assert_eq!(servers.succeeded(&mut orders, server), (ServerChange::None, ServerChange::None));
             }
             assert_eq!(
                 (servers.order(&orders, now), servers.closed_for(&orders, now)),
@@ -270,7 +275,7 @@ mod tests {
                 (vec![], 50_000 * MS)
             );
         }
-        assert_eq!(servers.succeeded(&mut invoices, 1), (Change::None, Change::Recovered(5)));
+        assert_eq!(servers.succeeded(&mut invoices, 1), (ServerChange::None, ServerChange::Recovered(5)));
         assert_eq!(servers.order(&invoices, now), [1]);
         // A failure of the server affects both namespaces.
         servers.failed(&mut invoices, 0, About::Server, now, Some(seconds(9)));

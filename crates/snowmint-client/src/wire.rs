@@ -16,7 +16,7 @@ use snowmint::{Clock as _, Id, WallClock};
 
 use crate::buffer::IdRange;
 use crate::connect::Connections;
-use crate::error::{About, BuildError, ErrorKind, Failure, Retry, RetryAfter};
+use crate::error::{About, BuildError, ErrorKind, RequestFailure, Retry, RetryAfter};
 
 /// Limits in bytes: an answer without its ranges, one range, an error. All are more than a server sends.
 const LONGEST_FRAME: usize = 1024;
@@ -57,22 +57,22 @@ impl Server {
         Ok(Self { url: url.trim_end_matches('/').into(), has_tls })
     }
 
-    fn failure(&self, kind: ErrorKind, status: Option<u16>, detail: String, retry: Retry) -> Failure {
-        Failure { server: Arc::clone(&self.url), kind, status, detail, retry, about: About::Server }
+    fn failure(&self, kind: ErrorKind, status: Option<u16>, detail: String, retry: Retry) -> RequestFailure {
+        RequestFailure { server: Arc::clone(&self.url), kind, status, detail, retry, about: About::Server }
     }
 
     /// Returns the failure of a server that did not answer in time.
-    pub(crate) fn timed_out(&self, limit: Duration) -> Failure {
+    pub(crate) fn timed_out(&self, limit: Duration) -> RequestFailure {
         self.unavailable(format!("no answer within {limit:?}"))
     }
 
     /// Returns the failure of a server that gets no request because of an earlier `Retry-After`.
-    pub(crate) fn closed(&self) -> Failure {
+    pub(crate) fn closed(&self) -> RequestFailure {
         self.unavailable("server asked to retry later (Retry-After)".to_owned())
     }
 
     /// Returns the failure of a connection or request.
-    fn unsent(&self, error: &(dyn Error + 'static)) -> Failure {
+    fn unsent(&self, error: &(dyn Error + 'static)) -> RequestFailure {
         let detail = Chain(error).to_string();
         if is_about_certificates(error) {
             return self.failure(ErrorKind::InvalidCertificate, None, detail, Retry::OtherCertificate);
@@ -80,11 +80,11 @@ impl Server {
         self.unavailable(detail)
     }
 
-    fn unavailable(&self, detail: String) -> Failure {
+    fn unavailable(&self, detail: String) -> RequestFailure {
         self.failure(ErrorKind::Unavailable, None, detail, Retry::Elsewhere)
     }
 
-    fn invalid(&self, why: &dyn std::fmt::Display) -> Failure {
+    fn invalid(&self, why: &dyn std::fmt::Display) -> RequestFailure {
         self.unavailable(format!("invalid answer: {why}"))
     }
 }
@@ -118,7 +118,7 @@ impl Token {
         Some(header)
     }
 
-    fn header(&self, server: &Server) -> Result<HeaderValue, Failure> {
+    fn header(&self, server: &Server) -> Result<HeaderValue, RequestFailure> {
         let path = match self {
             Self::Fixed(header) => return Ok(header.clone()),
             Self::File(path) => path,
@@ -147,7 +147,7 @@ impl Server {
         token: Option<&Token>,
         ask: Ask<'_>,
         wait: Duration,
-    ) -> Result<Vec<IdRange>, Failure> {
+    ) -> Result<Vec<IdRange>, RequestFailure> {
         let request = self.to_send(token, ask, wait)?;
         let sent = connections.request(request).await;
         let response = sent.map_err(|error| self.unsent(&error))?;
@@ -167,7 +167,7 @@ impl Server {
         token: Option<&Token>,
         Ask { namespace, count }: Ask<'_>,
         wait: Duration,
-    ) -> Result<Request<Empty<Bytes>>, Failure> {
+    ) -> Result<Request<Empty<Bytes>>, RequestFailure> {
         let wait = wait.as_secs_f64();
         let uri = format!("{}/v1/ranges/{namespace}?count={count}&wait={wait:.3}", self.url);
         let mut request = Request::builder()
@@ -182,7 +182,7 @@ impl Server {
     }
 
     /// Reads why a server returned no ids.
-    async fn refusal(&self, response: Response<hyper::body::Incoming>) -> Failure {
+    async fn refusal(&self, response: Response<hyper::body::Incoming>) -> RequestFailure {
         let status = response.status();
         let retry_after = retry_after(response.headers());
         let body = Limited::new(response.into_body(), LONGEST_ERROR).collect().await;
@@ -197,7 +197,10 @@ impl Server {
             problem.detail
         };
         let detail = format!("status {}: {text}", status.as_u16());
-        Failure { about: about(status, name), ..self.failure(kind, Some(status.as_u16()), detail, retry) }
+        RequestFailure {
+            about: about(status, name),
+            ..self.failure(kind, Some(status.as_u16()), detail, retry)
+        }
     }
 }
 

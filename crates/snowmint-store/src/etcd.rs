@@ -12,7 +12,7 @@ mod wire {
 use async_trait::async_trait;
 
 use self::connect::Link;
-use self::error::Failure;
+use self::error::EtcdFailure;
 use self::wire::compare::{CompareResult, CompareTarget, TargetUnion};
 use self::wire::request_op::Request as Operation;
 use crate::error::Effect;
@@ -91,7 +91,7 @@ impl EtcdStore {
         wire::RangeRequest { key, range_end, limit: 0 }
     }
 
-    fn error(&self, operation: &'static str, effect: Effect, failure: &Failure) -> StoreError {
+    fn error(&self, operation: &'static str, effect: Effect, failure: &EtcdFailure) -> StoreError {
         error::store_error(&self.name, operation, effect, failure)
     }
 

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use hyper::Method;
 
 use self::connect::Link;
-use self::error::{Answer, Failure};
+use self::error::{Answer, KubernetesFailure};
 use self::object::{Body, Lease, LeaseList};
 use crate::error::Effect;
 use crate::store::SkippedRecords;
@@ -100,7 +100,7 @@ impl KubernetesStore {
         Ok(store)
     }
 
-    fn error(&self, operation: &'static str, effect: Effect, failure: &Failure) -> StoreError {
+    fn error(&self, operation: &'static str, effect: Effect, failure: &KubernetesFailure) -> StoreError {
         error::store_error(&self.name, operation, effect, failure)
     }
 

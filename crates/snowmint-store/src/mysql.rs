@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use self::connect::Settings;
+use self::connect::MySqlSettings;
 use self::session::{Session, may_write, writable};
 use crate::error::Effect;
-use crate::sql::{Failure, Pool, exactly_one, table};
+use crate::sql::{Pool, SqlFailure, exactly_one, table};
 use crate::store::SkippedRecords;
 use crate::store::addition;
 use crate::{Expected, Key, OpenError, Revision, Store, StoreError, Swap, UrlError, Versioned};
@@ -106,7 +106,7 @@ const UNIX_MS: &str = "SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)";
 /// A dropped [`compare_and_set`](Store::compare_and_set) closes its connection. The server may still execute a statement that was
 /// sent.
 pub struct MySqlStore {
-    pool: Pool<Settings>,
+    pool: Pool<MySqlSettings>,
     name: String,
     skipped: SkippedRecords,
 }
@@ -127,13 +127,13 @@ impl MySqlStore {
     ///   certificate, a table of another program, a statement-based binary log, or a server that lacks transactions which were
     ///   seen elsewhere.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
-        let (pool, name) = Settings::parse(url)?;
+        let (pool, name) = MySqlSettings::parse(url)?;
         let store = Self { pool, name, skipped: SkippedRecords::default() };
         connect::prepare_table(&store).await?;
         Ok(store)
     }
 
-    fn error(&self, operation: &'static str, effect: Effect, failure: Failure) -> StoreError {
+    fn error(&self, operation: &'static str, effect: Effect, failure: SqlFailure) -> StoreError {
         let into_error = |failure| error::store_error(&self.name, operation, effect, failure);
         self.pool.error(failure, error::is_demoted, into_error)
     }
@@ -172,7 +172,7 @@ impl MySqlStore {
             let done = match session.write(query).await {
                 // An INSERT IGNORE would look the same whether it wrote or not: sqlx makes the server count found rows,
                 // not changed ones. So an existing row is an error, and only that error means a conflict.
-                Err(Failure::Sql(error)) if error::is_duplicate(&error) => Ok(0),
+                Err(SqlFailure::Sql(error)) if error::is_duplicate(&error) => Ok(0),
                 done => done.map(|it| it.rows_affected()),
             };
             (session, done)
@@ -185,12 +185,12 @@ impl MySqlStore {
 
 /// Returns the `may_lose` of a URL without connecting.
 pub(crate) fn may_lose(url: &str) -> Result<Duration, UrlError> {
-    Settings::parse(url).map(|(pool, _)| pool.may_lose)
+    MySqlSettings::parse(url).map(|(pool, _)| pool.may_lose)
 }
 
 /// Returns the SQL that a DBA runs for a store of this URL.
 pub(crate) fn schema(url: &str) -> Result<String, UrlError> {
-    Settings::parse(url)?;
+    MySqlSettings::parse(url)?;
     Ok(format!(
         "{TABLE};\n-- and for the user of the nodes, which needs neither SUPER nor READ ONLY ADMIN:\n\
          -- GRANT SELECT, INSERT, UPDATE ON snowmint_records TO ...;\n"

@@ -27,12 +27,12 @@ pub(crate) const ASK_AGAIN: Duration = Duration::from_secs(10);
 
 /// The reason why there is no connection. No call was sent.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Refusal {
+pub(crate) struct HostRefusal {
     pub(crate) kind: StoreErrorKind,
     pub(crate) text: String,
 }
 
-impl Refusal {
+impl HostRefusal {
     pub(crate) fn new(kind: StoreErrorKind, text: impl Into<String>) -> Self {
         Self { kind, text: text.into() }
     }
@@ -82,7 +82,7 @@ pub(crate) struct Chosen<C, M> {
 }
 
 /// The result of connecting to a host.
-pub(crate) type Answer<C, M> = Result<Writable<C, M>, Refusal>;
+pub(crate) type Answer<C, M> = Result<Writable<C, M>, HostRefusal>;
 
 /// The extent of a server's history: a timeline, an epoch, or a set of transactions.
 pub(crate) trait ServerHistory: Default {
@@ -150,7 +150,7 @@ impl<M: ServerHistory> Hosts<M> {
         &self,
         deadline: Instant,
         connect: impl Fn(Host) -> F,
-    ) -> Result<Chosen<C, M>, Refusal>
+    ) -> Result<Chosen<C, M>, HostRefusal>
     where
         F: Future<Output = Answer<C, M>>,
     {
@@ -180,7 +180,7 @@ impl<M: ServerHistory> Hosts<M> {
             // A host that takes longer counts as unreachable.
             timeout_at(patience.min(deadline), answers(&mut asked, |_| false)).await.ok();
         }
-        let silent = || Err(Refusal::late(started.elapsed()));
+        let silent = || Err(HostRefusal::late(started.elapsed()));
         order().zip(asked).map(|(at, (_, answer))| (at, answer.unwrap_or_else(silent))).collect()
     }
 
@@ -194,7 +194,7 @@ impl<M: ServerHistory> Hosts<M> {
     }
 
     /// Returns the first of the answers that can be trusted.
-    fn choose<C>(&self, answers: Vec<(usize, Answer<C, M>)>) -> Result<Chosen<C, M>, Refusal> {
+    fn choose<C>(&self, answers: Vec<(usize, Answer<C, M>)>) -> Result<Chosen<C, M>, HostRefusal> {
         let servers =
             answers.iter().filter_map(|(at, answer)| Some((at, answer.as_ref().ok()?.server.as_ref()?)));
         let servers: Vec<_> = servers.collect();
@@ -206,11 +206,11 @@ impl<M: ServerHistory> Hosts<M> {
                  stop the replaced one or make it read-only",
                 self.all[**one], self.all[**other]
             );
-            return Err(Refusal::new(StoreErrorKind::SplitBrain, text));
+            return Err(HostRefusal::new(StoreErrorKind::SplitBrain, text));
         }
         if let Some(text) = self.split(&answers) {
             // A member that lags behind shows the previous view for a while.
-            return Err(Refusal::new(StoreErrorKind::Unavailable, text));
+            return Err(HostRefusal::new(StoreErrorKind::Unavailable, text));
         }
         let mut refusals = Vec::with_capacity(answers.len());
         let mut seen = self.seen();
@@ -233,13 +233,13 @@ impl<M: ServerHistory> Hosts<M> {
                             "the server {lack}: it was restored from a backup or lost writes in a failover; return to the \
                              server that has them, or run `snowmint store recover` before you restart nodes"
                         );
-                        Refusal::new(StoreErrorKind::Other, text)
+                        HostRefusal::new(StoreErrorKind::Other, text)
                     }
                 },
                 Err(refusal) => refusal,
             };
             let text = format!("{}: {}", self.all[at], refusal.text);
-            refusals.push(Refusal { text, ..refusal });
+            refusals.push(HostRefusal { text, ..refusal });
         }
         Err(all_of(&refusals))
     }
@@ -276,14 +276,14 @@ async fn answers<F: Future + Unpin>(
 
 /// Combines the refusals of all hosts. A retry may help while a host is unreachable, since it may be the primary, and while all
 /// of several hosts are read-only, since one of them may be promoted.
-fn all_of(refusals: &[Refusal]) -> Refusal {
+fn all_of(refusals: &[HostRefusal]) -> HostRefusal {
     let any = |kind| refusals.iter().any(|it| it.kind == kind);
     let temporary = any(StoreErrorKind::Unavailable) || (refusals.len() > 1 && any(StoreErrorKind::ReadOnly));
     let kind = match refusals.first() {
         Some(first) if !temporary => first.kind,
         _ => StoreErrorKind::Unavailable,
     };
-    Refusal::new(kind, refusals.iter().map(|it| &*it.text).collect::<Vec<_>>().join("; "))
+    HostRefusal::new(kind, refusals.iter().map(|it| &*it.text).collect::<Vec<_>>().join("; "))
 }
 
 #[cfg(test)]
@@ -292,16 +292,16 @@ mod tests {
     use super::*;
 
     /// The answers of the hosts are in their names: `copy`, `silent`, `slow`, and `up` with the server and its history.
-    async fn connect(hosts: &Hosts<u64>, limit: Duration) -> Result<String, Refusal> {
+    async fn connect(hosts: &Hosts<u64>, limit: Duration) -> Result<String, HostRefusal> {
         let attempt = async |host: Host| {
             let name = host.to_string();
             let mut words = name.split([':', '-']);
             match words.next().unwrap() {
                 "silent" => std::future::pending().await,
-                "copy" => return Err(Refusal::new(StoreErrorKind::ReadOnly, "a copy")),
+                "copy" => return Err(HostRefusal::new(StoreErrorKind::ReadOnly, "a copy")),
                 "slow" => sleep(Duration::from_millis(200)).await,
                 "up" => {}
-                _ => return Err(Refusal::new(StoreErrorKind::Unavailable, "refused")),
+                _ => return Err(HostRefusal::new(StoreErrorKind::Unavailable, "refused")),
             }
             let server = words.next().filter(|it| *it != "any").map(ToOwned::to_owned);
             let history = words.next().map_or(0, |it| it.parse().unwrap());

@@ -13,11 +13,11 @@ use async_trait::async_trait;
 use sqlx::postgres::PgRow;
 use sqlx::{FromRow, Row};
 
-use self::connect::Settings;
+use self::connect::PostgresSettings;
 use self::session::{Session, bytes, name};
 use crate::error::Effect;
 use crate::net::Confirmation;
-use crate::sql::{Failure, Pool, table};
+use crate::sql::{Pool, SqlFailure, table};
 use crate::store::SkippedRecords;
 use crate::store::addition;
 use crate::{Expected, Key, OpenError, Revision, Store, StoreError, Swap, UrlError, Versioned};
@@ -110,7 +110,7 @@ const UNIX_MS: &str = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000
 /// The store needs the server's warnings, which `sqlx` reports only through `tracing`. So opening a store fails in a build with
 /// the feature `max_level_off` or `max_level_error` of `tracing` (or their `release_` forms).
 pub struct PostgresStore {
-    pool: Pool<Settings>,
+    pool: Pool<PostgresSettings>,
     name: String,
     /// The table with its schema: the `search_path` may change while the store is open.
     table: String,
@@ -132,13 +132,13 @@ impl PostgresStore {
     /// - [`OpenError::Store`], [`Other`](crate::StoreErrorKind::Other): wrong password, no such database, an untrusted
     ///   certificate, a table of another program, or two tables of that name in the `search_path`.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
-        let (pool, name) = Settings::parse(url)?;
+        let (pool, name) = PostgresSettings::parse(url)?;
         let mut store = Self { pool, name, table: String::new(), skipped: SkippedRecords::default() };
         store.table = connect::prepare_table(&store).await?;
         Ok(store)
     }
 
-    fn error(&self, operation: &'static str, effect: Effect, failure: Failure) -> StoreError {
+    fn error(&self, operation: &'static str, effect: Effect, failure: SqlFailure) -> StoreError {
         let into_error = |failure| error::store_error(&self.name, operation, effect, failure);
         self.pool.error(failure, error::is_demoted, into_error)
     }
@@ -164,7 +164,7 @@ impl PostgresStore {
     }
 
     /// Returns the rows of a statement.
-    async fn rows<T>(&self, effect: Effect, statement: &str) -> Result<Vec<T>, Failure>
+    async fn rows<T>(&self, effect: Effect, statement: &str) -> Result<Vec<T>, SqlFailure>
     where
         T: for<'r> FromRow<'r, PgRow> + Send,
     {
@@ -177,7 +177,7 @@ impl PostgresStore {
     }
 
     /// Returns the rows of a fenced read. The first column says whether the server has standbys to wait for.
-    async fn fenced<T>(&self, what: &str) -> Result<Vec<T>, Failure>
+    async fn fenced<T>(&self, what: &str) -> Result<Vec<T>, SqlFailure>
     where
         T: for<'r> FromRow<'r, PgRow> + Send,
     {
@@ -207,12 +207,12 @@ type ListRow = (bool, Option<String>, Option<i64>, Option<Vec<u8>>);
 
 /// Returns the `may_lose` of a URL without connecting.
 pub(crate) fn may_lose(url: &str) -> Result<Duration, UrlError> {
-    Settings::parse(url).map(|(pool, _)| pool.may_lose)
+    PostgresSettings::parse(url).map(|(pool, _)| pool.may_lose)
 }
 
 /// Returns the SQL that a DBA runs for a store of this URL.
 pub(crate) fn schema(url: &str) -> Result<String, UrlError> {
-    Settings::parse(url)?;
+    PostgresSettings::parse(url)?;
     Ok(format!(
         "{TABLE};\n-- and for the user of the nodes:\n-- GRANT SELECT, INSERT, UPDATE ON snowmint_records TO ...;\n"
     ))

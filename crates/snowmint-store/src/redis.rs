@@ -16,7 +16,7 @@ use redis::Value;
 
 use self::client::Server;
 use self::connect::{PARAMETERS, PREFIX};
-use self::error::Failure;
+use self::error::RedisFailure;
 use self::scripts::Request;
 use crate::error::Effect;
 use crate::store::SkippedRecords;
@@ -251,7 +251,7 @@ impl Store for RedisStore {
             Value::Int(1) => Ok(Swap::Done(Revision(after.cast_unsigned()))),
             other => {
                 let failure =
-                    Failure::InvalidAnswer(format!("the script answered {other:?}, expected 0 or 1"));
+                    RedisFailure::InvalidAnswer(format!("the script answered {other:?}, expected 0 or 1"));
                 Err(self.server.error("compare_and_set", Effect::Writes, failure))
             }
         }

@@ -21,7 +21,7 @@ use crate::StoreErrorKind;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 use crate::error::Effect;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
-use crate::net::Refusal;
+use crate::net::HostRefusal;
 
 /// Returns the first row of a statement, if any, after the statement has ended without an error.
 pub(crate) async fn at_most_one<T>(
@@ -40,20 +40,20 @@ pub(crate) async fn exactly_one<T>(
 /// The reason why a statement failed.
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub(crate) enum SqlFailure {
     /// The statement was not sent.
-    NotSent(Refusal),
+    NotSent(HostRefusal),
     /// The statement was sent; the database or the connection failed it.
     Sql(sqlx::Error),
     /// The statement was sent, and its answer shows that the server must not be used any more.
     #[cfg_attr(not(feature = "mysql"), allow(dead_code, reason = "PostgreSQL says so by an error"))]
-    Refused(Refusal),
+    Refused(HostRefusal),
     /// The statement was sent, and no answer came in time.
     Late(Duration),
 }
 
 #[cfg(any(feature = "postgres", feature = "mysql"))]
-impl From<sqlx::Error> for Failure {
+impl From<sqlx::Error> for SqlFailure {
     fn from(error: sqlx::Error) -> Self {
         Self::Sql(error)
     }

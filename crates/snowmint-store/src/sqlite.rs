@@ -12,7 +12,7 @@ use sqlx::sqlite::SqliteConnection;
 use tokio::sync::{Mutex, MutexGuard};
 
 use self::connect::Files;
-use self::error::{Cause, store_error};
+use self::error::{SqliteCause, store_error};
 use crate::error::Effect;
 use crate::store::SkippedRecords;
 use crate::store::addition;
@@ -114,7 +114,7 @@ impl SqliteStore {
 
     fn check_in_place(&self, operation: &'static str, kind: StoreErrorKind) -> Result<(), StoreError> {
         let checked = self.files.check_in_place();
-        checked.map_err(|why| StoreError::new(kind, operation, self.describe(), Cause::from(why)))
+        checked.map_err(|why| StoreError::new(kind, operation, self.describe(), SqliteCause::from(why)))
     }
 
     fn error(&self, operation: &'static str, effect: Effect, error: &sqlx::Error) -> StoreError {
@@ -146,7 +146,7 @@ impl SqliteStore {
     }
 
     fn invalid_row(&self, operation: &'static str, found: String) -> StoreError {
-        let cause = Cause::new(found, error::RESTORE);
+        let cause = SqliteCause::new(found, error::RESTORE);
         StoreError::new(StoreErrorKind::Corrupt, operation, self.describe(), cause)
     }
 }
@@ -216,7 +216,7 @@ impl Store for SqliteStore {
         if busy == 0 {
             return Ok(());
         }
-        let cause = Cause::new("another process uses the file", "stop every process that uses it");
+        let cause = SqliteCause::new("another process uses the file", "stop every process that uses it");
         Err(StoreError::new(StoreErrorKind::Unavailable, OPERATION, self.describe(), cause))
     }
 

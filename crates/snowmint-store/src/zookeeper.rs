@@ -13,7 +13,7 @@ use futures_util::future::try_join_all;
 use zookeeper_client::{Client, CreateOptions, Error, Stat};
 
 use self::connect::Link;
-use self::error::Failure;
+use self::error::ZooKeeperFailure;
 use crate::error::{Effect, Retries};
 use crate::store::SkippedRecords;
 use crate::store::addition;
@@ -80,7 +80,7 @@ impl ZooKeeperStore {
         Ok(store)
     }
 
-    fn error(&self, operation: &'static str, effect: Effect, failure: &Failure) -> StoreError {
+    fn error(&self, operation: &'static str, effect: Effect, failure: &ZooKeeperFailure) -> StoreError {
         error::store_error(&self.name, operation, effect, failure)
     }
 
@@ -161,8 +161,8 @@ impl ZooKeeperStore {
             });
             match written.await {
                 Ok(stat) => return self.done(operation, &stat),
-                Err(Failure::Error(Error::NodeExists)) => return Ok(Swap::Conflict),
-                Err(Failure::Error(Error::NoNode)) => self.make_folder(operation, key).await?,
+                Err(ZooKeeperFailure::Error(Error::NodeExists)) => return Ok(Swap::Conflict),
+                Err(ZooKeeperFailure::Error(Error::NoNode)) => self.make_folder(operation, key).await?,
                 Err(failure) => return Err(self.error(operation, Effect::Writes, &failure)),
             }
         }
@@ -196,7 +196,7 @@ impl ZooKeeperStore {
             self.link.write(|client| async move { client.set_data(path, value, Some(version)).await });
         match written.await {
             Ok(stat) => self.done(operation, &stat),
-            Err(Failure::Error(Error::BadVersion | Error::NoNode)) => Ok(Swap::Conflict),
+            Err(ZooKeeperFailure::Error(Error::BadVersion | Error::NoNode)) => Ok(Swap::Conflict),
             Err(failure) => Err(self.error(operation, Effect::Writes, &failure)),
         }
     }

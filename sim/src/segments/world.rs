@@ -6,9 +6,9 @@ use std::num::NonZeroU64;
 
 use fastrand::Rng;
 use snowmint_cluster::segment::Unused;
-use snowmint_cluster::segment::batching::{Action, Batching, Order, Outcome, RequestId};
+use snowmint_cluster::segment::batching::{Action, Batching, Order, RequestId, RequestOutcome};
 use snowmint_cluster::segment::protocol::{
-    Call, Event, Failure, HighWaterMark, Input, Memory, Next, Protocol, Range, Settings,
+    Call, CounterFailure, Event, HighWaterMark, Input, Memory, Next, Protocol, Range, SegmentSettings,
 };
 use snowmint_store::{MAX_NUMBER, Mark, Segment};
 
@@ -34,11 +34,11 @@ enum Request {
 /// The answer of a counter.
 #[derive(Clone, Copy, Debug)]
 enum Answer {
-    Reserved(Result<Segment, Failure>),
+    Reserved(Result<Segment, CounterFailure>),
     Marked(Mark, Segment),
-    Confirmed(Result<bool, Failure>),
-    Raised(Result<bool, Failure>),
-    GaveBack(Result<bool, Failure>),
+    Confirmed(Result<bool, CounterFailure>),
+    Raised(Result<bool, CounterFailure>),
+    GaveBack(Result<bool, CounterFailure>),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -193,9 +193,9 @@ impl<'a> World<'a> {
     }
 
     /// Returns the answer that the node sees; a node with a planted mistake invents one.
-    fn as_taken(&self, answer: Result<Segment, Failure>) -> Result<Segment, Failure> {
+    fn as_taken(&self, answer: Result<Segment, CounterFailure>) -> Result<Segment, CounterFailure> {
         match answer {
-            Err(Failure::TimedOut) if self.scenario.planted == Planted::LostAnswerUsed => {
+            Err(CounterFailure::TimedOut) if self.scenario.planted == Planted::LostAnswerUsed => {
                 let mut guessed = self.counters[0].clone();
                 Ok(guessed.reserve(NonZeroU64::MIN))
             }
@@ -236,12 +236,12 @@ impl<'a> World<'a> {
         }
     }
 
-    fn hand_out(&mut self, index: usize, outcomes: Vec<(RequestId, Outcome)>) {
+    fn hand_out(&mut self, index: usize, outcomes: Vec<(RequestId, RequestOutcome)>) {
         for (caller, outcome) in outcomes {
             let asked_ms = self.nodes[index].callers.get(&caller).copied().unwrap_or(self.now_ms);
             match outcome {
-                Outcome::Part(part) => self.history.got(asked_ms, self.now_ms, part),
-                Outcome::Done(last) => {
+                RequestOutcome::Part(part) => self.history.got(asked_ms, self.now_ms, part),
+                RequestOutcome::Done(last) => {
                     self.history.got(asked_ms, self.now_ms, last);
                     self.nodes[index].callers.remove(&caller);
                 }
@@ -306,7 +306,7 @@ impl<'a> World<'a> {
         self.after(
             timeout_ms,
             index,
-            Happening::Answered { call, answer: failed(request, Failure::TimedOut) },
+            Happening::Answered { call, answer: failed(request, CounterFailure::TimedOut) },
         );
         let faulty = self.rng.u64(..1000) < self.scenario.faulty_per_mille;
         let kind = if faulty { self.rng.u8(1..5) } else { 0 };
@@ -319,7 +319,7 @@ impl<'a> World<'a> {
                 self.after(
                     delay,
                     index,
-                    Happening::Answered { call, answer: failed(request, Failure::Failed) },
+                    Happening::Answered { call, answer: failed(request, CounterFailure::Failed) },
                 );
             }
             0 => self.after(delay, index, reaches(false)),
@@ -331,7 +331,7 @@ impl<'a> World<'a> {
             3 => self.after(
                 delay,
                 index,
-                Happening::Answered { call, answer: failed(request, Failure::Failed) },
+                Happening::Answered { call, answer: failed(request, CounterFailure::Failed) },
             ),
             // The request is lost: only the timeout arrives.
             _ => {}
@@ -375,7 +375,7 @@ impl<'a> World<'a> {
             Request::Claim(mark, segment) if at.claim(mark, segment) => Answer::Marked(mark, segment),
             Request::Claim(..) => {
                 self.history.report.went_back += 1;
-                Answer::Reserved(Err(Failure::Failed))
+                Answer::Reserved(Err(CounterFailure::Failed))
             }
             Request::Confirm(mark) => Answer::Confirmed(Ok(at.holds(mark))),
             Request::Raise(above) => {
@@ -463,7 +463,7 @@ impl<'a> World<'a> {
     }
 }
 
-fn failed(request: Request, failure: Failure) -> Answer {
+fn failed(request: Request, failure: CounterFailure) -> Answer {
     match request {
         Request::Reserve(_) | Request::Claim(..) => Answer::Reserved(Err(failure)),
         Request::Confirm(_) => Answer::Confirmed(Err(failure)),
@@ -497,7 +497,7 @@ pub(crate) struct Node {
 impl Node {
     pub(crate) fn new(scenario: &SegmentScenario, seed: u64) -> Self {
         let range = Range { first: 1, maximum: MAX_NUMBER };
-        let settings = Settings {
+        let settings = SegmentSettings {
             counters: scenario.counters,
             sizes: scenario.sizes.0..=scenario.sizes.1,
             first_size: scenario.sizes.0,

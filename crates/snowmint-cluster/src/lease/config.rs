@@ -10,7 +10,7 @@ use snowmint::generator::BuildError;
 use snowmint::layout::LayoutError;
 use snowmint::{Generator, ManualClock, Rule, Start, WorkerId};
 
-use super::protocol::{Settings, WorkerChoice};
+use super::protocol::{LeaseSettings, WorkerChoice};
 use super::record::WorkerPool;
 use super::saved::{SavedLeases, SavedSlotError};
 use crate::{Holder, NodeClock, RandomnessError};
@@ -174,7 +174,7 @@ impl LeaseConfig {
     }
 
     /// The settings of the protocol, for a store that may lose this much.
-    pub(super) fn settings(&self, may_lose: Duration) -> Result<Settings, LeaseConfigError> {
+    pub(super) fn settings(&self, may_lose: Duration) -> Result<LeaseSettings, LeaseConfigError> {
         let (layout, count) = (self.pool.layout(), self.worker_count);
         if !(MIN_WINDOW..=MAX_WINDOW).contains(&self.window) || self.window < layout.tick() * 3 {
             return Err(LeaseConfigError::Window { window: self.window, tick: layout.tick() });
@@ -193,7 +193,7 @@ impl LeaseConfig {
         // Fails now instead of at the first grant.
         Generator::builder(*layout).rule(self.rule).build(ManualClock::at_unix_ms(0))?;
         let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        Ok(Settings {
+        Ok(LeaseSettings {
             pool: self.pool,
             choice: self.worker_choice,
             holder: self.holder.clone(),

@@ -69,7 +69,7 @@ use snowmint_store::{Expected, Revision};
 use super::record::{Block, BlockSize, Record, Tag, WorkerPool};
 use crate::Holder;
 use crate::segment::protocol::Forgot;
-pub use messages::{Call, Entry, Event, Failure, Input, Listing, Next, Scope, StoreTime, Swapped, Turn};
+pub use messages::{Call, CallFailure, Entry, Event, Input, Listing, Next, Scope, StoreTime, Swapped, Turn};
 use snowmint::random::SplitMix64;
 
 use clock_jumps::{Jumped, LEAST_JUMP_MS};
@@ -86,7 +86,7 @@ pub enum WorkerChoice {
 
 /// The settings of a lease, fixed while the node runs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Settings {
+pub struct LeaseSettings {
     /// The layout and the datacenter.
     pub pool: WorkerPool,
     /// The worker to lease.
@@ -263,7 +263,7 @@ enum State {
 /// The state machine of one lease: see the [module](self).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Protocol<B = AfterLastGrant> {
-    settings: Settings,
+    settings: LeaseSettings,
     state: State,
     /// The lease that is claimed, used and renewed.
     lease: Option<RecordedLease>,
@@ -301,7 +301,7 @@ impl Protocol {
     ///
     /// `seed` must be fresh and random for each machine, because its tags count up from it. All tags of a machine, and of those
     /// that resume its lease, have the same upper half.
-    pub fn new(settings: Settings, seed: u128) -> Self {
+    pub fn new(settings: LeaseSettings, seed: u128) -> Self {
         Self::with_begin(settings, seed)
     }
 
@@ -309,14 +309,14 @@ impl Protocol {
     ///
     /// The caller guarantees that nobody else may use any instant of `lease`, and that no id was made with one. As in any renewal, a
     /// record that was written since belongs to another node.
-    pub fn resume(settings: Settings, seed: u128, lease: SettledLease) -> Self {
+    pub fn resume(settings: LeaseSettings, seed: u128, lease: SettledLease) -> Self {
         Self::resume_with_begin(settings, seed, lease)
     }
 }
 
 impl<B: Begin> Protocol<B> {
     /// As [`new`](Protocol::new), with another rule for the beginning of grants.
-    pub fn with_begin(settings: Settings, seed: u128) -> Self {
+    pub fn with_begin(settings: LeaseSettings, seed: u128) -> Self {
         #[expect(clippy::cast_possible_truncation, reason = "both halves are mixed into the seed")]
         let random = SplitMix64::of((seed >> 64) as u64 ^ seed as u64);
         Self {
@@ -343,7 +343,7 @@ impl<B: Begin> Protocol<B> {
     }
 
     /// As [`resume`](Protocol::resume), with another rule for the beginning of grants.
-    pub fn resume_with_begin(settings: Settings, seed: u128, lease: SettledLease) -> Self {
+    pub fn resume_with_begin(settings: LeaseSettings, seed: u128, lease: SettledLease) -> Self {
         let recorded = RecordedLease {
             settled: lease,
             is_usable: true,
@@ -358,7 +358,7 @@ impl<B: Begin> Protocol<B> {
     }
 
     /// Returns the settings.
-    pub fn settings(&self) -> &Settings {
+    pub fn settings(&self) -> &LeaseSettings {
         &self.settings
     }
 
@@ -526,7 +526,7 @@ impl<B: Begin> Protocol<B> {
         }
     }
 
-    fn swapped(&mut self, now: Now, mut write: PendingWrite, answer: Result<Swapped, Failure>) -> Next {
+    fn swapped(&mut self, now: Now, mut write: PendingWrite, answer: Result<Swapped, CallFailure>) -> Next {
         match answer {
             Ok(Swapped::Done(revision)) => {
                 let attempt = write.attempts.pop();
@@ -541,11 +541,11 @@ impl<B: Begin> Protocol<B> {
                 self.state = State::AwaitLoad(write);
                 Next::Call(call)
             }
-            Err(Failure::Unknown) => {
+            Err(CallFailure::Unknown) => {
                 write.may_have_succeeded = true;
                 self.wait_after_failure(now, State::MustLoad(write))
             }
-            Err(Failure::NotDone) => {
+            Err(CallFailure::NotDone) => {
                 if !write.may_have_succeeded {
                     write.attempts.clear();
                 }
@@ -555,7 +555,7 @@ impl<B: Begin> Protocol<B> {
     }
 
     /// A load shows the outcome of a write: it succeeded if the record has one of its tags.
-    fn loaded(&mut self, now: Now, write: PendingWrite, answer: Result<Option<Entry>, Failure>) -> Next {
+    fn loaded(&mut self, now: Now, write: PendingWrite, answer: Result<Option<Entry>, CallFailure>) -> Next {
         let Ok(entry) = answer else {
             return self.wait_after_failure(now, State::MustLoad(write));
         };
@@ -734,7 +734,7 @@ impl<B: Begin> Protocol<B> {
     /// the store may be down for as long, but not so frequent that they could not settle the grant before them.
     fn wait_to_renew(&mut self, now: Now, until_unix_ms: u64) -> Next {
         let left_ms = until_unix_ms.saturating_sub(now.unix_ms);
-        let Settings { window_ms, may_lose_ms, .. } = self.settings;
+        let LeaseSettings { window_ms, may_lose_ms, .. } = self.settings;
         let third_ms = window_ms / 3;
         match self.lease {
             Some(RecordedLease { is_usable: false, .. }) => self.wait_at_least(State::Hold, may_lose_ms),

@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::config::{LeaseConfig, LeaseConfigError, settle_ms};
 use super::protocol::clock_jumps::Jumped;
 use super::protocol::{
-    Call, Entry, Event, Input, Listing, Next, Now, Protocol, Scope, Settings, SettledLease, StoreTime,
+    Call, Entry, Event, Input, LeaseSettings, Listing, Next, Now, Protocol, Scope, SettledLease, StoreTime,
     Swapped, Turn, WorkerChoice,
 };
 use super::record::Record;
@@ -37,7 +37,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// What all leases of a node share.
 pub(super) struct Node {
     store: Arc<dyn Store>,
-    settings: Settings,
+    settings: LeaseSettings,
     config: LeaseConfig,
     clock: NodeClock,
     /// Where callers find the generators of the leases.
@@ -61,7 +61,7 @@ pub(super) struct RunningLease {
 impl Node {
     pub(super) fn new(
         store: Arc<dyn Store>,
-        settings: Settings,
+        settings: LeaseSettings,
         config: LeaseConfig,
         clock: NodeClock,
         generators: GeneratorPool<NodeClock>,
@@ -70,7 +70,7 @@ impl Node {
         Self { store, settings, config, clock, generators, started, claim_nothing_before_ms }
     }
 
-    pub(super) const fn settings(&self) -> &Settings {
+    pub(super) const fn settings(&self) -> &LeaseSettings {
         &self.settings
     }
 
@@ -88,7 +88,8 @@ impl Node {
     /// The leases of a node differ in the suffix of the holder's name and in their tags. Each lease treats the record of another
     /// one like that of another node: it neither prefers nor adopts it.
     pub(super) fn start(self: &Arc<Self>, number: usize) -> Result<RunningLease, LeaseConfigError> {
-        let settings = Settings { holder: self.settings.holder.of_slot(number), ..self.settings.clone() };
+        let settings =
+            LeaseSettings { holder: self.settings.holder.of_slot(number), ..self.settings.clone() };
         let seed = random_seed()?;
         let (sender, status) = watch::channel(LeaseStatus::seeking(&settings.pool));
         // One watcher is enough, and the first lease stays.
@@ -246,7 +247,7 @@ impl Drop for LeaseTask {
 impl LeaseTask {
     fn new(
         node: Arc<Node>,
-        settings: Settings,
+        settings: LeaseSettings,
         seed: u128,
         status: watch::Sender<LeaseStatus>,
         saver: Option<Arc<Saver>>,

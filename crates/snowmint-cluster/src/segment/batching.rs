@@ -9,7 +9,9 @@ use std::num::NonZeroU64;
 
 use snowmint_store::Segment;
 
-use super::protocol::{Counters, Event, Failure, HighWaterMark, Pick, Raise, RaiseReason, Range, Within};
+use super::protocol::{
+    CounterFailure, Counters, Event, HighWaterMark, Pick, Raise, RaiseReason, Range, Within,
+};
 
 /// The maximum count of one call for several requests; a larger request gets its own call.
 const MAX_BATCH: u64 = 1 << 40;
@@ -33,7 +35,7 @@ pub enum Order {
 
 /// What a request gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum RequestOutcome {
     /// Some of its numbers; more follow.
     Part(Segment),
     /// The last of its numbers.
@@ -215,8 +217,8 @@ impl Batching {
     pub fn answered(
         &mut self,
         now_ms: u64,
-        answer: Result<Segment, Failure>,
-    ) -> (Vec<(RequestId, Outcome)>, Vec<Event>) {
+        answer: Result<Segment, CounterFailure>,
+    ) -> (Vec<(RequestId, RequestOutcome)>, Vec<Event>) {
         let Some(asked) = self.asked.take() else { return (Vec::new(), Vec::new()) };
         match answer {
             Ok(segment) => {
@@ -244,12 +246,12 @@ impl Batching {
     }
 
     /// Takes the answer to [`Action::Raise`], which says whether the counter can be raised, and returns what changed.
-    pub fn raised(&mut self, now_ms: u64, answer: Result<bool, Failure>) -> Option<Event> {
+    pub fn raised(&mut self, now_ms: u64, answer: Result<bool, CounterFailure>) -> Option<Event> {
         let (since_ms, raise) = (self.raising_since_ms.take()?, self.raise?);
         let can = match answer {
             Ok(can) => can,
             Err(failure) => {
-                if failure == Failure::TimedOut {
+                if failure == CounterFailure::TimedOut {
                     self.counter.timed_out(COUNTER);
                 }
                 return self.failing(now_ms);
@@ -271,7 +273,7 @@ impl Batching {
         recovered(failures)
     }
 
-    fn hand_out(&mut self, requests: usize, segment: Segment) -> Vec<(RequestId, Outcome)> {
+    fn hand_out(&mut self, requests: usize, segment: Segment) -> Vec<(RequestId, RequestOutcome)> {
         self.below = 0;
         self.alone = false;
         if segment.last().saturating_add(segment.step().get()) > self.range.maximum {
@@ -296,7 +298,7 @@ impl Batching {
         served.reverse();
         while let Some(request) = served.pop() {
             let outcome = match rest {
-                None if cut_off => Outcome::Exhausted,
+                None if cut_off => RequestOutcome::Exhausted,
                 None => {
                     served.push(request);
                     break;
@@ -304,7 +306,7 @@ impl Batching {
                 Some(numbers) => give(request, numbers, cut_off, &mut rest),
             };
             outcomes.push((request.id, outcome));
-            if let Outcome::Part(part) = outcome
+            if let RequestOutcome::Part(part) = outcome
                 && let Some(missing) = NonZeroU64::new(request.missing.get() - part.count().get())
             {
                 served.push(Request { missing, ..request });
@@ -321,21 +323,21 @@ impl Batching {
         &mut self,
         now_ms: u64,
         asked: Asked,
-        failure: Failure,
-    ) -> (Vec<(RequestId, Outcome)>, Vec<Event>) {
+        failure: CounterFailure,
+    ) -> (Vec<(RequestId, RequestOutcome)>, Vec<Event>) {
         match failure {
-            Failure::Full if asked.requests > 1 => {
+            CounterFailure::Full if asked.requests > 1 => {
                 // One request may be too large; the others need not fail with it.
                 self.alone = true;
                 return (Vec::new(), Vec::new());
             }
-            Failure::Full if asked.count > NonZeroU64::MIN => {
+            CounterFailure::Full if asked.count > NonZeroU64::MIN => {
                 self.alone = false;
                 let refused = self.requests.pop_front();
-                return (refused.into_iter().map(|it| (it.id, Outcome::NoRoom)).collect(), Vec::new());
+                return (refused.into_iter().map(|it| (it.id, RequestOutcome::NoRoom)).collect(), Vec::new());
             }
-            Failure::TimedOut => self.counter.timed_out(COUNTER),
-            Failure::Full | Failure::Failed => {}
+            CounterFailure::TimedOut => self.counter.timed_out(COUNTER),
+            CounterFailure::Full | CounterFailure::Failed => {}
         }
         (Vec::new(), Vec::from_iter(self.failing(now_ms)))
     }
@@ -350,14 +352,18 @@ fn recovered(failures: u32) -> Option<Event> {
 }
 
 /// Gives one request its share of the numbers, and leaves the rest.
-fn give(request: Request, numbers: Segment, cut_off: bool, rest: &mut Option<Segment>) -> Outcome {
+fn give(request: Request, numbers: Segment, cut_off: bool, rest: &mut Option<Segment>) -> RequestOutcome {
     let (available, wanted) = (numbers.count(), request.missing);
     if request.order == Order::Consecutive && wanted > NonZeroU64::MIN {
         if numbers.step() > NonZeroU64::MIN {
-            return Outcome::Apart { step: numbers.step() };
+            return RequestOutcome::Apart { step: numbers.step() };
         }
         if available < wanted {
-            return if cut_off { Outcome::Exhausted } else { Outcome::TooMany { given: available.get() } };
+            return if cut_off {
+                RequestOutcome::Exhausted
+            } else {
+                RequestOutcome::TooMany { given: available.get() }
+            };
         }
     }
     let count = available.min(wanted);
@@ -365,10 +371,10 @@ fn give(request: Request, numbers: Segment, cut_off: bool, rest: &mut Option<Seg
         Segment::new(numbers.first() + count.get() * numbers.step().get(), numbers.step(), left)
     });
     match Segment::new(numbers.first(), numbers.step(), count) {
-        Some(part) if count == wanted => Outcome::Done(part),
-        Some(part) => Outcome::Part(part),
+        Some(part) if count == wanted => RequestOutcome::Done(part),
+        Some(part) => RequestOutcome::Part(part),
         // Unreachable: a part of a segment is a segment.
-        None => Outcome::Exhausted,
+        None => RequestOutcome::Exhausted,
     }
 }
 
@@ -406,7 +412,7 @@ mod tests {
         assert_eq!(reserve(&mut batching), 8);
         let (given, _) = batching.answered(1, Ok(numbers(10, 8)));
         let expected = [(1, numbers(10, 2)), (2, numbers(12, 1)), (3, numbers(13, 5))];
-        assert_eq!(given, expected.map(|(caller, part)| (RequestId(caller), Outcome::Done(part))));
+        assert_eq!(given, expected.map(|(caller, part)| (RequestId(caller), RequestOutcome::Done(part))));
         assert_eq!(batching.next(0), Action::Idle);
     }
 
@@ -419,7 +425,7 @@ mod tests {
         assert_eq!(batching.next(0), Action::Idle, "one call at a time");
         // The counter returned more than was requested: the rest is lost.
         let (given, _) = batching.answered(1, Ok(numbers(10, 5)));
-        assert_eq!(given, [(RequestId(1), Outcome::Done(numbers(10, 1)))]);
+        assert_eq!(given, [(RequestId(1), RequestOutcome::Done(numbers(10, 1)))]);
         assert_eq!(reserve(&mut batching), 1);
     }
 
@@ -430,7 +436,7 @@ mod tests {
         batching.request(RequestId(2), n(2), Order::Any);
         assert_eq!(reserve(&mut batching), 3);
         assert_eq!(
-            batching.answered(0, Err(Failure::TimedOut)),
+            batching.answered(0, Err(CounterFailure::TimedOut)),
             (vec![], vec![Event::Failing { counter: 0 }])
         );
         batching.request(RequestId(3), n(4), Order::Any);
@@ -451,12 +457,12 @@ mod tests {
         batching.request(RequestId(3), n(3), Order::Any);
         assert_eq!(reserve(&mut batching), 9);
         let (given, _) = batching.answered(0, Ok(numbers(1, 4)));
-        let expected = [(1, Outcome::Done(numbers(1, 3))), (2, Outcome::Part(numbers(4, 1)))];
+        let expected = [(1, RequestOutcome::Done(numbers(1, 3))), (2, RequestOutcome::Part(numbers(4, 1)))];
         assert_eq!(given, expected.map(|(caller, outcome)| (RequestId(caller), outcome)));
         assert_eq!(reserve(&mut batching), 5);
         let (given, _) = batching.answered(0, Ok(numbers(5, 5)));
         let expected = [(2, numbers(5, 2)), (3, numbers(7, 3))];
-        assert_eq!(given, expected.map(|(caller, part)| (RequestId(caller), Outcome::Done(part))));
+        assert_eq!(given, expected.map(|(caller, part)| (RequestId(caller), RequestOutcome::Done(part))));
     }
 
     #[test]
@@ -465,7 +471,7 @@ mod tests {
         batching.request(RequestId(1), n(3), Order::Consecutive);
         reserve(&mut batching);
         let (given, _) = batching.answered(0, Ok(numbers(1, 2)));
-        assert_eq!(given, [(RequestId(1), Outcome::TooMany { given: 2 })]);
+        assert_eq!(given, [(RequestId(1), RequestOutcome::TooMany { given: 2 })]);
         batching.request(RequestId(2), n(2), Order::Consecutive);
         batching.request(RequestId(3), n(1), Order::Consecutive);
         reserve(&mut batching);
@@ -473,7 +479,7 @@ mod tests {
         let one = Segment::new(3, n(2), n(1)).unwrap();
         assert_eq!(
             given,
-            [(RequestId(2), Outcome::Apart { step: n(2) }), (RequestId(3), Outcome::Done(one))]
+            [(RequestId(2), RequestOutcome::Apart { step: n(2) }), (RequestId(3), RequestOutcome::Done(one))]
         );
     }
 
@@ -485,9 +491,10 @@ mod tests {
         }
         reserve(&mut batching);
         let (given, _) = batching.answered(0, Ok(numbers(998, 6)));
-        let last = Outcome::Part(numbers(1000, 1));
-        let first = Outcome::Done(numbers(998, 2));
-        let expected = [(1, first), (2, last), (2, Outcome::Exhausted), (3, Outcome::Exhausted)];
+        let last = RequestOutcome::Part(numbers(1000, 1));
+        let first = RequestOutcome::Done(numbers(998, 2));
+        let expected =
+            [(1, first), (2, last), (2, RequestOutcome::Exhausted), (3, RequestOutcome::Exhausted)];
         assert_eq!(given, expected.map(|(caller, outcome)| (RequestId(caller), outcome)));
         batching.request(RequestId(4), n(1), Order::Any);
         assert_eq!(batching.next(0), Action::Refuse(RequestId(4)), "without another call");
@@ -500,11 +507,17 @@ mod tests {
         batching.request(RequestId(1), n(1), Order::Any);
         batching.request(RequestId(2), n(MAX_BATCH - 1), Order::Any);
         assert_eq!(reserve(&mut batching), MAX_BATCH);
-        assert_eq!(batching.answered(0, Err(Failure::Full)).0, []);
+        assert_eq!(batching.answered(0, Err(CounterFailure::Full)).0, []);
         assert_eq!(reserve(&mut batching), 1);
-        assert_eq!(batching.answered(0, Ok(numbers(1, 1))).0, [(RequestId(1), Outcome::Done(numbers(1, 1)))]);
+        assert_eq!(
+            batching.answered(0, Ok(numbers(1, 1))).0,
+            [(RequestId(1), RequestOutcome::Done(numbers(1, 1)))]
+        );
         assert_eq!(reserve(&mut batching), MAX_BATCH - 1);
-        assert_eq!(batching.answered(0, Err(Failure::Full)).0, [(RequestId(2), Outcome::NoRoom)]);
+        assert_eq!(
+            batching.answered(0, Err(CounterFailure::Full)).0,
+            [(RequestId(2), RequestOutcome::NoRoom)]
+        );
     }
 
     #[test]
@@ -518,7 +531,7 @@ mod tests {
         assert_eq!(batching.raised(0, Ok(true)), None);
         assert_eq!(reserve(&mut batching), 1);
         let (given, _) = batching.answered(0, Ok(numbers(500, 1)));
-        assert_eq!(given, [(RequestId(1), Outcome::Done(numbers(500, 1)))]);
+        assert_eq!(given, [(RequestId(1), RequestOutcome::Done(numbers(500, 1)))]);
     }
 
     #[test]
@@ -533,7 +546,7 @@ mod tests {
         batching.answered(0, Ok(numbers(2, 1)));
         assert_eq!(reserve(&mut batching), 498);
         let (given, _) = batching.answered(0, Ok(numbers(3, 498)));
-        assert_eq!(given, [(RequestId(1), Outcome::Done(numbers(500, 1)))]);
+        assert_eq!(given, [(RequestId(1), RequestOutcome::Done(numbers(500, 1)))]);
     }
 
     #[test]
@@ -551,7 +564,7 @@ mod tests {
         assert_eq!(batching.raised(0, Ok(true)), Some(Event::Raised { counter: 0, above: 101 }));
         assert_eq!(reserve(&mut batching), 2);
         let (given, _) = batching.answered(0, Ok(numbers(102, 2)));
-        assert_eq!(given, [(RequestId(2), Outcome::Done(numbers(102, 2)))]);
+        assert_eq!(given, [(RequestId(2), RequestOutcome::Done(numbers(102, 2)))]);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::time::Duration;
 use snowmint::error::Snippet;
 use snowmint_store::{Counter, MAX_NUMBER};
 
-use super::protocol::{Range, Settings};
+use super::protocol::{Range, SegmentSettings};
 use crate::RandomnessError;
 
 /// The largest size that may be set.
@@ -183,10 +183,10 @@ impl SegmentConfig {
         Range { first: self.first, maximum: self.maximum }
     }
 
-    pub(super) fn settings(&self, counters: &[Arc<dyn Counter>]) -> Settings {
+    pub(super) fn settings(&self, counters: &[Arc<dyn Counter>]) -> SegmentSettings {
         let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let suggested = counters.iter().filter_map(|counter| counter.suggested_count());
-        Settings {
+        SegmentSettings {
             counters: counters.len(),
             sizes: self.sizes.clone(),
             first_size: suggested.max().map_or(*self.sizes.start(), NonZeroU64::get),

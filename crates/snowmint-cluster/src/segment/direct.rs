@@ -10,7 +10,7 @@ use snowmint_store::{Counter, Segment, StoreError, StoreErrorKind, reserve_settl
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::batching::{Action, Batching, Order, Outcome, RequestId};
+use super::batching::{Action, Batching, Order, RequestId, RequestOutcome};
 use super::config::{Mode, SegmentConfig};
 use super::period::PeriodCounters;
 use super::protocol::Range;
@@ -91,8 +91,8 @@ impl DirectTask {
                     },
                     () = sleep(Duration::from_millis(ms)) => {}
                 },
-                Action::Refuse(id) => self.give(id, Outcome::Exhausted),
-                Action::GiveUp { id, highest } => self.give(id, Outcome::Stuck { highest }),
+                Action::Refuse(id) => self.give(id, RequestOutcome::Exhausted),
+                Action::GiveUp { id, highest } => self.give(id, RequestOutcome::Stuck { highest }),
                 Action::Raise { above, timeout_ms } => self.raise(above, timeout_ms).await,
                 Action::Reserve { count, timeout_ms } => self.reserve(count, timeout_ms).await,
             }
@@ -171,30 +171,30 @@ impl DirectTask {
         }
     }
 
-    fn give(&mut self, id: RequestId, outcome: Outcome) {
+    fn give(&mut self, id: RequestId, outcome: RequestOutcome) {
         let period = self.periods.period();
-        if let (Outcome::Part(part), Some(waiting)) = (outcome, self.waiting.get_mut(&id)) {
+        if let (RequestOutcome::Part(part), Some(waiting)) = (outcome, self.waiting.get_mut(&id)) {
             waiting.runs.push(Run::new(part, period));
             return;
         }
         let Some(Waiting { request, mut runs }) = self.waiting.remove(&id) else { return };
         let count = request.count.get();
         let answer = match outcome {
-            Outcome::Done(last) | Outcome::Part(last) => {
+            RequestOutcome::Done(last) | RequestOutcome::Part(last) => {
                 runs.push(Run::new(last, period));
                 Ok(runs)
             }
-            Outcome::Exhausted => Err(NoNumberError::Exhausted { maximum: self.range.maximum }),
-            Outcome::NoRoom => {
+            RequestOutcome::Exhausted => Err(NoNumberError::Exhausted { maximum: self.range.maximum }),
+            RequestOutcome::NoRoom => {
                 let why = self.reporter.waiting();
                 Err(NoNumberError::NotReady { why: why.unwrap_or_else(|| "the store is full".to_owned()) })
             }
-            Outcome::Stuck { highest } => {
+            RequestOutcome::Stuck { highest } => {
                 let counter = self.counter().map_or_else(String::new, |it| it.describe());
                 Err(NoNumberError::NotReady { why: stuck(&counter, highest) })
             }
-            Outcome::TooMany { given } => Err(NoNumberError::RunTooLong { count, given }),
-            Outcome::Apart { step } => Err(NoNumberError::NotConsecutive { count, step: step.get() }),
+            RequestOutcome::TooMany { given } => Err(NoNumberError::RunTooLong { count, given }),
+            RequestOutcome::Apart { step } => Err(NoNumberError::NotConsecutive { count, step: step.get() }),
         };
         // The numbers of a caller that was cancelled in the meantime are lost.
         let _ = request.reply.send(answer);

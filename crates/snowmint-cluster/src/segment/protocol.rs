@@ -48,7 +48,7 @@ const MAX_SETTLING: usize = 64;
 
 /// The settings of a source of numbers, fixed while it runs.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct SegmentSettings {
     /// The number of counters, at least one.
     pub counters: usize,
     /// The smallest and the largest size of a segment.
@@ -106,7 +106,7 @@ pub enum Call {
 
 /// Why a call failed. The numbers that it may have reserved are lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Failure {
+pub enum CounterFailure {
     /// A retry may succeed.
     Failed,
     /// No answer came in time.
@@ -121,7 +121,7 @@ pub enum Input {
     /// The first step; or a wait is over, or few numbers are left.
     Wake,
     /// The answer to [`Call::Reserve`].
-    Reserved(Result<Segment, Failure>),
+    Reserved(Result<Segment, CounterFailure>),
     /// The answer to [`Call::Reserve`] of a counter that may lose acknowledged writes.
     ReservedMarked {
         /// The numbers, not to be used before they have settled.
@@ -132,11 +132,11 @@ pub enum Input {
         settle_ms: u64,
     },
     /// The answer to [`Call::Confirm`]: whether the reservation is there.
-    Confirmed(Result<bool, Failure>),
+    Confirmed(Result<bool, CounterFailure>),
     /// The answer to [`Call::Raise`]: whether this counter can be raised at all.
-    Raised(Result<bool, Failure>),
+    Raised(Result<bool, CounterFailure>),
     /// The answer to [`Call::GiveBack`]: whether the counter took the numbers back.
-    GaveBack(Result<bool, Failure>),
+    GaveBack(Result<bool, CounterFailure>),
     /// The source was released: give back the unused numbers. Valid at any time, even while a call is in flight.
     Release {
         /// The unused numbers, oldest first.
@@ -353,7 +353,7 @@ pub struct Protocol {
 
 impl Protocol {
     /// Returns a machine without numbers. `seed` only decides which counter is first and how long it waits after failures.
-    pub fn new(settings: &Settings, seed: u64) -> Self {
+    pub fn new(settings: &SegmentSettings, seed: u64) -> Self {
         let reserve_ms = match settings.reserve_ms {
             0 => 0,
             away_ms => away_ms.saturating_add(TO_NOTICE_MS).saturating_add(settings.settle_ms),
@@ -615,7 +615,7 @@ impl Protocol {
     }
 
     /// Handles a confirmation; returns how many numbers have settled.
-    fn confirmed(&mut self, now_ms: u64, settling: Settling, answer: Result<bool, Failure>) -> u64 {
+    fn confirmed(&mut self, now_ms: u64, settling: Settling, answer: Result<bool, CounterFailure>) -> u64 {
         let Settling { counter, segment, .. } = settling;
         match answer {
             Ok(true) if self.release.is_none() => {
@@ -642,7 +642,7 @@ impl Protocol {
         counter: usize,
         took_ms: u64,
         raise: Raise,
-        answer: Result<bool, Failure>,
+        answer: Result<bool, CounterFailure>,
     ) {
         match answer {
             Ok(can) => {
@@ -662,7 +662,7 @@ impl Protocol {
                 }
             }
             Err(failure) => {
-                if failure == Failure::TimedOut {
+                if failure == CounterFailure::TimedOut {
                     self.counters.timed_out(counter);
                 }
                 if self.counters.failed(counter, now_ms) {
@@ -672,19 +672,19 @@ impl Protocol {
         }
     }
 
-    fn failed(&mut self, now_ms: u64, asked: Asked, failure: Failure) {
+    fn failed(&mut self, now_ms: u64, asked: Asked, failure: CounterFailure) {
         match failure {
-            Failure::Full if asked.count > NonZeroU64::MIN => {
+            CounterFailure::Full if asked.count > NonZeroU64::MIN => {
                 // There may be room for fewer: the last numbers are worth a few more calls.
                 self.known[asked.counter].most = NonZeroU64::new(asked.count.get() / 2);
                 return;
             }
-            Failure::Full if self.is_at_its_end(asked.counter) => {
+            CounterFailure::Full if self.is_at_its_end(asked.counter) => {
                 self.counters.exhausted(asked.counter);
                 return;
             }
-            Failure::TimedOut => self.counters.timed_out(asked.counter),
-            Failure::Full | Failure::Failed => {}
+            CounterFailure::TimedOut => self.counters.timed_out(asked.counter),
+            CounterFailure::Full | CounterFailure::Failed => {}
         }
         if self.counters.failed(asked.counter, now_ms) {
             self.events.push(Event::Failing { counter: asked.counter });
@@ -717,7 +717,7 @@ impl Protocol {
     }
 
     /// Never gives these numbers back again, whatever the answer: another node may have reserved them in the meantime.
-    fn gave_back(&mut self, unused: Unused, answer: Result<bool, Failure>) {
+    fn gave_back(&mut self, unused: Unused, answer: Result<bool, CounterFailure>) {
         if answer == Ok(true) {
             self.events.push(Event::GivenBack { count: unused.segment.count().get() });
             return;

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tracing::Instrument as _;
 
 use super::period::{Period, PeriodCounters};
-use super::protocol::{Call, Event, Failure, Input, Memory, Next, Protocol, Room, Settings};
+use super::protocol::{Call, CounterFailure, Event, Input, Memory, Next, Protocol, Room, SegmentSettings};
 use super::queue::{Producer, SegmentQueue, Unused};
 use super::status::{Reporter, failure_of};
 use super::{Run, SharedClock};
@@ -168,7 +168,7 @@ impl RefillTask {
         buffer: Arc<Buffer>,
         producer: Producer,
         periods: PeriodCounters,
-        settings: &Settings,
+        settings: &SegmentSettings,
         clock: SharedClock,
         seed: u64,
         reporter: Reporter,
@@ -283,7 +283,7 @@ impl RefillTask {
                 // Without an answer, the period or the source has ended: nobody uses the numbers.
                 let answer = match self.answer_of(answer, release).await {
                     Some(answer) => self.reporter.answered(&*asked, answer),
-                    None => Err(Failure::Failed),
+                    None => Err(CounterFailure::Failed),
                 };
                 if let Ending::Released(unused) = &mut self.ending
                     && let Some(unused) = unused.take()
@@ -484,7 +484,7 @@ async fn reserve_first(
 }
 
 /// Translates a reservation for the protocol.
-fn input(answer: Result<Reserved, Failure>) -> Input {
+fn input(answer: Result<Reserved, CounterFailure>) -> Input {
     match answer {
         Ok(Reserved::Settled(segment)) => Input::Reserved(Ok(segment)),
         Ok(Reserved::Marked { segment, mark, settle }) => {
@@ -507,10 +507,10 @@ async fn give_back(mut protocol: Protocol, periods: PeriodCounters, unused: Vec<
     }
 }
 
-fn gave_back(answer: Result<Result<bool, StoreError>, Elapsed>) -> Result<bool, Failure> {
+fn gave_back(answer: Result<Result<bool, StoreError>, Elapsed>) -> Result<bool, CounterFailure> {
     match answer {
         Ok(answer) => answer.map_err(|error| failure_of(&error)),
-        Err(_) => Err(Failure::TimedOut),
+        Err(_) => Err(CounterFailure::TimedOut),
     }
 }
 

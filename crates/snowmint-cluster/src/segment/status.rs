@@ -10,7 +10,7 @@ use tokio::time::error::Elapsed;
 
 use super::config::{Mode, SegmentConfig};
 use super::period::{HighWaterMarks, Period, PeriodCounters};
-use super::protocol::{Event, Failure, Forgot, Range};
+use super::protocol::{CounterFailure, Event, Forgot, Range};
 
 /// The numbers in memory, and what has happened since the start.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -202,7 +202,7 @@ impl Reporter {
         &self,
         counter: &dyn Counter,
         answer: Result<Result<T, StoreError>, Elapsed>,
-    ) -> Result<T, Failure> {
+    ) -> Result<T, CounterFailure> {
         let (failure, text, temporary) = match answer {
             Ok(Ok(value)) => {
                 // The failure is over, also if the numbers have to settle before they may be used.
@@ -212,7 +212,9 @@ impl Reporter {
                 return Ok(value);
             }
             Ok(Err(error)) => (failure_of(&error), error.to_string(), error.is_temporary()),
-            Err(_) => (Failure::TimedOut, format!("no answer in time from {}", counter.describe()), true),
+            Err(_) => {
+                (CounterFailure::TimedOut, format!("no answer in time from {}", counter.describe()), true)
+            }
         };
         tracing::debug!(error = %text, "counter call failed");
         self.update(|status| status.failed(text, temporary));
@@ -338,9 +340,9 @@ pub(super) fn stuck(counter: &str, highest: u64) -> String {
 }
 
 /// Returns what a store's error means for the protocol.
-pub(super) fn failure_of(error: &StoreError) -> Failure {
+pub(super) fn failure_of(error: &StoreError) -> CounterFailure {
     match error.kind() {
-        StoreErrorKind::Full => Failure::Full,
-        _ => Failure::Failed,
+        StoreErrorKind::Full => CounterFailure::Full,
+        _ => CounterFailure::Failed,
     }
 }

@@ -34,14 +34,14 @@ impl Operation {
 /// How a call ended.
 #[must_use]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Outcome {
+pub enum CallOutcome {
     /// The store answered.
     Acknowledged,
     /// The store refused, or the outcome is unknown.
     Failed(StoreErrorKind),
 }
 
-impl Outcome {
+impl CallOutcome {
     /// Returns whether the store answered.
     pub const fn is_acknowledged(self) -> bool {
         matches!(self, Self::Acknowledged)
@@ -73,7 +73,11 @@ impl Numbers {
     /// # Errors
     ///
     /// A number that was returned twice.
-    pub async fn reserve(&mut self, counter: &dyn Counter, count: NonZeroU64) -> Result<Outcome, Finding> {
+    pub async fn reserve(
+        &mut self,
+        counter: &dyn Counter,
+        count: NonZeroU64,
+    ) -> Result<CallOutcome, Finding> {
         let reserved = match reserve(counter, count).await {
             Ok(reserved) => reserved,
             Err(error) => return Ok(self.failed(&error, count)),
@@ -81,12 +85,12 @@ impl Numbers {
         match reserved.settle(counter).await {
             Ok(segment) => {
                 self.given(segment.first(), segment.last() + 1)?;
-                Ok(Outcome::Acknowledged)
+                Ok(CallOutcome::Acknowledged)
             }
             Err(error) => {
                 // The numbers are reserved, but nobody uses them.
                 self.unknown += count.get();
-                Ok(Outcome::of(&error))
+                Ok(CallOutcome::of(&error))
             }
         }
     }
@@ -111,11 +115,11 @@ impl Numbers {
         Ok(())
     }
 
-    fn failed(&mut self, error: &StoreError, count: NonZeroU64) -> Outcome {
+    fn failed(&mut self, error: &StoreError, count: NonZeroU64) -> CallOutcome {
         if error.kind() == StoreErrorKind::OutcomeUnknown {
             self.unknown += count.get();
         }
-        Outcome::of(error)
+        CallOutcome::of(error)
     }
 }
 
@@ -190,7 +194,7 @@ impl Account {
     /// # Errors
     ///
     /// The violation of the contract.
-    pub async fn call(&mut self, store: &dyn Store, operation: Operation) -> Result<Outcome, Finding> {
+    pub async fn call(&mut self, store: &dyn Store, operation: Operation) -> Result<CallOutcome, Finding> {
         match operation {
             Operation::Load => self.load(store, "record").await,
             Operation::CompareAndSet => self.write(store, "record", 40).await,
@@ -204,7 +208,12 @@ impl Account {
     /// # Errors
     ///
     /// The violation of the contract.
-    pub async fn write(&mut self, store: &dyn Store, name: &str, bytes: usize) -> Result<Outcome, Finding> {
+    pub async fn write(
+        &mut self,
+        store: &dyn Store,
+        name: &str,
+        bytes: usize,
+    ) -> Result<CallOutcome, Finding> {
         self.writes += 1;
         let value = value(self.writes, bytes);
         let key = self.key(name)?;
@@ -214,17 +223,17 @@ impl Account {
                 let held = entry.held.as_ref().map(|it| it.revision);
                 ensure!(Some(revision) > held, "{key}: {revision} was written after {held:?}");
                 entry.wrote(value, revision);
-                Ok(Outcome::Acknowledged)
+                Ok(CallOutcome::Acknowledged)
             }
             Ok(Swap::Conflict) => {
                 ensure!(!entry.unsettled.is_empty(), "{key}: unexpected conflict");
-                Ok(Outcome::Acknowledged)
+                Ok(CallOutcome::Acknowledged)
             }
             Err(error) => {
                 if error.kind() == StoreErrorKind::OutcomeUnknown {
                     entry.unsettled.push(value);
                 }
-                Ok(Outcome::of(&error))
+                Ok(CallOutcome::of(&error))
             }
         }
     }
@@ -234,7 +243,7 @@ impl Account {
     /// # Errors
     ///
     /// The violation of the contract.
-    pub async fn add(&mut self, store: &dyn Store, count: NonZeroU64) -> Result<Outcome, Finding> {
+    pub async fn add(&mut self, store: &dyn Store, count: NonZeroU64) -> Result<CallOutcome, Finding> {
         self.writes += 1;
         match store.add(&self.counter()?, count).await {
             Ok(first) => {
@@ -244,7 +253,7 @@ impl Account {
                     skipped <= unknown,
                     "{skipped} numbers were skipped, calls with an unknown outcome asked for {unknown}"
                 );
-                Ok(Outcome::Acknowledged)
+                Ok(CallOutcome::Acknowledged)
             }
             Err(error) => Ok(self.numbers.failed(&error, count)),
         }
@@ -255,12 +264,12 @@ impl Account {
     /// # Errors
     ///
     /// The violation of the contract.
-    pub async fn load(&mut self, store: &dyn Store, name: &str) -> Result<Outcome, Finding> {
+    pub async fn load(&mut self, store: &dyn Store, name: &str) -> Result<CallOutcome, Finding> {
         let key = self.key(name)?;
         match store.load(&key).await {
             Ok(found) => {
                 self.entries.entry(key.clone()).or_default().read(&key, found)?;
-                Ok(Outcome::Acknowledged)
+                Ok(CallOutcome::Acknowledged)
             }
             Err(error) => read_failed(&error),
         }
@@ -271,7 +280,7 @@ impl Account {
     /// # Errors
     ///
     /// The violation of the contract.
-    pub async fn list(&mut self, store: &dyn Store) -> Result<Outcome, Finding> {
+    pub async fn list(&mut self, store: &dyn Store) -> Result<CallOutcome, Finding> {
         let mut found: BTreeMap<Key, Versioned> = match store.list(&self.prefix).await {
             Ok(found) => found.into_iter().collect(),
             Err(error) => return read_failed(&error),
@@ -285,7 +294,7 @@ impl Account {
             entry.read(key, found.remove(key))?;
         }
         ensure!(found.is_empty(), "nobody wrote {:?}", found.keys());
-        Ok(Outcome::Acknowledged)
+        Ok(CallOutcome::Acknowledged)
     }
 
     /// Checks a store that has recovered or was reopened: it holds every acknowledged write and no rejected one.
@@ -332,9 +341,9 @@ fn value(nth: u64, bytes: usize) -> Vec<u8> {
     value
 }
 
-fn read_failed(error: &StoreError) -> Result<Outcome, Finding> {
+fn read_failed(error: &StoreError) -> Result<CallOutcome, Finding> {
     ensure!(error.kind() != StoreErrorKind::OutcomeUnknown, "a read failed with an unknown outcome: {error}");
-    Ok(Outcome::of(error))
+    Ok(CallOutcome::of(error))
 }
 
 fn shown(record: Option<&Versioned>) -> String {

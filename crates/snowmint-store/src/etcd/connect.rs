@@ -12,7 +12,7 @@ use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 use tonic::{Code, Request, Response, Status};
 
-use super::error::{Failure, Protocol};
+use super::error::{EtcdFailure, Protocol};
 use super::wire;
 use super::wire::auth_client::AuthClient;
 use super::wire::kv_client::KvClient;
@@ -75,28 +75,34 @@ impl Link {
     }
 
     /// Sends a read to one member after the other until one answers.
-    pub(super) async fn range(&self, request: &wire::RangeRequest) -> Result<wire::RangeResponse, Failure> {
+    pub(super) async fn range(
+        &self,
+        request: &wire::RangeRequest,
+    ) -> Result<wire::RangeResponse, EtcdFailure> {
         let deadline = Instant::now() + READS;
-        let mut failure = Failure::NoConnection("no member was asked".to_owned());
+        let mut failure = EtcdFailure::NoConnection("no member was asked".to_owned());
         // One try more than there are members: a broken connection is noticed only when it is used.
         for _ in 0..=self.members.len() {
             match timeout_at(deadline, self.call(READS, READ, request)).await {
                 Ok(Ok(answer)) => return Ok(answer),
-                Ok(Err(Failure::Status(status))) if !is_about_the_member(&status) => {
-                    return Err(Failure::Status(status));
+                Ok(Err(EtcdFailure::Status(status))) if !is_about_the_member(&status) => {
+                    return Err(EtcdFailure::Status(status));
                 }
-                Ok(Err(Failure::Login(status))) if !is_about_the_member(&status) => {
-                    return Err(Failure::Login(status));
+                Ok(Err(EtcdFailure::Login(status))) if !is_about_the_member(&status) => {
+                    return Err(EtcdFailure::Login(status));
                 }
                 Ok(Err(failed)) => failure = failed,
-                Err(_) => return Err(Failure::NoAnswer(READS)),
+                Err(_) => return Err(EtcdFailure::NoAnswer(READS)),
             }
         }
         Err(failure)
     }
 
     /// Sends a write, once.
-    pub(super) async fn transact(&self, request: &wire::TxnRequest) -> Result<wire::TxnResponse, Failure> {
+    pub(super) async fn transact(
+        &self,
+        request: &wire::TxnRequest,
+    ) -> Result<wire::TxnResponse, EtcdFailure> {
         self.call(WRITE_CONNECT, WRITE, request).await
     }
 
@@ -106,7 +112,7 @@ impl Link {
         connect: Duration,
         answer: Duration,
         call: &C,
-    ) -> Result<C::Answer, Failure> {
+    ) -> Result<C::Answer, EtcdFailure> {
         let (index, channel, token) = self.ready(connect).await?;
         let unanswered = Unanswered { link: self, member: index };
         let mut answered = timeout(answer, call.send(channel, token.clone())).await;
@@ -127,12 +133,12 @@ impl Link {
                     unanswered.settled();
                 }
                 Err(match status.source() {
-                    Some(error) if is_connect_error(&status) => Failure::NoConnection(chain(error)),
-                    Some(error) => Failure::Broken(chain(error), self.protocol),
-                    None => Failure::Status(Box::new(status)),
+                    Some(error) if is_connect_error(&status) => EtcdFailure::NoConnection(chain(error)),
+                    Some(error) => EtcdFailure::Broken(chain(error), self.protocol),
+                    None => EtcdFailure::Status(Box::new(status)),
                 })
             }
-            Err(_) => Err(Failure::NoAnswer(answer)),
+            Err(_) => Err(EtcdFailure::NoAnswer(answer)),
         }
     }
 
@@ -140,21 +146,22 @@ impl Link {
     async fn ready(
         &self,
         within: Duration,
-    ) -> Result<(usize, Channel, Option<MetadataValue<Ascii>>), Failure> {
+    ) -> Result<(usize, Channel, Option<MetadataValue<Ascii>>), EtcdFailure> {
         let ready = async {
             let (index, channel) = self.channel().await?;
             let unanswered = Unanswered { link: self, member: index };
             let token = timeout(READ, self.token(&channel)).await;
-            let token = token.map_err(|_| Failure::NoConnection("no answer to the login".to_owned()))??;
+            let token =
+                token.map_err(|_| EtcdFailure::NoConnection("no answer to the login".to_owned()))??;
             unanswered.settled();
             Ok((index, channel, token))
         };
-        let late = |_| Failure::NoConnection(format!("no connection in {} s", within.as_secs()));
+        let late = |_| EtcdFailure::NoConnection(format!("no connection in {} s", within.as_secs()));
         timeout(within, ready).await.map_err(late)?
     }
 
     /// Returns a channel to the first reachable member, from the current one on.
-    async fn channel(&self) -> Result<(usize, Channel), Failure> {
+    async fn channel(&self) -> Result<(usize, Channel), EtcdFailure> {
         let first = self.current.load(Ordering::Relaxed);
         let mut failed = Vec::new();
         for step in 0..self.members.len() {
@@ -168,7 +175,7 @@ impl Link {
             }
         }
         failed.dedup();
-        Err(Failure::to_connect(failed.join("; "), self.protocol))
+        Err(EtcdFailure::to_connect(failed.join("; "), self.protocol))
     }
 
     /// Moves on from a member that failed: its channel is reopened when its turn comes again.
@@ -183,7 +190,7 @@ impl Link {
     }
 
     /// Returns the token of the login; fetches it if there is none.
-    async fn token(&self, channel: &Channel) -> Result<Option<MetadataValue<Ascii>>, Failure> {
+    async fn token(&self, channel: &Channel) -> Result<Option<MetadataValue<Ascii>>, EtcdFailure> {
         let Some(login) = &self.login else {
             return Ok(None);
         };
@@ -191,19 +198,20 @@ impl Link {
         if token.is_some() {
             return Ok(token.clone());
         }
-        let password = login.password().map_err(|error| Failure::NoConnection(error.to_string()))?;
+        let password = login.password().map_err(|error| EtcdFailure::NoConnection(error.to_string()))?;
         let request =
             wire::AuthenticateRequest { name: login.user.clone(), password: password.expose().to_owned() };
         match AuthClient::new(channel.clone()).authenticate(request).await {
             Ok(answer) => {
                 let fresh = MetadataValue::try_from(answer.into_inner().token);
-                *token =
-                    Some(fresh.map_err(|_| Failure::NoConnection("etcd sent an invalid token".to_owned()))?);
+                *token = Some(
+                    fresh.map_err(|_| EtcdFailure::NoConnection("etcd sent an invalid token".to_owned()))?,
+                );
                 Ok(token.clone())
             }
             // A cluster without authentication accepts any call, as its own clients assume.
             Err(status) if status.code() == Code::FailedPrecondition => Ok(None),
-            Err(status) => Err(Failure::Login(Box::new(status))),
+            Err(status) => Err(EtcdFailure::Login(Box::new(status))),
         }
     }
 

@@ -10,7 +10,7 @@ use crate::{StoreError, StoreErrorKind};
 
 /// The reason why a call failed.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(super) enum EtcdFailure {
     /// The call was not sent.
     NoConnection(String),
     /// The call was not sent: the connection ended during the TLS handshake, as with a server without TLS.
@@ -26,7 +26,7 @@ pub(super) enum Failure {
     Broken(String, Protocol),
 }
 
-impl Failure {
+impl EtcdFailure {
     /// Returns the failure for a connection that could not be opened.
     pub(super) fn to_connect(why: String, protocol: Protocol) -> Self {
         // A server without TLS answers in plain text, closes the connection, or resets it because of unread data.
@@ -52,7 +52,7 @@ pub(super) fn store_error(
     store: &str,
     operation: &'static str,
     effect: Effect,
-    failure: &Failure,
+    failure: &EtcdFailure,
 ) -> StoreError {
     let kind = kind(effect, failure);
     StoreError::new(kind, operation, store, text(effect, failure))
@@ -64,12 +64,12 @@ pub(super) fn written_without_revision(store: &str, operation: &'static str, rev
     StoreError::new(StoreErrorKind::OutcomeUnknown, operation, store, found)
 }
 
-fn kind(effect: Effect, failure: &Failure) -> StoreErrorKind {
+fn kind(effect: Effect, failure: &EtcdFailure) -> StoreErrorKind {
     match failure {
-        Failure::NoConnection(_) | Failure::NoHandshake(_) => StoreErrorKind::Unavailable,
-        Failure::Login(status) => of_status(Effect::Reads, status).unwrap_or(StoreErrorKind::Unavailable),
-        Failure::NoAnswer(_) | Failure::Broken(..) => effect.unanswered(),
-        Failure::Status(status) => of_status(effect, status).unwrap_or(effect.unanswered()),
+        EtcdFailure::NoConnection(_) | EtcdFailure::NoHandshake(_) => StoreErrorKind::Unavailable,
+        EtcdFailure::Login(status) => of_status(Effect::Reads, status).unwrap_or(StoreErrorKind::Unavailable),
+        EtcdFailure::NoAnswer(_) | EtcdFailure::Broken(..) => effect.unanswered(),
+        EtcdFailure::Status(status) => of_status(effect, status).unwrap_or(effect.unanswered()),
     }
 }
 
@@ -96,33 +96,35 @@ fn of_status(effect: Effect, status: &Status) -> Option<StoreErrorKind> {
     }
 }
 
-fn text(effect: Effect, failure: &Failure) -> String {
+fn text(effect: Effect, failure: &EtcdFailure) -> String {
     match failure {
-        Failure::NoConnection(why) => format!("{why}; check that etcd runs and is reachable from here"),
-        Failure::NoHandshake(why) => format!(
+        EtcdFailure::NoConnection(why) => format!("{why}; check that etcd runs and is reachable from here"),
+        EtcdFailure::NoHandshake(why) => format!(
             "{why}; if etcd uses no TLS there, use etcd:// without tls=, ca=, cert= and key=; \
              otherwise check that it runs and is reachable from here"
         ),
-        Failure::NoAnswer(waited) => {
+        EtcdFailure::NoAnswer(waited) => {
             format!("no answer within {} s; check that a majority of the etcd members runs", waited.as_secs())
         }
-        Failure::Login(status) => {
+        EtcdFailure::Login(status) => {
             format!("etcd rejected the login: \"{}\"; check user and password", status.message())
         }
-        Failure::Broken(why, Protocol::Plain) => {
+        EtcdFailure::Broken(why, Protocol::Plain) => {
             format!("{why}; if etcd accepts only TLS, use etcds:// and ca=; otherwise check that it runs")
         }
-        Failure::Broken(why, Protocol::Tls) => {
+        EtcdFailure::Broken(why, Protocol::Tls) => {
             format!(
                 "{why}; if etcd requires a client certificate, add cert= and key=; otherwise check that it runs"
             )
         }
-        Failure::Broken(why, Protocol::TlsWithCertificate) => {
+        EtcdFailure::Broken(why, Protocol::TlsWithCertificate) => {
             format!(
                 "{why}; check that a majority of the etcd members runs, and that they trust the certificate of cert="
             )
         }
-        Failure::Status(status) => format!("etcd says \"{}\"; {}", status.message(), advice(effect, status)),
+        EtcdFailure::Status(status) => {
+            format!("etcd says \"{}\"; {}", status.message(), advice(effect, status))
+        }
     }
 }
 
@@ -150,7 +152,7 @@ mod tests {
         let reset = "127.0.0.1:2379: transport error: Connection reset by peer (os error 104)";
         let refused = "127.0.0.1:2379: transport error: tcp connect error: Connection refused (os error 111)";
         let said = |why: &str, protocol| {
-            text(Effect::Writes, &Failure::to_connect(why.to_owned(), protocol)).contains("uses no TLS")
+            text(Effect::Writes, &EtcdFailure::to_connect(why.to_owned(), protocol)).contains("uses no TLS")
         };
         assert!(said(reset, Protocol::Tls) && said(reset, Protocol::TlsWithCertificate));
         assert!(!said(reset, Protocol::Plain) && !said(refused, Protocol::Tls));
@@ -170,12 +172,18 @@ mod tests {
             Status::data_loss("?"),
         ];
         for status in open {
-            let failure = Failure::Status(Box::new(status));
+            let failure = EtcdFailure::Status(Box::new(status));
             assert_eq!(kind(Effect::Writes, &failure), StoreErrorKind::OutcomeUnknown, "{failure:?}");
             assert_eq!(kind(Effect::Reads, &failure), StoreErrorKind::Unavailable, "{failure:?}");
         }
-        assert_eq!(kind(Effect::Writes, &Failure::NoAnswer(Duration::ZERO)), StoreErrorKind::OutcomeUnknown);
-        assert_eq!(kind(Effect::Writes, &Failure::NoConnection(String::new())), StoreErrorKind::Unavailable);
+        assert_eq!(
+            kind(Effect::Writes, &EtcdFailure::NoAnswer(Duration::ZERO)),
+            StoreErrorKind::OutcomeUnknown
+        );
+        assert_eq!(
+            kind(Effect::Writes, &EtcdFailure::NoConnection(String::new())),
+            StoreErrorKind::Unavailable
+        );
     }
 
     #[test]
@@ -188,7 +196,7 @@ mod tests {
             (Status::invalid_argument("etcdserver: request is too large"), StoreErrorKind::Other),
         ];
         for (status, wanted) in settled {
-            assert_eq!(kind(Effect::Writes, &Failure::Status(Box::new(status))), wanted);
+            assert_eq!(kind(Effect::Writes, &EtcdFailure::Status(Box::new(status))), wanted);
         }
     }
 }

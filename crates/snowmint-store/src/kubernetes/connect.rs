@@ -22,7 +22,7 @@ use rustls::{ClientConfig, RootCertStore};
 use serde_json::Value;
 use tokio::time::timeout;
 
-use super::error::{Answer, Failure};
+use super::error::{Answer, KubernetesFailure};
 use super::object::LONGEST_PREFIX;
 use crate::UrlError;
 use crate::error::chain;
@@ -70,9 +70,9 @@ impl Link {
     }
 
     /// Sends a read, and retries once if the connection broke: a pooled connection may have been closed.
-    pub(super) async fn read(&self, path_and_query: &str) -> Result<Answer, Failure> {
+    pub(super) async fn read(&self, path_and_query: &str) -> Result<Answer, KubernetesFailure> {
         match self.call(READ, Method::GET, path_and_query, None).await {
-            Err(Failure::NoAnswer(_) | Failure::Broken(_)) => {
+            Err(KubernetesFailure::NoAnswer(_) | KubernetesFailure::Broken(_)) => {
                 self.call(READ, Method::GET, path_and_query, None).await
             }
             settled => settled,
@@ -80,7 +80,12 @@ impl Link {
     }
 
     /// Sends a write, once.
-    pub(super) async fn write(&self, method: Method, path: &str, body: &Value) -> Result<Answer, Failure> {
+    pub(super) async fn write(
+        &self,
+        method: Method,
+        path: &str,
+        body: &Value,
+    ) -> Result<Answer, KubernetesFailure> {
         self.call(WRITE, method, path, Some(body)).await
     }
 
@@ -90,21 +95,21 @@ impl Link {
         method: Method,
         path_and_query: &str,
         body: Option<&Value>,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<Answer, KubernetesFailure> {
         let request = self.request(method, path_and_query, body)?;
         let answered = timeout(limit, async {
             let response = match self.client.request(request).await {
                 Ok(response) => response,
-                Err(error) if error.is_connect() => return Err(Failure::NotSent(chain(&error))),
-                Err(error) => return Err(Failure::Broken(chain(&error))),
+                Err(error) if error.is_connect() => return Err(KubernetesFailure::NotSent(chain(&error))),
+                Err(error) => return Err(KubernetesFailure::Broken(chain(&error))),
             };
             let status = response.status().as_u16();
             let date = response.headers().get(DATE).and_then(|it| it.to_str().ok()).map(ToOwned::to_owned);
             let body = Limited::new(response.into_body(), LARGEST_ANSWER).collect().await;
-            let body = body.map_err(|error| Failure::Broken(chain(&*error)))?.to_bytes();
+            let body = body.map_err(|error| KubernetesFailure::Broken(chain(&*error)))?.to_bytes();
             Ok(Answer { status, date, body })
         });
-        answered.await.unwrap_or(Err(Failure::NoAnswer(limit)))
+        answered.await.unwrap_or(Err(KubernetesFailure::NoAnswer(limit)))
     }
 
     fn request(
@@ -112,7 +117,7 @@ impl Link {
         method: Method,
         path_and_query: &str,
         body: Option<&Value>,
-    ) -> Result<Request<Full<Bytes>>, Failure> {
+    ) -> Result<Request<Full<Bytes>>, KubernetesFailure> {
         let kind = if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
         let mut request = Request::builder()
             .method(method)
@@ -129,13 +134,14 @@ impl Link {
             }
             None => Full::default(),
         };
-        request.body(body).map_err(|error| Failure::NotSent(error.to_string()))
+        request.body(body).map_err(|error| KubernetesFailure::NotSent(error.to_string()))
     }
 }
 
 /// Returns the header with the current token, which Kubernetes replaces about every hour. The file is small and in memory.
-fn token(path: &Path) -> Result<HeaderValue, Failure> {
-    let refuse = |why: &dyn fmt::Display| Failure::NotSent(format!("token_file {}: {why}", path.display()));
+fn token(path: &Path) -> Result<HeaderValue, KubernetesFailure> {
+    let refuse =
+        |why: &dyn fmt::Display| KubernetesFailure::NotSent(format!("token_file {}: {why}", path.display()));
     let token = std::fs::read_to_string(path).map_err(|error| refuse(&error))?;
     let mut header =
         HeaderValue::try_from(format!("Bearer {}", token.trim())).map_err(|_| refuse(&"expected a token"))?;
@@ -150,7 +156,7 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'
 /// The directory in which a pod finds its namespace, its token and the certificate authority of the server.
 const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-pub(super) struct Settings {
+pub(super) struct KubernetesSettings {
     pub(super) link: Link,
     pub(super) namespace: String,
     pub(super) prefix: String,
@@ -186,7 +192,7 @@ pub(super) fn prefix(location: &mut Location) -> Result<String, UrlError> {
     Err(location.malformed(&allowed))
 }
 
-pub(super) fn settings(url: &str) -> Result<Settings, UrlError> {
+pub(super) fn settings(url: &str) -> Result<KubernetesSettings, UrlError> {
     let (namespace, mut location) = location(url)?;
     let prefix = prefix(&mut location)?;
     let (mut token_file, mut ca) = (location.take_path("token_file"), location.take_path("ca"));
@@ -212,7 +218,7 @@ pub(super) fn settings(url: &str) -> Result<Settings, UrlError> {
     };
     let tls = tls(&mut location, ca.as_deref())?;
     location.finish(PARAMETERS)?;
-    Ok(Settings { link: Link::new(server, token_file, tls), namespace, prefix })
+    Ok(KubernetesSettings { link: Link::new(server, token_file, tls), namespace, prefix })
 }
 
 /// Returns the server that the environment variables of every pod name.

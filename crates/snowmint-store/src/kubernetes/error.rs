@@ -12,7 +12,7 @@ use crate::{StoreError, StoreErrorKind};
 
 /// The reason why a call got no answer.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(super) enum KubernetesFailure {
     /// The call was not sent.
     NotSent(String),
     /// The call was sent, or may have been, and no answer came within this time.
@@ -27,14 +27,14 @@ pub(super) fn store_error(
     store: &str,
     operation: &'static str,
     effect: Effect,
-    failure: &Failure,
+    failure: &KubernetesFailure,
 ) -> StoreError {
     let (kind, text) = match failure {
-        Failure::NotSent(why) => (StoreErrorKind::Unavailable, format!("{why}; {REACH}")),
-        Failure::NoAnswer(waited) => {
+        KubernetesFailure::NotSent(why) => (StoreErrorKind::Unavailable, format!("{why}; {REACH}")),
+        KubernetesFailure::NoAnswer(waited) => {
             (effect.unanswered(), format!("no answer within {} s; {REACH}", waited.as_secs()))
         }
-        Failure::Broken(why) => (effect.unanswered(), format!("{why}; {REACH}")),
+        KubernetesFailure::Broken(why) => (effect.unanswered(), format!("{why}; {REACH}")),
     };
     StoreError::new(kind, operation, store, text)
 }

@@ -13,7 +13,7 @@ use crate::error::Effect;
 use crate::net::url::Password;
 use crate::net::url::{Host, Location};
 use crate::net::{Confirmation, Standing, Writable};
-use crate::sql::{Connect, Connected, Failure, Pool, at_most_one, table};
+use crate::sql::{Connect, Connected, Pool, SqlFailure, at_most_one, table};
 use crate::{StoreError, StoreErrorKind, UrlError};
 
 const PORT: u16 = 3306;
@@ -34,7 +34,7 @@ const INSPECT: &str = "SELECT CAST(t.engine AS CHAR), \
 const COLUMNS: &str = "name varbinary 200, revision bigint, value mediumblob";
 
 /// The settings of a session. They may contain the password, so they are never shown.
-pub(crate) struct Settings {
+pub(crate) struct MySqlSettings {
     options: MySqlConnectOptions,
     password: Password,
     limit: Duration,
@@ -42,7 +42,7 @@ pub(crate) struct Settings {
     crashes: CrashLoss,
 }
 
-impl Settings {
+impl MySqlSettings {
     /// Parses `mysql://...` of a store.
     pub(super) fn parse(url: &str) -> Result<(Pool<Self>, String), UrlError> {
         let mut location = Self::location(url)?;
@@ -109,7 +109,7 @@ fn tls(location: &mut Location, mut options: MySqlConnectOptions) -> Result<MySq
     Ok(options)
 }
 
-impl Connect for Settings {
+impl Connect for MySqlSettings {
     const CONFIRMED_BY: &str = "enable semi-synchronous replication on it";
     type Connection = Session;
     type History = ClusterHistory;
@@ -186,7 +186,7 @@ async fn inspect(store: &MySqlStore) -> Result<Option<Found>, StoreError> {
         let row = at_most_one(sqlx::query_as(INSPECT).fetch_all(&mut session.sql)).await;
         (session, row)
     };
-    let found: Result<_, Failure> = store.pool.run(Effect::Reads, ask).await;
+    let found: Result<_, SqlFailure> = store.pool.run(Effect::Reads, ask).await;
     found.map_err(|failure| store.error("open", Effect::Reads, failure))
 }
 
@@ -233,14 +233,14 @@ mod tests {
             ("mysql://u@h/db?password_file=/nowhere", "password_file /nowhere: No such file"),
         ];
         for (url, wanted) in cases {
-            let error = Settings::parse(url).map(|it| it.1).unwrap_err().to_string();
+            let error = MySqlSettings::parse(url).map(|it| it.1).unwrap_err().to_string();
             assert!(error.contains(wanted) && !error.contains("hunter2"), "{url}: {error}");
         }
     }
 
     #[test]
     fn a_name_for_logs_has_no_password() {
-        let name = |url| Settings::parse(url).map(|it| it.1).unwrap();
+        let name = |url| MySqlSettings::parse(url).map(|it| it.1).unwrap();
         assert_eq!(name("mariadb://u:hunter2@h1,h2:1/db"), "mysql://h1:3306,h2:1/db");
     }
 }

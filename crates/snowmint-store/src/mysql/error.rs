@@ -5,8 +5,8 @@ use sqlx::mysql::MySqlDatabaseError;
 
 use super::TABLE;
 use crate::error::{Effect, chain};
-use crate::net::Refusal;
-use crate::sql::{Failure, connection_error_kind};
+use crate::net::HostRefusal;
+use crate::sql::{SqlFailure, connection_error_kind};
 use crate::{StoreError, StoreErrorKind};
 
 /// Turns a failed statement into the error of a store.
@@ -14,7 +14,7 @@ pub(super) fn store_error(
     store: &str,
     operation: &'static str,
     effect: Effect,
-    failure: Failure,
+    failure: SqlFailure,
 ) -> StoreError {
     error_with(store, operation, effect, failure, |number| advice(number).to_owned())
 }
@@ -24,7 +24,7 @@ pub(crate) fn foreign_error(
     (source, table, rights): (&str, &str, &str),
     operation: &'static str,
     effect: Effect,
-    failure: Failure,
+    failure: SqlFailure,
 ) -> StoreError {
     error_with(source, operation, effect, failure, |number| match number {
         1146 => format!("this database has no table {table}; check the name of the database"),
@@ -41,13 +41,17 @@ fn error_with(
     store: &str,
     operation: &'static str,
     effect: Effect,
-    failure: Failure,
+    failure: SqlFailure,
     advice: impl Fn(u16) -> String,
 ) -> StoreError {
     let (kind, text) = match failure {
-        Failure::NotSent(Refusal { kind, text }) | Failure::Refused(Refusal { kind, text }) => (kind, text),
-        Failure::Late(limit) => (effect.unanswered(), format!("no answer within {} ms", limit.as_millis())),
-        Failure::Sql(error) => match database_error(&error) {
+        SqlFailure::NotSent(HostRefusal { kind, text }) | SqlFailure::Refused(HostRefusal { kind, text }) => {
+            (kind, text)
+        }
+        SqlFailure::Late(limit) => {
+            (effect.unanswered(), format!("no answer within {} ms", limit.as_millis()))
+        }
+        SqlFailure::Sql(error) => match database_error(&error) {
             Some(said) => (statement_kind(said, effect), quote(said, &advice(said.number()))),
             None => (connection_error_kind(&error, effect), chain(&error)),
         },
@@ -66,13 +70,13 @@ pub(crate) fn is_out_of_range(error: &sqlx::Error) -> bool {
 }
 
 /// Returns whether the server ended a statement in a deadlock, which undoes everything that it wrote.
-pub(crate) fn is_deadlock(failure: &Failure) -> bool {
-    matches!(failure, Failure::Sql(error) if database_error(error).is_some_and(|said| said.number() == 1213))
+pub(crate) fn is_deadlock(failure: &SqlFailure) -> bool {
+    matches!(failure, SqlFailure::Sql(error) if database_error(error).is_some_and(|said| said.number() == 1213))
 }
 
 /// Returns the error for a missing table that the user may not create, with the SQL that a DBA has to run.
-pub(super) fn table_is_missing(store: &str, failure: Failure) -> StoreError {
-    if let Failure::Sql(error) = &failure
+pub(super) fn table_is_missing(store: &str, failure: SqlFailure) -> StoreError {
+    if let SqlFailure::Sql(error) = &failure
         && let Some(said) = database_error(error).filter(|it| it.number() == 1142)
     {
         let table = TABLE.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -83,18 +87,20 @@ pub(super) fn table_is_missing(store: &str, failure: Failure) -> StoreError {
 }
 
 /// Turns an error before the first statement into the reason why there is no connection.
-pub(super) fn refusal(error: &sqlx::Error) -> Refusal {
+pub(super) fn refusal(error: &sqlx::Error) -> HostRefusal {
     match database_error(error) {
-        Some(said) => Refusal::new(login_kind(said.number()), quote(said, advice(said.number()))),
-        None => Refusal::new(connection_error_kind(error, Effect::Reads), chain(error)),
+        Some(said) => HostRefusal::new(login_kind(said.number()), quote(said, advice(said.number()))),
+        None => HostRefusal::new(connection_error_kind(error, Effect::Reads), chain(error)),
     }
 }
 
 /// Returns whether a server refused a statement because it accepts no writes.
-pub(crate) fn is_demoted(failure: &Failure) -> bool {
+pub(crate) fn is_demoted(failure: &SqlFailure) -> bool {
     match failure {
-        Failure::Refused(refusal) => refusal.kind == StoreErrorKind::ReadOnly,
-        Failure::Sql(error) => database_error(error).is_some_and(|said| READ_ONLY.contains(&said.number())),
+        SqlFailure::Refused(refusal) => refusal.kind == StoreErrorKind::ReadOnly,
+        SqlFailure::Sql(error) => {
+            database_error(error).is_some_and(|said| READ_ONLY.contains(&said.number()))
+        }
         _ => false,
     }
 }

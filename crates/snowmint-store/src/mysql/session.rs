@@ -15,8 +15,8 @@ use sqlx::query::Query;
 use super::error;
 use crate::error::chain;
 use crate::error::random_below;
-use crate::net::{Confirmation, Refusal, Standing};
-use crate::sql::{Failure, exactly_one};
+use crate::net::{Confirmation, HostRefusal, Standing};
+use crate::sql::{SqlFailure, exactly_one};
 use crate::{StoreErrorKind, net};
 
 /// Condition in a writing statement: the server accepts writes. A user with `SUPER` or `READ ONLY ADMIN` may write despite
@@ -194,7 +194,7 @@ impl Syncing {
     }
 
     /// Refuses a server that acknowledges commits before they are durable, unless the user accepts that.
-    fn check(&self, may_lose: Duration, crashes: CrashLoss) -> Result<(), Refusal> {
+    fn check(&self, may_lose: Duration, crashes: CrashLoss) -> Result<(), HostRefusal> {
         if matches!(crashes, CrashLoss::Anything | CrashLoss::Unused) {
             return Ok(());
         }
@@ -211,13 +211,13 @@ pub(super) async fn begin(
     sql: &mut MySqlConnection,
     may_lose: Duration,
     crashes: CrashLoss,
-) -> Result<SessionStart, Refusal> {
+) -> Result<SessionStart, HostRefusal> {
     let refused = |error: sqlx::Error| error::refusal(&error);
     let variables = named(sql, VARIABLES).await.map_err(refused)?;
     let value = |name: &str| variables.get(name).map_or("", |it| &**it);
     let is_off = |name: &str| !is_on(value(name));
     if !(is_off("read_only") && is_off("super_read_only") && is_off("innodb_read_only")) {
-        return Err(Refusal::new(
+        return Err(HostRefusal::new(
             StoreErrorKind::ReadOnly,
             READ_ONLY.to_owned() + &waits_for_replicas(&variables),
         ));
@@ -225,7 +225,7 @@ pub(super) async fn begin(
     if !is_off("log_bin") && value("binlog_format") == "STATEMENT" {
         let text = "the server has binlog_format=STATEMENT, with which a replica would skip writes that depend on read_only; \
             set binlog_format to MIXED or ROW";
-        return Err(Refusal::new(StoreErrorKind::Other, text));
+        return Err(HostRefusal::new(StoreErrorKind::Other, text));
     }
     let view = if is_off("wsrep_on") {
         None
@@ -279,7 +279,7 @@ pub(super) async fn begin(
         let statement = if in_mariadb { MARIADB_REPLICATION } else { MYSQL_REPLICATION };
         let seen = replication(sql, statement).await.map_err(refused)?;
         if seen.enabled && !seen.waits {
-            return Err(Refusal::new(StoreErrorKind::Unavailable, FELL_BACK));
+            return Err(HostRefusal::new(StoreErrorKind::Unavailable, FELL_BACK));
         }
         Some(Watch { statement, seen })
     } else {
@@ -340,7 +340,7 @@ impl Session {
     pub(crate) async fn write(
         &mut self,
         statement: Query<'_, MySql, MySqlArguments>,
-    ) -> Result<MySqlQueryResult, Failure> {
+    ) -> Result<MySqlQueryResult, SqlFailure> {
         let done = statement.execute(&mut self.sql).await;
         self.settle(done, |done| done.rows_affected() > 0).await
     }
@@ -350,7 +350,7 @@ impl Session {
         &mut self,
         done: Result<T, sqlx::Error>,
         wrote: impl Fn(&T) -> bool,
-    ) -> Result<T, Failure> {
+    ) -> Result<T, SqlFailure> {
         let done = done?;
         if wrote(&done) {
             self.confirm().await?;
@@ -361,9 +361,9 @@ impl Session {
     }
 
     /// Returns why the server refused a write by [`may_write!`]; nothing was written.
-    pub(crate) async fn refusal(&mut self) -> Failure {
+    pub(crate) async fn refusal(&mut self) -> SqlFailure {
         let text = "the settings of the server changed during the call, and nothing was written";
-        let changed = Failure::Refused(Refusal::new(StoreErrorKind::Unavailable, text));
+        let changed = SqlFailure::Refused(HostRefusal::new(StoreErrorKind::Unavailable, text));
         self.check_settings().await.err().unwrap_or(changed)
     }
 
@@ -372,7 +372,7 @@ impl Session {
         &mut self,
         shown: Result<T, sqlx::Error>,
         writable: impl Fn(&T) -> i64,
-    ) -> Result<T, Failure> {
+    ) -> Result<T, SqlFailure> {
         let shown = shown?;
         if writable(&shown) == 0 {
             return Err(Self::read_only());
@@ -382,14 +382,14 @@ impl Session {
     }
 
     /// Returns the refusal of a server that was demoted; nothing was written there.
-    fn read_only() -> Failure {
-        Failure::Refused(Refusal::new(StoreErrorKind::ReadOnly, READ_ONLY))
+    fn read_only() -> SqlFailure {
+        SqlFailure::Refused(HostRefusal::new(StoreErrorKind::ReadOnly, READ_ONLY))
     }
 
     /// Refuses a server that was demoted, or that may lose writes in a crash; the statement before has changed nothing.
-    async fn check_settings(&mut self) -> Result<(), Failure> {
+    async fn check_settings(&mut self) -> Result<(), SqlFailure> {
         let (writable, sync) =
-            settings(&mut self.sql).await.map_err(|error| Failure::Refused(unavailable(&error)))?;
+            settings(&mut self.sql).await.map_err(|error| SqlFailure::Refused(unavailable(&error)))?;
         if !writable {
             return Err(Self::read_only());
         }
@@ -397,16 +397,16 @@ impl Session {
         if kept_by_others {
             return Ok(());
         }
-        sync.check(may_lose, crashes).map_err(|Refusal { kind, text }| {
+        sync.check(may_lose, crashes).map_err(|HostRefusal { kind, text }| {
             // This session ends with the error, and the next one checks the other members.
             let kind = if is_member { StoreErrorKind::Unavailable } else { kind };
-            Failure::Refused(Refusal::new(kind, text))
+            SqlFailure::Refused(HostRefusal::new(kind, text))
         })
     }
 
     /// Checks that other members of the cluster have the write, if this member may lose it.
-    async fn check_others(&mut self) -> Result<(), Failure> {
-        let unknown = |text| Failure::Refused(Refusal::new(StoreErrorKind::OutcomeUnknown, text));
+    async fn check_others(&mut self) -> Result<(), SqlFailure> {
+        let unknown = |text| SqlFailure::Refused(HostRefusal::new(StoreErrorKind::OutcomeUnknown, text));
         let Losses { may_lose, crashes, kept_by_others: true, .. } = self.losses else { return Ok(()) };
         let status = named(&mut self.sql, STATUS).await.map_err(|error| unknown(chain(&error)))?;
         if View::parse(&status).is_some_and(|view| view.is_shared()) {
@@ -418,7 +418,7 @@ impl Session {
 
     /// Checks that a replica has confirmed the last commit, if one has to. A commit whose wait timed out or was killed looks like
     /// any other; only the counter of unconfirmed commits shows it.
-    async fn confirm(&mut self) -> Result<(), Failure> {
+    async fn confirm(&mut self) -> Result<(), SqlFailure> {
         self.check_others().await?;
         let Some(Watch { statement, seen }) = self.watch else { return Ok(()) };
         let text = match replication(&mut self.sql, statement).await {
@@ -435,16 +435,16 @@ impl Session {
             Ok(_) => UNCONFIRMED.to_owned(),
             Err(error) => chain(&error),
         };
-        Err(Failure::Refused(Refusal::new(StoreErrorKind::OutcomeUnknown, text)))
+        Err(SqlFailure::Refused(HostRefusal::new(StoreErrorKind::OutcomeUnknown, text)))
     }
 
     /// Makes sure that a replica has everything that earlier reads have shown. A primary shows rows that no replica has: while a
     /// commit waits (`AFTER_COMMIT`), and after a wait that was killed or ended by a crash. Replicas get commits in order, so one
     /// more confirmed commit confirms all before it.
-    async fn fence(&mut self) -> Result<(), Failure> {
+    async fn fence(&mut self) -> Result<(), SqlFailure> {
         let Some(Watch { statement, seen }) = self.watch else { return Ok(()) };
         if !seen.enabled {
-            let unavailable = |text| Failure::Refused(Refusal::new(StoreErrorKind::Unavailable, text));
+            let unavailable = |text| SqlFailure::Refused(HostRefusal::new(StoreErrorKind::Unavailable, text));
             let now =
                 replication(&mut self.sql, statement).await.map_err(|error| unavailable(chain(&error)))?;
             self.watch = Some(Watch { statement, seen: now });
@@ -460,7 +460,7 @@ impl Session {
             Ok(done) if done.rows_affected() > 0 => Ok(()),
             Ok(_) => match self.write(sqlx::query(NEW_FENCE).bind(name.as_bytes())).await {
                 // Another node inserted the row first: commit once more.
-                Err(Failure::Sql(error)) if error::is_duplicate(&error) => {
+                Err(SqlFailure::Sql(error)) if error::is_duplicate(&error) => {
                     self.write(sqlx::query(FENCE).bind(name.as_bytes())).await.map(|_| ())
                 }
                 done => done.map(|_| ()),
@@ -469,8 +469,8 @@ impl Session {
         };
         fenced.map_err(|failure| match failure {
             // Nothing that the caller wanted was written.
-            Failure::Refused(Refusal { kind: StoreErrorKind::OutcomeUnknown, text }) => {
-                Failure::Refused(Refusal::new(StoreErrorKind::Unavailable, text))
+            SqlFailure::Refused(HostRefusal { kind: StoreErrorKind::OutcomeUnknown, text }) => {
+                SqlFailure::Refused(HostRefusal::new(StoreErrorKind::Unavailable, text))
             }
             failure => failure,
         })
@@ -484,7 +484,7 @@ fn check_flush(
     every_seconds: u64,
     may_lose: Duration,
     crashes: CrashLoss,
-) -> Result<(), Refusal> {
+) -> Result<(), HostRefusal> {
     let ends = match flush {
         "0" => "server",
         "2" => "machine",
@@ -500,7 +500,7 @@ fn check_binlog_sync(
     every_seconds: u64,
     may_lose: Duration,
     crashes: CrashLoss,
-) -> Result<(), Refusal> {
+) -> Result<(), HostRefusal> {
     match sync {
         "1" => Ok(()),
         _ => check_loss("sync_binlog", sync, "machine", every_seconds, may_lose, crashes),
@@ -514,7 +514,7 @@ fn check_loss(
     every_seconds: u64,
     may_lose: Duration,
     crashes: CrashLoss,
-) -> Result<(), Refusal> {
+) -> Result<(), HostRefusal> {
     // A flush starts at this interval and takes some time.
     let loss = Duration::from_secs(every_seconds + 1);
     if may_lose >= loss {
@@ -528,7 +528,7 @@ fn check_loss(
         "{setting} is {value}: a crash of the {ends} loses about the last {every_seconds} s of commits and may cause \
          duplicates; SET GLOBAL {setting} = 1, or accept the loss with {accept}"
     );
-    Err(Refusal::new(StoreErrorKind::Other, text))
+    Err(HostRefusal::new(StoreErrorKind::Other, text))
 }
 
 /// Returns rows of name and value, with the names in lower case.
@@ -553,8 +553,8 @@ async fn settings(sql: &mut MySqlConnection) -> Result<(bool, Syncing), sqlx::Er
     Ok((writable != 0, Syncing::new(&flush, &log_bin, &sync_binlog, &every_seconds)))
 }
 
-fn unavailable(error: &sqlx::Error) -> Refusal {
-    Refusal::new(StoreErrorKind::Unavailable, chain(error))
+fn unavailable(error: &sqlx::Error) -> HostRefusal {
+    HostRefusal::new(StoreErrorKind::Unavailable, chain(error))
 }
 
 /// Returns how commits wait for replicas.
@@ -700,7 +700,7 @@ impl View {
 }
 
 /// Returns the refusal of a server that could be a member but is not one now.
-pub(super) fn no_member(status: &BTreeMap<String, String>) -> Refusal {
+pub(super) fn no_member(status: &BTreeMap<String, String>) -> HostRefusal {
     let value = |name: &str| status.get(name).map_or("", |it| it.trim());
     let text = format!(
         "the server is not in a Galera cluster that accepts writes (wsrep_cluster_status {}, wsrep_ready {}); let it join \
@@ -708,7 +708,7 @@ pub(super) fn no_member(status: &BTreeMap<String, String>) -> Refusal {
         value("wsrep_cluster_status"),
         value("wsrep_ready")
     );
-    Refusal::new(StoreErrorKind::Unavailable, text)
+    HostRefusal::new(StoreErrorKind::Unavailable, text)
 }
 
 /// The extent of a server's history, and its cluster.

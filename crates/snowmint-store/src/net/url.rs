@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
 
-use super::Refusal;
+use super::HostRefusal;
 use crate::{StoreErrorKind, UrlError};
 
 /// The limit of a call, including connecting, unless `timeout_ms` says otherwise.
@@ -403,8 +403,8 @@ impl Password {
     }
 
     /// As [`read`](Self::read), for a new connection: an unreadable file may be in the middle of a replacement.
-    pub(crate) fn current(&self) -> Result<Option<Secret>, Refusal> {
-        self.read().map_err(|error| Refusal::new(StoreErrorKind::Unavailable, error.to_string()))
+    pub(crate) fn current(&self) -> Result<Option<Secret>, HostRefusal> {
+        self.read().map_err(|error| HostRefusal::new(StoreErrorKind::Unavailable, error.to_string()))
     }
 }
 

@@ -12,7 +12,7 @@ use super::{PostgresStore, TABLE, error};
 use crate::error::Effect;
 use crate::net::url::Password;
 use crate::net::url::{Host, Location};
-use crate::net::{Confirmation, Refusal, ServerHistory, Standing, Writable};
+use crate::net::{Confirmation, HostRefusal, ServerHistory, Standing, Writable};
 use crate::sql::{Connect, Connected, Pool, exactly_one, table};
 use crate::{StoreError, StoreErrorKind, UrlError};
 
@@ -65,7 +65,7 @@ const INSPECT: &str = "SELECT format('%I.%I', s.nspname, c.relname), \
 const COLUMNS: &str = "name text C, revision bigint, value bytea";
 
 /// The settings of a session. They may contain the password, so they are never shown.
-pub(super) struct Settings {
+pub(super) struct PostgresSettings {
     options: PgConnectOptions,
     password: Password,
     /// The name on the server of all sessions whose calls have the same limit.
@@ -75,7 +75,7 @@ pub(super) struct Settings {
     must_keep: bool,
 }
 
-impl Settings {
+impl PostgresSettings {
     /// Parses `postgres://...` of a store, and returns the name for logs too.
     pub(super) fn parse(url: &str) -> Result<(Pool<Self>, String), UrlError> {
         let (_, rest) = url.split_once(':').unwrap_or((url, ""));
@@ -136,7 +136,7 @@ fn tls(location: &mut Location, mut options: PgConnectOptions) -> Result<PgConne
     Ok(options)
 }
 
-impl Connect for Settings {
+impl Connect for PostgresSettings {
     const CONFIRMED_BY: &str = "set synchronous_standby_names on it";
     type Connection = Session;
     type History = History;
@@ -154,10 +154,10 @@ impl Connect for Settings {
         // Its answers may lag behind the primary, so it must not be read either.
         if in_recovery {
             let text = "is a read-only standby; use the primary, or name both hosts, separated by a comma";
-            return Err(Refusal::new(StoreErrorKind::ReadOnly, text));
+            return Err(HostRefusal::new(StoreErrorKind::ReadOnly, text));
         }
         if fsync == "off" && self.must_keep {
-            return Err(Refusal::new(StoreErrorKind::Other, FSYNC_OFF));
+            return Err(HostRefusal::new(StoreErrorKind::Other, FSYNC_OFF));
         }
         let history = History::of(&mut connection).await?;
         // No two servers start in the same microsecond. Everything else is equal on a standby and its primary.
@@ -260,7 +260,7 @@ struct Known {
 
 impl History {
     /// Queries a primary. A database that only speaks the PostgreSQL protocol may have no timeline.
-    pub(super) async fn of(connection: &mut PgConnection) -> Result<Self, Refusal> {
+    pub(super) async fn of(connection: &mut PgConnection) -> Result<Self, HostRefusal> {
         let row = exactly_one(sqlx::raw_sql(HISTORY).fetch_all(connection)).await;
         match row.and_then(|row| <(i64, i64, i64)>::from_row(&row)) {
             Ok((system, database, timeline)) => {
@@ -321,14 +321,14 @@ mod tests {
             ("postgres://u@h/db?password_file=/nowhere", "password_file /nowhere: No such file"),
         ];
         for (url, wanted) in cases {
-            let error = Settings::parse(url).map(|it| it.1).unwrap_err().to_string();
+            let error = PostgresSettings::parse(url).map(|it| it.1).unwrap_err().to_string();
             assert!(error.contains(wanted) && !error.contains("hunter2"), "{url}: {error}");
         }
     }
 
     #[test]
     fn a_name_for_logs_has_no_password() {
-        let name = |url| Settings::parse(url).map(|it| it.1).unwrap();
+        let name = |url| PostgresSettings::parse(url).map(|it| it.1).unwrap();
         assert_eq!(name("postgres://u:hunter2@h1,h2:1/db"), "postgres://h1:5432,h2:1/db");
         assert_eq!(name("postgres:///db?socket=/run"), "postgres://localhost:5432/db");
     }

@@ -8,8 +8,8 @@ use sqlx::postgres::{PgDatabaseError, PgSeverity};
 
 use super::TABLE;
 use crate::error::{Effect, chain};
-use crate::net::Refusal;
-use crate::sql::{Failure, connection_error_kind};
+use crate::net::HostRefusal;
+use crate::sql::{SqlFailure, connection_error_kind};
 use crate::{StoreError, StoreErrorKind};
 
 /// The loss has no time limit, so no `may_lose` covers it.
@@ -24,12 +24,14 @@ pub(super) fn store_error(
     store: &str,
     operation: &'static str,
     effect: Effect,
-    failure: Failure,
+    failure: SqlFailure,
 ) -> StoreError {
     let (kind, text) = match failure {
-        Failure::NotSent(Refusal { kind, text }) | Failure::Refused(Refusal { kind, text }) => (kind, text),
-        Failure::Late(limit) => (effect.unanswered(), late(limit)),
-        Failure::Sql(error) => match database_error(&error) {
+        SqlFailure::NotSent(HostRefusal { kind, text }) | SqlFailure::Refused(HostRefusal { kind, text }) => {
+            (kind, text)
+        }
+        SqlFailure::Late(limit) => (effect.unanswered(), late(limit)),
+        SqlFailure::Sql(error) => match database_error(&error) {
             // The guard failed, so the statement was not executed.
             Some(said) if said.code() == "22P02" && said.message().contains(NOT_SYNCED) => {
                 (StoreErrorKind::Other, format!("the server {FSYNC_OFF}"))
@@ -45,8 +47,8 @@ pub(super) fn store_error(
 }
 
 /// Returns the error for a missing table that the user may not create, with the SQL that a DBA has to run.
-pub(super) fn table_is_missing(store: &str, failure: Failure) -> StoreError {
-    if let Failure::Sql(error) = &failure
+pub(super) fn table_is_missing(store: &str, failure: SqlFailure) -> StoreError {
+    if let SqlFailure::Sql(error) = &failure
         && let Some(said) = database_error(error).filter(|it| it.code() == "42501")
     {
         let table = TABLE.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -57,10 +59,10 @@ pub(super) fn table_is_missing(store: &str, failure: Failure) -> StoreError {
 }
 
 /// Turns an error before the first statement into the reason why there is no connection.
-pub(super) fn refusal(error: &sqlx::Error) -> Refusal {
+pub(super) fn refusal(error: &sqlx::Error) -> HostRefusal {
     match database_error(error) {
-        Some(said) => Refusal::new(login_kind(said.code()), quote(said, advice(said.code()))),
-        None => Refusal::new(connection_error_kind(error, Effect::Reads), chain(error)),
+        Some(said) => HostRefusal::new(login_kind(said.code()), quote(said, advice(said.code()))),
+        None => HostRefusal::new(connection_error_kind(error, Effect::Reads), chain(error)),
     }
 }
 
@@ -76,8 +78,8 @@ pub(super) fn is_not_offered(error: &sqlx::Error) -> bool {
 }
 
 /// Returns whether a server refused a statement because it accepts no writes.
-pub(super) fn is_demoted(failure: &Failure) -> bool {
-    matches!(failure, Failure::Sql(error) if database_error(error).is_some_and(|said| said.code() == READ_ONLY))
+pub(super) fn is_demoted(failure: &SqlFailure) -> bool {
+    matches!(failure, SqlFailure::Sql(error) if database_error(error).is_some_and(|said| said.code() == READ_ONLY))
 }
 
 fn database_error(error: &sqlx::Error) -> Option<&PgDatabaseError> {

@@ -17,7 +17,7 @@ use tracing::{Dispatch, Event, Level, Metadata, Subscriber, dispatcher, span};
 
 use super::error::{self, Unconfirmed};
 use crate::StoreErrorKind;
-use crate::net::{Confirmation, Refusal};
+use crate::net::{Confirmation, HostRefusal};
 
 /// Returns the settings that a statement depends on.
 ///
@@ -144,14 +144,16 @@ pub(super) async fn confirmed<T>(
 
 /// Runs the statements that begin a session and end with a warning. The warning does not arrive if the program was built with
 /// `tracing` disabled.
-pub(super) async fn hearing<T>(opening: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, Refusal> {
+pub(super) async fn hearing<T>(
+    opening: impl Future<Output = Result<T, sqlx::Error>>,
+) -> Result<T, HostRefusal> {
     match with_warning(opening).await {
         (Err(error), _) => Err(error::refusal(&error)),
         (Ok(answer), Some(_)) => Ok(answer),
         (Ok(_), None) => {
             let text = "this program does not receive the warnings of PostgreSQL, so it cannot know if a standby has \
                 confirmed a commit; build it without the features max_level_* and release_max_level_* of tracing";
-            Err(Refusal::new(StoreErrorKind::Other, text))
+            Err(HostRefusal::new(StoreErrorKind::Other, text))
         }
     }
 }

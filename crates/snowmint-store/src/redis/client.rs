@@ -14,14 +14,14 @@ use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-use super::connect::{Copies, Settings};
-use super::error::{self, Failure};
+use super::connect::{Copies, RedisSettings};
+use super::error::{self, RedisFailure};
 use super::primary_history::PrimaryHistory;
 use super::scripts::{self, Request};
 use super::server_info::{self, ServerInfo};
 use crate::error::Effect;
 use crate::net::url::{Host, Location};
-use crate::net::{Hosts, IDLE, Refusal, Standing, Writable};
+use crate::net::{HostRefusal, Hosts, IDLE, Standing, Writable};
 use crate::{StoreError, StoreErrorKind, UrlError};
 
 /// Number of times that one call may be sent: the script by its hash and by its source, to a node that owns the slot now, and a
@@ -47,7 +47,7 @@ struct Link {
 
 /// What calls share with the background task.
 struct Shared {
-    settings: Settings,
+    settings: RedisSettings,
     hosts: Hosts,
     /// Held while hosts are asked.
     turn: Mutex<()>,
@@ -117,7 +117,7 @@ impl Known {
 }
 
 impl Link {
-    fn new(settings: Settings, hosts: Vec<Host>) -> Self {
+    fn new(settings: RedisSettings, hosts: Vec<Host>) -> Self {
         let (hosts, turn, state) = (Hosts::new(hosts), Mutex::default(), std::sync::Mutex::default());
         let shared = Shared { settings, hosts, turn, state, known: std::sync::Mutex::default() };
         Self { shared: Arc::new(shared), asking: std::sync::Mutex::default() }
@@ -129,7 +129,7 @@ impl Link {
         &self,
         effect: Effect,
         pipeline: &(impl Fn(bool) -> Pipeline + Sync),
-    ) -> Result<(Vec<Value>, Instant), Failure> {
+    ) -> Result<(Vec<Value>, Instant), RedisFailure> {
         let limit = self.shared.settings.limit;
         let deadline = Instant::now() + limit;
         let (mut by_hash, mut may_repeat) = (true, effect == Effect::Reads);
@@ -137,17 +137,18 @@ impl Link {
         for _ in 0..SENDS {
             // Taken before the connection: a pause after this may outlast the primary.
             let sent = Instant::now();
-            let (mut connection, number) = self.connection(sent, deadline).await.map_err(Failure::NotSent)?;
+            let (mut connection, number) =
+                self.connection(sent, deadline).await.map_err(RedisFailure::NotSent)?;
             let pipeline = pipeline(by_hash);
             let sending = connection.send_packed_commands(&pipeline, 0, pipeline.len());
             match timeout_at(deadline, sending).await {
                 Err(_) => {
                     self.shared.close(number);
-                    return Err(Failure::Late(limit));
+                    return Err(RedisFailure::Late(limit));
                 }
                 Ok(Err(error)) => {
                     self.shared.close(number);
-                    failure = Some(Failure::Broken(error));
+                    failure = Some(RedisFailure::Broken(error));
                     if !may_repeat {
                         break;
                     }
@@ -158,7 +159,7 @@ impl Link {
                     Some(said) => {
                         by_hash &= said.kind() != Some(ServerErrorKind::NoScript);
                         let again = self.shared.follow(number, &said);
-                        failure = Some(Failure::Refused(said));
+                        failure = Some(RedisFailure::Refused(said));
                         if !again {
                             break;
                         }
@@ -166,7 +167,7 @@ impl Link {
                 },
             }
         }
-        Err(failure.unwrap_or(Failure::Late(limit)))
+        Err(failure.unwrap_or(RedisFailure::Late(limit)))
     }
 
     /// Returns a connection, with its number, to a server that was the primary shortly before a call began, or since.
@@ -174,14 +175,14 @@ impl Link {
         &self,
         began: Instant,
         deadline: Instant,
-    ) -> Result<(MultiplexedConnection, u64), Refusal> {
+    ) -> Result<(MultiplexedConnection, u64), HostRefusal> {
         let shared = &*self.shared;
         let server = if let Some(server) = shared.stands(began, deadline).await {
             self.ask_ahead();
             server
         } else {
             let turn = timeout_at(deadline, shared.turn.lock()).await;
-            let _turn = turn.map_err(|_| Refusal::late(shared.settings.limit))?;
+            let _turn = turn.map_err(|_| HostRefusal::late(shared.settings.limit))?;
             // Another call may have asked meanwhile.
             match shared.stands(began, deadline).await {
                 Some(server) => server,
@@ -299,20 +300,20 @@ impl Shared {
     }
 
     /// Asks all hosts which one is the primary, and continues with it.
-    async fn connect(&self, deadline: Instant) -> Result<Connected, Refusal> {
+    async fn connect(&self, deadline: Instant) -> Result<Connected, HostRefusal> {
         let from = Instant::now();
         let (mut server, told) = self.find(deadline).await?;
-        let Settings { must_keep, may_lose, copies, .. } = self.settings;
-        let named = |refusal: Refusal| {
+        let RedisSettings { must_keep, may_lose, copies, .. } = self.settings;
+        let named = |refusal: HostRefusal| {
             let text = format!("{}: {}", server.host, refusal.text);
-            Refusal { text, ..refusal }
+            HostRefusal { text, ..refusal }
         };
         {
             let mut known = self.known();
             if let Some(line) = told.line() {
                 if told.member().is_none() {
                     let checked = known.history.check_origin(&server.host, &line);
-                    checked.map_err(|text| named(Refusal::new(StoreErrorKind::Unavailable, text)))?;
+                    checked.map_err(|text| named(HostRefusal::new(StoreErrorKind::Unavailable, text)))?;
                 }
                 if must_keep && known.history.line() != Some(&line.now) {
                     told.check_file(&line).map_err(named)?;
@@ -321,7 +322,7 @@ impl Shared {
                 let is_alive =
                     known.history.line().is_some_and(|line| known.elsewhere.iter().any(|it| it == line));
                 if let Some(lack) = known.history.lacks(&line).filter(|_| !is_alive) {
-                    return Err(Refusal::new(
+                    return Err(HostRefusal::new(
                         StoreErrorKind::Other,
                         format!("{}: the server {lack}", server.host),
                     ));
@@ -347,7 +348,7 @@ impl Shared {
     }
 
     /// Asks all hosts which one is the primary, and again if the first answers name others to ask.
-    async fn find(&self, deadline: Instant) -> Result<Answer, Refusal> {
+    async fn find(&self, deadline: Instant) -> Result<Answer, HostRefusal> {
         let others = |known: &Known| -> Vec<Host> {
             known.members.iter().filter(|it| !self.hosts.all().contains(it)).cloned().collect()
         };
@@ -378,7 +379,7 @@ impl Shared {
     }
 
     /// Asks the hosts of the URL and others which one is the primary, on existing connections or new ones.
-    async fn ask(&self, others: &[Host], deadline: Instant) -> Result<Answer, Refusal> {
+    async fn ask(&self, others: &[Host], deadline: Instant) -> Result<Answer, HostRefusal> {
         {
             let mut known = self.known();
             known.owner = None;
@@ -396,7 +397,7 @@ impl Shared {
     }
 
     /// Asks whether a host accepts writes. Whether it may be used is decided once it is certain that no other host does.
-    async fn ask_one(&self, host: Host, deadline: Instant) -> Result<Writable<Answer, ()>, Refusal> {
+    async fn ask_one(&self, host: Host, deadline: Instant) -> Result<Writable<Answer, ()>, HostRefusal> {
         let standing = self.known().take(&host);
         let (server, told) = self.server(&host, standing, deadline).await?;
         let mut known = self.known();
@@ -416,7 +417,7 @@ impl Shared {
                     "owned these keys in epoch {epoch}, and another member has owned them since, in epoch {}",
                     known.epoch
                 );
-                return Err(Refusal::new(StoreErrorKind::Unavailable, text));
+                return Err(HostRefusal::new(StoreErrorKind::Unavailable, text));
             }
             if known.owner.as_ref().is_none_or(|it| it.0 < epoch) {
                 known.owner = Some((epoch, (server.clone(), told.clone())));
@@ -426,7 +427,7 @@ impl Shared {
             let line = told.line();
             if let Some(line) = &line {
                 let judged = known.history.judge(&host, line);
-                judged.map_err(|text| Refusal::new(StoreErrorKind::Unavailable, text))?;
+                judged.map_err(|text| HostRefusal::new(StoreErrorKind::Unavailable, text))?;
             }
             line.map(|it| it.now)
         };
@@ -440,7 +441,7 @@ impl Shared {
         host: &Host,
         standing: Option<Connected>,
         deadline: Instant,
-    ) -> Result<Answer, Refusal> {
+    ) -> Result<Answer, HostRefusal> {
         if let Some(mut server) = standing {
             let told =
                 timeout_at(Instant::now() + half(deadline), ServerInfo::by(&mut server.connection)).await;
@@ -470,7 +471,7 @@ impl Shared {
         }
     }
 
-    async fn new_connection(&self, host: &Host) -> Result<Answer, Refusal> {
+    async fn new_connection(&self, host: &Host) -> Result<Answer, HostRefusal> {
         let info = self.settings.connection_info(host)?;
         let client = Client::open(info).map_err(|error| error::refusal(&error))?;
         // This client applies its own limits to connecting and to answers.
@@ -555,7 +556,7 @@ impl Server {
     /// Takes the parameters of a connection out of a URL; other parameters stay. All calls are about keys in the slot of `key`.
     /// The first call connects.
     pub(crate) fn take(location: &mut Location, key: Option<&str>) -> Result<Self, UrlError> {
-        let (settings, name) = Settings::take(location, key)?;
+        let (settings, name) = RedisSettings::take(location, key)?;
         let (copies, may_lose) = (settings.copies, settings.may_lose);
         Ok(Self { link: Link::new(settings, location.hosts.clone()), copies, may_lose, name })
     }
@@ -571,7 +572,11 @@ impl Server {
         let (answers, sent) = answers.map_err(|failure| self.error(operation, effect, failure))?;
         let mut answers = answers.into_iter();
         let (Some(answer), copies) = (answers.next(), answers.next()) else {
-            return Err(self.error(operation, effect, Failure::InvalidAnswer("an empty answer".to_owned())));
+            return Err(self.error(
+                operation,
+                effect,
+                RedisFailure::InvalidAnswer("an empty answer".to_owned()),
+            ));
         };
         // A conflict or a refused addition changed nothing that could be lost. Some of these scripts end before their first
         // write, so a server that refuses writes may answer them.
@@ -639,26 +644,28 @@ impl Server {
         value: Value,
     ) -> Result<T, StoreError> {
         from_redis_value(value)
-            .map_err(|error| self.error(operation, effect, Failure::InvalidAnswer(error.to_string())))
+            .map_err(|error| self.error(operation, effect, RedisFailure::InvalidAnswer(error.to_string())))
     }
 
-    pub(super) fn error(&self, operation: &'static str, effect: Effect, failure: Failure) -> StoreError {
+    pub(super) fn error(&self, operation: &'static str, effect: Effect, failure: RedisFailure) -> StoreError {
         let is_demoted =
-            |failure: &_| matches!(failure, Failure::Refused(said) if error::is_about_the_server(said));
+            |failure: &_| matches!(failure, RedisFailure::Refused(said) if error::is_about_the_server(said));
         let into_error = |failure| error::store_error(&self.name, operation, effect, failure);
         StoreError::of_failure(failure, is_demoted, || self.link.shared.are_several(), into_error)
     }
 }
 
 /// Checks that the answer to `WAIT` reports enough replicas.
-fn confirmed(answer: Option<Value>, wanted: u64) -> Result<(), Failure> {
+fn confirmed(answer: Option<Value>, wanted: u64) -> Result<(), RedisFailure> {
     match answer.map(from_redis_value::<u64>) {
         Some(Ok(found)) if found >= wanted => Ok(()),
-        Some(Ok(found)) => Err(Failure::NotConfirmed(format!(
+        Some(Ok(found)) => Err(RedisFailure::NotConfirmed(format!(
             "{found} replicas have confirmed this, wait_replicas requires {wanted}"
         ))),
-        Some(Err(error)) => Err(Failure::NotConfirmed(format!("Redis did not wait for replicas: {error}"))),
-        None => Err(Failure::NotConfirmed("Redis did not wait for replicas".to_owned())),
+        Some(Err(error)) => {
+            Err(RedisFailure::NotConfirmed(format!("Redis did not wait for replicas: {error}")))
+        }
+        None => Err(RedisFailure::NotConfirmed("Redis did not wait for replicas".to_owned())),
     }
 }
 
@@ -672,7 +679,7 @@ mod tests {
     fn link(servers: &[&Redis], parameters: &str) -> Link {
         let hosts: Vec<_> = servers.iter().map(|it| it.address().to_string()).collect();
         let mut location = connect::location(&format!("redis://{}?{parameters}", hosts.join(","))).unwrap();
-        let (settings, _) = Settings::take(&mut location, None).unwrap();
+        let (settings, _) = RedisSettings::take(&mut location, None).unwrap();
         Link::new(settings, location.hosts)
     }
 

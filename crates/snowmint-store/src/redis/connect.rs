@@ -9,7 +9,7 @@ use super::server_info::{hash_tag, slot};
 use crate::UrlError;
 #[cfg(feature = "tls")]
 use crate::error::chain;
-use crate::net::Refusal;
+use crate::net::HostRefusal;
 use crate::net::url::Password;
 use crate::net::url::{Host, Location};
 
@@ -23,7 +23,7 @@ pub(crate) const PARAMETERS: &str =
 const MAY_LOSE: Duration = Duration::from_secs(2);
 
 /// The settings of a connection. They may contain the password, so they are never shown.
-pub(super) struct Settings {
+pub(super) struct RedisSettings {
     login: RedisConnectionInfo,
     password: Password,
     address: Address,
@@ -122,7 +122,7 @@ fn address(location: &mut Location) -> Result<Address, UrlError> {
     Ok(Address::Tls(Box::new(client.get_connection_info().addr().clone())))
 }
 
-impl Settings {
+impl RedisSettings {
     /// Takes the parameters of a connection out of a URL, and returns the name for logs too. Other parameters stay. All calls are
     /// about keys in the slot of `key`.
     pub(super) fn take(location: &mut Location, key: Option<&str>) -> Result<(Self, String), UrlError> {
@@ -144,7 +144,7 @@ impl Settings {
     }
 
     /// Returns the connection settings for a host.
-    pub(super) fn connection_info(&self, host: &Host) -> Result<ConnectionInfo, Refusal> {
+    pub(super) fn connection_info(&self, host: &Host) -> Result<ConnectionInfo, HostRefusal> {
         let (name, port) = (host.name().to_owned(), host.port());
         let address = match &self.address {
             Address::Plain => ConnectionAddr::Tcp(name, port),

@@ -6,14 +6,14 @@ use std::time::Duration;
 use redis::{ErrorKind, RedisError, ServerError, ServerErrorKind};
 
 use crate::error::{Effect, chain};
-use crate::net::Refusal;
+use crate::net::HostRefusal;
 use crate::{StoreError, StoreErrorKind};
 
 /// The reason why a call failed.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(super) enum RedisFailure {
     /// The call was not sent.
-    NotSent(Refusal),
+    NotSent(HostRefusal),
     /// The server refused the call.
     Refused(ServerError),
     /// The call was sent, and the connection broke.
@@ -59,37 +59,41 @@ pub(super) fn store_error(
     store: &str,
     operation: &'static str,
     effect: Effect,
-    failure: Failure,
+    failure: RedisFailure,
 ) -> StoreError {
     let (kind, text) = match failure {
-        Failure::NotSent(Refusal { kind, text }) => (kind, text),
-        Failure::Refused(said) => refused(&said, effect),
-        Failure::Broken(error) => (effect.unanswered(), chain(&error)),
-        Failure::Late(limit) => (effect.unanswered(), format!("no answer within {} ms", limit.as_millis())),
-        Failure::NotConfirmed(why) => (effect.unanswered(), why),
-        Failure::InvalidAnswer(found) if effect == Effect::Reads => (StoreErrorKind::Corrupt, found),
-        Failure::InvalidAnswer(found) => (StoreErrorKind::OutcomeUnknown, found),
+        RedisFailure::NotSent(HostRefusal { kind, text }) => (kind, text),
+        RedisFailure::Refused(said) => refused(&said, effect),
+        RedisFailure::Broken(error) => (effect.unanswered(), chain(&error)),
+        RedisFailure::Late(limit) => {
+            (effect.unanswered(), format!("no answer within {} ms", limit.as_millis()))
+        }
+        RedisFailure::NotConfirmed(why) => (effect.unanswered(), why),
+        RedisFailure::InvalidAnswer(found) if effect == Effect::Reads => (StoreErrorKind::Corrupt, found),
+        RedisFailure::InvalidAnswer(found) => (StoreErrorKind::OutcomeUnknown, found),
     };
     StoreError::new(kind, operation, store, text)
 }
 
 /// Turns a connect error into the reason why there is no connection.
-pub(super) fn refusal(error: &RedisError) -> Refusal {
+pub(super) fn refusal(error: &RedisError) -> HostRefusal {
     let text = chain(error);
     let kind = match error.kind() {
         ErrorKind::AuthenticationFailed => {
-            return Refusal::new(StoreErrorKind::Other, format!("{text}; check user and password"));
+            return HostRefusal::new(StoreErrorKind::Other, format!("{text}; check user and password"));
         }
         ErrorKind::InvalidClientConfig => StoreErrorKind::Other,
         // An untrusted certificate.
         ErrorKind::Io if text.contains("certificate") => StoreErrorKind::Other,
         ErrorKind::Io => StoreErrorKind::Unavailable,
         _ => match known(error.code().unwrap_or_default(), &text) {
-            Some((kind, advice)) => return Refusal::new(kind, format!("Redis error \"{text}\"; {advice}")),
+            Some((kind, advice)) => {
+                return HostRefusal::new(kind, format!("Redis error \"{text}\"; {advice}"));
+            }
             None => StoreErrorKind::Other,
         },
     };
-    Refusal::new(kind, text)
+    HostRefusal::new(kind, text)
 }
 
 /// Returns whether another server, or this one after a restart, may answer differently.

@@ -13,7 +13,7 @@ use redis::{FromRedisValue, RedisError, Value, from_redis_value_ref};
 
 use super::error;
 use crate::StoreErrorKind;
-use crate::net::Refusal;
+use crate::net::HostRefusal;
 use crate::net::url::Host;
 
 /// The report of a server. Cloud servers may hide parts of it, and are not refused for that.
@@ -26,7 +26,7 @@ pub(super) struct ServerInfo {
 
 impl ServerInfo {
     /// Queries a server.
-    pub(super) async fn by(connection: &mut MultiplexedConnection) -> Result<Self, Refusal> {
+    pub(super) async fn by(connection: &mut MultiplexedConnection) -> Result<Self, HostRefusal> {
         let mut info = redis::pipe();
         for section in ["replication", "memory", "persistence", "cluster"] {
             info.cmd("INFO").arg(section);
@@ -76,13 +76,13 @@ impl ServerInfo {
     }
 
     /// Refuses a server whose answers may be old.
-    pub(super) fn check_role(&self) -> Result<(), Refusal> {
+    pub(super) fn check_role(&self) -> Result<(), HostRefusal> {
         if self.field("role") == "slave" {
             let text = "is a read-only replica; use the primary, or name several hosts, separated by commas";
-            return Err(Refusal::new(StoreErrorKind::ReadOnly, text));
+            return Err(HostRefusal::new(StoreErrorKind::ReadOnly, text));
         }
         if self.field("loading") == "1" {
-            return Err(Refusal::new(StoreErrorKind::Unavailable, "is loading its data"));
+            return Err(HostRefusal::new(StoreErrorKind::Unavailable, "is loading its data"));
         }
         Ok(())
     }
@@ -94,11 +94,11 @@ impl ServerInfo {
     }
 
     /// Refuses a server, which is not in use yet, that was promoted before its data was in its file.
-    pub(super) fn check_file(&self, line: &Line) -> Result<(), Refusal> {
+    pub(super) fn check_file(&self, line: &Line) -> Result<(), HostRefusal> {
         if !line.before.is_empty() && self.rewrites_its_file() {
             let text = "was promoted, and its append-only file may lack its data until it is rewritten \
                 (aof_rewrite_in_progress); wait for that";
-            return Err(Refusal::new(StoreErrorKind::Unavailable, text));
+            return Err(HostRefusal::new(StoreErrorKind::Unavailable, text));
         }
         Ok(())
     }
@@ -109,10 +109,10 @@ impl ServerInfo {
         must_keep: bool,
         may_lose: Duration,
         copies: u64,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), HostRefusal> {
         let of_cluster = || self.member()?.complaint(may_lose, copies);
         let complaint = self.complaint(must_keep).or_else(of_cluster);
-        complaint.map_or(Ok(()), |text| Err(Refusal::new(StoreErrorKind::Other, text)))
+        complaint.map_or(Ok(()), |text| Err(HostRefusal::new(StoreErrorKind::Other, text)))
     }
 
     fn complaint(&self, must_keep: bool) -> Option<String> {
@@ -235,7 +235,7 @@ pub(super) struct Member {
 
 impl Member {
     /// Queries a member. Its settings may be hidden.
-    pub(super) async fn by(connection: &mut MultiplexedConnection) -> Result<Self, Refusal> {
+    pub(super) async fn by(connection: &mut MultiplexedConnection) -> Result<Self, HostRefusal> {
         let mut ask = redis::pipe();
         ask.cmd("CLUSTER").arg("INFO").cmd("CLUSTER").arg("NODES");
         for setting in ["cluster-node-timeout", "min-replicas-*"] {
@@ -249,7 +249,7 @@ impl Member {
         let settings: HashMap<_, _> = settings.flatten().collect();
         Self::parse(&info, &nodes, &settings).ok_or_else(|| {
             let text = "is a member of a cluster that does not say which slots it serves (CLUSTER NODES)";
-            Refusal::new(StoreErrorKind::Other, text)
+            HostRefusal::new(StoreErrorKind::Other, text)
         })
     }
 
@@ -280,8 +280,8 @@ impl Member {
     }
 
     /// Returns the epoch in which this primary owns a slot, or any epoch if no slot is given; otherwise the reason not to use it.
-    pub(super) fn claims(&self, slot: Option<u16>) -> Result<u64, Refusal> {
-        let refused = |text: &str| Err(Refusal::new(StoreErrorKind::Unavailable, text));
+    pub(super) fn claims(&self, slot: Option<u16>) -> Result<u64, HostRefusal> {
+        let refused = |text: &str| Err(HostRefusal::new(StoreErrorKind::Unavailable, text));
         if !self.is_up {
             return refused(
                 "is cut off from its cluster, or some slots have no node (cluster_state fail); see `redis-cli cluster info`",
@@ -324,13 +324,13 @@ impl Member {
 }
 
 /// Returns the text of an answer, or why there is none, such as a missing permission.
-fn text(answer: Option<&Value>) -> Result<String, Refusal> {
+fn text(answer: Option<&Value>) -> Result<String, HostRefusal> {
     let answer = answer.unwrap_or(&Value::Nil);
     if let Value::ServerError(said) = answer {
         return Err(error::refusal(&RedisError::from(said.clone())));
     }
     String::from_redis_value_ref(answer)
-        .map_err(|error| Refusal::new(StoreErrorKind::Other, error.to_string()))
+        .map_err(|error| HostRefusal::new(StoreErrorKind::Other, error.to_string()))
 }
 
 #[cfg(test)]

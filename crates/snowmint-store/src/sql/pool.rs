@@ -8,11 +8,13 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-use super::Failure;
+use super::SqlFailure;
 use crate::error::Effect;
 use crate::error::random_below;
 use crate::net::url::Host;
-use crate::net::{ASK_AGAIN, Answer, Chosen, Confirmation, Hosts, IDLE, Refusal, ServerHistory, Standing};
+use crate::net::{
+    ASK_AGAIN, Answer, Chosen, Confirmation, HostRefusal, Hosts, IDLE, ServerHistory, Standing,
+};
 use crate::{StoreError, StoreErrorKind};
 
 /// Number of statements that run at once.
@@ -135,9 +137,9 @@ impl<D: Connect> Pool<D> {
     /// Turns a failed statement into an error. The refusal of a demoted server is temporary if there are several hosts.
     pub(crate) fn error(
         &self,
-        failure: Failure,
-        is_demoted: impl FnOnce(&Failure) -> bool,
-        into_error: impl FnOnce(Failure) -> StoreError,
+        failure: SqlFailure,
+        is_demoted: impl FnOnce(&SqlFailure) -> bool,
+        into_error: impl FnOnce(SqlFailure) -> StoreError,
     ) -> StoreError {
         StoreError::of_failure(failure, is_demoted, || self.shared.hosts.are_several(), into_error)
     }
@@ -149,17 +151,17 @@ impl<D: Connect> Pool<D> {
         &self,
         effect: Effect,
         ask: impl Fn(D::Connection) -> F + Send + Sync,
-    ) -> Result<T, Failure>
+    ) -> Result<T, SqlFailure>
     where
         T: Send,
-        E: Into<Failure> + Send,
+        E: Into<SqlFailure> + Send,
         F: Future<Output = (D::Connection, Result<T, E>)> + Send,
     {
         let deadline = Instant::now() + self.shared.limit;
         let permit = self.permit(deadline).await?;
         let first = self.run_once(deadline, &ask).await;
         let answer = match first {
-            Err(Failure::Sql(error)) if effect == Effect::Reads && error.as_database_error().is_none() => {
+            Err(SqlFailure::Sql(error)) if effect == Effect::Reads && error.as_database_error().is_none() => {
                 self.run_once(deadline, &ask).await
             }
             answer => answer,
@@ -168,25 +170,28 @@ impl<D: Connect> Pool<D> {
         answer
     }
 
-    async fn permit(&self, deadline: Instant) -> Result<SemaphorePermit<'_>, Failure> {
+    async fn permit(&self, deadline: Instant) -> Result<SemaphorePermit<'_>, SqlFailure> {
         let permit = timeout_at(deadline, self.permits.acquire()).await;
         // The semaphore is never closed, so its only error is the timeout.
-        permit.ok().and_then(Result::ok).ok_or_else(|| Failure::NotSent(Refusal::late(self.shared.limit)))
+        permit
+            .ok()
+            .and_then(Result::ok)
+            .ok_or_else(|| SqlFailure::NotSent(HostRefusal::late(self.shared.limit)))
     }
 
     async fn run_once<T, E, F>(
         &self,
         deadline: Instant,
         ask: &(impl Fn(D::Connection) -> F + Send + Sync),
-    ) -> Result<T, Failure>
+    ) -> Result<T, SqlFailure>
     where
         T: Send,
-        E: Into<Failure> + Send,
+        E: Into<SqlFailure> + Send,
         F: Future<Output = (D::Connection, Result<T, E>)> + Send,
     {
         let shared = &*self.shared;
         let Open { connection, server, ends, unconfirmed, .. } =
-            self.take(deadline).await.map_err(Failure::NotSent)?;
+            self.take(deadline).await.map_err(SqlFailure::NotSent)?;
         match timeout_at(deadline, ask(connection)).await {
             Ok((mut connection, Ok(value))) => {
                 shared.note(&mut connection);
@@ -197,7 +202,7 @@ impl<D: Connect> Pool<D> {
             }
             Ok((_, Err(error))) => {
                 let failure = error.into();
-                if !matches!(&failure, Failure::Sql(error) if error.as_database_error().is_some()) {
+                if !matches!(&failure, SqlFailure::Sql(error) if error.as_database_error().is_some()) {
                     // The cause has most likely broken all connections.
                     shared.state().idle.clear();
                 }
@@ -205,14 +210,14 @@ impl<D: Connect> Pool<D> {
             }
             Err(_) => {
                 shared.state().idle.clear();
-                Err(Failure::Late(shared.limit))
+                Err(SqlFailure::Late(shared.limit))
             }
         }
     }
 
     /// Returns a connection to a server that was the primary when all hosts were last asked. The connection was just used, has
     /// just answered, or is new.
-    async fn take(&self, deadline: Instant) -> Result<Open<D>, Refusal> {
+    async fn take(&self, deadline: Instant) -> Result<Open<D>, HostRefusal> {
         while let Some(mut open) = self.shared.next_idle() {
             let unused = open.since.elapsed();
             if unused < IDLE {
@@ -258,7 +263,7 @@ impl<D: Connect> State<D> {
 
 impl<D: Connect> Shared<D> {
     /// Asks all hosts, and connects to the primary.
-    async fn connect(&self, deadline: Instant) -> Result<Open<D>, Refusal> {
+    async fn connect(&self, deadline: Instant) -> Result<Open<D>, HostRefusal> {
         let asked = Instant::now();
         let found = self.hosts.connect(deadline, |host| self.connect.connect(host)).await?;
         let Chosen { mut connection, server, unconfirmed } = found;
@@ -401,9 +406,9 @@ mod tests {
                     let server = Some(name.clone());
                     Ok(Writable { connection: name, server, history: (), standing: Standing::Kept })
                 }
-                Says::Replica => Err(Refusal::new(StoreErrorKind::ReadOnly, "a replica")),
+                Says::Replica => Err(HostRefusal::new(StoreErrorKind::ReadOnly, "a replica")),
                 Says::Nothing => std::future::pending().await,
-                Says::Refuses => Err(Refusal::new(StoreErrorKind::Unavailable, "too many connections")),
+                Says::Refuses => Err(HostRefusal::new(StoreErrorKind::Unavailable, "too many connections")),
             }
         }
 
@@ -425,9 +430,9 @@ mod tests {
     }
 
     /// Returns the server that answered a call, and the time that the call took.
-    async fn call(pool: &Pool<Hosts>) -> (Result<String, Failure>, Duration) {
+    async fn call(pool: &Pool<Hosts>) -> (Result<String, SqlFailure>, Duration) {
         let started = Instant::now();
-        let ask = async |name: String| (name.clone(), Ok::<_, Failure>(name));
+        let ask = async |name: String| (name.clone(), Ok::<_, SqlFailure>(name));
         (pool.run(Effect::Writes, ask).await, started.elapsed())
     }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteLockingMode, SqliteSynchronous};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection};
 
-use super::error::{Cause, RESTORE, describe, is_busy, read_only_advice, store_error};
+use super::error::{RESTORE, SqliteCause, describe, is_busy, read_only_advice, store_error};
 use crate::error::Effect;
 use crate::sql::exactly_one;
 use crate::{StoreError, StoreErrorKind};
@@ -42,7 +42,7 @@ const LAST_PAUSE: Duration = Duration::from_millis(32);
 /// The reason why a file was not opened.
 enum Failure {
     Sqlite(sqlx::Error),
-    Refused(StoreErrorKind, Cause),
+    Refused(StoreErrorKind, SqliteCause),
 }
 
 impl From<sqlx::Error> for Failure {
@@ -109,7 +109,7 @@ fn prepare(path: &Path) -> Result<PathBuf, Failure> {
     if path.is_dir() {
         let found = format!("{} is a folder", path.display());
         let advice = format!("name a file, such as {}", path.join("leases.db").display());
-        return Err(Failure::Refused(StoreErrorKind::Other, Cause::new(found, advice)));
+        return Err(Failure::Refused(StoreErrorKind::Other, SqliteCause::new(found, advice)));
     }
     if let Some(folder) = path.parent().filter(|it| !it.is_dir()) {
         create_folder(folder)?;
@@ -117,7 +117,7 @@ fn prepare(path: &Path) -> Result<PathBuf, Failure> {
     refuse_fragment(&path)?;
     match write_problem(&path) {
         Some(found) => {
-            Err(Failure::Refused(StoreErrorKind::ReadOnly, Cause::new(found, read_only_advice(&path))))
+            Err(Failure::Refused(StoreErrorKind::ReadOnly, SqliteCause::new(found, read_only_advice(&path))))
         }
         None => Ok(path),
     }
@@ -149,12 +149,15 @@ fn create_folder(folder: &Path) -> Result<(), Failure> {
         }
         _ => (StoreErrorKind::Other, "create it, or use another --data".to_owned()),
     };
-    Err(Failure::Refused(kind, Cause::new(found, advice)))
+    Err(Failure::Refused(kind, SqliteCause::new(found, advice)))
 }
 
 fn still_locked() -> Failure {
     let found = format!("other processes have kept the file locked for {} s", OPEN_WITHIN.as_secs());
-    Failure::Refused(StoreErrorKind::Unavailable, Cause::new(found, "`fuser -v` on the file shows which"))
+    Failure::Refused(
+        StoreErrorKind::Unavailable,
+        SqliteCause::new(found, "`fuser -v` on the file shows which"),
+    )
 }
 
 /// Retries while other processes block the file: SQLite does not wait in every case, such as while one of them switches a new
@@ -276,7 +279,7 @@ impl Header {
 }
 
 fn refuse(kind: StoreErrorKind, found: String, advice: &str) -> Result<(), Failure> {
-    Err(Failure::Refused(kind, Cause::new(found, advice)))
+    Err(Failure::Refused(kind, SqliteCause::new(found, advice)))
 }
 
 /// Creates the table, unless another process was faster: the file is checked again under the write lock.
@@ -384,7 +387,7 @@ pub(super) enum NotInPlace {
     Unknown { path: PathBuf, error: io::Error },
 }
 
-impl From<NotInPlace> for Cause {
+impl From<NotInPlace> for SqliteCause {
     fn from(why: NotInPlace) -> Self {
         let NotInPlace::Unknown { path, error } = why else {
             return Self::new(

@@ -15,12 +15,12 @@ pub(super) const RESTORE: &str = "the file is damaged or is not a Snowmint data 
 /// The cause and the advice of a [`StoreError`] of this backend. The text has all that SQLite said.
 #[derive(Debug, thiserror::Error)]
 #[error("{found}; {advice}")]
-pub(super) struct Cause {
+pub(super) struct SqliteCause {
     found: String,
     advice: String,
 }
 
-impl Cause {
+impl SqliteCause {
     pub(super) fn new(found: impl Into<String>, advice: impl Into<String>) -> Self {
         Self { found: found.into(), advice: advice.into() }
     }
@@ -45,7 +45,7 @@ pub(super) fn store_error(
         }
         None => error.to_string(),
     };
-    let cause = Cause { found, advice: advice(kind, path) };
+    let cause = SqliteCause { found, advice: advice(kind, path) };
     StoreError::new(kind, operation, describe(path), cause)
 }
 

@@ -3,12 +3,12 @@
 
 use crate::error::Effect;
 use crate::error::Retries;
-use crate::mysql::connect::{PARAMETERS, Settings};
+use crate::mysql::connect::{MySqlSettings, PARAMETERS};
 use crate::mysql::error;
 use crate::mysql::session::{CrashLoss, Session};
 use crate::net::url::Location;
 use crate::sql::at_most_one;
-use crate::sql::{Failure, Pool};
+use crate::sql::{Pool, SqlFailure};
 use crate::{OpenError, StoreError, StoreErrorKind, UrlError};
 
 /// The name in errors of the call that reserves numbers.
@@ -41,7 +41,7 @@ pub(super) enum Purpose {
 
 /// A table of a system, and the connections to its database.
 pub(super) struct Database {
-    pool: Pool<Settings>,
+    pool: Pool<MySqlSettings>,
     /// The URL without secrets, and without the part that distinguishes the counters in the table.
     name: String,
     system: &'static System,
@@ -96,7 +96,7 @@ impl Database {
         take: impl FnOnce(&mut Location) -> Result<(String, T), UrlError>,
     ) -> Result<(Self, T), UrlError> {
         let url = super::inner(system.source, system.form, url, &["mysql", "mariadb"])?;
-        let mut location = Settings::location(url)?;
+        let mut location = MySqlSettings::location(url)?;
         let (table, taken) = take(&mut location)?;
         let is_durable = location.take_durable()?;
         let crashes = match purpose {
@@ -104,7 +104,7 @@ impl Database {
             Purpose::Draw if is_durable => CrashLoss::Nothing,
             Purpose::Draw => CrashLoss::Anything,
         };
-        let (pool, name) = Settings::take(&mut location, crashes)?;
+        let (pool, name) = MySqlSettings::take(&mut location, crashes)?;
         if !pool.may_lose.is_zero() {
             return Err(location.malformed(
                 "invalid may_lose: expected 0, since this table has no room for marks that show which reservations survived a \
@@ -126,7 +126,7 @@ impl Database {
     ) -> Result<T, StoreError>
     where
         T: Send,
-        E: Into<Failure> + Send,
+        E: Into<SqlFailure> + Send,
         F: Future<Output = (Session, Result<T, E>)> + Send,
     {
         let about = (&*self.name, &*self.table, self.system.rights);

@@ -13,7 +13,7 @@ use crate::error::Effect;
 use crate::mysql::error;
 use crate::mysql::session::{Session, may_write};
 use crate::net::url::Location;
-use crate::sql::{Failure, at_most_one, exactly_one};
+use crate::sql::{SqlFailure, at_most_one, exactly_one};
 use crate::{Counter, MAX_NUMBER, OpenError, Segment, StoreError, StoreErrorKind, UrlError};
 
 pub(super) const SOURCE: &str = "tickets";
@@ -82,7 +82,7 @@ impl TicketsCounter {
     }
 
     /// Draws a ticket. Returns it, and the distance to the next one; ticket 0 means that the table does not count.
-    async fn draw(&self, session: &mut Session) -> Result<(u64, u64), Failure> {
+    async fn draw(&self, session: &mut Session) -> Result<(u64, u64), SqlFailure> {
         // Set to 0 first: if REPLACE counts nothing, an older number would still be there. Uses VALUES with a sum that fails,
         // because REPLACE ... SELECT would lock the counter of the table until it ends.
         let sql = format!(

@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, Error, SessionState};
 
 use super::Paths;
-use super::error::{Failure, is_about_the_session};
+use super::error::{ZooKeeperFailure, is_about_the_session};
 use crate::UrlError;
 use crate::net::url::{Location, Login};
 
@@ -57,18 +57,18 @@ impl Link {
     }
 
     /// Makes a call that can be repeated, on another session if one fails.
-    pub(super) async fn read<T, F>(&self, ask: impl Fn(Client) -> F) -> Result<T, Failure>
+    pub(super) async fn read<T, F>(&self, ask: impl Fn(Client) -> F) -> Result<T, ZooKeeperFailure>
     where
         F: Future<Output = Result<T, Error>>,
     {
         let deadline = Instant::now() + READS;
-        let mut failure = Failure::NoAnswer(READS);
+        let mut failure = ZooKeeperFailure::NoAnswer(READS);
         for _ in 0..TRIES {
             match timeout_at(deadline, self.once(READ, &ask)).await {
-                Ok(Err(Failure::Error(error))) if is_about_the_session(&error) => {
-                    failure = Failure::Error(error);
+                Ok(Err(ZooKeeperFailure::Error(error))) if is_about_the_session(&error) => {
+                    failure = ZooKeeperFailure::Error(error);
                 }
-                Ok(Err(Failure::NoAnswer(waited))) => failure = Failure::NoAnswer(waited),
+                Ok(Err(ZooKeeperFailure::NoAnswer(waited))) => failure = ZooKeeperFailure::NoAnswer(waited),
                 Ok(settled) => return settled,
                 Err(_) => break,
             }
@@ -77,14 +77,14 @@ impl Link {
     }
 
     /// Sends a write, once.
-    pub(super) async fn write<T, F>(&self, send: impl Fn(Client) -> F) -> Result<T, Failure>
+    pub(super) async fn write<T, F>(&self, send: impl Fn(Client) -> F) -> Result<T, ZooKeeperFailure>
     where
         F: Future<Output = Result<T, Error>>,
     {
         self.once(WRITE, &send).await
     }
 
-    async fn once<T, F>(&self, limit: Duration, call: &impl Fn(Client) -> F) -> Result<T, Failure>
+    async fn once<T, F>(&self, limit: Duration, call: &impl Fn(Client) -> F) -> Result<T, ZooKeeperFailure>
     where
         F: Future<Output = Result<T, Error>>,
     {
@@ -95,17 +95,17 @@ impl Link {
                 if is_about_the_session(&error) {
                     self.forget(&client).await;
                 }
-                Err(Failure::Error(error))
+                Err(ZooKeeperFailure::Error(error))
             }
             Err(_) => {
                 self.forget(&client).await;
-                Err(Failure::NoAnswer(limit))
+                Err(ZooKeeperFailure::NoAnswer(limit))
             }
         }
     }
 
     /// Returns a session that is connected, as far as this client knows.
-    async fn client(&self) -> Result<Client, Failure> {
+    async fn client(&self) -> Result<Client, ZooKeeperFailure> {
         let opened = timeout(CONNECT, async {
             let mut client = self.client.lock().await;
             // The library would reconnect later, and only then send a request that it gets now.
@@ -118,8 +118,8 @@ impl Link {
         });
         match opened.await {
             Ok(Ok(client)) => Ok(client),
-            Ok(Err(why)) => Err(Failure::NoSession(why)),
-            Err(_) => Err(Failure::NoSession(format!("no session in {} s", CONNECT.as_secs()))),
+            Ok(Err(why)) => Err(ZooKeeperFailure::NoSession(why)),
+            Err(_) => Err(ZooKeeperFailure::NoSession(format!("no session in {} s", CONNECT.as_secs()))),
         }
     }
 

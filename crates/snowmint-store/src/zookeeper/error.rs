@@ -10,7 +10,7 @@ use crate::{StoreError, StoreErrorKind};
 
 /// Why a call failed.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(super) enum ZooKeeperFailure {
     /// The call was not sent.
     NoSession(String),
     /// The call was sent, and no answer came within this time.
@@ -23,14 +23,16 @@ pub(super) fn store_error(
     store: &str,
     operation: &'static str,
     effect: Effect,
-    failure: &Failure,
+    failure: &ZooKeeperFailure,
 ) -> StoreError {
     let text = match failure {
-        Failure::NoSession(why) => format!("{why}; check that ZooKeeper runs and is reachable from here"),
-        Failure::NoAnswer(waited) => {
+        ZooKeeperFailure::NoSession(why) => {
+            format!("{why}; check that ZooKeeper runs and is reachable from here")
+        }
+        ZooKeeperFailure::NoAnswer(waited) => {
             format!("no answer within {} s; check that a majority of the servers runs", waited.as_secs())
         }
-        Failure::Error(error) => format!("ZooKeeper client error \"{error}\"; {}", advice(error)),
+        ZooKeeperFailure::Error(error) => format!("ZooKeeper client error \"{error}\"; {}", advice(error)),
     };
     StoreError::new(kind(effect, failure), operation, store, text)
 }
@@ -54,11 +56,11 @@ pub(super) fn is_about_the_session(error: &Error) -> bool {
     )
 }
 
-fn kind(effect: Effect, failure: &Failure) -> StoreErrorKind {
+fn kind(effect: Effect, failure: &ZooKeeperFailure) -> StoreErrorKind {
     match failure {
-        Failure::NoSession(_) => StoreErrorKind::Unavailable,
-        Failure::NoAnswer(_) => effect.unanswered(),
-        Failure::Error(error) => match error {
+        ZooKeeperFailure::NoSession(_) => StoreErrorKind::Unavailable,
+        ZooKeeperFailure::NoAnswer(_) => effect.unanswered(),
+        ZooKeeperFailure::Error(error) => match error {
             // With one of these, a server has refused the call.
             Error::SessionMoved | Error::NotReadOnly | Error::Throttled => StoreErrorKind::Unavailable,
             // Reads write too, to the fence.
@@ -102,14 +104,23 @@ mod tests {
             Error::UnexpectedErrorCode(-122),
         ];
         for error in open {
-            let failure = Failure::Error(error);
+            let failure = ZooKeeperFailure::Error(error);
             assert_eq!(kind(Effect::Writes, &failure), StoreErrorKind::OutcomeUnknown, "{failure:?}");
             assert_eq!(kind(Effect::Reads, &failure), StoreErrorKind::Unavailable, "{failure:?}");
         }
         let kind = |effect, failure| kind(effect, &failure);
-        assert_eq!(kind(Effect::Writes, Failure::NoAnswer(Duration::ZERO)), StoreErrorKind::OutcomeUnknown);
-        assert_eq!(kind(Effect::Writes, Failure::NoSession(String::new())), StoreErrorKind::Unavailable);
-        assert_eq!(kind(Effect::Writes, Failure::Error(Error::NoAuth)), StoreErrorKind::ReadOnly);
-        assert_eq!(kind(Effect::Writes, Failure::Error(Error::Throttled)), StoreErrorKind::Unavailable);
+        assert_eq!(
+            kind(Effect::Writes, ZooKeeperFailure::NoAnswer(Duration::ZERO)),
+            StoreErrorKind::OutcomeUnknown
+        );
+        assert_eq!(
+            kind(Effect::Writes, ZooKeeperFailure::NoSession(String::new())),
+            StoreErrorKind::Unavailable
+        );
+        assert_eq!(kind(Effect::Writes, ZooKeeperFailure::Error(Error::NoAuth)), StoreErrorKind::ReadOnly);
+        assert_eq!(
+            kind(Effect::Writes, ZooKeeperFailure::Error(Error::Throttled)),
+            StoreErrorKind::Unavailable
+        );
     }
 }

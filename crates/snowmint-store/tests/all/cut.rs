@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use snowmint_store::conformance::failing::{Account, Operation, Outcome};
+use snowmint_store::conformance::failing::{Account, CallOutcome, Operation};
 use snowmint_store::{Store, StoreErrorKind};
 use snowmint_test_servers::Proxy;
 use tokio::time::{Instant, sleep, timeout};
@@ -54,7 +54,7 @@ pub(crate) async fn cut_store(store: Arc<dyn Store>, direct: Arc<dyn Store>, pro
 }
 
 /// Makes a call, which must end within the limit.
-pub(crate) async fn call(account: &mut Account, store: &dyn Store, operation: Operation) -> Outcome {
+pub(crate) async fn call(account: &mut Account, store: &dyn Store, operation: Operation) -> CallOutcome {
     timeout(BOUND, account.call(store, operation)).await.expect("a call in bounded time").unwrap()
 }
 
@@ -68,6 +68,6 @@ pub(crate) async fn comes_back(account: &mut Account, store: &dyn Store) {
 }
 
 /// Returns whether one of the outcomes is of that kind.
-pub(crate) fn saw(outcomes: &[Outcome], kind: StoreErrorKind) -> bool {
-    outcomes.contains(&Outcome::Failed(kind))
+pub(crate) fn saw(outcomes: &[CallOutcome], kind: StoreErrorKind) -> bool {
+    outcomes.contains(&CallOutcome::Failed(kind))
 }

@@ -16,7 +16,8 @@
 //!    that much. It is not confirmed by that: several jumps together get no more, until rule 4 or 5 confirms them.
 
 use super::{
-    Begin, Entry, Event, Failure, Listing, Next, Now, PendingWrite, Protocol, Purpose, Settings, State,
+    Begin, CallFailure, Entry, Event, LeaseSettings, Listing, Next, Now, PendingWrite, Protocol, Purpose,
+    State,
 };
 
 /// Smaller jumps are left to slewing, in milliseconds.
@@ -65,7 +66,7 @@ impl Jumped {
 
 /// Returns the clock of another node, in unix milliseconds, by the record that is nearest to this instant.
 pub(in crate::lease) fn clock_of_another(
-    settings: &Settings,
+    settings: &LeaseSettings,
     entries: &[Entry],
     unix_ms: u64,
 ) -> Option<u64> {
@@ -88,7 +89,7 @@ impl<B: Begin> Protocol<B> {
         &mut self,
         now: Now,
         write: PendingWrite,
-        answer: Result<Listing, Failure>,
+        answer: Result<Listing, CallFailure>,
     ) -> Next {
         // A claim is chosen again, because another node may have taken the worker in the meantime.
         let again = match write.purpose {
@@ -114,7 +115,7 @@ impl<B: Begin> Protocol<B> {
 
     /// Checks whether this clock may grant a lease, by the rules of this module.
     fn confirm(&mut self, now: Now, listing: &Listing) -> Result<(), Event> {
-        let Settings { max_skew_ms, window_ms, .. } = self.settings;
+        let LeaseSettings { max_skew_ms, window_ms, .. } = self.settings;
         let by_ms = self.jump_ms(now);
         if let Some(store_unix_ms) = listing.store_unix_ms {
             self.compared(now, store_unix_ms)?;

@@ -95,7 +95,7 @@ pub struct Listing {
 
 /// How a call failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Failure {
+pub enum CallFailure {
     /// Nothing was written and nothing will be.
     NotDone,
     /// A write may have happened, or may still happen later.
@@ -117,11 +117,11 @@ pub enum Input {
     /// The wait is over, or this is the first step.
     Wake,
     /// The answer to [`Call::Look`].
-    Looked(Result<Listing, Failure>),
+    Looked(Result<Listing, CallFailure>),
     /// The answer to [`Call::Load`].
-    Loaded(Result<Option<Entry>, Failure>),
+    Loaded(Result<Option<Entry>, CallFailure>),
     /// The answer to [`Call::Swap`].
-    Swapped(Result<Swapped, Failure>),
+    Swapped(Result<Swapped, CallFailure>),
     /// The generator has ended: release the lease from this instant on. Only in place of an [`Input::Wake`].
     Release {
         /// The first instant after every used timestamp, in unix milliseconds.

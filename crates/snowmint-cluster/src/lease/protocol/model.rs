@@ -82,9 +82,9 @@ impl<B> World<B> {
         }
     }
 
-    fn settings(&self, node: usize) -> Settings {
+    fn settings(&self, node: usize) -> LeaseSettings {
         let layout = format!("time:41@{}ms sequence:1 epoch:1970-01-01", self.tick_ms);
-        Settings {
+        LeaseSettings {
             pool: WorkerPool::new(layout.parse().unwrap(), DatacenterId(0)),
             choice: self.choice,
             holder: Holder::new(self.names[node]).unwrap(),

@@ -17,8 +17,8 @@ use snowmint::WorkerId;
 use snowmint_store::{Expected, Revision};
 
 use super::{
-    Attempt, Begin, Call, Entry, Event, Failure, LONGEST_WAIT_MS, Listing, Next, Now, PendingWrite, Protocol,
-    Purpose, Scope, Settings, State, StoreTime, WorkerChoice,
+    Attempt, Begin, Call, CallFailure, Entry, Event, LONGEST_WAIT_MS, LeaseSettings, Listing, Next, Now,
+    PendingWrite, Protocol, Purpose, Scope, State, StoreTime, WorkerChoice,
 };
 use crate::Holder;
 use crate::lease::record::{Block, BlockSize, Record};
@@ -56,7 +56,7 @@ impl<B: Begin> Protocol<B> {
     }
 
     fn lists_at_once(&self) -> bool {
-        let Settings { choice, pool, small_pool, .. } = &self.settings;
+        let LeaseSettings { choice, pool, small_pool, .. } = &self.settings;
         *choice == WorkerChoice::Any && pool.workers() <= *small_pool
     }
 
@@ -99,7 +99,7 @@ impl<B: Begin> Protocol<B> {
         Next::Call(Call::Look { scope, time })
     }
 
-    pub(super) fn looked(&mut self, now: Now, scope: Scope, answer: Result<Listing, Failure>) -> Next {
+    pub(super) fn looked(&mut self, now: Now, scope: Scope, answer: Result<Listing, CallFailure>) -> Next {
         let Ok(listing) = answer else {
             if !self.lists_at_once() && scope.is_wide() {
                 self.probing.looked_in_vain(now.steady_ms, &mut self.random);
@@ -208,7 +208,7 @@ impl<B: Begin> Protocol<B> {
 
     /// Returns the longest time until the next look. It grows with the size of the pool, because a look then costs more.
     pub(super) fn look_again_ms(&self) -> u64 {
-        let Settings { choice, pool, window_ms, small_pool, .. } = self.settings;
+        let LeaseSettings { choice, pool, window_ms, small_pool, .. } = self.settings;
         let times = match choice {
             WorkerChoice::Any => 1 + u64::from(pool.workers() / small_pool.max(1)),
             WorkerChoice::Only(_) => 1,
@@ -321,7 +321,7 @@ enum Found {
     Unreadable,
 }
 
-fn find(settings: &Settings, worker: WorkerId, entry: Option<&Entry>, now: u64) -> Found {
+fn find(settings: &LeaseSettings, worker: WorkerId, entry: Option<&Entry>, now: u64) -> Found {
     let Some(entry) = entry else { return Found::Free(free(worker)) };
     let Some(record) = &entry.record else { return Found::Unreadable };
     let is_own = record.holder == settings.holder;
@@ -333,7 +333,13 @@ fn find(settings: &Settings, worker: WorkerId, entry: Option<&Entry>, now: u64) 
 }
 
 /// Chooses among the workers of a scope, whose records these are: first this node's own worker, then free ones, then lapsed ones.
-fn choose(settings: &Settings, scope: Scope, entries: &[Entry], now: u64, random: &mut SplitMix64) -> Choice {
+fn choose(
+    settings: &LeaseSettings,
+    scope: Scope,
+    entries: &[Entry],
+    now: u64,
+    random: &mut SplitMix64,
+) -> Choice {
     match settings.choice {
         WorkerChoice::Any => choose_any(settings, scope, entries, now, random),
         WorkerChoice::Only(worker) => choose_only(worker, entries, now),
@@ -357,7 +363,7 @@ fn choose_only(worker: WorkerId, entries: &[Entry], now: u64) -> Choice {
 }
 
 fn choose_any(
-    settings: &Settings,
+    settings: &LeaseSettings,
     scope: Scope,
     entries: &[Entry],
     now: u64,
@@ -448,7 +454,7 @@ pub(super) struct Probing {
 
 impl Probing {
     /// Starts a round.
-    fn begin(&mut self, settings: &Settings) {
+    fn begin(&mut self, settings: &LeaseSettings) {
         let workers = settings.pool.workers();
         let home = |nth: u8| WorkerId(home(&settings.holder, nth, workers));
         self.next.clear();

@@ -13,8 +13,8 @@ const WINDOW: u64 = 9_000;
 /// The first call of a node in a small pool.
 const LIST: Call = Call::Look { scope: Scope::Pool, time: StoreTime::Wanted };
 
-fn settings(choice: WorkerChoice) -> Settings {
-    Settings {
+fn settings(choice: WorkerChoice) -> LeaseSettings {
+    LeaseSettings {
         pool: WorkerPool::new(Layout::TWITTER, DatacenterId(0)),
         choice,
         holder: Holder::new("me").unwrap(),
@@ -114,7 +114,7 @@ fn a_lease_that_is_resumed_is_renewed_first_and_given_back_no_further_than_its_b
 /// Two leases of one process differ in name and tags, so each treats the other's record like that of another node.
 #[test]
 fn a_second_lease_of_a_process_neither_adopts_nor_prefers_the_record_of_the_first() {
-    let second = Settings { holder: Holder::new("me/2").unwrap(), ..settings(WorkerChoice::Any) };
+    let second = LeaseSettings { holder: Holder::new("me/2").unwrap(), ..settings(WorkerChoice::Any) };
     // With the same name, the second lease would prefer the lapsed record of the first, and the first would lose it.
     for until in [NOW + 3, NOW - 1] {
         let mut protocol = Protocol::new(second.clone(), 1 << 64);
@@ -173,7 +173,7 @@ fn a_lost_answer_is_settled_by_the_tag() {
     let (mut protocol, worker) = lease();
     let turn = protocol.step(at(NOW + 3000), Input::Wake);
     let written = swap_of(&turn).2;
-    let turn = protocol.step(at(NOW + 5000), Input::Swapped(Err(Failure::Unknown)));
+    let turn = protocol.step(at(NOW + 5000), Input::Swapped(Err(CallFailure::Unknown)));
     assert!(matches!(turn.next, Next::Wait(_)));
     let turn = protocol.step(at(NOW + 5100), Input::Wake);
     assert_eq!(turn.next, Next::Call(Call::Load(worker)));
@@ -188,7 +188,7 @@ fn a_lease_that_is_learned_of_late_is_renewed_earlier() {
     for (late_ms, most_ms) in [(100, 2900), (2900, 100), (2999, 1), (5000, 1), (17_000, 1)] {
         let (mut protocol, worker) = lease();
         let written = swap_of(&protocol.step(at(NOW + 3000), Input::Wake)).2;
-        protocol.step(at(NOW + 3000), Input::Swapped(Err(Failure::Unknown)));
+        protocol.step(at(NOW + 3000), Input::Swapped(Err(CallFailure::Unknown)));
         let late = NOW + 3000 + late_ms;
         protocol.step(at(late), Input::Wake);
         let found = Entry { worker, revision: Revision(2), record: Some(written) };
@@ -206,7 +206,7 @@ fn a_lease_that_is_learned_of_late_is_renewed_earlier() {
 fn a_write_that_arrives_late_is_recognised_after_a_second_attempt() {
     let (mut protocol, worker) = lease();
     let late = swap_of(&protocol.step(at(NOW + 3000), Input::Wake)).2;
-    protocol.step(at(NOW + 5000), Input::Swapped(Err(Failure::Unknown)));
+    protocol.step(at(NOW + 5000), Input::Swapped(Err(CallFailure::Unknown)));
     protocol.step(at(NOW + 5100), Input::Wake);
     // Nothing was written yet: the machine tries the same revision again with another tag.
     let before = Entry {
@@ -255,7 +255,7 @@ fn release_writes_the_end_of_what_was_used() {
 fn release_during_a_doubtful_renewal_gives_back_what_the_record_shows() {
     let (mut protocol, worker) = lease();
     let renewal = swap_of(&protocol.step(at(NOW + 3000), Input::Wake)).2;
-    protocol.step(at(NOW + 5000), Input::Swapped(Err(Failure::Unknown)));
+    protocol.step(at(NOW + 5000), Input::Swapped(Err(CallFailure::Unknown)));
     let turn = protocol.step(at(NOW + 5000), Input::Release { used_until_unix_ms: NOW + 4000 });
     assert_eq!(turn.next, Next::Call(Call::Load(worker)));
     let found = Entry { worker, revision: Revision(2), record: Some(renewal) };
@@ -271,7 +271,7 @@ fn a_claim_that_is_settled_after_the_release_was_asked_for_is_given_back_unused(
     let mut protocol = protocol();
     protocol.step(at(NOW), Input::Wake);
     let (worker, _, claim) = swap_of(&protocol.step(at(NOW), listed(vec![])));
-    protocol.step(at(NOW + 100), Input::Swapped(Err(Failure::Unknown)));
+    protocol.step(at(NOW + 100), Input::Swapped(Err(CallFailure::Unknown)));
     let turn = protocol.step(at(NOW + 200), Input::Release { used_until_unix_ms: 0 });
     assert_eq!(turn.next, Next::Call(Call::Load(worker)));
     let found = Entry { worker, revision: Revision(1), record: Some(claim) };
@@ -287,7 +287,7 @@ fn a_claim_that_is_settled_after_the_release_was_asked_for_is_given_back_unused(
 fn a_release_asked_for_twice_keeps_what_was_used() {
     let (mut protocol, worker) = lease();
     protocol.step(at(NOW + 100), Input::Release { used_until_unix_ms: NOW + 90 });
-    protocol.step(at(NOW + 200), Input::Swapped(Err(Failure::NotDone)));
+    protocol.step(at(NOW + 200), Input::Swapped(Err(CallFailure::NotDone)));
     protocol.step(at(NOW + 300), Input::Release { used_until_unix_ms: 0 });
     let before = Entry { revision: Revision(1), ..entry(worker.0, "me", NOW + WINDOW, 8) };
     let turn = protocol.step(at(NOW + 300), Input::Loaded(Ok(Some(before))));
@@ -315,7 +315,7 @@ fn a_claim_that_lands_after_it_was_given_up_is_ours() {
     let mut protocol = Protocol::new(settings(WorkerChoice::Only(WorkerId(7))), 7);
     protocol.step(at(NOW), Input::Wake);
     let claim = swap_of(&protocol.step(at(NOW), listed(vec![]))).2;
-    protocol.step(at(NOW + 100), Input::Swapped(Err(Failure::Unknown)));
+    protocol.step(at(NOW + 100), Input::Swapped(Err(CallFailure::Unknown)));
     protocol.step(at(NOW + 200), Input::Wake);
     let turn = protocol.step(at(NOW + 300), Input::Loaded(Ok(None)));
     assert!(matches!(turn.next, Next::Wait(_)), "given up: {turn:?}");
@@ -365,7 +365,7 @@ fn a_failing_store_is_asked_again_after_longer_and_longer_waits() {
     let mut waits = Vec::new();
     for _ in 0..12 {
         protocol.step(at(NOW), Input::Wake);
-        match protocol.step(at(NOW), Input::Looked(Err(Failure::NotDone))).next {
+        match protocol.step(at(NOW), Input::Looked(Err(CallFailure::NotDone))).next {
             Next::Wait(ms) => waits.push(ms),
             other => panic!("{other:?}"),
         }
@@ -377,7 +377,7 @@ fn a_failing_store_is_asked_again_after_longer_and_longer_waits() {
 fn leases_end_on_ticks_so_that_no_tick_is_shared() {
     let layout: Layout = "time:31@1s worker:20 sequence:12 epoch:2020-01-01".parse().unwrap();
     let pool = WorkerPool::new(layout, DatacenterId(0));
-    let mut protocol = Protocol::new(Settings { pool, ..settings(WorkerChoice::Any) }, 1);
+    let mut protocol = Protocol::new(LeaseSettings { pool, ..settings(WorkerChoice::Any) }, 1);
     protocol.step(at(NOW + 250), Input::Wake);
     let turn = protocol.step(at(NOW + 250), listed(vec![]));
     assert_eq!(swap_of(&turn).2.until_unix_ms, NOW + WINDOW, "the tick that now lies in, and a window");

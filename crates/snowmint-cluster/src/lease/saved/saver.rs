@@ -18,7 +18,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
 use super::{LockedDirectory, ResumeError, SavedLeases, SavedSlotError, SlotGuard};
-use crate::lease::protocol::{Settings, SettledLease};
+use crate::lease::protocol::{LeaseSettings, SettledLease};
 use crate::lease::record::{Tag, WorkerPool};
 use crate::lease::status::LeaseStatus;
 use crate::{Holder, NodeClock};
@@ -31,7 +31,7 @@ const MAX_AHEAD_MS: u64 = 2_000;
 #[derive(Debug)]
 pub(in crate::lease) struct Saver {
     file: LeaseFile,
-    settings: Settings,
+    settings: LeaseSettings,
     clock: NodeClock,
     status: watch::Sender<LeaseStatus>,
     active: Arc<Mutex<Option<Active>>>,
@@ -51,7 +51,7 @@ impl Saver {
     pub(in crate::lease) fn new(
         saved: &SavedLeases,
         slot: usize,
-        settings: Settings,
+        settings: LeaseSettings,
         clock: NodeClock,
         status: watch::Sender<LeaseStatus>,
         lives: watch::Sender<()>,
@@ -587,7 +587,7 @@ mod tests {
 
     #[cfg(unix)]
     fn saver(folder: &Path) -> Arc<Saver> {
-        let settings = Settings {
+        let settings = LeaseSettings {
             pool: WorkerPool::new(Layout::TWITTER, DatacenterId(0)),
             choice: WorkerChoice::Any,
             holder: Holder::new("me").unwrap(),

@@ -8,7 +8,7 @@ use snowmint::{Clock, WorkerId};
 use snowmint_store::{StoreError, StoreErrorKind};
 
 use super::LeaseTask;
-use crate::lease::protocol::{Event, Failure, Listing, Scope, Settings, WorkerChoice};
+use crate::lease::protocol::{CallFailure, Event, LeaseSettings, Listing, Scope, WorkerChoice};
 use crate::lease::status::LeaseError;
 use crate::segment::protocol::Forgot;
 
@@ -98,7 +98,7 @@ impl LeaseTask {
         &mut self,
         answer: Result<Result<T, StoreError>, tokio::time::error::Elapsed>,
         operation: &'static str,
-    ) -> Result<T, Failure> {
+    ) -> Result<T, CallFailure> {
         let now = self.node.clock.unix_ms();
         let access = if operation == "compare_and_set" { Access::Writes } else { Access::Reads };
         let error = match answer {
@@ -141,8 +141,8 @@ impl LeaseTask {
             );
         }
         let failure = match error.kind() {
-            StoreErrorKind::OutcomeUnknown => Failure::Unknown,
-            _ => Failure::NotDone,
+            StoreErrorKind::OutcomeUnknown => CallFailure::Unknown,
+            _ => CallFailure::NotDone,
         };
         self.status.send_modify(|status| {
             status.store_errors += 1;
@@ -194,7 +194,7 @@ impl LeaseTask {
 
     /// Without a record that shows when a worker frees, no record is readable.
     fn wait_for_any(&mut self, first: Option<String>) {
-        let Settings { choice, pool, .. } = *self.protocol.settings();
+        let LeaseSettings { choice, pool, .. } = *self.protocol.settings();
         match (first, choice) {
             (Some(why), _) => self.wait_for(Reason::NoneFree, why),
             (None, WorkerChoice::Only(worker)) => {

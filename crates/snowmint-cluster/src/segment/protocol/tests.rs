@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn settings() -> Settings {
-    Settings {
+fn settings() -> SegmentSettings {
+    SegmentSettings {
         counters: 1,
         sizes: 10..=1000,
         first_size: 10,
@@ -73,7 +73,7 @@ fn a_lost_answer_costs_its_numbers_and_is_asked_again_later_and_later() {
     let mut events = Vec::new();
     for _ in 0..6 {
         asked(&turn);
-        turn = protocol.step(now_ms, left(0), Input::Reserved(Err(Failure::TimedOut)));
+        turn = protocol.step(now_ms, left(0), Input::Reserved(Err(CounterFailure::TimedOut)));
         events.append(&mut turn.events);
         let Next::Wait(ms) = turn.next else { panic!("{turn:?}") };
         assert!(matches!(protocol.step(now_ms + ms - 1, left(0), Input::Wake).next, Next::Wait(1)));
@@ -88,10 +88,10 @@ fn a_lost_answer_costs_its_numbers_and_is_asked_again_later_and_later() {
 
 #[test]
 fn with_several_counters_one_that_fails_is_passed_over_at_once() {
-    let mut protocol = Protocol::new(&Settings { counters: 2, ..settings() }, 1);
+    let mut protocol = Protocol::new(&SegmentSettings { counters: 2, ..settings() }, 1);
     let turn = protocol.step(0, left(0), Input::Wake);
     let (first, _) = asked(&turn);
-    let turn = protocol.step(0, left(0), Input::Reserved(Err(Failure::Failed)));
+    let turn = protocol.step(0, left(0), Input::Reserved(Err(CounterFailure::Failed)));
     assert_eq!(turn.events, [Event::Failing { counter: first }]);
     let (second, count) = asked(&turn);
     assert_ne!(first, second);
@@ -102,7 +102,7 @@ fn with_several_counters_one_that_fails_is_passed_over_at_once() {
 
 #[test]
 fn sizes_grow_while_segments_are_spent_fast_and_the_reserve_outlasts_an_outage() {
-    let settings = Settings { reserve_ms: 20_000, ..settings() };
+    let settings = SegmentSettings { reserve_ms: 20_000, ..settings() };
     let mut protocol = Protocol::new(&settings, 1);
     let (mut now_ms, mut in_memory, mut reserved) = (0_u64, 0_u64, 0_u64);
     let mut turn = protocol.step(now_ms, left(0), Input::Wake);
@@ -146,7 +146,7 @@ fn nothing_is_reserved_that_there_is_no_room_for() {
 #[test]
 fn numbers_end_at_the_maximum_and_the_end_is_reported_ahead() {
     let range = Range { first: 1, maximum: 100 };
-    let mut protocol = Protocol::new(&Settings { range, sizes: 10..=10, ..settings() }, 1);
+    let mut protocol = Protocol::new(&SegmentSettings { range, sizes: 10..=10, ..settings() }, 1);
     let (mut next, mut given, mut events) = (1, 0, Vec::new());
     let mut turn = protocol.step(0, left(0), Input::Wake);
     while let Next::Call(Call::Reserve { count, .. }) = turn.next {
@@ -181,7 +181,7 @@ fn close_to_the_last_number_there_is_it_asks_for_fewer_until_they_fit() {
             next += count.get();
             Ok(numbers(next - count.get(), count.get()))
         } else {
-            Err(Failure::Full)
+            Err(CounterFailure::Full)
         };
         turn = protocol.step(0, left(0), Input::Reserved(answer));
         if turn.next == (Next::Idle { keep: 10 }) {
@@ -194,9 +194,9 @@ fn close_to_the_last_number_there_is_it_asks_for_fewer_until_they_fit() {
 
 #[test]
 fn a_store_without_room_is_not_taken_for_the_end_of_numbers() {
-    let mut protocol = Protocol::new(&Settings { sizes: 1..=1, ..settings() }, 1);
+    let mut protocol = Protocol::new(&SegmentSettings { sizes: 1..=1, ..settings() }, 1);
     protocol.step(0, left(0), Input::Wake);
-    let turn = protocol.step(0, left(0), Input::Reserved(Err(Failure::Full)));
+    let turn = protocol.step(0, left(0), Input::Reserved(Err(CounterFailure::Full)));
     assert_eq!(turn.events, [Event::Failing { counter: 0 }]);
     assert!(matches!(turn.next, Next::Wait(_)));
 }
@@ -204,7 +204,7 @@ fn a_store_without_room_is_not_taken_for_the_end_of_numbers() {
 #[test]
 fn a_counter_below_the_first_number_is_moved_on_in_one_call() {
     let range = Range { first: 1_000_000, maximum: 2_000_000 };
-    let mut protocol = Protocol::new(&Settings { range, ..settings() }, 1);
+    let mut protocol = Protocol::new(&SegmentSettings { range, ..settings() }, 1);
     let turn = protocol.step(0, left(0), Input::Wake);
     let turn = answer(&mut protocol, 0, left(0), &turn, 1);
     assert_eq!((&turn.events[..], raises(&turn)), (&[][..], 999_999));
@@ -217,7 +217,7 @@ fn a_counter_below_the_first_number_is_moved_on_in_one_call() {
 #[test]
 fn a_counter_that_cannot_be_raised_to_the_first_number_is_moved_on_by_no_more_than_the_largest_size() {
     let range = Range { first: 2500, maximum: 3000 };
-    let mut protocol = Protocol::new(&Settings { range, ..settings() }, 1);
+    let mut protocol = Protocol::new(&SegmentSettings { range, ..settings() }, 1);
     let turn = protocol.step(0, left(0), Input::Wake);
     let turn = answer(&mut protocol, 0, left(0), &turn, 1);
     raises(&turn);
@@ -243,7 +243,7 @@ fn raises(turn: &Output) -> u64 {
 
 #[test]
 fn of_a_segment_from_a_counter_that_went_back_no_number_is_used() {
-    let mut protocol = Protocol::new(&Settings { sizes: 10..=10, ..settings() }, 1);
+    let mut protocol = Protocol::new(&SegmentSettings { sizes: 10..=10, ..settings() }, 1);
     let turn = protocol.step(0, left(0), Input::Wake);
     answer(&mut protocol, 0, left(0), &turn, 101);
     // The last number was 110.
@@ -256,7 +256,7 @@ fn of_a_segment_from_a_counter_that_went_back_no_number_is_used() {
             [Event::WentBack { counter: 0, segment, highest: 110, forgot: Forgot::Settled }]
         );
         assert_eq!(raises(&turn), 110);
-        let turn = protocol.step(0, left(0), Input::Raised(Err(Failure::Failed)));
+        let turn = protocol.step(0, left(0), Input::Raised(Err(CounterFailure::Failed)));
         let Next::Wait(ms) = turn.next else { panic!("{turn:?}") };
         assert_eq!(raises(&protocol.step(ms, left(0), Input::Wake)), 110, "again, before anything else");
         let turn = protocol.step(ms, left(10), Input::Raised(Ok(true)));
@@ -271,7 +271,7 @@ fn of_a_segment_from_a_counter_that_went_back_no_number_is_used() {
 #[test]
 fn what_others_in_the_process_received_counts_too_but_not_what_came_after_the_call() {
     let seen = [HighWaterMark::default()];
-    let mut protocol = Protocol::new(&Settings { sizes: 10..=10, ..settings() }, 1).sharing(&seen);
+    let mut protocol = Protocol::new(&SegmentSettings { sizes: 10..=10, ..settings() }, 1).sharing(&seen);
     let turn = protocol.step(0, left(0), Input::Wake);
     // Another call was sent later, and was answered first.
     seen[0].received(numbers(11, 10));
@@ -313,7 +313,7 @@ fn confirms(turn: &Output) -> Option<u64> {
 
 #[test]
 fn numbers_are_used_once_they_have_settled_and_in_order() {
-    let mut protocol = Protocol::new(&Settings { sizes: 10..=10, ..settings() }, 1);
+    let mut protocol = Protocol::new(&SegmentSettings { sizes: 10..=10, ..settings() }, 1);
     let turn = protocol.step(0, left(0), Input::Wake);
     let turn = marked(&mut protocol, 100, left(0), &turn, 1);
     assert_eq!((&turn.events[..], turn.next), (&[][..], Next::Wait(100)), "they are on their way");
@@ -321,7 +321,7 @@ fn numbers_are_used_once_they_have_settled_and_in_order() {
         assert_eq!(confirms(&protocol.step(now_ms, left(0), Input::Wake)), None, "{now_ms}");
     }
     assert_eq!(confirms(&protocol.step(2101, left(0), Input::Wake)), Some(1));
-    let turn = protocol.step(2102, left(0), Input::Confirmed(Err(Failure::TimedOut)));
+    let turn = protocol.step(2102, left(0), Input::Confirmed(Err(CounterFailure::TimedOut)));
     assert_eq!((&turn.events[..], confirms(&turn)), (&[][..], None));
     assert_eq!(confirms(&protocol.step(2302, left(0), Input::Wake)), Some(1), "tried again");
     let turn = protocol.step(2302, left(0), Input::Confirmed(Ok(true)));
@@ -377,7 +377,9 @@ fn a_release_gives_back_the_newest_first_and_each_once() {
 
 #[test]
 fn what_may_have_been_given_back_is_not_given_back_again() {
-    for answer in [Ok(false), Err(Failure::Failed), Err(Failure::TimedOut), Err(Failure::Full)] {
+    for answer in
+        [Ok(false), Err(CounterFailure::Failed), Err(CounterFailure::TimedOut), Err(CounterFailure::Full)]
+    {
         let mut protocol = Protocol::new(&settings(), 1);
         let release = Input::Release { unused: vec![unused(5, 6), unused(11, 10)] };
         let turn = protocol.step(0, left(0), release);
@@ -390,7 +392,7 @@ fn what_may_have_been_given_back_is_not_given_back_again() {
 /// Goal: numbers that were given back may return without an alarm. Method: a counter that took them, and one that did not.
 #[test]
 fn what_was_given_back_is_no_longer_counted_as_received() {
-    for (answer, end) in [(Ok(true), 5), (Ok(false), 11), (Err(Failure::TimedOut), 5)] {
+    for (answer, end) in [(Ok(true), 5), (Ok(false), 11), (Err(CounterFailure::TimedOut), 5)] {
         let seen = [HighWaterMark::default()];
         let mut protocol = Protocol::new(&settings(), 1).sharing(&seen);
         let turn = protocol.step(0, left(0), Input::Wake);

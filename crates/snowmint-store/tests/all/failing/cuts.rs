@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-use snowmint_store::conformance::failing::{Numbers, Outcome};
+use snowmint_store::conformance::failing::{CallOutcome, Numbers};
 use snowmint_store::{Counter, StoreErrorKind};
 use snowmint_test_servers::{Etcd, MariaDb, Postgres, Proxy, Redis, ZooKeeper};
 use tokio::time::{Instant, sleep, timeout};
@@ -50,7 +50,7 @@ async fn cut_counter(counter: &dyn Counter, direct: &dyn Counter, proxy: &Proxy,
     numbers
 }
 
-pub(crate) async fn reserve(numbers: &mut Numbers, counter: &dyn Counter) -> Outcome {
+pub(crate) async fn reserve(numbers: &mut Numbers, counter: &dyn Counter) -> CallOutcome {
     let count = NonZeroU64::new(3).unwrap();
     timeout(BOUND, numbers.reserve(counter, count)).await.expect("a reservation in bounded time").unwrap()
 }

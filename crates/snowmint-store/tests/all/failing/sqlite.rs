@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use snowmint_store::conformance::failing::{Account, Operation, Outcome};
+use snowmint_store::conformance::failing::{Account, CallOutcome, Operation};
 use snowmint_store::{SqliteStore, StoreErrorKind};
 use tokio::time::{Instant, sleep};
 
@@ -117,7 +117,7 @@ pub(crate) async fn torn(folder: &Path) {
         reads(&mut account, &store).await;
         setrlimit(Resource::Fsize, unlimited).unwrap();
         assert!(
-            outcomes.iter().all(|it| *it == Outcome::Failed(StoreErrorKind::OutcomeUnknown)),
+            outcomes.iter().all(|it| *it == CallOutcome::Failed(StoreErrorKind::OutcomeUnknown)),
             "{outcomes:?}"
         );
         if nth % 4 == 0 {
@@ -195,7 +195,7 @@ async fn shows_nothing_that_is_not_synced(folder: &Path, path: &Path) {
     SqliteStore::open(&left).await.unwrap();
 }
 
-async fn writes(account: &mut Account, store: &SqliteStore) -> Vec<Outcome> {
+async fn writes(account: &mut Account, store: &SqliteStore) -> Vec<CallOutcome> {
     let mut outcomes = Vec::new();
     for operation in [Operation::CompareAndSet, Operation::Add] {
         outcomes.push(call(account, store, operation).await);

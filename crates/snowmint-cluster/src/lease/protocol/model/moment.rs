@@ -99,7 +99,7 @@ pub(super) struct Node<B> {
 }
 
 impl<B: Rule> Node<B> {
-    fn new(settings: Settings) -> Self {
+    fn new(settings: LeaseSettings) -> Self {
         Self {
             protocol: Protocol::with_begin(settings, FRESH),
             doing: Doing::Waits,
@@ -123,7 +123,7 @@ pub(super) struct Moment<B> {
 }
 
 impl<B: Rule> Moment<B> {
-    pub(super) fn first(settings: [Settings; 2], has_lines: bool) -> Self {
+    pub(super) fn first(settings: [LeaseSettings; 2], has_lines: bool) -> Self {
         let mut first = Self {
             newest: None,
             before: None,
@@ -250,11 +250,11 @@ impl<B: Rule> Moment<B> {
                 self.nodes[node].doing = Doing::Sent(call);
             }
             Action::Refused { node, now } => {
-                self.step(world, node, now, Input::Swapped(Err(Failure::NotDone)));
+                self.step(world, node, now, Input::Swapped(Err(CallFailure::NotDone)));
             }
             Action::TimesOut { node, now, request } => {
                 self.give_up(node, request);
-                self.step(world, node, now, Input::Swapped(Err(Failure::Unknown)));
+                self.step(world, node, now, Input::Swapped(Err(CallFailure::Unknown)));
             }
             Action::Crash { node, request } => {
                 self.give_up(node, request);
@@ -272,7 +272,7 @@ impl<B: Rule> Moment<B> {
                 match then {
                     Then::Answer { now } => self.step(world, node, now, input),
                     Then::TimesOut { now } => {
-                        self.step(world, node, now, Input::Swapped(Err(Failure::Unknown)));
+                        self.step(world, node, now, Input::Swapped(Err(CallFailure::Unknown)));
                     }
                     Then::Crash => self.restart(world, node),
                 }

@@ -133,7 +133,7 @@ fn each_failure_doubles_the_wait_and_a_success_ends_the_row() {
     for _ in 0..2 {
         for wait in [46, 92, 184, 368, 736, 1472, 1500, 1500] {
             protocol.step(at(NOW), Input::Wake);
-            backs_off(&protocol.step(at(NOW), Input::Looked(Err(Failure::NotDone))), wait);
+            backs_off(&protocol.step(at(NOW), Input::Looked(Err(CallFailure::NotDone))), wait);
         }
         protocol.step(at(NOW), Input::Wake);
         let turn = protocol.step(at(NOW), listed(all_taken(NOW + 8000)));
@@ -145,7 +145,7 @@ fn each_failure_doubles_the_wait_and_a_success_ends_the_row() {
 fn a_claim_that_arrives_after_the_end_of_its_grant_is_repeated() {
     let mut protocol = only(7);
     let claim = swap_of(&protocol.step(at(NOW), listed(vec![]))).2;
-    protocol.step(at(NOW), Input::Swapped(Err(Failure::Unknown)));
+    protocol.step(at(NOW), Input::Swapped(Err(CallFailure::Unknown)));
     protocol.step(at(NOW), Input::Wake);
     protocol.step(at(NOW), Input::Loaded(Ok(None)));
     let late = NOW + WINDOW;
@@ -162,7 +162,7 @@ fn a_claim_that_arrives_after_the_end_of_its_grant_is_repeated() {
 fn after_a_failed_claim_only_a_record_with_its_tag_is_ours() {
     let mut protocol = only(7);
     let claim = swap_of(&protocol.step(at(NOW), listed(vec![]))).2;
-    protocol.step(at(NOW), Input::Swapped(Err(Failure::Unknown)));
+    protocol.step(at(NOW), Input::Swapped(Err(CallFailure::Unknown)));
     protocol.step(at(NOW), Input::Wake);
     protocol.step(at(NOW), Input::Loaded(Ok(None)));
     protocol.step(at(NOW + 400), Input::Wake);
@@ -177,7 +177,10 @@ fn a_write_that_surely_did_not_happen_and_did_is_ours_and_no_sign_of_a_store_tha
     for clock_back_ms in [0, 60_000] {
         let (mut protocol, worker) = lease();
         let refused = swap_of(&protocol.step(at(NOW + 3000), Input::Wake)).2;
-        backs_off(&protocol.step(at(NOW + 3000), Input::Swapped(Err(Failure::NotDone))), WINDOW / 200 + 1);
+        backs_off(
+            &protocol.step(at(NOW + 3000), Input::Swapped(Err(CallFailure::NotDone))),
+            WINDOW / 200 + 1,
+        );
         protocol.step(at(NOW + 3100), Input::Wake);
         let found = Entry { worker, revision: Revision(2), record: Some(refused.clone()) };
         let now = NOW + 3100 - clock_back_ms;
@@ -221,8 +224,8 @@ fn the_wait_after_a_failure_is_a_quarter_at_most_of_what_is_left_of_a_lease() {
         (20_000, 1500),
     ] {
         let failed = match protocol.step(at(NOW + now), Input::Wake).next {
-            Next::Call(Call::Swap { .. }) => Input::Swapped(Err(Failure::NotDone)),
-            _ => Input::Loaded(Err(Failure::NotDone)),
+            Next::Call(Call::Swap { .. }) => Input::Swapped(Err(CallFailure::NotDone)),
+            _ => Input::Loaded(Err(CallFailure::NotDone)),
         };
         backs_off(&protocol.step(at(NOW + now), failed), wait);
     }
@@ -245,8 +248,8 @@ fn an_outage_of_two_thirds_of_the_window_is_bridged() {
                     now += ms;
                     Input::Wake
                 }
-                Next::Call(Call::Swap { .. }) if now < back => Input::Swapped(Err(Failure::NotDone)),
-                Next::Call(Call::Load(_)) if now < back => Input::Loaded(Err(Failure::NotDone)),
+                Next::Call(Call::Swap { .. }) if now < back => Input::Swapped(Err(CallFailure::NotDone)),
+                Next::Call(Call::Load(_)) if now < back => Input::Loaded(Err(CallFailure::NotDone)),
                 Next::Call(Call::Swap { .. }) => Input::Swapped(Ok(Swapped::Done(Revision(2)))),
                 Next::Call(Call::Load(_)) => {
                     let (revision, record) = (Revision(1), Some(granted.clone()));
@@ -267,7 +270,7 @@ fn an_outage_of_two_thirds_of_the_window_is_bridged() {
 fn ids_are_back_two_seconds_after_the_store_however_long_the_window() {
     for (window_ms, seed) in [9_000, 600_000, 86_400_000].into_iter().zip([0..100_u128, 100..200, 200..300]) {
         for seed in seed {
-            let settings = Settings { window_ms, ..settings(WorkerChoice::Any) };
+            let settings = LeaseSettings { window_ms, ..settings(WorkerChoice::Any) };
             let mut protocol = Protocol::new(settings, seed << 64 | seed);
             protocol.step(at(NOW), Input::Wake);
             let (worker, _, granted) = swap_of(&protocol.step(at(NOW), listed(vec![])));
@@ -281,8 +284,8 @@ fn ids_are_back_two_seconds_after_the_store_however_long_the_window() {
                         now += ms;
                         Input::Wake
                     }
-                    Next::Call(Call::Swap { .. }) if now < back => Input::Swapped(Err(Failure::Unknown)),
-                    Next::Call(Call::Load(_)) if now < back => Input::Loaded(Err(Failure::NotDone)),
+                    Next::Call(Call::Swap { .. }) if now < back => Input::Swapped(Err(CallFailure::Unknown)),
+                    Next::Call(Call::Load(_)) if now < back => Input::Loaded(Err(CallFailure::NotDone)),
                     Next::Call(Call::Swap { .. }) => Input::Swapped(Ok(Swapped::Done(Revision(2)))),
                     Next::Call(Call::Load(_)) => {
                         let (revision, record) = (Revision(1), Some(granted.clone()));
@@ -374,13 +377,13 @@ fn a_renewal_by_a_clock_that_the_store_contradicts_is_not_written() {
 
 #[test]
 fn a_claim_by_a_clock_that_jumped_since_it_was_compared_is_not_written() {
-    let settings = Settings { small_pool: 0, ..settings(WorkerChoice::Any) };
+    let settings = LeaseSettings { small_pool: 0, ..settings(WorkerChoice::Any) };
     let mut protocol = Protocol::new(settings, 7);
     protocol.step(at(NOW), Input::Wake);
     // Both home workers are lapsed, and a look at ten comes first.
     let turn = protocol.step(at(NOW), told(Some(NOW), vec![]));
     swap_of(&turn);
-    let turn = protocol.step(stepped(10, 0), Input::Swapped(Err(Failure::NotDone)));
+    let turn = protocol.step(stepped(10, 0), Input::Swapped(Err(CallFailure::NotDone)));
     assert!(matches!(turn.next, Next::Wait(_)));
     protocol.step(stepped(100, 0), Input::Wake);
     protocol.step(stepped(100, 0), Input::Loaded(Ok(None)));
@@ -515,7 +518,7 @@ fn a_doubted_renewal_is_given_back_by_what_the_store_has() {
         if refused {
             protocol.step(now, told(Some(NOW + 3_000), vec![]));
         } else {
-            protocol.step(now, Input::Looked(Err(Failure::NotDone)));
+            protocol.step(now, Input::Looked(Err(CallFailure::NotDone)));
         }
         let turn = protocol.step(now, Input::Release { used_until_unix_ms: NOW + 90 });
         assert_eq!(turn.next, Next::Call(Call::Load(worker)));
@@ -534,7 +537,7 @@ fn a_doubted_renewal_is_given_back_by_what_the_store_has() {
 fn a_write_that_arrives_while_the_clock_is_doubted_is_ours() {
     let (mut protocol, worker) = lease();
     let late = swap_of(&protocol.step(stepped(3_000, 0), Input::Wake)).2;
-    protocol.step(stepped(5_000, 0), Input::Swapped(Err(Failure::Unknown)));
+    protocol.step(stepped(5_000, 0), Input::Swapped(Err(CallFailure::Unknown)));
     protocol.step(stepped(5_100, 0), Input::Wake);
     let before = Some(entry(0, "me", NOW + WINDOW, 8).record.unwrap());
     let found =

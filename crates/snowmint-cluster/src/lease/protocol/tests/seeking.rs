@@ -19,7 +19,7 @@ fn large(holder: &str, seed: u128) -> Protocol {
     let layout: Layout = "time:41@1ms worker:10 sequence:12 epoch:2020-01-01".parse().unwrap();
     let pool = WorkerPool::new(layout, DatacenterId(0));
     let holder = Holder::new(holder).unwrap();
-    Protocol::new(Settings { pool, holder, ..settings(WorkerChoice::Any) }, seed << 64)
+    Protocol::new(LeaseSettings { pool, holder, ..settings(WorkerChoice::Any) }, seed << 64)
 }
 
 /// A store, and the looks at it.
@@ -190,7 +190,7 @@ fn a_wide_look_that_fails_is_put_off_and_narrow_ones_go_on() {
     store.lead(&mut protocol, at(NOW));
     let turn = protocol.step(at(NOW), Input::Wake);
     assert!(matches!(turn.next, Next::Call(Call::Look { scope: Scope::Block(_), .. })), "{turn:?}");
-    protocol.step(at(NOW), Input::Looked(Err(Failure::Unknown)));
+    protocol.step(at(NOW), Input::Looked(Err(CallFailure::Unknown)));
     store.sizes();
     let turn = store.lead(&mut protocol, at(NOW + 50));
     assert!(!store.sizes().contains(&100));
@@ -230,14 +230,14 @@ fn a_clock_ahead_of_the_stores_takes_no_lease_by_a_look_either() {
 fn a_claim_that_landed_late_is_recognised_by_a_look() {
     let (mut store, mut protocol) = (Pretend::default(), large("me", 1));
     let (worker, _, claim) = swap_of(&store.lead(&mut protocol, at(NOW)));
-    protocol.step(at(NOW + 100), Input::Swapped(Err(Failure::Unknown)));
+    protocol.step(at(NOW + 100), Input::Swapped(Err(CallFailure::Unknown)));
     protocol.step(at(NOW + 200), Input::Wake);
     // The node abandons the claim, and the next look fails, so the search restarts.
     let turn = protocol.step(at(NOW + 300), Input::Loaded(Ok(None)));
     assert!(matches!(turn.next, Next::Wait(_)), "{turn:?}");
     let turn = protocol.step(at(NOW + 300), Input::Wake);
     assert!(matches!(turn.next, Next::Call(Call::Look { .. })), "{turn:?}");
-    protocol.step(at(NOW + 300), Input::Looked(Err(Failure::NotDone)));
+    protocol.step(at(NOW + 300), Input::Looked(Err(CallFailure::NotDone)));
     store.entries.insert(worker.0, Entry { worker, revision: Revision(3), record: Some(claim) });
     let turn = store.lead(&mut protocol, at(NOW + 400));
     let lease = Lease { worker, from_unix_ms: NOW, until_unix_ms: NOW + WINDOW };
@@ -300,7 +300,7 @@ impl Fleet {
         let node = |number: usize| {
             let holder = Holder::new(name(number)).unwrap();
             let settings =
-                Settings { pool, holder, small_pool, window_ms: 10_000, ..settings(WorkerChoice::Any) };
+                LeaseSettings { pool, holder, small_pool, window_ms: 10_000, ..settings(WorkerChoice::Any) };
             Protocol::new(settings, (generation * 1000 + number as u128 + 1) << 64)
         };
         let begin_us = records.values().map(|(_, record)| record.from_unix_ms.unwrap()).max().unwrap_or(NOW);
@@ -377,9 +377,9 @@ impl Fleet {
                 let call = self.created + 1;
                 self.pending[node] = call;
                 let failed = match asked {
-                    Call::Look { .. } => Input::Looked(Err(Failure::Unknown)),
-                    Call::Load(_) => Input::Loaded(Err(Failure::Unknown)),
-                    Call::Swap { .. } => Input::Swapped(Err(Failure::Unknown)),
+                    Call::Look { .. } => Input::Looked(Err(CallFailure::Unknown)),
+                    Call::Load(_) => Input::Loaded(Err(CallFailure::Unknown)),
+                    Call::Swap { .. } => Input::Swapped(Err(CallFailure::Unknown)),
                 };
                 self.server_free_us = self.server_free_us.max(self.now_us + WAY_US) + work_us;
                 self.after(self.server_free_us - self.now_us, node, Due::Served { call, asked });

@@ -20,7 +20,7 @@ fn found(worker: WorkerId, revision: u64, record: &Record) -> Input {
 }
 
 fn careful() -> Protocol {
-    Protocol::new(Settings { may_lose_ms: LOSES, ..settings(WorkerChoice::Any) }, 7 << 64)
+    Protocol::new(LeaseSettings { may_lose_ms: LOSES, ..settings(WorkerChoice::Any) }, 7 << 64)
 }
 
 /// A machine whose claim was acknowledged at 100 by the steady clock, and its record.
@@ -63,12 +63,12 @@ fn a_claim_is_used_once_it_has_settled_and_each_renewal_settles_the_one_before()
 fn a_claim_is_on_its_way_until_it_is_granted_or_given_up() {
     for may_lose_ms in [0, LOSES] {
         let only = settings(WorkerChoice::Only(WorkerId(3)));
-        let mut protocol = Protocol::new(Settings { may_lose_ms, ..only }, 7 << 64);
+        let mut protocol = Protocol::new(LeaseSettings { may_lose_ms, ..only }, 7 << 64);
         protocol.step(then(NOW, 0), Input::Wake);
         assert!(!protocol.is_claiming(), "it seeks");
         let (worker, _, record) = swap_of(&protocol.step(then(NOW, 0), listed(vec![])));
         assert!(protocol.is_claiming(), "the claim is sent");
-        protocol.step(then(NOW, 0), Input::Swapped(Err(Failure::Unknown)));
+        protocol.step(then(NOW, 0), Input::Swapped(Err(CallFailure::Unknown)));
         assert!(protocol.is_claiming(), "its answer was lost");
         assert_eq!(protocol.step(then(NOW, 50), Input::Wake).next, Next::Call(Call::Load(worker)));
         assert!(protocol.is_claiming(), "its outcome is awaited");
@@ -110,7 +110,7 @@ fn nothing_is_sent_before_it_could_settle_what_went_before() {
 fn what_counts_is_when_the_confirming_call_was_sent_not_when_it_was_answered() {
     let (mut protocol, worker, _) = settled();
     let renewal = swap_of(&protocol.step(then(NOW + 4200, 4200), Input::Wake)).2;
-    protocol.step(then(NOW + 4200, 4200), Input::Swapped(Err(Failure::Unknown)));
+    protocol.step(then(NOW + 4200, 4200), Input::Swapped(Err(CallFailure::Unknown)));
     let turn = protocol.step(then(NOW + 4300, 4300), Input::Wake);
     assert_eq!(turn.next, Next::Call(Call::Load(worker)));
     // The load finds the doubtful renewal: it is acknowledged now, and settles the grant before it.
@@ -129,7 +129,7 @@ fn what_counts_is_when_the_confirming_call_was_sent_not_when_it_was_answered() {
 fn a_load_that_finds_the_grant_settles_it_though_the_renewal_failed() {
     let (mut protocol, worker, record) = claimed();
     protocol.step(then(NOW + 2000, 2100), Input::Wake);
-    protocol.step(then(NOW + 2000, 2100), Input::Swapped(Err(Failure::NotDone)));
+    protocol.step(then(NOW + 2000, 2100), Input::Swapped(Err(CallFailure::NotDone)));
     protocol.step(then(NOW + 2100, 2200), Input::Wake);
     let turn = protocol.step(then(NOW + 2100, 2200), found(worker, 1, &record));
     let lease = Lease { worker, from_unix_ms: NOW, until_unix_ms: NOW + WINDOW };
@@ -142,7 +142,7 @@ fn a_claim_that_arrived_after_all_settles_from_when_it_was_seen() {
     let mut protocol = careful();
     protocol.step(then(NOW, 0), Input::Wake);
     let (worker, _, claim) = swap_of(&protocol.step(then(NOW, 0), listed(vec![])));
-    protocol.step(then(NOW, 0), Input::Swapped(Err(Failure::Unknown)));
+    protocol.step(then(NOW, 0), Input::Swapped(Err(CallFailure::Unknown)));
     protocol.step(then(NOW, 50), Input::Wake);
     let turn = protocol.step(then(NOW, 60), Input::Loaded(Ok(None)));
     // The node's claims of the other free workers conflict.
@@ -452,7 +452,7 @@ fn another_lease_of_the_node_found_that_the_store_forgot() {
 fn a_release_that_arrived_unnoticed_makes_no_overlap() {
     let (mut protocol, worker) = lease();
     protocol.step(at(NOW + 100), Input::Release { used_until_unix_ms: NOW + 90 });
-    protocol.step(at(NOW + 100), Input::Swapped(Err(Failure::Unknown)));
+    protocol.step(at(NOW + 100), Input::Swapped(Err(CallFailure::Unknown)));
     protocol.step(at(NOW + 200), Input::Wake);
     let other = entry(worker.0, "other", NOW + 90_000, 1 << 64).record.unwrap();
     let next = Record { from_unix_ms: Some(NOW + 90), ..other };
