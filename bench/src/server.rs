@@ -139,6 +139,17 @@ pub fn cpu_ms(pid: u32) -> Outcome<f64> {
     Ok(ms)
 }
 
+/// Returns the ticks of 10 ms that the host took from all processors so far ("steal" in proc(5)).
+///
+/// # Errors
+///
+/// The system does not report it.
+pub fn stolen_ticks() -> Outcome<u64> {
+    let text = fs::read_to_string("/proc/stat")?;
+    let ticks = text.split_whitespace().nth(8).ok_or("/proc/stat has no column for steal")?;
+    Ok(ticks.parse()?)
+}
+
 /// Another server to compare with, such as Redis. It is killed when this is dropped.
 #[derive(Debug)]
 pub struct Peer {
