@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use crate::access::Identity;
 use crate::access_log::{self, LoggedRequest, OK};
-use crate::connection::{Broken, Dialogue, Wire, line};
+use crate::connection::{Broken, Dialogue, Wire, request_log};
 use crate::listener::Listener;
 use crate::mint::{MintError, Minted, Taken};
 use crate::protocol::Protocol;
@@ -167,7 +167,7 @@ impl Noeqd {
             outcome: failed.map_or(OK, |kind| kind.status().name),
             took: began.elapsed(),
         };
-        line::answered(server, &logged, Some(request), began);
+        request_log::answered(server, &logged, Some(request), began);
     }
 }
 
@@ -183,7 +183,7 @@ impl Dialogue for Noeqd {
             let why = "a request of HTTP: this port speaks noeqd's protocol".to_owned();
             return Ok(Err(Broken { kind, why }));
         }
-        let is_recorded = line::is_observed(&wire.server);
+        let is_recorded = request_log::is_observed(&wire.server);
         let outcome = loop {
             let Some((request, len)) = parse(&input[start..]) else { break Ok(requests) };
             let began = is_recorded.then(Instant::now);

@@ -7,8 +7,8 @@
 pub mod codec;
 mod command;
 mod compat;
-mod line;
 mod reply;
+mod request_log;
 mod session;
 mod table;
 
@@ -22,7 +22,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::accept::{Accepted, reply_and_close};
 use crate::access::Identity;
 use crate::access_log;
-use crate::connection::line::is_observed;
+use crate::connection::request_log::is_observed;
 use crate::connection::{ClientTimer, PendingCounts, TimerAction, send};
 use crate::fairness::Turn;
 use crate::limits::resp::{FIRST_ROOM, MAX_READ_ROOM, READ_ROOM};
@@ -226,17 +226,24 @@ impl Connection {
                 Outcome::Execute(queued) => {
                     let command = &input[start..start + len];
                     let unanswered = self.unanswered(command, observed.as_ref());
-                    Box::pin(line::unless_answered(unanswered, self.execute(queued))).await?;
+                    Box::pin(request_log::unless_answered(unanswered, self.execute(queued))).await?;
                     if let Some(observed) = observed.take() {
                         // The reply may begin with the error of a command.
-                        line::answered(&self.server, self.identity(), command, 1, None, observed.began);
+                        request_log::answered(
+                            &self.server,
+                            self.identity(),
+                            command,
+                            1,
+                            None,
+                            observed.began,
+                        );
                     }
                 }
                 outcome => {
                     let command = &input[start..start + len];
                     let unanswered = self.unanswered(command, observed.as_ref());
                     let finishing = self.finish(outcome, created);
-                    match Box::pin(line::unless_answered(unanswered, finishing)).await? {
+                    match Box::pin(request_log::unless_answered(unanswered, finishing)).await? {
                         Handled::Answered => {}
                         Handled::Again => {
                             created = true;
@@ -272,8 +279,8 @@ impl Connection {
     }
 
     /// Returns what is logged and traced of a command if its client leaves before the answer; nothing unless it is observed.
-    fn unanswered<'a>(&self, command: &'a [u8], observed: Option<&Observed>) -> line::Unanswered<'a> {
-        line::Unanswered(observed.map(|observed| line::Begun {
+    fn unanswered<'a>(&self, command: &'a [u8], observed: Option<&Observed>) -> request_log::Unanswered<'a> {
+        request_log::Unanswered(observed.map(|observed| request_log::Begun {
             server: Arc::clone(&self.server),
             identity: self.identity().clone(),
             command,
@@ -292,7 +299,7 @@ impl Connection {
     #[cold]
     fn log(&self, command: &[u8], times: usize, observed: &Observed) {
         let error = self.error_since(observed);
-        line::answered(&self.server, self.identity(), command, times, error, observed.began);
+        request_log::answered(&self.server, self.identity(), command, times, error, observed.began);
     }
 
     /// Writes the line and the span of the command that ended the connection. An HTTP request gets no answer.
@@ -302,7 +309,7 @@ impl Connection {
             End::AfterReply => self.error_since(observed),
             End::Quiet => Some(ErrorKind::Unknown.status().resp.as_bytes()),
         };
-        line::answered(&self.server, self.identity(), command, 1, error, observed.began);
+        request_log::answered(&self.server, self.identity(), command, 1, error, observed.began);
     }
 
     /// Runs the command at the start of `input`. Returns the outcome and the length of the command; `None` if it is
@@ -334,7 +341,7 @@ impl Connection {
         reply::array(&mut self.out, queued.commands());
         let (mut parser, mut created) = (Parser::default(), false);
         let is_recorded = is_observed(&self.server);
-        let mut rest = line::Rest { identity: self.identity().clone(), commands: queued.bytes() };
+        let mut rest = request_log::Rest { identity: self.identity().clone(), commands: queued.bytes() };
         loop {
             let (observed, here) = (is_recorded.then(|| self.observe()), rest.commands);
             // Each was parsed once before it was queued.
@@ -350,7 +357,7 @@ impl Connection {
                 outcome => {
                     let unanswered = self.unanswered(command, observed.as_ref());
                     let finishing = self.finish(outcome, created);
-                    if let Handled::Again = line::unless_answered(unanswered, finishing).await? {
+                    if let Handled::Again = request_log::unless_answered(unanswered, finishing).await? {
                         (rest.commands, created) = (here, true);
                         continue;
                     }

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use crate::access::secret::TokenName;
 use crate::access::{Identity, Right};
 use crate::access_log::{self, LoggedRequest, OK};
-use crate::connection::{Broken, Dialogue, Wire, line};
+use crate::connection::{Broken, Dialogue, Wire, request_log};
 use crate::limits::MAX_REPEATS;
 use crate::listener::Listener;
 use crate::mint::{Backend, ConnectionState, MintError, Minted, Namespace, Taken};
@@ -105,7 +105,7 @@ impl Dialogue for Thrift {
             self.identity = wire.server.identity_of(self.token.as_ref());
         }
         wire.counts.count_for(&wire.server.metrics, self.identity.usage());
-        let is_recorded = line::is_observed(&wire.server);
+        let is_recorded = request_log::is_observed(&wire.server);
         let outcome = loop {
             match parse(&input[start..]) {
                 Ok(Some((request, len))) => {
@@ -212,7 +212,7 @@ impl Thrift {
             took: began.elapsed(),
         };
         let is_known = METHODS.contains(&request.method());
-        line::answered(server, &logged, is_known.then_some(&*method), began);
+        request_log::answered(server, &logged, is_known.then_some(&*method), began);
     }
 
     /// Returns the next id. The outer error is that of the connection: earlier answers are sent before it waits.

@@ -9,9 +9,9 @@ use hyper::body::Frame;
 use tokio::time::Instant;
 
 use super::draw::{self, Drawn};
-use super::line::CallLine;
 use super::message::{Answer, MessageReader};
 use super::messages;
+use super::request_log::CallLine;
 use super::{BodyFrame, Deadline, Failure, Session, StateLease, decode, succeeded};
 use crate::access::Identity;
 use crate::delivery::Delivery;

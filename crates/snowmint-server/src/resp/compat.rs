@@ -10,8 +10,8 @@ use crate::access::Identity;
 use crate::limits::resp::MAX_CLIENT_NAME;
 use crate::protocol::Protocol;
 use crate::resp::command::{Call, Outcome};
-use crate::resp::line;
 use crate::resp::reply::{self, Version};
+use crate::resp::request_log;
 use crate::resp::session::{Queued, Session, Transaction};
 use crate::resp::table::{COMMANDS, CommandName, CommandSpec, find_command};
 use crate::state::ServerState;
@@ -354,7 +354,7 @@ impl Call<'_> {
             }
         } else {
             // The transaction has failed.
-            line::discarded(&self.session.identity, &self.input[..self.len]);
+            request_log::discarded(&self.session.identity, &self.input[..self.len]);
         }
         reply::simple(self.out, "QUEUED");
         Outcome::Queued

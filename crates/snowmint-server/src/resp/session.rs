@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::access::Identity;
 use crate::limits::resp::{MAX_QUEUED, MAX_QUEUED_IN_ALL};
-use crate::resp::line;
 use crate::resp::reply::Version;
+use crate::resp::request_log;
 
 /// What the client has set on its connection.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl Session {
     pub(super) fn discard(&mut self) -> Transaction {
         let ended = std::mem::take(&mut self.transaction);
         if let Transaction::Open(queued) = &ended {
-            line::discarded(&self.identity, queued.bytes());
+            request_log::discarded(&self.identity, queued.bytes());
         }
         ended
     }

@@ -29,7 +29,7 @@ pub(super) fn answered(
     began: Instant,
 ) {
     describe(identity, command, error, began.elapsed(), |request, name| {
-        (0..times).for_each(|_| crate::connection::line::answered(server, &request, name, began));
+        (0..times).for_each(|_| crate::connection::request_log::answered(server, &request, name, began));
     });
 }
 
