@@ -10,7 +10,7 @@ mod error;
 pub mod namespaces;
 pub(crate) mod node_admin;
 pub mod node_reports;
-mod settled;
+mod settled_store;
 mod sources;
 pub mod text;
 pub mod workers;
@@ -18,7 +18,7 @@ pub mod workers;
 pub use audit::Author;
 pub use error::AdminError;
 pub use node_admin::{NodeAdmin, Refresher};
-pub use settled::SettledStore;
+pub use settled_store::SettledStore;
 
 use snowmint::error::Snippet;
 use snowmint_store::Store;

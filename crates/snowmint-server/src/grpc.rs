@@ -35,8 +35,8 @@ use tonic_reflection::server::Builder as Reflection;
 
 use crate::accept::Accepted;
 use crate::access::{BearerCache, Identity, Right};
-use crate::delivery::Delivery;
 use crate::fairness::Turn;
+use crate::http_timeouts::Delivery;
 use crate::http2::{self, Ended, Peer};
 use crate::limits::admin::MAX_BODY;
 use crate::limits::grpc::{MAX_MESSAGE, MAX_NAMESPACES};

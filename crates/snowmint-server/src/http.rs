@@ -1,5 +1,5 @@
 //! HTTP/1.1, HTTP/2 and gRPC on one port: serves one connection with hyper. `request` parses, `handler` asks the mint through
-//! `mint_access`, `response` writes; `cors` admits web pages, `idempotency` keeps answers. Time limits are in `delivery`, the answers
+//! `mint_access`, `response` writes; `cors` admits web pages, `idempotency` keeps answers. Time limits are in `http_timeouts`, the answers
 //! of HTTP/2 in `http2`, those of gRPC in `grpc`.
 //!
 //! A client of HTTP/2 begins with a fixed preface, with or without TLS. So the first bytes decide, and no upgrade is needed.
@@ -38,7 +38,6 @@ use tokio::time::Instant;
 use crate::accept::Accepted;
 use crate::access::BearerCache;
 use crate::access_log;
-use crate::delivery::{DeliveredBody, Delivery, Making, Pause};
 use crate::fairness::Turn;
 use crate::fleet::watch::FleetWatch;
 use crate::grpc;
@@ -46,6 +45,7 @@ use crate::http::idempotency::KeptAnswers;
 use crate::http::mint_access::MintAccess;
 use crate::http::request::{KnownHost, check_host};
 use crate::http::response::Body;
+use crate::http_timeouts::{DeliveredBody, Delivery, Making, Pause};
 use crate::http2::{self, Ended, Peer, PeerStream, Preface, Prefaced};
 use crate::limits::http::{MAX_HEAD, MAX_HEADERS};
 use crate::protocol::{Admission, Protocol};

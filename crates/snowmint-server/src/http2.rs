@@ -24,8 +24,8 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-use crate::delivery::{ClientTimer, DeliveredBody, Delivery, Making};
 use crate::fairness::Turn;
+use crate::http_timeouts::{ClientTimer, DeliveredBody, Delivery, Making};
 use crate::limits::http2::{
     CONNECTION_WINDOW, MAX_FAULTS, MAX_HEAD, MAX_RESETS, MAX_SEND_BUFFER, MAX_STREAMS, STREAM_WINDOW,
 };
@@ -734,7 +734,7 @@ mod tests {
         let (flushed, read) = tokio::join!(stream.flush(), client.read_exact(&mut read));
         assert_eq!((flushed.unwrap(), read.unwrap()), ((), 100));
         let rests = tokio::time::timeout(within, peer.timer.pauses()).await;
-        assert_eq!(rests.unwrap(), crate::delivery::Pause::Rests);
+        assert_eq!(rests.unwrap(), crate::http_timeouts::Pause::Rests);
     }
 
     /// Goal: requests that come by the hundred in one packet use up the turn, however small they and their answers are.

@@ -14,7 +14,7 @@ use super::messages;
 use super::request_log::CallLine;
 use super::{BodyFrame, Deadline, Failure, Session, StateLease, decode, succeeded};
 use crate::access::Identity;
-use crate::delivery::Delivery;
+use crate::http_timeouts::Delivery;
 use crate::limits::HEAR_OUT;
 use crate::limits::grpc::CHUNK;
 use crate::protocol::Protocol;
