@@ -5,13 +5,13 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::buffer_target::MAX_REQUEST;
 use crate::client::Client;
 use crate::connect::{TlsFiles, connections};
 use crate::error::BuildError;
-use crate::link::{Link, Times};
-use crate::pace::MAX_REQUEST;
+use crate::fetcher::{Fetcher, Times};
 use crate::refill::BufferSettings;
-use crate::servers::shuffle;
+use crate::server_choice::shuffle;
 use crate::wire::{Server, Token};
 
 /// Which server gets a request first.
@@ -183,9 +183,9 @@ impl ClientBuilder {
         let https = servers.iter().find(|server| server.has_tls).map(|server| &*server.url);
         let connections = connections(https, &self.tls)?;
         let times = Times { hedge_after: self.hedge_after, timeout: self.timeout };
-        let link = Link::new(servers, connections, token, times, seed);
+        let fetcher = Fetcher::new(servers, connections, token, times, seed);
         let settings = BufferSettings { sizes, max_age: self.max_age, timeout: self.timeout };
-        Client::start(link, settings, self.max_ages)
+        Client::start(fetcher, settings, self.max_ages)
     }
 
     fn check(&self) -> Result<RangeInclusive<u64>, BuildError> {

@@ -14,9 +14,9 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use crate::buffer::{Aging, IdRange};
+use crate::buffer_target::MAX_REQUEST;
 use crate::error::{BuildError, ClientError};
-use crate::link::{Link, Namespace, Stats, lock};
-use crate::pace::MAX_REQUEST;
+use crate::fetcher::{Fetcher, Namespace, Stats, lock};
 use crate::refill::{self, BufferSettings, Source};
 
 /// A client of one or more Snowmint servers.
@@ -46,7 +46,7 @@ pub struct Client(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     mark: ForkMark,
-    link: Arc<Link>,
+    fetcher: Arc<Fetcher>,
     settings: BufferSettings,
     /// Namespaces with a maximum age of their own.
     max_ages: HashMap<String, Duration>,
@@ -80,7 +80,7 @@ struct Shared {
 
 impl Client {
     pub(crate) fn start(
-        link: Link,
+        fetcher: Fetcher,
         settings: BufferSettings,
         max_ages: HashMap<String, Duration>,
     ) -> Result<Self, BuildError> {
@@ -97,7 +97,7 @@ impl Client {
             .map_err(BuildError::Thread)?;
         Ok(Self(Arc::new(Inner {
             mark: ForkMark::of_this_process(),
-            link: Arc::new(link),
+            fetcher: Arc::new(fetcher),
             settings,
             max_ages,
             background,
@@ -127,13 +127,13 @@ impl Client {
         }
         let namespace = namespaces
             .get(name)
-            .map_or_else(|| Arc::new(inner.link.namespace(name)), |known| Arc::clone(&known.namespace));
+            .map_or_else(|| Arc::new(inner.fetcher.namespace(name)), |known| Arc::clone(&known.namespace));
         namespaces.retain(|_, known| known.shared.strong_count() > 0 || known.namespace.is_restricted());
         let mut settings = inner.settings.clone();
         settings.max_age = inner.max_ages.get(name).copied().unwrap_or(settings.max_age);
-        let clock = Arc::clone(&inner.link.clock);
+        let clock = Arc::clone(&inner.fetcher.clock);
         let source = Arc::new(Source::new(Arc::clone(&namespace), inner.mark, clock, settings));
-        let running = refill::run(Arc::clone(&source), Arc::clone(&inner.link));
+        let running = refill::run(Arc::clone(&source), Arc::clone(&inner.fetcher));
         let task = inner.background.spawn(running).abort_handle();
         let shared = Arc::new(Shared { source, task, client: self.clone() });
         namespaces.insert(name.to_owned(), Known { shared: Arc::downgrade(&shared), namespace });
@@ -142,7 +142,7 @@ impl Client {
 
     /// Returns the request counts so far, for metrics.
     pub fn stats(&self) -> Stats {
-        self.0.link.stats()
+        self.0.fetcher.stats()
     }
 }
 

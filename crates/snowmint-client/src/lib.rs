@@ -63,22 +63,22 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod buffer;
+mod buffer_target;
 #[cfg(test)]
 mod buffer_tests;
 mod builder;
 mod client;
 mod connect;
 mod error;
-mod link;
-mod pace;
+mod fetcher;
 mod refill;
-mod servers;
+mod server_choice;
 mod wire;
 
 pub use builder::{ClientBuilder, ServerOrder};
 pub use client::{Client, Ids};
 pub use error::{BuildError, ClientError, ErrorKind};
-pub use link::Stats;
+pub use fetcher::Stats;
 #[doc(no_inline)]
 pub use snowmint::Id;
 #[doc(hidden)]

@@ -15,9 +15,9 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep_until};
 
 use crate::buffer::{Aging, Buffer, IdRange};
+use crate::buffer_target::BufferTarget;
 use crate::error::ClientError;
-use crate::link::{Answer, Link, Namespace, Unfilled, lock};
-use crate::pace::Pace;
+use crate::fetcher::{Answer, Fetcher, Namespace, Unfilled, lock};
 
 /// For this time after a rejection, ids are requested only for waiting callers.
 const AFTER_REJECTION: Duration = Duration::from_secs(1);
@@ -293,22 +293,22 @@ impl Drop for Closes {
 }
 
 /// Fills the buffer whenever it is low, and serves the waiting callers.
-pub(crate) async fn run(source: Arc<Source>, link: Arc<Link>) {
+pub(crate) async fn run(source: Arc<Source>, fetcher: Arc<Fetcher>) {
     let closes = Closes(source);
     let source = &*closes.0;
-    let mut pace = Pace::new(source.settings.sizes.clone(), source.settings.max_age);
+    let mut target = BufferTarget::new(source.settings.sizes.clone(), source.settings.max_age);
     let mut rejected_at: Option<Instant> = None;
     loop {
         source.wake.notified().await;
-        while let Some((count, generation)) = to_request(source, &mut pace, rejected_at) {
-            match fetch(source, &link, count).await {
+        while let Some((count, generation)) = to_request(source, &mut target, rejected_at) {
+            match fetch(source, &fetcher, count).await {
                 Ok(answer) => {
-                    pace.fitted();
+                    target.fitted();
                     rejected_at = None;
                     *lock(&source.namespace.last_failure) = None;
                     source.deliver(answer, generation);
                 }
-                Err(Unfilled::TooMany) => pace.too_many(count),
+                Err(Unfilled::TooMany) => target.too_many(count),
                 Err(Unfilled::Rejected(failure)) => {
                     rejected_at = Some(Instant::now());
                     source.reject(&ClientError::rejected(&source.namespace.name, &failure));
@@ -331,7 +331,11 @@ pub(crate) async fn run(source: Arc<Source>, link: Arc<Link>) {
 }
 
 /// Returns how many ids to request now, and in which generation; `None` if no caller is waiting and the buffer has enough.
-fn to_request(source: &Source, pace: &mut Pace, rejected_at: Option<Instant>) -> Option<(u64, Generation)> {
+fn to_request(
+    source: &Source,
+    target: &mut BufferTarget,
+    rejected_at: Option<Instant>,
+) -> Option<(u64, Generation)> {
     source.serve_from_buffer();
     let rests = rejected_at.is_some_and(|at| at.elapsed() < AFTER_REJECTION);
     let (wanted, level, generation) = {
@@ -344,15 +348,15 @@ fn to_request(source: &Source, pace: &mut Pace, rejected_at: Option<Instant>) ->
         }
         (wanted, level, line.generation)
     };
-    pace.adapt(Instant::now(), level.drawn, wanted > 0);
-    source.buffer.set_low(pace.low());
-    Some((pace.request(wanted, level.left), generation))
+    target.adapt(Instant::now(), level.drawn, wanted > 0);
+    source.buffer.set_low(target.low());
+    Some((target.request(wanted, level.left), generation))
 }
 
 /// Requests ids. Meanwhile, returns errors to callers whose deadline has passed.
-async fn fetch(source: &Source, link: &Link, count: u64) -> Result<Answer, Unfilled> {
+async fn fetch(source: &Source, fetcher: &Fetcher, count: u64) -> Result<Answer, Unfilled> {
     let deadline = Instant::now() + source.settings.timeout;
-    let mut fetching = std::pin::pin!(link.fetch(&source.namespace, count, deadline));
+    let mut fetching = std::pin::pin!(fetcher.fetch(&source.namespace, count, deadline));
     loop {
         let first = source.first_deadline();
         tokio::select! {
@@ -438,24 +442,24 @@ mod tests {
         source.deliver(answer(&source, &[range(10, 50)]), Generation(0));
         let mut late = pin!(source.wait(Vec::new(), 2));
         assert!(poll!(late).is_pending());
-        let mut pace = Pace::new(0..=100, Duration::MAX);
-        assert_eq!(to_request(&source, &mut pace, None), None);
+        let mut target = BufferTarget::new(0..=100, Duration::MAX);
+        assert_eq!(to_request(&source, &mut target, None), None);
         assert_eq!(numbers(poll!(late)), [10, 11]);
     }
 
     #[test]
     fn a_discard_drops_what_is_on_its_way_and_nothing_is_requested_until_the_next_draw() {
         let source = source();
-        let mut pace = Pace::new(100..=100, Duration::MAX);
+        let mut target = BufferTarget::new(100..=100, Duration::MAX);
         // One caller gets a part and leaves; one that stays gets its ids only from later answers.
         let mut stays = pin!(source.wait(Vec::new(), 3));
         assert!(poll!(stays).is_pending());
         source.deliver(answer(&source, &[range(10, 2)]), Generation(0));
-        let (_, earlier) = to_request(&source, &mut pace, None).unwrap();
+        let (_, earlier) = to_request(&source, &mut target, None).unwrap();
         source.discard();
         source.deliver(answer(&source, &[range(20, 50)]), earlier);
         assert!(poll!(stays).is_pending());
-        let (count, generation) = to_request(&source, &mut pace, None).unwrap();
+        let (count, generation) = to_request(&source, &mut target, None).unwrap();
         assert_eq!((count, generation), (103, Generation(1)));
         source.deliver(answer(&source, &[range(80, 103)]), generation);
         assert_eq!(numbers(poll!(stays)), [80, 81, 82]);
@@ -463,9 +467,9 @@ mod tests {
         source.refill_empty();
         source.discard();
         assert!(source.buffer.level().is_low);
-        assert_eq!(to_request(&source, &mut pace, None), None);
+        assert_eq!(to_request(&source, &mut target, None), None);
         source.refill_empty();
-        assert_eq!(to_request(&source, &mut pace, None), Some((100, Generation(2))));
+        assert_eq!(to_request(&source, &mut target, None), Some((100, Generation(2))));
     }
 
     #[test]
@@ -500,7 +504,7 @@ mod tests {
     fn ids_that_become_too_old_while_a_caller_waits_are_replaced() {
         let mut source = source();
         source.settings.max_age = Duration::from_mins(1);
-        let mut pace = Pace::new(0..=0, Duration::MAX);
+        let mut target = BufferTarget::new(0..=0, Duration::MAX);
         let now_ms = source.now_ms();
         let drawn = [(range(1, 2), now_ms + 60_000), (range(5, 1), now_ms + 300_000)];
         let drawn = drawn.map(|(range, until_ms)| Aging { range, until_ms }).to_vec();
@@ -511,7 +515,7 @@ mod tests {
         assert_eq!(lock(&source.line).wanted(source.now_ms()), 1);
         source.buffer.clock().advance_to(now_ms + 120_000);
         assert_eq!(
-            to_request(&source, &mut pace, None),
+            to_request(&source, &mut target, None),
             Some((5, Generation(0))),
             "1 is missing, and 4 are too old"
         );

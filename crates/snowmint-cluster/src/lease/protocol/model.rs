@@ -10,7 +10,7 @@
 //! `Renaming` decides which states are equal. Tags and revisions are only compared for equality, so their values do not matter.
 //! Waits have any length, so the random numbers behind them do not matter either.
 
-mod moment;
+mod state;
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -19,7 +19,7 @@ use snowmint::DatacenterId;
 use snowmint_store::{Expected, Revision};
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
-use self::moment::{Action, Doing, Moment, STEADY_MS};
+use self::state::{Action, Doing, ModelState, STEADY_MS};
 use super::*;
 use snowmint::random::SplitMix64;
 
@@ -103,33 +103,33 @@ impl<B: Begin + Clone + PartialEq + Eq + std::hash::Hash + Send + Sync + 'static
 const ONCE: &str = "no instant is granted twice";
 
 impl<B: Rule> Model for World<B> {
-    type State = Moment<B>;
+    type State = ModelState<B>;
     type Action = Action;
 
-    fn init_states(&self) -> Vec<Moment<B>> {
-        vec![Moment::first([0, 1].map(|node| self.settings(node)), self.has_lines)]
+    fn init_states(&self) -> Vec<ModelState<B>> {
+        vec![ModelState::first([0, 1].map(|node| self.settings(node)), self.has_lines)]
     }
 
-    fn actions(&self, moment: &Moment<B>, actions: &mut Vec<Action>) {
-        moment.actions(self, actions);
+    fn actions(&self, state: &ModelState<B>, actions: &mut Vec<Action>) {
+        state.actions(self, actions);
     }
 
-    fn next_state(&self, last: &Moment<B>, action: Action) -> Option<Moment<B>> {
-        let mut moment = last.clone();
-        moment.happen(self, action);
-        moment.forget_names(self.has_lines);
-        Some(moment)
+    fn next_state(&self, last: &ModelState<B>, action: Action) -> Option<ModelState<B>> {
+        let mut state = last.clone();
+        state.happen(self, action);
+        state.forget_names(self.has_lines);
+        Some(state)
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
-        let late_write = Property::sometimes("a late write is found", |_, moment: &Moment<B>| {
-            moment.late_write_is_found()
+        let late_write = Property::sometimes("a late write is found", |_, state: &ModelState<B>| {
+            state.late_write_is_found()
         });
         let mut properties = vec![
-            Property::always(ONCE, |_, moment: &Moment<B>| !moment.granted_twice()),
+            Property::always(ONCE, |_, state: &ModelState<B>| !state.granted_twice()),
             // Without these, the model would explore too little.
-            Property::sometimes("both nodes have a lease", |_, moment: &Moment<B>| {
-                moment.both_were_granted()
+            Property::sometimes("both nodes have a lease", |_, state: &ModelState<B>| {
+                state.both_were_granted()
             }),
         ];
         // In other worlds, a load finds each write that was done.
@@ -164,10 +164,10 @@ fn holds_in(world: World<AfterLastGrant>) {
 /// Prints the path to the instant that is granted twice.
 fn fails_in<B: Rule>(world: World<B>) {
     let path = walk(world).discovery(ONCE).expect("an instant is granted twice, and that is found");
-    for (moment, action) in path.into_vec() {
+    for (state, action) in path.into_vec() {
         match action {
-            Some(action) => println!("{moment}\n  {action:?}"),
-            None => println!("{moment}: granted twice"),
+            Some(action) => println!("{state}\n  {action:?}"),
+            None => println!("{state}: granted twice"),
         }
     }
 }
@@ -310,7 +310,7 @@ fn place<T: PartialEq>(seen: &mut Vec<T>, it: T) -> usize {
     })
 }
 
-impl<B: Rule> Moment<B> {
+impl<B: Rule> ModelState<B> {
     /// Makes states equal that behave alike: see the module.
     ///
     /// Forgets attempts that are neither in the store nor in flight, because no machine can recognize them any more. A machine

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use crate::buffer::IdRange;
 use crate::connect::Connections;
 use crate::error::{About, ErrorKind, RequestFailure, Retry, RetryAfter};
-use crate::servers::{OfNamespace, ServerChange, Servers};
+use crate::server_choice::{OfNamespace, ServerChange, ServerChoice};
 use crate::wire::{Ask, Server, Token};
 
 /// The timeout for one request to one server; shorter if the caller's timeout is, so that there is time for another server.
@@ -43,9 +43,9 @@ struct Counters {
 
 /// All servers and their states.
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct Fetcher {
     servers: Vec<Server>,
-    states: Mutex<Servers>,
+    states: Mutex<ServerChoice>,
     connections: Connections,
     token: Option<Token>,
     /// Measures the age of ids. Unlike the runtime's clock, it includes suspension on Linux.
@@ -77,7 +77,7 @@ impl Namespace {
     }
 }
 
-/// The timeouts of a link.
+/// The timeouts of a fetcher.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
     /// How long to wait for one server before a second one gets the request.
@@ -103,11 +103,11 @@ pub(crate) enum Unfilled {
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) ranges: Vec<IdRange>,
-    /// When the ids were requested, by the link's clock; none is older.
+    /// When the ids were requested, by the fetcher's clock; none is older.
     pub(crate) sent_ms: u64,
 }
 
-impl Link {
+impl Fetcher {
     pub(crate) fn new(
         servers: Vec<Server>,
         connections: Connections,
@@ -115,7 +115,7 @@ impl Link {
         Times { hedge_after, timeout }: Times,
         seed: u64,
     ) -> Self {
-        let states = Mutex::new(Servers::new(servers.len(), seed));
+        let states = Mutex::new(ServerChoice::new(servers.len(), seed));
         let attempt = ATTEMPT.min(timeout / 2);
         let (clock, counters) = (Arc::new(AnchoredClock::new()), Counters::default());
         Self { servers, states, connections, token, clock, hedge_after, attempt, counters }
@@ -127,7 +127,7 @@ impl Link {
         Stats { requests, hedged, failed }
     }
 
-    /// Returns a namespace whose ids this link requests.
+    /// Returns a namespace whose ids this fetcher requests.
     pub(crate) fn namespace(&self, name: &str) -> Namespace {
         Namespace::new(name, self.servers.len())
     }
@@ -180,7 +180,7 @@ impl Link {
         let mut rest = self.states().order(&lock(&namespace.states), Instant::now()).into_iter();
         let Some(first) = rest.next() else { return Ok(None) };
         self.states().requested();
-        let mut waiting = Waiting { link: self, namespace, servers: vec![(first, Instant::now())] };
+        let mut waiting = Waiting { fetcher: self, namespace, servers: vec![(first, Instant::now())] };
         let mut attempts = FuturesUnordered::new();
         attempts.push(self.attempt(first, ask, deadline));
         let mut hedge_at = self.hedge_at();
@@ -302,26 +302,26 @@ impl Link {
         }
     }
 
-    fn states(&self) -> MutexGuard<'_, Servers> {
+    fn states(&self) -> MutexGuard<'_, ServerChoice> {
         lock(&self.states)
     }
 }
 
 /// The servers that have not answered yet, and when the request went out. Those left at the end of a round may be too slow.
 struct Waiting<'a> {
-    link: &'a Link,
+    fetcher: &'a Fetcher,
     namespace: &'a Namespace,
     servers: Vec<(usize, Instant)>,
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        let patience = self.link.hedge_after.min(self.link.attempt);
+        let patience = self.fetcher.hedge_after.min(self.fetcher.attempt);
         for (server, asked) in self.servers.drain(..) {
-            self.link.counters.failed.fetch_add(1, Ordering::Relaxed);
+            self.fetcher.counters.failed.fetch_add(1, Ordering::Relaxed);
             if asked.elapsed() >= patience {
                 // The cause is unknown, so it counts for the server. Without `Retry-After`, the server is only tried last.
-                self.link.note_failure(self.namespace, server, About::Server, None, "no answer in time");
+                self.fetcher.note_failure(self.namespace, server, About::Server, None, "no answer in time");
             }
         }
     }

@@ -110,7 +110,7 @@ impl<B: Rule> Node<B> {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Moment<B> {
+pub(super) struct ModelState<B> {
     pub(super) newest: Version,
     /// The version before, if the model needs it.
     pub(super) before: Option<Version>,
@@ -122,7 +122,7 @@ pub(super) struct Moment<B> {
     granted_twice: bool,
 }
 
-impl<B: Rule> Moment<B> {
+impl<B: Rule> ModelState<B> {
     pub(super) fn first(settings: [LeaseSettings; 2], has_lines: bool) -> Self {
         let mut first = Self {
             newest: None,
@@ -402,7 +402,7 @@ fn time_passes<B>(protocol: &mut Protocol<B>) {
     }
 }
 
-impl<B> fmt::Display for Moment<B> {
+impl<B> fmt::Display for ModelState<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let until = self.newest.as_ref().map_or(0, |(_, record)| record.until_unix_ms);
         write!(f, "record until {until}")?;

@@ -19,22 +19,22 @@ const SHORTEST: Duration = Duration::from_millis(1);
 
 /// How many ids to keep, and to request at a time.
 #[derive(Debug)]
-pub(crate) struct Pace {
+pub(crate) struct BufferTarget {
     bounds: RangeInclusive<u64>,
     horizon: Duration,
-    target: u64,
+    size: u64,
     /// When ids were last requested, and how many had been drawn before.
     last: Option<(Instant, u64)>,
     /// The maximum count of one request. It shrinks when no server returns that many.
     most: u64,
 }
 
-impl Pace {
-    /// Makes the pace of a buffer of `bounds` ids, which are at most `max_age` old.
+impl BufferTarget {
+    /// Makes the target of a buffer of `bounds` ids, which are at most `max_age` old.
     pub(crate) fn new(bounds: RangeInclusive<u64>, max_age: Duration) -> Self {
-        let target = AT_FIRST.clamp(*bounds.start(), *bounds.end());
+        let size = AT_FIRST.clamp(*bounds.start(), *bounds.end());
         let horizon = (max_age / 2).min(LONGEST_HORIZON);
-        Self { bounds, horizon, target, last: None, most: MAX_REQUEST }
+        Self { bounds, horizon, size, last: None, most: MAX_REQUEST }
     }
 
     /// Adapts to the use: `drawn` is the number of ids since the client was built, and with `ran_dry` callers are waiting.
@@ -43,24 +43,24 @@ impl Pace {
             let since = (now - then).max(SHORTEST);
             let used = u128::from(drawn.saturating_sub(before));
             let in_horizon = used * self.horizon.as_micros() / since.as_micros();
-            let mut target = u64::try_from(in_horizon).unwrap_or(u64::MAX);
+            let mut size = u64::try_from(in_horizon).unwrap_or(u64::MAX);
             // If nothing was drawn, callers are waiting because servers fail.
             if ran_dry && used > 0 && since < self.horizon {
-                target = target.max(self.target.saturating_mul(2));
+                size = size.max(self.size.saturating_mul(2));
             }
-            self.target = target.max(self.target / 2).clamp(*self.bounds.start(), *self.bounds.end());
+            self.size = size.max(self.size / 2).clamp(*self.bounds.start(), *self.bounds.end());
         }
         self.last = Some((now, drawn));
     }
 
     /// Returns the number of ids below which the buffer is refilled: half of the target.
     pub(crate) const fn low(&self) -> u64 {
-        self.target / 2
+        self.size / 2
     }
 
     /// Returns the number of ids to request: those that callers are waiting for, plus what the buffer lacks.
     pub(crate) fn request(&self, wanted: u64, left: u64) -> u64 {
-        wanted.saturating_add(self.target.saturating_sub(left)).clamp(1, self.most)
+        wanted.saturating_add(self.size.saturating_sub(left)).clamp(1, self.most)
     }
 
     /// Records that a server returned as many ids as requested.
@@ -82,16 +82,16 @@ const _: () = assert!(MAX_REQUEST <= IdRange::MAX_COUNT);
 mod tests {
     use super::*;
 
-    fn pace(max_age: Duration) -> Pace {
-        Pace::new(0..=100_000, max_age)
+    fn target(max_age: Duration) -> BufferTarget {
+        BufferTarget::new(0..=100_000, max_age)
     }
 
     /// Requests at a steady rate, each time that half of the target was used.
-    fn run(pace: &mut Pace, per_second: u64, requests: u32) {
+    fn run(target: &mut BufferTarget, per_second: u64, requests: u32) {
         let (mut now, mut drawn) = (Instant::now(), 0);
         for _ in 0..requests {
-            pace.adapt(now, drawn, false);
-            let used = (pace.target / 2).max(1);
+            target.adapt(now, drawn, false);
+            let used = (target.size / 2).max(1);
             now += Duration::from_nanos(used * 1_000_000_000 / per_second);
             drawn += used;
         }
@@ -102,55 +102,55 @@ mod tests {
         for (per_second, max_age, expected) in
             [(2000, 1000, 1000), (2000, 100, 100), (500, 60_000, 500), (10, 1000, 5)]
         {
-            let mut pace = pace(Duration::from_millis(max_age));
-            run(&mut pace, per_second, 50);
-            assert!(pace.target.abs_diff(expected) <= 1, "{per_second} {max_age}: {}", pace.target);
+            let mut target = target(Duration::from_millis(max_age));
+            run(&mut target, per_second, 50);
+            assert!(target.size.abs_diff(expected) <= 1, "{per_second} {max_age}: {}", target.size);
         }
-        let mut huge = pace(Duration::MAX);
+        let mut huge = target(Duration::MAX);
         run(&mut huge, 1_000_000_000, 50);
-        assert_eq!(huge.target, 100_000);
+        assert_eq!(huge.size, 100_000);
     }
 
     #[test]
     fn a_rare_use_keeps_nothing() {
-        let mut pace = pace(Duration::from_secs(1));
+        let mut target = target(Duration::from_secs(1));
         let now = Instant::now();
         for minute in 0..10 {
-            pace.adapt(now + Duration::from_mins(1) * minute, u64::from(minute), true);
+            target.adapt(now + Duration::from_mins(1) * minute, u64::from(minute), true);
         }
-        assert_eq!((pace.request(1, 0), pace.low()), (1, 0));
+        assert_eq!((target.request(1, 0), target.low()), (1, 0));
     }
 
     #[test]
     fn a_buffer_that_runs_dry_grows_at_once() {
-        let mut pace = pace(Duration::from_secs(1));
+        let mut target = target(Duration::from_secs(1));
         let now = Instant::now();
         for (request, drawn) in [0, 16, 48, 112].into_iter().enumerate() {
             let request = u32::try_from(request).unwrap();
-            pace.adapt(now + Duration::from_millis(400) * request, drawn, true);
+            target.adapt(now + Duration::from_millis(400) * request, drawn, true);
         }
-        assert_eq!(pace.target, 128);
-        pace.adapt(now + Duration::from_millis(1201), 112, true);
-        assert_eq!(pace.target, 64, "servers that fail do not make it grow");
+        assert_eq!(target.size, 128);
+        target.adapt(now + Duration::from_millis(1201), 112, true);
+        assert_eq!(target.size, 64, "servers that fail do not make it grow");
     }
 
     #[test]
     fn without_a_buffer_only_what_is_wanted_is_requested() {
-        let mut pace = Pace::new(0..=0, Duration::from_secs(1));
-        run(&mut pace, 1000, 3);
-        assert_eq!((pace.request(1, 0), pace.request(500, 0), pace.low()), (1, 500, 0));
+        let mut target = BufferTarget::new(0..=0, Duration::from_secs(1));
+        run(&mut target, 1000, 3);
+        assert_eq!((target.request(1, 0), target.request(500, 0), target.low()), (1, 500, 0));
     }
 
     #[test]
     fn a_slow_layout_is_asked_for_fewer() {
-        let mut pace = pace(Duration::from_secs(1));
-        assert_eq!(pace.request(u64::MAX, 0), 1_000_000);
-        pace.too_many(1_000_000);
-        pace.too_many(250_000);
-        assert_eq!(pace.request(u64::MAX, 0), 62_500);
-        pace.fitted();
-        assert_eq!(pace.request(u64::MAX, 0), 125_000);
-        pace.too_many(1);
-        assert_eq!(pace.request(100, 0), 1);
+        let mut target = target(Duration::from_secs(1));
+        assert_eq!(target.request(u64::MAX, 0), 1_000_000);
+        target.too_many(1_000_000);
+        target.too_many(250_000);
+        assert_eq!(target.request(u64::MAX, 0), 62_500);
+        target.fitted();
+        assert_eq!(target.request(u64::MAX, 0), 125_000);
+        target.too_many(1);
+        assert_eq!(target.request(100, 0), 1);
     }
 }

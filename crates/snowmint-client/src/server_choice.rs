@@ -101,14 +101,14 @@ pub(crate) enum ServerChange {
 
 /// The state of all servers that applies to every namespace.
 #[derive(Debug)]
-pub(crate) struct Servers {
+pub(crate) struct ServerChoice {
     states: Vec<State>,
     random: SplitMix64,
     /// Credit for hedged requests, in requests.
     hedge_credit: u32,
 }
 
-impl Servers {
+impl ServerChoice {
     /// Returns the state of `count` servers before their first request.
     pub(crate) fn new(count: usize, seed: u64) -> Self {
         Self {
@@ -188,8 +188,8 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     /// Returns an instant, some servers and a namespace.
-    fn servers(count: usize) -> (Instant, Servers, OfNamespace) {
-        (Instant::now(), Servers::new(count, 7), OfNamespace::new(count))
+    fn servers(count: usize) -> (Instant, ServerChoice, OfNamespace) {
+        (Instant::now(), ServerChoice::new(count, 7), OfNamespace::new(count))
     }
 
     fn seconds(asked: u64) -> RetryAfter {
@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn a_server_that_keeps_failing_is_left_out_longer_up_to_a_limit() {
         let (now, mut servers, mut own) = servers(2);
-        let left_out = |servers: &Servers| servers.states[0].left_out_until.unwrap() - now;
+        let left_out = |servers: &ServerChoice| servers.states[0].left_out_until.unwrap() - now;
         for failures in 0..40 {
             let most = (100 * MS).saturating_mul(1 << failures.min(16)).min(Duration::from_secs(10));
             let change = servers.failed(&mut own, 0, About::Server, now, None);
@@ -227,7 +227,7 @@ mod tests {
         }
         // Jitter: two clients do not return together.
         let [first, other] = [7, 8].map(|seed| {
-            let mut servers = Servers::new(2, seed);
+            let mut servers = ServerChoice::new(2, seed);
             servers.failed(&mut own, 0, About::Server, now, None);
             left_out(&servers)
         });
