@@ -31,8 +31,8 @@ pub struct LeaseStatus {
     pub overlaps: u64,
     /// The number of failed store calls.
     pub store_errors: u64,
-    /// How far the store's records reach beyond what a clock like this node's writes, in milliseconds; otherwise 0. Either this
-    /// clock is behind, or another one was ahead.
+    /// How far the store's records are ahead of what this node's clock would write, in milliseconds; 0 if they are not. Either
+    /// this clock is behind, or another one was ahead.
     pub records_ahead_ms: u64,
     /// While no lease is granted or renewed because of the clock: how far it is ahead of the store's clock, or has jumped
     /// forward without confirmation, in milliseconds. Otherwise 0.

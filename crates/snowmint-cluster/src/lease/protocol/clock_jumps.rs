@@ -22,13 +22,13 @@ use super::{
 
 /// Smaller jumps are left to slewing, in milliseconds.
 pub(in crate::lease) const LEAST_JUMP_MS: u64 = 1000;
-/// The number of windows for which a jump has to last.
+/// A jump has to last for this number of windows.
 const WINDOWS: u64 = 6;
-/// The fraction of its own size for which a jump has to last, as a divisor.
+/// A jump has to last for its own size divided by this number.
 const PART: u64 = 100;
 /// From one look to the next, the distance may change by this much.
 const EVEN_MS: u64 = 250;
-/// Plus this part of the time between the looks, as a divisor: an anchored clock is slewed by half as much.
+/// It may also change by the time between the looks divided by this number: an anchored clock is slewed by half as much.
 const EVEN_PART: u64 = 1000;
 
 /// How long a clock has been ahead by the same amount.
