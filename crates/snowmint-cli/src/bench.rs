@@ -315,7 +315,7 @@ impl Outcome {
                 "http"
             },
             namespace: local.is_none().then(|| args.namespace.to_string()),
-            target: local.unwrap_or_else(|| crate::connect::without_credentials(&args.target)),
+            target: local.unwrap_or_else(|| crate::open_store::without_credentials(&args.target)),
             connections: args.connections,
             batch: args.batch,
             seconds: (seconds * 1000.0).round() / 1000.0,

@@ -14,7 +14,7 @@ use crate::error::{Failure, report};
 use crate::foreign_flags;
 use crate::human::Output;
 use crate::serve::config_file::{ConfigFile, flags, is_boolean, namespaces_of, tokens_of};
-use crate::{Cli, connect, serve};
+use crate::{Cli, open_store, serve};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -219,7 +219,7 @@ fn print_settings(matches: &ArgMatches, file: Option<&ConfigFile>, tables: &Tabl
 fn public(key: &str, value: &str) -> String {
     // A store may be mistyped.
     if key == "store" || value.contains("://") {
-        connect::without_credentials(value)
+        open_store::without_credentials(value)
     } else {
         value.to_owned()
     }

@@ -13,9 +13,9 @@ use snowmint_cluster::namespace::{CounterSource, Definition, Fields, NamespaceEr
 use snowmint_store::{MAX_NUMBER, OpenError, Rejected, Store, Surveyed};
 
 use crate::audit::Author;
-use crate::connect::{StoreArgs, without_credentials};
 use crate::error::{Failure, report};
 use crate::human::{Output, thousands};
+use crate::open_store::{StoreArgs, without_credentials};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -15,7 +15,7 @@ use snowmint::utc::Utc;
 use snowmint::{Clock as _, Id, Layout, Parts, WallClock};
 use snowmint_cluster::namespace::HideKeyName;
 
-use crate::drawing::Drawing;
+use crate::bit_picture::Drawing;
 use crate::error::{Failure, report};
 use crate::hide_key;
 use crate::human::{self, Output, thousands};

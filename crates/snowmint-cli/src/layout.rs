@@ -8,7 +8,7 @@ use snowmint::utc::Utc;
 use snowmint::{Clock as _, Layout, WallClock};
 use snowmint_server::layout_view::{LayoutView, PresetView, preset_name};
 
-use crate::drawing::Drawing;
+use crate::bit_picture::Drawing;
 use crate::error::Failure;
 use crate::human::{self, Output, date, rate, tenths_of_years_left, thousands};
 

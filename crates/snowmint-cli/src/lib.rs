@@ -6,11 +6,11 @@
 mod arguments;
 mod audit;
 mod bench;
+mod bit_picture;
+mod completions;
 mod config;
-mod connect;
 mod convert;
 mod doctor;
-mod drawing;
 mod error;
 mod explain;
 mod flags;
@@ -27,11 +27,11 @@ mod layout;
 mod log_level;
 mod new;
 mod ns;
+mod open_store;
 mod range;
 mod remote;
 mod serve;
 mod shared_file;
-mod shell;
 mod sql;
 mod store;
 mod token;
@@ -126,8 +126,8 @@ enum Command {
     Bench(bench::Args),
     Explain(explain::Args),
     #[command(alias = "completion")]
-    Completions(shell::CompletionArgs),
-    Man(shell::ManArgs),
+    Completions(completions::CompletionArgs),
+    Man(completions::ManArgs),
     Version(version::Args),
 }
 
@@ -189,8 +189,8 @@ fn run(cli: Cli, matches: &clap::ArgMatches) -> Result<(), error::Failure> {
         Command::Token(args) => token::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Explain(args) => explain::run(&args),
-        Command::Completions(args) => shell::completions(&args),
-        Command::Man(args) => shell::man(&args),
+        Command::Completions(args) => completions::completions(&args),
+        Command::Man(args) => completions::man(&args),
         Command::Version(args) => version::run(&args),
     }
 }

@@ -15,7 +15,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::error::{Failure, report};
 use crate::human::{Output, thousands};
-use crate::{arguments, connect, flags};
+use crate::{arguments, open_store, flags};
 
 const MAX_COUNT: u64 = 10_000_000;
 /// Number of ids to draw and write at a time.
@@ -205,7 +205,7 @@ async fn start(
     datacenter: DatacenterId,
     url: &str,
 ) -> Result<(Leases, Duration), Failure> {
-    let store = connect::open(url).await?;
+    let store = open_store::open(url).await?;
     // A claim may be used only once the store can no longer lose it.
     let patience = LEASE_PATIENCE + store.may_lose();
     let choice = worker.map_or(WorkerChoice::Any, WorkerChoice::Only);
@@ -218,12 +218,13 @@ async fn start(
 }
 
 fn ready(runtime: &Runtime, leases: &Leases, patience: Duration) -> Result<LeaseStatus, Failure> {
-    let waiting = connect::wait_for_lease(leases, |_, why| report("waiting for a lease", why));
+    let waiting = open_store::wait_for_lease(leases, |_, why| report("waiting for a lease", why));
     match runtime.block_on(async { tokio::time::timeout(patience, waiting).await }) {
         Ok(settled) => settled.map_err(Failure::runtime),
-        Err(_) => {
-            Err(Failure::runtime(format!("no lease within {patience:?}: {}", connect::why_no_lease(leases))))
-        }
+        Err(_) => Err(Failure::runtime(format!(
+            "no lease within {patience:?}: {}",
+            open_store::why_no_lease(leases)
+        ))),
     }
 }
 

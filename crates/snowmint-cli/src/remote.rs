@@ -30,8 +30,8 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use crate::arguments;
-use crate::connect::StoreArgs;
 use crate::error::{Failure, report};
+use crate::open_store::StoreArgs;
 
 /// Time limit for a node's answer: it waits for its store, and a check asks other nodes.
 const PATIENCE: Duration = Duration::from_mins(1);

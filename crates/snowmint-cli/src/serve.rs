@@ -8,9 +8,9 @@
 mod args;
 pub(crate) mod config_file;
 mod logging;
+mod misspelt_variables;
 mod systemd;
 mod traces;
-mod variables;
 mod without_store;
 
 use std::convert::Infallible;
@@ -40,7 +40,7 @@ pub(crate) use args::Args;
 
 use crate::error::Failure;
 use crate::flags::Listen;
-use crate::{connect, human};
+use crate::{open_store, human};
 use args::Plan;
 use logging::Logging;
 use systemd::Sockets;
@@ -96,7 +96,7 @@ fn run(mut args: Args) -> Result<(), Failure> {
     args.resolve_sockets(&sockets)?;
     let plan = Plan::check(args, WallClock.unix_ms())?;
     let process = Process { sockets, logging: logging::start(&plan.log) };
-    let misspelt = variables::misspelt(std::env::vars_os().map(|(name, _)| name));
+    let misspelt = misspelt_variables::misspelt(std::env::vars_os().map(|(name, _)| name));
     for warning in plan.warnings.iter().chain(&misspelt) {
         tracing::warn!("{warning}");
     }
@@ -225,7 +225,7 @@ async fn prepare(plan: &Plan, sockets: &Sockets, serving: &Handle) -> Result<Pre
     let (store, late) = if let Some(store) = opened {
         (store, None)
     } else {
-        let late = Arc::new(LateStore::new(connect::without_credentials(&plan.store)));
+        let late = Arc::new(LateStore::new(open_store::without_credentials(&plan.store)));
         (Arc::clone(&late) as Arc<dyn Store>, Some(late))
     };
     let open_port = async |listen: &Listen, flag| open_port(listen, flag, sockets, serving).await;
@@ -277,7 +277,7 @@ async fn open(plan: &Plan) -> Result<Arc<dyn Store>, Attempt> {
         OpenError::Store(error) if a_failover_may_end(plan, &error) => {
             Attempt::ReadOnly(Failure::runtime(error))
         }
-        error => Attempt::Failed(connect::open_failure(error)),
+        error => Attempt::Failed(open_store::open_failure(error)),
     })
 }
 
@@ -322,9 +322,9 @@ async fn extend_start(may_lose: Duration) -> Infallible {
 /// Opens the store and pins the namespaces if that succeeds within a moment, plus the time that the pins take to settle.
 async fn open_soon(plan: &Plan) -> Result<Option<Arc<dyn Store>>, Failure> {
     let opened = async {
-        let opening = tokio::time::timeout(connect::MOMENT, open(plan)).await;
+        let opening = tokio::time::timeout(open_store::MOMENT, open(plan)).await;
         let store = opening.unwrap_or_else(|_| Err(Attempt::Retry("no answer in time".to_owned())))?;
-        let settled = connect::MOMENT + 2 * store.may_lose();
+        let settled = open_store::MOMENT + 2 * store.may_lose();
         let pinning = tokio::time::timeout(settled, pin(plan, &*store)).await;
         pinning.unwrap_or_else(|_| Err(Attempt::Retry("no answer in time".to_owned())))?;
         Ok(store)
@@ -424,7 +424,7 @@ async fn serve(
         looked = first_look(&mut sync, late.as_deref()) => looked?,
     }
     let mut announced = pin!(announce_lease(plan, &leases, shown));
-    let soon = tokio::time::Instant::now() + connect::MOMENT;
+    let soon = tokio::time::Instant::now() + open_store::MOMENT;
     let early = tokio::select! {
         biased;
         () = stop.asked() => return Ok(()),
@@ -441,7 +441,7 @@ async fn serve(
             noeqd = shown.noeqd,
             probe = shown.probe,
             version = env!("CARGO_PKG_VERSION"),
-            store = connect::without_credentials(&plan.store),
+            store = open_store::without_credentials(&plan.store),
             visibility = Visibility::of_url(&plan.store).to_string(),
             "listening; ids are rejected until this node holds a lease"
         );
@@ -528,9 +528,9 @@ async fn open_late_store(plan: &Plan, late: Option<&LateStore>) -> Failure {
 async fn announce_lease(plan: &Plan, leases: &Leases, shown: &Shown) -> Result<(), Failure> {
     // With a store that may lose writes, every start waits that long: not yet worth a warning.
     let wait = || {
-        connect::wait_for_lease(leases, |waited, why| {
+        open_store::wait_for_lease(leases, |waited, why| {
             systemd::status(&format!("no lease yet: {why}"));
-            if waited <= connect::MOMENT {
+            if waited <= open_store::MOMENT {
                 tracing::info!("no lease yet: {why}");
             } else {
                 tracing::warn!("no lease yet: {why}");
@@ -545,7 +545,7 @@ async fn announce_lease(plan: &Plan, leases: &Leases, shown: &Shown) -> Result<(
             Err(error) => error,
         };
         let now = tokio::time::Instant::now();
-        if now - asked >= connect::MOMENT {
+        if now - asked >= open_store::MOMENT {
             // This failure is a new one: the store answered meanwhile, or was unreachable.
             failing_since = None;
         }
@@ -554,7 +554,7 @@ async fn announce_lease(plan: &Plan, leases: &Leases, shown: &Shown) -> Result<(
             return Err(Failure::runtime(error));
         }
         tracing::warn!(%error, "no lease yet; retrying, since a failover of the store may end this");
-        tokio::time::sleep(connect::MOMENT).await;
+        tokio::time::sleep(open_store::MOMENT).await;
     };
     tracing::info!(
         http = shown.http,
@@ -568,7 +568,7 @@ async fn announce_lease(plan: &Plan, leases: &Leases, shown: &Shown) -> Result<(
         layout = %plan.layout,
         ends = human::date(plan.layout.ends_at_unix_ms()),
         version = env!("CARGO_PKG_VERSION"),
-        store = connect::without_credentials(&plan.store),
+        store = open_store::without_credentials(&plan.store),
         visibility = Visibility::of_url(&plan.store).to_string(),
         "ready: ids are served"
     );

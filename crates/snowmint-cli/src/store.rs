@@ -22,10 +22,10 @@ use snowmint_server::admin::workers::{random_tag, workers_of};
 use snowmint_store::{Counter as _, Expected, Key, Store, StoreCounter, StoreErrorKind, Swap, Versioned};
 
 use crate::audit::Author;
-use crate::connect::{self, StoreArgs, warn_of_skipped};
 use crate::error::{Failure, report};
 use crate::flags;
 use crate::human::{Output, thousands};
+use crate::open_store::{self, StoreArgs, warn_of_skipped};
 
 const INIT_EXAMPLES: &str = "\
 Examples:
@@ -85,7 +85,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::runtime)?;
     let described = runtime.block_on(async {
         store.check()?;
-        let store = connect::open(&url).await?;
+        let store = open_store::open(&url).await?;
         // Some stores create their objects with the first call.
         store.list("namespaces/").await.map_err(Failure::runtime)?;
         Ok::<_, Failure>(store.describe())

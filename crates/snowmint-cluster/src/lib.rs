@@ -58,12 +58,12 @@ pub mod audit;
 mod fork;
 mod identity;
 pub mod lease;
-#[cfg(test)]
-mod lost_answers;
 pub mod namespace;
 mod node_clock;
 mod randomness;
 pub mod segment;
+#[cfg(test)]
+mod test_store;
 
 pub use identity::{Holder, HolderError, IdentityError, Ipv4Network, WorkerSource};
 pub use lease::{

@@ -7,12 +7,13 @@ pub mod audit;
 pub mod counters;
 pub mod doctor;
 mod error;
+pub mod human;
 pub mod namespaces;
 pub(crate) mod node_admin;
 pub mod node_reports;
+pub(crate) mod refusals;
 mod settled_store;
 mod sources;
-pub mod text;
 pub mod workers;
 
 pub use audit::Author;

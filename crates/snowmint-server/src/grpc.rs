@@ -39,7 +39,7 @@ use crate::fairness::Turn;
 use crate::http_timeouts::Delivery;
 use crate::http2::{self, Ended, Peer};
 use crate::limits::admin::MAX_BODY;
-use crate::limits::grpc::{MAX_MESSAGE, MAX_NAMESPACES};
+use crate::limits::grpc::{MAX_MESSAGE, MAX_PAGE};
 use crate::mint::{ConnectionState, InspectBy, MintError, Namespace};
 use crate::protocol::{Admission, Protocol};
 use crate::shutdown::ShutdownListener;
@@ -556,10 +556,10 @@ impl Session {
         request: &messages::NamespacesRequest,
     ) -> Result<messages::NamespacesResponse, Failure> {
         let size = match usize::try_from(request.page_size) {
-            Ok(0) => MAX_NAMESPACES,
-            Ok(size @ 1..=MAX_NAMESPACES) => size,
+            Ok(0) => MAX_PAGE,
+            Ok(size @ 1..=MAX_PAGE) => size,
             _ => {
-                let text = format!("invalid page size {}: expected 1 to {MAX_NAMESPACES}", request.page_size);
+                let text = format!("invalid page size {}: expected 1 to {MAX_PAGE}", request.page_size);
                 return Err(Failure::new(ErrorKind::BadRequest, text));
             }
         };

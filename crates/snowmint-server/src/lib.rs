@@ -56,7 +56,6 @@ mod accept;
 pub mod access;
 mod access_log;
 pub mod admin;
-mod admin_refusals;
 mod clock;
 mod connection;
 pub mod credentials;

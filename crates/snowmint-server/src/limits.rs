@@ -126,7 +126,7 @@ pub mod grpc {
     /// Ids of one response as texts. A message has its length first, so that all texts are made before they are sent.
     pub const MAX_TEXTS: usize = 1000;
     /// Namespaces of one response.
-    pub const MAX_NAMESPACES: usize = 1000;
+    pub const MAX_PAGE: usize = 1000;
 }
 
 /// Limits of the admin API.

@@ -6,11 +6,11 @@
 
 pub mod codec;
 mod command;
+mod command_table;
 mod compat;
 mod reply;
 mod request_log;
 mod session;
-mod table;
 
 use std::io;
 use std::pin::pin;

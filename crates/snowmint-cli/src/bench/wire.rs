@@ -56,7 +56,7 @@ pub(super) struct Target {
 
 impl Target {
     pub(super) fn new(args: &Args) -> Result<Self, Failure> {
-        let shown = crate::connect::without_credentials(&args.target);
+        let shown = crate::open_store::without_credentials(&args.target);
         let invalid = || {
             Failure::usage(format!(
                 "invalid URL {shown:?}: expected http://HOST:PORT, https://HOST, grpc://HOST:PORT, grpcs://HOST, \

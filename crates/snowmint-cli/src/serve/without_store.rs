@@ -13,9 +13,9 @@ use snowmint_cluster::{Holder, SavedLeases, WorkerPool};
 use snowmint_store::{Expected, Key, Store, StoreError, StoreErrorKind, Swap, Versioned, Visibility};
 
 use super::args::Plan;
-use crate::connect::without_credentials;
 use crate::error::Failure;
 use crate::flags::Listen;
+use crate::open_store::without_credentials;
 
 /// Locks the data directory, and opens the leases that were saved for this store and these namespaces.
 pub(super) fn open_saved(plan: &Plan) -> Result<SavedLeases, Failure> {

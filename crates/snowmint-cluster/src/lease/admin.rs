@@ -130,7 +130,7 @@ mod tests {
 
     use super::*;
     use crate::Holder;
-    use crate::lost_answers::{Fate, LostAnswers};
+    use crate::test_store::{Fate, LostAnswers};
 
     const UNTIL: u64 = 1_790_000_000_000;
 

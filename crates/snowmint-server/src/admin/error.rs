@@ -8,8 +8,8 @@ use snowmint_cluster::audit::{AuditError, ChangeFailure};
 use snowmint_cluster::namespace::{ChangeError, DefinitionError};
 use snowmint_store::{OpenError, StoreError, StoreErrorKind};
 
+use super::human::thousands;
 use super::node_reports::NodeError;
-use super::text::thousands;
 use crate::limits::admin::{MAX_OWN_NAMESPACES, RETRY_AFTER};
 use crate::mint::MintError;
 use crate::status::ErrorKind;

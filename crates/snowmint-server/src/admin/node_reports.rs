@@ -13,7 +13,7 @@ use snowmint_cluster::{NamespaceName, WorkerPool};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use super::text::thousands;
+use super::human::thousands;
 use crate::credentials::masked;
 use crate::status::ErrorKind;
 

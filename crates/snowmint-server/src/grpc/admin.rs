@@ -16,7 +16,7 @@ use crate::admin::audit::LogLine;
 use crate::admin::namespaces::{Addition, Change, NamespaceView, Settings, StartOver};
 use crate::admin::workers::{Force, Released, WorkerView};
 use crate::limits::admin::MAX_CHANGES;
-use crate::limits::grpc::MAX_NAMESPACES;
+use crate::limits::grpc::MAX_PAGE;
 use crate::mint::MintError;
 use crate::operator::{ChangedHere, Drain, Drained, LogLevel, Operator, Scope, authorize};
 use crate::state::ServerState;
@@ -217,7 +217,7 @@ async fn list_namespaces(
     request: messages::ListNamespacesRequest,
 ) -> Result<Answer, Failure> {
     let messages::ListNamespacesRequest { page_size, page_token } = request;
-    let size = in_range("page size", page_size, MAX_NAMESPACES, MAX_NAMESPACES)?;
+    let size = in_range("page size", page_size, MAX_PAGE, MAX_PAGE)?;
     let all = operator.namespaces().await?;
     // A page token is the last name of the previous page, which may be gone since.
     let after = all.namespaces.into_iter().filter(|it| it.name > page_token);

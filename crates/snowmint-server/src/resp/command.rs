@@ -1,4 +1,4 @@
-//! Runs commands, and answers the id commands. `table` lists all commands. Nothing here waits or touches a socket: the connection
+//! Runs commands, and answers the id commands. `command_table` lists all commands. Nothing here waits or touches a socket: the connection
 //! gets an [`Outcome`] for what has to wait or is too long to be written at once.
 
 use std::fmt::Write as _;
@@ -16,9 +16,9 @@ use crate::mint::{
     parse_range_count,
 };
 use crate::resp::codec::Args;
+use crate::resp::command_table::{CommandName, NO_AUTH, find_command};
 use crate::resp::reply::{self, Version};
 use crate::resp::session::{Queued, Session, Transaction};
-use crate::resp::table::{CommandName, NO_AUTH, find_command};
 use crate::state::ServerState;
 use crate::status::ErrorKind;
 

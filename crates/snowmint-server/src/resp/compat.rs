@@ -10,10 +10,10 @@ use crate::access::Identity;
 use crate::limits::resp::MAX_CLIENT_NAME;
 use crate::protocol::Protocol;
 use crate::resp::command::{Call, Outcome};
+use crate::resp::command_table::{COMMANDS, CommandName, CommandSpec, find_command};
 use crate::resp::reply::{self, Version};
 use crate::resp::request_log;
 use crate::resp::session::{Queued, Session, Transaction};
-use crate::resp::table::{COMMANDS, CommandName, CommandSpec, find_command};
 use crate::state::ServerState;
 use crate::status::ErrorKind;
 

@@ -11,7 +11,7 @@ use crate::access::Identity;
 use crate::access_log::{CANCELLED, LoggedRequest, OK, is_on};
 use crate::protocol::Protocol;
 use crate::resp::codec::{Parser, Step};
-use crate::resp::table::find_command;
+use crate::resp::command_table::find_command;
 use crate::state::ServerState;
 
 /// The outcome of a command that was queued and did not run.

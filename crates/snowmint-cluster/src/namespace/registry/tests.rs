@@ -524,7 +524,7 @@ impl Store for Counting {
 /// answer is lost; then the store is down, or another change follows.
 #[tokio::test(start_paused = true)]
 async fn a_failure_after_a_lost_answer_is_an_unknown_outcome() {
-    use crate::lost_answers::{Fate, LostAnswers};
+    use crate::test_store::{Fate, LostAnswers};
     let segment = defined("scheme = 'segment'");
     for fates in [&[Fate::LostDoneAndDown][..], &[Fate::LostBefore, Fate::Refused]] {
         let store = LostAnswers::default();
