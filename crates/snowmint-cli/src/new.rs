@@ -15,7 +15,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::error::{Failure, report};
 use crate::human::{Output, thousands};
-use crate::{arguments, open_store, flags};
+use crate::{arguments, flags, open_store};
 
 const MAX_COUNT: u64 = 10_000_000;
 /// Number of ids to draw and write at a time.

@@ -40,7 +40,7 @@ pub(crate) use args::Args;
 
 use crate::error::Failure;
 use crate::flags::Listen;
-use crate::{open_store, human};
+use crate::{human, open_store};
 use args::Plan;
 use logging::Logging;
 use systemd::Sockets;

@@ -203,7 +203,7 @@ async fn try_handle<B: hyper::body::Body>(
             if head {
                 return Ok(ok(format.media_type(), Body::whole("")));
             }
-            let keyed = keyed(serving, request, &namespace, key, count, format)?;
+            let keyed = keyed(serving, identity, &namespace, key, count, format)?;
             // Borrowed: if it were moved, this future would reserve room for it twice.
             let draw = pin!(client.take(identity, &namespace, count, wait));
             Ok(idempotency::answer(serving, keyed, format, draw).await?)
@@ -217,7 +217,7 @@ async fn try_handle<B: hyper::body::Body>(
                 return Ok(ok(JSON, Body::whole("")));
             }
             let format = IdsFormat::Ranges;
-            let keyed = keyed(serving, request, &namespace, key, count, format)?;
+            let keyed = keyed(serving, identity, &namespace, key, count, format)?;
             // Borrowed, as above.
             let draw = pin!(client.take_ranges(identity, &namespace, count, wait));
             Ok(idempotency::answer(serving, keyed, format, draw).await?)
@@ -257,9 +257,9 @@ async fn try_handle<B: hyper::body::Body>(
     }
 }
 
-fn keyed<B>(
+fn keyed(
     serving: &Serving<'_>,
-    request: &Request<B>,
+    identity: &Identity,
     namespace: &Namespace,
     key: Option<&[u8]>,
     count: usize,
@@ -267,7 +267,7 @@ fn keyed<B>(
 ) -> Result<Option<KeyedRequest>, Problem> {
     let Some(key) = key else { return Ok(None) };
     let address = serving.address.map(|address| address.ip());
-    let caller = Caller { address, token: request.headers().get(AUTHORIZATION) };
+    let caller = Caller { address, token: identity.token_name() };
     KeyedRequest::new(caller, namespace.name().as_str(), namespace.definition(), key, count, format).map(Some)
 }
 

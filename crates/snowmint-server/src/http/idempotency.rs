@@ -24,6 +24,7 @@ use snowmint::error::Snippet;
 use snowmint_cluster::namespace::Definition;
 use tokio::time::Instant;
 
+use crate::access::secret::TokenName;
 use crate::http::Serving;
 use crate::http::request::Route;
 use crate::http::response::{Body, IdsFormat, Problem, failure, ok};
@@ -62,7 +63,8 @@ pub(super) fn key<'r, B>(request: &'r Request<B>, route: &Route<'_>) -> Result<O
 pub(super) struct Caller<'a> {
     /// `None` over a Unix socket.
     pub(super) address: Option<IpAddr>,
-    pub(super) token: Option<&'a HeaderValue>,
+    /// The token that was verified. A header that nobody verified says nothing about who sent it.
+    pub(super) token: Option<&'a TokenName>,
 }
 
 /// A request with a key.
@@ -102,14 +104,14 @@ impl KeyedRequest {
         }
         // The same token is the same caller, even from another address.
         let caller = match (caller.token, caller.address) {
-            (Some(token), _) => token.as_bytes().to_vec(),
-            (None, Some(address)) => address.to_string().into_bytes(),
-            (None, None) => Vec::new(),
+            (Some(token), _) => format!("token {}", token.as_str()),
+            (None, Some(address)) => format!("address {address}"),
+            (None, None) => String::new(),
         };
         // A namespace that was started over gives the same ids to others.
         let definition = definition.to_string();
         let mut digest = Sha256::new();
-        for part in [&caller[..], namespace.as_bytes(), definition.as_bytes(), key] {
+        for part in [caller.as_bytes(), namespace.as_bytes(), definition.as_bytes(), key] {
             digest.update((part.len() as u64).to_le_bytes());
             digest.update(part);
         }
@@ -273,7 +275,7 @@ mod tests {
     }
 
     fn keyed(token: &'static str, namespace: &str, key: &str, count: usize) -> KeyedRequest {
-        let token = HeaderValue::from_static(token);
+        let token = TokenName::new(token).unwrap();
         let caller = Caller { address: None, token: Some(&token) };
         let definition =
             Definition { scheme: Scheme::Segment(SegmentScheme::new()), text: None, about: About::NONE };
@@ -296,6 +298,10 @@ mod tests {
         assert_eq!(ask(&kept, keyed_for(&after, at(1), "k", 5), b"3"), Ok(None));
         let first = ask(&kept, keyed_for(&before, at(1), "k", 5), b"4");
         assert_eq!(first, Ok(Some(Bytes::from_static(b"1"))));
+        // The name of a token is no address.
+        let named = TokenName::new("10-0-0-1").unwrap();
+        let token = Caller { address: Some([10, 0, 0, 1].into()), token: Some(&named) };
+        assert_eq!(ask(&kept, keyed_for(&before, token, "k", 5), b"5"), Ok(None));
     }
 
     /// Returns the kept answer; `None` if the request is the first one, which is then answered with `new`.
@@ -332,7 +338,7 @@ mod tests {
     #[tokio::test]
     async fn a_request_that_runs_is_not_repeated_and_one_that_failed_is() {
         let kept = KeptAnswers::default();
-        let keyed = keyed("", "orders", "k", 1);
+        let keyed = keyed("a", "orders", "k", 1);
         let Ok(Begun::New(place)) = kept.begin(keyed) else { panic!() };
         assert_eq!(ask(&kept, keyed, b"2"), Err(ErrorKind::KeyInUse));
         drop(place);
@@ -345,7 +351,7 @@ mod tests {
     #[tokio::test]
     async fn kept_answers_have_a_limit_in_bytes() {
         let kept = KeptAnswers::default();
-        let request = |nth: usize| keyed("", "orders", &nth.to_string(), 1);
+        let request = |nth: usize| keyed("a", "orders", &nth.to_string(), 1);
         let large = vec![0; 1024 * 1024];
         for nth in 0..40 {
             assert_eq!(ask(&kept, request(nth), &large), Ok(None));

@@ -115,6 +115,7 @@ fn prepare(path: &Path) -> Result<PathBuf, Failure> {
         create_folder(folder)?;
     }
     refuse_fragment(&path)?;
+    refuse_second_name(&path)?;
     match write_problem(&path) {
         Some(found) => {
             Err(Failure::Refused(StoreErrorKind::ReadOnly, SqliteCause::new(found, read_only_advice(&path))))
@@ -123,12 +124,36 @@ fn prepare(path: &Path) -> Result<PathBuf, Failure> {
     }
 }
 
-/// SQLite treats a file shorter than its header as empty, and overwrites it.
+/// SQLite treats a file shorter than its header as empty, and overwrites it. If the file is missing or empty, SQLite deletes the
+/// log beside it, with all writes in it.
 fn refuse_fragment(path: &Path) -> Result<(), Failure> {
+    // The log first: a process that creates the file at this moment writes the file before it makes a log.
+    let real = path.canonicalize();
+    let log = beside(real.as_deref().unwrap_or(path), "-wal");
+    let logged = log.metadata().map_or(0, |it| it.len());
     match path.metadata().map(|it| it.len()) {
+        Ok(0) | Err(_) if logged > 0 => {
+            let found = format!(
+                "the file is missing or empty, but {} has {logged} bytes of its writes",
+                log.display()
+            );
+            refuse(StoreErrorKind::Corrupt, found, RESTORE)
+        }
         Ok(bytes @ 1..SMALLEST_FILE) => {
             let found = format!("the file has only {bytes} bytes, expected at least {SMALLEST_FILE}");
             refuse(StoreErrorKind::Corrupt, found, RESTORE)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// SQLite names the log after the file. Two names of one file would have two logs, and processes that see nothing of each other.
+fn refuse_second_name(path: &Path) -> Result<(), Failure> {
+    match names(path) {
+        Ok(names @ 2..) => {
+            let found = format!("the file has {names} names (hard links)");
+            let advice = "remove the others: processes that open different names would repeat ids";
+            refuse(StoreErrorKind::Other, found, advice)
         }
         _ => Ok(()),
     }
@@ -444,7 +469,7 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
 }
 
 #[cfg(unix)]
-use self::unix::{Identity, identity};
+use self::unix::{Identity, identity, names};
 #[cfg(unix)]
 pub(super) use self::unix::{create_private_folder, owner_with_more_rights, user, write_problem};
 
@@ -463,6 +488,11 @@ mod unix {
 
     pub(super) fn identity(path: &Path) -> io::Result<Identity> {
         path.metadata().map(|it| (it.dev(), it.ino()))
+    }
+
+    /// Returns the number of names (hard links) of a file.
+    pub(super) fn names(path: &Path) -> io::Result<u64> {
+        path.metadata().map(|it| it.nlink())
     }
 
     /// Creates a folder and its missing parents, accessible only to their owner.
@@ -496,7 +526,7 @@ mod unix {
 }
 
 #[cfg(not(unix))]
-use self::portable::{Identity, identity};
+use self::portable::{Identity, identity, names};
 #[cfg(not(unix))]
 pub(super) use self::portable::{create_private_folder, owner_with_more_rights, user, write_problem};
 
@@ -510,6 +540,10 @@ mod portable {
 
     pub(super) fn identity(path: &Path) -> io::Result<Identity> {
         path.metadata().map(drop)
+    }
+
+    pub(super) fn names(_path: &Path) -> io::Result<u64> {
+        Ok(1)
     }
 
     pub(in super::super) fn create_private_folder(folder: &Path) -> io::Result<()> {

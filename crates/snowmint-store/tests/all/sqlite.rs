@@ -52,6 +52,45 @@ async fn a_file_of_length_0_is_new() {
     put(&SqliteStore::open(&path).await.unwrap(), "a", b"value").await;
 }
 
+/// Goal: no acknowledged write is lost because the main file is gone. Method: the log of a store that still runs, beside an empty
+/// file and beside none.
+#[tokio::test]
+async fn a_log_without_its_file_is_refused_and_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(&folder.path().join("leases.db")).await.unwrap();
+    put(&store, "a", b"value").await;
+    let log = std::fs::read(folder.path().join("leases.db-wal")).unwrap();
+    assert!(!log.is_empty());
+    for (name, is_empty) in [("empty.db", true), ("none.db", false)] {
+        let path = folder.path().join(name);
+        if is_empty {
+            std::fs::write(&path, b"").unwrap();
+        }
+        let beside = folder.path().join(format!("{name}-wal"));
+        std::fs::write(&beside, &log).unwrap();
+        let error = SqliteStore::open(&path).await.unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::Corrupt, "{error}");
+        assert!(error.to_string().contains("-wal"), "{error}");
+        assert_eq!(std::fs::read(&beside).unwrap(), log);
+        assert_eq!(path.exists(), is_empty);
+    }
+}
+
+/// Goal: two names of one file are not two stores. Method: a hard link, opened by both names; without it the file opens again.
+#[tokio::test]
+async fn a_file_with_a_second_name_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let [path, other] = ["leases.db", "other.db"].map(|name| folder.path().join(name));
+    put(&SqliteStore::open(&path).await.unwrap(), "a", b"value").await;
+    std::fs::hard_link(&path, &other).unwrap();
+    for name in [&path, &other] {
+        let error = SqliteStore::open(name).await.unwrap_err().to_string();
+        assert!(error.contains("2 names"), "{error}");
+    }
+    std::fs::remove_file(&other).unwrap();
+    assert!(load(&SqliteStore::open(&path).await.unwrap(), "a").await.is_some());
+}
+
 /// Goal: a dropped future leaves the old record or the new one, and a store that still works. Method: writes dropped after ever
 /// longer waits, from before they are sent until after they are done.
 #[tokio::test]
