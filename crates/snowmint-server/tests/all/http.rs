@@ -375,6 +375,9 @@ async fn a_repeated_request_gets_the_same_ids() {
         let (head, again) = post(path, &key).await;
         assert!(head.starts_with("http/1.1 200 ") && head.contains("idempotency-replayed: true"), "{head}");
         assert_eq!(first, again);
+        // A header that nobody verifies names no client: the address does.
+        let (head, same) = post(path, &format!("{key}\r\nauthorization: Bearer left-over")).await;
+        assert!(head.contains("idempotency-replayed: true") && same == first, "{head}");
         let (_, other) = post(path, "other").await;
         let (_, elsewhere) = post(&path.replace("default", "orders"), &key).await;
         assert!(other != first && elsewhere != first && elsewhere != other);
