@@ -104,8 +104,9 @@ impl KeyedRequest {
         }
         // The same token is the same caller, even from another address.
         let caller = match (caller.token, caller.address) {
-            (Some(token), _) => format!("token {}", token.as_str()),
-            (None, Some(address)) => format!("address {address}"),
+            // The name of a token has no `.` and no `:`, so it is no address.
+            (Some(token), _) => token.to_string(),
+            (None, Some(address)) => address.to_string(),
             (None, None) => String::new(),
         };
         // A namespace that was started over gives the same ids to others.
@@ -298,10 +299,11 @@ mod tests {
         assert_eq!(ask(&kept, keyed_for(&after, at(1), "k", 5), b"3"), Ok(None));
         let first = ask(&kept, keyed_for(&before, at(1), "k", 5), b"4");
         assert_eq!(first, Ok(Some(Bytes::from_static(b"1"))));
-        // The name of a token is no address.
-        let named = TokenName::new("10-0-0-1").unwrap();
-        let token = Caller { address: Some([10, 0, 0, 1].into()), token: Some(&named) };
-        assert_eq!(ask(&kept, keyed_for(&before, token, "k", 5), b"5"), Ok(None));
+        let named = TokenName::new("app").unwrap();
+        let holder = |last| Caller { token: Some(&named), ..at(last) };
+        assert_eq!(ask(&kept, keyed_for(&before, holder(1), "k", 5), b"5"), Ok(None));
+        let elsewhere = ask(&kept, keyed_for(&before, holder(2), "k", 5), b"6");
+        assert_eq!(elsewhere, Ok(Some(Bytes::from_static(b"5"))));
     }
 
     /// Returns the kept answer; `None` if the request is the first one, which is then answered with `new`.

@@ -39,6 +39,9 @@ const OPEN_WITHIN: Duration = Duration::from_secs(10);
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LAST_PAUSE: Duration = Duration::from_millis(32);
 
+const MISSING: &str = "put the file back beside its log; if it is lost, first stop every node that used it and wait until their leases \
+    have expired (one lease window), then restore a backup, or move the log away to start with a new file";
+
 /// The reason why a file was not opened.
 enum Failure {
     Sqlite(sqlx::Error),
@@ -63,6 +66,7 @@ impl Failure {
 /// Opens the file; creates it and the folders above it if they are missing.
 pub(super) async fn open(path: &Path) -> Result<(Files, SqliteConnection), StoreError> {
     let path = prepare(path).map_err(|failure| failure.into_store_error(path))?;
+    let before = identity(&path).ok();
     let connection = match tokio::time::timeout(OPEN_WITHIN, connect_patiently(&path)).await {
         Ok(connection) => connection,
         Err(_) => Err(still_locked()),
@@ -70,7 +74,18 @@ pub(super) async fn open(path: &Path) -> Result<(Files, SqliteConnection), Store
     let connection = connection.map_err(|failure| failure.into_store_error(&path))?;
     let files =
         Files::note(path.clone()).map_err(|error| Failure::Sqlite(error.into()).into_store_error(&path))?;
+    refuse_replaced(before, &files).map_err(|failure| failure.into_store_error(&path))?;
     Ok((files, connection))
+}
+
+/// Refuses a file that took the place of the one that SQLite has opened, while that was checked.
+fn refuse_replaced(before: Option<Identity>, files: &Files) -> Result<(), Failure> {
+    match (before, files.watched.first()) {
+        (Some(before), Some((_, now))) if before != *now => {
+            Err(Failure::Refused(StoreErrorKind::Other, NotInPlace::Moved.into()))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Opens the file for reading, and changes nothing.
@@ -115,6 +130,7 @@ fn prepare(path: &Path) -> Result<PathBuf, Failure> {
         create_folder(folder)?;
     }
     refuse_fragment(&path)?;
+    refuse_log_alone(&path)?;
     refuse_second_name(&path)?;
     match write_problem(&path) {
         Some(found) => {
@@ -124,27 +140,31 @@ fn prepare(path: &Path) -> Result<PathBuf, Failure> {
     }
 }
 
-/// SQLite treats a file shorter than its header as empty, and overwrites it. If the file is missing or empty, SQLite deletes the
-/// log beside it, with all writes in it.
+/// SQLite treats a file shorter than its header as empty, and overwrites it.
 fn refuse_fragment(path: &Path) -> Result<(), Failure> {
-    // The log first: a process that creates the file at this moment writes the file before it makes a log.
-    let real = path.canonicalize();
-    let log = beside(real.as_deref().unwrap_or(path), "-wal");
-    let logged = log.metadata().map_or(0, |it| it.len());
     match path.metadata().map(|it| it.len()) {
-        Ok(0) | Err(_) if logged > 0 => {
-            let found = format!(
-                "the file is missing or empty, but {} has {logged} bytes of its writes",
-                log.display()
-            );
-            refuse(StoreErrorKind::Corrupt, found, RESTORE)
-        }
         Ok(bytes @ 1..SMALLEST_FILE) => {
             let found = format!("the file has only {bytes} bytes, expected at least {SMALLEST_FILE}");
             refuse(StoreErrorKind::Corrupt, found, RESTORE)
         }
         _ => Ok(()),
     }
+}
+
+/// Beside a missing or empty file, SQLite deletes the write-ahead log, with acknowledged writes in it.
+fn refuse_log_alone(path: &Path) -> Result<(), Failure> {
+    // The log first: a process that creates the file at this moment writes the file before it makes a log.
+    if !has_log(path) {
+        return Ok(());
+    }
+    let what = match path.metadata() {
+        Ok(file) if file.len() == 0 => "empty",
+        Err(error) if error.kind() == io::ErrorKind::NotFound => "missing",
+        _ => return Ok(()),
+    };
+    let log = beside(&behind_links(path), "-wal");
+    let found = format!("the file is {what}, but its log {} has writes", log.display());
+    refuse(StoreErrorKind::Corrupt, found, MISSING)
 }
 
 /// SQLite names the log after the file. Two names of one file would have two logs, and processes that see nothing of each other.
@@ -452,7 +472,7 @@ pub(super) fn cut_length(path: &Path, page_bytes: u64) -> Option<u64> {
 
 /// Returns whether records may be in the write-ahead log rather than in the file.
 pub(super) fn has_log(path: &Path) -> bool {
-    path.canonicalize().and_then(|real| beside(&real, "-wal").metadata()).is_ok_and(|log| log.len() > 0)
+    beside(&behind_links(path), "-wal").metadata().is_ok_and(|log| log.len() > 0)
 }
 
 /// Returns whether the index of the write-ahead log is missing and cannot be created, as on a read-only disk. SQLite deletes it
@@ -460,6 +480,17 @@ pub(super) fn has_log(path: &Path) -> bool {
 fn lacks_index(path: &Path) -> bool {
     let index = path.canonicalize().map(|real| beside(&real, "-shm"));
     index.is_ok_and(|index| !index.exists() && write_problem(&index).is_some())
+}
+
+/// Returns the path of the file itself, which SQLite puts the companions beside. If there is no file, follows one link.
+fn behind_links(path: &Path) -> PathBuf {
+    if let Ok(real) = path.canonicalize() {
+        return real;
+    }
+    match (std::fs::read_link(path), path.parent()) {
+        (Ok(target), Some(folder)) => folder.join(target),
+        _ => path.to_owned(),
+    }
 }
 
 fn beside(path: &Path, suffix: &str) -> PathBuf {
@@ -560,5 +591,27 @@ mod portable {
 
     pub(in super::super) fn user() -> String {
         "this user".to_owned()
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    /// Goal: a file that is replaced while it is opened is refused; a new file, or the same one, is not. Method: rename another file
+    /// over it before the files are noted.
+    #[test]
+    fn a_file_that_is_replaced_while_it_is_opened_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("leases.db");
+        for name in ["leases.db", "leases.db-wal", "leases.db-shm", "other.db"] {
+            std::fs::write(folder.path().join(name), name).unwrap();
+        }
+        let before = identity(&path).ok();
+        let noted = || Files::note(path.clone()).unwrap();
+        assert!(refuse_replaced(before, &noted()).is_ok());
+        std::fs::rename(folder.path().join("other.db"), &path).unwrap();
+        assert!(refuse_replaced(before, &noted()).is_err());
+        assert!(refuse_replaced(None, &noted()).is_ok());
     }
 }

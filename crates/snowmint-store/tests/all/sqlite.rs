@@ -53,7 +53,7 @@ async fn a_file_of_length_0_is_new() {
 }
 
 /// Goal: no acknowledged write is lost because the main file is gone. Method: the log of a store that still runs, beside an empty
-/// file and beside none.
+/// file, beside none, and beside the missing file that a link leads to.
 #[tokio::test]
 async fn a_log_without_its_file_is_refused_and_kept() {
     let folder = tempfile::tempdir().unwrap();
@@ -61,18 +61,22 @@ async fn a_log_without_its_file_is_refused_and_kept() {
     put(&store, "a", b"value").await;
     let log = std::fs::read(folder.path().join("leases.db-wal")).unwrap();
     assert!(!log.is_empty());
-    for (name, is_empty) in [("empty.db", true), ("none.db", false)] {
-        let path = folder.path().join(name);
-        if is_empty {
-            std::fs::write(&path, b"").unwrap();
-        }
-        let beside = folder.path().join(format!("{name}-wal"));
+    let in_folder = |name: &str| folder.path().join(name);
+    std::fs::write(in_folder("empty.db"), b"").unwrap();
+    std::os::unix::fs::symlink("behind.db", in_folder("link.db")).unwrap();
+    for (name, file, found) in [
+        ("empty.db", "empty.db", "is empty"),
+        ("none.db", "none.db", "is missing"),
+        ("link.db", "behind.db", "is missing"),
+    ] {
+        let beside = in_folder(&format!("{file}-wal"));
         std::fs::write(&beside, &log).unwrap();
-        let error = SqliteStore::open(&path).await.unwrap_err();
+        let error = SqliteStore::open(&in_folder(name)).await.unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::Corrupt, "{error}");
-        assert!(error.to_string().contains("-wal"), "{error}");
+        let text = error.to_string();
+        assert!(text.contains(found) && text.contains(&format!("{file}-wal")), "{text}");
         assert_eq!(std::fs::read(&beside).unwrap(), log);
-        assert_eq!(path.exists(), is_empty);
+        assert_eq!(in_folder(file).exists(), file == "empty.db");
     }
 }
 
