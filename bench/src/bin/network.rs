@@ -141,16 +141,16 @@ struct Rounds {
 /// What one subject did at a fixed rate.
 #[derive(Default)]
 struct Rated {
-    /// For each turn the ticks that the host took meanwhile, and the response times in milliseconds.
+    /// For each turn the stolen ticks, and the response times in milliseconds.
     turns: Vec<(u64, Vec<f64>)>,
     cpu_ms: f64,
     error: String,
 }
 
 impl Rated {
-    /// The response times of all turns in which the host took at most so many ticks.
-    fn ms(&self, stolen: u64) -> Vec<f64> {
-        self.turns.iter().filter(|turn| turn.0 <= stolen).flat_map(|turn| &turn.1).copied().collect()
+    /// Returns the response times of the turns with at most this number of stolen ticks.
+    fn ms(&self, most_stolen: u64) -> Vec<f64> {
+        self.turns.iter().filter(|turn| turn.0 <= most_stolen).flat_map(|turn| &turn.1).copied().collect()
     }
 }
 
@@ -437,8 +437,8 @@ impl Bench {
         Ok(())
     }
 
-    /// A fixed rate, whatever the response times. The subjects take turns of one second, so that what else the machine does meets all
-    /// of them alike.
+    /// A fixed rate, whatever the response times. The subjects take turns of one second, so that a busy host slows down all of them
+    /// alike.
     fn rate(&self) -> Outcome<()> {
         const TURN: Duration = Duration::from_secs(1);
         let redis = self.redis_server()?;

@@ -47,7 +47,7 @@ pub(crate) struct ManArgs {
 }
 
 /// Writes the completion script.
-pub(crate) fn completions(args: &CompletionArgs) -> Result<(), Failure> {
+pub(crate) fn print(args: &CompletionArgs) -> Result<(), Failure> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "snowmint", &mut script);
     let mut out = Output::new();
@@ -56,7 +56,7 @@ pub(crate) fn completions(args: &CompletionArgs) -> Result<(), Failure> {
 }
 
 /// Writes the man pages.
-pub(crate) fn man(args: &ManArgs) -> Result<(), Failure> {
+pub(crate) fn write_man(args: &ManArgs) -> Result<(), Failure> {
     let mut command = Cli::command();
     command.build();
     let mut out = Output::new();

@@ -109,6 +109,7 @@ pub(crate) fn connections(text: &str) -> Result<usize, String> {
 }
 
 /// The most threads of `--threads auto`: one node has no load for a third.
+// 2 is not 0; otherwise this does not compile.
 const MOST_AUTO_THREADS: NonZeroUsize = NonZeroUsize::new(2).unwrap();
 
 /// Parses `--threads`.

@@ -189,8 +189,8 @@ fn run(cli: Cli, matches: &clap::ArgMatches) -> Result<(), error::Failure> {
         Command::Token(args) => token::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Explain(args) => explain::run(&args),
-        Command::Completions(args) => completions::completions(&args),
-        Command::Man(args) => completions::man(&args),
+        Command::Completions(args) => completions::print(&args),
+        Command::Man(args) => completions::write_man(&args),
         Command::Version(args) => version::run(&args),
     }
 }

@@ -118,7 +118,10 @@ fn a_call_that_waits_during_a_fork_gets_no_id_in_the_child() {
     let mut context = Context::from_waker(&waker);
     // Some come from the buffer, the others in an answer.
     let (mut answered, mut waiting) = (pin!(ids.next_ids(500)), pin!(unanswered.next_id()));
+    // The server stands still, so that the answer comes after the first poll.
+    server.pause();
     assert!(answered.as_mut().poll(&mut context).is_pending());
+    server.resume();
     let is_woken = || woken.0.load(Ordering::Acquire).then_some(());
     time::eventually("the answer", Duration::from_secs(30), is_woken);
     assert!(waiting.as_mut().poll(&mut context).is_pending());

@@ -1,5 +1,5 @@
-//! Runs commands, and answers the id commands. `command_table` lists all commands. Nothing here waits or touches a socket: the connection
-//! gets an [`Outcome`] for what has to wait or is too long to be written at once.
+//! Runs commands, and answers the id commands. `command_table` lists all commands. Nothing here waits or touches a
+//! socket: the connection gets an [`Outcome`] for what has to wait or is too long to be written at once.
 
 use std::fmt::Write as _;
 use std::num::NonZeroU64;
