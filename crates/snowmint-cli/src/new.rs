@@ -1,5 +1,6 @@
 //! `snowmint new`: makes ids in this process, under a lease from the store or, with `--store none`, without one.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use snowmint::codec::Digits;
@@ -11,6 +12,7 @@ use snowmint::{
 use snowmint_cluster::{
     Holder, LeaseConfig, LeaseStatus, Leases, NextIdError, WorkerChoice, WorkerPool, WorkerSource,
 };
+use snowmint_store::Store;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::error::{Failure, report};
@@ -189,23 +191,29 @@ fn unleased(
 fn leased(args: &Args, worker: Option<WorkerId>, datacenter: DatacenterId, url: &str) -> Result<(), Failure> {
     let runtime =
         Builder::new_multi_thread().worker_threads(1).enable_all().build().map_err(Failure::runtime)?;
-    let (leases, patience) = runtime.block_on(start(args, worker, datacenter, url))?;
+    let (store, leases, patience) = runtime.block_on(async {
+        let store = open_store::open(url).await?;
+        let (leases, patience) = start(args, worker, datacenter, Arc::clone(&store))?;
+        Ok::<_, Failure>((store, leases, patience))
+    })?;
     let written = ready(&runtime, &leases, patience).and_then(|status| {
         warn_of_records_ahead(&status);
         let mut handle = leases.handle();
         write_ids(args, |count| handle.try_take(count))
     });
-    runtime.block_on(leases.release(RELEASE_PATIENCE));
+    runtime.block_on(async {
+        leases.release(RELEASE_PATIENCE).await;
+        open_store::leave(&*store).await;
+    });
     written
 }
 
-async fn start(
+fn start(
     args: &Args,
     worker: Option<WorkerId>,
     datacenter: DatacenterId,
-    url: &str,
+    store: Arc<dyn Store>,
 ) -> Result<(Leases, Duration), Failure> {
-    let store = open_store::open(url).await?;
     // A claim may be used only once the store can no longer lose it.
     let patience = LEASE_PATIENCE + store.may_lose();
     let choice = worker.map_or(WorkerChoice::Any, WorkerChoice::Only);

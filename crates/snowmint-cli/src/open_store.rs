@@ -12,6 +12,9 @@ use snowmint_store::{OpenError, Store};
 use crate::error::{Failure, report};
 use crate::flags;
 
+/// Time limit of [`leave`].
+const LEAVE_WITHIN: Duration = Duration::from_secs(2);
+
 /// The flags that name the store.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Store")]
@@ -47,7 +50,9 @@ impl StoreArgs {
         change: impl AsyncFnOnce(Arc<dyn Store>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let store = Arc::new(SettledStore::new(self.open().await?));
-        store.settled(change(Arc::clone(&store) as _).await).await
+        let changed = store.settled(change(Arc::clone(&store) as _).await).await;
+        leave(&*store).await;
+        changed
     }
 
     /// Like [`change`](Self::change), but rejects a store that does not outlive this process.
@@ -91,6 +96,15 @@ impl StoreArgs {
             ))),
             DataFile::There | DataFile::None => Ok(url),
         }
+    }
+}
+
+/// Moves what is in the log of a data file into the file, before this process ends: people copy and move that file alone.
+///
+/// If another process uses the file at this moment, the one that ends last does it.
+pub(crate) async fn leave(store: &dyn Store) {
+    if let Ok(Err(error)) = tokio::time::timeout(LEAVE_WITHIN, store.checkpoint()).await {
+        tracing::debug!(%error, "the log was not moved into the data file");
     }
 }
 

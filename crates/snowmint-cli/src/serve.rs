@@ -158,13 +158,14 @@ async fn until_stopped(plan: &Plan, process: &Process, serving: &Handle) -> Resu
     let mint = Arc::new(Mint::new([], leases.clone(), plan.layout, plan.datacenter));
     let store = Arc::clone(&prepared.store);
     let sync = sync(plan, &mint, prepared.store, prepared.holder, clock, prepared.saved);
-    let admin = NodeAdmin::new(store, Handle::current(), sync.refresher());
+    let admin = NodeAdmin::new(Arc::clone(&store), Handle::current(), sync.refresher());
     settings.admin = Some(admin.with_peers(&plan.peers).map_err(|error| Failure::flag("--peers", error))?);
     let late = prepared.late;
     let service = Service { leases, mint: Arc::clone(&mint), sync, settings, late };
     // Boxed, because it is large and lives until the end.
     let outcome = Box::pin(serve(plan, &process.logging, &stop, service, listeners, &shown, serving)).await;
     mint.release(RELEASE_PATIENCE).await;
+    open_store::leave(&*store).await;
     outcome
 }
 

@@ -115,6 +115,10 @@ impl Store for LateStore {
         self.arrived.get().map_or(Duration::ZERO, |store| store.may_lose())
     }
 
+    async fn checkpoint(&self) -> Result<(), StoreError> {
+        self.store("checkpoint")?.checkpoint().await
+    }
+
     fn server(&self) -> Option<String> {
         self.arrived.get().and_then(|store| store.server())
     }

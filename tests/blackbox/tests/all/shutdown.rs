@@ -1,6 +1,8 @@
 //! SIGTERM: requests are answered, the lease is released, and the exit code is 0.
 
+use std::fs;
 use std::io::{ErrorKind, Write};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -9,7 +11,7 @@ use snowmint_test_servers::snowmint::http::Http;
 use snowmint_test_servers::snowmint::ids::{increase, worker};
 use snowmint_test_servers::snowmint::raw::{Grpc, THRIFT_GET_ID, Thrift, grpc_stream};
 use snowmint_test_servers::snowmint::resp::command;
-use snowmint_test_servers::snowmint::{Ids, Reply, Resp, Serve, Signal};
+use snowmint_test_servers::snowmint::{self, Ids, Reply, Resp, Serve, Signal};
 use snowmint_test_servers::{port, time};
 
 /// Limit on the time to exit: the drain timeout and a little more.
@@ -246,4 +248,46 @@ fn signals_that_ask_for_nothing_end_nothing() {
     serving.log_with("SIGHUP: reloading", ENDS_WITHIN);
     assert_eq!((waiting.exit_status(), serving.exit_status()), (None, None));
     serving.stop();
+}
+
+/// Goal: the data file of a stopped node has every record, and so after a command, since people copy or move that file alone.
+/// Method: copy only that file, and compare what commands show of both.
+#[test]
+fn the_data_file_of_a_stopped_node_is_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, copy) = (folder.path().join("data/snowmint.db"), folder.path().join("copy.db"));
+    let shown = |file: &Path, words: &[&str]| {
+        let store = format!("sqlite:{}", file.display());
+        let output = snowmint::run(folder.path(), [words, &["--json", "--store", &store]].concat());
+        assert!(output.status.success(), "{}", snowmint::text(&output));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let assert_whole = |expected: &str| {
+        fs::copy(&data, &copy).unwrap();
+        let namespaces = shown(&data, &["ns", "list"]);
+        assert!(namespaces.contains(expected), "{namespaces}");
+        assert_eq!(shown(&copy, &["ns", "list"]), namespaces);
+        // Without the fields that change with the time of the command.
+        let leases = |file| {
+            let workers = shown(file, &["workers"]);
+            workers
+                .lines()
+                .map(|line| line.split(",\"state\"").next().unwrap().to_owned())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(leases(&*copy), leases(&data));
+        fs::remove_file(&copy).unwrap();
+    };
+    let server = Serve::new(folder.path()).start();
+    server.take(3);
+    server.stop();
+    assert_whole("default");
+    // Often enough that a log which is left in half of the cases is noticed.
+    for nth in 0..12 {
+        let name = format!("orders-{nth}");
+        shown(&data, &["ns", "add", &name, "--scheme", "segment"]);
+        assert_whole(&name);
+        shown(&data, &["new", "-n", "2"]);
+        assert_whole(&name);
+    }
 }
