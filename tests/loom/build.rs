@@ -1,4 +1,4 @@
-//! Makes `crates/snowmint/src/sync.rs` use loom's atomics instead of core's.
+//! Makes `mod sync` in `crates/snowmint/src/lib.rs` use loom's atomics instead of core's.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -13,9 +13,9 @@ pub mod decimal;
 #[cfg(feature = "std")]
 mod digits;
 pub mod hex;
-#[cfg(feature = "serde")]
-mod in_serde;
 mod radix;
+#[cfg(feature = "serde")]
+mod serde_as_text;
 
 pub use alphabet::{Alphabet, AlphabetError, encode_scru64};
 #[cfg(feature = "std")]

@@ -8,7 +8,7 @@ use crate::Layout;
 use crate::error::{GenerateError, Wait};
 use crate::field::Field;
 use crate::rule::{Decision, Rule};
-use crate::start::{Start, rolled};
+use crate::sequence_start::{Start, rolled};
 
 /// `tick << sequence_bits | sequence` of the next id: one integer that only grows.
 ///

@@ -119,9 +119,8 @@ pub mod random;
 pub mod rule;
 #[cfg(feature = "schemes")]
 pub mod scheme;
+pub mod sequence_start;
 mod snippet;
-pub mod start;
-mod sync;
 pub mod utc;
 
 #[cfg(feature = "std")]
@@ -136,7 +135,15 @@ pub use id::Id;
 pub use id::serde_as_number;
 pub use layout::Layout;
 pub use rule::Rule;
-pub use start::Start;
+pub use sequence_start::Start;
+
+/// The atomics of `core`, or those of loom, so that the model checker runs the production code. All others import them from here.
+mod sync {
+    #[cfg(not(snowmint_loom))]
+    pub(crate) use core::sync::atomic::{AtomicU64, Ordering};
+    #[cfg(snowmint_loom)]
+    pub(crate) use loom::sync::atomic::{AtomicU64, Ordering};
+}
 
 /// Compiles and runs the example in this crate's README.
 #[cfg(doctest)]

@@ -6,7 +6,7 @@ use core::iter::FusedIterator;
 use crate::cursor::Cursor;
 use crate::field::Field;
 use crate::fork::ForkMark;
-use crate::start::{Start, random_start};
+use crate::sequence_start::{Start, random_start};
 use crate::{DatacenterId, Id, Layout, WorkerId};
 
 /// Turns a cursor into an id.

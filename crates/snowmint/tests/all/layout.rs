@@ -281,7 +281,7 @@ fn error_types_are_small() {
     assert!(size_of::<snowmint::layout::SplitError>() <= 16);
     assert!(size_of::<snowmint::utc::UtcError>() <= 40);
     assert!(size_of::<snowmint::rule::RuleError>() <= 40);
-    assert!(size_of::<snowmint::start::StartError>() <= 40);
+    assert!(size_of::<snowmint::sequence_start::StartError>() <= 40);
     assert!(size_of::<snowmint::generator::BuildError>() <= 48);
     // It holds two layouts.
     #[cfg(feature = "std")]
