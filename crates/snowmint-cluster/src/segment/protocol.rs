@@ -18,7 +18,7 @@
 //! least `may_lose` after the answer arrived, finds it. Other calls continue in the meantime. The time that measures this must
 //! never run ahead of real time. It may stand still while the machine is suspended: the wait is then longer.
 
-mod counters;
+mod choose_counter;
 
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
@@ -26,15 +26,15 @@ use std::ops::RangeInclusive;
 
 use snowmint_store::{Mark, Segment};
 
-pub use self::counters::{Forgot, HighWaterMark, Range};
+pub use self::choose_counter::{Forgot, HighWaterMark, Range};
 
-pub(super) use self::counters::Within;
-pub(super) use counters::{Counters, Pick};
+pub(super) use self::choose_counter::Within;
+pub(super) use choose_counter::{Counters, Pick};
 
-use self::counters::Demand;
+use self::choose_counter::Demand;
 use super::Unused;
 use super::sync::ROOM;
-use counters::TO_NOTICE_MS;
+use choose_counter::TO_NOTICE_MS;
 
 /// The timeout for giving back one segment, in milliseconds.
 const GIVE_BACK_TIMEOUT_MS: u64 = 2000;
