@@ -1,7 +1,7 @@
 //! The background task of one lease: it makes the protocol's store calls, and keeps a generator under the lease.
 
+mod catch_up;
 mod report;
-mod wall_clock;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -26,8 +26,8 @@ use super::record::Record;
 use super::saved::Saver;
 use super::status::LeaseStatus;
 use crate::{Holder, NodeClock, RandomnessError, fork};
+use catch_up::{CountedBy, watch_wall};
 use report::{Outage, Reason, Reported};
-use wall_clock::{CountedBy, watch_wall};
 
 /// How long the slot of a saved lease may take to become free after its task has ended: a disk may hang.
 const SLOT_FREE_WITHIN: Duration = Duration::from_secs(1);
