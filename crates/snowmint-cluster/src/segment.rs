@@ -15,27 +15,27 @@
 //! |---|---|
 //! | `segments` | [`Segments`]: the source that callers draw from |
 //! | `queue` | segments in memory, drawn from without a lock |
-//! | `refill` | the task that keeps numbers in memory, as `protocol` decides |
-//! | `direct` | the task that asks the counter for callers that wait, as `batching` decides |
+//! | `task` | cached mode: keeps numbers in memory, as `protocol` decides |
+//! | `direct_task` | direct mode: asks the counter for callers that wait, as `direct_protocol` decides |
 //! | `protocol` | decides, without I/O, when to reserve, confirm, raise and give back |
-//! | `batching` | decides, without I/O, which requests share one call |
+//! | `direct_protocol` | decides, without I/O, which requests share one call |
 //! | `period` | periods, their counters and high-water marks |
 //! | `stripe` | disjoint shares of the numbers for independent stores |
 //! | `config`, `status` | settings, and what a source reports |
 
 // The state machines are public only for the simulation.
-#[doc(hidden)]
-pub mod batching;
 mod config;
-mod direct;
+#[doc(hidden)]
+pub mod direct_protocol;
+mod direct_task;
 mod period;
 #[doc(hidden)]
 pub mod protocol;
 mod queue;
-mod refill;
 mod segments;
 mod status;
 mod stripe;
+mod task;
 
 use std::num::NonZeroU64;
 use std::sync::Arc;

@@ -6,7 +6,7 @@ use std::num::NonZeroU64;
 
 use fastrand::Rng;
 use snowmint_cluster::segment::Unused;
-use snowmint_cluster::segment::batching::{Action, Batching, Order, RequestId, RequestOutcome};
+use snowmint_cluster::segment::direct_protocol::{Action, Batching, Order, RequestId, RequestOutcome};
 use snowmint_cluster::segment::protocol::{
     Call, CounterFailure, Event, HighWaterMark, Input, Memory, Next, Protocol, Range, SegmentSettings,
 };

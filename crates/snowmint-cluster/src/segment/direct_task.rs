@@ -10,8 +10,8 @@ use snowmint_store::{Counter, Segment, StoreError, StoreErrorKind, reserve_settl
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::batching::{Action, Batching, Order, RequestId, RequestOutcome};
 use super::config::{Mode, SegmentConfig};
+use super::direct_protocol::{Action, Batching, Order, RequestId, RequestOutcome};
 use super::period::PeriodCounters;
 use super::protocol::Range;
 use super::status::{NoNumberError, Reporter, stuck};
@@ -37,7 +37,7 @@ pub(super) struct DirectTask {
     range: Range,
     seed: u64,
     clock: SharedClock,
-    /// The origin of the time that `batching` uses.
+    /// The origin of the time that the protocol uses.
     began: Instant,
     reporter: Reporter,
     waiting: BTreeMap<RequestId, Waiting>,
