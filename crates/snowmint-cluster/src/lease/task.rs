@@ -14,20 +14,21 @@ use snowmint::{Clock, Generator, Lease, WorkerId};
 use snowmint_store::{Key, KeyError, Store, StoreError, StoreErrorKind, Swap, Versioned};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
+use tokio::time::error::Elapsed;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::config::{LeaseConfig, LeaseConfigError, settle_ms};
 use super::protocol::clock_jumps::Jumped;
 use super::protocol::{
-    Call, Entry, Event, Input, LeaseSettings, Listing, Next, Now, Protocol, Scope, SettledLease, StoreTime,
-    Swapped, Turn, WorkerChoice,
+    Call, CallFailure, Entry, Event, Input, LeaseSettings, Listing, Next, Now, Protocol, Scope, SettledLease,
+    StoreTime, Swapped, Turn, WorkerChoice,
 };
 use super::record::Record;
 use super::saved::Saver;
 use super::status::LeaseStatus;
 use crate::{Holder, NodeClock, RandomnessError, fork};
 use catch_up::{CountedBy, watch_wall};
-use report::{Outage, Reason, Reported};
+use report::{Access, Outage, Reason, Reported};
 
 /// How long the slot of a saved lease may take to become free after its task has ended: a disk may hang.
 const SLOT_FREE_WITHIN: Duration = Duration::from_secs(1);
@@ -347,7 +348,7 @@ impl LeaseTask {
         match call {
             Call::Look { scope, time } => {
                 let answer = timeout(patience, self.look(scope, time)).await;
-                let listed = self.checked(answer, "list");
+                let listed = self.outcome(answer, "list", Access::Reads);
                 if let Ok(listing) = &listed {
                     self.report_unreadable(scope, listing);
                 }
@@ -355,7 +356,7 @@ impl LeaseTask {
             }
             Call::Load(worker) => {
                 let answer = timeout(patience, self.load(worker)).await;
-                Input::Loaded(self.checked(answer, "load"))
+                Input::Loaded(self.outcome(answer, "load", Access::Reads))
             }
             Call::Swap { worker, expected, record } => {
                 let swap = async {
@@ -363,12 +364,45 @@ impl LeaseTask {
                     self.node.store.compare_and_set(&key, expected, &record.to_bytes()).await
                 };
                 let answer = timeout(patience, swap).await;
-                Input::Swapped(self.checked(answer, "compare_and_set").map(|swap| match swap {
+                let swap = self.outcome(answer, "compare_and_set", Access::Writes);
+                Input::Swapped(swap.map(|swap| match swap {
                     Swap::Done(revision) => Swapped::Done(revision),
                     Swap::Conflict => Swapped::Conflict,
                 }))
             }
         }
+    }
+
+    /// Returns the answer of a call, or whether the call may have taken effect: a write may have if its answer was lost, or if
+    /// this node did not wait for it any longer. Reports both.
+    fn outcome<T>(
+        &mut self,
+        answer: Result<Result<T, StoreError>, Elapsed>,
+        operation: &'static str,
+        access: Access,
+    ) -> Result<T, CallFailure> {
+        let error = match answer {
+            Ok(Ok(value)) => {
+                self.call_succeeded(access);
+                return Ok(value);
+            }
+            Ok(Err(error)) => error,
+            Err(_) => {
+                let kind = match access {
+                    Access::Reads => StoreErrorKind::Unavailable,
+                    Access::Writes => StoreErrorKind::OutcomeUnknown,
+                };
+                let limit = self.node.config.call_timeout().as_millis();
+                let text = format!("no answer within {limit} ms, this node's limit for a call");
+                StoreError::new(kind, operation, self.node.store.describe(), text)
+            }
+        };
+        let failure = match error.kind() {
+            StoreErrorKind::OutcomeUnknown => CallFailure::Unknown,
+            _ => CallFailure::NotDone,
+        };
+        self.call_failed(access, error);
+        Err(failure)
     }
 
     async fn look(&self, scope: Scope, time: StoreTime) -> Result<Listing, StoreError> {

@@ -8,7 +8,7 @@ use snowmint::{Clock, WorkerId};
 use snowmint_store::{StoreError, StoreErrorKind};
 
 use super::LeaseTask;
-use crate::lease::protocol::{CallFailure, Event, LeaseSettings, Listing, Scope, WorkerChoice};
+use crate::lease::protocol::{Event, LeaseSettings, Listing, Scope, WorkerChoice};
 use crate::lease::status::LeaseError;
 use crate::segment::protocol::Forgot;
 
@@ -92,33 +92,16 @@ impl LeaseTask {
         }
     }
 
-    /// Counts and reports a failed call. If the node abandoned the call itself, the error says so; it is then unknown whether a
-    /// write happened.
-    pub(super) fn checked<T>(
-        &mut self,
-        answer: Result<Result<T, StoreError>, tokio::time::error::Elapsed>,
-        operation: &'static str,
-    ) -> Result<T, CallFailure> {
+    /// Reports a call that succeeded, if it ends an outage.
+    pub(super) fn call_succeeded(&mut self, access: Access) {
+        if let Some((ms, failed_calls)) = self.outage.succeeded(self.node.clock.unix_ms(), access) {
+            tracing::info!(after_ms = ms, failed_calls, "the store answers again");
+        }
+    }
+
+    /// Counts and reports a call that failed, and the end of the lease if it comes before the store answers again.
+    pub(super) fn call_failed(&mut self, access: Access, error: StoreError) {
         let now = self.node.clock.unix_ms();
-        let access = if operation == "compare_and_set" { Access::Writes } else { Access::Reads };
-        let error = match answer {
-            Ok(Ok(value)) => {
-                if let Some((ms, failed_calls)) = self.outage.succeeded(now, access) {
-                    tracing::info!(after_ms = ms, failed_calls, "the store answers again");
-                }
-                return Ok(value);
-            }
-            Ok(Err(error)) => error,
-            Err(_) => {
-                let kind = match access {
-                    Access::Reads => StoreErrorKind::Unavailable,
-                    Access::Writes => StoreErrorKind::OutcomeUnknown,
-                };
-                let limit = self.node.config.call_timeout().as_millis();
-                let text = format!("no answer within {limit} ms, this node's limit for a call");
-                StoreError::new(kind, operation, self.node.store.describe(), text)
-            }
-        };
         // If the store was unreachable, a successful read ends the outage; if it rejects writes, only a write does.
         let failed = if error.kind() == StoreErrorKind::Unavailable { Access::Reads } else { access };
         match self.outage.failed(now, failed) {
@@ -140,10 +123,6 @@ impl LeaseTask {
                 "the lease has ended; no ids under it until the store can be written"
             );
         }
-        let failure = match error.kind() {
-            StoreErrorKind::OutcomeUnknown => CallFailure::Unknown,
-            _ => CallFailure::NotDone,
-        };
         self.status.send_modify(|status| {
             status.store_errors += 1;
             status.failure = None;
@@ -155,7 +134,6 @@ impl LeaseTask {
                 status.trouble = Some(error.to_string());
             }
         });
-        Err(failure)
     }
 
     /// Every start over such a store waits for this, so it is not a warning.
@@ -279,7 +257,7 @@ impl LeaseTask {
 
 /// The kind of access of a call. A full disk rejects only writes, so a successful read does not end that outage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Access {
+pub(super) enum Access {
     Reads,
     Writes,
 }
