@@ -19,11 +19,13 @@
 //! | `text_form` | parses templates, writes and reads ids by them |
 //! | `hide` | the keys that hide ids, and which one a namespace has |
 //! | `counter_source` | parses the URLs of sources and finds two that overlap |
-//! | `record` | the record in the store; reads definitions from flags, records and files |
+//! | `record` | the record in the store, and the settings that a definition is written as |
+//! | `file` | the TOML file of namespaces |
 //! | [`registry`] | changes records, and follows them |
 
 mod counter_source;
 mod definition;
+mod file;
 mod hide;
 mod record;
 pub mod registry;
@@ -39,15 +41,16 @@ pub use definition::{
     About, ChangeError, Definition, DefinitionError, InspectError, NumberSource, Scheme, SegmentScheme,
     SizeBounds, TextChangeError,
 };
+pub use file::{AutoCreate, NamespaceFile, NamespaceFileError};
 pub use hide::{
     Hide, HideCheck, HideCheckError, HideError, HideKeyName, HideKeyNameError, HideKeys, HideKeysError,
 };
-pub use record::{
-    AutoCreate, Fields, MAX_NAMESPACES, NamespaceFile, NamespaceFileError, NamespaceRecord, Numbers,
-    NumbersError, ServedBy,
-};
+pub use record::{Fields, NamespaceRecord, Numbers, NumbersError, ServedBy};
 pub use registry::NamespaceError;
 pub use text_form::{Day, TextForm, TextFormError};
+
+/// The maximum number of namespaces in a file, and of those in a store that [every node](ServedBy::EveryNode) serves.
+pub const MAX_NAMESPACES: usize = 10_000;
 
 /// Longest name, in bytes.
 const MAX_LEN: usize = 64;

@@ -18,11 +18,11 @@ use snowmint::utc::Utc;
 use snowmint_store::{Expected, Key, Revision, Store, StoreError, StoreErrorKind, Swap, Versioned};
 use tokio::time::Instant;
 
-use super::NamespaceName;
 use super::counter_source::CounterSource;
 use super::definition::{ChangeError, Definition, DefinitionError, NumberSource, Scheme, TextChangeError};
 use super::hide::HideError;
-use super::record::{MAX_NAMESPACES, NamespaceRecord, Numbers, NumbersError, PREFIX, ServedBy, key};
+use super::record::{NamespaceRecord, Numbers, NumbersError, PREFIX, ServedBy, key};
+use super::{MAX_NAMESPACES, NamespaceName};
 
 /// The record that changes with every namespace: random digits, so that no version repeats, whatever the store lost.
 const VERSION: &str = "versions/namespaces";
