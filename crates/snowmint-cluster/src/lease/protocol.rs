@@ -917,6 +917,6 @@ impl<B: Begin> Protocol<B> {
 }
 
 #[cfg(test)]
-mod model;
+mod model_check;
 #[cfg(test)]
 mod tests;
