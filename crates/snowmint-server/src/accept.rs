@@ -18,6 +18,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_rustls::TlsAcceptor;
 
 use crate::access_log;
+use crate::client_stream::{FirstRead, HANDSHAKE_RECORD, Stream};
 use crate::limits::{HEAR_OUT, KEEPALIVE, LINGER, UNSENT};
 use crate::listener::{Listener, Socket};
 use crate::memory_trimmer::MemoryTrimmer;
@@ -27,7 +28,6 @@ use crate::recurring_problem::RecurringProblem;
 use crate::shutdown::{self, ShutdownListener};
 use crate::state::ServerState;
 use crate::status::ErrorKind;
-use crate::stream::{FirstRead, HANDSHAKE_RECORD, Stream};
 use crate::tls::Tls;
 
 /// Pause after `accept` failed for a temporary reason.

@@ -16,6 +16,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use crate::accept::{Accepted, reply_and_close};
 use crate::access::Usage;
 use crate::access_log;
+use crate::client_stream::Stream;
 use crate::fairness::Turn;
 use crate::limits::{FLUSH_AT, HEAR_OUT, READ_ROOM, REST};
 use crate::metrics::Metrics;
@@ -25,7 +26,6 @@ use crate::settings::Timeouts;
 use crate::shutdown::ShutdownListener;
 use crate::state::ServerState;
 use crate::status::ErrorKind;
-use crate::stream::Stream;
 
 /// A protocol that reads its requests from a buffer and answers them in order.
 pub(crate) trait Dialogue: Send {

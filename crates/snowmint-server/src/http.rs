@@ -38,6 +38,7 @@ use tokio::time::Instant;
 use crate::accept::Accepted;
 use crate::access::BearerCache;
 use crate::access_log;
+use crate::client_stream::Stream;
 use crate::fairness::Turn;
 use crate::fleet::watch::FleetWatch;
 use crate::grpc;
@@ -52,7 +53,6 @@ use crate::protocol::{Admission, Protocol};
 use crate::shutdown::ShutdownListener;
 use crate::state::ServerState;
 use crate::status::ErrorKind;
-use crate::stream::Stream;
 
 /// Returns `true` if path and query parse as a route, for fuzzing.
 #[doc(hidden)]

@@ -56,6 +56,7 @@ mod accept;
 pub mod access;
 mod access_log;
 pub mod admin;
+mod client_stream;
 mod clock;
 mod connection;
 pub mod credentials;
@@ -85,7 +86,6 @@ mod settings;
 mod shutdown;
 mod state;
 pub mod status;
-mod stream;
 mod thrift;
 mod tls;
 
