@@ -11,7 +11,7 @@ use snowmint::error::Chain;
 use snowmint::field::Field;
 use snowmint::{DatacenterId, Layout, WorkerId};
 use snowmint_cluster::{LeaseConfig, WorkerSource};
-use snowmint_server::admin::counters::AtLeast;
+use snowmint_server::admin::recovery::AtLeast;
 use snowmint_store::MAX_NUMBER;
 
 use crate::arguments;

@@ -4,7 +4,7 @@
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ColorChoice, CommandFactory as _};
 use snowmint_cluster::NamespaceName;
-use snowmint_server::credentials::without_credentials;
+use snowmint_server::url_without_credentials::without_credentials;
 
 use crate::{Cli, arguments};
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use snowmint_cluster::{LeaseError, LeaseStatus, Leases};
 use snowmint_server::admin::{SettledStore, warnings_of_skipped};
-pub(crate) use snowmint_server::credentials::without_credentials;
+pub(crate) use snowmint_server::url_without_credentials::without_credentials;
 use snowmint_store::{OpenError, Store};
 
 use crate::error::{Failure, report};

@@ -24,7 +24,7 @@ use snowmint_server::admin::audit::Log;
 use snowmint_server::admin::doctor::Findings;
 use snowmint_server::admin::namespaces::{Addition, Change, Changed, Namespaces};
 use snowmint_server::admin::workers::{Force, Released, Workers};
-use snowmint_server::credentials::masked;
+use snowmint_server::url_without_credentials::masked;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;

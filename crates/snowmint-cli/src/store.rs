@@ -16,8 +16,8 @@ use snowmint_cluster::audit::Action as Change;
 use snowmint_cluster::lease::{Record, Tag};
 use snowmint_cluster::namespace::{Scheme, registry};
 use snowmint_cluster::{Holder, LeaseConfig, LeaseConfigError, WorkerPool};
-use snowmint_server::admin::counters::{AtLeast, Counters, name_of, number};
 use snowmint_server::admin::node_reports::{self, NodeError, NodeReports};
+use snowmint_server::admin::recovery::{AtLeast, Counters, name_of, number};
 use snowmint_server::admin::workers::{random_tag, workers_of};
 use snowmint_store::{Counter as _, Expected, Key, Store, StoreCounter, StoreErrorKind, Swap, Versioned};
 

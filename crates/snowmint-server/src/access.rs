@@ -29,7 +29,7 @@ use tokio::sync::Notify;
 
 use crate::clock::SharedClock;
 use crate::mint::{InspectBy, Mint, MintError};
-use crate::reload::WatchedFiles;
+use crate::watched_files::WatchedFiles;
 use quota::Exceeded;
 use secret::{SecretDigest, TokenName};
 

@@ -4,16 +4,16 @@
 //! the same inputs, results and errors.
 
 pub mod audit;
-pub mod counters;
+mod check_sources;
 pub mod doctor;
 mod error;
 pub mod human;
 pub mod namespaces;
 pub(crate) mod node_admin;
 pub mod node_reports;
+pub mod recovery;
 pub(crate) mod refusals;
 mod settled_store;
-mod sources;
 pub mod workers;
 
 pub use audit::Author;

@@ -56,10 +56,10 @@ mod accept;
 pub mod access;
 mod access_log;
 pub mod admin;
+mod admin_api;
 mod client_stream;
 mod clock;
 mod connection;
-pub mod credentials;
 mod fairness;
 mod fleet;
 mod grpc;
@@ -74,12 +74,10 @@ mod metrics;
 pub mod mint;
 pub mod namespace_sync;
 mod noeqd;
-mod operator;
 #[cfg(feature = "otlp")]
 mod otlp;
 mod protocol;
 mod recurring_problem;
-mod reload;
 mod resp;
 mod server;
 mod settings;
@@ -88,6 +86,8 @@ mod state;
 pub mod status;
 mod thrift;
 mod tls;
+pub mod url_without_credentials;
+mod watched_files;
 
 // Unit tests and integration tests share the id source without a store, which names this crate from outside.
 #[cfg(test)]

@@ -3,12 +3,12 @@
 //! An id request takes this path: `table` finds the namespace, `namespace` asks its backend, and for snowflake ids
 //! `id_pool` draws through the connection's handle. Namespaces may change at any time; each request sees one table.
 
-mod digits;
 mod error;
 mod id_pool;
 mod ids;
 mod namespace;
 mod table;
+mod write_numbers;
 
 use std::collections::BTreeMap;
 use std::ops::{Range, RangeInclusive};
@@ -26,13 +26,13 @@ use snowmint_cluster::segment::{HighWaterMarks, Stripe};
 use snowmint_cluster::{LeaseStatus, NamespaceName};
 use tokio::sync::{mpsc, oneshot};
 
-pub(crate) use digits::Entry;
 pub use error::{InvalidIdError, MintError, Quota};
 pub use id_pool::{IdHandle, IdHandles, IdPool, IdSource};
 pub use ids::{IdRange, Ids, Minted};
 pub use namespace::{Backend, Namespace, PartialIds, Taken};
 pub(crate) use table::some_of;
 pub use table::{ConnectionState, NamespaceTable};
+pub(crate) use write_numbers::Entry;
 
 use crate::clock::SharedClock;
 use crate::limits::{MAX_COUNT, MAX_RANGE_COUNT, MAX_SERVED_NAMESPACES, MAX_WAIT};

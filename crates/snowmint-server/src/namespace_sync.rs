@@ -4,7 +4,7 @@
 
 mod config;
 mod lost_records;
-mod sources;
+mod open_sources;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -34,7 +34,7 @@ use crate::clock::{ServiceClock, SharedClock};
 use crate::limits::MAX_SERVED_NAMESPACES;
 use crate::mint::{Backend, CreateRequest, IdPool, IdSource, Mint, MintError, Namespace, some_of};
 use lost_records::{LostRecords, RecordAction};
-use sources::{NumberClaims, OpenedSegments, SourceOpener};
+use open_sources::{NumberClaims, OpenedSegments, SourceOpener};
 
 /// Create requests that may wait.
 const CREATE_REQUESTS: usize = 64;

@@ -23,7 +23,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 
 use crate::access_log::shortened;
-use crate::credentials::masked;
+use crate::url_without_credentials::masked;
 use context::Parent;
 use export::{Command, Exporter};
 pub(crate) use message::KeyValue;

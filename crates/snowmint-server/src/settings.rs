@@ -11,9 +11,9 @@ use snowmint::error::Snippet;
 use crate::access::Access;
 use crate::admin::{LogControl, NodeAdmin};
 use crate::clock::SharedClock;
-use crate::credentials::masked;
 use crate::limits;
 use crate::tls::Tls;
+use crate::url_without_credentials::masked;
 
 /// The settings of the service.
 #[derive(Clone)]

@@ -19,7 +19,7 @@ use tokio::time::sleep;
 use crate::limits::PROTOCOLS;
 use crate::protocol::Protocol;
 use crate::recurring_problem::RecurringProblem;
-use crate::reload::WatchedFiles;
+use crate::watched_files::WatchedFiles;
 use expiry::ExpiryLog;
 
 /// The flags that name the files.

@@ -21,7 +21,7 @@ use snowmint_cluster::segment::{Mode, Period, SegmentConfig, Stripe};
 use snowmint_store::{Key, Store, Versioned};
 
 use super::audit::details_of;
-use super::{AdminError, Author, node_reports, sources, warnings_of_skipped};
+use super::{AdminError, Author, check_sources, node_reports, warnings_of_skipped};
 use crate::access::file::with_nearest_field;
 
 /// Settings of a namespace in the form of a namespace file, as a JSON object.
@@ -291,7 +291,7 @@ pub async fn add(
     let definition = definition_to_add(name, &addition.settings, before.as_ref())?;
     let mut warnings = Vec::new();
     let resumes = before.as_ref().filter(|_| if_dropped == IfDropped::Resume);
-    let found = sources::check(name, &definition, resumes, &mut warnings).await?;
+    let found = check_sources::check(name, &definition, resumes, &mut warnings).await?;
     check_mode(store, &definition)?;
     warnings.extend(shared_key(name, &definition, &listed, shows));
     let nodes = addition.start_over.as_ref().map_or(&[][..], |over| &over.nodes);
@@ -314,7 +314,7 @@ pub async fn add(
         NamespaceError::Mismatch(error) => AdminError::OnlyOver(error),
         error => error.into(),
     })?;
-    sources::remember(store, name, &record.definition, &found).await?;
+    check_sources::remember(store, name, &record.definition, &found).await?;
     if before.is_some() && if_dropped == IfDropped::Restart {
         let others = if nodes.is_empty() { "a node" } else { "a node that is not in `nodes` and" };
         warnings.push(format!(
@@ -556,12 +556,12 @@ async fn move_sources(
                 compared = old;
             }
         }
-        sources::check(name, &definition, Some(before), &mut warnings).await?;
+        check_sources::check(name, &definition, Some(before), &mut warnings).await?;
     }
     let moved = async {
         if let Some(before) = &before {
             // Raises the new counter, so it is a part of the change.
-            sources::check_move(name, before, &wanted, change.above).await?;
+            check_sources::check_move(name, before, &wanted, change.above).await?;
         }
         Ok::<_, AdminError>(registry::move_sources(store, name, &compared, &wanted).await?)
     };

@@ -14,8 +14,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use super::human::thousands;
-use crate::credentials::masked;
 use crate::status::ErrorKind;
+use crate::url_without_credentials::masked;
 
 const NODE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum bytes of the metrics of a node.

@@ -13,7 +13,7 @@ use snowmint::{Id, Layout};
 use snowmint_cluster::namespace::TextForm;
 use snowmint_cluster::segment::Run;
 
-use super::digits::Entry;
+use super::write_numbers::Entry;
 use crate::clock::ServiceClock;
 
 /// The generator of ids of 96 or 128 bits.
