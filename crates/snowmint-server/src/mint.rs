@@ -3,11 +3,12 @@
 //! An id request takes this path: `table` finds the namespace, `namespace` asks its backend, and for snowflake ids
 //! `id_pool` draws through the connection's handle. Namespaces may change at any time; each request sees one table.
 
+mod connection_state;
 mod error;
 mod id_pool;
 mod ids;
 mod namespace;
-mod table;
+mod namespace_table;
 mod write_numbers;
 
 use std::collections::BTreeMap;
@@ -26,12 +27,13 @@ use snowmint_cluster::segment::{HighWaterMarks, Stripe};
 use snowmint_cluster::{LeaseStatus, NamespaceName};
 use tokio::sync::{mpsc, oneshot};
 
+pub use connection_state::ConnectionState;
 pub use error::{InvalidIdError, MintError, Quota};
 pub use id_pool::{IdHandle, IdHandles, IdPool, IdSource};
 pub use ids::{IdRange, Ids, Minted};
 pub use namespace::{Backend, Namespace, PartialIds, Taken};
-pub(crate) use table::some_of;
-pub use table::{ConnectionState, NamespaceTable};
+pub use namespace_table::NamespaceTable;
+pub(crate) use namespace_table::some_of;
 pub(crate) use write_numbers::Entry;
 
 use crate::clock::SharedClock;
