@@ -1,26 +1,25 @@
 //! `snowmint bench`: draws ids from a server or in process for a while, and reports rate, latencies and duplicates.
 
-mod local;
-mod progress;
 mod svg;
 mod wire;
 
 use std::collections::BTreeMap;
+use std::io::{self, IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
-use snowmint::Layout;
+use snowmint::{Generator, Id, Layout, Rule, WallClock, WorkerId};
 use snowmint_cluster::NamespaceName;
 
 use crate::error::{Failure, report};
 use crate::human::{Output, thousands};
 use crate::remote::is_this_machine;
 use crate::{arguments, explain, flags};
-use progress::Progress;
 use wire::Target;
 
 const EXAMPLES: &str = "\
@@ -220,7 +219,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let progress = Progress::start(&run, args.duration);
     let lanes = match target {
         Some(target) => wire::draw(&Arc::new(target), args.connections, &run),
-        None => local::draw(args.layout.unwrap_or(Layout::TWITTER), args.connections, args.batch, &run),
+        None => draw_in_process(args.layout.unwrap_or(Layout::TWITTER), args.connections, args.batch, &run),
     };
     let seconds = begin.elapsed().as_secs_f64();
     progress.stop();
@@ -399,6 +398,107 @@ fn time(us: f64) -> String {
     }
 }
 
+/// One of this many single-id calls is measured: reading the clock costs more than a call.
+const SAMPLE: u64 = 16;
+
+/// Draws in this process until the run is over: all threads share one generator, as in a program that uses the library.
+fn draw_in_process(layout: Layout, threads: usize, batch: usize, run: &Run) -> Result<Vec<Lane>, Failure> {
+    let generator = Generator::builder(layout)
+        .worker(WorkerId(0))
+        .rule(Rule::wait(layout.tick().max(Duration::from_secs(1))))
+        .build(WallClock)
+        .map_err(Failure::usage)?;
+    // Reading the clock is cheap compared with a batch.
+    let round = if batch > 1 { 1 } else { SAMPLE };
+    let lane = || {
+        let mut lane = Lane::new(threads)?;
+        let mut ids = vec![Id::MAX; batch];
+        let mut calls: u64 = 0;
+        while !run.is_over() {
+            let before = lane.ids;
+            for _ in 0..round {
+                let is_measured = batch > 1 || calls.is_multiple_of(SAMPLE);
+                calls += 1;
+                let begin = is_measured.then(present);
+                match generator.fill(&mut ids) {
+                    Ok(filled) => {
+                        if let Some(begin) = begin {
+                            lane.took(begin.elapsed());
+                        }
+                        lane.ids += filled as u64;
+                        ids[..filled].iter().for_each(|id| lane.keep(id.get()));
+                    }
+                    Err(error) => lane.failed("generator", &error.to_string()),
+                }
+            }
+            run.add(lane.ids - before);
+        }
+        lane.requests = calls;
+        Ok(lane)
+    };
+    std::thread::scope(|scope| {
+        let running: Vec<_> = (0..threads).map(|_| scope.spawn(lane)).collect();
+        let ended = running.into_iter().map(|thread| {
+            thread.join().unwrap_or_else(|_| Err(Failure::runtime("a thread of the bench panicked")))
+        });
+        ended.collect()
+    })
+}
+
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
+/// Width of the bar in characters.
+const BAR_WIDTH: u64 = 30;
+
+/// A progress line on standard error, on a terminal only: the elapsed time, and the rate so far.
+struct Progress {
+    shown: Option<(Arc<AtomicBool>, JoinHandle<()>)>,
+}
+
+impl Progress {
+    fn start(run: &Run, duration: Duration) -> Self {
+        if !io::stderr().is_terminal() {
+            return Self { shown: None };
+        }
+        let is_over = Arc::new(AtomicBool::new(false));
+        let (over, run) = (Arc::clone(&is_over), run.clone());
+        let thread = std::thread::spawn(move || {
+            let begin = present();
+            while !over.load(Ordering::Relaxed) {
+                let line =
+                    progress_line(begin.elapsed().min(duration), duration, run.drawn.load(Ordering::Relaxed));
+                // Ignored: if standard error is closed, nobody is looking.
+                let _ = write!(io::stderr(), "\r\x1b[K{line}");
+                std::thread::sleep(PROGRESS_INTERVAL);
+            }
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        });
+        Self { shown: Some((is_over, thread)) }
+    }
+
+    fn stop(self) {
+        if let Some((is_over, thread)) = self.shown {
+            is_over.store(true, Ordering::Relaxed);
+            let _ = thread.join();
+        }
+    }
+}
+
+fn progress_line(passed: Duration, duration: Duration, drawn: u64) -> String {
+    let (passed_ms, all_ms) = (passed.as_millis().max(1), duration.as_millis().max(1));
+    let filled = (u128::from(BAR_WIDTH) * passed_ms / all_ms).min(u128::from(BAR_WIDTH));
+    let filled = usize::try_from(filled).unwrap_or_default();
+    let width = usize::try_from(BAR_WIDTH).unwrap_or_default();
+    let bar = "█".repeat(filled) + &"░".repeat(width - filled);
+    let rate = u128::from(drawn) * 1000 / passed_ms;
+    format!(
+        "{bar} {:.1} of {:.1} s, {} ids, {} a second",
+        passed.as_secs_f64(),
+        duration.as_secs_f64(),
+        thousands(drawn),
+        thousands(u64::try_from(rate).unwrap_or(u64::MAX))
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -415,5 +515,13 @@ mod tests {
         for (us, wanted) in [(0.04, "0.0 µs"), (12.34, "12.3 µs"), (4500.0, "4.50 ms"), (2.5e6, "2.50 s")] {
             assert_eq!(time(us), wanted);
         }
+    }
+
+    #[test]
+    fn the_bar_fills_up() {
+        let at = |ms| progress_line(Duration::from_millis(ms), Duration::from_secs(2), 1_000_000);
+        assert!(at(0).starts_with("░"), "{}", at(0));
+        assert_eq!(at(1000).matches('█').count(), 15);
+        assert_eq!(at(2000), format!("{} 2.0 of 2.0 s, 1,000,000 ids, 500,000 a second", "█".repeat(30)));
     }
 }
