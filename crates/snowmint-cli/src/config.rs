@@ -1,20 +1,18 @@
-//! `snowmint config`: checks, prints and describes the configuration file of `snowmint serve`. Also parses the command line, for
-//! which that file has the defaults.
+//! `snowmint config`: checks, prints and describes the configuration file of `snowmint serve`.
 
 use std::path::{Path, PathBuf};
 
 use clap::builder::Resettable;
 use clap::parser::ValueSource;
-use clap::{ArgAction, ArgMatches, Args as _, Command, CommandFactory, FromArgMatches as _, Subcommand};
+use clap::{ArgAction, ArgMatches, Args as _, Command, FromArgMatches as _, Subcommand};
 use serde_json::{Map, json};
 use snowmint::{Clock as _, WallClock};
 use toml::Value;
 
 use crate::error::{Failure, report};
-use crate::foreign_flags;
 use crate::human::Output;
 use crate::serve::config_file::{ConfigFile, flags, is_boolean, namespaces_of, tokens_of};
-use crate::{Cli, open_store, serve};
+use crate::{open_store, serve};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -97,42 +95,6 @@ pub(crate) fn run(args: &Args, matches: &ArgMatches) -> Result<(), Failure> {
             out.flush()
         }
     }
-}
-
-/// Parses the command line. If `serve` has a configuration file, its values are the defaults.
-pub(crate) fn parse_command_line() -> Result<(Cli, ArgMatches), clap::Error> {
-    parse(Cli::command().color(foreign_flags::colour_of_help()))
-}
-
-/// Parses the command line again, with the values of its configuration file.
-pub(crate) fn with_file(cli: Cli, matches: ArgMatches) -> Result<(Cli, ArgMatches), Failure> {
-    let Some(path) = cli.serve_args().and_then(|args| args.config.clone()) else { return Ok((cli, matches)) };
-    let file = ConfigFile::read(&path)?;
-    let command = Cli::command()
-        .mut_subcommand("serve", |serve| file.apply(serve))
-        .mut_subcommand("config", |config| config.mut_subcommand("print", |print| file.apply(print)));
-    let (mut cli, matches) = parse(command).map_err(|error| match crate::error::explain(&error) {
-        Err(failure) => failure,
-        Ok(()) => Failure::Reported,
-    })?;
-    let serve = matches.subcommand_matches("serve");
-    let from_file = |key| {
-        let source = serve.and_then(|serve| serve.value_source(key));
-        (source == Some(ValueSource::DefaultValue)).then(|| path.clone())
-    };
-    let (log, access_log) = (from_file("log"), from_file("access_log"));
-    if let Some(args) = cli.serve_args_mut() {
-        (args.config_log, args.config_access_log) = (log, access_log);
-        file.give_tokens(args, path.clone())?;
-        file.give_namespaces(args, path)?;
-    }
-    Ok((cli, matches))
-}
-
-fn parse(mut command: Command) -> Result<(Cli, ArgMatches), clap::Error> {
-    let matches = command.try_get_matches_from_mut(std::env::args_os())?;
-    let cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
-    Ok((cli, matches))
 }
 
 fn check(path: &Path, json: bool) -> Result<(), Failure> {

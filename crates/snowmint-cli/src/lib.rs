@@ -1,4 +1,4 @@
-//! The command `snowmint`. Each subcommand is a file; this one only dispatches.
+//! The command `snowmint`. Each subcommand is a file; this one parses the command line and dispatches.
 
 // The compiler checks that the task that opens stores is `Send`, through every type in their TLS.
 #![recursion_limit = "256"]
@@ -41,7 +41,11 @@ mod workers;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Command as Clap, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+
+use error::Failure;
+use serve::config_file::ConfigFile;
 
 const EXAMPLES: &str = "\
 Start with:
@@ -157,15 +161,52 @@ pub use serve::config_file::check_text as check_config_file;
 pub fn main() -> ExitCode {
     #[cfg(all(target_os = "linux", target_env = "gnu", target_feature = "crt-static"))]
     glibc_resolver::use_built_in_services();
-    let outcome = match config::parse_command_line() {
-        Ok((cli, matches)) => serve::report_in_log_format(config::with_file(cli, matches))
-            .and_then(|(cli, matches)| run(cli, &matches)),
+    let outcome = match parse_command_line() {
+        Ok((cli, matches)) => {
+            serve::report_in_log_format(with_file(cli, matches)).and_then(|(cli, matches)| run(cli, &matches))
+        }
         Err(error) => serve::report_in_log_format(error::explain(&error)),
     };
     error::finish(outcome)
 }
 
-fn run(cli: Cli, matches: &clap::ArgMatches) -> Result<(), error::Failure> {
+/// Parses the command line. If `serve` has a configuration file, its values are the defaults.
+fn parse_command_line() -> Result<(Cli, ArgMatches), clap::Error> {
+    parse(Cli::command().color(foreign_flags::colour_of_help()))
+}
+
+/// Parses the command line again, with the values of its configuration file.
+fn with_file(cli: Cli, matches: ArgMatches) -> Result<(Cli, ArgMatches), Failure> {
+    let Some(path) = cli.serve_args().and_then(|args| args.config.clone()) else { return Ok((cli, matches)) };
+    let file = ConfigFile::read(&path)?;
+    let command = Cli::command()
+        .mut_subcommand("serve", |serve| file.apply(serve))
+        .mut_subcommand("config", |config| config.mut_subcommand("print", |print| file.apply(print)));
+    let (mut cli, matches) = parse(command).map_err(|error| match error::explain(&error) {
+        Err(failure) => failure,
+        Ok(()) => Failure::Reported,
+    })?;
+    let serve = matches.subcommand_matches("serve");
+    let from_file = |key| {
+        let source = serve.and_then(|serve| serve.value_source(key));
+        (source == Some(ValueSource::DefaultValue)).then(|| path.clone())
+    };
+    let (log, access_log) = (from_file("log"), from_file("access_log"));
+    if let Some(args) = cli.serve_args_mut() {
+        (args.config_log, args.config_access_log) = (log, access_log);
+        file.give_tokens(args, path.clone())?;
+        file.give_namespaces(args, path)?;
+    }
+    Ok((cli, matches))
+}
+
+fn parse(mut command: Clap) -> Result<(Cli, ArgMatches), clap::Error> {
+    let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    let cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
+    Ok((cli, matches))
+}
+
+fn run(cli: Cli, matches: &ArgMatches) -> Result<(), Failure> {
     human::choose_colour(cli.color);
     match cli.command {
         Command::Serve(args) => serve::start(*args),
