@@ -9,7 +9,7 @@ use snowmint_server::admin::audit::{Log, LogLine, Outcome, list};
 use snowmint_store::Store;
 
 use crate::error::Failure;
-use crate::flags;
+use crate::flag_values;
 use crate::human::Output;
 use crate::remote::{Target, TargetArgs, warn};
 
@@ -52,7 +52,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     target: TargetArgs,
     /// Largest number of entries
-    #[arg(long, value_name = "N", default_value = "50", value_parser = flags::rows, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", default_value = "50", value_parser = flag_values::rows, allow_negative_numbers = true)]
     limit: usize,
     /// Only changes of this namespace
     #[arg(long, value_name = "NAME")]

@@ -19,7 +19,7 @@ use snowmint_cluster::NamespaceName;
 use crate::error::{Failure, report};
 use crate::human::{Output, thousands};
 use crate::remote::is_this_machine;
-use crate::{arguments, explain, flags};
+use crate::{argv, explain, flag_values};
 use wire::Target;
 
 const EXAMPLES: &str = "\
@@ -85,7 +85,7 @@ pub(crate) struct Args {
     #[arg(short = 'c', long, visible_alias = "threads", value_name = "N", default_value = "4", value_parser = connections, help_heading = "Load")]
     connections: usize,
     /// How long to draw, from 100ms to 1h
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = flags::timeout, help_heading = "Load")]
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = flag_values::timeout, help_heading = "Load")]
     duration: Duration,
     /// Load a server on another machine
     #[arg(long, help_heading = "Load")]
@@ -190,7 +190,7 @@ impl Run {
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let (target, what) = if let Some(layout) = args.layout {
         // The variable may hold a token for other commands.
-        if arguments::has_flag("--token") {
+        if argv::has_flag("--token") {
             return Err(Failure::flag(
                 "--token",
                 "belongs to a server: omit it with --layout, or name a URL",

@@ -12,7 +12,7 @@ use snowmint::utc::Utc;
 use snowmint::{Clock as _, WallClock};
 use snowmint_cluster::audit::ChangeFailure;
 
-use crate::{arguments, foreign_flags};
+use crate::{argv, foreign_flags};
 
 /// Exit code if a store, port, lease or disk failed.
 const FAILED: u8 = 1;
@@ -206,5 +206,5 @@ fn variable(error: &clap::Error) -> Option<String> {
     };
     let flag = argument.split_whitespace().next()?;
     let name = format!("SNOWMINT_{}", flag.strip_prefix("--")?.replace('-', "_").to_uppercase());
-    (!arguments::has_flag(flag) && std::env::var_os(&name).is_some()).then_some(name)
+    (!argv::has_flag(flag) && std::env::var_os(&name).is_some()).then_some(name)
 }

@@ -6,7 +6,7 @@ use clap::{ColorChoice, CommandFactory as _};
 use snowmint_cluster::NamespaceName;
 use snowmint_server::url_without_credentials::without_credentials;
 
-use crate::{Cli, arguments};
+use crate::{Cli, argv};
 
 /// The names of `serve`.
 pub(crate) const SERVE: [&str; 4] = ["serve", "server", "start", "run"];
@@ -105,7 +105,7 @@ pub(crate) fn advice(error: &clap::Error) -> Option<String> {
     match error.kind() {
         ErrorKind::UnknownArgument => {
             let flag = text(ContextKind::InvalidArg)?;
-            let command = arguments::words().into_iter().nth(1).unwrap_or_default();
+            let command = argv::words().into_iter().nth(1).unwrap_or_default();
             if BENCH.contains(&command.as_str())
                 && let Some((_, advice)) = BENCH_FLAGS.iter().find(|(flags, _)| flags.contains(&flag))
             {
@@ -118,7 +118,7 @@ pub(crate) fn advice(error: &clap::Error) -> Option<String> {
         ErrorKind::InvalidSubcommand => {
             let word = text(ContextKind::InvalidSubcommand)?;
             // Each subcommand has its own words.
-            arguments::words().get(1).filter(|first| *first == word)?;
+            argv::words().get(1).filter(|first| *first == word)?;
             let (_, advice) = COMMANDS.iter().find(|(words, _)| words.contains(&word))?;
             Some(format!("unknown command {word}: {advice}; see --help"))
         }
@@ -153,7 +153,7 @@ fn flag_of_word(command: &str, word: &str) -> Option<String> {
         format!("name the node by --server {shown}")
     } else if !is_of_node && word.contains("://") && has("store") {
         "name the store by --store URL".to_owned()
-    } else if NEW.contains(&command) && arguments::whole(word).is_some() {
+    } else if NEW.contains(&command) && argv::whole(word).is_some() {
         format!("the number of ids is a flag: -n {word}")
     } else if NEW.contains(&command) && word.parse::<NamespaceName>().is_ok() {
         format!("ids of a namespace come from a running node: curl http://127.0.0.1:8080/v1/ids/{word}")
@@ -169,7 +169,7 @@ fn flag_of_word(command: &str, word: &str) -> Option<String> {
 
 /// Returns the colour of help, which is printed before `--color` is parsed.
 pub(crate) fn colour_of_help() -> ColorChoice {
-    let words = arguments::words();
+    let words = argv::words();
     let named = words.iter().enumerate().rev().find_map(|(at, word)| {
         let rest = word.strip_prefix("--color").or_else(|| word.strip_prefix("--colour"))?;
         if rest.is_empty() { words.get(at + 1).map(String::as_str) } else { rest.strip_prefix('=') }

@@ -3,7 +3,7 @@
 // The compiler checks that the task that opens stores is `Send`, through every type in their TLS.
 #![recursion_limit = "256"]
 
-mod arguments;
+mod argv;
 mod audit;
 mod bench;
 mod bit_picture;
@@ -13,7 +13,7 @@ mod convert;
 mod doctor;
 mod error;
 mod explain;
-mod flags;
+mod flag_values;
 mod foreign_flags;
 #[cfg(all(target_os = "linux", target_env = "gnu", target_feature = "crt-static"))]
 mod glibc_resolver;
@@ -23,6 +23,7 @@ mod human;
 mod import;
 mod input;
 mod inspect;
+mod instants;
 mod layout;
 mod log_level;
 mod new;
@@ -36,7 +37,6 @@ mod sql;
 mod store;
 mod token;
 mod version;
-mod when;
 mod workers;
 
 use std::process::ExitCode;

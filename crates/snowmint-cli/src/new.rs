@@ -17,7 +17,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::error::{Failure, report};
 use crate::human::{Output, thousands};
-use crate::{arguments, flags, open_store};
+use crate::{argv, flag_values, open_store};
 
 const MAX_COUNT: u64 = 10_000_000;
 /// Number of ids to draw and write at a time.
@@ -82,7 +82,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "W", allow_negative_numbers = true, help_heading = "Ids")]
     worker: Option<WorkerSource>,
     /// Datacenter, if the layout has one
-    #[arg(long, value_name = "D", default_value = "0", value_parser = flags::node_number, allow_negative_numbers = true, env = "SNOWMINT_DATACENTER", help_heading = "Ids")]
+    #[arg(long, value_name = "D", default_value = "0", value_parser = flag_values::node_number, allow_negative_numbers = true, env = "SNOWMINT_DATACENTER", help_heading = "Ids")]
     datacenter: u32,
     /// Start of the sequence in each new millisecond: zero, random, random(N) (below N) or rolling. Do not use zero if
     /// `id % n` picks a shard: each run would start with sequence 0. With random, ids increase only from one millisecond
@@ -124,15 +124,15 @@ pub(crate) struct Args {
 }
 
 fn count(text: &str) -> Result<u64, String> {
-    arguments::whole(text)
+    argv::whole(text)
         .filter(|count| (1..=MAX_COUNT).contains(count))
         .ok_or_else(|| format!("expected 1 to {}", thousands(MAX_COUNT)))
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let (worker, datacenter) = flags::check_node(&args.layout, args.worker, args.datacenter)?;
+    let (worker, datacenter) = flag_values::check_node(&args.layout, args.worker, args.datacenter)?;
     let now_unix_ms = WallClock.unix_ms();
-    if let Some(warning) = flags::check_lifetime(&args.layout, now_unix_ms)? {
+    if let Some(warning) = flag_values::check_lifetime(&args.layout, now_unix_ms)? {
         report("warning", &warning);
     }
     match args.store.as_deref() {
@@ -152,8 +152,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
              --worker",
         )),
         store => {
-            flags::check_data(store, &args.data)?;
-            leased(args, worker, datacenter, &flags::store_url(store, &args.data))
+            flag_values::check_data(store, &args.data)?;
+            leased(args, worker, datacenter, &flag_values::store_url(store, &args.data))
         }
     }
 }

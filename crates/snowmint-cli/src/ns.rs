@@ -16,7 +16,7 @@ use snowmint_store::Store;
 
 use crate::audit::Author;
 use crate::error::Failure;
-use crate::flags;
+use crate::flag_values;
 use crate::hide_key;
 use crate::human::Output;
 use crate::remote::{Target, TargetArgs, warn};
@@ -177,7 +177,7 @@ enum Action {
             long,
             value_name = "N",
             requires = "sources",
-            value_parser = flags::number,
+            value_parser = flag_values::number,
             allow_negative_numbers = true
         )]
         above: Option<u64>,
@@ -313,16 +313,16 @@ struct Changeable {
     #[arg(long, value_name = "MODE")]
     mode: Option<Mode>,
     /// Smallest number (segment); raises a counter below it
-    #[arg(long, value_name = "N", value_parser = flags::number, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = flag_values::number, allow_negative_numbers = true)]
     start: Option<u64>,
     /// Largest number (segment)
-    #[arg(long, value_name = "N", value_parser = flags::number, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = flag_values::number, allow_negative_numbers = true)]
     maximum: Option<u64>,
     /// Smallest and first size of a reservation (segment)
-    #[arg(long, value_name = "N", value_parser = flags::number, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = flag_values::number, allow_negative_numbers = true)]
     size_min: Option<u64>,
     /// Largest size of a reservation (segment)
-    #[arg(long, value_name = "N", value_parser = flags::number, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = flag_values::number, allow_negative_numbers = true)]
     size_max: Option<u64>,
     /// What the namespace is for, at most 256 characters; an empty text removes it
     #[arg(long, value_name = "TEXT")]
@@ -497,7 +497,7 @@ fn show_added(changed: &Changed, json: bool) -> Result<(), Failure> {
     out.line(&format!(
         "recorded in {}; running nodes serve it within their --namespaces-poll ({} by default)",
         changed.store,
-        flags::NAMESPACES_POLL
+        flag_values::NAMESPACES_POLL
     ))?;
     if let Some(last) = changed.resumed_above {
         out.line(&format!("resumed: the next number is above {last}"))?;

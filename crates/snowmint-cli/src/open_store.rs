@@ -10,7 +10,7 @@ pub(crate) use snowmint_server::url_without_credentials::without_credentials;
 use snowmint_store::{OpenError, Store};
 
 use crate::error::{Failure, report};
-use crate::flags;
+use crate::flag_values;
 
 /// Time limit of [`leave`].
 const LEAVE_WITHIN: Duration = Duration::from_secs(2);
@@ -36,12 +36,12 @@ pub(crate) struct StoreArgs {
 
 impl StoreArgs {
     pub(crate) fn url(&self) -> String {
-        flags::store_url(self.store.as_deref(), &self.data)
+        flag_values::store_url(self.store.as_deref(), &self.data)
     }
 
     /// Checks the flags without opening the store.
     pub(crate) fn check(&self) -> Result<(), Failure> {
-        flags::check_data(self.store.as_deref(), &self.data)
+        flag_values::check_data(self.store.as_deref(), &self.data)
     }
 
     /// Opens the store, runs `change`, and returns its result once everything that it wrote has settled.

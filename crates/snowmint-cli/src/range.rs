@@ -6,11 +6,11 @@ use snowmint::{Clock as _, Id, Layout, WallClock};
 use snowmint_cluster::NamespaceName;
 use snowmint_server::admin::namespaces;
 
-use crate::arguments;
+use crate::argv;
 use crate::error::{Failure, report};
 use crate::human::Output;
+use crate::instants::{self, When};
 use crate::remote::{Target, TargetArgs, warn};
-use crate::when::{self, When};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -42,10 +42,10 @@ until_utc and last are null.";
 #[command(after_long_help = EXAMPLES, after_help = "See --help for examples and the JSON fields.")]
 pub(crate) struct Args {
     /// Begin of the range: an instant, a date, or a time before now such as '1 day'
-    #[arg(long, value_name = "WHEN", value_parser = when::parse, help_heading = "Range", allow_hyphen_values = true)]
+    #[arg(long, value_name = "WHEN", value_parser = instants::parse, help_heading = "Range", allow_hyphen_values = true)]
     since: When,
     /// End of the range, which does not belong to it; default: no end
-    #[arg(long, value_name = "WHEN", value_parser = when::parse, help_heading = "Range", allow_hyphen_values = true)]
+    #[arg(long, value_name = "WHEN", value_parser = instants::parse, help_heading = "Range", allow_hyphen_values = true)]
     until: Option<When>,
     /// Layout of the ids: a name (see `snowmint layouts`) or its fields
     #[arg(long, value_name = "SPEC|NAME", env = "SNOWMINT_LAYOUT", help_heading = "Range")]
@@ -128,7 +128,7 @@ fn layout(args: &Args) -> Result<Layout, Failure> {
         });
     };
     // An environment variable may set the layout for other commands.
-    if arguments::has_flag("--layout") {
+    if argv::has_flag("--layout") {
         return Err(Failure::usage("--layout and --namespace: the namespace has its layout, omit --layout"));
     }
     let runtime =

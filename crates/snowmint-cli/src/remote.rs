@@ -29,7 +29,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use crate::arguments;
+use crate::argv;
 use crate::error::{Failure, report};
 use crate::open_store::StoreArgs;
 
@@ -111,7 +111,7 @@ impl TargetArgs {
         let Some(server) = self.server.open()? else { return Ok(Target::Store(&self.store)) };
         // An environment variable may name the store for other commands.
         for flag in ["--store", "--data"] {
-            if arguments::has_flag(flag) {
+            if argv::has_flag(flag) {
                 let why = format!("the node works on its own store: omit {flag}");
                 return Err(Failure::flag("--server", why));
             }
@@ -126,7 +126,7 @@ impl ServerArgs {
         let Some(url) = &self.server else {
             // The variable may hold a token for other commands. The flag means a node: without this check, the command would
             // change the local store.
-            if arguments::has_flag("--token") {
+            if argv::has_flag("--token") {
                 let why = "belongs to --server: add --server URL to work through a node, or omit it";
                 return Err(Failure::flag("--token", why));
             }

@@ -9,9 +9,9 @@ mod args;
 pub(crate) mod config_file;
 mod logging;
 mod misspelt_variables;
+mod start_without_store;
 mod systemd;
 mod traces;
-mod without_store;
 
 use std::convert::Infallible;
 use std::io;
@@ -39,12 +39,12 @@ use tokio::sync::{Notify, oneshot, watch};
 pub(crate) use args::Args;
 
 use crate::error::Failure;
-use crate::flags::Listen;
+use crate::flag_values::Listen;
 use crate::{human, open_store};
 use args::Plan;
 use logging::Logging;
+use start_without_store::LateStore;
 use systemd::Sockets;
-use without_store::LateStore;
 
 /// Number of tasks that a busy thread runs before it polls its sockets. With 61, the default of tokio, a client waits for 61
 /// turns of greedy clients.
@@ -215,9 +215,9 @@ struct Shown {
 }
 
 async fn prepare(plan: &Plan, sockets: &Sockets, serving: &Handle) -> Result<Prepared, Failure> {
-    let saved = plan.start_without_store.then(|| without_store::open_saved(plan)).transpose()?;
+    let saved = plan.start_without_store.then(|| start_without_store::open_saved(plan)).transpose()?;
     let opened = match &saved {
-        Some(saved) if without_store::is_usable(plan, saved) => open_soon(plan).await?,
+        Some(saved) if start_without_store::is_usable(plan, saved) => open_soon(plan).await?,
         _ => Some(
             retry("store unavailable; retrying: no ids until it answers", async || open_and_pin(plan).await)
                 .await?,

@@ -14,7 +14,7 @@ use snowmint::utc::{MAX_UNIX_MS, Utc};
 use snowmint::{Clock as _, DatacenterId, Layout, Parts, WallClock, WorkerId};
 
 use crate::error::{Failure, report};
-use crate::flags;
+use crate::flag_values;
 use crate::human::Output;
 
 /// How far a cursor may be behind the clock before a draw opens a new region, as in the library.
@@ -70,10 +70,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SPEC|NAME", env = "SNOWMINT_LAYOUT")]
     layout: Layout,
     /// Also print functions that make ids of this worker (PostgreSQL, MariaDB). No other database may use it
-    #[arg(long, value_name = "W", value_parser = flags::node_number, allow_negative_numbers = true)]
+    #[arg(long, value_name = "W", value_parser = flag_values::node_number, allow_negative_numbers = true)]
     worker: Option<u32>,
     /// Datacenter of new ids, if the layout has one
-    #[arg(long, value_name = "D", default_value = "0", value_parser = flags::node_number, allow_negative_numbers = true, env = "SNOWMINT_DATACENTER")]
+    #[arg(long, value_name = "D", default_value = "0", value_parser = flag_values::node_number, allow_negative_numbers = true, env = "SNOWMINT_DATACENTER")]
     datacenter: u32,
     /// Schema of the functions, in MySQL and MariaDB the database. It must exist; default: public, or the current database
     #[arg(long, value_name = "NAME")]
@@ -153,12 +153,12 @@ struct MaxAhead {
 
 fn max_ahead(text: &str) -> Result<MaxAhead, String> {
     let range = Duration::from_secs(1)..=Duration::from_hours(24 * 3660);
-    let time = flags::time(text, range, "from 1s to 3660d, such as 1d or 10s")?;
+    let time = flag_values::time(text, range, "from 1s to 3660d, such as 1d or 10s")?;
     Ok(MaxAhead { time, text: text.to_owned() })
 }
 
 fn may_lose(text: &str) -> Result<Duration, String> {
-    flags::time(text, Duration::ZERO..=Duration::from_hours(24), "from 0s to 24h, such as 10s")
+    flag_values::time(text, Duration::ZERO..=Duration::from_hours(24), "from 0s to 24h, such as 10s")
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
@@ -166,7 +166,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let values = Values::of(args)?;
     if args.worker.is_some()
         && !args.drop
-        && let Some(warning) = flags::check_lifetime(&args.layout, WallClock.unix_ms())?
+        && let Some(warning) = flag_values::check_lifetime(&args.layout, WallClock.unix_ms())?
     {
         report("warning", &warning);
     }
@@ -518,7 +518,7 @@ fn check_node(layout: &Layout, worker: WorkerId, datacenter: DatacenterId) -> Re
     for (field, flag, value) in
         [(Field::Worker, "--worker", worker.0), (Field::Datacenter, "--datacenter", datacenter.0)]
     {
-        flags::check_field(layout, field, flag, value)?;
+        flag_values::check_field(layout, field, flag, value)?;
     }
     Ok(())
 }

@@ -23,7 +23,7 @@ use snowmint_store::{Counter as _, Expected, Key, Store, StoreCounter, StoreErro
 
 use crate::audit::Author;
 use crate::error::{Failure, report};
-use crate::flags;
+use crate::flag_values;
 use crate::human::{Output, thousands};
 use crate::open_store::{self, StoreArgs, warn_of_skipped};
 
@@ -151,13 +151,13 @@ struct RecoverArgs {
     #[arg(long, value_name = "URLS", value_delimiter = ',')]
     nodes: Vec<String>,
     /// Highest number of a namespace that may have been used
-    #[arg(long, value_name = "NAMESPACE=NUMBER", value_parser = flags::at_least)]
+    #[arg(long, value_name = "NAMESPACE=NUMBER", value_parser = flag_values::at_least)]
     numbers_at_least: Vec<AtLeast>,
     /// Margin above all known numbers, for every counter
-    #[arg(long, value_name = "N", value_parser = flags::number, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = flag_values::number, allow_negative_numbers = true)]
     add: Option<u64>,
     /// Longest lease window of any node
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = flags::window, env = "SNOWMINT_WINDOW")]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = flag_values::window, env = "SNOWMINT_WINDOW")]
     window: Duration,
     /// Change the store instead of only printing the plan
     #[arg(long)]
@@ -174,7 +174,7 @@ fn run_recover(args: &RecoverArgs) -> Result<(), Failure> {
 }
 
 async fn recover(args: &RecoverArgs) -> Result<(), Failure> {
-    flags::check_window(args.window, &args.store.url())?;
+    flag_values::check_window(args.window, &args.store.url())?;
     let (mut out, store, until_unix_ms) =
         args.store.change(async |store| recover_and_record(args, store).await).await?;
     let text = if args.yes {

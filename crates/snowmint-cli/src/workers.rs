@@ -8,7 +8,7 @@ use snowmint_store::Store;
 
 use crate::audit::Author;
 use crate::error::Failure;
-use crate::flags;
+use crate::flag_values;
 use crate::human::{self, Output};
 use crate::remote::{Target, TargetArgs, warn};
 
@@ -55,7 +55,7 @@ enum Action {
     #[command(after_help = "Example: snowmint workers release 7. See `snowmint workers --help` for --force.")]
     Release {
         /// Number of the worker
-        #[arg(value_parser = flags::worker)]
+        #[arg(value_parser = flag_values::worker)]
         worker: u32,
         /// Pool of the worker, if the store has several
         #[arg(long, value_name = "POOL")]

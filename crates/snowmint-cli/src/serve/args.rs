@@ -28,7 +28,7 @@ use super::logging::{Filter, Format, Log};
 use super::systemd::Sockets;
 use super::traces::{self, Traces};
 use crate::error::Failure;
-use crate::flags::{self, Listen};
+use crate::flag_values::{self, Listen};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -112,14 +112,14 @@ pub(crate) struct Args {
     pub(crate) config_access_log: Option<PathBuf>,
     /// Address for HTTP, and for gRPC over HTTP/2: HOST:PORT (port 0 for any free port), unix:PATH, off, or systemd (a socket
     /// that systemd opens: see below)
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080", value_parser = flags::listen_or_unix, env = "SNOWMINT_HTTP", help_heading = "Addresses")]
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080", value_parser = flag_values::listen_or_unix, env = "SNOWMINT_HTTP", help_heading = "Addresses")]
     pub(super) http: Listen,
     /// Address for the Redis protocol: HOST:PORT (port 0 for any free port), unix:PATH, off, or systemd
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:6380", value_parser = flags::listen_or_unix, env = "SNOWMINT_RESP", help_heading = "Addresses")]
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:6380", value_parser = flag_values::listen_or_unix, env = "SNOWMINT_RESP", help_heading = "Addresses")]
     pub(super) resp: Listen,
     /// Address for Thrift, Twitter's Snowflake service (its port was 7609): HOST:PORT (port 0 for any free port), off, or
     /// systemd
-    #[arg(long, value_name = "ADDR", default_value = "off", value_parser = flags::listen, env = "SNOWMINT_THRIFT", help_heading = "Addresses")]
+    #[arg(long, value_name = "ADDR", default_value = "off", value_parser = flag_values::listen, env = "SNOWMINT_THRIFT", help_heading = "Addresses")]
     pub(super) thrift: Listen,
     /// Namespace whose ids Thrift clients get; default: the first of --namespaces
     #[arg(long, value_name = "NAME", env = "SNOWMINT_THRIFT_NAMESPACE", help_heading = "Addresses")]
@@ -130,11 +130,11 @@ pub(crate) struct Args {
     pub(super) thrift_exceptions: ThriftErrors,
     /// Address for gRPC alone, the service snowmint.v1 with health and reflection: HOST:PORT (port 0 for any free port), off,
     /// or systemd
-    #[arg(long, value_name = "ADDR", default_value = "off", value_parser = flags::listen, env = "SNOWMINT_GRPC", help_heading = "Addresses")]
+    #[arg(long, value_name = "ADDR", default_value = "off", value_parser = flag_values::listen, env = "SNOWMINT_GRPC", help_heading = "Addresses")]
     pub(super) grpc: Listen,
     /// Address for noeqd's one-byte protocol (its port was 4444): HOST:PORT (port 0 for any free port), off, or
     /// systemd
-    #[arg(long, value_name = "ADDR", default_value = "off", value_parser = flags::listen, env = "SNOWMINT_NOEQD", help_heading = "Addresses")]
+    #[arg(long, value_name = "ADDR", default_value = "off", value_parser = flag_values::listen, env = "SNOWMINT_NOEQD", help_heading = "Addresses")]
     pub(super) noeqd: Listen,
     /// Namespace whose ids noeqd's clients get; default: the first of --namespaces
     #[arg(long, value_name = "NAME", env = "SNOWMINT_NOEQD_NAMESPACE", help_heading = "Addresses")]
@@ -142,7 +142,7 @@ pub(crate) struct Args {
     /// Address for health checks and Prometheus: /healthz, /readyz and /metrics over HTTP, without TLS, certificates or tokens.
     /// It serves no ids; clients see the names of namespaces. HOST:PORT (port 0 for any free port), unix:PATH,
     /// off, or systemd
-    #[arg(long, value_name = "ADDR", default_value = "off", value_parser = flags::listen_or_unix, env = "SNOWMINT_PROBE", help_heading = "Addresses")]
+    #[arg(long, value_name = "ADDR", default_value = "off", value_parser = flag_values::listen_or_unix, env = "SNOWMINT_PROBE", help_heading = "Addresses")]
     pub(super) probe: Listen,
     /// Certificate for TLS on every TCP port but that of --probe, followed by those of intermediate authorities (PEM). The TLS files are loaded
     /// again when they change, and at SIGHUP
@@ -211,7 +211,7 @@ pub(crate) struct Args {
     )]
     pub(super) layout: Layout,
     /// Datacenter, if the layout has one
-    #[arg(long, value_name = "N", default_value = "0", value_parser = flags::node_number, allow_negative_numbers = true, env = "SNOWMINT_DATACENTER", help_heading = "Ids and leases")]
+    #[arg(long, value_name = "N", default_value = "0", value_parser = flag_values::node_number, allow_negative_numbers = true, env = "SNOWMINT_DATACENTER", help_heading = "Ids and leases")]
     pub(super) datacenter: u32,
     /// Require this worker: a number, `ordinal` (after the last `-` of the host name), `ipv4` or `ipv4:NETWORK`, such as
     /// ipv4:10.244.0.0/16 (the low bits of this host's address, as wide as the worker field). Without a network, hosts
@@ -263,15 +263,15 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", env = "SNOWMINT_HIDE_KEYS_FILE", help_heading = "Store and namespaces")]
     pub(crate) hide_keys_file: Option<PathBuf>,
     /// Interval at which this node looks for namespaces that were added, changed or dropped in the store
-    #[arg(long, value_name = "TIME", default_value = flags::NAMESPACES_POLL, value_parser = flags::poll, env = "SNOWMINT_NAMESPACES_POLL", help_heading = "Store and namespaces")]
+    #[arg(long, value_name = "TIME", default_value = flag_values::NAMESPACES_POLL, value_parser = flag_values::poll, env = "SNOWMINT_NAMESPACES_POLL", help_heading = "Store and namespaces")]
     pub(super) namespaces_poll: Duration,
     /// Length of a lease. Ids continue through a store outage of up to two thirds of it, and the worker of a crashed node is
     /// free again after it
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = flags::window, env = "SNOWMINT_WINDOW", help_heading = "Ids and leases")]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = flag_values::window, env = "SNOWMINT_WINDOW", help_heading = "Ids and leases")]
     pub(super) window: Duration,
     /// Limit on how far this clock may be ahead of the store's clock to take a lease, or to renew one after a clock step. If
     /// the store has no clock: the largest step forward that this node follows at once
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = flags::skew, env = "SNOWMINT_MAX_SKEW", help_heading = "Ids and leases")]
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = flag_values::skew, env = "SNOWMINT_MAX_SKEW", help_heading = "Ids and leases")]
     pub(super) max_skew: Duration,
     /// Clock of the timestamps. With `anchored`, a clock step never interrupts id generation. With `wall`, ids show the wall
     /// clock's time after each step; a step forward that nothing confirms stops ids until the clock is corrected or the step
@@ -302,22 +302,22 @@ pub(crate) struct Args {
     /// Limit of client connections over all protocols. At the limit, new clients are rejected; /healthz, /readyz and
     /// /metrics are still answered, on 64 reserved connections. Lowered with a warning if the system allows fewer open files
     /// (ulimit -n)
-    #[arg(long, value_name = "N", default_value = "10000", value_parser = flags::connections, env = "SNOWMINT_MAX_CONNECTIONS", help_heading = "Limits and shutdown")]
+    #[arg(long, value_name = "N", default_value = "10000", value_parser = flag_values::connections, env = "SNOWMINT_MAX_CONNECTIONS", help_heading = "Limits and shutdown")]
     pub(super) max_connections: usize,
     /// Threads that serve requests, 1 to 64. auto: half of the CPUs, at least 1 and at most 2. Each further thread costs CPU time
     /// for each request, and adds throughput only while CPUs are idle
-    #[arg(long, value_name = "N", default_value = "auto", value_parser = flags::threads, env = "SNOWMINT_THREADS", help_heading = "Limits and shutdown")]
+    #[arg(long, value_name = "N", default_value = "auto", value_parser = flag_values::threads, env = "SNOWMINT_THREADS", help_heading = "Limits and shutdown")]
     pub(super) threads: NonZeroUsize,
     /// Close connections without a request for this long; 0s disables it. Keep it longer than the idle timeout of load
     /// balancers and connection pools, so that they close first
-    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = flags::idle_timeout, env = "SNOWMINT_IDLE_TIMEOUT", help_heading = "Limits and shutdown")]
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = flag_values::idle_timeout, env = "SNOWMINT_IDLE_TIMEOUT", help_heading = "Limits and shutdown")]
     pub(super) idle_timeout: Duration,
     /// Time limit for a request to arrive completely: the head of an HTTP request, or a whole Redis command
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = flags::timeout, env = "SNOWMINT_REQUEST_TIMEOUT", help_heading = "Limits and shutdown")]
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = flag_values::timeout, env = "SNOWMINT_REQUEST_TIMEOUT", help_heading = "Limits and shutdown")]
     pub(super) request_timeout: Duration,
     /// Close connections whose client reads nothing of its answers for this long. Over HTTP/2 and gRPC, an answer that is not
     /// read is reset, if the client reads others
-    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = flags::timeout, env = "SNOWMINT_WRITE_TIMEOUT", help_heading = "Limits and shutdown")]
+    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = flag_values::timeout, env = "SNOWMINT_WRITE_TIMEOUT", help_heading = "Limits and shutdown")]
     pub(super) write_timeout: Duration,
     /// Host names to accept besides localhost and IP addresses; * accepts any. Checked if --http (or --probe) is a loopback address,
     /// against web pages that point a name of their own at it (DNS rebinding), or if this flag is set. A reverse proxy that
@@ -351,10 +351,10 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(super) no_console: bool,
     /// Time limit for requests in flight after SIGTERM and the drain delay; then their connections are cut
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = flags::drain, env = "SNOWMINT_DRAIN_TIMEOUT", help_heading = "Limits and shutdown")]
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = flag_values::drain, env = "SNOWMINT_DRAIN_TIMEOUT", help_heading = "Limits and shutdown")]
     pub(super) drain_timeout: Duration,
     /// Time to keep serving after SIGTERM while `/readyz` answers 503, so that a load balancer notices; about 5s behind one
-    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = flags::drain, env = "SNOWMINT_DRAIN_DELAY", help_heading = "Limits and shutdown")]
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = flag_values::drain, env = "SNOWMINT_DRAIN_DELAY", help_heading = "Limits and shutdown")]
     pub(super) drain_delay: Duration,
     /// Name that holds the lease of this node; default: the host name and the first open port
     #[arg(long, value_name = "NAME", value_parser = holder, env = "SNOWMINT_HOLDER", help_heading = "Ids and leases")]
@@ -520,7 +520,7 @@ impl Plan {
     pub(super) fn check(args: Args, now_unix_ms: u64) -> Result<Self, Failure> {
         let timeouts = args.timeouts();
         let layout = args.layout;
-        let (worker, datacenter) = flags::check_node(&layout, args.worker, args.datacenter)?;
+        let (worker, datacenter) = flag_values::check_node(&layout, args.worker, args.datacenter)?;
         let ports = [
             ("--http", &args.http),
             ("--resp", &args.resp),
@@ -548,11 +548,11 @@ impl Plan {
         let namespace_flags = NamespaceFlags { names: args.namespaces, file, hide_keys, layout };
         let namespaces = namespace_flags.read().map_err(|error| namespaces_failure(flag, error))?;
         // The saved lease is in the data directory too.
-        flags::check_data(args.store.as_deref().filter(|_| !args.start_without_store), &args.data)?;
-        let store = flags::store_url(args.store.as_deref(), &args.data);
-        flags::check_window(args.window, &store)?;
+        flag_values::check_data(args.store.as_deref().filter(|_| !args.start_without_store), &args.data)?;
+        let store = flag_values::store_url(args.store.as_deref(), &args.data);
+        flag_values::check_window(args.window, &store)?;
         // A layout that ends soon is reported for each namespace once it is served.
-        flags::check_lifetime(&layout, now_unix_ms)?;
+        flag_values::check_lifetime(&layout, now_unix_ms)?;
         let probe_hosts = allowed_hosts(&args.probe, &args.allowed_hosts)?;
         let allowed_hosts = allowed_hosts(&args.http, &args.allowed_hosts)?;
         let cors_origins = cors_origins(&args.cors_origin)?;

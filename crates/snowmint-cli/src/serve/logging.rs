@@ -16,7 +16,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Registry, registry};
 
 use super::config_file;
-use crate::arguments;
+use crate::argv;
 use crate::error::Failure;
 use crate::foreign_flags::SERVE;
 use crate::human::wants_colour;
@@ -43,7 +43,7 @@ impl Format {
 /// Returns the format that the command line or the environment asks for. Works with invalid flags, in order to report them.
 pub(crate) fn requested_format() -> Format {
     const FLAG: &str = "--log-format";
-    let words = arguments::words();
+    let words = argv::words();
     // A global flag may precede the command, which has several names.
     if !words.iter().skip(1).take(3).any(|word| SERVE.contains(&word.as_str())) {
         return Format::Text;

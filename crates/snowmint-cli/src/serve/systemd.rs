@@ -12,7 +12,7 @@ use snowmint_server::Listener;
 use tokio::runtime::Handle;
 
 use crate::error::Failure;
-use crate::flags::Listen;
+use crate::flag_values::Listen;
 
 /// Time beyond the next attempt for which systemd waits for a start that makes no progress.
 const PATIENCE: Duration = Duration::from_secs(30);

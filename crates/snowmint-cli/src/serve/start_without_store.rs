@@ -14,7 +14,7 @@ use snowmint_store::{Expected, Key, Store, StoreError, StoreErrorKind, Swap, Ver
 
 use super::args::Plan;
 use crate::error::Failure;
-use crate::flags::Listen;
+use crate::flag_values::Listen;
 use crate::open_store::without_credentials;
 
 /// Locks the data directory, and opens the leases that were saved for this store and these namespaces.
