@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use self::claims::{Claims, Mark, Refused, Sightings};
 use crate::error::Retries;
-use crate::store::addition;
+use crate::store::add;
 use crate::{Expected, Key, MAX_NUMBER, Store, StoreError, StoreErrorKind, Swap, Versioned};
 
 /// The name of the call in errors.
@@ -238,7 +238,7 @@ impl StoreCounter {
             if let Swap::Done(_) = swap {
                 return Ok(Ok(()));
             }
-            addition::pause_before_retry(&mut retries, &*self.store, &key).await?;
+            add::pause_before_retry(&mut retries, &*self.store, &key).await?;
             found = self.store.load(&key).await?;
         }
     }
@@ -258,7 +258,7 @@ impl Counter for StoreCounter {
                 "the counter {} is at slot {slot}: {count} more numbers, {} apart, would exceed {MAX_NUMBER}",
                 self.key, self.step
             );
-            StoreError::new(StoreErrorKind::Full, addition::OPERATION, self.store.describe(), cause)
+            StoreError::new(StoreErrorKind::Full, add::OPERATION, self.store.describe(), cause)
         })
     }
 
@@ -281,7 +281,7 @@ impl Counter for StoreCounter {
             Ok(()) => Ok((segment, mark)),
             Err(Refused::Full) => Err(self.full()),
             Err(refused @ (Refused::Overlaps { end } | Refused::Late { end })) => {
-                let held = addition::raise_to(&*self.store, &self.key, end).await?;
+                let held = add::raise_to(&*self.store, &self.key, end).await?;
                 let key = &self.key;
                 let cause = match refused {
                     // The claims of these slots may have left the record, or the slots are new. If the counter is behind, it went
@@ -309,7 +309,7 @@ impl Counter for StoreCounter {
     async fn raise_above(&self, number: u64) -> Result<bool, StoreError> {
         let below = number.checked_sub(self.first).map(|offset| offset / self.step.get());
         let slots = below.map_or(0, |slot| slot.saturating_add(1)).min(MAX_NUMBER);
-        addition::raise_to(&*self.store, &self.key, slots).await?;
+        add::raise_to(&*self.store, &self.key, slots).await?;
         Ok(true)
     }
 
@@ -320,7 +320,7 @@ impl Counter for StoreCounter {
         }
         let Some(first_unused) = self.slot_of(unused) else { return Ok(false) };
         let Some(record) = self.store.load(&self.key).await? else { return Ok(false) };
-        let slots = addition::held(&*self.store, &self.key, Some(&record))?;
+        let slots = add::held(&*self.store, &self.key, Some(&record))?;
         if first_unused.checked_add(unused.count.get()) != Some(slots) {
             return Ok(false);
         }

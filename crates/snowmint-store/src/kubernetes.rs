@@ -3,14 +3,14 @@
 
 mod connect;
 mod error;
-mod object;
+mod lease_object;
 
 use async_trait::async_trait;
 use hyper::Method;
 
 use self::connect::Link;
 use self::error::{Answer, KubernetesFailure};
-use self::object::{Body, Lease, LeaseList};
+use self::lease_object::{Body, Lease, LeaseList};
 use crate::error::Effect;
 use crate::store::SkippedRecords;
 use crate::{
@@ -129,11 +129,11 @@ impl KubernetesStore {
     }
 
     fn selector(&self) -> String {
-        format!("labelSelector={}", connect::escape(&format!("{}={}", object::STORE, self.prefix)))
+        format!("labelSelector={}", connect::escape(&format!("{}={}", lease_object::STORE, self.prefix)))
     }
 
     fn object_name(&self, key: &Key) -> String {
-        object::object_name(&self.prefix, key)
+        lease_object::object_name(&self.prefix, key)
     }
 
     /// Returns the key and the record in a Lease, or an error if it holds none.
@@ -270,6 +270,6 @@ pub(crate) fn schema(url: &str) -> Result<String, UrlError> {
          - apiGroups: [\"coordination.k8s.io\"]\n\
          \x20 resources: [\"leases\"]\n\
          \x20 verbs: [\"get\", \"list\", \"create\", \"patch\"]\n",
-        store = object::STORE
+        store = lease_object::STORE
     ))
 }

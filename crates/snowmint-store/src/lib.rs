@@ -83,13 +83,13 @@ mod open_error;
 mod postgres;
 #[cfg(feature = "redis")]
 mod redis;
-mod scheme;
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 mod sql;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod store;
 mod takeover;
+mod url_scheme;
 mod visibility;
 #[cfg(feature = "zookeeper")]
 mod zookeeper;
@@ -113,7 +113,7 @@ pub use open_error::{OpenError, UrlError};
 pub use postgres::PostgresStore;
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteStore;
-pub use store::addition::MAX_NUMBER;
+pub use store::add::MAX_NUMBER;
 pub use store::{Expected, Key, KeyError, Revision, Store, Swap, Versioned};
 #[cfg(feature = "redis")]
 pub use takeover::RedisCounter;

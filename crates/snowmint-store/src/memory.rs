@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 
-use crate::store::addition;
+use crate::store::add;
 use crate::{Expected, Key, Revision, Store, StoreError, Swap, Versioned, Visibility};
 
 /// A store in memory, for tests and for a single node that needs no persistence.
@@ -68,7 +68,7 @@ impl Store for MemoryStore {
 
     async fn add(&self, key: &Key, count: NonZeroU64) -> Result<u64, StoreError> {
         let mut records = self.records();
-        let (before, after) = addition::before_and_after(self, key, records.by_key.get(key), count)?;
+        let (before, after) = add::before_and_after(self, key, records.by_key.get(key), count)?;
         records.write(key, after.to_string().into_bytes());
         Ok(before)
     }

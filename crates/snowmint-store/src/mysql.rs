@@ -16,7 +16,7 @@ use self::session::{Session, may_write, writable};
 use crate::error::Effect;
 use crate::sql::{Pool, SqlFailure, exactly_one, table};
 use crate::store::SkippedRecords;
-use crate::store::addition;
+use crate::store::add;
 use crate::{Expected, Key, OpenError, Revision, Store, StoreError, Swap, UrlError, Versioned};
 
 /// The table, for the node or a DBA to create. Names compare by bytes; a BLOB would be 1 byte too short for the longest value.
@@ -148,11 +148,11 @@ impl MySqlStore {
             (session, done)
         };
         let done = self.pool.run(Effect::Writes, ask).await;
-        let done = done.map_err(|failure| self.error(addition::OPERATION, Effect::Writes, failure))?;
+        let done = done.map_err(|failure| self.error(add::OPERATION, Effect::Writes, failure))?;
         if done.rows_affected() == 1 {
             return Ok(Some(done.last_insert_id()));
         }
-        let inserted = self.write(addition::OPERATION, key, 0, step, addend.to_string().as_bytes()).await?;
+        let inserted = self.write(add::OPERATION, key, 0, step, addend.to_string().as_bytes()).await?;
         Ok(inserted.then_some(0))
     }
 
@@ -242,7 +242,7 @@ impl Store for MySqlStore {
     }
 
     async fn add(&self, key: &Key, count: NonZeroU64) -> Result<u64, StoreError> {
-        addition::in_one_step(self, key, count, |addend| self.add_once(key, addend)).await
+        add::in_one_step(self, key, count, |addend| self.add_once(key, addend)).await
     }
 
     async fn unix_ms(&self) -> Result<Option<u64>, StoreError> {

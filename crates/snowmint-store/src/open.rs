@@ -30,7 +30,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::scheme::Scheme;
+use crate::url_scheme::Scheme;
 use crate::{OpenError, Store, UrlError};
 
 /// A future on the heap, which may be sent to another thread.

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::StoreError;
-use crate::scheme::Scheme;
+use crate::url_scheme::Scheme;
 
 /// The reason why [`open`](crate::open) failed.
 #[derive(Debug, thiserror::Error)]

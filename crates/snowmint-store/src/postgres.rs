@@ -19,7 +19,7 @@ use crate::error::Effect;
 use crate::net::Confirmation;
 use crate::sql::{Pool, SqlFailure, table};
 use crate::store::SkippedRecords;
-use crate::store::addition;
+use crate::store::add;
 use crate::{Expected, Key, OpenError, Revision, Store, StoreError, Swap, UrlError, Versioned};
 
 /// The fence of a read: one row, and a commit that waits for the synchronous standbys if there are any.
@@ -159,7 +159,7 @@ impl PostgresStore {
              RETURNING encode(value, 'escape')::bigint - {addend}"
         );
         let before = self.rows::<(i64,)>(Effect::Writes, &add).await;
-        let before = before.map_err(|failure| self.error(addition::OPERATION, Effect::Writes, failure))?;
+        let before = before.map_err(|failure| self.error(add::OPERATION, Effect::Writes, failure))?;
         Ok(before.first().map(|row| row.0.cast_unsigned()))
     }
 
@@ -277,7 +277,7 @@ impl Store for PostgresStore {
     }
 
     async fn add(&self, key: &Key, count: NonZeroU64) -> Result<u64, StoreError> {
-        addition::in_one_step(self, key, count, |addend| self.add_once(key, addend)).await
+        add::in_one_step(self, key, count, |addend| self.add_once(key, addend)).await
     }
 
     async fn unix_ms(&self) -> Result<Option<u64>, StoreError> {

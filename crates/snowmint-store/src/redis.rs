@@ -20,7 +20,7 @@ use self::error::RedisFailure;
 use self::scripts::Request;
 use crate::error::Effect;
 use crate::store::SkippedRecords;
-use crate::store::addition;
+use crate::store::add;
 use crate::{
     Expected, Key, OpenError, Revision, Store, StoreError, StoreErrorKind, Swap, UrlError, Versioned,
 };
@@ -176,9 +176,9 @@ impl RedisStore {
     /// Adds in one script. Returns `None` if the record holds no number, or a number that is too large.
     async fn add_once(&self, key: &Key, addend: i64) -> Result<Option<u64>, StoreError> {
         let request = Request::add(&self.names, key.as_str(), Revision::random_step(), addend);
-        match self.server.call(addition::OPERATION, Effect::Writes, &request).await? {
+        match self.server.call(add::OPERATION, Effect::Writes, &request).await? {
             Value::Int(0) => Ok(None),
-            before => self.server.parse(addition::OPERATION, Effect::Writes, before).map(Some),
+            before => self.server.parse(add::OPERATION, Effect::Writes, before).map(Some),
         }
     }
 
@@ -288,7 +288,7 @@ impl Store for RedisStore {
     }
 
     async fn add(&self, key: &Key, count: NonZeroU64) -> Result<u64, StoreError> {
-        addition::in_one_step(self, key, count, |addend| self.add_once(key, addend)).await
+        add::in_one_step(self, key, count, |addend| self.add_once(key, addend)).await
     }
 
     async fn unix_ms(&self) -> Result<Option<u64>, StoreError> {

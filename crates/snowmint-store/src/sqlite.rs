@@ -15,7 +15,7 @@ use self::connect::Files;
 use self::error::{SqliteCause, store_error};
 use crate::error::Effect;
 use crate::store::SkippedRecords;
-use crate::store::addition;
+use crate::store::add;
 use crate::{Expected, Key, Revision, Store, StoreError, StoreErrorKind, Swap, Versioned, Visibility, sql};
 
 const LOAD: &str = "SELECT revision, value FROM snowmint_records WHERE key = ?1";
@@ -123,12 +123,12 @@ impl SqliteStore {
 
     /// Adds in one statement. Returns `None` if the record holds no number, or a number that is too large.
     async fn add_once(&self, key: &Key, addend: i64) -> Result<Option<u64>, StoreError> {
-        let mut connection = self.connection(addition::OPERATION).await?;
+        let mut connection = self.connection(add::OPERATION).await?;
         let query = sqlx::query_scalar::<_, i64>(ADD).bind(key.as_str()).bind(addend).bind(i64::MAX - addend);
         let query = query.bind(Revision::random_step());
         let before = sql::at_most_one(query.fetch_all(&mut *connection)).await;
-        let before = before.map_err(|error| self.error(addition::OPERATION, Effect::Writes, &error))?;
-        self.check_in_place(addition::OPERATION, StoreErrorKind::OutcomeUnknown)?;
+        let before = before.map_err(|error| self.error(add::OPERATION, Effect::Writes, &error))?;
+        self.check_in_place(add::OPERATION, StoreErrorKind::OutcomeUnknown)?;
         Ok(before.map(i64::cast_unsigned))
     }
 
@@ -204,7 +204,7 @@ impl Store for SqliteStore {
     }
 
     async fn add(&self, key: &Key, count: NonZeroU64) -> Result<u64, StoreError> {
-        addition::in_one_step(self, key, count, |addend| self.add_once(key, addend)).await
+        add::in_one_step(self, key, count, |addend| self.add_once(key, addend)).await
     }
 
     async fn checkpoint(&self) -> Result<(), StoreError> {

@@ -3,7 +3,7 @@
 //! The key of a record is short text in segments, which every backend can store unchanged. It is checked once, when it is built,
 //! so that no store has to escape or reject anything later.
 
-pub(crate) mod addition;
+pub(crate) mod add;
 
 use std::borrow::Borrow;
 #[cfg(any(feature = "sqlite", feature = "_network"))]
@@ -192,7 +192,7 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     async fn add(&self, key: &Key, count: NonZeroU64) -> Result<u64, StoreError> {
-        addition::by_compare_and_set(self, key, count).await
+        add::by_compare_and_set(self, key, count).await
     }
 
     /// Returns the store's own time in Unix milliseconds, at some instant of the call, or `None` if the store has no clock.

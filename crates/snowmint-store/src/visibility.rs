@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use crate::scheme::Scheme;
+use crate::url_scheme::Scheme;
 
 /// The processes that see the records of a store. Ids are unique among those, and only among those.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

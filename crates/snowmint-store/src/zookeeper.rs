@@ -16,7 +16,7 @@ use self::connect::Link;
 use self::error::ZooKeeperFailure;
 use crate::error::{Effect, Retries};
 use crate::store::SkippedRecords;
-use crate::store::addition;
+use crate::store::add;
 use crate::{
     Expected, Key, OpenError, Revision, Store, StoreError, StoreErrorKind, Swap, UrlError, Versioned,
 };
@@ -287,7 +287,7 @@ impl Store for ZooKeeperStore {
     }
 
     async fn add(&self, key: &Key, count: NonZeroU64) -> Result<u64, StoreError> {
-        const OPERATION: &str = addition::OPERATION;
+        const OPERATION: &str = add::OPERATION;
         let (path, mut retries) = (self.paths.record(key), Retries::new());
         // Any copy will do: a write based on an old one is refused. Only our own refusal needs a current record.
         let mut found = self.copy(OPERATION, &path).await?;
@@ -295,7 +295,7 @@ impl Store for ZooKeeperStore {
         loop {
             let version = found.as_ref().map(|(_, stat)| stat.version);
             let record = found.map(|it| self.record(OPERATION, it)).transpose()?;
-            let sum = addition::before_and_after(self, key, record.as_ref(), count);
+            let sum = add::before_and_after(self, key, record.as_ref(), count);
             if is_current || sum.is_ok() {
                 let (before, after) = sum?;
                 let value = after.to_string().into_bytes();
@@ -306,7 +306,7 @@ impl Store for ZooKeeperStore {
                 if let Swap::Done(_) = swap {
                     return Ok(before);
                 }
-                addition::pause_before_retry(&mut retries, self, key).await?;
+                add::pause_before_retry(&mut retries, self, key).await?;
             }
             found = self.get(OPERATION, vec![path.clone()]).await?.pop().flatten();
             is_current = true;

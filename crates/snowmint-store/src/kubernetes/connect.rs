@@ -23,7 +23,7 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use super::error::{Answer, KubernetesFailure};
-use super::object::LONGEST_PREFIX;
+use super::lease_object::LONGEST_PREFIX;
 use crate::UrlError;
 use crate::error::chain;
 use crate::net::url::Location;

@@ -17,7 +17,7 @@ use crate::redis::client::Server;
 use crate::redis::connect::{self, PARAMETERS};
 use crate::redis::scripts::{self, Request};
 use crate::redis::server_info::{hash_tag, slot};
-use crate::store::addition;
+use crate::store::add;
 use crate::{Counter, MAX_NUMBER, Mark, OpenError, Segment, StoreError, StoreErrorKind, UrlError};
 
 pub(super) const SOURCE: &str = "redis-counter";
@@ -247,7 +247,7 @@ pub(super) async fn survey(url: &str) -> Result<Survey, OpenError> {
         for (key, text) in keys.iter().zip(texts) {
             // Without text, the key has another type, or was deleted meanwhile.
             let Some(text) = text else { continue };
-            if let Some(number) = addition::number(&text) {
+            if let Some(number) = add::number(&text) {
                 found.counters.push(surveyed(key.clone(), number));
             } else {
                 let why = expected_number(&format!("the key holds {}", shown(&text)));
@@ -279,7 +279,7 @@ async fn look(server: &Server, operation: &'static str, key: &str) -> Result<Hel
     let text = answers.next().and_then(|it| from_redis_value::<Vec<u8>>(it).ok());
     Ok(match (&*kind, text) {
         ("none", _) => Held::Nothing,
-        ("string", Some(text)) => match addition::number(&text) {
+        ("string", Some(text)) => match add::number(&text) {
             Some(number) => Held::Number(number),
             None => Held::Other(shown(&text)),
         },
