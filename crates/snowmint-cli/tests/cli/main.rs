@@ -5,6 +5,8 @@
 mod audit;
 mod bench;
 mod config;
+mod every_store;
+mod habits_and_json;
 mod hide;
 mod import;
 mod inspect;
@@ -13,16 +15,14 @@ mod new;
 mod ns;
 mod recover;
 mod remote;
-mod run;
+mod run_command;
 mod serve;
 mod sql;
-mod stores;
-mod text;
+mod text_commands;
 mod tokens;
-mod words;
 mod workers;
 
-use run::Sandbox;
+use run_command::Sandbox;
 
 #[test]
 fn help_teaches_and_goes_to_standard_output() {

@@ -4,7 +4,7 @@ use std::fs;
 
 use snowmint_test_servers::Certificates;
 
-use crate::run::Sandbox;
+use crate::run_command::Sandbox;
 
 const FILE: [&str; 2] = ["--file", "tokens.toml"];
 

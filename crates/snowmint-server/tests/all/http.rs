@@ -11,7 +11,7 @@ use snowmint_server::limits::MAX_COUNT;
 use snowmint_server::mint::{Backend, Namespace};
 use snowmint_server::{AllowedHosts, CorsOrigins, Settings, SharedClock, Timeouts};
 
-use crate::running::{Client, Running, settings, split};
+use crate::running_service::{Client, Running, settings, split};
 use crate::test_source::{TestSource, mint_of};
 use crate::tokens::{Tokens, row};
 

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-use crate::running::{Client, Running, settings};
+use crate::running_service::{Client, Running, settings};
 use crate::test_source::START_UNIX_MS;
 
 /// A running service with a file of tokens.

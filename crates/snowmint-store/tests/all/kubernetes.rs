@@ -16,7 +16,7 @@ use tokio::time::sleep;
 use tokio_rustls::TlsAcceptor;
 
 use self::api_server::ApiServer;
-use crate::cut;
+use crate::cut_connection;
 use crate::support::{key, put};
 use crate::traffic;
 use crate::traffic::{Traffic, add_five, fails_for_now, load_again, under_trouble};
@@ -144,7 +144,7 @@ async fn an_answer_that_is_cut_gives_nothing_twice() {
     let server = ApiServer::start(None).await;
     let proxy = Proxy::start(server.address());
     let store = open(&format!("kubernetes:team-a?server=http://{}", proxy.address())).await;
-    cut::cut_store(store, open(&url(&server)).await, &proxy, 40).await;
+    cut_connection::cut_store(store, open(&url(&server)).await, &proxy, 40).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

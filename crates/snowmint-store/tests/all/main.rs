@@ -9,12 +9,12 @@
     reason = "a panic is how a test fails"
 )]
 
-mod child;
+mod child_process;
 mod conformance;
-mod cut;
+mod cut_connection;
 mod etcd;
 mod failing;
-mod id_column;
+mod id_in_columns;
 mod kubernetes;
 mod mysql;
 mod mysql_failover;

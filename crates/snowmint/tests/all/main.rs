@@ -5,17 +5,17 @@
 
 mod clock_readings;
 mod codecs;
-mod forms;
 mod generations;
 mod generator;
+mod generator_kinds;
 #[cfg(feature = "hide")]
 mod hide;
 mod layout;
 mod model;
 mod pool;
+mod sequence_starts;
 #[cfg(feature = "serde")]
 mod serde;
-mod starts;
 // Miri would read JSON for minutes, for arithmetic that other tests run too.
 #[cfg(not(miri))]
 mod vectors;

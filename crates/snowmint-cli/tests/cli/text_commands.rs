@@ -1,6 +1,6 @@
 //! `snowmint convert`, `range`, `explain` and `layout --successor`: text in, text out.
 
-use crate::run::{Sandbox, json};
+use crate::run_command::{Sandbox, json};
 
 const TWEET: &str = "1541815603606036480";
 

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::run::{Sandbox, json};
+use crate::run_command::{Sandbox, json};
 
 #[test]
 fn habits_work_or_lead_on() {
