@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::process::{Child, Command};
 use std::time::Duration;
 
-use snowmint_test_servers::snowmint::external::output;
+use snowmint_test_servers::snowmint::third_party::output;
 use snowmint_test_servers::{Postgres, port, time};
 
 /// The epoch of the example's layout, 2026-01-01: no id is older.

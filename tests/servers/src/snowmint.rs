@@ -1,13 +1,13 @@
 //! The built `snowmint`: finds it, runs its commands, and (in the modules) starts a server under test with all its faults.
 
 pub mod chaos;
-pub mod environment;
-pub mod external;
+pub mod clock_and_disk;
 pub mod http;
 pub mod ids;
-pub mod raw;
+pub mod raw_clients;
 pub mod resp;
 pub mod server;
+pub mod third_party;
 
 use std::ffi::OsStr;
 use std::fs;
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 pub use chaos::SplitMix64;
-pub use environment::{Disk, FakeClock};
+pub use clock_and_disk::{Disk, FakeClock};
 pub use ids::Ids;
 pub use resp::{Reply, Resp};
 pub use rustix::process::Signal;

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setpriority_process, setrlimit};
 use snowmint_test_servers::snowmint::http::Http;
-use snowmint_test_servers::snowmint::raw::{Grpc, THRIFT_GET_ID, Thrift, grpc_call, grpc_stream};
+use snowmint_test_servers::snowmint::raw_clients::{Grpc, THRIFT_GET_ID, Thrift, grpc_call, grpc_stream};
 use snowmint_test_servers::snowmint::resp::command;
 use snowmint_test_servers::snowmint::{self, Resp, Serve, Server, server};
 use snowmint_test_servers::{port, time};

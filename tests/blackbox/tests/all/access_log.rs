@@ -5,8 +5,8 @@ use std::net::{Shutdown, SocketAddrV4, TcpStream};
 use std::time::Duration;
 
 use serde_json::Value;
-use snowmint_test_servers::snowmint::external::{output, python};
-use snowmint_test_servers::snowmint::raw::THRIFT_GET_ID;
+use snowmint_test_servers::snowmint::raw_clients::THRIFT_GET_ID;
+use snowmint_test_servers::snowmint::third_party::{output, python};
 use snowmint_test_servers::snowmint::{Serve, Server, binary};
 use snowmint_test_servers::{port, time};
 

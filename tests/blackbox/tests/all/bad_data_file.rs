@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use snowmint_test_servers::snowmint::ids::{increase, unix_ms};
 use snowmint_test_servers::snowmint::server::assert_says;
-use snowmint_test_servers::snowmint::{self, Disk, Ids, Serve, Server, environment, external};
+use snowmint_test_servers::snowmint::{self, Disk, Ids, Serve, Server, clock_and_disk, third_party};
 use snowmint_test_servers::time;
 
 /// A folder whose data file records a lease, and the ids that were made under it. Everything is in that file: SQLite's log
@@ -26,7 +26,7 @@ fn used(folder: &Path) -> (PathBuf, Ids) {
 fn sqlite(file: &Path, statement: &str) {
     let script = "import sqlite3, sys\n\
                   c = sqlite3.connect(sys.argv[1]); c.execute(sys.argv[2]).fetchall(); c.commit(); c.close()";
-    external::output("python3", ["-c", script, file.to_str().unwrap(), statement]);
+    third_party::output("python3", ["-c", script, file.to_str().unwrap(), statement]);
 }
 
 /// Goal: a node refuses a damaged file before it makes an id, and does not change it. Method: damage of each kind; then the
@@ -137,7 +137,7 @@ fn a_full_disk_while_running() {
     let mut client = server.client();
     let mut ids = client.next("default", 1000).unwrap().unwrap();
 
-    let ballast = environment::fill(&small.seen_by(server.pid()));
+    let ballast = clock_and_disk::fill(&small.seen_by(server.pid()));
     let full_since = time::unix_ms();
     let patience = Duration::from_secs(20);
     let refused =

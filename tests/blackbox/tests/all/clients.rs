@@ -3,9 +3,9 @@
 //! Each test draws ids with one client in the ways its users do, and checks shape, order and uniqueness.
 
 use serde_json::Value;
-use snowmint_test_servers::snowmint::external::{node, output, python, run, run_with_input};
 use snowmint_test_servers::snowmint::ids::increase;
 use snowmint_test_servers::snowmint::resp::command;
+use snowmint_test_servers::snowmint::third_party::{node, output, python, run, run_with_input};
 use snowmint_test_servers::snowmint::{self, Ids, Serve, Server};
 
 /// The ids in a text, one per line.

@@ -7,8 +7,8 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
-use snowmint_test_servers::snowmint::external::{node, output, python, run};
 use snowmint_test_servers::snowmint::http::{self, Http};
+use snowmint_test_servers::snowmint::third_party::{node, output, python, run};
 use snowmint_test_servers::snowmint::{self, Serve, Server};
 use snowmint_test_servers::{Proxy, Redis};
 

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
-use snowmint_test_servers::snowmint::external::{output, run};
+use snowmint_test_servers::snowmint::third_party::{output, run};
 use snowmint_test_servers::snowmint::{Serve, Server, workspace};
 use snowmint_test_servers::{Postgres, port, time};
 

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use snowmint_test_servers::snowmint::{self, Serve, external, server};
+use snowmint_test_servers::snowmint::{self, Serve, server, third_party};
 use snowmint_test_servers::time;
 
 const MIB: f64 = 1024.0;
@@ -107,7 +107,7 @@ fn is_debug() -> bool {
 fn size_of_the_stripped_binary() {
     let folder = tempfile::tempdir().unwrap();
     let stripped = folder.path().join("snowmint");
-    external::output("strip", ["-o".as_ref(), stripped.as_os_str(), snowmint::binary().as_os_str()]);
+    third_party::output("strip", ["-o".as_ref(), stripped.as_os_str(), snowmint::binary().as_os_str()]);
     let bytes = u32::try_from(fs::metadata(&stripped).unwrap().len()).unwrap();
     let text = format!("stripped binary: {bytes} bytes, {:.1} MiB", f64::from(bytes) / MIB / MIB);
     snowmint::publish("footprint-size", &text);

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use snowmint_test_servers::snowmint::external::python;
 use snowmint_test_servers::snowmint::http::Http;
+use snowmint_test_servers::snowmint::third_party::python;
 use snowmint_test_servers::snowmint::{self, Ids, Resp, Serve, Server};
 use snowmint_test_servers::{Certificates, port, time};
 

@@ -7,7 +7,7 @@ use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use snowmint_test_servers::snowmint::raw::{THRIFT_GET_ID, grpc_stream};
+use snowmint_test_servers::snowmint::raw_clients::{THRIFT_GET_ID, grpc_stream};
 use snowmint_test_servers::snowmint::resp::command;
 use snowmint_test_servers::snowmint::{Resp, Serve, Server, server};
 use snowmint_test_servers::{port, time};

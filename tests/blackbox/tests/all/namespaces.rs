@@ -6,10 +6,10 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use snowmint_test_servers::snowmint::external::{output, python};
 use snowmint_test_servers::snowmint::ids::increase;
 use snowmint_test_servers::snowmint::resp::Reply;
 use snowmint_test_servers::snowmint::server::assert_says;
+use snowmint_test_servers::snowmint::third_party::{output, python};
 use snowmint_test_servers::snowmint::{self, Ids, Serve, Server};
 use snowmint_test_servers::time;
 

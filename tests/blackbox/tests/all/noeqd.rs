@@ -6,8 +6,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use snowmint_test_servers::port;
-use snowmint_test_servers::snowmint::external::output;
 use snowmint_test_servers::snowmint::ids::increase;
+use snowmint_test_servers::snowmint::third_party::output;
 use snowmint_test_servers::snowmint::{Ids, Serve, Server, binary};
 
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -4,9 +4,9 @@ use std::fs;
 use std::time::Duration;
 
 use serde_json::Value;
-use snowmint_test_servers::snowmint::external::output;
 use snowmint_test_servers::snowmint::resp::Reply;
 use snowmint_test_servers::snowmint::server::assert_says;
+use snowmint_test_servers::snowmint::third_party::output;
 use snowmint_test_servers::snowmint::{self, Ids};
 use snowmint_test_servers::time;
 use snowmint_test_servers::{MariaDb, Proxy, Redis};

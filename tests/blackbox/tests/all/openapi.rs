@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use snowmint_test_servers::snowmint::external::python;
+use snowmint_test_servers::snowmint::third_party::python;
 use snowmint_test_servers::snowmint::{self, Serve};
 use snowmint_test_servers::time;
 

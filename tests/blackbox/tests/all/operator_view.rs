@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use snowmint_test_servers::snowmint::server::assert_says;
-use snowmint_test_servers::snowmint::{self, Disk, Serve, Server, environment, external};
+use snowmint_test_servers::snowmint::{self, Disk, Serve, Server, clock_and_disk, third_party};
 use snowmint_test_servers::time;
 
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -54,7 +54,7 @@ fn a_full_disk_is_told_once() {
     let serve = Serve::new(folder.path()).on(&small).args(["--log-format", "json", "--window", "3s"]);
     let server = serve.args([Path::new("--namespaces-file"), &namespaces]).start();
     draw_numbers(&server);
-    let ballast = environment::fill(&small.seen_by(server.pid()));
+    let ballast = clock_and_disk::fill(&small.seen_by(server.pid()));
     let errors = || server.metric("snowmint_store_errors_total");
     server.log_with("the lease has ended", PATIENCE);
     let at_end = errors();
@@ -69,7 +69,7 @@ fn a_full_disk_is_told_once() {
 
     let pid = server.pid().to_string();
     let (binary, data) = (snowmint::binary().display().to_string(), data.display().to_string());
-    let doctor = external::run("nsenter", ["-t", &pid, "-m", "--", &binary, "doctor", "--data", &data]);
+    let doctor = third_party::run("nsenter", ["-t", &pid, "-m", "--", &binary, "doctor", "--data", &data]);
     let said = snowmint::text(&doctor);
     assert_eq!(doctor.status.code(), Some(1), "{said}");
     assert_says(&said, &["PROBLEM write", "no space left", "ok      store"]);

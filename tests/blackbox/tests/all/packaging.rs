@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use snowmint_test_servers::snowmint::external::output;
+use snowmint_test_servers::snowmint::third_party::output;
 use snowmint_test_servers::snowmint::{binary, workspace};
 
 fn packaging(file: &str) -> PathBuf {

@@ -6,7 +6,7 @@ mod world;
 
 use std::time::Duration;
 
-use snowmint_test_servers::snowmint::{self, FakeClock, Ids, Serve, Server, external};
+use snowmint_test_servers::snowmint::{self, FakeClock, Ids, Serve, Server, third_party};
 use snowmint_test_servers::time;
 use snowmint_test_servers::{Etcd, MariaDb, Postgres, Redis, ZooKeeper};
 
@@ -189,7 +189,7 @@ fn restored_to_before(since: Since) {
     if since == Since::Dropped {
         draw(&first, 3);
     }
-    external::output(
+    third_party::output(
         "sqlite3",
         [path("old"), ".timeout 5000".to_owned(), format!(".backup {}", path("new"))],
     );

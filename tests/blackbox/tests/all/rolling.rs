@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use snowmint_test_servers::snowmint::external::Balancer;
-use snowmint_test_servers::snowmint::external::python;
 use snowmint_test_servers::snowmint::http::Http;
+use snowmint_test_servers::snowmint::third_party::Balancer;
+use snowmint_test_servers::snowmint::third_party::python;
 use snowmint_test_servers::snowmint::{Ids, Serve, Server};
 use snowmint_test_servers::time;
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use snowmint_test_servers::snowmint::http::Http;
 use snowmint_test_servers::snowmint::ids::{increase, worker};
-use snowmint_test_servers::snowmint::raw::{Grpc, THRIFT_GET_ID, Thrift, grpc_stream};
+use snowmint_test_servers::snowmint::raw_clients::{Grpc, THRIFT_GET_ID, Thrift, grpc_stream};
 use snowmint_test_servers::snowmint::resp::command;
 use snowmint_test_servers::snowmint::{self, Ids, Reply, Resp, Serve, Signal};
 use snowmint_test_servers::{port, time};

@@ -11,7 +11,7 @@ use std::process::{Child, Command, ExitStatus};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
-use snowmint_test_servers::snowmint::external::output;
+use snowmint_test_servers::snowmint::third_party::output;
 use snowmint_test_servers::snowmint::{binary, clean, workspace};
 use snowmint_test_servers::time;
 

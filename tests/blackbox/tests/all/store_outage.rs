@@ -105,7 +105,7 @@ fn a_store_that_goes_away_is_outlived_to_the_end_of_the_lease() {
 
 /// Returns the instant of a text such as `2026-11-21T14:46:27.842Z`, in Unix milliseconds, as the program itself reads it.
 fn last_instant(text: &str) -> u64 {
-    let output = snowmint_test_servers::snowmint::external::output("date", ["-u", "-d", text, "+%s%3N"]);
+    let output = snowmint_test_servers::snowmint::third_party::output("date", ["-u", "-d", text, "+%s%3N"]);
     output.trim().parse().unwrap()
 }
 

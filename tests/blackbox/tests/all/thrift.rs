@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use snowmint_test_servers::port;
-use snowmint_test_servers::snowmint::external::{output, python};
 use snowmint_test_servers::snowmint::ids::increase;
+use snowmint_test_servers::snowmint::third_party::{output, python};
 use snowmint_test_servers::snowmint::{self, Ids, Serve, Server};
 use snowmint_test_servers::time;
 

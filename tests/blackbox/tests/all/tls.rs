@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use snowmint_test_servers::snowmint::external::{output, python, run};
+use snowmint_test_servers::snowmint::third_party::{output, python, run};
 use snowmint_test_servers::snowmint::{self, Ids, Serve, Server, Signal, http, workspace};
 use snowmint_test_servers::{Certificates, port, time};
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use snowmint_test_servers::snowmint::external::{node, output, python, run};
+use snowmint_test_servers::snowmint::third_party::{node, output, python, run};
 use snowmint_test_servers::snowmint::{self, Serve, Server};
 use snowmint_test_servers::{port, time};
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use snowmint_test_servers::snowmint::Serve;
-use snowmint_test_servers::snowmint::external::python;
-use snowmint_test_servers::snowmint::raw::THRIFT_GET_ID;
+use snowmint_test_servers::snowmint::raw_clients::THRIFT_GET_ID;
+use snowmint_test_servers::snowmint::third_party::python;
 use snowmint_test_servers::{port, time};
 
 const PATIENCE: Duration = Duration::from_mins(1);

@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Resource, Rlimit, Signal, setrlimit};
 
-use super::environment::{Disk, FakeClock, tidy_up_after};
+use super::clock_and_disk::{Disk, FakeClock, tidy_up_after};
 use super::http::{self, Answer};
-use super::{Resp, external};
+use super::{Resp, third_party};
 use crate::{port, process, time};
 
 /// Time limit for a start in a test. Another test checks the promised 2 s.
@@ -494,7 +494,7 @@ pub(super) fn spawn_bound_to_this_thread(command: &mut Command) -> Child {
     // SAFETY: the closure makes two system calls and allocates nothing, so it may run between fork and exec.
     unsafe { command.pre_exec(bind) };
     let name = command.get_program().to_string_lossy().into_owned();
-    command.spawn().unwrap_or_else(|error| panic!("{}: {error}", external::missing(&name)))
+    command.spawn().unwrap_or_else(|error| panic!("{}: {error}", third_party::missing(&name)))
 }
 
 /// Returns the resident memory of a process, in KiB.

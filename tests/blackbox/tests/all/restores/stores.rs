@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use snowmint_test_servers::snowmint::external;
+use snowmint_test_servers::snowmint::third_party;
 use snowmint_test_servers::{Etcd, MariaDb, Postgres, Redis, Server, ZooKeeper};
 use tempfile::TempDir;
 
@@ -65,7 +65,7 @@ impl File {
     fn sqlite3(&self, commands: &[&str]) {
         let data = self.path("snowmint.db");
         let words = [data.to_str().unwrap(), ".timeout 5000"];
-        external::output("sqlite3", words.iter().chain(commands));
+        third_party::output("sqlite3", words.iter().chain(commands));
     }
 }
 
@@ -147,7 +147,7 @@ impl Data for Etcd {
 
 fn etcdctl(words: &[&str]) {
     let words = ["ETCDCTL_API=3", "etcdctl"].iter().chain(words);
-    external::output("env", words);
+    third_party::output("env", words);
 }
 
 impl Data for Postgres {
@@ -218,13 +218,13 @@ impl Data for MariaDb {
         let socket = format!("--socket={}", self.folder().join("socket").display());
         let words =
             ["--no-defaults", "--user=root", "--single-transaction", &socket, "test", "snowmint_records"];
-        fs::write(to, external::output("mariadb-dump", words)).unwrap();
+        fs::write(to, third_party::output("mariadb-dump", words)).unwrap();
     }
 
     fn load(&self, from: &Path) {
         let load = "exec mariadb --no-defaults --user=root --socket=\"$0\" test < \"$1\"";
         let socket = self.folder().join("socket");
-        external::output("sh", [Path::new("-c"), Path::new(load), &socket, from]);
+        third_party::output("sh", [Path::new("-c"), Path::new(load), &socket, from]);
     }
 }
 
@@ -246,7 +246,7 @@ impl Data for ZooKeeper {
     /// For a running server: the write-ahead log in the folder completes the snapshot.
     fn back_up(&self, to: &Path) {
         let data = self.folder().join(Self::FOLDER);
-        external::output("cp", [Path::new("-a"), &data, to]);
+        third_party::output("cp", [Path::new("-a"), &data, to]);
     }
 
     fn load(&self, from: &Path) {
@@ -329,7 +329,7 @@ impl Restorable for Dumped {
 
     fn back_up(&self) {
         let words = ["--table=snowmint_records".to_owned(), format!("--file={}", self.backup())];
-        external::output("pg_dump", words.into_iter().chain(found_at(&self.server)));
+        third_party::output("pg_dump", words.into_iter().chain(found_at(&self.server)));
     }
 
     fn stop(&self) {
@@ -338,7 +338,7 @@ impl Restorable for Dumped {
 
     fn restore_aside(&self) -> String {
         let words = ["--quiet", "--set=ON_ERROR_STOP=1", "--file"].map(str::to_owned);
-        external::output("psql", words.into_iter().chain([self.backup()]).chain(found_at(&self.aside)));
+        third_party::output("psql", words.into_iter().chain([self.backup()]).chain(found_at(&self.aside)));
         Data::url(&self.aside)
     }
 

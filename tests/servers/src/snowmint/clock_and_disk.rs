@@ -6,7 +6,7 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use super::external;
+use super::third_party;
 
 /// The clock of one process, as an offset from the real one.
 #[derive(Debug)]
@@ -111,7 +111,7 @@ impl Disk {
     }
 
     fn new(folder: &Path, script: String) -> Self {
-        let allowed = external::run("unshare", ["-m", "true"]);
+        let allowed = third_party::run("unshare", ["-m", "true"]);
         assert!(
             allowed.status.success(),
             "this test mounts file systems in a namespace of its own: run it as root, or in a container with \
