@@ -33,6 +33,7 @@ const DROPPED: &str = "dropped";
 const EARLIER_TEXTS: &str = "earlier_texts";
 const NUMBERS: &str = "numbers";
 const EDITION: &str = "edition";
+const PAST_SERIES: &str = "past_series";
 
 /// A namespace as the store holds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +52,9 @@ pub struct NamespaceRecord {
     /// How many times the record was written: of two records, the one with the greater edition is newer. Unlike the store's
     /// revision, it survives a restore of the store.
     pub edition: u64,
+    /// The last series of numbers before this namespace started over; 0 if there was none. Its counter is still in the store, so
+    /// numbers never return to it.
+    pub past_series: u32,
 }
 
 /// Which nodes serve a namespace.
@@ -72,6 +76,15 @@ impl NamespaceRecord {
             earlier_texts: Vec::new(),
             numbers: Vec::new(),
             edition: 1,
+            past_series: 0,
+        }
+    }
+
+    /// Returns the last series of numbers under this name; 0 if there was none.
+    pub(super) fn last_series(&self) -> u32 {
+        match &self.definition.scheme {
+            Scheme::Segment(segment) => segment.series.max(self.past_series),
+            _ => self.past_series,
         }
     }
 
@@ -170,6 +183,9 @@ impl NamespaceRecord {
             if self.edition > 1 {
                 fields.insert(EDITION.to_owned(), Value::from(self.edition));
             }
+            if self.past_series > 0 {
+                fields.insert(PAST_SERIES.to_owned(), Value::from(self.past_series));
+            }
             if let Some(unix_ms) = self.dropped_unix_ms {
                 fields.insert(DROPPED.to_owned(), Value::String(Utc(unix_ms).to_string()));
             }
@@ -205,6 +221,12 @@ impl NamespaceRecord {
                 edition.as_u64().ok_or_else(|| format!("invalid edition {edition}: expected a number"))?
             }
         };
+        let past_series = match fields.remove(PAST_SERIES) {
+            None => 0,
+            Some(series) => {
+                serde_json::from_value(series).map_err(|error| format!("invalid past_series: {error}"))?
+            }
+        };
         let snowflake = fields.get("scheme").and_then(Value::as_str) == Some("snowflake");
         if snowflake && !fields.contains_key("layout") {
             return Err("missing layout: a snowflake record always has one".to_owned());
@@ -213,7 +235,7 @@ impl NamespaceRecord {
         // A snowflake record always has a layout, so this one is never used.
         let definition = fields.define_pinned(&Layout::TWITTER).map_err(|error| error.to_string())?;
         definition.check_hide().map_err(|error| error.to_string())?;
-        Ok(Self { definition, served_by, dropped_unix_ms, earlier_texts, numbers, edition })
+        Ok(Self { definition, served_by, dropped_unix_ms, earlier_texts, numbers, edition, past_series })
     }
 }
 
@@ -593,6 +615,7 @@ mod tests {
                     earlier_texts,
                     numbers,
                     edition,
+                    past_series: 2,
                 };
                 assert_eq!(NamespaceRecord::from_bytes(&record.to_bytes().unwrap()), Ok(record), "{toml}");
             }

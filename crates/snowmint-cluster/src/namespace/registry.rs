@@ -509,29 +509,31 @@ pub async fn add_within(
     let added = |found: Option<NamespaceRecord>| {
         required.check(name, found.as_ref())?;
         let mut definition = wanted.clone();
-        match found {
-            None => room.check(store, name)?,
-            Some(record) if record.dropped_unix_ms.is_none() => {
-                let found = record.definition.to_string();
-                return Err(NamespaceError::Exists { name: name.clone(), found });
+        let Some(record) = found else {
+            room.check(store, name)?;
+            return Ok(Decision::Write(NamespaceRecord::new(definition, ServedBy::EveryNode)));
+        };
+        let Some(dropped_unix_ms) = record.dropped_unix_ms else {
+            let found = record.definition.to_string();
+            return Err(NamespaceError::Exists { name: name.clone(), found });
+        };
+        let last_series = record.last_series();
+        let record = match if_dropped {
+            IfDropped::Refuse => return Err(NamespaceError::Dropped { name: name.clone(), dropped_unix_ms }),
+            IfDropped::Resume => {
+                definition.set_series(last_series);
+                record.definition.may_become(&definition, name)?;
+                let record = record.redefined(definition, name)?;
+                NamespaceRecord { served_by: ServedBy::EveryNode, dropped_unix_ms: None, ..record }
             }
-            Some(record) if if_dropped == IfDropped::Refuse => alive(name, &record)?,
-            Some(record) => {
-                room.check(store, name)?;
-                let last = record.definition.scheme.series();
-                definition.set_series(if if_dropped == IfDropped::Restart { last + 1 } else { last });
-                if if_dropped == IfDropped::Resume {
-                    record.definition.may_become(&definition, name)?;
-                    let record = record.redefined(definition, name)?;
-                    return Ok(Decision::Write(NamespaceRecord {
-                        served_by: ServedBy::EveryNode,
-                        dropped_unix_ms: None,
-                        ..record
-                    }));
-                }
+            IfDropped::Restart => {
+                definition.set_series(last_series + 1);
+                let past_series = last_series;
+                NamespaceRecord { past_series, ..NamespaceRecord::new(definition, ServedBy::EveryNode) }
             }
-        }
-        Ok(Decision::Write(NamespaceRecord::new(definition, ServedBy::EveryNode)))
+        };
+        room.check(store, name)?;
+        Ok(Decision::Write(record))
     };
     update(store, name, added).await
 }
@@ -892,15 +894,6 @@ fn alive(name: &NamespaceName, record: &NamespaceRecord) -> Result<(), Namespace
 
 fn missing(store: &dyn Store, name: &NamespaceName) -> NamespaceError {
     NamespaceError::Missing { name: name.clone(), store: store.describe() }
-}
-
-impl Scheme {
-    pub(super) const fn series(&self) -> u32 {
-        match self {
-            Self::Segment(segment) => segment.series,
-            _ => 0,
-        }
-    }
 }
 
 impl Definition {

@@ -39,11 +39,25 @@ async fn a_dropped_namespace_resumes_or_restarts_only_on_request() {
     assert_eq!(again.definition, segment);
     drop_namespace(&store, &name(), 5).await.unwrap();
     let over = add(&store, &name(), &other, IfDropped::Restart).await.unwrap();
-    assert_eq!(over.definition.scheme.series(), 2);
+    assert_eq!(over.last_series(), 2);
     // The series stays with the namespace from then on.
     drop_namespace(&store, &name(), 5).await.unwrap();
     let again = add(&store, &name(), &other, IfDropped::Resume).await.unwrap();
-    assert_eq!(again.definition.scheme.series(), 2);
+    assert_eq!(again.last_series(), 2);
+}
+
+/// Goal: a namespace that started over never returns to an earlier series, even if it had no numbers in between: its counter is
+/// still in the store.
+#[tokio::test]
+async fn a_namespace_that_had_no_numbers_for_a_while_begins_a_new_series() {
+    let store = MemoryStore::new();
+    let (segment, keys) = (defined("scheme = 'segment'"), defined("scheme = 'uuid7'"));
+    add(&store, &name(), &segment, IfDropped::Resume).await.unwrap();
+    for (next, series) in [(&keys, 1), (&keys, 1), (&segment, 2), (&segment, 3), (&keys, 3), (&segment, 4)] {
+        drop_namespace(&store, &name(), 5).await.unwrap();
+        let over = add(&store, &name(), next, IfDropped::Restart).await.unwrap();
+        assert_eq!(over.last_series(), series);
+    }
 }
 
 #[tokio::test]
