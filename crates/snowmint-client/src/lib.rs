@@ -33,7 +33,7 @@
 //! - **Forks**: a forked child gets [`ErrorKind::Forked`], never its parent's ids. Build a client in each process.
 //! - **Snapshots of machines**: nothing detects that the memory of a virtual machine, container or process was copied. If both
 //!   copies continue, both return the ids in the buffer. Call [`Ids::discard_buffered`] before such a snapshot, or set
-//!   [`buffer(0..=0)`](ClientBuilder::buffer), so that each call is a request.
+//!   [`buffer(0..=0)`](ClientBuilder::buffer), so that each call is a request. In both cases no call may be in progress.
 //!
 //! # After `snowmint ns add --start-over`
 //!

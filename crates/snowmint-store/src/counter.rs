@@ -68,7 +68,6 @@ impl Segment {
 /// 1. A segment that [`reserve`](Self::reserve) returned is durable, and none of its numbers is in any other segment that
 ///    this counter ever returned, to any caller. If [`may_lose`](Self::may_lose) is not zero, this holds only for a segment
 ///    of [`reserve_marked`](Self::reserve_marked) that has settled.
-/// 2. A `reserve` that starts after another has returned gets greater numbers, also from another caller.
 /// 2. A `reserve` that starts after another has returned gets greater numbers, even if the callers differ.
 ///
 /// A future may be dropped at any await; the numbers it would have returned are then lost.

@@ -72,9 +72,10 @@ store, and prefers its earlier worker after a restart. SIGTERM and SIGINT finish
 the requests in flight and give the lease back; a second signal exits at once.
 Behind a load balancer, set --drain-delay 5s: /readyz answers 503 while requests
 are still served, until the balancer notices. SIGHUP reads --namespaces-file,
---tokens-file, the TLS files, and the log level and access log of --config
-again; SIGUSR1 and SIGUSR2 do nothing. After a crash, the worker is free again
-when its lease has expired, within one window.
+--hide-keys-file, --tokens-file and the TLS files again, and of --config the
+namespaces, tokens, log level and access log; SIGUSR1 and SIGUSR2 do nothing.
+After a crash, the worker is free again when its lease has expired, within one
+window.
 
 With --http systemd, the socket is the one that systemd passes under the name
 http (FileDescriptorName=http in the .socket unit); likewise for the others.
@@ -140,8 +141,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME", env = "SNOWMINT_NOEQD_NAMESPACE", help_heading = "Addresses")]
     pub(super) noeqd_namespace: Option<NamespaceName>,
     /// Address for health checks and Prometheus: /healthz, /readyz and /metrics over HTTP, without TLS, certificates or tokens.
-    /// It serves no ids; clients see the names of namespaces. HOST:PORT (port 0 for any free port), unix:PATH,
-    /// off, or systemd
+    /// It serves no ids; clients see the names of namespaces and tokens. HOST:PORT (port 0 for any free port), unix:PATH, off, or
+    /// systemd
     #[arg(long, value_name = "ADDR", default_value = "off", value_parser = flag_values::listen_or_unix, env = "SNOWMINT_PROBE", help_heading = "Addresses")]
     pub(super) probe: Listen,
     /// Certificate for TLS on every TCP port but that of --probe, followed by those of intermediate authorities (PEM). The TLS files are loaded
