@@ -69,6 +69,9 @@ const UNIX_MS: &str = "SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)";
 /// - a server with a binary log and `sync_binlog` other than 1, for crashes of the machine, likewise;
 /// - a server with `read_only` on, which counts as a replica.
 ///
+/// Without a binary log, `InnoDB` shows a commit to other sessions before it is on the disk. So over such a server each read commits
+/// a row of its own, and returns once that is flushed: a crash then keeps what the read has shown.
+///
 /// In a Galera cluster of two or more members, the other members keep the writes that one loses. Every write is conditional on
 /// all these settings, since they may change at any time, and a user with `SUPER` or `READ ONLY ADMIN` could write despite
 /// `read_only`.

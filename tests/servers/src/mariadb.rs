@@ -14,6 +14,18 @@ use crate::time::holds_within;
 
 const PACKAGE: &str = "mariadb-server";
 
+/// A library for `LD_PRELOAD` that makes the disk of a server hang.
+const HANGING_LOG: &str = include_str!("mariadb/hanging_log.c");
+/// The disk hangs while this file exists in the server's folder.
+const HANG: &str = "hang";
+
+/// The disk of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Disk {
+    Sound,
+    MayHang,
+}
+
 /// A MariaDB server.
 #[derive(Debug)]
 pub struct MariaDb {
@@ -37,6 +49,27 @@ impl MariaDb {
     /// As for [`start`](Self::start).
     pub fn with(settings: &[&str]) -> Self {
         Self::launch(settings, None)
+    }
+
+    /// Starts a server whose disk can [hang](Self::hang_disk).
+    ///
+    /// # Panics
+    ///
+    /// As for [`start`](Self::start), and if there is no C compiler.
+    pub fn with_disk_that_hangs(settings: &[&str]) -> Self {
+        let server = Self::run(settings, None, Disk::MayHang);
+        server.sql("CREATE DATABASE IF NOT EXISTS test");
+        server
+    }
+
+    /// From now on, the writes and syncs of the server's logs wait. Statements that only read are answered.
+    pub fn hang_disk(&self) {
+        fs::write(self.folder().join(HANG), "").unwrap();
+    }
+
+    /// Ends [`hang_disk`](Self::hang_disk).
+    pub fn free_disk(&self) {
+        fs::remove_file(self.folder().join(HANG)).unwrap();
     }
 
     /// Starts a server that accepts TLS too.
@@ -67,14 +100,14 @@ impl MariaDb {
     }
 
     fn launch(settings: &[&str], certificates: Option<&Certificates>) -> Self {
-        let server = Self::run(settings, certificates);
+        let server = Self::run(settings, certificates, Disk::Sound);
         server.sql("CREATE DATABASE IF NOT EXISTS test");
         server
     }
 
     /// Starts a member of a Galera cluster, which accepts statements only when it has caught up.
     pub(crate) fn member(settings: &[&str]) -> Self {
-        let server = Self::run(settings, None);
+        let server = Self::run(settings, None, Disk::Sound);
         server.wait_until(
             "being a member",
             "SHOW GLOBAL STATUS WHERE variable_name = 'wsrep_ready' AND value = 'ON'",
@@ -83,8 +116,8 @@ impl MariaDb {
         server
     }
 
-    fn run(settings: &[&str], certificates: Option<&Certificates>) -> Self {
-        Server::start(|| Self::make(settings, certificates), |it| it.server.up())
+    fn run(settings: &[&str], certificates: Option<&Certificates>, disk: Disk) -> Self {
+        Server::start(|| Self::make(settings, certificates, disk), |it| it.server.up())
     }
 
     /// Waits until a query returns 1, such as `SELECT COUNT(*) FROM ...`, or a `SHOW ... WHERE ...` returns anything.
@@ -101,7 +134,7 @@ impl MariaDb {
         assert!(holds, "{what} on {:?}: {sql} gives {}", self.server, self.sql(sql));
     }
 
-    fn make(settings: &[&str], certificates: Option<&Certificates>) -> Self {
+    fn make(settings: &[&str], certificates: Option<&Certificates>, disk: Disk) -> Self {
         let program = find("mariadbd", PACKAGE);
         let (port, folder, user) = (Port::reserve(), folder("mariadb"), User::unless_own("mysql", PACKAGE));
         User::own(user.as_ref(), folder.path());
@@ -133,8 +166,25 @@ impl MariaDb {
         }
         arguments.extend(settings.iter().map(ToString::to_string));
         let address = port.address();
+        let hangs = (disk == Disk::MayHang).then(|| {
+            let (source, library) =
+                (folder.path().join("hanging_log.c"), folder.path().join("hanging_log.so"));
+            fs::write(&source, HANGING_LOG).unwrap();
+            run(Command::new(find("cc", "gcc"))
+                .args(["-shared", "-fPIC", "-O1", "-o"])
+                .args([&library, &source]));
+            [format!("LD_PRELOAD={}", library.display()), format!("HANG={path}/{HANG}")]
+        });
         let command = move || {
-            let mut command = mortal(user.as_ref(), &program);
+            let mut command = match &hangs {
+                // A command with another user resets the environment, so the server gets it from `env`.
+                Some(variables) => {
+                    let mut command = mortal(user.as_ref(), find("env", "coreutils"));
+                    command.args(variables).arg(&program);
+                    command
+                }
+                None => mortal(user.as_ref(), &program),
+            };
             command.args(["--no-defaults", "--innodb-buffer-pool-size=16M", "--innodb-log-file-size=8M"]);
             command.args(["--innodb-flush-log-at-trx-commit=1", "--skip-log-bin", "--skip-name-resolve"]);
             command.args(["--performance-schema=OFF", "--sync-binlog=1"]).args(&arguments);

@@ -144,6 +144,9 @@ impl Connect for MySqlSettings {
 
 /// Sets the variables that every session needs.
 async fn set_up(connection: &mut MySqlConnection, limit: Duration, accepted: u64) -> Result<(), sqlx::Error> {
+    // Under READ-UNCOMMITTED, which may be the default of the server, a read shows what is not committed.
+    let isolation = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ";
+    sqlx::raw_sql(isolation).execute(&mut *connection).await?;
     // Some servers turn autocommit off for everybody. No call waits longer for a lock than its limit.
     // A number out of the range of a column is an error rather than clipped.
     // MySQL shows the AUTO_INCREMENT of a table up to a day late; MariaDB reads the last part as a comment.
@@ -157,8 +160,17 @@ async fn set_up(connection: &mut MySqlConnection, limit: Duration, accepted: u64
     Ok(())
 }
 
-/// Creates the table if it is missing, and checks that it is ours.
+/// Creates the table if it is missing, checks that it is ours, and makes the rows that reads commit.
 pub(super) async fn prepare_table(store: &MySqlStore) -> Result<(), StoreError> {
+    find_table(store).await?;
+    let ask = async |mut session: Session| {
+        let fenced = session.fence().await;
+        (session, fenced)
+    };
+    store.pool.run(Effect::Reads, ask).await.map_err(|failure| store.error("open", Effect::Reads, failure))
+}
+
+async fn find_table(store: &MySqlStore) -> Result<(), StoreError> {
     if let Some(found) = inspect(store).await? {
         return check(store, &found);
     }

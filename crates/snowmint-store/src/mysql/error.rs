@@ -128,7 +128,7 @@ fn statement_kind(said: &MySqlDatabaseError, effect: Effect) -> StoreErrorKind {
         // Disk full, table full, a number out of the range of its column, and error 28 of the operating system from the storage
         // engine.
         167 | 1021 | 1114 | 1264 | 1467 | 1690 => StoreErrorKind::Full,
-        1030 if said.message().contains("28") => StoreErrorKind::Full,
+        1030 if has_number(said.message(), "28") => StoreErrorKind::Full,
         number if READ_ONLY.contains(&number) => StoreErrorKind::ReadOnly,
         1142 | 1143 if effect == Effect::Writes => StoreErrorKind::ReadOnly,
         // Lock wait timed out, deadlock, statement time limit of MariaDB and of MySQL, too many connections.
@@ -140,6 +140,11 @@ fn statement_kind(said: &MySqlDatabaseError, effect: Effect) -> StoreErrorKind {
         // Server shutting down, query killed, error at the commit: only the record shows the outcome.
         _ => StoreErrorKind::OutcomeUnknown,
     }
+}
+
+/// Returns whether a text has a number of its own, and not as a part of another one.
+fn has_number(text: &str, number: &str) -> bool {
+    text.split(|character: char| !character.is_ascii_digit()).any(|digits| digits == number)
 }
 
 fn advice(number: u16) -> &'static str {
@@ -161,4 +166,15 @@ fn advice(number: u16) -> &'static str {
 fn quote(said: &MySqlDatabaseError, advice: &str) -> String {
     let found = format!("server error \"{}\" ({})", said.message(), said.number());
     if advice.is_empty() { found } else { format!("{found}; {advice}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_full_disk_is_error_28() {
+        assert!(has_number("Got error 28 \"No space left on device\" from storage engine InnoDB", "28"));
+        assert!(!has_number("Got error 128 \"Out of memory in engine\" from storage engine InnoDB", "28"));
+    }
 }

@@ -68,7 +68,8 @@ const SETTINGS: &str = concat!(
 const VARIABLES: &str = "SHOW VARIABLES WHERE Variable_name IN ('read_only', 'super_read_only', 'innodb_read_only', \
     'log_bin', 'sync_binlog', 'binlog_format', 'wsrep_on', 'wsrep_provider', 'server_uuid', 'server_uid', 'server_id', 'hostname', 'port', 'datadir', \
     'version', 'log_slave_updates', 'log_replica_updates', 'rpl_semi_sync_master_enabled', 'rpl_semi_sync_source_enabled', \
-    'gtid_binlog_state', 'gtid_executed', 'innodb_flush_log_at_trx_commit', 'innodb_flush_log_at_timeout')";
+    'gtid_binlog_state', 'gtid_executed', 'innodb_flush_log_at_trx_commit', 'innodb_flush_log_at_timeout', \
+    'innodb_flush_method')";
 /// Queried separately, because SHOW VARIABLES truncates long values.
 const MARIADB_HISTORY: &str = "SELECT CONCAT_WS(',', @@global.gtid_binlog_state, @@global.gtid_slave_pos)";
 const MYSQL_HISTORY: &str = "SELECT @@global.gtid_executed";
@@ -87,17 +88,24 @@ const MYSQL_REPLICATION: &str = "SELECT variable_name, variable_value FROM perfo
 /// Rows that no list shows, since no key begins with `~`. There are several, so that readers do not wait for each other.
 const FENCES: u64 = 16;
 const FENCE: &str =
-    concat!("UPDATE snowmint_records SET revision = revision + 1 WHERE name = ? AND ", writable!());
-const NEW_FENCE: &str = concat!(
-    "INSERT INTO snowmint_records (name, revision, value) SELECT ?, 1, '' FROM (SELECT 1) one WHERE ",
-    writable!()
+    concat!("UPDATE snowmint_records SET revision = revision + 1 WHERE name = ? AND ", may_write!());
+/// Makes all of them, so that no later read needs space on the disk.
+const NEW_FENCES: &str = concat!(
+    "INSERT INTO snowmint_records (name, revision, value) SELECT CONCAT('~fence/', a.n + b.n), 1, '' \
+    FROM (SELECT 0 n UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3) a, \
+        (SELECT 0 n UNION ALL SELECT 4 UNION ALL SELECT 8 UNION ALL SELECT 12) b WHERE ",
+    may_write!(),
+    " ON DUPLICATE KEY UPDATE revision = snowmint_records.revision + 1"
 );
+/// Attempts to commit a fence. In a Galera cluster, two that meet in one row end in a deadlock.
+const FENCE_ATTEMPTS: usize = 3;
 
 /// A session on a server that accepts writes.
 pub(crate) struct Session {
     pub(crate) sql: MySqlConnection,
     /// How the server waits for replicas, if it has to.
     watch: Option<Watch>,
+    reads: Reads,
     /// Whether a failover may lose what the server had when the session began.
     standing: Standing,
     /// Whether replicas confirm commits, as the server said last; `None` once the caller has taken it.
@@ -111,8 +119,19 @@ pub(super) struct SessionStart {
     pub(super) server: String,
     pub(super) history: ClusterHistory,
     watch: Option<Watch>,
+    reads: Reads,
     confirmation: Confirmation,
     losses: Losses,
+}
+
+/// Which commits a read shows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Reads {
+    /// Those that a crash keeps. With a binary log, InnoDB shows a commit once that log is synced.
+    Durable,
+    /// Also those that are not on the disk yet: without a binary log, InnoDB shows a commit and unlocks its rows before it
+    /// flushes the redo log. If the disk hangs, that takes as long as it hangs, and a crash undoes the commit.
+    Unflushed,
 }
 
 /// What a crash of the server may undo.
@@ -227,6 +246,16 @@ pub(super) async fn begin(
             set binlog_format to MIXED or ROW";
         return Err(HostRefusal::new(StoreErrorKind::Other, text));
     }
+    let method = value("innodb_flush_method").to_lowercase();
+    if matches!(&*method, "nosync" | "littlesync")
+        && matches!(crashes, CrashLoss::AsStated | CrashLoss::Nothing)
+    {
+        let text = format!(
+            "innodb_flush_method is {method}: a crash of the machine may lose any commit and cause duplicates; \
+             set it to fsync or O_DIRECT in the configuration of the server, and restart it"
+        );
+        return Err(HostRefusal::new(StoreErrorKind::Other, text));
+    }
     let view = if is_off("wsrep_on") {
         None
     } else {
@@ -285,13 +314,18 @@ pub(super) async fn begin(
     } else {
         None
     };
+    // A user who accepts any loss, and a tool that only looks, need no durable reads.
+    let reads = match crashes {
+        CrashLoss::AsStated | CrashLoss::Nothing if is_off("log_bin") => Reads::Unflushed,
+        _ => Reads::Durable,
+    };
     // The members of a Galera cluster confirm each other's commits.
     let confirmation = if view.is_some() {
         Confirmation::ByReplicas
     } else {
         watch.map_or(Confirmation::Nobody, |it| it.seen.confirmation())
     };
-    Ok(SessionStart { server, history: ClusterHistory { history, view }, watch, confirmation, losses })
+    Ok(SessionStart { server, history: ClusterHistory { history, view }, watch, reads, confirmation, losses })
 }
 
 /// Returns a hint about a replica that waits for a replica of its own before it applies a transaction, but most likely has none.
@@ -317,6 +351,7 @@ impl Session {
         Self {
             sql,
             watch: begun.watch,
+            reads: begun.reads,
             standing,
             confirmation: Some(begun.confirmation),
             losses: begun.losses,
@@ -438,35 +473,21 @@ impl Session {
         Err(SqlFailure::Refused(HostRefusal::new(StoreErrorKind::OutcomeUnknown, text)))
     }
 
-    /// Makes sure that a replica has everything that earlier reads have shown. A primary shows rows that no replica has: while a
-    /// commit waits (`AFTER_COMMIT`), and after a wait that was killed or ended by a crash. Replicas get commits in order, so one
-    /// more confirmed commit confirms all before it.
-    async fn fence(&mut self) -> Result<(), SqlFailure> {
-        let Some(Watch { statement, seen }) = self.watch else { return Ok(()) };
-        if !seen.enabled {
-            let unavailable = |text| SqlFailure::Refused(HostRefusal::new(StoreErrorKind::Unavailable, text));
-            let now =
-                replication(&mut self.sql, statement).await.map_err(|error| unavailable(chain(&error)))?;
-            self.watch = Some(Watch { statement, seen: now });
-            if !now.enabled {
-                return Ok(());
-            }
-            if !now.waits {
-                return Err(unavailable(FELL_BACK.to_owned()));
+    /// Makes sure that neither a crash nor a failover loses what earlier reads have shown, by one more commit, which confirms all
+    /// commits before it: the redo log is flushed in order, and replicas get commits in order.
+    ///
+    /// The primary shows rows that are not on its disk (see [`Reads`]), and rows that no replica has: while a commit waits
+    /// (`AFTER_COMMIT`), and after a wait that was killed or ended by a crash.
+    pub(super) async fn fence(&mut self) -> Result<(), SqlFailure> {
+        if !self.follow_replication().await? && self.reads == Reads::Durable {
+            return Ok(());
+        }
+        let mut fenced = self.commit_fence().await;
+        for _ in 1..FENCE_ATTEMPTS {
+            if fenced.as_ref().is_err_and(error::is_deadlock) {
+                fenced = self.commit_fence().await;
             }
         }
-        let name = format!("~fence/{}", random_below(FENCES));
-        let fenced = match self.write(sqlx::query(FENCE).bind(name.as_bytes())).await {
-            Ok(done) if done.rows_affected() > 0 => Ok(()),
-            Ok(_) => match self.write(sqlx::query(NEW_FENCE).bind(name.as_bytes())).await {
-                // Another node inserted the row first: commit once more.
-                Err(SqlFailure::Sql(error)) if error::is_duplicate(&error) => {
-                    self.write(sqlx::query(FENCE).bind(name.as_bytes())).await.map(|_| ())
-                }
-                done => done.map(|_| ()),
-            },
-            Err(failure) => Err(failure),
-        };
         fenced.map_err(|failure| match failure {
             // Nothing that the caller wanted was written.
             SqlFailure::Refused(HostRefusal { kind: StoreErrorKind::OutcomeUnknown, text }) => {
@@ -474,6 +495,30 @@ impl Session {
             }
             failure => failure,
         })
+    }
+
+    /// Returns whether commits wait for a replica: as the session knows, or as the server says if it did not wait before.
+    async fn follow_replication(&mut self) -> Result<bool, SqlFailure> {
+        let Some(Watch { statement, seen }) = self.watch else { return Ok(false) };
+        if seen.enabled {
+            return Ok(true);
+        }
+        let unavailable = |text| SqlFailure::Refused(HostRefusal::new(StoreErrorKind::Unavailable, text));
+        let now = replication(&mut self.sql, statement).await.map_err(|error| unavailable(chain(&error)))?;
+        self.watch = Some(Watch { statement, seen: now });
+        if now.enabled && !now.waits {
+            return Err(unavailable(FELL_BACK.to_owned()));
+        }
+        Ok(now.enabled)
+    }
+
+    /// Commits a row that no list shows.
+    async fn commit_fence(&mut self) -> Result<(), SqlFailure> {
+        let name = format!("~fence/{}", random_below(FENCES));
+        if self.write(sqlx::query(FENCE).bind(name.as_bytes())).await?.rows_affected() == 0 {
+            self.write(sqlx::query(NEW_FENCES)).await?;
+        }
+        Ok(())
     }
 }
 

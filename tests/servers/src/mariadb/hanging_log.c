@@ -1,0 +1,46 @@
+// A disk that hangs: while the file $HANG exists, writes and syncs of InnoDB's redo log and of the binary log wait.
+// Loaded into a server by LD_PRELOAD.
+
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+static int is_log(int fd) {
+    char link[64], path[4096];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t length = readlink(link, path, sizeof path - 1);
+    if (length < 0) return 0;
+    path[length] = 0;
+    return strstr(path, "/ib_logfile") || strstr(path, "/binlog.");
+}
+
+static void wait_for_the_disk(int fd) {
+    const char *hang = getenv("HANG");
+    while (hang && !access(hang, F_OK) && is_log(fd)) usleep(20000);
+}
+
+#define NEXT(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
+
+ssize_t pwrite(int fd, const void *bytes, size_t size, off_t at) {
+    wait_for_the_disk(fd);
+    return NEXT(pwrite)(fd, bytes, size, at);
+}
+
+ssize_t pwrite64(int fd, const void *bytes, size_t size, off64_t at) {
+    wait_for_the_disk(fd);
+    return NEXT(pwrite64)(fd, bytes, size, at);
+}
+
+int fsync(int fd) {
+    wait_for_the_disk(fd);
+    return NEXT(fsync)(fd);
+}
+
+int fdatasync(int fd) {
+    wait_for_the_disk(fd);
+    return NEXT(fdatasync)(fd);
+}
