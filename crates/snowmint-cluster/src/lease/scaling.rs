@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use snowmint::{Clock, Layout};
 use tokio::sync::{oneshot, watch};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::config::{LeaseConfigError, WorkerCount};
 use super::status::LeaseStatus;
@@ -68,6 +68,8 @@ struct Look {
     held: u32,
     /// The number of leases that are held, sought or being released.
     slots: u32,
+    /// The number of leases that would still be held after one is given back; `None` if none may be given back.
+    held_without_one: Option<u32>,
 }
 
 /// The decision.
@@ -75,7 +77,7 @@ struct Look {
 enum Change {
     /// Seek another lease.
     Take,
-    /// Release the last lease, or stop seeking it.
+    /// Release a lease, or stop seeking one.
     GiveBack,
 }
 
@@ -112,20 +114,40 @@ impl ScalingPolicy {
             u128::from(self.ids_per_second) * u128::from(elapsed_ms) * u128::from(leases) / 1000
         };
         let busy = exhausted * BUSY_ONE_IN >= ticks && u128::from(ids) * 2 > capacity_of(look.held);
-        let others = look.slots.saturating_sub(1);
-        let idle =
-            exhausted * BUSY_ONE_IN * 2 < ticks && u128::from(ids) * 2 <= capacity_of(others.min(look.held));
+        let idle = exhausted * BUSY_ONE_IN * 2 < ticks
+            && look.held_without_one.is_some_and(|others| u128::from(ids) * 2 <= capacity_of(others));
         let settled = look.held == look.slots && !changed;
 
         let idle_since = if idle { Some(self.idle_since_unix_ms.unwrap_or(last.now_unix_ms)) } else { None };
         self.idle_since_unix_ms = idle_since;
         let idle_for_ms = idle_since.map_or(0, |since| look.now_unix_ms.saturating_sub(since));
-        if look.slots > self.workers.min() && idle_for_ms >= self.idle_ms {
+        if idle && idle_for_ms >= self.idle_ms {
             self.idle_since_unix_ms = None;
             return Some(Change::GiveBack);
         }
         (settled && busy && look.slots < self.workers.max()).then_some(Change::Take)
     }
+}
+
+/// What a lease of a node is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Doing {
+    Seeking,
+    Holding,
+    Releasing,
+}
+
+/// Returns which lease to give back: one that is only sought if there is one, otherwise the newest. The first one stays, since
+/// it watches the wall clock for all; so do the least number of leases, and of held ones.
+fn to_give_back(leases: &[Doing], least: u32) -> Option<usize> {
+    let least = least as usize;
+    let count = |doing| leases.iter().filter(|lease| **lease == doing).count();
+    let (seeking, holding) = (count(Doing::Seeking), count(Doing::Holding));
+    if seeking + holding <= least {
+        return None;
+    }
+    let newest = |doing| leases.iter().rposition(|lease| *lease == doing).filter(|index| *index > 0);
+    newest(Doing::Seeking).or_else(|| newest(Doing::Holding).filter(|_| holding > least))
 }
 
 /// The states of all leases of a node, shared with everything that reports them.
@@ -190,8 +212,20 @@ pub(super) struct LeaseScaler {
 struct Slot {
     number: usize,
     lease: RunningLease,
-    /// When its release began, in unix milliseconds.
-    releasing_since_unix_ms: u64,
+    /// When its release began.
+    releasing_since: Option<Instant>,
+}
+
+impl Slot {
+    fn doing(&self) -> Doing {
+        if self.lease.is_releasing() {
+            Doing::Releasing
+        } else if self.lease.is_held() {
+            Doing::Holding
+        } else {
+            Doing::Seeking
+        }
+    }
 }
 
 impl LeaseScaler {
@@ -240,17 +274,20 @@ impl LeaseScaler {
     }
 
     fn look(&mut self) {
-        let now_unix_ms = self.node.clock().unix_ms();
-        self.forget_gone(now_unix_ms);
+        self.forget_gone();
         let Some((policy, demand)) = &mut self.policy else { return };
         let count = |leases: usize| u32::try_from(leases).unwrap_or(u32::MAX);
-        let held = count(self.slots.iter().filter(|slot| slot.lease.is_held()).count());
+        let leases: Vec<Doing> = self.slots.iter().map(Slot::doing).collect();
+        let held = count(leases.iter().filter(|lease| **lease == Doing::Holding).count());
+        let unneeded = to_give_back(&leases, self.workers.min());
+        let held_without_one = unneeded.map(|index| held - u32::from(leases[index] == Doing::Holding));
         let look = Look {
-            now_unix_ms,
+            now_unix_ms: self.node.clock().unix_ms(),
             ids: demand.ids.load(Ordering::Relaxed),
             exhausted_ticks: demand.exhausted_ticks.load(Ordering::Relaxed),
             held,
             slots: count(self.slots.len()),
+            held_without_one,
         };
         match policy.decide(look) {
             Some(Change::Take) => {
@@ -259,7 +296,14 @@ impl LeaseScaler {
                     tracing::warn!(%error, "another worker cannot be taken now");
                 }
             }
-            Some(Change::GiveBack) => self.release_last(now_unix_ms),
+            Some(Change::GiveBack) => {
+                if let Some(unneeded) = unneeded {
+                    let leases = leases.len() - 1;
+                    tracing::info!(leases, "a worker was not needed for three windows; releasing it");
+                    self.slots[unneeded].lease.release();
+                    self.slots[unneeded].releasing_since = Some(Instant::now());
+                }
+            }
             None => {}
         }
     }
@@ -270,27 +314,14 @@ impl LeaseScaler {
         let number = (0..=self.slots.len()).find(free).unwrap_or_default();
         let lease = self.node.start(number)?;
         self.statuses.change(|list| list.leases.push(lease.status()));
-        self.slots.push(Slot { number, lease, releasing_since_unix_ms: 0 });
+        self.slots.push(Slot { number, lease, releasing_since: None });
         Ok(())
     }
 
-    fn release_last(&mut self, now_unix_ms: u64) {
-        let staying = self.slots.iter_mut().filter(|slot| !slot.lease.is_releasing());
-        let mut staying: Vec<&mut Slot> = staying.collect();
-        if staying.len() <= self.workers.min() as usize {
-            return;
-        }
-        if let Some(last) = staying.pop() {
-            tracing::info!(leases = staying.len(), "a worker was not needed for three windows; releasing it");
-            last.lease.release();
-            last.releasing_since_unix_ms = now_unix_ms;
-        }
-    }
-
-    fn forget_gone(&mut self, now_unix_ms: u64) {
-        let window_ms = self.node.settings().window_ms;
-        for Slot { lease, releasing_since_unix_ms, .. } in &self.slots {
-            if lease.is_releasing() && !lease.is_gone() && now_unix_ms > releasing_since_unix_ms + window_ms {
+    fn forget_gone(&mut self) {
+        let window = Duration::from_millis(self.node.settings().window_ms);
+        for Slot { lease, releasing_since, .. } in &self.slots {
+            if !lease.is_gone() && releasing_since.is_some_and(|since| since.elapsed() > window) {
                 lease.abandon();
             }
         }
@@ -309,9 +340,9 @@ impl LeaseScaler {
         for slot in &mut self.slots {
             slot.lease.release();
         }
-        let until = tokio::time::Instant::now() + patience;
+        let until = Instant::now() + patience;
         for slot in &mut self.slots {
-            slot.lease.gone(until.saturating_duration_since(tokio::time::Instant::now())).await;
+            slot.lease.gone(until.saturating_duration_since(Instant::now())).await;
         }
     }
 }
@@ -337,7 +368,9 @@ mod tests {
             let workers: WorkerCount = workers.parse().unwrap();
             let policy = ScalingPolicy::new(workers, &layout, Duration::from_secs(10));
             let (held, slots) = (workers.min(), workers.min());
-            Self { policy, look: Look { now_unix_ms: T0, ids: 0, exhausted_ticks: 0, held, slots } }
+            let look =
+                Look { now_unix_ms: T0, ids: 0, exhausted_ticks: 0, held, slots, held_without_one: None };
+            Self { policy, look }
         }
 
         /// Lets seconds pass under a load of ids per second; returns the number of leases at the end of each.
@@ -350,6 +383,9 @@ mod tests {
             self.look.now_unix_ms += 1000;
             self.look.ids += ids.min(most);
             self.look.exhausted_ticks += if ids > most { 400 } else { 0 };
+            let Look { held, slots, .. } = self.look;
+            self.look.held_without_one =
+                (slots > self.policy.workers.min()).then(|| if held < slots { held } else { slots - 1 });
             match self.policy.decide(self.look) {
                 Some(Change::Take) => self.look.slots += 1,
                 Some(Change::GiveBack) => {
@@ -421,7 +457,45 @@ mod tests {
         }
     }
 
+    /// Goal: a node whose first lease was taken from it keeps the one that it still holds, however small the load is.
+    #[test]
+    fn the_only_held_lease_is_never_given_back() {
+        use Doing::{Holding as H, Releasing as R, Seeking as S};
+        for (leases, least, wanted) in [
+            (&[S, H][..], 1, None),
+            (&[H, S], 1, Some(1)),
+            (&[H, H], 1, Some(1)),
+            (&[H, H], 2, None),
+            (&[S, H, H], 1, Some(2)),
+            (&[H, S, H], 1, Some(1)),
+            (&[S, S, H], 1, Some(1)),
+            (&[H, S, H], 2, Some(1)),
+            (&[S, H, H], 2, None),
+            (&[H, R], 1, None),
+            (&[H, H, R], 1, Some(1)),
+            (&[H], 1, None),
+            (&[], 1, None),
+        ] {
+            assert_eq!(to_give_back(leases, least), wanted, "{leases:?}, at least {least}");
+        }
+    }
+
     proptest! {
+        /// Goal: a release leaves the least number of leases, and takes no held one below it. Method: any leases.
+        #[test]
+        fn what_is_given_back_leaves_enough(
+            leases in prop::collection::vec(prop_oneof![Just(Doing::Seeking), Just(Doing::Holding), Just(Doing::Releasing)], 0..9),
+            least in 1..9_u32,
+        ) {
+            if let Some(index) = to_give_back(&leases, least) {
+                let given = leases[index];
+                let rest = leases.iter().enumerate().filter(|(other, it)| *other != index && **it != Doing::Releasing);
+                let held = rest.clone().filter(|(_, it)| **it == Doing::Holding).count();
+                prop_assert!(index > 0 && given != Doing::Releasing && rest.count() >= least as usize);
+                prop_assert!(given == Doing::Seeking || held >= least as usize);
+            }
+        }
+
         #[test]
         fn it_never_leaves_its_bounds(
             min in 1..4_u32,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use snowmint::generator::GeneratorPool;
+use snowmint::generator::{GeneratorPool, PoolError};
 use snowmint::utc::Utc;
 use snowmint::{Clock, Generator, Lease, WorkerId};
 use snowmint_store::{Key, KeyError, Store, StoreError, StoreErrorKind, Swap, Versioned};
@@ -116,20 +116,11 @@ impl Node {
     fn replace_generator(
         &self,
         old: Option<&Arc<Generator<NodeClock>>>,
-        new: Option<Arc<Generator<NodeClock>>>,
-    ) {
-        let replaced = match (old, new) {
-            (Some(old), Some(new)) => self.generators.replace(old, new),
-            (None, Some(new)) => self.generators.add(new),
-            (Some(old), None) => {
-                self.generators.remove(old);
-                Ok(())
-            }
-            (None, None) => Ok(()),
-        };
-        if let Err(error) = replaced {
-            // Leases of one worker never overlap. If they did, no id would be made under the second one.
-            tracing::error!(%error, "the generator of a lease cannot be used");
+        new: Arc<Generator<NodeClock>>,
+    ) -> Result<(), PoolError> {
+        match old {
+            Some(old) => self.generators.replace(old, new),
+            None => self.generators.add(new),
         }
     }
 }
@@ -493,7 +484,14 @@ impl LeaseTask {
             }
         };
         let old = self.current.as_ref().map(|current| &current.generator);
-        self.node.replace_generator(old, Some(Arc::clone(&generator)));
+        if let Err(error) = self.node.replace_generator(old, Arc::clone(&generator)) {
+            // Another lease of this process used the worker, up to a later time: the store lost that lease, and the clock went
+            // back. The next renewal tries again, above this lease.
+            self.wait_for(Reason::Refused, format!("no ids of worker {worker} under its lease: {error}"));
+            self.remove_generator();
+            self.used_until_unix_ms = self.used_until_unix_ms.max(until_unix_ms);
+            return false;
+        }
         // Before the next await: if the task ends there, it ends this generator.
         self.current = Some(ActiveGenerator { generator: Arc::clone(&generator), worker, from_unix_ms });
         if let Some(saver) = &self.saver {
@@ -606,7 +604,8 @@ impl LeaseTask {
     /// saved: then another process may use the rest.
     async fn release(&mut self) -> Input {
         self.released = self.current.as_ref().map(|current| current.worker);
-        let used_until_unix_ms = self.remove_generator();
+        // Also what was used of the worker before this lease, if its generator was refused.
+        let used_until_unix_ms = self.remove_generator().max(self.used_until_unix_ms);
         let removed = match &self.saver {
             Some(saver) => saver.remove().await,
             None => Ok(()),
@@ -686,7 +685,7 @@ impl LeaseTask {
     fn remove_generator(&mut self) -> u64 {
         let used_until = self.end_generator();
         let Some(ActiveGenerator { generator, .. }) = self.current.take() else { return 0 };
-        self.node.replace_generator(Some(&generator), None);
+        self.node.generators.remove(&generator);
         self.status.send_modify(|status| (status.worker, status.until_unix_ms) = (None, None));
         used_until.unwrap_or(u64::MAX)
     }

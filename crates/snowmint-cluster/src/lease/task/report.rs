@@ -25,6 +25,7 @@ pub(super) enum Reason {
     Taken,
     Unreadable,
     Unsaved,
+    Refused,
 }
 
 /// The last logged reason, and when.
