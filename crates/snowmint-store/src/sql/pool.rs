@@ -253,9 +253,11 @@ impl<D: Connect> Pool<D> {
 }
 
 impl<D: Connect> State<D> {
-    /// Keeps a connection for the next call, unless there are enough idle ones.
+    /// Keeps a connection for the next call, unless there are enough idle ones, or another server is the primary by now: one host
+    /// of a URL may be an address that moves from server to server.
     fn keep(&mut self, open: Open<D>) {
-        if self.idle.len() < CONNECTIONS {
+        let is_current = self.primary.as_ref().is_none_or(|it| it.server == open.server);
+        if is_current && self.idle.len() < CONNECTIONS {
             self.idle.push(open);
         }
     }
@@ -373,6 +375,8 @@ mod tests {
     enum Says {
         /// It accepts writes.
         Primary,
+        /// Another server at the same address accepts writes.
+        Successor,
         Replica,
         Nothing,
         /// It has too many connections.
@@ -401,8 +405,9 @@ mod tests {
             }
             let says = self.0.lock().unwrap()[host.name()];
             match says {
-                Says::Primary => {
-                    let name = host.name().to_owned();
+                Says::Primary | Says::Successor => {
+                    let name =
+                        if matches!(says, Says::Primary) { host.name() } else { "its successor" }.to_owned();
                     let server = Some(name.clone());
                     Ok(Writable { connection: name, server, history: (), standing: Standing::Kept })
                 }
@@ -490,6 +495,30 @@ mod tests {
         call(&pool).await.0.unwrap_err();
         hosts.set("a", Says::Primary);
         call(&pool).await.0.unwrap();
+    }
+
+    /// Goal: once a call has met another server behind an address, no later call goes to the old one. Method: a call to the old
+    /// server that ends after that.
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_to_a_replaced_server_is_not_kept() {
+        let hosts = Hosts::default();
+        hosts.set("a", Says::Primary);
+        let one = vec![Host::new("a".to_owned(), 1)];
+        let pool = Pool::new(hosts.clone(), one, Duration::from_secs(5), Duration::ZERO);
+        let slow = async |name: String| {
+            sleep(Duration::from_secs(1)).await;
+            (name.clone(), Ok::<_, SqlFailure>(name))
+        };
+        let meanwhile = async {
+            sleep(Duration::from_millis(100)).await;
+            hosts.set("a", Says::Successor);
+            call(&pool).await.0.unwrap()
+        };
+        let (old, new) = tokio::join!(pool.run(Effect::Writes, slow), meanwhile);
+        assert_eq!((&*old.unwrap(), &*new), ("a", "its successor"));
+        for _ in 0..3 {
+            assert_eq!(call(&pool).await.0.unwrap(), "its successor");
+        }
     }
 
     /// Goal: each connection is replaced in the end, to use new passwords and to repeat the checks at the start of a session.
