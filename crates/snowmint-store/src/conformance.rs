@@ -103,7 +103,7 @@ impl Area {
         Self { store, prefix: format!("conformance/{random:016x}/") }
     }
 
-    /// Returns the same area through another handle on the store.
+    /// Returns this area on another handle to the same store.
     #[must_use]
     pub fn through(&self, store: Arc<dyn Store>) -> Self {
         Self { store, prefix: self.prefix.clone() }

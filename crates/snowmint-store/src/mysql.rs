@@ -277,7 +277,7 @@ impl Store for MySqlStore {
 }
 
 impl std::fmt::Debug for MySqlStore {
-    /// The settings inside hold a password.
+    /// Omits the settings, which contain a password.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "MySqlStore({})", self.name)
     }

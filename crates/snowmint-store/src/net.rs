@@ -142,8 +142,8 @@ impl<M: ServerHistory> Hosts<M> {
     }
 
     /// Asks all hosts at once and uses the one that accepts writes. In a cluster with several such members it uses the one that
-    /// was used last. It refuses two separate servers that both accept writes, because one of them was replaced and does not know
-    /// it. It also refuses a server that lacks history which was seen.
+    /// was used last. It refuses two separate servers that both accept writes, because one of them is an outdated primary. It
+    /// also refuses a server that lacks a part of the history that this node has seen.
     ///
     /// Once one host has accepted, the others have a short time left, so that an unresponsive host delays nobody for long.
     pub(crate) async fn connect<C, F>(

@@ -317,7 +317,7 @@ impl Store for RedisStore {
 }
 
 impl std::fmt::Debug for RedisStore {
-    /// The settings inside hold a password.
+    /// Omits the settings, which contain a password.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "RedisStore({})", self.server.name)
     }

@@ -195,7 +195,7 @@ impl Layout {
 
     /// Returns the smallest id of the tick that contains an instant, for `WHERE id >= ...`.
     ///
-    /// Returns `None` outside the layout's time, or if the timestamp is not on top. The instant is a `SystemTime`, such as
+    /// Returns `None` if the instant is outside the layout's range, or if the timestamp is not the top field. The instant is a `SystemTime`, such as
     /// [`time_of`](Self::time_of) returns, or [`Utc`] for unix milliseconds.
     ///
     /// # Examples
@@ -217,7 +217,7 @@ impl Layout {
 
     /// Returns the largest id of the tick that contains an instant, for `WHERE id <= ...`.
     ///
-    /// Returns `None` outside the layout's time, or if the timestamp is not on top. The instant is as in
+    /// Returns `None` if the instant is outside the layout's range, or if the timestamp is not the top field. The instant is as in
     /// [`first_id_at`](Self::first_id_at).
     pub fn last_id_at(&self, time: impl Into<Utc>) -> Option<Id> {
         let first = self.first_id_at(time)?;

@@ -17,7 +17,7 @@ use crate::error::Snippet;
 use crate::fork::ForkMark;
 use crate::utc::Utc;
 
-/// A kind of id that is not a 64-bit layout.
+/// A kind of id other than the 64-bit ids of a layout.
 ///
 /// | scheme | bits | text | instant |
 /// |---|---|---|---|

@@ -289,7 +289,7 @@ fn is_of_namespaces(key: &str, value: &Value) -> bool {
     NAMESPACE_KEYS.contains(&key) && value.is_table()
 }
 
-/// Flags that a file cannot set: the one that names the file, and a short form of `console`.
+/// Flags that a file cannot set: `config` names the file itself, and `no_console` is a short form of `console = false`.
 const NOT_IN_A_FILE: [&str; 2] = ["config", "no_console"];
 
 /// The flags that a file may set.

@@ -17,10 +17,13 @@
 //!
 //! # When a renewal's answer is lost
 //!
-//! The write may have happened, or may still arrive. The node loads the record. A tag of this write means that it succeeded. The
-//! tag that was known before means that nothing has been written yet: the node tries again, and if the first attempt arrives
-//! after all, the second one conflicts and the next load shows the outcome. Any other tag belongs to another node, and the lease
-//! is lost.
+//! The write may have happened, or may still arrive. The node loads the record:
+//!
+//! - The tag of this write: it succeeded.
+//! - The tag that was known before: nothing has been written yet. The node tries again. If the first attempt still arrives, the
+//!   second one conflicts, and the next load shows the outcome.
+//! - An older tag of this node, or no record: the store forgot, see below.
+//! - Any other tag: it belongs to another node, and the lease is lost.
 //!
 //! # Stores that may lose acknowledged writes
 //!

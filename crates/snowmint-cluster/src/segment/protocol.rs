@@ -18,7 +18,9 @@
 //! least `may_lose` after the answer arrived, finds it. Other calls continue in the meantime. The time that measures this must
 //! never run ahead of real time. It may stand still while the machine is suspended: the wait is then longer.
 
-mod choose_counter;
+mod counters;
+mod demand;
+mod high_water_mark;
 
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
@@ -26,15 +28,14 @@ use std::ops::RangeInclusive;
 
 use snowmint_store::{Mark, Segment};
 
-pub use self::choose_counter::{Forgot, HighWaterMark, Range};
+pub(super) use self::counters::{Counters, Pick};
+pub(super) use self::high_water_mark::Within;
+pub use self::high_water_mark::{Forgot, HighWaterMark, Range};
 
-pub(super) use self::choose_counter::Within;
-pub(super) use choose_counter::{Counters, Pick};
-
-use self::choose_counter::Demand;
+use self::counters::TO_NOTICE_MS;
+use self::demand::Demand;
 use super::Unused;
 use super::sync::ROOM;
-use choose_counter::TO_NOTICE_MS;
 
 /// The timeout for giving back one segment, in milliseconds.
 const GIVE_BACK_TIMEOUT_MS: u64 = 2000;

@@ -583,7 +583,7 @@ fn named(name: &NamespaceName, listed: &[Listed]) -> Option<NamespaceRecord> {
 /// Returns a warning if the key that hides the ids of a namespace also hides those of others. Dropped ones count: their ids are
 /// still in use.
 ///
-/// It is no error, as another key of one namespace is: the ids of each namespace stay unique.
+/// This is a warning, because the ids of each namespace stay unique. Changing the key of one namespace is an error.
 fn shared_key(
     name: &NamespaceName,
     definition: &Definition,

@@ -19,7 +19,7 @@ use crate::net::{Confirmation, HostRefusal, Standing};
 use crate::sql::{SqlFailure, exactly_one};
 use crate::{StoreErrorKind, net};
 
-/// Condition in a writing statement: the server accepts writes. A user with `SUPER` or `READ ONLY ADMIN` may write despite
+/// SQL condition for writing statements: true only if the server accepts writes. A user with `SUPER` or `READ ONLY ADMIN` may write despite
 /// `read_only`, so the server itself does not reject writes of such a user.
 ///
 /// `SET GLOBAL read_only` waits for running writes and blocks new ones until it has changed the value: a statement that found the

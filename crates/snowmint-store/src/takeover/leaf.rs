@@ -150,7 +150,7 @@ impl Counter for LeafCounter {
 }
 
 impl fmt::Debug for LeafCounter {
-    /// The settings inside hold a password.
+    /// Omits the settings, which contain a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "LeafCounter({})", self.describe())
     }

@@ -197,7 +197,7 @@ impl Counter for RedisCounter {
 }
 
 impl fmt::Debug for RedisCounter {
-    /// The settings inside hold a password.
+    /// Omits the settings, which contain a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "RedisCounter({})", self.name)
     }

@@ -174,7 +174,7 @@ impl Counter for TicketsCounter {
 }
 
 impl fmt::Debug for TicketsCounter {
-    /// The settings inside hold a password.
+    /// Omits the settings, which contain a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "TicketsCounter({})", self.describe())
     }

@@ -170,7 +170,7 @@ impl Counter for TinyIdCounter {
 }
 
 impl fmt::Debug for TinyIdCounter {
-    /// The settings inside hold a password.
+    /// Omits the settings, which contain a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "TinyIdCounter({})", self.describe())
     }

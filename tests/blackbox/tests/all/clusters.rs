@@ -29,7 +29,7 @@ const LOAD_WITH_NUMBERS: Load = Load { clients: 12, numbers: Some("numbers"), id
 /// The same, for twenty million ids in minutes.
 const LONG_LOAD_WITH_NUMBERS: Load = Load { ids_a_second: 24_000, ..LOAD_WITH_NUMBERS };
 
-/// Minimum duration of the shorter form with switchovers.
+/// Minimum duration of the short run of a test with switchovers.
 const SHORT: Duration = Duration::from_secs(15);
 
 const WINDOW: Duration = Duration::from_secs(3);

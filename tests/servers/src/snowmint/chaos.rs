@@ -498,7 +498,7 @@ impl Node {
         (self.server.http(), self.server.resp())
     }
 
-    /// Kills it and starts it again with more arguments, its clock set to an offset; does not wait for it.
+    /// Kills the server and starts it again with extra arguments and a clock offset. Returns before it is ready.
     ///
     /// # Panics
     ///

@@ -49,8 +49,8 @@ pub(super) async fn watch_wall(clock: NodeClock, status: watch::Sender<LeaseStat
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CountedBy {
     NodeClock,
-    /// The wall clock, for the step that was judged and its answer, and until a claim is granted or given up. The wall clock may
-    /// be stepped meanwhile, so time passes by the node's clock.
+    /// The wall clock, for one call of the protocol and its answer, and until a claim is granted or given up. The wall clock may
+    /// be stepped again, so the node's clock measures the time since that call.
     WallClock {
         /// How far the node's clock was behind the wall clock when the node trusted the wall clock.
         ahead_ms: u64,

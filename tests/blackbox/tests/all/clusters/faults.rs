@@ -30,7 +30,7 @@ pub(crate) struct Faults {
     pub(crate) put_off: u32,
     /// Number of nodes that were restarted because they had not seen that a promoted server had everything.
     pub(crate) refused_successors: u32,
-    /// The time from the end of all faults until every node served.
+    /// Time from the end of the last fault until every node served ids.
     pub(crate) well_after: Duration,
 }
 

@@ -435,7 +435,7 @@ fn a_resumed_lease_is_not_renewed_by_a_clock_that_the_store_contradicts() {
     assert_eq!(renewed, (vec![], Some(NOW + 2 * HOUR + WINDOW)));
 }
 
-/// Returns the record of another node that renewed a moment ago, by a clock that shows this time.
+/// Returns the record of another node that renewed just now, when its clock showed `unix_ms`.
 fn another(unix_ms: u64) -> Vec<Entry> {
     vec![entry(20, "other", unix_ms + WINDOW, 1)]
 }
