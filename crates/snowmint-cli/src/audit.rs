@@ -10,7 +10,7 @@ use snowmint_store::Store;
 
 use crate::error::Failure;
 use crate::flag_values;
-use crate::human::Output;
+use crate::output::Output;
 use crate::remote::{Target, TargetArgs, warn};
 
 const EXAMPLES: &str = "\

@@ -17,7 +17,7 @@ use snowmint::{Generator, Id, Layout, Rule, WallClock, WorkerId};
 use snowmint_cluster::NamespaceName;
 
 use crate::error::{Failure, report};
-use crate::human::{Output, thousands};
+use crate::output::{Output, thousands};
 use crate::remote::is_this_machine;
 use crate::{argv, explain, flag_values};
 use wire::Target;

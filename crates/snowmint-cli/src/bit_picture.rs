@@ -14,7 +14,7 @@
 use snowmint::Layout;
 use snowmint::field::Field;
 
-use crate::human::Paint;
+use crate::output::Paint;
 
 const INDENT: &str = "  ";
 

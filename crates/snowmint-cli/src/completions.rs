@@ -8,7 +8,7 @@ use clap_mangen::Man;
 
 use crate::Cli;
 use crate::error::Failure;
-use crate::human::Output;
+use crate::output::Output;
 
 const COMPLETIONS: &str = "\
 Examples:

@@ -10,7 +10,7 @@ use snowmint::{Clock as _, WallClock};
 use toml::Value;
 
 use crate::error::{Failure, report};
-use crate::human::Output;
+use crate::output::Output;
 use crate::serve::config_file::{ConfigFile, flags, is_boolean, namespaces_of, tokens_of};
 use crate::{open_store, serve};
 

@@ -6,8 +6,8 @@ use snowmint::codec::Digits;
 use snowmint::error::Snippet;
 
 use crate::error::{Failure, report};
-use crate::human::{Output, thousands};
 use crate::input::{Items, Sink, each_item, standard_input};
+use crate::output::{Output, thousands};
 
 const EXAMPLES: &str = "\
 Examples:

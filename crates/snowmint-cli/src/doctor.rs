@@ -3,7 +3,7 @@
 use snowmint_server::admin::doctor::{Findings, examine};
 
 use crate::error::Failure;
-use crate::human::Output;
+use crate::output::Output;
 use crate::remote::{Target, TargetArgs};
 
 const EXAMPLES: &str = "\

@@ -4,7 +4,7 @@ use serde::Serialize;
 use snowmint_server::status::{ErrorKind, Status};
 
 use crate::error::Failure;
-use crate::human::Output;
+use crate::output::Output;
 
 const EXAMPLES: &str = "\
 Examples:

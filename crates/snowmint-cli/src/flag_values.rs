@@ -16,7 +16,7 @@ use snowmint_store::MAX_NUMBER;
 
 use crate::argv;
 use crate::error::Failure;
-use crate::human::{date, thousands};
+use crate::output::{date, thousands};
 
 /// The default interval at which a node reads the namespaces of its store.
 pub(crate) const NAMESPACES_POLL: &str = "5s";

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 
 use crate::error::Failure;
-use crate::human::Output;
+use crate::output::Output;
 use crate::remote::{self, TlsFiles};
 
 const EXAMPLES: &str = "\

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use snowmint_cluster::namespace::{HideKeyName, HideKeys};
 
 use crate::error::{Failure, report};
-use crate::human::Output;
+use crate::output::Output;
 use crate::shared_file::{self, Readers};
 
 const EXAMPLES: &str = "\

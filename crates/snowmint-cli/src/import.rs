@@ -14,8 +14,8 @@ use snowmint_store::{MAX_NUMBER, OpenError, Rejected, Store, Surveyed};
 
 use crate::audit::Author;
 use crate::error::{Failure, report};
-use crate::human::{Output, thousands};
 use crate::open_store::{StoreArgs, without_credentials};
+use crate::output::{Output, thousands};
 
 const EXAMPLES: &str = "\
 Examples:

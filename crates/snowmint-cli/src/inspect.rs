@@ -18,8 +18,8 @@ use snowmint_cluster::namespace::HideKeyName;
 use crate::bit_picture::Drawing;
 use crate::error::{Failure, report};
 use crate::hide_key;
-use crate::human::{self, Output, thousands};
 use crate::input::{Items, Sink, each_item, standard_input};
+use crate::output::{self, Output, thousands};
 use rows::{GuessedRow, Rows};
 
 const EXAMPLES: &str = "\
@@ -337,7 +337,7 @@ impl Inspector<'_> {
             bits: |field| binary(parts.value(field), layout.width(field)),
             label: |field| thousands(parts.value(field)),
             paint: self.out.paint,
-            columns: human::columns(),
+            columns: output::columns(),
         };
         for line in drawing.lines() {
             self.out.line(&line)?;
@@ -370,8 +370,8 @@ fn instant(layout: &Layout, unix_ms: u64, now_unix_ms: u64) -> [(&'static str, S
         if tick.as_millis() == 1 { String::new() } else { format!(", the start of a tick of {tick:?}") };
     [
         ("utc", format!("{}{precision}", Utc(unix_ms))),
-        ("local", human::local(unix_ms)),
-        ("age", human::age(unix_ms, now_unix_ms)),
+        ("local", output::local(unix_ms)),
+        ("age", output::age(unix_ms, now_unix_ms)),
     ]
 }
 
@@ -435,7 +435,7 @@ fn candidate_line(candidate: &Candidate, first_form: &str, now_unix_ms: u64) -> 
     let same = candidate.form == first_form || candidate.form == name;
     let form = if same { String::new() } else { format!(", read as {}", candidate.form) };
     let instant = match candidate.decoded.unix_ms() {
-        Some(unix_ms) => format!(": {} ({})", Utc(unix_ms), human::age(unix_ms, now_unix_ms)),
+        Some(unix_ms) => format!(": {} ({})", Utc(unix_ms), output::age(unix_ms, now_unix_ms)),
         None => String::new(),
     };
     with_likelihood(&format!("{name}{form}{instant}"), candidate.likelihood)
@@ -447,8 +447,8 @@ fn scheme_facts(id: &SchemeId, now_unix_ms: u64) -> Vec<(&'static str, String)> 
         id.values().map(|(field, value)| (field.name, field.show(value).to_string())).collect();
     if let Some(unix_ms) = id.unix_ms() {
         facts.push(("utc", Utc(unix_ms).to_string()));
-        facts.push(("local", human::local(unix_ms)));
-        facts.push(("age", human::age(unix_ms, now_unix_ms)));
+        facts.push(("local", output::local(unix_ms)));
+        facts.push(("age", output::age(unix_ms, now_unix_ms)));
     }
     facts
 }

@@ -10,7 +10,7 @@ use snowmint_server::layout_view::{LayoutView, PresetView, preset_name};
 
 use crate::bit_picture::Drawing;
 use crate::error::Failure;
-use crate::human::{self, Output, date, rate, tenths_of_years_left, thousands};
+use crate::output::{self, Output, date, rate, tenths_of_years_left, thousands};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -111,7 +111,7 @@ fn draw(out: &mut Output, layout: &Layout, now_unix_ms: u64) -> Result<(), Failu
         },
         label: |field| format!("0 to {}", thousands(layout.max(field))),
         paint,
-        columns: human::columns(),
+        columns: output::columns(),
     };
     for line in drawing.lines() {
         out.line(&line)?;

@@ -19,7 +19,6 @@ mod foreign_flags;
 mod glibc_resolver;
 mod health;
 mod hide_key;
-mod human;
 mod import;
 mod input;
 mod inspect;
@@ -29,6 +28,7 @@ mod log_level;
 mod new;
 mod ns;
 mod open_store;
+mod output;
 mod range;
 mod remote;
 mod serve;
@@ -92,7 +92,7 @@ struct Cli {
         global = true,
         help_heading = "Global options"
     )]
-    color: human::Colour,
+    color: output::Colour,
     /// Print the version
     #[arg(short = 'V', short_alias = 'v', long, action = clap::ArgAction::Version, help_heading = "Global options")]
     version: Option<bool>,
@@ -207,7 +207,7 @@ fn parse(mut command: Clap) -> Result<(Cli, ArgMatches), clap::Error> {
 }
 
 fn run(cli: Cli, matches: &ArgMatches) -> Result<(), Failure> {
-    human::choose_colour(cli.color);
+    output::choose_colour(cli.color);
     match cli.command {
         Command::Serve(args) => serve::start(*args),
         Command::Config(args) => config::run(&args, matches),

@@ -1,7 +1,7 @@
 //! `snowmint log-level`: shows or changes the log level of a running node.
 
 use crate::error::Failure;
-use crate::human::Output;
+use crate::output::Output;
 use crate::remote::{LogLevel, ServerArgs, warn};
 
 const EXAMPLES: &str = "\

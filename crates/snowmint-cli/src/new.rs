@@ -16,7 +16,7 @@ use snowmint_store::Store;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::error::{Failure, report};
-use crate::human::{Output, thousands};
+use crate::output::{Output, thousands};
 use crate::{argv, flag_values, open_store};
 
 const MAX_COUNT: u64 = 10_000_000;

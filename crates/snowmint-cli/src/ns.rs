@@ -18,7 +18,7 @@ use crate::audit::Author;
 use crate::error::Failure;
 use crate::flag_values;
 use crate::hide_key;
-use crate::human::Output;
+use crate::output::Output;
 use crate::remote::{Target, TargetArgs, warn};
 
 const EXAMPLES: &str = "\

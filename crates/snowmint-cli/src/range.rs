@@ -8,8 +8,8 @@ use snowmint_server::admin::namespaces;
 
 use crate::argv;
 use crate::error::{Failure, report};
-use crate::human::Output;
 use crate::instants::{self, When};
+use crate::output::Output;
 use crate::remote::{Target, TargetArgs, warn};
 
 const EXAMPLES: &str = "\

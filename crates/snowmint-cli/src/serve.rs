@@ -11,7 +11,7 @@ mod logging;
 mod misspelt_variables;
 mod start_without_store;
 mod systemd;
-mod traces;
+mod trace_flags;
 
 use std::convert::Infallible;
 use std::io;
@@ -40,7 +40,7 @@ pub(crate) use args::Args;
 
 use crate::error::Failure;
 use crate::flag_values::Listen;
-use crate::{human, open_store};
+use crate::{open_store, output};
 use args::Plan;
 use logging::Logging;
 use start_without_store::LateStore;
@@ -567,7 +567,7 @@ async fn announce_lease(plan: &Plan, leases: &Leases, shown: &Shown) -> Result<(
         worker = status.worker.map(|worker| worker.to_string()),
         until = %Utc(status.until_unix_ms.unwrap_or_default()),
         layout = %plan.layout,
-        ends = human::date(plan.layout.ends_at_unix_ms()),
+        ends = output::date(plan.layout.ends_at_unix_ms()),
         version = env!("CARGO_PKG_VERSION"),
         store = open_store::without_credentials(&plan.store),
         visibility = Visibility::of_url(&plan.store).to_string(),

@@ -15,7 +15,7 @@ use snowmint::{Clock as _, DatacenterId, Layout, Parts, WallClock, WorkerId};
 
 use crate::error::{Failure, report};
 use crate::flag_values;
-use crate::human::Output;
+use crate::output::Output;
 
 /// How far a cursor may be behind the clock before a draw opens a new region, as in the library.
 const MAX_BEHIND_MS: u64 = 4;

@@ -24,8 +24,8 @@ use snowmint_store::{Counter as _, Expected, Key, Store, StoreCounter, StoreErro
 use crate::audit::Author;
 use crate::error::{Failure, report};
 use crate::flag_values;
-use crate::human::{Output, thousands};
 use crate::open_store::{self, StoreArgs, warn_of_skipped};
+use crate::output::{Output, thousands};
 
 const INIT_EXAMPLES: &str = "\
 Examples:

@@ -17,7 +17,7 @@ use snowmint_server::access::secret::{Secret, TokenName};
 use snowmint_server::access::{Pattern, Quotas, Right, TokenRow};
 
 use crate::error::{Failure, report};
-use crate::human::{self, Output};
+use crate::output::{self, Output};
 use crate::shared_file::{self, Readers, unreadable};
 
 const EXAMPLES: &str = "\
@@ -284,9 +284,9 @@ fn list(file: &FileArgs, now_unix_ms: u64) -> Result<(), Failure> {
         let expires = match row.expires_unix_ms {
             None => String::new(),
             Some(unix_ms) if unix_ms <= now_unix_ms => {
-                out.paint.alarm(&format!("expired {}", human::age(unix_ms, now_unix_ms)))
+                out.paint.alarm(&format!("expired {}", output::age(unix_ms, now_unix_ms)))
             }
-            Some(unix_ms) => format!("expires {}", human::age(unix_ms, now_unix_ms)),
+            Some(unix_ms) => format!("expires {}", output::age(unix_ms, now_unix_ms)),
         };
         let line = format!(
             "{}  {}  {}  {quotas}  {expires}",

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::error::Failure;
-use crate::human::Output;
+use crate::output::Output;
 
 /// Print the version and the stores of this build
 #[derive(Debug, clap::Args)]

@@ -9,7 +9,7 @@ use snowmint_store::Store;
 use crate::audit::Author;
 use crate::error::Failure;
 use crate::flag_values;
-use crate::human::{self, Output};
+use crate::output::{self, Output};
 use crate::remote::{Target, TargetArgs, warn};
 
 const EXAMPLES: &str = "\
@@ -109,7 +109,7 @@ fn show(Workers { workers, warnings }: &Workers, json: bool) -> Result<(), Failu
             out.line(&out.paint.bold(pool))?;
             out.line(&out.paint.faint("  worker  state       until                     holder"))?;
         }
-        let until = row.until_unix_ms.map_or(String::new(), |until| human::age(until, WallClock.unix_ms()));
+        let until = row.until_unix_ms.map_or(String::new(), |until| output::age(until, WallClock.unix_ms()));
         out.line(&format!(
             "  {:>6}  {:<10}  {:<24}  {}  {}",
             row.worker,

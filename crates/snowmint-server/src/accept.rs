@@ -18,7 +18,6 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_rustls::TlsAcceptor;
 
 use crate::access_log;
-use crate::client_stream::{FirstRead, HANDSHAKE_RECORD, Stream};
 use crate::limits::{HEAR_OUT, KEEPALIVE, LINGER, UNSENT};
 use crate::listener::{Listener, Socket};
 use crate::memory_trimmer::MemoryTrimmer;
@@ -26,6 +25,7 @@ use crate::metrics::Metrics;
 use crate::protocol::{Admission, Protocol};
 use crate::recurring_problem::RecurringProblem;
 use crate::shutdown::{self, ShutdownListener};
+use crate::socket_stream::{FirstRead, HANDSHAKE_RECORD, Stream};
 use crate::state::ServerState;
 use crate::status::ErrorKind;
 use crate::tls::Tls;

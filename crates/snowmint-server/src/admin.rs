@@ -7,7 +7,7 @@ pub mod audit;
 mod check_sources;
 pub mod doctor;
 mod error;
-pub mod human;
+pub mod format;
 pub mod namespaces;
 pub(crate) mod node_admin;
 pub mod node_reports;

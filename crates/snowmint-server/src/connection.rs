@@ -16,7 +16,6 @@ use tokio::time::{Instant, sleep_until, timeout};
 use crate::accept::{Accepted, reply_and_close};
 use crate::access::Usage;
 use crate::access_log;
-use crate::client_stream::Stream;
 use crate::fairness::Turn;
 use crate::limits::{FLUSH_AT, HEAR_OUT, READ_ROOM, REST};
 use crate::metrics::Metrics;
@@ -24,6 +23,7 @@ use crate::mint::{ConnectionState, MintError, Namespace};
 use crate::protocol::{Admission, Protocol};
 use crate::settings::Timeouts;
 use crate::shutdown::ShutdownListener;
+use crate::socket_stream::Stream;
 use crate::state::ServerState;
 use crate::status::ErrorKind;
 

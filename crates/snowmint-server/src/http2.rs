@@ -24,7 +24,6 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-use crate::client_stream::Stream;
 use crate::fairness::Turn;
 use crate::http_timeouts::{ClientTimer, DeliveredBody, Delivery, Making};
 use crate::limits::http2::{
@@ -34,6 +33,7 @@ use crate::limits::{HEAR_OUT, LINGER};
 use crate::protocol::Admission;
 use crate::settings::Timeouts;
 use crate::shutdown::ShutdownListener;
+use crate::socket_stream::Stream;
 
 /// The first bytes of every HTTP/2 connection (RFC 9113, section 3.4).
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";

@@ -13,8 +13,8 @@ macro_rules! ensure {
     };
 }
 
+pub mod acknowledged;
 mod checks;
-pub mod failing;
 mod history;
 
 use std::fmt;

@@ -8,7 +8,7 @@ mod anchored;
 #[cfg(feature = "std")]
 mod cached;
 #[cfg(feature = "std")]
-mod counter;
+mod cycles;
 
 #[cfg(feature = "std")]
 pub use anchored::{AnchoredClock, ClockReport, WallClock};

@@ -8,7 +8,7 @@ use snowmint::{Id, Layout, Parts};
 use std::fmt::Write as _;
 
 use super::percent;
-use crate::human::{self, Paint};
+use crate::output::{self, Paint};
 
 /// Fields other than the timestamp, in the order of JSON.
 const FIELDS: [Field; 4] = [Field::Datacenter, Field::Worker, Field::Generation, Field::Sequence];
@@ -182,7 +182,7 @@ impl GuessedRow<'_> {
             _ => String::new(),
         };
         let (utc, age) = match likeliest.decoded.unix_ms() {
-            Some(unix_ms) => (Utc(unix_ms).to_string(), format!(", {}", human::age(unix_ms, now_unix_ms))),
+            Some(unix_ms) => (Utc(unix_ms).to_string(), format!(", {}", output::age(unix_ms, now_unix_ms))),
             None => ("-".to_owned(), String::new()),
         };
         let likely = likeliest.likelihood.map_or_else(|| "-".to_owned(), percent);

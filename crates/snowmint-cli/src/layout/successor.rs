@@ -13,7 +13,7 @@ use snowmint::{Id, Layout};
 
 use super::preset_name;
 use crate::error::Failure;
-use crate::human::{Output, date, rate, tenths_of_years_left, thousands};
+use crate::output::{Output, date, rate, tenths_of_years_left, thousands};
 
 const MS_PER_DAY: u64 = 86_400_000;
 /// Ids of all layouts are below this.

@@ -26,7 +26,7 @@ use snowmint_server::{AllowedHosts, CorsOrigins, ThriftExceptions, Timeouts, Tls
 use super::config_file::{namespaces_of, token_tables};
 use super::logging::{Filter, Format, Log};
 use super::systemd::Sockets;
-use super::traces::{self, Traces};
+use super::trace_flags::{self, Traces};
 use crate::error::Failure;
 use crate::flag_values::{self, Listen};
 
@@ -383,7 +383,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "URL", env = "SNOWMINT_OTLP_ENDPOINT")]
     pub(super) otlp_endpoint: Option<String>,
     /// Share of requests to trace, from 0 to 1, of those without a trace context; otherwise the caller decides
-    #[arg(long, value_name = "RATIO", default_value = "0", value_parser = traces::ratio, env = "SNOWMINT_OTLP_SAMPLE_RATIO")]
+    #[arg(long, value_name = "RATIO", default_value = "0", value_parser = trace_flags::ratio, env = "SNOWMINT_OTLP_SAMPLE_RATIO")]
     pub(super) otlp_sample_ratio: f64,
 }
 

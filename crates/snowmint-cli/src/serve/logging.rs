@@ -19,7 +19,7 @@ use super::config_file;
 use crate::argv;
 use crate::error::Failure;
 use crate::foreign_flags::SERVE;
-use crate::human::wants_colour;
+use crate::output::wants_colour;
 
 /// The format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -1,6 +1,6 @@
 //! The background task of one lease: it makes the protocol's store calls, and keeps a generator under the lease.
 
-mod catch_up;
+mod lease_clock;
 mod report;
 
 use std::ops::Range;
@@ -27,7 +27,7 @@ use super::record::Record;
 use super::saved::Saver;
 use super::status::LeaseStatus;
 use crate::{Holder, NodeClock, RandomnessError, fork};
-use catch_up::{CountedBy, watch_wall};
+use lease_clock::{CountedBy, watch_wall};
 use report::{Access, Outage, Reason, Reported};
 
 /// How long the slot of a saved lease may take to become free after its task has ended: a disk may hang.

@@ -14,7 +14,7 @@ use snowmint_cluster::namespace::{MAX_NAMESPACES, Scheme};
 use snowmint_store::{Expected, Key, Store, StoreErrorKind, Visibility};
 
 use super::AdminError;
-use super::human::{age, date, thousands};
+use super::format::{age, date, thousands};
 use super::node_reports::{self, NodeError, NodeReports, Readiness};
 use super::recovery::{Behind, behind};
 use super::workers::workers_of;

@@ -8,7 +8,7 @@ use snowmint_cluster::audit::{AuditError, ChangeFailure};
 use snowmint_cluster::namespace::{ChangeError, DefinitionError};
 use snowmint_store::{OpenError, StoreError, StoreErrorKind};
 
-use super::human::thousands;
+use super::format::thousands;
 use super::node_reports::NodeError;
 use crate::limits::admin::{MAX_OWN_NAMESPACES, RETRY_AFTER};
 use crate::mint::MintError;

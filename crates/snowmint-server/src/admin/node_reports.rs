@@ -13,7 +13,7 @@ use snowmint_cluster::{NamespaceName, WorkerPool};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use super::human::thousands;
+use super::format::thousands;
 use crate::status::ErrorKind;
 use crate::url_without_credentials::masked;
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use snowmint_store::{SqliteStore, Store, Versioned};
 
 use crate::support::key;
-use crate::{failing, sqlite_processes};
+use crate::{acknowledged, sqlite_processes};
 
 const ROLE: &str = "SNOWMINT_TEST_ROLE";
 const PATH: &str = "SNOWMINT_TEST_PATH";
@@ -24,7 +24,7 @@ fn child() {
             sqlite_processes::child(&role, &path);
         }
         "read-only" | "full" | "no-access" => sqlite_processes::child_on_a_mount(&role, &path),
-        _ => failing::child(&role, &path),
+        _ => acknowledged::child(&role, &path),
     }
 }
 

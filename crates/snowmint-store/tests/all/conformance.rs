@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use snowmint_store::conformance::failing::{Account, Operation};
+use snowmint_store::conformance::acknowledged::{Account, Operation};
 use snowmint_store::conformance::{self, Area, Checked};
 use snowmint_store::{
     Expected, Key, MAX_NUMBER, MemoryStore, Revision, Store, StoreError, StoreErrorKind, Swap, Versioned,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use snowmint_store::conformance::failing::{Account, CallOutcome, Operation};
+use snowmint_store::conformance::acknowledged::{Account, CallOutcome, Operation};
 use snowmint_store::{Store, StoreErrorKind};
 use snowmint_test_servers::Proxy;
 use tokio::time::{Instant, sleep, timeout};

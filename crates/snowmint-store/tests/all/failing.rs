@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use snowmint_store::Store;
-use snowmint_store::conformance::failing::{Account, Operation};
+use snowmint_store::conformance::acknowledged::{Account, Operation};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::cut_connection::{BOUND, call};

@@ -7,8 +7,8 @@
 use std::sync::Mutex;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::counter::boot_ns;
-use super::{Clock, Hold, Reading, counter};
+use super::cycles::boot_ns;
+use super::{Clock, Hold, Reading, cycles};
 use crate::sync::{AtomicU64, Ordering};
 
 const NS_PER_MS: u64 = 1_000_000;
@@ -137,13 +137,13 @@ impl Clock for AnchoredClock {
     #[inline]
     fn read(&self) -> Reading {
         let (ns, hold) =
-            counter::hold_until_ms_ends(|| boot_ns().wrapping_add(self.offset_ns.load(Ordering::Relaxed)));
+            cycles::hold_until_ms_ends(|| boot_ns().wrapping_add(self.offset_ns.load(Ordering::Relaxed)));
         Reading { unix_ms: ns / NS_PER_MS, hold }
     }
 
     #[inline]
     fn holds(&self, hold: Hold) -> bool {
-        counter::holds(hold)
+        cycles::holds(hold)
     }
 }
 
@@ -171,13 +171,13 @@ impl Clock for WallClock {
 
     #[inline]
     fn read(&self) -> Reading {
-        let (ns, hold) = counter::hold_until_ms_ends(Self::unix_ns);
+        let (ns, hold) = cycles::hold_until_ms_ends(Self::unix_ns);
         Reading { unix_ms: ns / NS_PER_MS, hold }
     }
 
     #[inline]
     fn holds(&self, hold: Hold) -> bool {
-        counter::holds(hold)
+        cycles::holds(hold)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-use snowmint_store::conformance::failing::{CallOutcome, Numbers};
+use snowmint_store::conformance::acknowledged::{CallOutcome, Numbers};
 use snowmint_store::{Counter, StoreErrorKind};
 use snowmint_test_servers::{Etcd, MariaDb, Postgres, Proxy, Redis, ZooKeeper};
 use tokio::time::{Instant, sleep, timeout};

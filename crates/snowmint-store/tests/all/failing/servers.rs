@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use snowmint_store::conformance::failing::{Account, Numbers, Operation};
+use snowmint_store::conformance::acknowledged::{Account, Numbers, Operation};
 use snowmint_store::{Counter, Store, StoreErrorKind};
 use snowmint_test_servers::{Etcd, MariaDb, Postgres, Redis, ZooKeeper};
 use tokio::time::{Instant, sleep};

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use snowmint_store::conformance::failing::{Account, CallOutcome, Operation};
+use snowmint_store::conformance::acknowledged::{Account, CallOutcome, Operation};
 use snowmint_store::{SqliteStore, StoreErrorKind};
 use tokio::time::{Instant, sleep};
 

@@ -7,7 +7,7 @@ use jiff::tz::TimeZone;
 use snowmint::Layout;
 use snowmint::field::Field;
 use snowmint::utc::MS_PER_YEAR;
-pub(crate) use snowmint_server::admin::human::{age, date, thousands};
+pub(crate) use snowmint_server::admin::format::{age, date, thousands};
 
 use crate::error::Failure;
 
