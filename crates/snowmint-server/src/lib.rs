@@ -93,7 +93,7 @@ mod watched_files;
 #[cfg(test)]
 extern crate self as snowmint_server;
 #[cfg(test)]
-#[path = "../tests/all/test_source.rs"]
+#[path = "../tests/all/support/test_source.rs"]
 mod testing;
 
 pub use access::{Access, Identity, Right};

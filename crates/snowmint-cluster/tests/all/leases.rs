@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::cut_off_store::{CutOff, until};
+use crate::support::cut_off_store::{CutOff, until};
 use snowmint::{DatacenterId, Id, Layout, WorkerId};
 use snowmint_cluster::lease::{Record, Tag, admin};
 use snowmint_cluster::{

@@ -4,10 +4,9 @@
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 mod audit;
-mod cut_off_store;
 mod errors;
 mod leases;
 mod saved_leases;
 mod segments;
 mod segments_stores;
-mod unsteady_counter;
+mod support;

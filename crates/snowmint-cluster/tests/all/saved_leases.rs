@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::cut_off_store::{CutOff, until};
+use crate::support::cut_off_store::{CutOff, until};
 use snowmint::{DatacenterId, Id, Layout, WorkerId};
 use snowmint_cluster::lease::{Tag, admin};
 use snowmint_cluster::{

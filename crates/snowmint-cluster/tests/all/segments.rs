@@ -17,7 +17,7 @@ use snowmint_cluster::segment::{
 use snowmint_store::{Counter, Expected, Key, MAX_NUMBER, MemoryStore, Store, StoreErrorKind, Swap};
 use tokio::time::{Instant, sleep};
 
-use crate::unsteady_counter::{Log, Losing, SteppedClock, TokioClock, Unsteady};
+use crate::support::unsteady_counter::{Log, Losing, SteppedClock, TokioClock, Unsteady};
 
 /// 2026-11-21T00:00:00Z.
 const DAY: u64 = 1_795_219_200_000;

@@ -16,9 +16,9 @@ use snowmint_store::{Store, StoreErrorKind};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-use crate::cut_off_store::CutOff;
-use crate::running_service::{Running, split};
-use crate::test_source::TestSource;
+use crate::support::cut_off_store::CutOff;
+use crate::support::running_service::{Running, split};
+use crate::support::test_source::TestSource;
 
 /// A node with an admin API, and a token of each kind.
 struct Node {
@@ -77,7 +77,7 @@ impl Node {
         let node = NodeAdmin::new(Arc::clone(&store) as _, Handle::current(), sync.refresher());
         tokio::spawn(sync.run(Arc::new(Notify::new())));
         let settings =
-            Settings { access: Some(access), admin: Some(node), ..crate::running_service::settings() };
+            Settings { access: Some(access), admin: Some(node), ..crate::support::running_service::settings() };
         let running = Running::serving(mint, source, settings).await;
         Self { running, store, admin, of_orders, minter, _folder: folder }
     }

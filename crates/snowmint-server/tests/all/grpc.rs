@@ -17,7 +17,7 @@ use snowmint_server::{AllowedHosts, Settings, Timeouts};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
-use crate::running_service::{Running, settings};
+use crate::support::running_service::{Running, settings};
 use crate::tokens::{Tokens, row};
 
 const NEXT: &str = "/snowmint.v1.Snowmint/Next";
@@ -492,7 +492,7 @@ async fn time_limits_close_connections() {
         Running::with(Settings { timeouts: Timeouts { idle, request, write }, ..settings() }).await
     };
     let running = started(Some(long), short, long).await;
-    let mut silent = crate::running_service::Client::at(running.grpc).await;
+    let mut silent = crate::support::running_service::Client::at(running.grpc).await;
     // It gets the settings of the server, and then the end.
     silent.rest().await;
 

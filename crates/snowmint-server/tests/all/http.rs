@@ -11,8 +11,8 @@ use snowmint_server::limits::MAX_COUNT;
 use snowmint_server::mint::{Backend, Namespace};
 use snowmint_server::{AllowedHosts, CorsOrigins, Settings, SharedClock, Timeouts};
 
-use crate::running_service::{Client, Running, settings, split};
-use crate::test_source::{TestSource, mint_of};
+use crate::support::running_service::{Client, Running, settings, split};
+use crate::support::test_source::{TestSource, mint_of};
 use crate::tokens::{Tokens, row};
 
 fn ids(body: &str) -> Vec<u64> {
@@ -513,7 +513,7 @@ async fn inspect_shows_what_the_mint_wrote() {
     assert_eq!((&parts["worker"], &parts["datacenter"]), (&3.into(), &1.into()));
     assert_eq!(
         (&parts["unix_ms"], &parts["utc"]),
-        (&crate::test_source::START_UNIX_MS.into(), &"2023-11-14T22:13:20.000Z".into())
+        (&crate::support::test_source::START_UNIX_MS.into(), &"2023-11-14T22:13:20.000Z".into())
     );
     let guesses = parts["guesses"].as_array().unwrap();
     assert_eq!((&guesses[0]["name"], &guesses[0]["namespaces"][1]), (&"twitter".into(), &"orders".into()));

@@ -19,9 +19,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-use crate::cut_off_store::CutOff;
-use crate::running_service::{Running, settings};
-use crate::test_source::{START_UNIX_MS, TestSource, mint_of};
+use crate::support::cut_off_store::CutOff;
+use crate::support::running_service::{Running, settings};
+use crate::support::test_source::{START_UNIX_MS, TestSource, mint_of};
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const DATA: u8 = 0;
@@ -370,7 +370,7 @@ async fn a_node_that_leaves_says_goodbye() {
     let mut client = Client::connect(&server, WINDOW).await;
     assert_eq!(client.get("/healthz").await.status, OK);
     let ending = server.end();
-    while crate::running_service::Client::at(http).await.probe().await {}
+    while crate::support::running_service::Client::at(http).await.probe().await {}
     assert_eq!(ids(&client.get("/v1/ids/default").await.body).len(), 1);
     assert!(client.closed().await, "no goodbye");
     ending.abort();
@@ -559,7 +559,7 @@ async fn heads_beyond_the_limit_are_rejected() {
 #[tokio::test]
 async fn the_first_bytes_tell_the_version() {
     let server = Running::start().await;
-    let mut client = crate::running_service::Client::at(server.http).await;
+    let mut client = crate::support::running_service::Client::at(server.http).await;
     client.send(b"PRI * HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n").await;
     let answer = client.rest().await;
     assert!(answer.starts_with(b"HTTP/1.1 4"), "{}", answer.escape_ascii());

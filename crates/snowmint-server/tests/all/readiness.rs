@@ -9,7 +9,7 @@ use snowmint_cluster::{Holder, LeaseConfig, Leases, NamespaceName, WorkerCount};
 use snowmint_server::Mint;
 use snowmint_store::Store;
 
-use crate::cut_off_store::{CutOff, until};
+use crate::support::cut_off_store::{CutOff, until};
 
 #[tokio::test]
 async fn a_node_whose_leases_have_all_ended_is_not_ready() {

@@ -9,7 +9,7 @@ use snowmint_server::{Settings, Timeouts};
 use tokio::io::AsyncWriteExt;
 use tokio::time::Instant;
 
-use crate::running_service::{Running, settings};
+use crate::support::running_service::{Running, settings};
 
 #[tokio::test]
 async fn ids_one_by_one_and_many_at_once_strictly_increase() {

@@ -12,8 +12,8 @@ use tempfile::TempDir;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-use crate::running_service::{Client, Running, settings};
-use crate::test_source::START_UNIX_MS;
+use crate::support::running_service::{Client, Running, settings};
+use crate::support::test_source::START_UNIX_MS;
 
 /// A running service with a file of tokens.
 pub(crate) struct Tokens {

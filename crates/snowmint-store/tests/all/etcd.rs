@@ -11,8 +11,8 @@ use snowmint_test_servers::{Certificates, Etcd, EtcdCluster, Proxy};
 use tokio::time::{Instant, sleep};
 
 use crate::support::{key, put};
-use crate::traffic;
-use crate::traffic::{
+use crate::support::traffic;
+use crate::support::traffic::{
     Traffic, add_five, cut_off_it_answers_nothing, fails_for_now, load_again, under_trouble,
 };
 

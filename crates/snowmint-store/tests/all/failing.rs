@@ -17,7 +17,7 @@ use snowmint_store::Store;
 use snowmint_store::conformance::acknowledged::{Account, Operation};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::cut_connection::{BOUND, call};
+use crate::support::cut_connection::{BOUND, call};
 use crate::support::PATIENCE;
 
 /// Runs the role of a child process.

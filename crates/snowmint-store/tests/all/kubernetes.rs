@@ -16,10 +16,10 @@ use tokio::time::sleep;
 use tokio_rustls::TlsAcceptor;
 
 use self::api_server::ApiServer;
-use crate::cut_connection;
+use crate::support::cut_connection;
 use crate::support::{key, put};
-use crate::traffic;
-use crate::traffic::{Traffic, add_five, fails_for_now, load_again, under_trouble};
+use crate::support::traffic;
+use crate::support::traffic::{Traffic, add_five, fails_for_now, load_again, under_trouble};
 
 async fn open(url: &str) -> Arc<dyn Store> {
     snowmint_store::open(url).await.unwrap()

@@ -9,16 +9,13 @@
     reason = "a panic is how a test fails"
 )]
 
-mod child_process;
 mod conformance;
-mod cut_connection;
 mod etcd;
 mod failing;
 mod id_in_columns;
 mod kubernetes;
 mod mysql;
 mod mysql_failover;
-mod outages;
 mod postgres;
 mod postgres_standby;
 mod redis;
@@ -27,5 +24,4 @@ mod sqlite;
 mod sqlite_processes;
 mod support;
 mod takeover;
-mod traffic;
 mod zookeeper;

@@ -7,7 +7,7 @@ use snowmint_store::{Expected, StoreErrorKind, conformance};
 use snowmint_test_servers::{MariaDb, Proxy, Server};
 use sqlx::{Connection, MySqlConnection};
 
-use crate::outages;
+use crate::support::outages;
 use crate::support::{SECRET, key, open, put, refused};
 
 fn url(server: &Server) -> String {

@@ -8,7 +8,7 @@ use snowmint_store::{Expected, StoreErrorKind, Swap, conformance};
 use snowmint_test_servers::{PgBouncer, Postgres, Proxy, Server};
 use sqlx::{Connection, FromRow, PgConnection};
 
-use crate::outages;
+use crate::support::outages;
 use crate::support::{SECRET, key, open, put, refused};
 
 fn url(server: &Server) -> String {

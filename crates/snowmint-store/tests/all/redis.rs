@@ -8,7 +8,7 @@ use std::time::Duration;
 use snowmint_store::{Expected, Store, StoreError, StoreErrorKind, Swap, conformance};
 use snowmint_test_servers::{Proxy, Redis, Server};
 
-use crate::outages;
+use crate::support::outages;
 use crate::support::{SECRET, eventually, key, open, put, refused};
 
 fn url(server: &Server) -> String {

@@ -12,7 +12,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection};
 use tokio::time::Instant;
 
-use crate::child_process::{close, load};
+use crate::support::child_process::{close, load};
 use crate::support::{key, put};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -8,7 +8,7 @@ use std::sync::Barrier;
 
 use snowmint_store::{Expected, SqliteStore, Store, StoreError, StoreErrorKind, Swap};
 
-use crate::child_process::{Running, block_on, close, load, run_mounted, start, wait_for_go};
+use crate::support::child_process::{Running, block_on, close, load, run_mounted, start, wait_for_go};
 use crate::support::{key, put};
 
 /// Runs the role of a child process that shares a file, for the tests below.

@@ -1,5 +1,10 @@
 //! Shared by all tests: keys, writes, waiting, and the log lines of a store.
 
+pub(crate) mod child_process;
+pub(crate) mod cut_connection;
+pub(crate) mod outages;
+pub(crate) mod traffic;
+
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;

@@ -9,7 +9,7 @@ use snowmint_test_servers::{Etcd, MariaDb, Postgres, Proxy, Redis, ZooKeeper};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::servers::{COUNTERS, check_skipped, make_counters, make_key};
-use crate::cut_connection::{BOUND, cut_store, places, saw};
+use crate::support::cut_connection::{BOUND, cut_store, places, saw};
 use crate::support::{PATIENCE, open as open_store};
 
 /// Cuts the answers to reservations, and returns the account of the numbers.

@@ -10,8 +10,8 @@ use tokio::time::{Instant, sleep};
 
 use super::cuts::{reserve, reserve_again};
 use super::{Ballast, until_writes_fail};
-use crate::child_process::run_mounted;
-use crate::cut_connection::{call, comes_back, saw};
+use crate::support::child_process::run_mounted;
+use crate::support::cut_connection::{call, comes_back, saw};
 use crate::support::{PATIENCE, open};
 
 /// The counters of other systems in MariaDB, with the parameters of their URLs.

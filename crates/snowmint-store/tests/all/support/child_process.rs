@@ -9,7 +9,7 @@ use std::time::Duration;
 use snowmint_store::{SqliteStore, Store, Versioned};
 
 use crate::support::key;
-use crate::{acknowledged, sqlite_processes};
+use crate::{failing, sqlite_processes};
 
 const ROLE: &str = "SNOWMINT_TEST_ROLE";
 const PATH: &str = "SNOWMINT_TEST_PATH";
@@ -24,7 +24,7 @@ fn child() {
             sqlite_processes::child(&role, &path);
         }
         "read-only" | "full" | "no-access" => sqlite_processes::child_on_a_mount(&role, &path),
-        _ => acknowledged::child(&role, &path),
+        _ => failing::child(&role, &path),
     }
 }
 
@@ -36,7 +36,7 @@ fn role() -> (String, PathBuf) {
 
 /// Returns this test program as a process that runs the test `child` in a role.
 fn command(role: &str, path: &Path) -> (PathBuf, Vec<&'static str>, [(&'static str, std::ffi::OsString); 2]) {
-    let arguments = vec!["child_process::child", "--exact", "--ignored", "--nocapture", "--test-threads=1"];
+    let arguments = vec!["support::child_process::child", "--exact", "--ignored", "--nocapture", "--test-threads=1"];
     let environment = [(ROLE, role.into()), (PATH, path.into())];
     (std::env::current_exe().unwrap(), arguments, environment)
 }

@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::test_source::{START_UNIX_MS, TestSource, mint_of};
+use crate::support::test_source::{START_UNIX_MS, TestSource, mint_of};
 
 /// A running service.
 pub(crate) struct Running {
