@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::run_command::{Sandbox, json};
+use crate::support::{Sandbox, json};
 use crate::workers::sql;
 
 /// Returns the log as rows of action, subject and outcome, oldest first.

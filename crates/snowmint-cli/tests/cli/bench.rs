@@ -2,7 +2,7 @@
 
 use snowmint_test_servers::Certificates;
 
-use crate::run_command::{Sandbox, json};
+use crate::support::{Sandbox, json};
 
 #[test]
 fn ids_are_drawn_over_each_protocol() {

@@ -1,6 +1,6 @@
 //! Goal: one file configures a service, with lower priority than environment and flags, and errors in it name the line.
 
-use crate::run_command::{Sandbox, Server, json};
+use crate::support::{Sandbox, Server, json};
 
 const FILE: &str = "\
 window = '4s'

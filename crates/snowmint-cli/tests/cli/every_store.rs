@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use serde_json::Value;
 use snowmint_test_servers::{Etcd, MariaDb, Postgres, Redis, ZooKeeper};
 
-use crate::run_command::{Sandbox, json};
+use crate::support::{Sandbox, json};
 
 /// Goal: the command works with each store. Method: ids, the list of workers and the doctor, on one store.
 fn works_on(url: &str) {

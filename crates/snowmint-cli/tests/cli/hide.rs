@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::run_command::{Sandbox, Server, json};
+use crate::support::{Sandbox, Server, json};
 
 /// Draws ids over HTTP.
 fn draw(server: &mut Server, count: usize) -> Vec<u64> {

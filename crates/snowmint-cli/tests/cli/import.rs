@@ -3,7 +3,7 @@
 
 use snowmint_test_servers::{MariaDb, Redis};
 
-use crate::run_command::{Sandbox, json};
+use crate::support::{Sandbox, json};
 
 const LEAF: &str = "CREATE TABLE test.leaf_alloc (biz_tag VARCHAR(128) NOT NULL DEFAULT '', max_id BIGINT NOT NULL \
     DEFAULT 1, step INT NOT NULL, description VARCHAR(256), update_time TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP \

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::run_command::{Sandbox, json};
+use crate::support::{Sandbox, json};
 
 const TWEET: &str = "1541815603606036480";
 

@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use crate::run_command::{Sandbox, json};
+use crate::support::{Sandbox, json};
 
 const TWITTER: &str = "\
 twitter  time:41@1ms datacenter:5 worker:5 sequence:12 epoch:2010-11-04T01:42:54.657Z

@@ -2,27 +2,27 @@
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+mod all_commands;
 mod audit;
 mod bench;
 mod config;
 mod every_store;
-mod habits_and_json;
 mod hide;
 mod import;
 mod inspect;
 mod layout;
 mod new;
 mod ns;
-mod recover;
 mod remote;
-mod run_command;
 mod serve;
 mod sql;
+mod store_recover;
+mod support;
 mod text_commands;
 mod tokens;
 mod workers;
 
-use run_command::Sandbox;
+use support::Sandbox;
 
 #[test]
 fn help_teaches_and_goes_to_standard_output() {

@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader};
 
 use serde_json::Value;
 
-use crate::run_command::{Sandbox, json};
+use crate::support::{Sandbox, json};
 
 fn ids(out: &str) -> Vec<u64> {
     out.lines().map(|line| line.parse().unwrap()).collect()

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::run_command::{Ran, Sandbox, json};
+use crate::support::{Ran, Sandbox, json};
 
 fn listed(sandbox: &Sandbox) -> Vec<(String, String)> {
     let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();

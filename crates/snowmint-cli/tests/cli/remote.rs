@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use serde_json::Value;
 use snowmint_test_servers::Certificates;
 
-use crate::run_command::{Ran, Sandbox, Server, json};
+use crate::support::{Ran, Sandbox, Server, json};
 
 /// Creates a token in `tokens.toml`.
 fn token(sandbox: &Sandbox, name: &str, namespaces: &str, rights: &str) -> String {

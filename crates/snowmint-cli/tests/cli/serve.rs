@@ -10,7 +10,7 @@ use snowmint::utc::Utc;
 use snowmint::{Clock as _, Layout, WallClock};
 use snowmint_test_servers::{Certificates, Redis};
 
-use crate::run_command::{Sandbox, get, json};
+use crate::support::{Sandbox, get, json};
 
 #[test]
 fn ids_come_over_http_and_the_redis_protocol() {

@@ -11,7 +11,7 @@ use snowmint::utc::{MAX_UNIX_MS, Utc};
 use snowmint::{Id, Layout};
 use snowmint_test_servers::{MariaDb, Postgres};
 
-use crate::run_command::Sandbox;
+use crate::support::Sandbox;
 
 /// Runs `snowmint sql` with flags.
 fn script(args: &str) -> String {

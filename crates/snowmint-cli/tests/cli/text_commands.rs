@@ -1,6 +1,6 @@
 //! `snowmint convert`, `range`, `explain` and `layout --successor`: text in, text out.
 
-use crate::run_command::{Sandbox, json};
+use crate::support::{Sandbox, json};
 
 const TWEET: &str = "1541815603606036480";
 

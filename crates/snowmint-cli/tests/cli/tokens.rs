@@ -4,7 +4,7 @@ use std::fs;
 
 use snowmint_test_servers::Certificates;
 
-use crate::run_command::Sandbox;
+use crate::support::Sandbox;
 
 const FILE: [&str; 2] = ["--file", "tokens.toml"];
 

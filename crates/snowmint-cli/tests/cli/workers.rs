@@ -2,8 +2,8 @@
 
 use std::process::Command;
 
-use crate::recover::tool;
-use crate::run_command::{Ran, Sandbox, json};
+use crate::store_recover::tool;
+use crate::support::{Ran, Sandbox, json};
 
 #[test]
 fn a_store_without_leases_and_one_that_is_not_there() {
@@ -122,7 +122,7 @@ fn the_doctor_finds_what_the_store_lost() {
     sandbox.out(&["ns", "add", "tickets", "--scheme", "segment"]);
     let mut server = sandbox.serve(&["--worker", "5", "--window", "3s"]);
     let node = format!("http://{}", server.ready("http"));
-    let highest = |server: &mut crate::run_command::Server| {
+    let highest = |server: &mut crate::support::Server| {
         let (_, metrics) = server.http("/metrics");
         let line =
             metrics.lines().find(|line| line.starts_with("snowmint_numbers_highest{namespace=\"tickets\"}"));

@@ -76,8 +76,11 @@ impl Node {
         sync.refresh().await.unwrap();
         let node = NodeAdmin::new(Arc::clone(&store) as _, Handle::current(), sync.refresher());
         tokio::spawn(sync.run(Arc::new(Notify::new())));
-        let settings =
-            Settings { access: Some(access), admin: Some(node), ..crate::support::running_service::settings() };
+        let settings = Settings {
+            access: Some(access),
+            admin: Some(node),
+            ..crate::support::running_service::settings()
+        };
         let running = Running::serving(mint, source, settings).await;
         Self { running, store, admin, of_orders, minter, _folder: folder }
     }

@@ -17,8 +17,8 @@ use snowmint_store::Store;
 use snowmint_store::conformance::acknowledged::{Account, Operation};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::support::cut_connection::{BOUND, call};
 use crate::support::PATIENCE;
+use crate::support::cut_connection::{BOUND, call};
 
 /// Runs the role of a child process.
 pub(crate) fn child(role: &str, folder: &Path) {

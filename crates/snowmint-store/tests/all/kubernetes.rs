@@ -17,9 +17,9 @@ use tokio_rustls::TlsAcceptor;
 
 use self::api_server::ApiServer;
 use crate::support::cut_connection;
-use crate::support::{key, put};
 use crate::support::traffic;
 use crate::support::traffic::{Traffic, add_five, fails_for_now, load_again, under_trouble};
+use crate::support::{key, put};
 
 async fn open(url: &str) -> Arc<dyn Store> {
     snowmint_store::open(url).await.unwrap()

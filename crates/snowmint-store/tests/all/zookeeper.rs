@@ -10,11 +10,11 @@ use snowmint_test_servers::{Proxy, ZooKeeper, ZooKeeperEnsemble};
 use tokio::time::{Instant, sleep};
 use zookeeper_client::{Acls, Client, CreateMode};
 
-use crate::support::{key, put};
 use crate::support::traffic;
 use crate::support::traffic::{
     Traffic, add_five, cut_off_it_answers_nothing, fails_for_now, load_again, under_trouble,
 };
+use crate::support::{key, put};
 
 async fn open(url: &str) -> Arc<dyn Store> {
     snowmint_store::open(url).await.unwrap()

@@ -423,8 +423,8 @@ fn postgres_makes_ids_of_every_layout_with_time_left() {
         let text = layout.to_string();
         let worker_text = worker.to_string();
         let args = ["sql", "postgres", "--layout", &text, "--worker", &worker_text];
-        let install = crate::run_command::Sandbox::new().run(&args).out;
-        let drop = crate::run_command::Sandbox::new().out(&[&args[..], &["--drop"]].concat());
+        let install = crate::support::Sandbox::new().run(&args).out;
+        let drop = crate::support::Sandbox::new().out(&[&args[..], &["--drop"]].concat());
         server.sql(&install);
         // Longer than a tick, also for slow layouts.
         let count = (layout.max(Field::Sequence) + 1).min(20_000) * 3;

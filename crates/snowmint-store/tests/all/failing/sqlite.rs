@@ -10,9 +10,9 @@ use snowmint_store::{SqliteStore, StoreErrorKind};
 use tokio::time::{Instant, sleep};
 
 use super::{Ballast, until_writes_fail};
+use crate::support::PATIENCE;
 use crate::support::child_process::{close, run_mounted};
 use crate::support::cut_connection::{call, saw};
-use crate::support::PATIENCE;
 
 const PAGE: u64 = 4096;
 

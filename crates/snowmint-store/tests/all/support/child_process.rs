@@ -36,7 +36,8 @@ fn role() -> (String, PathBuf) {
 
 /// Returns this test program as a process that runs the test `child` in a role.
 fn command(role: &str, path: &Path) -> (PathBuf, Vec<&'static str>, [(&'static str, std::ffi::OsString); 2]) {
-    let arguments = vec!["support::child_process::child", "--exact", "--ignored", "--nocapture", "--test-threads=1"];
+    let arguments =
+        vec!["support::child_process::child", "--exact", "--ignored", "--nocapture", "--test-threads=1"];
     let environment = [(ROLE, role.into()), (PATH, path.into())];
     (std::env::current_exe().unwrap(), arguments, environment)
 }

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use snowmint_test_servers::Redis;
 
-use crate::run_command::{Sandbox, Server, json};
+use crate::support::{Sandbox, Server, json};
 
 /// Draws ids and numbers. Returns whether one of them was drawn before.
 fn draw(server: &mut Server, seen: &mut HashSet<String>) -> usize {

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::run_command::{Sandbox, json};
+use crate::support::{Sandbox, json};
 
 #[test]
 fn habits_work_or_lead_on() {
