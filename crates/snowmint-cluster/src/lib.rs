@@ -60,7 +60,6 @@ mod identity;
 pub mod lease;
 pub mod namespace;
 mod node_clock;
-mod randomness;
 pub mod segment;
 #[cfg(test)]
 mod test_store;
@@ -73,8 +72,18 @@ pub use lease::{
 };
 pub use namespace::{NamespaceError, NamespaceName, NamespaceNameError, pin};
 pub use node_clock::NodeClock;
-pub use randomness::RandomnessError;
 pub use segment::{NoNumberError, SegmentConfig, SegmentConfigError, SegmentStatus, Segments};
+
+/// The operating system returned no random bits, which tags and seeds need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the operating system returned no random bits")]
+pub struct RandomnessError(#[source] getrandom::Error);
+
+impl RandomnessError {
+    fn of<T>(random: Result<T, getrandom::Error>) -> Result<T, Self> {
+        random.map_err(Self)
+    }
+}
 
 /// Compiles the example in this crate's README.
 #[cfg(doctest)]
