@@ -66,13 +66,16 @@ impl EtcdStore {
     ///
     /// - [`OpenError::Url`]: a mistake in the URL, or a file that is not readable.
     /// - [`OpenError::Store`], [`StoreErrorKind::Unavailable`]: no member answers; a retry may succeed.
-    /// - [`OpenError::Store`], [`StoreErrorKind::Other`]: wrong password, or no permission to read the keys.
+    /// - [`OpenError::Store`], [`StoreErrorKind::Other`]: wrong password, no permission to read the keys, or hosts that are
+    ///   members of two clusters.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
         let (link, prefix) = connect::settings(url)?;
         let name = format!("etcd://{}/{prefix}", link.shown_hosts());
         let store = Self { link, prefix, name, skipped: SkippedRecords::default() };
         let probe = wire::RangeRequest { limit: 1, ..store.under_prefix("") };
         store.range("open", &probe).await?;
+        let one = store.link.check_cluster(&probe).await;
+        one.map_err(|failure| store.error("open", Effect::Reads, &failure))?;
         Ok(store)
     }
 

@@ -98,6 +98,29 @@ impl Link {
         Err(failure)
     }
 
+    /// Checks that all members belong to one cluster: a URL with members of two would be two stores. A member that does not answer
+    /// now is not checked.
+    pub(super) async fn check_cluster(&self, probe: &wire::RangeRequest) -> Result<(), EtcdFailure> {
+        let mut first: Option<(u64, String)> = None;
+        for member in &self.members {
+            let ask = async {
+                let channel = member.channel().await.ok()?;
+                let token = self.token(&channel).await.ok()?;
+                probe.send(channel, token).await.ok()?.into_inner().header
+            };
+            let Ok(Some(header)) = timeout(CONNECT, ask).await else { continue };
+            let host = member.host();
+            match &first {
+                Some((id, other)) if *id != header.cluster_id => {
+                    return Err(EtcdFailure::TwoClusters(other.clone(), host));
+                }
+                Some(_) => {}
+                None => first = Some((header.cluster_id, host)),
+            }
+        }
+        Ok(())
+    }
+
     /// Sends a write, once.
     pub(super) async fn transact(
         &self,
@@ -278,12 +301,16 @@ impl Call for wire::TxnRequest {
 }
 
 impl Member {
+    fn host(&self) -> String {
+        self.endpoint.uri().authority().map(ToString::to_string).unwrap_or_default()
+    }
+
     async fn channel(&self) -> Result<Channel, String> {
         let mut channel = self.channel.lock().await;
         if let Some(channel) = &*channel {
             return Ok(channel.clone());
         }
-        let host = self.endpoint.uri().authority().map(ToString::to_string).unwrap_or_default();
+        let host = self.host();
         match timeout(CONNECT, self.endpoint.connect()).await {
             Ok(Ok(opened)) => Ok(channel.insert(opened).clone()),
             Ok(Err(error)) => Err(format!("{host}: {}", chain(&error))),

@@ -17,6 +17,8 @@ pub(super) enum EtcdFailure {
     NoHandshake(String),
     /// The user could not be authenticated, so the call was not sent.
     Login(Box<Status>),
+    /// These two members of the URL belong to different clusters.
+    TwoClusters(String, String),
     /// The call was sent, and no answer came within this time.
     NoAnswer(Duration),
     /// The call was sent, and etcd answered with this status.
@@ -67,6 +69,7 @@ pub(super) fn written_without_revision(store: &str, operation: &'static str, rev
 fn kind(effect: Effect, failure: &EtcdFailure) -> StoreErrorKind {
     match failure {
         EtcdFailure::NoConnection(_) | EtcdFailure::NoHandshake(_) => StoreErrorKind::Unavailable,
+        EtcdFailure::TwoClusters(..) => StoreErrorKind::Other,
         EtcdFailure::Login(status) => of_status(Effect::Reads, status).unwrap_or(StoreErrorKind::Unavailable),
         EtcdFailure::NoAnswer(_) | EtcdFailure::Broken(..) => effect.unanswered(),
         EtcdFailure::Status(status) => of_status(effect, status).unwrap_or(effect.unanswered()),
@@ -102,6 +105,9 @@ fn text(effect: Effect, failure: &EtcdFailure) -> String {
         EtcdFailure::NoHandshake(why) => format!(
             "{why}; if etcd uses no TLS there, use etcd:// without tls=, ca=, cert= and key=; \
              otherwise check that it runs and is reachable from here"
+        ),
+        EtcdFailure::TwoClusters(one, other) => format!(
+            "{one} and {other} are members of different clusters, which would be two stores; name the members of one cluster"
         ),
         EtcdFailure::NoAnswer(waited) => {
             format!("no answer within {} s; check that a majority of the etcd members runs", waited.as_secs())

@@ -51,6 +51,21 @@ async fn it_keeps_the_contract_on_a_cluster() {
     conformance::run(opened).await.unwrap();
 }
 
+/// Goal: a URL that names members of two clusters is refused, since after a failover it would be another store. Method: two
+/// clusters of one member; then one of them is down, and cannot be checked.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn members_of_two_clusters_are_refused() {
+    let (one, other) = (Etcd::start(), Etcd::start());
+    let both = format!("{},{}", url(&one), other.address());
+    let OpenError::Store(error) = snowmint_store::open(&both).await.unwrap_err() else { panic!() };
+    assert_eq!(error.kind(), StoreErrorKind::Other, "{error}");
+    for host in [one.address(), other.address()] {
+        assert!(error.to_string().contains(&host.to_string()), "{error}");
+    }
+    other.kill9();
+    open(&both).await;
+}
+
 /// Goal: records are where the docs say, so that an operator finds them. Method: `etcdctl`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn records_are_plain_keys() {
