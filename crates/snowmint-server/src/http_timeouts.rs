@@ -273,7 +273,7 @@ fn whole_ms(time: Duration) -> u64 {
 pub(crate) struct Delivery {
     timer: ClientTimer,
     is_making: AtomicBool,
-    /// Whether it has no end of its own, so that the service must end it.
+    /// Whether the answer is endless, so that the service must end it.
     is_endless: AtomicBool,
     /// Bytes that hyper has and the system has not.
     unsent: AtomicUsize,

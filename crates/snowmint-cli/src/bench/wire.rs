@@ -371,7 +371,7 @@ fn refused(answer: &str) -> NoIds {
     NoIds { kind: kind.to_owned(), why: why.to_owned(), is_broken: false }
 }
 
-/// Returns an id as a number. A text that is not a decimal number becomes its hash, above all such numbers.
+/// Returns an id as a number. A text that is not a decimal number counts by its hash, which is above all decimal numbers.
 fn key(id: &str) -> u64 {
     if let Ok(number) = id.parse::<u64>()
         && number >> 63 == 0

@@ -138,7 +138,7 @@ enum Doing {
 }
 
 /// Returns which lease to give back: one that is only sought if there is one, otherwise the newest. The first one stays, since
-/// it watches the wall clock for all; so do the least number of leases, and of held ones.
+/// it watches the wall clock for all. At least `least` leases stay, and no held one is given back below that number.
 fn to_give_back(leases: &[Doing], least: u32) -> Option<usize> {
     let least = least as usize;
     let count = |doing| leases.iter().filter(|lease| **lease == doing).count();
