@@ -4,6 +4,7 @@
 
 pub(crate) mod connect;
 pub(crate) mod error;
+mod history;
 pub(crate) mod session;
 
 use std::num::NonZeroU64;

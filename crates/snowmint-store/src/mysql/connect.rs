@@ -6,7 +6,7 @@ use std::time::Duration;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlSslMode};
 use sqlx::{ConnectOptions, Connection};
 
-use super::session::ClusterHistory;
+use super::history::ClusterHistory;
 use super::session::{self, CrashLoss, Session};
 use super::{MySqlStore, TABLE, error};
 use crate::error::Effect;

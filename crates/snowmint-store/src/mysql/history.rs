@@ -1,0 +1,291 @@
+//! What a server has, compared with what was seen elsewhere: its transactions, and its view of a Galera cluster.
+//!
+//! `History` is the set of transactions that a server has, by GTID: the last one of each origin; in MariaDB the numbers of a
+//! domain only grow. A server that lacks a transaction which was seen elsewhere has lost writes. `View` is a server's view of
+//! its Galera cluster.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::net::HostRefusal;
+use crate::{StoreErrorKind, net};
+
+/// The last transaction of each origin that a server has; empty if the server has no GTIDs.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub(crate) struct History(BTreeMap<Origin, u64>);
+
+/// A domain and a server of MariaDB, or the UUID of a server of MySQL.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Origin {
+    Domain(u64, u64),
+    Uuid(String),
+}
+
+impl History {
+    /// Parses lists of GTIDs: `0-1-100,0-2-105` of MariaDB, `3e11fa47-...:1-5:11-18, ...` of MySQL. Other text is ignored.
+    pub(super) fn parse(text: &str) -> Self {
+        let mut history = Self::default();
+        for (origin, number) in text.split(',').filter_map(|it| one(it.trim())) {
+            let known = history.0.entry(origin).or_default();
+            *known = number.max(*known);
+        }
+        history
+    }
+
+    /// Returns the last known transaction of an origin. A MariaDB replica without a binary log knows only the last transaction of
+    /// a domain, and has all with lower numbers.
+    fn has(&self, origin: &Origin) -> u64 {
+        match (self.0.get(origin), origin) {
+            (Some(number), _) => *number,
+            (None, Origin::Domain(domain, _)) => {
+                let of_domain =
+                    self.0.iter().filter(|it| matches!(it.0, Origin::Domain(it, _) if it == domain));
+                of_domain.map(|it| *it.1).max().unwrap_or(0)
+            }
+            (None, Origin::Uuid(_)) => 0,
+        }
+    }
+}
+
+impl net::ServerHistory for History {
+    fn lacks(&self, seen: &Self) -> Option<String> {
+        let lacking = seen.0.iter().find(|(origin, number)| self.has(origin) < **number);
+        lacking.map(|(origin, number)| {
+            let (has, of) = (
+                self.has(origin),
+                match origin {
+                    Origin::Domain(domain, server) => format!("domain {domain}, server {server}"),
+                    Origin::Uuid(uuid) => uuid.clone(),
+                },
+            );
+            format!("has transactions up to {has} of {of}, and this node has seen {number}")
+        })
+    }
+
+    fn merge(&mut self, other: Self) {
+        for (origin, number) in other.0 {
+            let known = self.0.entry(origin).or_default();
+            *known = number.max(*known);
+        }
+    }
+}
+
+fn one(text: &str) -> Option<(Origin, u64)> {
+    if let Some((uuid, intervals)) = text.split_once(':') {
+        let last = intervals.rsplit(':').find_map(|it| it.rsplit('-').next()?.trim().parse().ok())?;
+        return Some((Origin::Uuid(uuid.trim().to_lowercase()), last));
+    }
+    let mut numbers = text.split('-').map(str::parse);
+    match (numbers.next(), numbers.next(), numbers.next(), numbers.next()) {
+        (Some(Ok(domain)), Some(Ok(server)), Some(Ok(number)), None) => {
+            Some((Origin::Domain(domain, server), number))
+        }
+        _ => None,
+    }
+}
+
+/// What a server reports about its cluster.
+pub(super) const STATUS: &str = "SHOW GLOBAL STATUS WHERE Variable_name IN ('wsrep_ready', 'wsrep_cluster_status', \
+    'wsrep_cluster_state_uuid', 'wsrep_gcomm_uuid', 'wsrep_cluster_conf_id', 'wsrep_cluster_size', \
+    'wsrep_incoming_addresses')";
+
+/// A member's view of its cluster.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct View {
+    /// The cluster that the records come from.
+    state: String,
+    /// The member that has this view.
+    member: String,
+    /// The number of this view in the cluster.
+    number: String,
+    size: usize,
+    /// The addresses of all members, sorted. Several may be `AUTO`.
+    members: Vec<String>,
+}
+
+impl View {
+    /// Parses the answer to [`STATUS`]; `None` if the server belongs to no cluster that accepts writes.
+    pub(super) fn parse(status: &BTreeMap<String, String>) -> Option<Self> {
+        let value = |name: &str| status.get(name).map_or("", |it| it.trim());
+        let state = value("wsrep_cluster_state_uuid");
+        let is_member = value("wsrep_cluster_status") == "Primary" && value("wsrep_ready") == "ON";
+        if !is_member || state.chars().all(|it| matches!(it, '0' | '-')) {
+            return None;
+        }
+        let mut members: Vec<_> =
+            value("wsrep_incoming_addresses").split(',').map(ToOwned::to_owned).collect();
+        members.sort_unstable();
+        Some(Self {
+            state: state.to_owned(),
+            member: value("wsrep_gcomm_uuid").to_owned(),
+            number: value("wsrep_cluster_conf_id").to_owned(),
+            size: value("wsrep_cluster_size").parse().ok()?,
+            members,
+        })
+    }
+
+    /// Returns a text that is equal for the members of one cluster, even if it was split.
+    pub(super) fn server(&self) -> String {
+        format!("galera {}", self.state)
+    }
+
+    /// Returns whether another member keeps what this one loses in a crash. An arbitrator counts as a member but keeps no data;
+    /// it has no address.
+    pub(super) fn is_shared(&self) -> bool {
+        self.members.iter().filter(|it| !it.trim().is_empty()).count() > 1
+    }
+}
+
+/// Returns the refusal of a server that could be a member but is not one now.
+pub(super) fn no_member(status: &BTreeMap<String, String>) -> HostRefusal {
+    let value = |name: &str| status.get(name).map_or("", |it| it.trim());
+    let text = format!(
+        "the server is not in a Galera cluster that accepts writes (wsrep_cluster_status {}, wsrep_ready {}); let it join \
+         the cluster",
+        value("wsrep_cluster_status"),
+        value("wsrep_ready")
+    );
+    HostRefusal::new(StoreErrorKind::Unavailable, text)
+}
+
+/// The extent of a server's history, and its cluster.
+#[derive(Default, Debug)]
+pub(crate) struct ClusterHistory {
+    pub(super) history: History,
+    pub(super) view: Option<View>,
+}
+
+impl net::ServerHistory for ClusterHistory {
+    fn lacks(&self, seen: &Self) -> Option<String> {
+        self.history.lacks(&seen.history)
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.history.merge(other.history);
+    }
+
+    fn split(histories: &[&Self]) -> Option<String> {
+        let views: Vec<&View> = histories.iter().filter_map(|it| it.view.as_ref()).collect();
+        let first = views.first()?;
+        let differ =
+            |it: &&View| (&it.number, it.size, &it.members) != (&first.number, first.size, &first.members);
+        let members: BTreeSet<&str> = views.iter().map(|it| &*it.member).collect();
+        (views.iter().any(differ) || members.len() > first.size).then(|| {
+            "each as part of a Galera cluster that was split, or started twice from one data directory, and would \
+             produce duplicates; stop all parts but one, and let their members join it"
+                .to_owned()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::net::ServerHistory as _;
+
+    #[test]
+    fn a_server_that_lacks_a_transaction_is_told_from_one_that_has_more() {
+        const UUID: &str = "3e11fa47-71ca-11e1-9e33-c80aa9429562";
+        let uuid = |rest: &str| format!("{UUID}{rest}");
+        let lacks = |has: &str, seen: &str| History::parse(has).lacks(&History::parse(seen));
+        for (has, seen) in [
+            ("", ""),
+            ("0-1-5", ""),
+            ("0-1-5", "0-1-5"),
+            ("0-1-5,0-2-6", "0-1-5"),
+            // A replica without a binary log knows one transaction of a domain.
+            (",0-2-6", "0-1-5"),
+            ("1-1-9,0-1-5", "0-1-5"),
+            (&uuid(":1-6"), &uuid(":1-5")),
+            (&uuid(":1-3:7-9,\n4e11fa47-71ca-11e1-9e33-c80aa9429562:1"), &uuid(":1-5")),
+        ] {
+            assert_eq!(lacks(has, seen), None, "{has} after {seen}");
+        }
+        for (has, seen) in [
+            ("", "0-1-5"),
+            ("0-1-4", "0-1-5"),
+            // The new primary has continued without the lost transactions.
+            ("0-1-4,0-2-9", "0-1-5"),
+            ("1-1-9", "0-1-5"),
+            ("", &uuid(":1")),
+            (&uuid(":1-4"), &uuid(":1-5")),
+            ("4e11fa47-71ca-11e1-9e33-c80aa9429562:1-100", &uuid(":1-5")),
+        ] {
+            assert!(lacks(has, seen).is_some(), "{has} after {seen}");
+        }
+        let mut seen = History::parse("0-1-5,0-2-9");
+        seen.merge(History::parse("0-1-7,0-2-8,1-1-1"));
+        assert_eq!(seen, History::parse("0-1-7,0-2-9,1-1-1"));
+    }
+
+    fn view(member: &str, number: &str, members: &str) -> ClusterHistory {
+        let size = members.split(',').count().to_string();
+        let status = [
+            ("wsrep_ready", "ON"),
+            ("wsrep_cluster_status", "Primary"),
+            ("wsrep_cluster_state_uuid", "b26b38ce-e653-11f1-96df-eb8d1aa50f0e"),
+            ("wsrep_gcomm_uuid", member),
+            ("wsrep_cluster_conf_id", number),
+            ("wsrep_cluster_size", &size),
+            ("wsrep_incoming_addresses", members),
+        ];
+        let status = status.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        ClusterHistory { history: History::default(), view: Some(View::parse(&status).unwrap()) }
+    }
+
+    #[test]
+    fn members_of_one_view_are_one_cluster_and_others_are_not() {
+        let split = |histories: &[ClusterHistory]| {
+            ClusterHistory::split(&histories.iter().collect::<Vec<_>>()).is_some()
+        };
+        let (a, b) = (view("a", "2", "h1,h2"), view("b", "2", "h1,h2"));
+        assert!(!split(&[]) && !split(&[ClusterHistory::default(), ClusterHistory::default()]));
+        assert!(!split(&[view("a", "2", "h1,h2"), a, b]));
+        // One member under two names, alone.
+        assert!(!split(&[view("a", "3", "h1"), view("a", "3", "h1")]));
+        for parts in [
+            // Split in two; each side has changed its view equally often.
+            [view("a", "3", "h1"), view("b", "3", "h2")],
+            // One member has not seen the change, or they are two clusters by now.
+            [view("a", "2", "h1,h2"), view("b", "3", "h1,h2")],
+            [view("a", "2", "h1,h2"), view("b", "2", "h1,h2,h3")],
+            [view("a", "2", "h1,h2"), view("b", "2", "h3,h4")],
+            // Members that do not show their addresses.
+            [view("a", "1", "AUTO"), view("b", "1", "AUTO")],
+        ] {
+            assert!(split(&parts), "{parts:?}");
+        }
+    }
+
+    #[test]
+    fn an_arbitrator_keeps_nothing() {
+        let is_shared = |members: &str| view("a", "2", members).view.unwrap().is_shared();
+        assert!(is_shared("h1,h2") && is_shared("AUTO,AUTO") && is_shared(",h1,h2"));
+        assert!(!is_shared("h1,") && !is_shared(",h1") && !is_shared("h1"));
+    }
+
+    #[test]
+    fn only_a_member_has_a_view() {
+        const STATE: &str = "b26b38ce-e653-11f1-96df-eb8d1aa50f0e";
+        let status = |ready: &str, of: &str, state: &str| {
+            let status = [
+                ("wsrep_ready", ready),
+                ("wsrep_cluster_status", of),
+                ("wsrep_cluster_state_uuid", state),
+                ("wsrep_cluster_size", "1"),
+            ];
+            View::parse(&status.map(|(name, value)| (name.to_owned(), value.to_owned())).into())
+        };
+        assert!(status("ON", "Primary", STATE).is_some());
+        // Without a provider, cut off, not synced yet, and invalid states.
+        for (ready, of, state) in [
+            ("OFF", "Disconnected", ""),
+            ("OFF", "non-Primary", STATE),
+            ("OFF", "Primary", STATE),
+            ("ON", "non-Primary", STATE),
+            ("ON", "Primary", ""),
+            ("ON", "Primary", "00000000-0000-0000-0000-000000000000"),
+        ] {
+            assert_eq!(status(ready, of, state), None, "{ready} {of} {state}");
+        }
+    }
+}
