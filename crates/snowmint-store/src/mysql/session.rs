@@ -124,9 +124,9 @@ pub(super) struct SessionStart {
 /// Which commits a read shows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Reads {
-    /// Those that a crash keeps. With a binary log, InnoDB shows a commit once that log is synced.
+    /// Those that a crash keeps. With a binary log, `InnoDB` shows a commit once that log is synced.
     Durable,
-    /// Also those that are not on the disk yet: without a binary log, InnoDB shows a commit and unlocks its rows before it
+    /// Also those that are not on the disk yet: without a binary log, `InnoDB` shows a commit and unlocks its rows before it
     /// flushes the redo log. If the disk hangs, that takes as long as it hangs, and a crash undoes the commit.
     Unflushed,
 }

@@ -64,9 +64,9 @@ async fn it_survives_crashes_pauses_and_bad_networks() {
     drop(direct);
 }
 
-/// Goal: a crash keeps what a read has returned. InnoDB without a binary log shows a commit before it is on the disk, and a server
-/// with READ-UNCOMMITTED as its default shows statements that have not committed. Method: the disk hangs while a write waits for
-/// it; then the server is killed.
+/// Goal: a crash keeps what a read has returned. Without a binary log, `InnoDB` shows a commit before it is on the disk, and a
+/// server with READ-UNCOMMITTED as its default shows statements that have not committed. Method: the disk hangs while a write
+/// waits for it; then the server is killed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_read_returns_only_what_a_crash_keeps() {
     let with_binary_log =
