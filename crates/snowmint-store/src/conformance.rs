@@ -1,7 +1,7 @@
 //! The checks that every backend must pass, one function for each line of the contract of [`Store`].
 //! They create about 10,000 new keys and delete nothing: use a store that you can discard.
 //!
-//! [`run`] checks a working store. [`failing`] checks the guarantees that hold while a store fails; the test of the backend
+//! [`run`] checks a working store. [`acknowledged`] checks the guarantees that hold while a store fails; the test of the backend
 //! causes the failures.
 
 /// Fails the check unless the condition holds.

@@ -61,8 +61,8 @@ const WRITE: &str = "compare_and_set";
 ///
 /// # How it is tested
 ///
-/// Against a small server in `tests/all/kubernetes` that implements this API with the semantics of `resourceVersion`. No real API
-/// server is available from the registries that the project builds from.
+/// Against a small server in `tests/all/kubernetes` that implements this API with the semantics of `resourceVersion`, and decodes
+/// objects as Go does. No real API server is available from the registries that the project builds from.
 ///
 /// # Cancel safety
 ///

@@ -13,7 +13,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use self::connect::MySqlSettings;
-use self::session::{Session, may_write, writable};
+use self::session::{CrashLoss, Session, may_write, writable};
 use crate::error::Effect;
 use crate::sql::{Pool, SqlFailure, exactly_one, table};
 use crate::store::SkippedRecords;
@@ -70,8 +70,8 @@ const UNIX_MS: &str = "SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)";
 /// - a server with a binary log and `sync_binlog` other than 1, for crashes of the machine, likewise;
 /// - a server with `read_only` on, which counts as a replica.
 ///
-/// Without a binary log, `InnoDB` shows a commit to other sessions before it is on the disk. So over such a server each read commits
-/// a row of its own, and returns once that is flushed: a crash then keeps what the read has shown.
+/// `InnoDB` shows a commit to other sessions before it is on the disk, unless the commit goes through the binary log. So each read
+/// commits a row of its own, and returns once that is flushed: a crash then keeps what the read has shown.
 ///
 /// In a Galera cluster of two or more members, the other members keep the writes that one loses. Every write is conditional on
 /// all these settings, since they may change at any time, and a user with `SUPER` or `READ ONLY ADMIN` could write despite
@@ -131,10 +131,22 @@ impl MySqlStore {
     ///   certificate, a table of another program, a statement-based binary log, or a server that lacks transactions which were
     ///   seen elsewhere.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
-        let (pool, name) = MySqlSettings::parse(url)?;
-        let store = Self { pool, name, skipped: SkippedRecords::default() };
+        let store = Self::parse(url, CrashLoss::AsStated)?;
         connect::prepare_table(&store).await?;
         Ok(store)
+    }
+
+    /// Connects for a tool that only looks: for a user without the right to write, or while the disk of the server hangs. What it
+    /// reads may be undone by a crash.
+    pub(crate) async fn open_to_read(url: &str) -> Result<Self, OpenError> {
+        let store = Self::parse(url, CrashLoss::Unused)?;
+        connect::find_table(&store).await?;
+        Ok(store)
+    }
+
+    fn parse(url: &str, crashes: CrashLoss) -> Result<Self, UrlError> {
+        let (pool, name) = MySqlSettings::parse(url, crashes)?;
+        Ok(Self { pool, name, skipped: SkippedRecords::default() })
     }
 
     fn error(&self, operation: &'static str, effect: Effect, failure: SqlFailure) -> StoreError {
@@ -189,12 +201,12 @@ impl MySqlStore {
 
 /// Returns the `may_lose` of a URL without connecting.
 pub(crate) fn may_lose(url: &str) -> Result<Duration, UrlError> {
-    MySqlSettings::parse(url).map(|(pool, _)| pool.may_lose)
+    MySqlSettings::parse(url, CrashLoss::AsStated).map(|(pool, _)| pool.may_lose)
 }
 
 /// Returns the SQL that a DBA runs for a store of this URL.
 pub(crate) fn schema(url: &str) -> Result<String, UrlError> {
-    MySqlSettings::parse(url)?;
+    MySqlSettings::parse(url, CrashLoss::AsStated)?;
     Ok(format!(
         "{TABLE};\n-- and for the user of the nodes, which needs neither SUPER nor READ ONLY ADMIN:\n\
          -- GRANT SELECT, INSERT, UPDATE ON snowmint_records TO ...;\n"

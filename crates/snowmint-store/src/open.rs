@@ -104,7 +104,8 @@ fn unknown(url: &str) -> UrlError {
     }
 }
 
-/// Opens a store for reading. An SQLite file is opened even if it is read-only; every write then fails with
+/// Opens a store for a tool that only looks. An SQLite file is opened even if it is read-only, and MySQL for a user who may only
+/// read, or while its disk hangs: what it then shows may be undone by a crash. Writes fail with
 /// [`StoreErrorKind::ReadOnly`](crate::StoreErrorKind::ReadOnly).
 ///
 /// # Errors
@@ -120,14 +121,19 @@ pub fn open_to_read(url: &str) -> BoxFuture<'_, Result<Arc<dyn Store>, OpenError
 
 async fn open_store_to_read(url: &str) -> Result<Arc<dyn Store>, OpenError> {
     match open(url).await {
-        #[cfg(feature = "sqlite")]
-        Err(OpenError::Store(error)) if error.kind() == crate::StoreErrorKind::ReadOnly => {
-            match scheme(url)? {
-                Scheme::Sqlite => Ok(Arc::new(crate::SqliteStore::open_to_read(sqlite_path(url)?).await?)),
-                // Only a file can be opened in another way.
-                _ => Err(OpenError::Store(error)),
+        Err(OpenError::Store(error)) => match scheme(url)? {
+            #[cfg(feature = "sqlite")]
+            Scheme::Sqlite if error.kind() == crate::StoreErrorKind::ReadOnly => {
+                Ok(Arc::new(crate::SqliteStore::open_to_read(sqlite_path(url)?).await?))
             }
-        }
+            // Opening commits a row, for which the user may lack the right, or the server the disk.
+            #[cfg(feature = "mysql")]
+            Scheme::MySql => match crate::MySqlStore::open_to_read(url).await {
+                Ok(store) => Ok(Arc::new(store)),
+                Err(_) => Err(OpenError::Store(error)),
+            },
+            _ => Err(OpenError::Store(error)),
+        },
         opened => opened,
     }
 }

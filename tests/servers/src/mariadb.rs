@@ -18,6 +18,8 @@ const PACKAGE: &str = "mariadb-server";
 const HANGING_LOG: &str = include_str!("mariadb/hanging_log.c");
 /// The disk hangs while this file exists in the server's folder.
 const HANG: &str = "hang";
+/// Only its syncs hang while this file exists.
+const HANG_SYNCS: &str = "hang-syncs";
 
 /// The disk of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +59,9 @@ impl MariaDb {
     ///
     /// As for [`start`](Self::start), and if there is no C compiler.
     pub fn with_disk_that_hangs(settings: &[&str]) -> Self {
-        let server = Self::run(settings, None, Disk::MayHang);
+        // The server writes statistics by itself, under a lock that every statement takes when it opens a table.
+        let settings: Vec<&str> = settings.iter().copied().chain(["--innodb-stats-persistent=OFF"]).collect();
+        let server = Self::run(&settings, None, Disk::MayHang);
         server.sql("CREATE DATABASE IF NOT EXISTS test");
         server
     }
@@ -65,6 +69,11 @@ impl MariaDb {
     /// From now on, the writes and syncs of the server's logs wait. Statements that only read are answered.
     pub fn hang_disk(&self) {
         fs::write(self.folder().join(HANG), "").unwrap();
+    }
+
+    /// As [`hang_disk`](Self::hang_disk), but only syncs wait: a crash of the server keeps what was written.
+    pub fn hang_syncs(&self) {
+        fs::write(self.folder().join(HANG_SYNCS), "").unwrap();
     }
 
     /// Ends [`hang_disk`](Self::hang_disk).
@@ -173,7 +182,11 @@ impl MariaDb {
             run(Command::new(find("cc", "gcc"))
                 .args(["-shared", "-fPIC", "-O1", "-o"])
                 .args([&library, &source]));
-            [format!("LD_PRELOAD={}", library.display()), format!("HANG={path}/{HANG}")]
+            [
+                format!("LD_PRELOAD={}", library.display()),
+                format!("HANG={path}/{HANG}"),
+                format!("HANG_SYNCS={path}/{HANG_SYNCS}"),
+            ]
         });
         let command = move || {
             let mut command = match &hangs {

@@ -490,6 +490,8 @@ impl LeaseTask {
             self.wait_for(Reason::Refused, format!("no ids of worker {worker} under its lease: {error}"));
             self.remove_generator();
             self.used_until_unix_ms = self.used_until_unix_ms.max(until_unix_ms);
+            // A later process would not know of the other lease.
+            self.forget_saved().await;
             return false;
         }
         // Before the next await: if the task ends there, it ends this generator.

@@ -33,6 +33,12 @@ impl Body<'_> {
         body["apiVersion"] = json!("coordination.k8s.io/v1");
         body["kind"] = json!("Lease");
         body["metadata"]["name"] = json!(name);
+        // The API server reads a `null` in a map of strings as an empty string.
+        for path in ["/metadata/annotations", "/spec"] {
+            if let Some(Value::Object(fields)) = body.pointer_mut(path) {
+                fields.retain(|_, value| !value.is_null());
+            }
+        }
         body
     }
 
@@ -115,9 +121,14 @@ impl Lease {
         let invalid = |what: &str| format!("the Lease `{name}` {what}; check that Snowmint created it");
         let key = annotations.remove(KEY).ok_or_else(|| invalid("has no annotation snowmint.dev/key"))?;
         let key = Key::new(key).map_err(|error| invalid(&format!("has a bad key: {error}")))?;
-        let value = match (annotations.remove(TEXT), annotations.remove(BASE64)) {
+        // An API server stores a `null`, which earlier versions sent for the unused one, as an empty string.
+        let base64 = annotations.remove(BASE64).filter(|base64| !base64.is_empty());
+        let value = match (annotations.remove(TEXT), base64) {
             (Some(text), None) => text.into_bytes(),
             (None, Some(base64)) => {
+                STANDARD.decode(base64).map_err(|_| invalid("has a record with invalid base64"))?
+            }
+            (Some(text), Some(base64)) if text.is_empty() => {
                 STANDARD.decode(base64).map_err(|_| invalid("has a record with invalid base64"))?
             }
             _ => return Err(invalid("has no annotation snowmint.dev/record, or two")),
@@ -164,9 +175,9 @@ mod tests {
             [b"", b"{\"holder\":\"web-1\"}", b"\0", b"\xff", "ü\u{fffd}".as_bytes(), b"a\nb"];
         for value in values {
             let body = Body { prefix: "snowmint", key: &key, value };
-            let mut annotations = body.create("n")["metadata"]["annotations"].clone();
-            annotations.as_object_mut().unwrap().retain(|_, value| !value.is_null());
-            let (found, record) = lease(&annotations, "7").unwrap();
+            let created = body.create("n");
+            assert!(!created.to_string().contains("null"), "{created}");
+            let (found, record) = lease(&created["metadata"]["annotations"], "7").unwrap();
             assert_eq!((found, &*record.value, record.revision), (key.clone(), value, Revision(7)));
         }
     }
@@ -194,7 +205,11 @@ mod tests {
         {
             assert!(lease(&bad, "1").unwrap_err().contains("check that Snowmint created it"), "{bad}");
         }
-        assert!(lease(&json!({KEY: "a", TEXT: "v", BASE64: ""}), "1").is_err());
+        assert!(lease(&json!({KEY: "a", TEXT: "v", BASE64: "dg=="}), "1").is_err());
+        for (text, base64, value) in [("v", "", "v"), ("", "dg==", "v"), ("", "", "")] {
+            let (_, record) = lease(&json!({KEY: "a", TEXT: text, BASE64: base64}), "1").unwrap();
+            assert_eq!(record.value, value.as_bytes());
+        }
     }
 
     #[test]

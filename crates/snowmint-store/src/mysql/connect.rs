@@ -44,9 +44,9 @@ pub(crate) struct MySqlSettings {
 
 impl MySqlSettings {
     /// Parses `mysql://...` of a store.
-    pub(super) fn parse(url: &str) -> Result<(Pool<Self>, String), UrlError> {
+    pub(super) fn parse(url: &str, crashes: CrashLoss) -> Result<(Pool<Self>, String), UrlError> {
         let mut location = Self::location(url)?;
-        let parsed = Self::take(&mut location, CrashLoss::AsStated)?;
+        let parsed = Self::take(&mut location, crashes)?;
         location.finish(PARAMETERS)?;
         Ok(parsed)
     }
@@ -170,7 +170,7 @@ pub(super) async fn prepare_table(store: &MySqlStore) -> Result<(), StoreError> 
     store.pool.run(Effect::Reads, ask).await.map_err(|failure| store.error("open", Effect::Reads, failure))
 }
 
-async fn find_table(store: &MySqlStore) -> Result<(), StoreError> {
+pub(super) async fn find_table(store: &MySqlStore) -> Result<(), StoreError> {
     if let Some(found) = inspect(store).await? {
         return check(store, &found);
     }
@@ -245,14 +245,15 @@ mod tests {
             ("mysql://u@h/db?password_file=/nowhere", "password_file /nowhere: No such file"),
         ];
         for (url, wanted) in cases {
-            let error = MySqlSettings::parse(url).map(|it| it.1).unwrap_err().to_string();
+            let error =
+                MySqlSettings::parse(url, CrashLoss::AsStated).map(|it| it.1).unwrap_err().to_string();
             assert!(error.contains(wanted) && !error.contains("hunter2"), "{url}: {error}");
         }
     }
 
     #[test]
     fn a_name_for_logs_has_no_password() {
-        let name = |url| MySqlSettings::parse(url).map(|it| it.1).unwrap();
+        let name = |url| MySqlSettings::parse(url, CrashLoss::AsStated).map(|it| it.1).unwrap();
         assert_eq!(name("mariadb://u:hunter2@h1,h2:1/db"), "mysql://h1:3306,h2:1/db");
     }
 }

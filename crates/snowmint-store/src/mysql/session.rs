@@ -66,7 +66,7 @@ const VARIABLES: &str = "SHOW VARIABLES WHERE Variable_name IN ('read_only', 'su
     'log_bin', 'sync_binlog', 'binlog_format', 'wsrep_on', 'wsrep_provider', 'server_uuid', 'server_uid', 'server_id', 'hostname', 'port', 'datadir', \
     'version', 'log_slave_updates', 'log_replica_updates', 'rpl_semi_sync_master_enabled', 'rpl_semi_sync_source_enabled', \
     'gtid_binlog_state', 'gtid_executed', 'innodb_flush_log_at_trx_commit', 'innodb_flush_log_at_timeout', \
-    'innodb_flush_method')";
+    'innodb_flush_method', 'debug_no_sync')";
 /// Queried separately, because SHOW VARIABLES truncates long values.
 const MARIADB_HISTORY: &str = "SELECT CONCAT_WS(',', @@global.gtid_binlog_state, @@global.gtid_slave_pos)";
 const MYSQL_HISTORY: &str = "SELECT @@global.gtid_executed";
@@ -102,7 +102,6 @@ pub(crate) struct Session {
     pub(crate) sql: MySqlConnection,
     /// How the server waits for replicas, if it has to.
     watch: Option<Watch>,
-    reads: Reads,
     /// Whether a failover may lose what the server had when the session began.
     standing: Standing,
     /// Whether replicas confirm commits, as the server said last; `None` once the caller has taken it.
@@ -116,19 +115,8 @@ pub(super) struct SessionStart {
     pub(super) server: String,
     pub(super) history: ClusterHistory,
     watch: Option<Watch>,
-    reads: Reads,
     confirmation: Confirmation,
     losses: Losses,
-}
-
-/// Which commits a read shows.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Reads {
-    /// Those that a crash keeps. With a binary log, `InnoDB` shows a commit once that log is synced.
-    Durable,
-    /// Also those that are not on the disk yet: without a binary log, `InnoDB` shows a commit and unlocks its rows before it
-    /// flushes the redo log. If the disk hangs, that takes as long as it hangs, and a crash undoes the commit.
-    Unflushed,
 }
 
 /// What a crash of the server may undo.
@@ -185,6 +173,12 @@ pub(crate) enum CrashLoss {
 const ANYTHING: u64 = 1_000_000;
 
 impl CrashLoss {
+    /// Returns whether a crash must keep what reads have shown. A user who accepts any loss, and a tool that only looks, need no
+    /// durable reads.
+    const fn must_be_survived(self) -> bool {
+        matches!(self, Self::AsStated | Self::Nothing)
+    }
+
     /// Returns the accepted loss in seconds of commits, for [`may_write!`].
     pub(super) const fn accepted(self, may_lose: Duration) -> u64 {
         match self {
@@ -243,13 +237,17 @@ pub(super) async fn begin(
             set binlog_format to MIXED or ROW";
         return Err(HostRefusal::new(StoreErrorKind::Other, text));
     }
-    let method = value("innodb_flush_method").to_lowercase();
-    if matches!(&*method, "nosync" | "littlesync")
-        && matches!(crashes, CrashLoss::AsStated | CrashLoss::Nothing)
+    let never_syncs = match value("innodb_flush_method").to_lowercase() {
+        method if matches!(&*method, "nosync" | "littlesync") => Some(("innodb_flush_method", method)),
+        _ if !is_off("debug_no_sync") => Some(("debug_no_sync", "ON".to_owned())),
+        _ => None,
+    };
+    if let Some((setting, value)) = never_syncs
+        && crashes.must_be_survived()
     {
         let text = format!(
-            "innodb_flush_method is {method}: a crash of the machine may lose any commit and cause duplicates; \
-             set it to fsync or O_DIRECT in the configuration of the server, and restart it"
+            "{setting} is {value}: a crash of the machine may lose any commit and cause duplicates; remove the setting from the \
+             configuration of the server, and restart it"
         );
         return Err(HostRefusal::new(StoreErrorKind::Other, text));
     }
@@ -311,18 +309,13 @@ pub(super) async fn begin(
     } else {
         None
     };
-    // A user who accepts any loss, and a tool that only looks, need no durable reads.
-    let reads = match crashes {
-        CrashLoss::AsStated | CrashLoss::Nothing if is_off("log_bin") => Reads::Unflushed,
-        _ => Reads::Durable,
-    };
     // The members of a Galera cluster confirm each other's commits.
     let confirmation = if view.is_some() {
         Confirmation::ByReplicas
     } else {
         watch.map_or(Confirmation::Nobody, |it| it.seen.confirmation())
     };
-    Ok(SessionStart { server, history: ClusterHistory { history, view }, watch, reads, confirmation, losses })
+    Ok(SessionStart { server, history: ClusterHistory { history, view }, watch, confirmation, losses })
 }
 
 /// Returns a hint about a replica that waits for a replica of its own before it applies a transaction, but most likely has none.
@@ -348,7 +341,6 @@ impl Session {
         Self {
             sql,
             watch: begun.watch,
-            reads: begun.reads,
             standing,
             confirmation: Some(begun.confirmation),
             losses: begun.losses,
@@ -362,9 +354,10 @@ impl Session {
         self.standing
     }
 
-    /// Returns whether each commit waits for a replica, as the server said last.
-    pub(crate) fn waits_for_replicas(&self) -> bool {
-        self.watch.is_some_and(|watch| watch.seen.enabled)
+    /// Returns whether a statement that changed nothing proves nothing: what it has seen may not be on the disk, or not on a
+    /// replica, until another commit.
+    pub(crate) fn needs_a_commit(&self) -> bool {
+        self.losses.crashes.must_be_survived() || self.watch.is_some_and(|watch| watch.seen.enabled)
     }
 
     /// Executes a write that has [`may_write!`] as a condition. If it changed nothing, checks whether that condition is the
@@ -473,10 +466,12 @@ impl Session {
     /// Makes sure that neither a crash nor a failover loses what earlier reads have shown, by one more commit, which confirms all
     /// commits before it: the redo log is flushed in order, and replicas get commits in order.
     ///
-    /// The primary shows rows that are not on its disk (see [`Reads`]), and rows that no replica has: while a commit waits
-    /// (`AFTER_COMMIT`), and after a wait that was killed or ended by a crash.
+    /// The primary shows rows that are not on its disk: `InnoDB` shows a commit and unlocks its rows before it flushes the redo log,
+    /// unless the commit goes through the binary log, which depends on more than `log_bin` (`binlog_ignore_db`, `sql_log_bin`,
+    /// what a replica applied). If the disk hangs, that lasts as long as it hangs. It also shows rows that no replica has: while
+    /// a commit waits (`AFTER_COMMIT`), and after a wait that was killed or ended by a crash.
     pub(super) async fn fence(&mut self) -> Result<(), SqlFailure> {
-        if !self.follow_replication().await? && self.reads == Reads::Durable {
+        if !self.follow_replication().await? && !self.losses.crashes.must_be_survived() {
             return Ok(());
         }
         let mut fenced = self.commit_fence().await;
@@ -512,8 +507,10 @@ impl Session {
     /// Commits a row that no list shows.
     async fn commit_fence(&mut self) -> Result<(), SqlFailure> {
         let name = format!("~fence/{}", random_below(FENCES));
-        if self.write(sqlx::query(FENCE).bind(name.as_bytes())).await?.rows_affected() == 0 {
-            self.write(sqlx::query(NEW_FENCES)).await?;
+        if self.write(sqlx::query(FENCE).bind(name.as_bytes())).await?.rows_affected() == 0
+            && self.write(sqlx::query(NEW_FENCES)).await?.rows_affected() == 0
+        {
+            return Err(self.refusal().await);
         }
         Ok(())
     }

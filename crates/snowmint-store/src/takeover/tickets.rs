@@ -149,9 +149,10 @@ impl Counter for TicketsCounter {
                 Err(error) if error::is_out_of_range(&error) => Err(session.refusal().await),
                 done => session.settle(done, |_| true).await,
             };
-            // If the row was already above the number, nothing was committed that replicas could confirm, so draw a ticket.
+            // If the row was already above the number, nothing was committed: only another commit shows that the row is on the
+            // disk, and on a replica. So draw a ticket.
             let done = match done {
-                Ok(_) if session.waits_for_replicas() => self.draw(&mut session).await.map(|_| ()),
+                Ok(_) if session.needs_a_commit() => self.draw(&mut session).await.map(|_| ()),
                 done => done.map(|_| ()),
             };
             (session, done)

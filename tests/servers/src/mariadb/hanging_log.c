@@ -1,5 +1,5 @@
-// A disk that hangs: while the file $HANG exists, writes and syncs of InnoDB's redo log and of the binary log wait.
-// Loaded into a server by LD_PRELOAD.
+// A disk that hangs: while the file $HANG exists, writes and syncs of InnoDB's redo log and of the binary log wait; while the file
+// $HANG_SYNCS exists, only their syncs do. Loaded into a server by LD_PRELOAD.
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -18,29 +18,37 @@ static int is_log(int fd) {
     return strstr(path, "/ib_logfile") || strstr(path, "/binlog.");
 }
 
-static void wait_for_the_disk(int fd) {
-    const char *hang = getenv("HANG");
-    while (hang && !access(hang, F_OK) && is_log(fd)) usleep(20000);
+static int exists(const char *variable) {
+    const char *path = getenv(variable);
+    return path && !access(path, F_OK);
+}
+
+static void before_write(int fd) {
+    while (exists("HANG") && is_log(fd)) usleep(20000);
+}
+
+static void before_sync(int fd) {
+    while ((exists("HANG") || exists("HANG_SYNCS")) && is_log(fd)) usleep(20000);
 }
 
 #define NEXT(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
 
 ssize_t pwrite(int fd, const void *bytes, size_t size, off_t at) {
-    wait_for_the_disk(fd);
+    before_write(fd);
     return NEXT(pwrite)(fd, bytes, size, at);
 }
 
 ssize_t pwrite64(int fd, const void *bytes, size_t size, off64_t at) {
-    wait_for_the_disk(fd);
+    before_write(fd);
     return NEXT(pwrite64)(fd, bytes, size, at);
 }
 
 int fsync(int fd) {
-    wait_for_the_disk(fd);
+    before_sync(fd);
     return NEXT(fsync)(fd);
 }
 
 int fdatasync(int fd) {
-    wait_for_the_disk(fd);
+    before_sync(fd);
     return NEXT(fdatasync)(fd);
 }

@@ -264,7 +264,7 @@ impl State {
     }
 
     fn keep(&mut self, namespace: &str, name: &str, mut lease: Value) -> Answered {
-        prune(&mut lease);
+        decode(&mut lease);
         if let Some(why) = invalid(name, &lease) {
             return of_lease(422, "Invalid", name, &format!("is invalid: {why}"));
         }
@@ -339,11 +339,18 @@ fn merge(target: &mut Value, patch: &Value) {
     }
 }
 
-/// A field that is null counts as missing.
-fn prune(value: &mut Value) {
-    if let Value::Object(fields) = value {
-        fields.retain(|_, it| !it.is_null());
-        fields.values_mut().for_each(prune);
+/// Decodes as the real server, which is in Go: a null in a map of strings is an empty string, and any other field that is null
+/// counts as missing.
+fn decode(value: &mut Value) {
+    let Value::Object(fields) = value else { return };
+    fields.retain(|_, it| !it.is_null());
+    for (name, value) in fields {
+        match value {
+            Value::Object(map) if matches!(&**name, "labels" | "annotations") => {
+                map.values_mut().filter(|it| it.is_null()).for_each(|it| *it = json!(""));
+            }
+            value => decode(value),
+        }
     }
 }
 

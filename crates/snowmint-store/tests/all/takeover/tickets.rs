@@ -207,3 +207,18 @@ async fn a_server_that_syncs_later_is_drawn_from_only_on_request() {
     server.sql(TABLE);
     assert_drawn_from_only_on_request(&server, &format!("{}?stub=a", url(&server))).await;
 }
+
+/// Goal: a raise that succeeds is on the disk, also one that finds the row already raised by an attempt that is not. Method: no
+/// sync of the disk ends.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_raise_that_succeeds_is_on_the_disk() {
+    let server = MariaDb::with_disk_that_hangs(&[]);
+    server.sql(TABLE);
+    let counter = open(&format!("{}?timeout_ms=1500", url(&server))).await;
+    counter.reserve(some(1)).await.unwrap();
+    server.hang_syncs();
+    for attempt in ["the first", "one that finds the row raised"] {
+        let error = counter.raise_above(500).await.unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::OutcomeUnknown, "{attempt}: {error}");
+    }
+}
