@@ -31,6 +31,7 @@
 
 mod certificates;
 mod etcd;
+mod hanging_disk;
 mod mariadb;
 pub mod port;
 mod postgres;

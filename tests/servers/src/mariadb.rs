@@ -7,26 +7,13 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::Certificates;
+use crate::hanging_disk::{self, Disk};
 use crate::port::Port;
 use crate::process::{User, find, find_file, mortal, run};
 use crate::server::{Server, folder, probe_mariadb};
 use crate::time::holds_within;
 
 const PACKAGE: &str = "mariadb-server";
-
-/// A library for `LD_PRELOAD` that makes the disk of a server hang.
-const HANGING_LOG: &str = include_str!("mariadb/hanging_log.c");
-/// The disk hangs while this file exists in the server's folder.
-const HANG: &str = "hang";
-/// Only its syncs hang while this file exists.
-const HANG_SYNCS: &str = "hang-syncs";
-
-/// The disk of a server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Disk {
-    Sound,
-    MayHang,
-}
 
 /// A MariaDB server.
 #[derive(Debug)]
@@ -68,17 +55,17 @@ impl MariaDb {
 
     /// From now on, the writes and syncs of the server's logs wait. Statements that only read are answered.
     pub fn hang_disk(&self) {
-        fs::write(self.folder().join(HANG), "").unwrap();
+        hanging_disk::hang(self.folder());
     }
 
     /// As [`hang_disk`](Self::hang_disk), but only syncs wait: a crash of the server keeps what was written.
     pub fn hang_syncs(&self) {
-        fs::write(self.folder().join(HANG_SYNCS), "").unwrap();
+        hanging_disk::hang_syncs(self.folder());
     }
 
-    /// Ends [`hang_disk`](Self::hang_disk).
+    /// Ends [`hang_disk`](Self::hang_disk) and [`hang_syncs`](Self::hang_syncs).
     pub fn free_disk(&self) {
-        fs::remove_file(self.folder().join(HANG)).unwrap();
+        hanging_disk::free(self.folder());
     }
 
     /// Starts a server that accepts TLS too.
@@ -175,19 +162,7 @@ impl MariaDb {
         }
         arguments.extend(settings.iter().map(ToString::to_string));
         let address = port.address();
-        let hangs = (disk == Disk::MayHang).then(|| {
-            let (source, library) =
-                (folder.path().join("hanging_log.c"), folder.path().join("hanging_log.so"));
-            fs::write(&source, HANGING_LOG).unwrap();
-            run(Command::new(find("cc", "gcc"))
-                .args(["-shared", "-fPIC", "-O1", "-o"])
-                .args([&library, &source]));
-            [
-                format!("LD_PRELOAD={}", library.display()),
-                format!("HANG={path}/{HANG}"),
-                format!("HANG_SYNCS={path}/{HANG_SYNCS}"),
-            ]
-        });
+        let hangs = (disk == Disk::MayHang).then(|| hanging_disk::variables(folder.path()));
         let command = move || {
             let mut command = match &hangs {
                 // A command with another user resets the environment, so the server gets it from `env`.

@@ -11,6 +11,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::etcd::start_all;
+use crate::hanging_disk::{self, Disk};
 use crate::port::Port;
 use crate::server::{Server, folder, probe_redis};
 use crate::time::holds_within;
@@ -52,6 +53,25 @@ impl Redis {
     /// As for [`start`](Self::start).
     pub fn with(settings: &[&str]) -> Self {
         Self::launch(settings, None)
+    }
+
+    /// Starts a server whose syncs can [hang](Self::hang_syncs).
+    ///
+    /// # Panics
+    ///
+    /// As for [`start`](Self::start), and if there is no C compiler.
+    pub fn with_disk_that_hangs(settings: &[&str]) -> Self {
+        Server::start(|| Self::make(settings, None, Disk::MayHang), |redis| redis.server.up())
+    }
+
+    /// From now on, no sync of the server's file ends.
+    pub fn hang_syncs(&self) {
+        hanging_disk::hang_syncs(self.folder());
+    }
+
+    /// Ends [`hang_syncs`](Self::hang_syncs).
+    pub fn free_disk(&self) {
+        hanging_disk::free(self.folder());
     }
 
     /// Starts a server that also accepts TLS, on [`tls_address`](Self::tls_address).
@@ -232,11 +252,11 @@ impl Redis {
     }
 
     fn launch(settings: &[&str], certificates: Option<&Certificates>) -> Self {
-        let start = || Self::make(settings, certificates);
+        let start = || Self::make(settings, certificates, Disk::Sound);
         Server::start(start, |redis| redis.server.up())
     }
 
-    fn make(settings: &[&str], certificates: Option<&Certificates>) -> Self {
+    fn make(settings: &[&str], certificates: Option<&Certificates>, disk: Disk) -> Self {
         let program = process::find("redis-server", "redis-server");
         let (port, tls) = (Port::reserve(), Port::reserve());
         let (address, tls_address) = (port.address(), tls.address());
@@ -254,9 +274,10 @@ impl Redis {
         lines.extend(as_lines(settings));
         let folder = folder("redis");
         write_settings(folder.path(), &lines);
+        let hangs = (disk == Disk::MayHang).then(|| hanging_disk::variables(folder.path()));
         let command = move || -> Command {
-            let mut command = process::mortal(None, &program);
-            command.arg(SETTINGS);
+            let mut command = process::mortal(None, process::find("env", "coreutils"));
+            command.args(hangs.iter().flatten()).arg(&program).arg(SETTINGS);
             command
         };
         let ready = move || probe_redis(address);

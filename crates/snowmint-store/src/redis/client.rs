@@ -12,7 +12,7 @@ use redis::{
 };
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::connect::{Copies, RedisSettings};
 use super::error::{self, RedisFailure};
@@ -38,6 +38,10 @@ const ASK_BESIDE: Duration = Duration::from_secs(3);
 /// How often the member in use is asked for the other members of its cluster.
 const LEARN_EVERY: Duration = Duration::from_secs(5);
 const MEMBERS: usize = 16;
+/// The looks at a sync of the file of a server that has begun, and the time before each: together a second, which a healthy disk
+/// needs a small part of.
+const SYNC_LOOKS: u32 = 20;
+const SYNC_LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 struct Link {
     shared: Arc<Shared>,
@@ -304,8 +308,9 @@ impl Shared {
         let from = Instant::now();
         let (mut server, told) = self.find(deadline).await?;
         let RedisSettings { must_keep, may_lose, copies, .. } = self.settings;
+        let host = server.host.clone();
         let named = |refusal: HostRefusal| {
-            let text = format!("{}: {}", server.host, refusal.text);
+            let text = format!("{host}: {}", refusal.text);
             HostRefusal { text, ..refusal }
         };
         {
@@ -339,6 +344,9 @@ impl Shared {
         }
         let copies = copies.map_or(0, |it| it.wanted);
         told.check_settings(must_keep, may_lose, copies).map_err(named)?;
+        if must_keep && told.is_syncing() {
+            await_sync(&mut server.connection).await.map_err(named)?;
+        }
         if told.member().is_some() && self.known().learned.is_none_or(|it| it.elapsed() >= LEARN_EVERY) {
             self.learn(&mut server, deadline).await;
         }
@@ -509,6 +517,24 @@ impl Shared {
     fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Waits until a sync of the file of a server ends. Refuses a server whose disk hangs: with `appendfsync everysec`, Redis waits
+/// 2 s for the sync, and then goes on and acknowledges without it, for as long as the disk hangs. A failure of the machine then
+/// loses all of that.
+async fn await_sync(connection: &mut MultiplexedConnection) -> Result<(), HostRefusal> {
+    for _ in 0..SYNC_LOOKS {
+        sleep(SYNC_LOOK_AGAIN).await;
+        if !ServerInfo::by(connection).await?.is_syncing() {
+            return Ok(());
+        }
+    }
+    let text = format!(
+        "a sync of its file has not ended in {} ms (aof_pending_bio_fsync), so a failure of its machine may lose more than may_lose: \
+         its disk hangs or is too slow",
+        (SYNC_LOOK_AGAIN * SYNC_LOOKS).as_millis()
+    );
+    Err(HostRefusal::new(StoreErrorKind::Unavailable, text))
 }
 
 /// Returns half of the remaining time.

@@ -20,6 +20,8 @@ use crate::net::url::Host;
 #[derive(Clone)]
 pub(super) struct ServerInfo {
     text: String,
+    /// When it syncs its file.
+    syncs: Syncs,
     /// `None` outside of clusters.
     member: Option<Member>,
 }
@@ -28,13 +30,21 @@ impl ServerInfo {
     /// Queries a server.
     pub(super) async fn by(connection: &mut MultiplexedConnection) -> Result<Self, HostRefusal> {
         let mut info = redis::pipe();
-        for section in ["replication", "memory", "persistence", "cluster"] {
+        let sections = ["replication", "memory", "persistence", "cluster"];
+        for section in sections {
             info.cmd("INFO").arg(section);
+        }
+        for setting in [SYNC, NO_SYNC_DURING_REWRITES] {
+            info.cmd("CONFIG").arg("GET").arg(setting);
         }
         let answers = connection.send_packed_commands(&info, 0, info.len()).await;
         let answers = answers.map_err(|error| error::refusal(&error))?;
-        let told = answers.iter().filter_map(|answer| from_redis_value_ref::<String>(answer).ok());
-        let mut told = Self { text: told.collect::<Vec<_>>().concat(), member: None };
+        let (told, settings) = answers.split_at(sections.len().min(answers.len()));
+        let told = told.iter().filter_map(|answer| from_redis_value_ref::<String>(answer).ok());
+        let settings =
+            settings.iter().filter_map(|it| from_redis_value_ref::<HashMap<String, String>>(it).ok());
+        let syncs = Syncs::parse(&settings.flatten().collect());
+        let mut told = Self { text: told.collect::<Vec<_>>().concat(), syncs, member: None };
         if told.field("cluster_enabled") == "1" {
             told.member = Some(Member::by(connection).await?);
         }
@@ -111,8 +121,14 @@ impl ServerInfo {
         copies: u64,
     ) -> Result<(), HostRefusal> {
         let of_cluster = || self.member()?.complaint(may_lose, copies);
-        let complaint = self.complaint(must_keep).or_else(of_cluster);
+        let of_syncs = || self.syncs.complaint(may_lose).filter(|_| must_keep);
+        let complaint = self.complaint(must_keep).or_else(of_syncs).or_else(of_cluster);
         complaint.map_or(Ok(()), |text| Err(HostRefusal::new(StoreErrorKind::Other, text)))
+    }
+
+    /// Returns whether a sync of its file has begun and not ended.
+    pub(super) fn is_syncing(&self) -> bool {
+        self.field("aof_pending_bio_fsync") == "1"
     }
 
     fn complaint(&self, must_keep: bool) -> Option<String> {
@@ -130,6 +146,50 @@ impl ServerInfo {
             return Some(text.to_owned());
         }
         None
+    }
+}
+
+const SYNC: &str = "appendfsync";
+const NO_SYNC_DURING_REWRITES: &str = "no-appendfsync-on-rewrite";
+/// What a failure of the machine loses with `appendfsync everysec`, as Redis documents it.
+const LOST_WITH_EVERYSEC: Duration = Duration::from_secs(2);
+/// What it loses if Redis never syncs: Linux writes after about this time.
+const LOST_WITHOUT_SYNC: Duration = Duration::from_secs(30);
+
+/// When a server syncs its file. A server that hides its settings is not refused for that.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Syncs {
+    lost: Duration,
+    /// The setting that decides.
+    setting: &'static str,
+    value: String,
+}
+
+impl Syncs {
+    fn parse(settings: &HashMap<String, String>) -> Self {
+        let value = |name| settings.get(name).map_or("", String::as_str);
+        let (lost, setting) = match (value(NO_SYNC_DURING_REWRITES), value(SYNC)) {
+            ("yes", _) => (LOST_WITHOUT_SYNC, NO_SYNC_DURING_REWRITES),
+            (_, "no") => (LOST_WITHOUT_SYNC, SYNC),
+            (_, "everysec") => (LOST_WITH_EVERYSEC, SYNC),
+            _ => (Duration::ZERO, SYNC),
+        };
+        Self { lost, setting, value: value(setting).to_owned() }
+    }
+
+    /// Returns what is wrong with the loss that a user has stated.
+    fn complaint(&self, may_lose: Duration) -> Option<String> {
+        let Self { lost, setting, value } = self;
+        (may_lose < *lost).then(|| {
+            let remedy = if *setting == SYNC { "set appendfsync always" } else { "set no-appendfsync-on-rewrite no" };
+            format!(
+                "may lose {} s of its newest writes if its machine fails ({setting} {value}); invalid may_lose={}ms: expected at \
+                 least {}ms; or {remedy}",
+                lost.as_secs(),
+                may_lose.as_millis(),
+                lost.as_millis()
+            )
+        })
     }
 }
 
@@ -337,6 +397,10 @@ fn text(answer: Option<&Value>) -> Result<String, HostRefusal> {
 mod tests {
     use super::*;
 
+    fn told(text: &str) -> ServerInfo {
+        ServerInfo { text: text.to_owned(), syncs: Syncs::parse(&HashMap::new()), member: None }
+    }
+
     const NODES: &str = "a1 127.0.0.1:1@11,,tls-port=0 myself,master - 0 0 7 connected 0-5460 9000 [93-<-b1]\n\
         b1 :2@12 master,fail? - 0 1 8 connected 5461-8999\n\
         c1 127.0.0.1:3@13 slave a1 0 1 7 connected\n";
@@ -389,9 +453,33 @@ mod tests {
         assert_eq!(alone.complaint(Duration::ZERO, 0), None);
     }
 
+    /// Goal: `may_lose` covers what the server acknowledges before it syncs.
+    #[test]
+    fn a_server_that_syncs_later_than_stated_is_refused() {
+        for (settings, least) in [
+            (&[][..], 0),
+            (&[(SYNC, "always")], 0),
+            (&[(SYNC, "everysec")], 2000),
+            (&[(SYNC, "no")], 30_000),
+            (&[(SYNC, "always"), (NO_SYNC_DURING_REWRITES, "no")], 0),
+            (&[(SYNC, "always"), (NO_SYNC_DURING_REWRITES, "yes")], 30_000),
+            (&[(SYNC, "everysec"), (NO_SYNC_DURING_REWRITES, "yes")], 30_000),
+        ] {
+            let settings = settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+            let syncs = Syncs::parse(&settings.collect());
+            assert_eq!(syncs.complaint(Duration::from_millis(least)), None, "{syncs:?}");
+            let less = least.checked_sub(1).map(Duration::from_millis);
+            assert!(less.is_none_or(|less| syncs.complaint(less).is_some()), "{syncs:?}");
+        }
+    }
+
     #[test]
     fn a_server_that_forgets_is_refused() {
-        let told = |text: &str| ServerInfo { text: text.to_owned(), member: None };
+        let told = |text: &str| ServerInfo {
+            text: text.to_owned(),
+            syncs: Syncs::parse(&HashMap::new()),
+            member: None,
+        };
         let refused = |text| told(text).complaint(true).is_some();
         assert!(!refused(""));
         assert!(!refused("role:master\r\nmaxmemory:0\r\nmaxmemory_policy:allkeys-lru\r\naof_enabled:1\r\n"));
@@ -407,7 +495,7 @@ mod tests {
 
     #[test]
     fn only_a_primary_has_a_line() {
-        let line = |text: &str| ServerInfo { text: text.to_owned(), member: None }.line();
+        let line = |text: &str| told(text).line();
         let found = line(
             "role:master\r\nmaster_replid:a0\r\nmaster_replid2:b0\r\nmaster_repl_offset:9\r\nsecond_repl_offset:7\r\n",
         )
@@ -425,10 +513,9 @@ mod tests {
 
     #[test]
     fn only_a_connected_replica_with_its_data_on_disk_tells_what_it_has() {
-        let told = |text: &str| ServerInfo { text: text.to_owned(), member: None }.replica();
         let replica = "role:slave\r\nmaster_link_status:up\r\nmaster_replid:a\r\nmaster_repl_offset:9\r\n\
             aof_rewrite_in_progress:0\r\n";
-        assert_eq!(told(replica), Some(Replica { line: "a".to_owned(), position: 9 }));
+        assert_eq!(told(replica).replica(), Some(Replica { line: "a".to_owned(), position: 9 }));
         for other in [
             replica.replace("slave", "master"),
             replica.replace("progress:0", "progress:1"),
@@ -437,7 +524,7 @@ mod tests {
             replica.replace("replid:a", "replid:"),
             replica.replace("offset:9", "offset:-1"),
         ] {
-            assert_eq!(told(&other), None, "{other}");
+            assert_eq!(told(&other).replica(), None, "{other}");
         }
     }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use snowmint_store::{Expected, Store, StoreError, StoreErrorKind, Swap, conformance};
 use snowmint_test_servers::{Proxy, Redis, Server};
+use tokio::time::{Instant, sleep};
 
 use crate::support::outages;
 use crate::support::{SECRET, eventually, key, open, put, refused};
@@ -218,7 +219,7 @@ async fn wait_replicas_waits_for_copies() {
 
     let replica = Redis::replica_of(&primary, &[]);
     // A new replica confirms nothing while it loads the data.
-    let started = tokio::time::Instant::now();
+    let started = Instant::now();
     let store = loop {
         if let Ok(store) = snowmint_store::open(&url).await
             && store.load(&key("a")).await.is_ok()
@@ -237,7 +238,7 @@ async fn wait_replicas_waits_for_copies() {
     let error = store.load(&key("a")).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
     replica.resume();
-    let started = tokio::time::Instant::now();
+    let started = Instant::now();
     let found = loop {
         match store.load(&key("a")).await {
             Ok(found) => break found,
@@ -343,7 +344,7 @@ async fn a_cluster_is_followed_beyond_the_nodes_of_the_url() {
     heir.wait_synced(&owner);
     owner.kill9();
     assert_eq!(heir.command(&["CLUSTER", "FAILOVER", "TAKEOVER"]), "OK");
-    let started = tokio::time::Instant::now();
+    let started = Instant::now();
     let found = loop {
         match store.load(&key("a")).await {
             Ok(found) => break found,
@@ -397,7 +398,7 @@ async fn a_member_that_is_cut_off_is_left_for_its_heir() {
         let state = if coverage == "yes" { "cluster_state:fail" } else { "cluster_state:ok" };
         eventually("the servers", || owner.command(&["CLUSTER", "INFO"]).contains(state)).await;
         assert_eq!(heir.command(&["CLUSTER", "FAILOVER", "TAKEOVER"]), "OK");
-        let started = tokio::time::Instant::now();
+        let started = Instant::now();
         let mut writes = 2;
         while heir.command(&["HGET", "{snowmint}:record:a", "v"]) == "1" {
             assert!(started.elapsed() < Duration::from_secs(30), "coverage {coverage}: the heir is not used");
@@ -429,7 +430,7 @@ async fn a_replica_that_became_a_shard_is_used() {
     eventually("the servers", || heir.command(&["CLUSTER", "INFO"]).contains("cluster_state:ok")).await;
     let store = open(&url(&owner)).await;
     put(&*store, "a", b"1").await;
-    let started = tokio::time::Instant::now();
+    let started = Instant::now();
     while started.elapsed() < store.may_lose() + Duration::from_secs(3) {
         put(&*store, "a", b"1").await;
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -447,7 +448,7 @@ async fn a_replica_that_became_a_shard_is_used() {
     for node in [&heir, &owner] {
         assert_eq!(node.command(&["CLUSTER", "SETSLOT", &slot, "NODE", &ids[1]]), "OK");
     }
-    let started = tokio::time::Instant::now();
+    let started = Instant::now();
     let found = loop {
         match store.load(&key("a")).await {
             Ok(found) => break found,
@@ -522,12 +523,59 @@ async fn tls_is_checked() {
 
 /// Loads until the store refuses, which it must do within some seconds.
 async fn until_it_fails(store: &dyn Store) -> StoreError {
-    let started = tokio::time::Instant::now();
+    let started = Instant::now();
     loop {
         if let Err(error) = store.load(&key("a")).await {
             return error;
         }
         assert!(started.elapsed() < Duration::from_secs(20), "it still answers");
         tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Goal: a server whose disk hangs is not trusted: with `everysec` it acknowledges writes without a sync for as long as the disk
+/// hangs, and a failure of its machine would lose all of them. Method: no sync ends.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_whose_disk_hangs_is_not_used() {
+    let server = Redis::with_disk_that_hangs(&["--appendfsync", "everysec"]);
+    let store = open(&format!("redis://{}", server.address())).await;
+    let mut revision = put(&*store, "a", b"1").await.revision;
+    server.hang_syncs();
+    let began = Instant::now();
+    let error = loop {
+        match store.compare_and_set(&key("a"), Expected::Revision(revision), b"2").await {
+            Ok(Swap::Done(next)) => revision = next,
+            Ok(Swap::Conflict) => panic!("nobody else writes"),
+            Err(error) => break error,
+        }
+        // Redis goes on after 2 s.
+        assert!(began.elapsed() < Duration::from_secs(20), "it is still used");
+        sleep(Duration::from_millis(50)).await;
+    };
+    assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
+    assert!(error.to_string().contains("aof_pending_bio_fsync"), "{error}");
+    server.free_disk();
+    let freed = Instant::now();
+    while let Err(error) = store.load(&key("a")).await {
+        assert!(freed.elapsed() < Duration::from_secs(20), "{error}");
+        sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Goal: `may_lose` covers what the server acknowledges before it syncs. Method: settings that sync later.
+#[tokio::test]
+async fn a_server_that_syncs_later_than_stated_is_refused() {
+    let server = Redis::start();
+    for (setting, value, least) in [
+        ("appendfsync", "everysec", "2s"),
+        ("appendfsync", "no", "30s"),
+        ("no-appendfsync-on-rewrite", "yes", "30s"),
+    ] {
+        server.command(&["CONFIG", "SET", setting, value]);
+        let url = |may_lose: &str| format!("redis://{}?may_lose={may_lose}", server.address());
+        let (kind, error) = refused(&url("1s")).await;
+        assert!(kind == Some(StoreErrorKind::Other) && error.contains(setting), "{error}");
+        open(&url(least)).await;
+        open(&(url("0") + "&durable=no")).await;
     }
 }
