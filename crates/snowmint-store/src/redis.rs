@@ -47,7 +47,8 @@ const REBUILDS: usize = 3;
 /// - *A restart* loses what was not yet on disk: nothing with `appendfsync always`; up to 2 s of writes with `everysec`, the
 ///   default of Redis, and only if the machine fails, not the process. With `appendfsync no`, or during rewrites with
 ///   `no-appendfsync-on-rewrite yes`, it is about 30 s on Linux. The store refuses a server whose settings lose more than
-///   `may_lose`, and one whose disk hangs: with `everysec`, Redis then acknowledges without a sync. A replica that has synced rewrites its file first: until that is done, a restart loses everything since before the sync.
+///   `may_lose`, and one whose disk hangs: with `everysec`, Redis then acknowledges without a sync. A replica that has synced
+///   rewrites its file first: until that is done, a restart loses everything since before the sync.
 /// - *A failover* to a replica (by Sentinel, a cluster, or a cloud) loses what the replica had not received, and everything
 ///   that the old primary acknowledges until it learns that it was replaced. Name all servers in the URL: a node that
 ///   reaches them notices a second primary within 1 s, or half of `may_lose` if that is shorter. For nodes that do not, set

@@ -433,7 +433,7 @@ async fn a_replica_that_became_a_shard_is_used() {
     let started = Instant::now();
     while started.elapsed() < store.may_lose() + Duration::from_secs(3) {
         put(&*store, "a", b"1").await;
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        sleep(Duration::from_millis(20)).await;
     }
     assert_eq!(heir.info("master_replid2"), owner.info("master_replid"));
 
@@ -457,7 +457,7 @@ async fn a_replica_that_became_a_shard_is_used() {
                 "{error}"
             ),
         }
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        sleep(Duration::from_millis(20)).await;
     };
     assert_eq!(found.unwrap().value, b"1");
     put(&*store, "a", b"2").await;
@@ -529,7 +529,7 @@ async fn until_it_fails(store: &dyn Store) -> StoreError {
             return error;
         }
         assert!(started.elapsed() < Duration::from_secs(20), "it still answers");
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        sleep(Duration::from_millis(20)).await;
     }
 }
 
