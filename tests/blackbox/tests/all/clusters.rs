@@ -101,13 +101,6 @@ fn no_duplicates_on_postgres() {
     run(&Plan::new("chaos-postgres", Kind::Postgres));
 }
 
-/// Goal: the same on MariaDB without a binary log, which shows a commit before it is on the disk. Method: the disk hangs before
-/// each crash.
-#[test]
-fn no_duplicates_on_mariadb_whose_disk_hangs() {
-    run(&Plan::new("chaos-mariadb-disk", Kind::MariaDbOnBadDisk));
-}
-
 /// Goal: the same where the primary changes, on MariaDB with a replica that confirms each commit, for ids and numbers.
 #[test]
 fn no_duplicates_on_mariadb_with_switchovers() {

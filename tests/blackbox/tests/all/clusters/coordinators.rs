@@ -18,8 +18,6 @@ pub(crate) enum Kind {
     ZooKeeper,
     Postgres,
     MariaDb,
-    /// One server whose disk hangs before each crash, so that it shows commits that the crash undoes.
-    MariaDbOnBadDisk,
     Redis,
     /// With a replica that confirms each commit.
     MariaDbPair,
@@ -47,7 +45,6 @@ impl Coordinators {
             Kind::ZooKeeper => Self::ZooKeeper(ZooKeeperEnsemble::start(MEMBERS)),
             Kind::Postgres => Self::Postgres(Postgres::start()),
             Kind::MariaDb => Self::MariaDb(MariaDb::start()),
-            Kind::MariaDbOnBadDisk => Self::MariaDb(MariaDb::with_disk_that_hangs(&[])),
             Kind::Redis => Self::Redis(Redis::start()),
             Kind::MariaDbPair => Self::Replicated(Box::new(MariaDbs::start())),
             Kind::PostgresSynchronous => Self::Replicated(Box::new(PostgresPair::start(Synchronous::Yes))),
@@ -81,14 +78,6 @@ impl Coordinators {
             Self::Etcd(cluster) => cluster.leader(),
             Self::ZooKeeper(ensemble) => ensemble.leader(),
             Self::Replicated(replicated) => Some(replicated.primary()),
-            _ => None,
-        }
-    }
-
-    /// Returns the server whose disk hangs before it is killed, if the plan says so.
-    pub(crate) fn on_bad_disk(&self, kind: Kind) -> Option<&MariaDb> {
-        match self {
-            Self::MariaDb(server) if kind == Kind::MariaDbOnBadDisk => Some(server),
             _ => None,
         }
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use snowmint_test_servers::snowmint::chaos::{AfterPause, Drawn, Node, Offset};
 use snowmint_test_servers::snowmint::{Ids, Serve, Server, SplitMix64};
-use snowmint_test_servers::{MariaDb, time};
+use snowmint_test_servers::time;
 
 use super::Plan;
 use super::coordinators::{Coordinators, Links, Trouble};
@@ -46,8 +46,6 @@ pub(crate) struct World<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Absence {
     Killed,
-    /// Its disk hangs; then it is killed and comes back at once.
-    Hanging,
     Paused,
     /// Another server is the primary now.
     Replaced,
@@ -196,14 +194,9 @@ impl<'a> World<'a> {
         let server = self.coordinators.servers()[i];
         let rather_killed = self.faults.coordinator_kills.cmp(&self.faults.coordinator_pauses);
         let absence = if rather_killed.then(random.within(0, 1).cmp(&1)).is_lt() {
+            server.kill9();
             self.faults.coordinator_kills += 1;
-            if let Some(server) = self.coordinators.on_bad_disk(self.plan.store) {
-                server.hang_disk();
-                Absence::Hanging
-            } else {
-                server.kill9();
-                Absence::Killed
-            }
+            Absence::Killed
         } else {
             server.pause();
             self.faults.coordinator_pauses += 1;
@@ -281,14 +274,6 @@ impl<'a> World<'a> {
                         }
                         (Absence::Replaced, Some(replicated)) => replicated.rejoin(i),
                         (Absence::Paused, _) => server.resume(),
-                        (Absence::Hanging, _) => {
-                            server.kill9();
-                            self.coordinators
-                                .on_bad_disk(self.plan.store)
-                                .into_iter()
-                                .for_each(MariaDb::free_disk);
-                            server.restart_without_waiting();
-                        }
                         _ => server.restart_without_waiting(),
                     }
                     *away = None;
