@@ -32,6 +32,9 @@ const COLUMN: &str = "SELECT CAST(column_name AS CHAR), CAST(column_type AS CHAR
     WHERE table_schema = DATABASE() AND table_name = ? AND extra LIKE '%auto_increment%'";
 const EXISTS: &str = "SELECT COUNT(*) FROM information_schema.tables \
     WHERE table_schema = DATABASE() AND table_name = ?";
+/// The affected rows of an `INSERT ... ON DUPLICATE KEY UPDATE` that changed a row. A new row counts as 1, and so does one that
+/// stays as it is, because sqlx makes the server count found rows.
+const CHANGED: u64 = 2;
 
 /// A counter in a table of tickets: `REPLACE INTO Tickets64 (stub)` and `LAST_INSERT_ID()`.
 ///
@@ -150,9 +153,11 @@ impl Counter for TicketsCounter {
                 done => session.settle(done, |_| true).await,
             };
             // If the row was already above the number, nothing was committed: only another commit shows that the row is on the
-            // disk, and on a replica. So draw a ticket.
+            // disk, and on a replica. So draw a ticket, unless the server says that it changed a row.
             let done = match done {
-                Ok(_) if session.needs_a_commit() => self.draw(&mut session).await.map(|_| ()),
+                Ok(done) if done.rows_affected() != CHANGED && session.needs_a_commit() => {
+                    self.draw(&mut session).await.map(|_| ())
+                }
                 done => done.map(|_| ()),
             };
             (session, done)
