@@ -317,9 +317,11 @@ const SERVICE: [(&str, Text); 34] = [
     (
         "not-counting",
         text(
-            "INCR and INCRBY count numbers of a segment namespace, one after the other. This one has another scheme, a stripe, several sources, a reset period or hidden ids. INTEGER and ranges need ids that are plain numbers.",
+            "INCR and INCRBY count numbers of a segment namespace, one after the other. This one has another scheme, a stripe, \
+             several sources, a reset period or hidden ids. INTEGER and ranges need ids that are plain numbers.",
             NONE_GIVEN,
-            "Use ID.NEXT without INTEGER for it, or add a namespace with `--scheme segment` and without the settings named in the error.",
+            "Use ID.NEXT without INTEGER for it, or add a namespace with `--scheme segment` and without the settings named in \
+             the error.",
         ),
     ),
     (

@@ -307,7 +307,8 @@ impl Fetcher {
     }
 }
 
-/// The servers that have not answered yet, and when the request went out. Servers still listed at the end of a round may be too slow.
+/// The servers that have not answered yet, and when the request went out. Servers still listed at the end of a round may be too
+/// slow.
 struct Waiting<'a> {
     fetcher: &'a Fetcher,
     namespace: &'a Namespace,

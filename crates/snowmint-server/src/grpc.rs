@@ -1,6 +1,6 @@
 //! gRPC: the calls of `snowmint.v1.Snowmint` and `snowmint.v1.Admin`, health and reflection. `http2` runs a connection, `message`
-//! reads and writes messages, `draw` asks the mint, `stream_call` answers the requests of a stream, `request_log` logs and traces them,
-//! `health` reports whether ids can be made.
+//! reads and writes messages, `draw` asks the mint, `stream_call` answers the requests of a stream, `request_log` logs and traces
+//! them, `health` reports whether ids can be made.
 //!
 //! The calls of this service do not go through tonic: a response of 100,000 ids is made while it is sent, and holds little memory
 //! for a client that reads slowly. tonic would build the whole response first. tonic serves health and reflection.

@@ -140,7 +140,7 @@ impl MySqlStore {
     /// reads may be undone by a crash.
     pub(crate) async fn open_to_read(url: &str) -> Result<Self, OpenError> {
         let store = Self::parse(url, CrashLoss::Unused)?;
-        connect::find_table(&store).await?;
+        connect::check_table(&store).await?;
         Ok(store)
     }
 

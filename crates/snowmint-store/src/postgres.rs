@@ -62,7 +62,8 @@ const UNIX_MS: &str = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000
 ///
 /// If `synchronous_standby_names` is set, each write and each read waits until the standbys have confirmed it. So a node
 /// never relies on a row that a promoted standby lacks. This holds even if the session that wrote it was cancelled or
-/// terminated while it waited, or if the primary restarted. A read then costs a commit, about as much as a write; without synchronous standbys it costs none.
+/// terminated while it waited, or if the primary restarted. A read then costs a commit, about as much as a write; without
+/// synchronous standbys it costs none.
 /// While a required standby is away, reads fail as writes do. Requirements:
 ///
 /// - Every commit waits for each standby that may be promoted: `FIRST 1 (s1)` with one standby, `ANY 2 (s1, s2)` with two.

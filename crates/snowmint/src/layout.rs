@@ -195,8 +195,8 @@ impl Layout {
 
     /// Returns the smallest id of the tick that contains an instant, for `WHERE id >= ...`.
     ///
-    /// Returns `None` if the instant is outside the layout's range, or if the timestamp is not the top field. The instant is a `SystemTime`, such as
-    /// [`time_of`](Self::time_of) returns, or [`Utc`] for unix milliseconds.
+    /// Returns `None` if the instant is outside the layout's range, or if the timestamp is not the top field. The instant is a
+    /// `SystemTime`, such as [`time_of`](Self::time_of) returns, or [`Utc`] for unix milliseconds.
     ///
     /// # Examples
     ///
@@ -217,8 +217,8 @@ impl Layout {
 
     /// Returns the largest id of the tick that contains an instant, for `WHERE id <= ...`.
     ///
-    /// Returns `None` if the instant is outside the layout's range, or if the timestamp is not the top field. The instant is as in
-    /// [`first_id_at`](Self::first_id_at).
+    /// Returns `None` if the instant is outside the layout's range, or if the timestamp is not the top field. The instant is as
+    /// in [`first_id_at`](Self::first_id_at).
     pub fn last_id_at(&self, time: impl Into<Utc>) -> Option<Id> {
         let first = self.first_id_at(time)?;
         Some(Id::from_layout(first.get() | ((1 << self.shift(Field::Timestamp)) - 1)))

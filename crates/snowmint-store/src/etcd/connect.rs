@@ -104,7 +104,8 @@ impl Link {
         let mut first: Option<(u64, String)> = None;
         for member in &self.members {
             let ask = async {
-                let channel = member.channel().await.ok()?;
+                // Dropped after the check: calls need one connection, not one to each member.
+                let channel = member.endpoint.connect().await.ok()?;
                 let token = self.token(&channel).await.ok()?;
                 probe.send(channel, token).await.ok()?.into_inner().header
             };

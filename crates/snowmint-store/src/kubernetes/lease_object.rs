@@ -123,12 +123,10 @@ impl Lease {
         let key = Key::new(key).map_err(|error| invalid(&format!("has a bad key: {error}")))?;
         // An API server stores a `null`, which earlier versions sent for the unused one, as an empty string.
         let base64 = annotations.remove(BASE64).filter(|base64| !base64.is_empty());
-        let value = match (annotations.remove(TEXT), base64) {
+        let text = annotations.remove(TEXT).filter(|text| !text.is_empty() || base64.is_none());
+        let value = match (text, base64) {
             (Some(text), None) => text.into_bytes(),
             (None, Some(base64)) => {
-                STANDARD.decode(base64).map_err(|_| invalid("has a record with invalid base64"))?
-            }
-            (Some(text), Some(base64)) if text.is_empty() => {
                 STANDARD.decode(base64).map_err(|_| invalid("has a record with invalid base64"))?
             }
             _ => return Err(invalid("has no annotation snowmint.dev/record, or two")),

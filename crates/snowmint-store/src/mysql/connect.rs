@@ -162,7 +162,7 @@ async fn set_up(connection: &mut MySqlConnection, limit: Duration, accepted: u64
 
 /// Creates the table if it is missing, checks that it is ours, and makes the rows that reads commit.
 pub(super) async fn prepare_table(store: &MySqlStore) -> Result<(), StoreError> {
-    find_table(store).await?;
+    create_table(store).await?;
     let ask = async |mut session: Session| {
         let fenced = session.fence().await;
         (session, fenced)
@@ -170,7 +170,18 @@ pub(super) async fn prepare_table(store: &MySqlStore) -> Result<(), StoreError> 
     store.pool.run(Effect::Reads, ask).await.map_err(|failure| store.error("open", Effect::Reads, failure))
 }
 
-pub(super) async fn find_table(store: &MySqlStore) -> Result<(), StoreError> {
+/// Checks that the table exists and is ours, without writing.
+pub(super) async fn check_table(store: &MySqlStore) -> Result<(), StoreError> {
+    match inspect(store).await? {
+        Some(found) => check(store, &found),
+        None => Err(refuse(
+            store,
+            "the table snowmint_records is missing; a server creates it at its first start",
+        )),
+    }
+}
+
+async fn create_table(store: &MySqlStore) -> Result<(), StoreError> {
     if let Some(found) = inspect(store).await? {
         return check(store, &found);
     }

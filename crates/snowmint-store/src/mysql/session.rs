@@ -86,7 +86,7 @@ const MYSQL_REPLICATION: &str = "SELECT variable_name, variable_value FROM perfo
 const FENCES: u64 = 16;
 const FENCE: &str =
     concat!("UPDATE snowmint_records SET revision = revision + 1 WHERE name = ? AND ", may_write!());
-/// Makes all of them, so that no later read needs space on the disk.
+/// Makes all of them at once, when the first is missing.
 const NEW_FENCES: &str = concat!(
     "INSERT INTO snowmint_records (name, revision, value) SELECT CONCAT('~fence/', a.n + b.n), 1, '' \
     FROM (SELECT 0 n UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3) a, \
