@@ -128,13 +128,15 @@ impl Redis {
         assert_eq!(self.command(&["REPLICAOF", "NO", "ONE"]), "OK");
     }
 
-    /// Makes this server a replica of another, whose data replaces its own.
+    /// Makes this server a replica of another, whose data replaces its own. It stays one when it is restarted.
     ///
     /// # Panics
     ///
     /// If the server refuses.
     pub fn follow(&self, primary: &Self) {
         assert_eq!(self.command(&["REPLICAOF", "127.0.0.1", &primary.port().to_string()]), "OK");
+        // Sentinels write the role to the file only when they change it themselves.
+        assert_eq!(self.command(&["CONFIG", "REWRITE"]), "OK");
     }
 
     /// Starts a server that was killed as a replica of another, whose data replaces its own: it is never a primary.

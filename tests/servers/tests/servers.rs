@@ -70,6 +70,8 @@ fn redis_changes_roles() {
     second.promote();
     first.follow(&second);
     first.wait_connected();
+    first.kill9();
+    first.restart();
     assert_eq!([&first, &second].map(|it| it.info("role")), ["slave", "master"]);
     assert_eq!(second.command(&["GET", "a"]), "1");
 }

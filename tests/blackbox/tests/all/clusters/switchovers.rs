@@ -6,7 +6,7 @@
 //!   old primary. If the machine was too slow for that, the old primary is started again and no replica is promoted.
 //! - By force, the old primary is dead before another accepts writes (if replicas confirm each write, it may live for another
 //!   second: it can acknowledge nothing). By plan, it stops accepting writes before another starts.
-//! - The failed server comes back as a replica, without its own data.
+//! - The failed server comes back as a replica, without its own data. A replica that crashes comes back as a replica.
 
 use std::cell::Cell;
 use std::fmt::Debug;
@@ -389,13 +389,25 @@ impl Redises {
         self.primary.replace(new)
     }
 
+    /// Checks that a replica came back from a crash as a replica, which the product requires.
+    fn check_role(&self, index: usize) {
+        let role = self.servers[index].info("role");
+        let is_kept = index == self.primary() || role == "slave";
+        assert!(is_kept, "the test broke its own rule: a replica restarted as {role}");
+    }
+
     fn force(&self, had_all_at: Instant) -> Switched {
         self.old().kill9();
         let too_late = had_all_at.elapsed() > MAY_LOSE;
         if too_late {
             self.old().restart();
         }
-        self.replicas().filter(|it| !it.is_running()).for_each(|it| it.restart());
+        for (index, server) in self.servers.iter().enumerate() {
+            if index != self.primary() && !server.is_running() {
+                server.restart();
+                self.check_role(index);
+            }
+        }
         if too_late { Switched::PutOff } else { Switched::WithoutOld(self.promote()) }
     }
 }
@@ -415,6 +427,10 @@ impl Replicated for Redises {
 
     fn switches(&self) -> &'static [Switch] {
         &[Switch::Planned, Switch::Forced, Switch::Losing]
+    }
+
+    fn returned(&self, index: usize) {
+        self.check_role(index);
     }
 
     fn switch(&self, switch: Switch, random: &mut SplitMix64) -> Switched {
