@@ -66,7 +66,8 @@ const UNIX_MS: &str = "SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)";
 /// Each write is one statement and one commit. The store refuses:
 ///
 /// - a server with `innodb_flush_log_at_trx_commit` at 0 or 2, since a crash of the server (0) or of the machine (2) loses
-///   its last second, unless `may_lose` states that loss;
+///   its last second, unless `may_lose` states that loss; a call then waits until its commit is on the disk all the same, since a
+///   disk that hangs makes the loss longer (MySQL: 8.0.30 or later);
 /// - a server with a binary log and `sync_binlog` other than 1, for crashes of the machine, likewise;
 /// - a server with `read_only` on, which counts as a replica.
 ///

@@ -123,7 +123,7 @@ impl Connect for MySqlSettings {
         set_up(&mut connection, self.limit, self.crashes.accepted(self.may_lose))
             .await
             .map_err(|error| error::refusal(&error))?;
-        let begun = session::begin(&mut connection, self.may_lose, self.crashes).await?;
+        let begun = session::begin(&mut connection, self.may_lose, self.crashes, self.limit).await?;
         let session = Session::new(connection, &begun);
         let standing = session.standing();
         Ok(Writable { connection: session, server: Some(begun.server), history: begun.history, standing })

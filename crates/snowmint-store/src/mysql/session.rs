@@ -7,6 +7,7 @@ use std::time::Duration;
 use sqlx::Row;
 use sqlx::mysql::{MySql, MySqlArguments, MySqlConnection, MySqlQueryResult};
 use sqlx::query::Query;
+use tokio::time::{Instant, sleep};
 
 use super::error;
 use super::history::{ClusterHistory, History, STATUS, View, no_member};
@@ -82,6 +83,12 @@ const MYSQL_REPLICATION: &str = "SELECT variable_name, variable_value FROM perfo
     UNION ALL SELECT variable_name, variable_value FROM performance_schema.global_variables \
     WHERE variable_name IN ('rpl_semi_sync_master_enabled', 'rpl_semi_sync_source_enabled')";
 
+/// The ends of the redo log: `MariaDB`'s names, and those of MySQL since 8.0.30.
+const REDO_LOG: &str = "SHOW GLOBAL STATUS WHERE Variable_name IN ('Innodb_lsn_current', 'Innodb_lsn_flushed', \
+    'Innodb_redo_log_current_lsn', 'Innodb_redo_log_flushed_to_disk_lsn')";
+/// The time between two looks at the redo log. Servers flush it every second.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
 /// Rows that no list shows, since no key begins with `~`. There are several, so that readers do not wait for each other.
 const FENCES: u64 = 16;
 const FENCE: &str =
@@ -129,6 +136,14 @@ struct Losses {
     kept_by_others: bool,
     /// Whether other members may keep what this server loses; the next session checks that.
     is_member: bool,
+}
+
+impl Losses {
+    /// Returns whether the server may be used although it acknowledges commits before it syncs them, as long as it syncs them in
+    /// time.
+    const fn are_bounded_by_flushes(self) -> bool {
+        matches!(self.crashes, CrashLoss::AsStated) && !self.may_lose.is_zero() && !self.kept_by_others
+    }
 }
 
 /// How a server waits for replicas. An operator may enable semi-synchronous replication at any time, so every write and every
@@ -208,19 +223,97 @@ impl Syncing {
         if matches!(crashes, CrashLoss::Anything | CrashLoss::Unused) {
             return Ok(());
         }
-        check_flush(&self.flush, self.every_seconds, may_lose, crashes)?;
-        match &self.sync_binlog {
-            Some(sync) => check_binlog_sync(sync, self.every_seconds, may_lose, crashes),
-            None => Ok(()),
+        self.check_flush(may_lose, crashes)?;
+        self.check_binlog_sync(may_lose, crashes)
+    }
+
+    /// Refuses a server that acknowledges commits before they are on its disk, unless the user has stated the loss. With 0, any
+    /// end of the server process loses the commits of the last seconds; with 2, any end of the machine does. 1 and `MariaDB`'s 3
+    /// lose none.
+    fn check_flush(&self, may_lose: Duration, crashes: CrashLoss) -> Result<(), HostRefusal> {
+        let ends = match &*self.flush {
+            "0" => "server",
+            "2" => "machine",
+            _ => return Ok(()),
+        };
+        self.check_loss("innodb_flush_log_at_trx_commit", &self.flush, ends, may_lose, crashes)
+    }
+
+    /// Refuses a server that syncs its binary log later. With a binary log, only that sync makes a commit durable, since `InnoDB`
+    /// rolls back transactions that the log lacks. Transactions that `InnoDB` has flushed as committed stay.
+    fn check_binlog_sync(&self, may_lose: Duration, crashes: CrashLoss) -> Result<(), HostRefusal> {
+        match self.sync_binlog.as_deref() {
+            None | Some("1") => Ok(()),
+            Some(sync) => self.check_loss("sync_binlog", sync, "machine", may_lose, crashes),
         }
+    }
+
+    fn check_loss(
+        &self,
+        setting: &str,
+        value: &str,
+        ends: &str,
+        may_lose: Duration,
+        crashes: CrashLoss,
+    ) -> Result<(), HostRefusal> {
+        let loss = self.loss();
+        if may_lose >= loss {
+            return Ok(());
+        }
+        let accept = match crashes {
+            CrashLoss::AsStated => format!("may_lose={}s", loss.as_secs()),
+            CrashLoss::Nothing | CrashLoss::Anything | CrashLoss::Unused => "durable=no".to_owned(),
+        };
+        let text = format!(
+            "{setting} is {value}: a crash of the {ends} loses about the last {} s of commits and may cause duplicates; SET GLOBAL \
+             {setting} = 1, or accept the loss with {accept}",
+            self.every_seconds
+        );
+        Err(HostRefusal::new(StoreErrorKind::Other, text))
+    }
+
+    /// Returns how much of the newest commits a crash may undo, if the server syncs them later: it begins to at each interval, and
+    /// takes some time.
+    const fn loss(&self) -> Duration {
+        Duration::from_secs(self.every_seconds + 1)
+    }
+
+    /// Returns whether the server syncs each commit before it acknowledges it.
+    fn is_at_commit(&self) -> bool {
+        self.check(Duration::ZERO, CrashLoss::AsStated).is_ok()
     }
 }
 
-/// Queries the server's state, and refuses a server that must not be used; `may_lose` is the loss that the user has stated.
+/// The ends of the redo log, in bytes since it began.
+#[derive(Clone, Copy)]
+struct RedoLog {
+    written: u64,
+    flushed: u64,
+}
+
+impl RedoLog {
+    async fn by(sql: &mut MySqlConnection) -> Result<Self, HostRefusal> {
+        let status = named(sql, REDO_LOG).await.map_err(|error| unavailable(&error))?;
+        let value = |names: [&str; 2]| names.iter().find_map(|name| status.get(*name)?.parse().ok());
+        let written = value(["innodb_lsn_current", "innodb_redo_log_current_lsn"]);
+        let flushed = value(["innodb_lsn_flushed", "innodb_redo_log_flushed_to_disk_lsn"]);
+        let (Some(written), Some(flushed)) = (written, flushed) else {
+            let text = "the server acknowledges commits before they are on its disk, and does not say when they are \
+                (Innodb_redo_log_flushed_to_disk_lsn, MySQL 8.0.30 or later): SET GLOBAL innodb_flush_log_at_trx_commit = 1 and \
+                sync_binlog = 1";
+            return Err(HostRefusal::new(StoreErrorKind::Other, text));
+        };
+        Ok(Self { written, flushed })
+    }
+}
+
+/// Queries the server's state, and refuses a server that must not be used; `may_lose` is the loss that the user has stated, and
+/// `limit` that of a call.
 pub(super) async fn begin(
     sql: &mut MySqlConnection,
     may_lose: Duration,
     crashes: CrashLoss,
+    limit: Duration,
 ) -> Result<SessionStart, HostRefusal> {
     let refused = |error: sqlx::Error| error::refusal(&error);
     let variables = named(sql, VARIABLES).await.map_err(refused)?;
@@ -276,6 +369,8 @@ pub(super) async fn begin(
         }
         let accept = format!("SET @snowmint_accepts = {ANYTHING}");
         sqlx::raw_sql(sqlx::AssertSqlSafe(accept)).execute(&mut *sql).await.map_err(refused)?;
+    } else if losses.are_bounded_by_flushes() && !sync.is_at_commit() {
+        check_interval(sql, &sync, limit).await?;
     }
     if view.is_some() {
         // Before reads, updates and inserts, wait for the commits of other members.
@@ -316,6 +411,24 @@ pub(super) async fn begin(
         watch.map_or(Confirmation::Nobody, |it| it.seen.confirmation())
     };
     Ok(SessionStart { server, history: ClusterHistory { history, view }, watch, confirmation, losses })
+}
+
+/// Refuses a server that syncs later if it does not say when it has, or only after the limit of a call.
+async fn check_interval(
+    sql: &mut MySqlConnection,
+    sync: &Syncing,
+    limit: Duration,
+) -> Result<(), HostRefusal> {
+    RedoLog::by(sql).await?;
+    let (every, loss, limit) = (sync.every_seconds, sync.loss().as_millis(), limit.as_millis());
+    if loss <= limit {
+        return Ok(());
+    }
+    let text = format!(
+        "innodb_flush_log_at_timeout is {every}: commits may be on the disk only {loss} ms later, and a call may take {limit} ms; set it \
+         to 1, or timeout_ms to {loss} or more"
+    );
+    Err(HostRefusal::new(StoreErrorKind::Other, text))
 }
 
 /// Returns a hint about a replica that waits for a replica of its own before it applies a transaction, but most likely has none.
@@ -441,10 +554,41 @@ impl Session {
         sync.check(may_lose, crashes).map_err(|refusal| unknown(refusal.text))
     }
 
+    /// Waits until the last commit is on the disk, if the server acknowledges commits before that. `may_lose` alone is no bound: the
+    /// server acknowledges commits for as long as its disk hangs, and a crash then loses all of them.
+    ///
+    /// With a binary log too, only the redo log counts: after a crash the engine keeps what that log has as committed.
+    async fn await_sync(&mut self) -> Result<(), SqlFailure> {
+        if !self.losses.are_bounded_by_flushes() {
+            return Ok(());
+        }
+        let unknown = |text| SqlFailure::Refused(HostRefusal::new(StoreErrorKind::OutcomeUnknown, text));
+        let (_, sync) = settings(&mut self.sql).await.map_err(|error| unknown(chain(&error)))?;
+        if sync.is_at_commit() {
+            return Ok(());
+        }
+        let (began, limit) = (Instant::now(), self.losses.may_lose);
+        let mut log = RedoLog::by(&mut self.sql).await.map_err(|refusal| unknown(refusal.text))?;
+        let commit = log.written;
+        while log.flushed < commit {
+            if began.elapsed() >= limit {
+                return Err(unknown(format!(
+                    "a commit was not on the disk after {} ms (Innodb_lsn_flushed), so a crash may lose more than may_lose: the disk \
+                     hangs or is too slow",
+                    limit.as_millis()
+                )));
+            }
+            sleep(LOOK_AGAIN).await;
+            log = RedoLog::by(&mut self.sql).await.map_err(|refusal| unknown(refusal.text))?;
+        }
+        Ok(())
+    }
+
     /// Checks that a replica has confirmed the last commit, if one has to. A commit whose wait timed out or was killed looks like
     /// any other; only the counter of unconfirmed commits shows it.
     async fn confirm(&mut self) -> Result<(), SqlFailure> {
         self.check_others().await?;
+        self.await_sync().await?;
         let Some(Watch { statement, seen }) = self.watch else { return Ok(()) };
         let text = match replication(&mut self.sql, statement).await {
             Ok(now) if !seen.enabled && !now.enabled => {
@@ -514,60 +658,6 @@ impl Session {
         }
         Ok(())
     }
-}
-
-/// Refuses a server that acknowledges commits before they are on its disk, unless the user has stated the loss. With 0, any end
-/// of the server process loses the commits of the last seconds; with 2, any end of the machine does. 1 and MariaDB's 3 lose none.
-fn check_flush(
-    flush: &str,
-    every_seconds: u64,
-    may_lose: Duration,
-    crashes: CrashLoss,
-) -> Result<(), HostRefusal> {
-    let ends = match flush {
-        "0" => "server",
-        "2" => "machine",
-        _ => return Ok(()),
-    };
-    check_loss("innodb_flush_log_at_trx_commit", flush, ends, every_seconds, may_lose, crashes)
-}
-
-/// Refuses a server that syncs its binary log later. With a binary log, only that sync makes a commit durable, since `InnoDB`
-/// rolls back transactions that the log lacks. Transactions that `InnoDB` has flushed as committed stay.
-fn check_binlog_sync(
-    sync: &str,
-    every_seconds: u64,
-    may_lose: Duration,
-    crashes: CrashLoss,
-) -> Result<(), HostRefusal> {
-    match sync {
-        "1" => Ok(()),
-        _ => check_loss("sync_binlog", sync, "machine", every_seconds, may_lose, crashes),
-    }
-}
-
-fn check_loss(
-    setting: &str,
-    value: &str,
-    ends: &str,
-    every_seconds: u64,
-    may_lose: Duration,
-    crashes: CrashLoss,
-) -> Result<(), HostRefusal> {
-    // A flush starts at this interval and takes some time.
-    let loss = Duration::from_secs(every_seconds + 1);
-    if may_lose >= loss {
-        return Ok(());
-    }
-    let accept = match crashes {
-        CrashLoss::AsStated => format!("may_lose={}s", loss.as_secs()),
-        CrashLoss::Nothing | CrashLoss::Anything | CrashLoss::Unused => "durable=no".to_owned(),
-    };
-    let text = format!(
-        "{setting} is {value}: a crash of the {ends} loses about the last {every_seconds} s of commits and may cause \
-         duplicates; SET GLOBAL {setting} = 1, or accept the loss with {accept}"
-    );
-    Err(HostRefusal::new(StoreErrorKind::Other, text))
 }
 
 /// Returns rows of name and value, with the names in lower case.
