@@ -21,10 +21,7 @@ pub use error::AdminError;
 pub use node_admin::{NodeAdmin, Refresher};
 pub use settled_store::SettledStore;
 
-use snowmint::error::Snippet;
 use snowmint_store::Store;
-
-use crate::access::file::nearest;
 
 /// The level of the log of a process, which operators change while it runs.
 pub trait LogControl: Send + Sync {
@@ -45,14 +42,4 @@ pub trait LogControl: Send + Sync {
 /// Returns a warning for each record that the store skipped in its lists.
 pub fn warnings_of_skipped(store: &dyn Store) -> Vec<String> {
     store.skipped().into_iter().map(|what| format!("skipped {what}")).collect()
-}
-
-/// Returns the error for an unknown name, which suggests the most similar known name.
-pub(crate) fn unknown_name<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a str>) -> String {
-    let known: Vec<&str> = known.collect();
-    let hint = match nearest(name, known.iter().copied()) {
-        Some(nearest) => format!("did you mean `{nearest}`?"),
-        None => format!("expected {}", known.join(", ")),
-    };
-    format!("unknown {what} {}: {hint}", Snippet::of(name))
 }

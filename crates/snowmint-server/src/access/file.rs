@@ -23,6 +23,7 @@ use toml::{Spanned, Value};
 
 use super::quota::{MAX_PER_DAY, MAX_RATE, Quotas};
 use super::secret::{SecretDigest, TokenName};
+use crate::nearest::unknown_name;
 
 /// The keys of a row.
 const KEYS: [&str; 8] =
@@ -273,7 +274,7 @@ pub fn parse(text: &str) -> Result<TokenRows, String> {
     let top: BTreeMap<Spanned<String>, Value> = toml::from_str(text).map_err(syntax)?;
     for key in top.keys() {
         if key.get_ref() != "tokens" {
-            return Err(at(key.span(), &unknown_key(key.get_ref(), ["tokens"])));
+            return Err(at(key.span(), &unknown_name("key", key.get_ref(), ["tokens"])));
         }
     }
     let File { tokens } = toml::from_str(text).map_err(syntax)?;
@@ -285,7 +286,7 @@ pub fn parse(text: &str) -> Result<TokenRows, String> {
         for (key, value) in values {
             let span = key.span();
             let Some(known) = KEYS.into_iter().find(|known| known == key.get_ref()) else {
-                let why = format!("token `{name}`: {}", unknown_key(key.get_ref(), KEYS));
+                let why = format!("token `{name}`: {}", unknown_name("key", key.get_ref(), KEYS));
                 return Err(at(span, &why));
             };
             fields.insert(known, (span, value));
@@ -374,42 +375,6 @@ fn list<T: FromStr<Err = String>>(value: &Value) -> Result<Vec<T>, String> {
     let values = value.as_array().filter(|values| !values.is_empty());
     let values = values.ok_or_else(|| "expected a list of texts that is not empty".to_owned())?;
     values.iter().map(|value| text_of(value)?.parse()).collect()
-}
-
-/// Returns the error for an unknown key, which suggests the most similar known key.
-pub fn unknown_key<'a>(key: &str, known: impl IntoIterator<Item = &'a str>) -> String {
-    let known: Vec<&str> = known.into_iter().collect();
-    let hint = nearest(key, known.iter().copied()).map_or_else(
-        || format!("expected {}", known.join(", ")),
-        |nearest| format!("did you mean `{nearest}`?"),
-    );
-    format!("unknown key {}: {hint}", Snippet::of(key))
-}
-
-/// Returns the message of serde for an unknown field with the most similar key instead of all keys; any other message as it is.
-pub fn with_nearest_field(message: &str) -> String {
-    let parts = || {
-        let (before, rest) = message.split_once("unknown field `")?;
-        let (key, known) = rest.split_once("`, expected ")?;
-        // The known names are in backticks.
-        let nearest = nearest(key, known.split('`').skip(1).step_by(2))?;
-        Some(format!("{before}unknown field `{key}`: did you mean `{nearest}`?"))
-    };
-    parts().unwrap_or_else(|| message.to_owned())
-}
-
-/// Returns the most similar known word, if any is similar.
-pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    known
-        .into_iter()
-        .map(|known| (strsim::jaro_winkler(word, known), known))
-        // A letter that the known word begins with or contains makes a short word alike, but not similar.
-        .filter(|(likeness, known)| {
-            let longer = word.chars().count().max(known.chars().count());
-            *likeness > 0.7 && strsim::osa_distance(word, known) * 2 <= longer
-        })
-        .max_by(|(one, _), (other, _)| one.total_cmp(other))
-        .map(|(_, known)| known)
 }
 
 /// Why a file was not changed.
@@ -571,21 +536,6 @@ mod tests {
             quotas: Quotas::default(),
             expires_unix_ms: None,
         }
-    }
-
-    /// Goal: an unknown key of a namespace names the nearest key, and a word that is far from every key names none.
-    #[test]
-    fn only_similar_keys_are_suggested() {
-        let of = |key: &str| {
-            with_nearest_field(&format!(
-                "line 2: unknown field `{key}`, expected one of `scheme`, `layout`, `text`"
-            ))
-        };
-        assert_eq!(of("schema"), "line 2: unknown field `schema`: did you mean `scheme`?");
-        assert_eq!(of("zzz"), "line 2: unknown field `zzz`, expected one of `scheme`, `layout`, `text`");
-        assert_eq!(with_nearest_field("another error"), "another error");
-        assert_eq!(nearest("x", ["max_skew"]), None);
-        assert_eq!(nearest("widnow", ["window", "http"]), Some("window"));
     }
 
     #[test]

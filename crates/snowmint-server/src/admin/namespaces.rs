@@ -22,7 +22,7 @@ use snowmint_store::{Key, Store, Versioned};
 
 use super::audit::details_of;
 use super::{AdminError, Author, check_sources, node_reports, warnings_of_skipped};
-use crate::access::file::with_nearest_field;
+use crate::nearest::with_nearest_field;
 
 /// Settings of a namespace in the form of a namespace file, as a JSON object.
 pub type Settings = Map<String, Value>;
@@ -526,7 +526,7 @@ pub(crate) fn check_names(settings: &Settings, others: &[&str]) -> Result<(), Ad
         None => Ok(()),
         Some(unknown) => {
             let known = KNOWN.iter().chain(others).copied();
-            Err(AdminError::Request(super::unknown_name("setting", unknown, known)))
+            Err(AdminError::Request(crate::nearest::unknown_name("setting", unknown, known)))
         }
     }
 }

@@ -16,9 +16,9 @@ use snowmint_cluster::{NamespaceName, NamespaceNameError};
 use snowmint_store::{Store, StoreError, Visibility};
 use tokio::sync::Mutex;
 
-use crate::access::file::with_nearest_field;
 use crate::limits::MAX_SERVED_NAMESPACES;
 use crate::mint::NamespaceTable;
+use crate::nearest::with_nearest_field;
 
 /// The flags that configure namespaces.
 #[derive(Clone, Debug)]
