@@ -9,12 +9,12 @@ mod id_pool;
 mod ids;
 mod namespace;
 mod namespace_table;
+mod received_numbers;
 mod write_numbers;
 
-use std::collections::BTreeMap;
 use std::ops::{Range, RangeInclusive};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -22,8 +22,7 @@ use snowmint::error::Snippet;
 use snowmint::inspect::{Candidate, Decoded, Inspection};
 use snowmint::utc::Utc;
 use snowmint::{Clock as _, DatacenterId, Id, Layout, WallClock};
-use snowmint_cluster::namespace::{CounterSource, Definition, NumberSource, Scheme};
-use snowmint_cluster::segment::{HighWaterMarks, Stripe};
+use snowmint_cluster::namespace::{Definition, Scheme};
 use snowmint_cluster::{LeaseStatus, NamespaceName};
 use tokio::sync::{mpsc, oneshot};
 
@@ -34,6 +33,7 @@ pub use ids::{IdRange, Ids, Minted};
 pub use namespace::{Backend, Namespace, PartialIds, Taken};
 pub use namespace_table::NamespaceTable;
 pub(crate) use namespace_table::some_of;
+pub(crate) use received_numbers::{HighestReceived, ReceivedNumbers};
 pub(crate) use write_numbers::Entry;
 
 use crate::clock::SharedClock;
@@ -414,73 +414,6 @@ fn parse_count_within(text: &[u8], limit: usize) -> Result<usize, MintError> {
     match value {
         Some(count) if (1..=limit).contains(&count) => Ok(count),
         _ => Err(MintError::BadCount { value: Snippet::of(&String::from_utf8_lossy(text)), limit }),
-    }
-}
-
-/// The numbers that this process has received from each counter since it started.
-///
-/// They outlive the namespace. So a counter that goes back is noticed even if its namespace changed, or was dropped and
-/// added again, and an operator who restores a store can read the highest number of every counter.
-#[derive(Debug, Default)]
-pub(crate) struct ReceivedNumbers(Mutex<BTreeMap<String, ReceivedByCounter>>);
-
-#[derive(Debug)]
-struct ReceivedByCounter {
-    base: String,
-    source: Option<usize>,
-    stripe: Stripe,
-    received: HighWaterMarks,
-}
-
-/// The highest number received from a counter.
-#[derive(Debug)]
-pub(crate) struct HighestReceived {
-    /// The key of the counter in its store.
-    pub(crate) key: String,
-    /// The source of its namespace, from 1; `None` for the store of the service.
-    pub(crate) source: Option<usize>,
-    pub(crate) stripe: Stripe,
-    pub(crate) number: u64,
-}
-
-impl ReceivedNumbers {
-    /// Returns the numbers received so far from each counter of a namespace.
-    pub(crate) fn of(&self, base: &str, source: &NumberSource) -> Vec<HighWaterMarks> {
-        let places: Vec<(String, Option<usize>, Stripe)> = match source {
-            NumberSource::Own(stripe) => vec![(stripe.to_string(), None, *stripe)],
-            // By position: the URL of a source may change, and a source that moves keeps its numbers.
-            NumberSource::Other(sources) => {
-                let place = |(nth, source): (usize, &CounterSource)| {
-                    (format!("source {nth}"), Some(nth + 1), source.stripe().unwrap_or(Stripe::WHOLE))
-                };
-                sources.iter().enumerate().map(place).collect()
-            }
-        };
-        // Each change is one insertion, so a panic elsewhere leaves the map consistent.
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let received = |(place, source, stripe): (String, Option<usize>, Stripe)| {
-            let counter = all.entry(format!("{base} {place}")).or_insert_with(|| ReceivedByCounter {
-                base: base.to_owned(),
-                source,
-                stripe,
-                received: HighWaterMarks::default(),
-            });
-            counter.received.clone()
-        };
-        places.into_iter().map(received).collect()
-    }
-
-    /// Returns the highest number of every counter that this process has received numbers from.
-    pub(crate) fn highest(&self) -> Vec<HighestReceived> {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let of = |counter: &ReceivedByCounter| {
-            let (base, source, stripe) = (counter.base.clone(), counter.source, counter.stripe);
-            counter.received.highest_by_period().into_iter().map(move |(period, number)| {
-                let key = period.map_or_else(|| base.clone(), |period| format!("{base}/{period}"));
-                HighestReceived { key, source, stripe, number }
-            })
-        };
-        all.values().flat_map(of).collect()
     }
 }
 
