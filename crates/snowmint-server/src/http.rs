@@ -6,17 +6,16 @@
 
 mod admin;
 mod console;
+mod console_data;
 mod cors;
 mod fleet;
 mod handler;
 mod idempotency;
 mod leaf;
 mod mint_access;
-mod readings_and_layouts;
 mod request;
 mod request_log;
 mod response;
-mod server_info;
 mod tinyid;
 
 use std::convert::Infallible;

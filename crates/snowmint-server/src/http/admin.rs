@@ -21,10 +21,9 @@ use snowmint_cluster::NamespaceName;
 use snowmint_cluster::namespace::registry::Required;
 
 use crate::access::{BearerCache, Identity};
+use crate::admin::AdminError;
 use crate::admin::namespaces::{self, Addition, Change, Settings, StartOver};
 use crate::admin::workers::Force;
-use crate::admin::{AdminError, unknown_name};
-use crate::admin_api::{ChangedHere, Drain, Operator, Scope, authorize, only_with_store};
 use crate::http::Serving;
 use crate::http::handler::check_admission;
 use crate::http::request::{check_host, decode, parameters};
@@ -33,6 +32,8 @@ use crate::http::response::{Body, Problem, json};
 use crate::http::{cors, fleet};
 use crate::limits::admin::{MAX_BODY, MAX_CHANGES};
 use crate::mint::MintError;
+use crate::nearest::unknown_name;
+use crate::operator::{ChangedHere, Drain, Operator, Scope, authorize, only_with_store};
 use crate::settings::CorsOrigins;
 use crate::status::ErrorKind;
 

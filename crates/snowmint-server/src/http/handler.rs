@@ -20,7 +20,7 @@ use crate::http::request::{OPENAPI, Route, check_host, exposition, ids_format, r
 use crate::http::request_log::RequestLine;
 use crate::http::response::{Body, IdsFormat, JSON, Problem, TEXT, failure, json, ok};
 use crate::http::tinyid::{self, TinyIdFailure};
-use crate::http::{admin, console, cors, readings_and_layouts, server_info};
+use crate::http::{admin, console, console_data, cors};
 use crate::metrics::Exposition;
 use crate::mint::{Namespace, parse_count, parse_range_count};
 use crate::protocol::Admission;
@@ -238,11 +238,11 @@ async fn try_handle<B: hyper::body::Body>(
         Route::Inspect { id, by } => Ok(json(&identity.inspect(&server.mint, &id, by.as_ref())?)?),
         Route::Readings { id, by } => {
             let inspection = identity.inspect(&server.mint, &id, by.as_ref())?;
-            Ok(readings_and_layouts::readings(&id, &inspection)?)
+            Ok(console_data::readings(&id, &inspection)?)
         }
-        Route::Layouts => Ok(readings_and_layouts::layouts(identity)?),
-        Route::Layout { spec } => Ok(readings_and_layouts::layout(identity, spec.as_deref())?),
-        Route::Server => Ok(server_info::answer(server, identity)?),
+        Route::Layouts => Ok(console_data::layouts(identity)?),
+        Route::Layout { spec } => Ok(console_data::layout(identity, spec.as_deref())?),
+        Route::Server => Ok(console_data::server(server, identity)?),
         Route::OpenApi => Ok(ok(JSON, Body::whole(OPENAPI))),
         Route::Health => Ok(ok(TEXT, Body::whole("ok\n"))),
         Route::Ready => Ok(ready(server, &serving.peer.shutdown)?),

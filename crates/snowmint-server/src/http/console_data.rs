@@ -1,5 +1,5 @@
-//! Explains ids and layouts: every reading of a text with its bits and text forms, the named layouts, and the properties of any
-//! layout. The console draws these answers; it computes none of them itself.
+//! What the console draws, as JSON for every program: each reading of a text with its bits and text forms, the named layouts, the
+//! properties of any layout, and what this server serves.
 
 use hyper::Response;
 use serde::Serialize;
@@ -14,7 +14,9 @@ use snowmint::{Clock as _, Id, Layout, WallClock};
 use crate::access::{Identity, Right};
 use crate::http::response::{Body, Problem, json};
 use crate::layout_view::{LayoutAdvice, PresetView};
-use crate::mint::MintError;
+use crate::limits::fleet::NAMESPACES;
+use crate::mint::{Backend, MintError, Namespace};
+use crate::state::ServerState;
 
 /// A field of a reading. The value is a text: JavaScript keeps only 53 bits of a number.
 #[derive(Serialize)]
@@ -113,6 +115,61 @@ pub(super) fn layout(identity: &Identity, spec: Option<&[u8]>) -> Result<Respons
         .parse()
         .map_err(|why| MintError::BadLayout { layout: Snippet::of(&spec), why: Box::new(why) })?;
     json(&LayoutAdvice::of(&layout, WallClock.unix_ms()))
+}
+
+#[derive(Serialize)]
+struct ServerInfo<'a> {
+    version: &'static str,
+    /// The layout of namespaces without one of their own.
+    layout: String,
+    datacenter: u32,
+    /// The address of the Redis protocol: `host:port`, or `unix:` and a path.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resp: Option<&'a str>,
+    /// Whether clients need tokens.
+    tokens: bool,
+    /// Whether this client may administer the node.
+    admin: bool,
+    /// The namespaces that the client may know, up to 1,000.
+    namespaces: Vec<NamespaceInfo<'a>>,
+}
+
+#[derive(Serialize)]
+struct NamespaceInfo<'a> {
+    name: &'a str,
+    scheme: &'static str,
+    /// Its definition in one line.
+    summary: String,
+    /// Whether it makes ids on this node.
+    available: bool,
+}
+
+impl<'a> NamespaceInfo<'a> {
+    fn of(namespace: &'a Namespace) -> Self {
+        let definition = namespace.definition();
+        Self {
+            name: namespace.name().as_str(),
+            scheme: definition.scheme.name(),
+            summary: definition.to_string(),
+            available: !matches!(namespace.backend(), Backend::Unavailable(_)),
+        }
+    }
+}
+
+/// Answers with what this server serves to a client.
+pub(super) fn server(state: &ServerState, identity: &Identity) -> Result<Response<Body>, Problem> {
+    identity.verify()?;
+    let table = state.mint.table();
+    let seen = table.namespaces().iter().filter(|it| identity.sees(it.name().as_str().as_bytes()));
+    json(&ServerInfo {
+        version: env!("CARGO_PKG_VERSION"),
+        layout: state.mint.pool().layout().to_string(),
+        datacenter: state.mint.datacenter().0,
+        resp: state.resp.as_deref(),
+        tokens: state.access.is_some(),
+        admin: state.admin.is_some() && identity.may_everywhere(Right::Admin).is_ok(),
+        namespaces: seen.take(NAMESPACES).map(|it| NamespaceInfo::of(it)).collect(),
+    })
 }
 
 #[cfg(test)]
