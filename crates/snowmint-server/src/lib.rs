@@ -56,7 +56,6 @@ mod accept;
 pub mod access;
 mod access_log;
 pub mod admin;
-mod admin_api;
 mod clock;
 mod connection;
 mod fairness;
@@ -72,7 +71,9 @@ mod memory_trimmer;
 mod metrics;
 pub mod mint;
 pub mod namespace_sync;
+pub mod nearest;
 mod noeqd;
+mod operator;
 #[cfg(feature = "otlp")]
 mod otlp;
 mod protocol;

@@ -15,10 +15,10 @@ use crate::admin::AdminError;
 use crate::admin::audit::LogLine;
 use crate::admin::namespaces::{Addition, Change, NamespaceView, Settings, StartOver};
 use crate::admin::workers::{Force, Released, WorkerView};
-use crate::admin_api::{ChangedHere, Drain, Drained, LogLevel, Operator, Scope, authorize};
 use crate::limits::admin::MAX_CHANGES;
 use crate::limits::grpc::MAX_PAGE;
 use crate::mint::MintError;
+use crate::operator::{ChangedHere, Drain, Drained, LogLevel, Operator, Scope, authorize};
 use crate::state::ServerState;
 use crate::status::ErrorKind;
 
@@ -423,7 +423,7 @@ mod tests {
     use snowmint_cluster::namespace::Fields;
 
     use super::*;
-    use crate::admin_api::tests::{addition, name, server};
+    use crate::operator::tests::{addition, name, server};
 
     /// Goal: a token for some namespaces cannot remove a setting that it may not set. Method: `remove` of settings that the
     /// operator of the store has set.
