@@ -342,7 +342,7 @@ impl Accepted {
             let first = tells.then(|| FirstRead { server: Arc::clone(server), protocol });
             return Some(Stream::Tcp { stream, first });
         };
-        let within = server.timeouts.request;
+        let within = server.settings.timeouts.request;
         // Boxed, so that a connection without TLS does not carry it.
         let handshake = Box::pin(handshake(stream, tls.config(protocol), protocol, within));
         let established = tokio::select! {

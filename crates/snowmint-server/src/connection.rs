@@ -68,7 +68,7 @@ impl Wire {
     /// Sends the output, and adds up the counts.
     pub(crate) async fn flush(&mut self) -> io::Result<()> {
         self.counts.add_up(&self.server.metrics);
-        let sent = send(&mut self.stream, &self.out, self.server.timeouts.write).await?;
+        let sent = send(&mut self.stream, &self.out, self.server.settings.timeouts.write).await?;
         self.turn.spend(sent);
         self.out.clear();
         Ok(())
@@ -131,7 +131,7 @@ async fn run<D: Dialogue>(wire: &mut Wire, dialogue: &mut D, shutdown: ShutdownL
     // The first request of a client that was just accepted may be on its way.
     let (mut ending, mut heard_out) = (None, false);
     let mut input = Vec::new();
-    let mut pace = ClientTimer::new(wire.server.timeouts);
+    let mut pace = ClientTimer::new(wire.server.settings.timeouts);
     let mut timer = pin!(sleep_until(pace.next()));
     loop {
         let reading = async {

@@ -251,7 +251,7 @@ pub(crate) async fn serve(
 ) {
     let Some(mut stream) = accepted.establish(&server, &shutdown).await else { return };
     let turn = Turn::default();
-    let peer = Peer::new(&turn, server.timeouts, shutdown, admission);
+    let peer = Peer::new(&turn, server.settings.timeouts, shutdown, admission);
     let serving = async {
         let Some(preface) = http2::wait_for_bytes(&mut stream, &peer).await else {
             return stream.close().await;
@@ -312,7 +312,7 @@ impl Session {
             services: Arc::clone(services),
             shutdown: peer.shutdown.clone(),
             admission: peer.admission,
-            bearer: BearerCache::new(server.access.as_ref()),
+            bearer: BearerCache::new(server.settings.access.as_ref()),
             states: Mutex::default(),
         })
     }
@@ -411,7 +411,7 @@ impl Session {
         match self.admission {
             Admission::Client => {}
             Admission::Reserved => {
-                let limit = self.server.max_connections;
+                let limit = self.server.settings.max_connections;
                 let text = format!(
                     "connection limit ({limit}) reached: retry later, or raise --max-connections on the server"
                 );
@@ -496,7 +496,7 @@ impl Session {
 
     /// Waits for work that needs only the client's message, at most for the request time limit.
     async fn arrived<T>(&self, arriving: impl Future<Output = T>) -> Result<T, Failure> {
-        let within = self.server.timeouts.request;
+        let within = self.server.settings.timeouts.request;
         let late = |_| Failure::new(ErrorKind::BadRequest, format!("incomplete request after {within:?}"));
         tokio::time::timeout(within, arriving).await.map_err(late)
     }

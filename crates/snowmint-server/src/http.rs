@@ -69,9 +69,9 @@ pub(crate) async fn serve(
 ) {
     let Some(stream) = accepted.establish(&server, &shutdown).await else { return };
     let turn = Turn::default();
-    let peer = Peer::new(&turn, server.timeouts, shutdown, admission);
+    let peer = Peer::new(&turn, server.settings.timeouts, shutdown, admission);
     let (client, address) = (MintAccess::new(&server.mint), stream.peer());
-    let bearer = BearerCache::new(server.access.as_ref());
+    let bearer = BearerCache::new(server.settings.access.as_ref());
     let known_host = KnownHost::default();
     let serving = Serving { server: &server, services, peer, client, address, bearer, known_host };
     server.turns.take(&turn, pin!(serving.run(stream))).await;
@@ -162,7 +162,7 @@ impl Serving<'_> {
         delivery: Arc<Delivery>,
     ) -> Response<grpc::Body> {
         let checked = check_host(self.server.hosts_of(self.peer.admission), &self.known_host, &request)
-            .and_then(|()| cors::check_site(&self.server.cors_origins, request.headers()));
+            .and_then(|()| cors::check_site(&self.server.settings.cors_origins, request.headers()));
         match checked {
             Ok(()) => session.call(request, delivery).await,
             Err(problem) => session.reject(&request, &grpc::Failure::new(problem.kind, problem.detail)),

@@ -99,7 +99,7 @@ impl Noeqd {
     /// Takes the token with which a connection begins if the server has tokens. Otherwise the token is invalid, as in noeqd.
     fn authenticate(&mut self, wire: &mut Wire, token: &[u8]) -> Result<(), Broken> {
         let invalid = |why: &str| Broken { kind: ErrorKind::BadRequest, why: why.to_owned() };
-        let access = wire.server.access.as_ref();
+        let access = wire.server.settings.access.as_ref();
         let access = access.ok_or_else(|| invalid("unexpected token: this server has none"))?;
         if !self.identity.is_anonymous() {
             return Err(invalid("unexpected token: the connection has one"));

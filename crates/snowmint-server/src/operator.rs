@@ -111,8 +111,11 @@ impl<'a> Operator<'a> {
         identity: &'a Identity,
         from: String,
     ) -> Result<Self, AdminError> {
-        let node =
-            server.admin.as_ref().ok_or(AdminError::Unsupported("this server has no store to administer"))?;
+        let node = server
+            .settings
+            .admin
+            .as_ref()
+            .ok_or(AdminError::Unsupported("this server has no store to administer"))?;
         let who = format!("token {}", identity.name().unwrap_or_default());
         Ok(Self { server, node, identity, author: Author { who, from } })
     }
@@ -280,7 +283,7 @@ impl<'a> Operator<'a> {
     }
 
     fn log(&self) -> Result<&dyn LogControl, AdminError> {
-        let log = self.server.log.as_deref();
+        let log = self.server.settings.log.as_deref();
         log.ok_or(AdminError::Unsupported("the log level of this process cannot be changed while it runs"))
     }
 
@@ -442,7 +445,7 @@ pub(crate) mod tests {
         let admin = admin.with_peers(&["http://N1:8080".to_owned()]).unwrap();
         let settings =
             ServerSettings { access: Some(access), admin: Some(admin), ..ServerSettings::default() };
-        (ServerState::new(Arc::new(mint()), &settings), identities)
+        (ServerState::new(Arc::new(mint()), settings), identities)
     }
 
     pub(crate) fn addition(settings: Value) -> Addition {

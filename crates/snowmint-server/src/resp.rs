@@ -123,7 +123,7 @@ impl Connection {
         // The first command of a client that was just accepted may be on its way.
         let (mut ending, mut heard_out) = (None, false);
         let (mut input, mut parser) = (Vec::new(), Parser::default());
-        let mut limits = ClientTimer::new(self.server.timeouts);
+        let mut limits = ClientTimer::new(self.server.settings.timeouts);
         let mut timer = pin!(sleep_until(limits.next()));
         loop {
             let reading = async {
@@ -395,7 +395,7 @@ impl Connection {
 
     #[cold]
     fn late(&mut self) -> End {
-        let within = self.server.timeouts.request;
+        let within = self.server.settings.timeouts.request;
         tracing::debug!(client = self.session.id, "RESP client disconnected; incomplete command");
         self.refuse_input(format!("Protocol error: incomplete command after {within:?}"))
     }
@@ -506,7 +506,7 @@ impl Connection {
     /// Sends the output, and adds up the counts.
     async fn flush(&mut self) -> io::Result<()> {
         self.counts.add_up(&self.server.metrics);
-        let sent = send(&mut self.stream, &self.out, self.server.timeouts.write).await?;
+        let sent = send(&mut self.stream, &self.out, self.server.settings.timeouts.write).await?;
         self.turn.spend(sent);
         self.out.clear();
         self.flushes += 1;

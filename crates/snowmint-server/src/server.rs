@@ -59,7 +59,7 @@ pub fn serve(
     ends: BoxFuture<'static, ()>,
 ) -> BoxFuture<'static, Ended> {
     Box::pin(async move {
-        let mut server = ServerState::new(mint, &settings);
+        let mut server = ServerState::new(mint, settings.clone());
         server.resp = listeners.resp.as_ref().map(Listener::address);
         let server = Arc::new(server);
         let shutdown = &server.shutdown;

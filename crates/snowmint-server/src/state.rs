@@ -4,12 +4,10 @@ use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use crate::access::Identity;
 use crate::access::secret::TokenName;
-use crate::access::{Access, Identity};
 use crate::access_log;
 use crate::admin::refusals::AdminRefusals;
-use crate::admin::{LogControl, NodeAdmin};
-use crate::clock::SharedClock;
 use crate::fairness::Turns;
 use crate::memory_trimmer::MemoryTrimmer;
 use crate::metrics::Metrics;
@@ -17,7 +15,7 @@ use crate::mint::Mint;
 #[cfg(feature = "otlp")]
 use crate::otlp::Tracer;
 use crate::protocol::{Admission, Protocol};
-use crate::settings::{AllowedHosts, CorsOrigins, Settings, Timeouts};
+use crate::settings::{AllowedHosts, Settings};
 use crate::shutdown::Shutdown;
 use crate::status::ErrorKind;
 use crate::tls::HandshakeLog;
@@ -26,19 +24,8 @@ use crate::tls::HandshakeLog;
 pub(crate) struct ServerState {
     pub(crate) mint: Arc<Mint>,
     pub(crate) metrics: Metrics,
-    pub(crate) clock: SharedClock,
+    pub(crate) settings: Settings,
     pub(crate) started_unix_ms: u64,
-    pub(crate) max_connections: usize,
-    pub(crate) timeouts: Timeouts,
-    pub(crate) allowed_hosts: AllowedHosts,
-    pub(crate) cors_origins: CorsOrigins,
-    pub(crate) access: Option<Arc<Access>>,
-    /// The allowed hosts of the port for health and metrics.
-    pub(crate) probe_hosts: AllowedHosts,
-    pub(crate) admin: Option<NodeAdmin>,
-    pub(crate) log: Option<Arc<dyn LogControl>>,
-    /// Whether the console is served.
-    pub(crate) console: bool,
     /// The address of the Redis protocol, which the console shows; `None` if it is off.
     pub(crate) resp: Option<String>,
     #[cfg(feature = "otlp")]
@@ -54,8 +41,8 @@ pub(crate) struct ServerState {
 }
 
 impl ServerState {
-    pub(crate) fn new(mint: Arc<Mint>, settings: &Settings) -> Self {
-        let metrics = Metrics::new(&mint, settings);
+    pub(crate) fn new(mint: Arc<Mint>, settings: Settings) -> Self {
+        let metrics = Metrics::new(&mint, &settings);
         Self {
             #[cfg(feature = "otlp")]
             tracer: settings
@@ -65,17 +52,8 @@ impl ServerState {
                 .map(|(it, spans)| Tracer::start(it, spans)),
             mint,
             metrics,
-            clock: Arc::clone(&settings.clock),
             started_unix_ms: settings.clock.unix_ms(),
-            max_connections: settings.max_connections,
-            timeouts: settings.timeouts,
-            allowed_hosts: settings.allowed_hosts.clone(),
-            cors_origins: settings.cors_origins.clone(),
-            access: settings.access.clone(),
-            probe_hosts: settings.probe_hosts.clone(),
-            admin: settings.admin.clone(),
-            log: settings.log.clone(),
-            console: settings.console,
+            settings,
             resp: None,
             shutdown: Shutdown::new(),
             queued: Arc::default(),
@@ -89,7 +67,7 @@ impl ServerState {
 
     /// Returns the hosts that requests of an HTTP connection may be addressed to.
     pub(crate) fn hosts_of(&self, admission: Admission) -> &AllowedHosts {
-        if admission == Admission::Probe { &self.probe_hosts } else { &self.allowed_hosts }
+        if admission == Admission::Probe { &self.settings.probe_hosts } else { &self.settings.allowed_hosts }
     }
 
     /// Counts a failed handshake and logs it.
@@ -109,12 +87,13 @@ impl ServerState {
 
     /// Returns the identity of a client that has not sent a token.
     pub(crate) fn anonymous(&self) -> Identity {
-        Identity::anonymous(self.access.as_ref())
+        Identity::anonymous(self.settings.access.as_ref())
     }
 
     /// Returns the identity of a client that cannot send a token and uses the rights of this one.
     pub(crate) fn identity_of(&self, token: Option<&TokenName>) -> Identity {
-        let identity = self.access.as_ref().zip(token).map(|(access, token)| access.identity_of(token));
+        let identity =
+            self.settings.access.as_ref().zip(token).map(|(access, token)| access.identity_of(token));
         // Without a valid token its requests are rejected, with the reason.
         identity.and_then(Result::ok).unwrap_or_else(|| self.anonymous())
     }
@@ -131,6 +110,6 @@ impl ServerState {
     /// A server for unit tests, under a clock that stands still.
     pub(crate) fn for_tests(mint: Mint) -> Self {
         let clock = snowmint::ManualClock::at_unix_ms(crate::testing::START_UNIX_MS);
-        Self::new(Arc::new(mint), &Settings { clock: Arc::new(clock), ..Settings::default() })
+        Self::new(Arc::new(mint), Settings { clock: Arc::new(clock), ..Settings::default() })
     }
 }

@@ -86,7 +86,7 @@ where
     cors::check_site(&CorsOrigins::default(), request.headers())?;
     let (parts, body) = request.into_parts();
     let resource = Resource::of(parts.uri.path(), parts.uri.query());
-    let identity = &*of.insert(BearerCache::new(server.access.as_ref()).identity(&parts.headers)?);
+    let identity = &*of.insert(BearerCache::new(server.settings.access.as_ref()).identity(&parts.headers)?);
     if let Some(line) = line {
         line.sent_by(identity);
     }
@@ -99,7 +99,9 @@ where
     check_method(&parts.method, resource.methods())?;
     let from = serving.address.map_or_else(|| "unix socket".to_owned(), |address| address.ip().to_string());
     let operator = Operator::new(server, identity, from)?;
-    Call { serving, operator, parts: &parts, within: server.timeouts.request }.run(resource, body).await
+    Call { serving, operator, parts: &parts, within: server.settings.timeouts.request }
+        .run(resource, body)
+        .await
 }
 
 impl Resource {

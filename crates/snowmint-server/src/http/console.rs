@@ -66,7 +66,7 @@ pub(super) fn answer<B>(
     request: &Request<B>,
 ) -> Option<Result<Response<Body>, Problem>> {
     let path = request.uri().path();
-    if path != "/" && !path.starts_with("/console") || !serving.server.console {
+    if path != "/" && !path.starts_with("/console") || !serving.server.settings.console {
         return None;
     }
     let shown = if path == "/" && accepts_html(request.headers()) { "/console" } else { path };

@@ -166,8 +166,8 @@ pub(super) fn server(state: &ServerState, identity: &Identity) -> Result<Respons
         layout: state.mint.pool().layout().to_string(),
         datacenter: state.mint.datacenter().0,
         resp: state.resp.as_deref(),
-        tokens: state.access.is_some(),
-        admin: state.admin.is_some() && identity.may_everywhere(Right::Admin).is_ok(),
+        tokens: state.settings.access.is_some(),
+        admin: state.settings.admin.is_some() && identity.may_everywhere(Right::Admin).is_ok(),
         namespaces: seen.take(NAMESPACES).map(|it| NamespaceInfo::of(it)).collect(),
     })
 }

@@ -75,7 +75,7 @@ where
         let mut identity = None;
         let answered = try_handle(serving, &request, &mut identity, line.as_deref_mut()).await;
         let (mut response, made) = counted(serving, identity.as_ref(), began, answered);
-        cors::mark(&serving.server.cors_origins, request.headers(), &mut response);
+        cors::mark(&serving.server.settings.cors_origins, request.headers(), &mut response);
         (response, made)
     };
     if let Some(line) = &mut line {
@@ -169,14 +169,14 @@ async fn try_handle<B: hyper::body::Body>(
     if !matches!(route, Route::Health | Route::Ready | Route::Metrics) {
         check_admission(serving)?;
     }
-    if let Some(answer) = cors::preflight(&server.cors_origins, request) {
+    if let Some(answer) = cors::preflight(&server.settings.cors_origins, request) {
         return Ok(answer?);
     }
     let head = request.method() == Method::HEAD;
     check_method(&route, request)?;
     let mut key = None;
     if route.takes_ids() {
-        cors::check_site(&server.cors_origins, request.headers())?;
+        cors::check_site(&server.settings.cors_origins, request.headers())?;
         key = idempotency::key(request, &route)?;
     }
     let identity = match route {
@@ -275,7 +275,7 @@ fn keyed(
 pub(super) fn check_admission(serving: &Serving<'_>) -> Result<(), Problem> {
     match serving.peer.admission {
         Admission::Client => Ok(()),
-        Admission::Reserved => Err(Problem::too_many_clients(serving.server.max_connections)),
+        Admission::Reserved => Err(Problem::too_many_clients(serving.server.settings.max_connections)),
         Admission::Probe => {
             let detail =
                 "this port serves /healthz, /readyz and /metrics: request ids from the port of --http";
@@ -314,7 +314,7 @@ fn ready(server: &ServerState, shutdown: &ShutdownListener) -> Result<Response<B
     }
     server.mint.check_ready()?;
     let status = server.mint.status();
-    let now_unix_ms = server.clock.unix_ms();
+    let now_unix_ms = server.settings.clock.unix_ms();
     let held = |lease: LeaseStatus| {
         let (worker, until_unix_ms) = lease.held_at(now_unix_ms)?;
         Some(LeaseHeld { worker: worker.0, until: Utc(until_unix_ms).to_string() })

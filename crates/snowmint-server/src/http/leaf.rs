@@ -75,7 +75,7 @@ pub(super) async fn answer<B>(
         Ok(text) => Ok(ok(TEXT, Body::whole(text))),
         Err(error) => {
             let path = request.uri().path().to_owned();
-            Err(LeafFailure { error, mode, unix_ms: server.clock.unix_ms(), path })
+            Err(LeafFailure { error, mode, unix_ms: server.settings.clock.unix_ms(), path })
         }
     }
 }

@@ -120,7 +120,9 @@ impl Call<'_> {
     /// `AUTH [user] token`. As in Redis, a wrong token leaves the earlier one in force.
     pub(super) fn auth(&mut self) -> Outcome {
         let (user, text) = match self.args.len() {
-            2 if self.server.access.is_none() => return self.fail(ErrorKind::BadRequest, NO_PASSWORD),
+            2 if self.server.settings.access.is_none() => {
+                return self.fail(ErrorKind::BadRequest, NO_PASSWORD);
+            }
             2 => (None, self.args.at(1)),
             3 => (Some(self.args.at(1)), self.args.at(2)),
             _ => return self.fail(ErrorKind::BadRequest, "syntax error"),
@@ -137,14 +139,14 @@ impl Call<'_> {
     /// Returns the identity of a token. The user is the name of the token, or `default`, which clients with only a password send.
     /// Without tokens there is only the default user, with any password.
     fn log_in(&self, user: Option<&[u8]>, text: &[u8]) -> Result<Identity, String> {
-        let identity = match &self.server.access {
+        let identity = match &self.server.settings.access {
             None => Identity::anonymous(None),
             Some(access) => access.authenticate(text).map_err(|error| error.to_string())?,
         };
         match user {
             None | Some(b"default") => Ok(identity),
             Some(user) if identity.name().is_some_and(|name| name.as_bytes() == user) => Ok(identity),
-            Some(_) if self.server.access.is_none() => Err(WRONG_PASSWORD.to_owned()),
+            Some(_) if self.server.settings.access.is_none() => Err(WRONG_PASSWORD.to_owned()),
             Some(_) => Err("invalid user: expected `default` or the name of the token".to_owned()),
         }
     }
@@ -407,12 +409,16 @@ fn write_section(
             write!(text, "redis_version:{REDIS_VERSION}\r\nserver_name:snowmint\r\n")?;
             write!(text, "snowmint_version:{}\r\nredis_mode:standalone\r\n", env!("CARGO_PKG_VERSION"))?;
             write!(text, "process_id:{}\r\n", std::process::id())?;
-            let up_ms = server.clock.unix_ms().saturating_sub(server.started_unix_ms);
+            let up_ms = server.settings.clock.unix_ms().saturating_sub(server.started_unix_ms);
             write!(text, "uptime_in_seconds:{}\r\n", up_ms / 1000)
         }
         "clients" => {
             let connected = server.metrics.open(Protocol::Resp).get();
-            write!(text, "connected_clients:{connected}\r\nmaxclients:{}\r\n", server.max_connections)
+            write!(
+                text,
+                "connected_clients:{connected}\r\nmaxclients:{}\r\n",
+                server.settings.max_connections
+            )
         }
         "stats" => {
             let requests = server.metrics.requests(Protocol::Resp);
@@ -460,8 +466,8 @@ fn config_values<'a>(
     patterns: impl Iterator<Item = &'a [u8]>,
 ) -> Vec<(&'static str, String)> {
     let patterns: Vec<_> = patterns.map(<[u8]>::to_ascii_lowercase).collect();
-    let idle = server.timeouts.idle.map_or(0, |idle| idle.as_secs());
-    let own = [("maxclients", server.max_connections.to_string()), ("timeout", idle.to_string())];
+    let idle = server.settings.timeouts.idle.map_or(0, |idle| idle.as_secs());
+    let own = [("maxclients", server.settings.max_connections.to_string()), ("timeout", idle.to_string())];
     CONFIG
         .into_iter()
         .map(|(name, value)| (name, value.to_owned()))
