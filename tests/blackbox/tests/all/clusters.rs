@@ -1,5 +1,5 @@
 //! Six nodes on real clusters. Nodes and coordinators are killed, paused and cut off, and clocks jump, while clients draw ids: no
-//! id may be a duplicate. Also measures the table of `docs/guarantees.md`.
+//! id may be a duplicate. Also measures the table of `tests/README.md`.
 //!
 //! `SNOWMINT_CHAOS=long` draws seven million ids from each store, and twenty million ids and five million numbers from each
 //! store whose primary changes. `SNOWMINT_SEED=n` repeats a schedule of faults; their timing still depends on the machine.

@@ -1,4 +1,4 @@
-//! The table of `docs/guarantees.md`: for each fault on each store, the time without ids for a client that sends a request to the
+//! The table of `tests/README.md`: for each fault on each store, the time without ids for a client that sends a request to the
 //! release binary every millisecond. To measure it again:
 //! `cargo build --release -p snowmint-cli`, then
 //! `SNOWMINT_BIN=$PWD/target/release/snowmint cargo nextest run -p snowmint-blackbox --run-ignored only -E 'test(fault_table)' --no-capture`.
