@@ -15,27 +15,32 @@
 //! |---|---|
 //! | `segments` | [`Segments`]: the source that callers draw from |
 //! | `queue` | segments in memory, drawn from without a lock |
-//! | `task` | cached mode: keeps numbers in memory, as `protocol` decides |
+//! | `cached_task` | cached mode: keeps numbers in memory, as `cached_protocol` decides |
 //! | `direct_task` | direct mode: asks the counter for callers that wait, as `direct_protocol` decides |
-//! | `protocol` | decides, without I/O, when to reserve, confirm, raise and give back |
+//! | `cached_protocol` | decides, without I/O, when to reserve, confirm, raise and give back |
 //! | `direct_protocol` | decides, without I/O, which requests share one call |
+//! | `counters` | which of several counters to call, and how long to leave out one that failed |
+//! | `high_water_mark` | notices a counter that went back |
 //! | `period` | periods, their counters and high-water marks |
 //! | `stripe` | disjoint shares of the numbers for independent stores |
 //! | `config`, `status` | settings, and what a source reports |
 
 // The state machines are public only for the simulation.
+#[doc(hidden)]
+pub mod cached_protocol;
+mod cached_task;
 mod config;
+mod counters;
 #[doc(hidden)]
 pub mod direct_protocol;
 mod direct_task;
-mod period;
 #[doc(hidden)]
-pub mod protocol;
+pub mod high_water_mark;
+mod period;
 mod queue;
 mod segments;
 mod status;
 mod stripe;
-mod task;
 
 use std::num::NonZeroU64;
 use std::sync::Arc;

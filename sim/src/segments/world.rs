@@ -6,10 +6,11 @@ use std::num::NonZeroU64;
 
 use fastrand::Rng;
 use snowmint_cluster::segment::Unused;
-use snowmint_cluster::segment::direct_protocol::{Action, Batching, Order, RequestId, RequestOutcome};
-use snowmint_cluster::segment::protocol::{
-    Call, CounterFailure, Event, HighWaterMark, Input, Memory, Next, Protocol, Range, SegmentSettings,
+use snowmint_cluster::segment::cached_protocol::{
+    Call, CounterFailure, Event, Input, Memory, Next, Protocol, SegmentSettings,
 };
+use snowmint_cluster::segment::direct_protocol::{Action, Batching, Order, RequestId, RequestOutcome};
+use snowmint_cluster::segment::high_water_mark::{HighWaterMark, Range};
 use snowmint_store::{MAX_NUMBER, Mark, Segment};
 
 use super::counter::{SimCounter, WriteBack};

@@ -71,7 +71,7 @@ use snowmint_store::{Expected, Revision};
 
 use super::record::{Block, BlockSize, Record, Tag, WorkerPool};
 use crate::Holder;
-use crate::segment::protocol::Forgot;
+use crate::segment::high_water_mark::Forgot;
 pub use messages::{Call, CallFailure, Entry, Event, Input, Listing, Next, Scope, StoreTime, Swapped, Turn};
 use snowmint::random::SplitMix64;
 

@@ -10,7 +10,8 @@ use std::time::Duration;
 use snowmint::error::Snippet;
 use snowmint_store::{Counter, MAX_NUMBER};
 
-use super::protocol::{Range, SegmentSettings};
+use super::cached_protocol::SegmentSettings;
+use super::high_water_mark::Range;
 use crate::RandomnessError;
 
 /// The largest size that may be set.

@@ -9,9 +9,9 @@ use std::num::NonZeroU64;
 
 use snowmint_store::Segment;
 
-use super::protocol::{
-    CounterFailure, Counters, Event, HighWaterMark, Pick, Raise, RaiseReason, Range, Within,
-};
+use super::cached_protocol::{CounterFailure, Event, Raise, RaiseReason};
+use super::counters::{Counters, Pick};
+use super::high_water_mark::{HighWaterMark, Range, Within};
 
 /// The maximum count of one call for several requests; a larger request gets its own call.
 const MAX_BATCH: u64 = 1 << 40;
@@ -381,7 +381,7 @@ fn give(request: Request, numbers: Segment, cut_off: bool, rest: &mut Option<Seg
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::segment::protocol::Forgot;
+    use crate::segment::high_water_mark::Forgot;
 
     fn n(number: u64) -> NonZeroU64 {
         NonZeroU64::new(number).unwrap()

@@ -12,8 +12,8 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::config::{Mode, SegmentConfig};
 use super::direct_protocol::{Action, Batching, Order, RequestId, RequestOutcome};
+use super::high_water_mark::Range;
 use super::period::PeriodCounters;
-use super::protocol::Range;
 use super::status::{NoNumberError, Reporter, stuck};
 use super::{Run, SharedClock};
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use snowmint::utc::{self, MAX_UNIX_MS, UtcDate};
 use snowmint_store::Counter;
 
-use super::protocol::HighWaterMark;
+use super::high_water_mark::HighWaterMark;
 
 const MS_PER_DAY: u64 = 86_400_000;
 

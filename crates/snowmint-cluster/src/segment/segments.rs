@@ -17,13 +17,13 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 use tracing::Instrument as _;
 
+use super::cached_task::{Buffer, RefillTask};
 use super::config::{self, Mode, SegmentConfig, SegmentConfigError};
 use super::direct_protocol::Order;
 use super::direct_task::{DirectTask, Request};
 use super::period::{CountersOf, HighWaterMarks, Period, PeriodCounters, Reset};
 use super::queue::{Drawn, SegmentQueue};
 use super::status::{NoNumberError, Reporter, SegmentStatus};
-use super::task::{Buffer, RefillTask};
 use super::{Run, SharedClock};
 use crate::fork;
 

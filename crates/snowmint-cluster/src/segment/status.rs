@@ -8,9 +8,10 @@ use snowmint_store::{Counter, Segment, StoreError, StoreErrorKind};
 use tokio::sync::watch;
 use tokio::time::error::Elapsed;
 
+use super::cached_protocol::{CounterFailure, Event};
 use super::config::{Mode, SegmentConfig};
+use super::high_water_mark::{Forgot, Range};
 use super::period::{HighWaterMarks, Period, PeriodCounters};
-use super::protocol::{CounterFailure, Event, Forgot, Range};
 
 /// The numbers in memory, and what has happened since the start.
 #[derive(Clone, Debug, Default, PartialEq)]

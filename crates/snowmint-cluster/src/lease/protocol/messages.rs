@@ -7,7 +7,7 @@ use snowmint_store::{Expected, Revision};
 
 use crate::Holder;
 use crate::lease::record::{Block, BlockSize, Record};
-use crate::segment::protocol::Forgot;
+use crate::segment::high_water_mark::Forgot;
 
 /// One call to the store; its answer is the next [`Input`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

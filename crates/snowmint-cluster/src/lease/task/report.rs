@@ -10,7 +10,7 @@ use snowmint_store::{StoreError, StoreErrorKind};
 use super::LeaseTask;
 use crate::lease::protocol::{Event, LeaseSettings, Listing, Scope, WorkerChoice};
 use crate::lease::status::LeaseError;
-use crate::segment::protocol::Forgot;
+use crate::segment::high_water_mark::Forgot;
 
 /// The interval between two log lines about the same outage or the same reason.
 const REPEAT_MS: u64 = 60_000;

@@ -18,9 +18,7 @@
 //! least `may_lose` after the answer arrived, finds it. Other calls continue in the meantime. The time that measures this must
 //! never run ahead of real time. It may stand still while the machine is suspended: the wait is then longer.
 
-mod counters;
 mod demand;
-mod high_water_mark;
 
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
@@ -28,13 +26,10 @@ use std::ops::RangeInclusive;
 
 use snowmint_store::{Mark, Segment};
 
-pub(super) use self::counters::{Counters, Pick};
-pub(super) use self::high_water_mark::Within;
-pub use self::high_water_mark::{Forgot, HighWaterMark, Range};
-
-use self::counters::TO_NOTICE_MS;
 use self::demand::Demand;
 use super::Unused;
+use super::counters::{Counters, Pick, TO_NOTICE_MS};
+use super::high_water_mark::{Forgot, HighWaterMark, Range, Within};
 use super::sync::ROOM;
 
 /// The timeout for giving back one segment, in milliseconds.
@@ -461,11 +456,6 @@ impl Protocol {
     /// Returns the number of counters that are skipped because their last call failed.
     pub fn failing(&self) -> usize {
         self.counters.failing()
-    }
-
-    /// Returns how many numbers to reserve first, at the current demand.
-    pub fn first_count(&self) -> NonZeroU64 {
-        NonZeroU64::new(self.demand.wanted(0)).unwrap_or(NonZeroU64::MIN)
     }
 
     fn turn(&mut self, next: Next) -> Output {

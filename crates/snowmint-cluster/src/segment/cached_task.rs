@@ -14,8 +14,10 @@ use tokio::time::error::Elapsed;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::Instrument as _;
 
+use super::cached_protocol::{
+    Call, CounterFailure, Event, Input, Memory, Next, Protocol, Room, SegmentSettings,
+};
 use super::period::{Period, PeriodCounters};
-use super::protocol::{Call, CounterFailure, Event, Input, Memory, Next, Protocol, Room, SegmentSettings};
 use super::queue::{Producer, SegmentQueue, Unused};
 use super::status::{Reporter, failure_of};
 use super::{Run, SharedClock};
