@@ -13,7 +13,7 @@ use tokio::sync::watch;
 ///   [rule](snowmint::Rule) decides only about used-up ticks. If it is behind the wall clock, it moves forward when a lease is
 ///   granted.
 /// - **[Wall](Self::wall)**: timestamps follow every step of the wall clock. The rule decides what happens when it goes back. After
-///   a step forward, the node renews its lease once the store, another node or time confirms the step.
+///   a step forward, the node renews its lease once the store or another node confirms the step, or it has lasted long enough.
 ///
 /// Neither clock can repeat an id: a node uses only the timestamps of its lease, and its generator never goes back.
 ///

@@ -268,8 +268,9 @@ fn read(
 /// Returns the text of all tokens of a file.
 fn text_of(source: &TokensSource) -> Result<String, TokensError> {
     let failed = |why: String| TokensError { source_file: source.clone(), why };
-    let text = std::fs::read_to_string(source.path())
-        .map_err(|error| failed(format!("{error}; `snowmint token create --file FILE` makes one")))?;
+    let text = std::fs::read_to_string(source.path()).map_err(|error| {
+        failed(format!("{error}; create the file with `snowmint token create --file FILE`"))
+    })?;
     match source {
         TokensSource::File(_) => Ok(text),
         TokensSource::ConfigFile { tables, .. } => tables(&text).map_err(failed),

@@ -246,9 +246,9 @@ where
 
 /// What a connection of HTTP/2 waits for besides its client.
 enum Timer {
-    /// To check again for answers that the client does not read.
+    /// The next check for answers that the client does not read.
     Check(Pin<Box<Sleep>>),
-    /// To close although not everything is sent: the client's input was ended.
+    /// The end of the connection, with answers unsent, because the client has ended its input.
     Close(Pin<Box<Sleep>>),
 }
 

@@ -249,7 +249,7 @@ pub enum LeaseConfigError {
         /// What the store may lose.
         may_lose: Duration,
     },
-    /// Several workers are requested, and a particular one.
+    /// Both several workers and one fixed worker are requested.
     #[error(
         "invalid worker count {workers}: expected 1 with a fixed worker ({worker}); remove one of the two settings"
     )]

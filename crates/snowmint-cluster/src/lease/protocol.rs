@@ -11,7 +11,7 @@
 //!    └────────────────────────────────┘
 //! ```
 //!
-//! `seek` finds a worker to claim, this file holds, renews and releases its lease, and `clock_jumps` decides whether a clock that
+//! `seek` finds a worker. This file claims it, and holds, renews and releases its lease. `clock_jumps` decides whether a clock that
 //! jumped forward may grant. A claim is conditional on the revision that the node saw, and begins after the end that this
 //! revision shows.
 //!

@@ -45,7 +45,8 @@ pub(super) struct Node {
     generators: GeneratorPool<NodeClock>,
     /// The origin of the steady clock by which grants settle.
     started: Instant,
-    /// No lease claims a worker before this time of the steady clock: one of them found that the store lost writes.
+    /// Until this time of the steady clock, no lease of this node claims a worker, because one of them found that the store had
+    /// lost writes.
     claim_nothing_before_ms: AtomicU64,
 }
 

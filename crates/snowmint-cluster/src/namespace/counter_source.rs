@@ -1,8 +1,8 @@
 //! Sources of numbers outside the service's own store: `1/2 mysql://a/ids`, or a counter of another system such as
 //! `leaf:mysql://db/leaf?tag=order`. Files, records and flags hold them as text, never with a password.
 //!
-//! Two spellings of one place are recognized by their text. Two names of one server are not: nodes detect an overlap of their
-//! numbers when they open the sources.
+//! Two spellings of one place are recognized by their text. Two names of one server are not recognized: nodes detect
+//! that their numbers overlap when they open the sources.
 
 use std::collections::BTreeSet;
 use std::fmt;

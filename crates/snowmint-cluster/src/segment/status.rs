@@ -124,7 +124,7 @@ impl SegmentStatus {
         }
         let why = match (mode, &self.waiting) {
             (_, Some(why)) => why.clone(),
-            (Mode::Direct, None) => "direct mode asks the store for each number: wait for it".to_owned(),
+            (Mode::Direct, None) => "direct mode asks the store for each number, so a number is never ready at once: use a call that waits".to_owned(),
             (Mode::Cached, None) if self.refills == 0 => "the first numbers are being reserved".to_owned(),
             (Mode::Cached, None) => "numbers are used faster than they are reserved".to_owned(),
         };

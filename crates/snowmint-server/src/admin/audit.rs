@@ -24,7 +24,7 @@ pub struct Author {
 }
 
 impl Author {
-    /// Makes a change with its entry in the audit log. Returns the outcome of the change.
+    /// Makes a change and records it in the audit log. Returns the outcome of the change.
     ///
     /// # Errors
     ///

@@ -296,8 +296,8 @@ fn readiness_in(answer: &[u8]) -> Result<Readiness, String> {
     })
 }
 
-/// Returns the metrics in an answer, or why they are not all there. A missing line would leave a counter too low, and a cut one
-/// would lower its number.
+/// Returns the metrics in an answer, or why they are not all there. A missing line would leave a counter too low, and a
+/// truncated line would report a smaller number.
 fn metrics_in(answer: &[u8]) -> Result<String, String> {
     let (head, body) = parts(answer)?;
     let mut headers = head.split("\r\n");

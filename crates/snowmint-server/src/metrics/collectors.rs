@@ -59,7 +59,7 @@ impl Collector for LeaseCollector {
             "Times the store lost an acknowledged write of a lease",
             status.store_forgot,
         )?;
-        let overlaps = "Leases ended at once: the store lost them and granted them to another node, or a copy of this process renewed them";
+        let overlaps = "Leases that ended at once, because the store had lost them and granted them to another node, or a copy of this process had renewed them";
         counter("lease_overlaps", overlaps, status.overlaps)?;
         counter("store_errors", "Calls to the store that failed", status.store_errors)?;
         counter("clock_steps", "Detected steps of the wall clock", status.clock_steps)

@@ -4,7 +4,7 @@
 //!    up.
 //! 2. *It can block a worker.* The grant reaches to the time that the clock shows, and no other node gets the worker until then.
 //!    So a jump against boot time has to be confirmed. Only steps cause one: slewing moves both clocks.
-//! 3. *A store with a clock decides.* A clock ahead of it by more than `max_skew` grants nothing.
+//! 3. *A store with a clock decides.* A node whose clock is ahead of it by more than `max_skew` grants itself nothing.
 //! 4. *Otherwise another node decides*, if its record, read now, was written by a clock that shows the same within `max_skew`.
 //! 5. *Without either, time decides.* The node trusts the jump once the clock has kept the same distance to boot time for six
 //!    windows and for a hundredth of the jump: 1 min for an hour (window 10 s), 5 min for 8 h, 3.7 days for a year. So a clock that

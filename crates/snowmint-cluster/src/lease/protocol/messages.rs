@@ -53,7 +53,7 @@ impl Scope {
         }
     }
 
-    /// Returns the workers of this scope, cut to a pool of `workers` workers.
+    /// Returns the workers of this scope that a pool of `workers` workers has.
     pub fn range(self, workers: u32) -> Range<u32> {
         let all = match self {
             Self::Worker(WorkerId(worker)) => worker..worker.saturating_add(1),
