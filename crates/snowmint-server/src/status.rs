@@ -214,12 +214,13 @@ mod tests {
         let id = "x".parse::<snowmint::Id>().unwrap_err();
         let layout = "x".parse::<Layout>().unwrap_err();
         let quota = Quota::Rate(ms);
-        let table: [(MintError, u16, &str); 24] = [
+        let table: [(MintError, u16, &str); 25] = [
             (MintError::Unauthorized { why: String::new() }, 401, "NOAUTH"),
             (MintError::Forbidden { why: String::new() }, 403, "NOPERM"),
             (MintError::OverQuota { token: name, quota, retry_after: Duration::ZERO }, 429, "TRYAGAIN"),
             (MintError::TooManyAtOnce { token: name, count: 2, quota }, 400, "ERR"),
             (MintError::RunTooLong { count: 3, given: 1 }, 400, "ERR"),
+            (MintError::TooFewLeft { name, left: 1, maximum: 2 }, 400, "ERR"),
             (MintError::WrongScheme { name, what: "" }, 400, "ERR"),
             (MintError::TooManyNamespaces { name, limit: 5 }, 403, "ERR"),
             (MintError::NotCounting { name, why: "" }, 400, "WRONGTYPE"),

@@ -119,6 +119,18 @@ pub trait Counter: Send + Sync + fmt::Debug + 'static {
         Ok(false)
     }
 
+    /// Returns the number that the next reservation would begin with, as a segment of one number, without a reservation; `None` if
+    /// the counter cannot tell.
+    ///
+    /// The counter may be further already: others reserve at the same time, and the read may be stale.
+    ///
+    /// # Errors
+    ///
+    /// Errors of the store; it is safe to retry.
+    async fn peek(&self) -> Result<Option<Segment>, StoreError> {
+        Ok(None)
+    }
+
     /// Raises the counter, so that all later reservations are greater than `number`. Returns whether this counter can do that.
     ///
     /// If the counter is already above `number`, it never repeats a number, but may skip some: it may have to write to prove that
@@ -303,6 +315,12 @@ impl Counter for StoreCounter {
         let key = self.claims_key(FIND)?;
         let found = self.store.load(&key).await?;
         Ok(self.claims(FIND, &key, found.as_ref())?.holds(mark))
+    }
+
+    async fn peek(&self) -> Result<Option<Segment>, StoreError> {
+        let slot = add::held(&*self.store, &self.key, self.store.load(&self.key).await?.as_ref())?;
+        let first = slot.checked_mul(self.step.get()).and_then(|offset| offset.checked_add(self.first));
+        Ok(first.and_then(|first| Segment::new(first, self.step, NonZeroU64::MIN)))
     }
 
     async fn raise_above(&self, number: u64) -> Result<bool, StoreError> {
@@ -534,7 +552,9 @@ mod tests {
         let counter = counter(&store, 4, 2);
         let segment = |first, step, count| Segment::new(first, some(step), some(count)).unwrap();
         assert!(!counter.give_back(segment(4, 2, 1)).await.unwrap(), "nothing was reserved yet");
+        assert_eq!(counter.peek().await.unwrap(), Some(segment(4, 2, 1)));
         counter.reserve(some(3)).await.unwrap();
+        assert_eq!(counter.peek().await.unwrap(), Some(segment(10, 2, 1)));
         for other in [
             segment(0, 2, 5),
             segment(2, 2, 4),

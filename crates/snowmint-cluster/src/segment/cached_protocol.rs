@@ -471,6 +471,8 @@ impl Protocol {
             State::Stopped => return Next::Stop,
         }
         if let Some(unused) = &mut self.release {
+            let marks = &self.high_water_marks;
+            unused.retain(|it| marks[it.counter].may_give_back(it.segment));
             let newest = unused.pop();
             return self.give_back(newest);
         }

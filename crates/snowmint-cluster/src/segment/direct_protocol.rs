@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
 
-use snowmint_store::Segment;
+use snowmint_store::{MAX_NUMBER, Segment};
 
 use super::cached_protocol::{CounterFailure, Event, Raise, RaiseReason};
 use super::counters::{Counters, Pick};
@@ -42,6 +42,11 @@ pub enum RequestOutcome {
     Done(Segment),
     /// Nothing: the numbers are used up.
     Exhausted,
+    /// Nothing, and the counter is as it was: fewer numbers are left.
+    TooFewLeft {
+        /// At most this many are left.
+        left: u64,
+    },
     /// Nothing: the store has no room for this many.
     NoRoom,
     /// Nothing: the counter went back and cannot be raised.
@@ -71,6 +76,11 @@ pub enum Action {
         /// The timeout, in milliseconds.
         timeout_ms: u64,
     },
+    /// [Peek](snowmint_store::Counter::peek) at the counter, and pass on the answer.
+    Peek {
+        /// The timeout, in milliseconds.
+        timeout_ms: u64,
+    },
     /// Raise the counter above a number and pass on the answer.
     Raise {
         /// The number.
@@ -82,6 +92,13 @@ pub enum Action {
     Wait(u64),
     /// Tell this request that the numbers are used up, and call `next` again.
     Refuse(RequestId),
+    /// Tell this request that fewer numbers are left, and call `next` again.
+    RefuseTooMany {
+        /// The request.
+        id: RequestId,
+        /// At most this many are left.
+        left: u64,
+    },
     /// Tell this request that the counter went back and cannot be raised, and call `next` again.
     GiveUp {
         /// The request.
@@ -122,6 +139,12 @@ pub struct Batching {
     raise: Option<Raise>,
     /// When the raise in flight was sent.
     raising_since_ms: Option<u64>,
+    /// When the peek in flight was sent.
+    peeking_since_ms: Option<u64>,
+    /// How many numbers are left at most, once the counter was looked at for the next reservation.
+    left: Option<u64>,
+    /// The distance from one number to the next, as far as known.
+    step: NonZeroU64,
     /// The counter cannot be raised.
     fixed: bool,
     /// The greatest number received, once the counter went back and cannot be raised.
@@ -144,6 +167,9 @@ impl Batching {
             high_water_mark: HighWaterMark::default(),
             raise: None,
             raising_since_ms: None,
+            peeking_since_ms: None,
+            left: None,
+            step: NonZeroU64::MIN,
             fixed: false,
             stuck: None,
             below: 0,
@@ -173,7 +199,9 @@ impl Batching {
 
     /// Returns what to do next; nothing while a call is in flight.
     pub fn next(&mut self, now_ms: u64) -> Action {
-        if self.requests.is_empty() || self.asked.is_some() || self.raising_since_ms.is_some() {
+        let calling =
+            self.asked.is_some() || self.raising_since_ms.is_some() || self.peeking_since_ms.is_some();
+        if self.requests.is_empty() || calling {
             return Action::Idle;
         }
         if let Some(highest) = self.stuck {
@@ -185,8 +213,16 @@ impl Batching {
                 self.raising_since_ms = Some(now_ms);
                 Action::Raise { above: raise.above, timeout_ms }
             }
+            (Pick::Ask { timeout_ms, .. }, None) if self.left.is_none() && self.must_peek() => {
+                self.peeking_since_ms = Some(now_ms);
+                Action::Peek { timeout_ms }
+            }
             (Pick::Ask { timeout_ms, .. }, None) => {
+                if let Some(refusal) = self.refuse_too_many() {
+                    return refusal;
+                }
                 let (requests, count) = self.batch();
+                self.left = None;
                 let least = self.high_water_mark.end();
                 self.asked = Some(Asked { requests, count, at_ms: now_ms, least });
                 Action::Reserve { count, timeout_ms }
@@ -199,12 +235,56 @@ impl Batching {
         }
     }
 
-    /// Returns how many requests the next call is for, and its count.
+    /// Returns whether a request for several numbers waits that may be more than are left. A reservation beyond the maximum would
+    /// use up the numbers below it for everybody.
+    fn must_peek(&self) -> bool {
+        let near_the_first = self.range.first > 1 && self.high_water_mark.end() <= self.range.first;
+        let bounded = self.range.maximum < MAX_NUMBER;
+        (bounded || near_the_first) && self.requests.iter().any(|request| request.missing > NonZeroU64::MIN)
+    }
+
+    /// Refuses a request for more numbers than are left. The counter may be further than is known here, but not less far.
+    fn refuse_too_many(&mut self) -> Option<Action> {
+        let left = self.range.left(self.high_water_mark.end(), self.step).min(self.left.unwrap_or(u64::MAX));
+        let is_too_large = |it: &Request| it.missing > NonZeroU64::MIN && it.missing.get() > left;
+        let refused = self.requests.remove(self.requests.iter().position(is_too_large)?)?;
+        Some(match left {
+            0 => Action::Refuse(refused.id),
+            left => Action::RefuseTooMany { id: refused.id, left },
+        })
+    }
+
+    /// Takes the answer to [`Action::Peek`], and returns what changed.
+    pub fn peeked(&mut self, now_ms: u64, answer: Result<Option<Segment>, CounterFailure>) -> Option<Event> {
+        let since_ms = self.peeking_since_ms.take()?;
+        let next = match answer {
+            Ok(next) => next,
+            Err(failure) => {
+                if failure == CounterFailure::TimedOut {
+                    self.counter.timed_out(COUNTER);
+                }
+                return self.failing(now_ms);
+            }
+        };
+        self.left = Some(next.map_or(u64::MAX, |next| self.range.left(next.first(), next.step())));
+        if next.is_some_and(|next| next.first() < self.range.first) && !self.fixed {
+            self.raise_to_first();
+        }
+        recovered(self.counter.succeeded(COUNTER, now_ms.saturating_sub(since_ms)))
+    }
+
+    fn raise_to_first(&mut self) {
+        let above = self.range.first.saturating_sub(1);
+        self.raise = Some(Raise { above, reason: RaiseReason::BelowFirst });
+    }
+
+    /// Returns how many requests the next call is for, and its count: no more than are left, unless one number each.
     fn batch(&self) -> (usize, NonZeroU64) {
         let (mut requests, mut count) = (0, 0_u64);
+        let most = self.left.unwrap_or(u64::MAX).min(MAX_BATCH);
         for request in &self.requests {
             let sum = count.saturating_add(request.missing.get());
-            if requests > 0 && (sum > MAX_BATCH || self.alone) {
+            if requests > 0 && (sum > most || self.alone) {
                 break;
             }
             (requests, count) = (requests + 1, sum);
@@ -232,6 +312,7 @@ impl Batching {
                 }
                 self.high_water_mark.received(segment);
                 self.high_water_mark.settled(segment);
+                self.step = segment.step();
                 let mut events = Vec::from_iter(recovered(failures));
                 let highest = segment.last().min(self.range.maximum);
                 if self.range.is_nearly_exhausted(highest)
@@ -285,14 +366,18 @@ impl Batching {
                 if self.fixed {
                     self.below = missing;
                 } else {
-                    let above = self.range.first.saturating_sub(1);
-                    self.raise = Some(Raise { above, reason: RaiseReason::BelowFirst });
+                    self.raise_to_first();
                 }
                 return Vec::new();
             }
             Within::Above => None,
         };
         let cut_off = rest.is_none_or(|rest| rest.last() < segment.last());
+        if !cut_off && rest.is_some_and(|rest| rest.first() > segment.first() && self.splits_the_first(rest))
+        {
+            // The counter was below the first number. Now it is above, so the next call gives a whole run.
+            return Vec::new();
+        }
         let mut outcomes = Vec::new();
         let mut served: Vec<Request> = self.requests.drain(..requests).collect();
         served.reverse();
@@ -317,6 +402,12 @@ impl Batching {
             self.requests.push_front(request);
         }
         outcomes
+    }
+
+    /// Returns whether numbers are too few for the first request, which needs consecutive ones.
+    fn splits_the_first(&self, numbers: Segment) -> bool {
+        let first = self.requests.front();
+        first.is_some_and(|it| it.order == Order::Consecutive && it.missing > numbers.count())
     }
 
     fn failed(
@@ -392,7 +483,17 @@ mod tests {
     }
 
     fn batching() -> Batching {
+        Batching::new(Range { first: 1, maximum: MAX_NUMBER }, 1)
+    }
+
+    fn up_to_1000() -> Batching {
         Batching::new(Range { first: 1, maximum: 1000 }, 1)
+    }
+
+    fn peek(batching: &mut Batching, next: Option<u64>) {
+        assert!(matches!(batching.next(0), Action::Peek { .. }));
+        assert_eq!(batching.next(0), Action::Idle, "one call at a time");
+        assert_eq!(batching.peeked(0, Ok(next.map(|first| numbers(first, 1)))), None);
     }
 
     fn reserve(batching: &mut Batching) -> u64 {
@@ -485,10 +586,12 @@ mod tests {
 
     #[test]
     fn beyond_the_maximum_there_is_nothing() {
-        let mut batching = batching();
+        let mut batching = up_to_1000();
         for caller in 1..=3 {
             batching.request(RequestId(caller), n(2), Order::Any);
         }
+        // The counter cannot tell how far it is.
+        peek(&mut batching, None);
         reserve(&mut batching);
         let (given, _) = batching.answered(0, Ok(numbers(998, 6)));
         let last = RequestOutcome::Part(numbers(1000, 1));
@@ -499,6 +602,52 @@ mod tests {
         batching.request(RequestId(4), n(1), Order::Any);
         assert_eq!(batching.next(0), Action::Refuse(RequestId(4)), "without another call");
         assert_eq!(batching.next(0), Action::Idle);
+    }
+
+    /// Goal: a reservation does not go beyond the maximum for a request that is too large. Method: a counter that others have moved
+    /// on, and requests that fit one by one, not together.
+    #[test]
+    fn nobody_gets_more_than_are_left_and_no_call_goes_beyond_them() {
+        let mut batching = up_to_1000();
+        for (id, count) in [(1, 60), (2, 101), (3, 60), (4, 1)] {
+            batching.request(RequestId(id), n(count), Order::Consecutive);
+        }
+        peek(&mut batching, Some(901));
+        assert_eq!(batching.next(0), Action::RefuseTooMany { id: RequestId(2), left: 100 });
+        assert_eq!(reserve(&mut batching), 60, "the next would go beyond the maximum");
+        let (given, _) = batching.answered(0, Ok(numbers(901, 60)));
+        assert_eq!(given, [(RequestId(1), RequestOutcome::Done(numbers(901, 60)))]);
+        peek(&mut batching, Some(961));
+        assert_eq!(batching.next(0), Action::RefuseTooMany { id: RequestId(3), left: 40 });
+        assert_eq!(reserve(&mut batching), 1);
+        let (given, _) = batching.answered(0, Ok(numbers(961, 1)));
+        assert_eq!(given, [(RequestId(4), RequestOutcome::Done(numbers(961, 1)))]);
+        // A look that is behind what this node knows, and one that fails.
+        batching.request(RequestId(5), n(40), Order::Any);
+        assert!(matches!(batching.next(0), Action::Peek { .. }));
+        let failed = batching.peeked(0, Err(CounterFailure::TimedOut));
+        assert_eq!(failed, Some(Event::Failing { counter: COUNTER }));
+        let Action::Wait(ms) = batching.next(0) else { panic!() };
+        assert!(matches!(batching.next(ms), Action::Peek { .. }));
+        let recovered = batching.peeked(ms, Ok(Some(numbers(1, 1))));
+        assert_eq!(recovered, Some(Event::Recovered { counter: COUNTER, failures: 1 }));
+        assert_eq!(batching.next(ms), Action::RefuseTooMany { id: RequestId(5), left: 39 });
+        assert_eq!(batching.next(ms), Action::Idle);
+    }
+
+    /// Goal: a run that would cross the first number begins at it, or above it if the counter cannot be raised.
+    #[test]
+    fn a_run_does_not_cross_the_first_number() {
+        let mut batching = Batching::new(Range { first: 5, maximum: MAX_NUMBER }, 1);
+        batching.request(RequestId(1), n(10), Order::Consecutive);
+        peek(&mut batching, Some(1));
+        assert!(matches!(batching.next(0), Action::Raise { above: 4, .. }));
+        assert_eq!(batching.raised(0, Ok(false)), None);
+        assert_eq!(reserve(&mut batching), 10);
+        assert_eq!(batching.answered(0, Ok(numbers(1, 10))).0, []);
+        assert_eq!(reserve(&mut batching), 10);
+        let (given, _) = batching.answered(0, Ok(numbers(11, 10)));
+        assert_eq!(given, [(RequestId(1), RequestOutcome::Done(numbers(11, 10)))]);
     }
 
     #[test]
@@ -584,7 +733,7 @@ mod tests {
 
     #[test]
     fn nine_tenths_are_reported_once() {
-        let mut batching = batching();
+        let mut batching = up_to_1000();
         let mut reported = Vec::new();
         for first in [880, 890, 899, 900] {
             batching.request(RequestId(first), n(1), Order::Any);

@@ -92,7 +92,9 @@ impl DirectTask {
                     () = sleep(Duration::from_millis(ms)) => {}
                 },
                 Action::Refuse(id) => self.give(id, RequestOutcome::Exhausted),
+                Action::RefuseTooMany { id, left } => self.give(id, RequestOutcome::TooFewLeft { left }),
                 Action::GiveUp { id, highest } => self.give(id, RequestOutcome::Stuck { highest }),
+                Action::Peek { timeout_ms } => self.peek(timeout_ms).await,
                 Action::Raise { above, timeout_ms } => self.raise(above, timeout_ms).await,
                 Action::Reserve { count, timeout_ms } => self.reserve(count, timeout_ms).await,
             }
@@ -162,6 +164,15 @@ impl DirectTask {
         }
     }
 
+    async fn peek(&mut self, timeout_ms: u64) {
+        let Some(counter) = self.counter() else { return };
+        let answer = timeout(Duration::from_millis(timeout_ms), counter.peek()).await;
+        let answer = self.reporter.answered(&*counter, answer);
+        if let Some(event) = self.batching.peeked(self.now_ms(), answer) {
+            self.reporter.happened(event, self.periods.counters(), None);
+        }
+    }
+
     async fn raise(&mut self, above: u64, timeout_ms: u64) {
         let Some(counter) = self.counter() else { return };
         let answer = timeout(Duration::from_millis(timeout_ms), counter.raise_above(above)).await;
@@ -185,6 +196,9 @@ impl DirectTask {
                 Ok(runs)
             }
             RequestOutcome::Exhausted => Err(NoNumberError::Exhausted { maximum: self.range.maximum }),
+            RequestOutcome::TooFewLeft { left } => {
+                Err(NoNumberError::TooFewLeft { count, left, maximum: self.range.maximum })
+            }
             RequestOutcome::NoRoom => {
                 let why = self.reporter.waiting();
                 Err(NoNumberError::NotReady { why: why.unwrap_or_else(|| "the store is full".to_owned()) })

@@ -44,6 +44,13 @@ impl Range {
         cut.map_or(Within::Above, Within::Some)
     }
 
+    /// Returns how many numbers are left within the range from `next` on, which are `step` apart.
+    pub(crate) fn left(self, next: u64, step: NonZeroU64) -> u64 {
+        let skipped = self.first.saturating_sub(next).div_ceil(step.get());
+        let first = skipped.saturating_mul(step.get()).saturating_add(next);
+        self.maximum.checked_sub(first).map_or(0, |room| room / step + 1)
+    }
+
     /// Returns whether nine tenths of the numbers are used, if those up to `highest` are.
     pub(crate) fn is_nearly_exhausted(self, highest: u64) -> bool {
         let all = self.maximum - self.first + 1;
@@ -70,6 +77,8 @@ pub struct HighWaterMark(Arc<Ends>);
 struct Ends {
     received: AtomicU64,
     settled: AtomicU64,
+    /// The end of what was received before the counter went back, 0 if it never did.
+    doubtful: AtomicU64,
 }
 
 /// Which reservations a store has lost after it acknowledged them.
@@ -90,6 +99,11 @@ impl HighWaterMark {
     /// Returns the greatest number received, 0 for none.
     pub fn highest(&self) -> u64 {
         self.end().saturating_sub(1)
+    }
+
+    /// Returns the smallest number that no settled segment has passed.
+    pub(super) fn settled_end(&self) -> u64 {
+        self.0.settled.load(Ordering::SeqCst)
     }
 
     /// Records a segment that was received. It may not be used before it has settled.
@@ -118,8 +132,16 @@ impl HighWaterMark {
         // Numbers that were given back while the call was in flight may return.
         let least = least.min(self.end());
         let settled = self.0.settled.load(Ordering::SeqCst);
-        (segment.first() < least)
-            .then(|| if segment.first() < settled { Forgot::Settled } else { Forgot::Unsettled })
+        (segment.first() < least).then(|| {
+            self.0.doubtful.fetch_max(self.end(), Ordering::SeqCst);
+            if segment.first() < settled { Forgot::Settled } else { Forgot::Unsettled }
+        })
+    }
+
+    /// Returns whether an unused segment may be given back. Not if the counter went back since: other nodes may have reserved its
+    /// numbers too, and the counter may have come to its end again.
+    pub(super) fn may_give_back(&self, unused: Segment) -> bool {
+        unused.first() >= self.0.doubtful.load(Ordering::SeqCst)
     }
 }
 

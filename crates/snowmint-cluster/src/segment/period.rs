@@ -228,6 +228,12 @@ impl HighWaterMarks {
         highest.filter(|(_, highest)| *highest > 0).collect()
     }
 
+    /// Returns the smallest number that no settled segment of a period has passed, 0 if it has none.
+    pub(super) fn settled_end(&self, period: Option<Period>) -> u64 {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.get(&period).map_or(0, HighWaterMark::settled_end)
+    }
+
     /// Returns the greatest number received in a period, 0 for none.
     pub(super) fn highest(&self, period: Option<Period>) -> u64 {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -11,16 +11,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use snowmint::Clock;
-use snowmint_store::Counter;
+use snowmint_store::{Counter, MAX_NUMBER};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tracing::Instrument as _;
 
 use super::cached_task::{Buffer, RefillTask};
 use super::config::{self, Mode, SegmentConfig, SegmentConfigError};
 use super::direct_protocol::Order;
 use super::direct_task::{DirectTask, Request};
+use super::high_water_mark::Range;
 use super::period::{CountersOf, HighWaterMarks, Period, PeriodCounters, Reset};
 use super::queue::{Drawn, SegmentQueue};
 use super::status::{NoNumberError, Reporter, SegmentStatus};
@@ -29,6 +30,8 @@ use crate::fork;
 
 /// How many requests may wait for the direct task; further callers wait before they send theirs.
 const DIRECT_QUEUE: usize = 1024;
+/// How long a reserved segment may take from the answer of its counter to memory.
+const ON_THE_WAY: Duration = Duration::from_millis(10);
 
 /// A source of numbers that are unique over all nodes, taken from segments that it reserves at counters.
 ///
@@ -307,6 +310,7 @@ impl Segments {
     }
 
     async fn take_cached(&self, count: usize) -> Result<Vec<Run>, NoNumberError> {
+        self.check_left(count as u64).await?;
         let mut runs = Vec::new();
         let mut missing = count;
         let mut give_up_at = None;
@@ -331,6 +335,29 @@ impl Segments {
             }
         }
         Ok(runs)
+    }
+
+    /// Refuses more numbers than are left, before any is drawn: they would be lost, and nobody would get another one.
+    async fn check_left(&self, count: u64) -> Result<(), NoNumberError> {
+        let range = self.inner.config.range();
+        let too_many = || Some(self.left_at_most(range)).filter(|left| count > *left && *left > 0);
+        if count == 1 || range.maximum == MAX_NUMBER || too_many().is_none() {
+            return Ok(());
+        }
+        // A segment may be on its way from the counter to memory.
+        sleep(ON_THE_WAY).await;
+        match too_many() {
+            Some(left) => Err(NoNumberError::TooFewLeft { count, left, maximum: range.maximum }),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns how many numbers are left, in memory and at the counters. Other nodes may have taken some of those.
+    fn left_at_most(&self, range: Range) -> u64 {
+        let Inner { received, buffer, status, .. } = &*self.inner;
+        let (period, step) = (status.borrow().period, buffer.queue.step().unwrap_or(NonZeroU64::MIN));
+        let at_counters = received.iter().map(|received| range.left(received.settled_end(period), step));
+        at_counters.fold(buffer.queue.left(), u64::saturating_add)
     }
 
     fn is_worth_waiting(&self, error: &NoNumberError) -> bool {

@@ -156,6 +156,18 @@ pub enum NoNumberError {
         /// The distance from one number to the next.
         step: u64,
     },
+    /// More numbers were requested at once than are left; none was taken.
+    #[error(
+        "invalid count {count}: at most {left} numbers are left up to the maximum {maximum}, request fewer"
+    )]
+    TooFewLeft {
+        /// The requested count.
+        count: u64,
+        /// At most this many are left.
+        left: u64,
+        /// The greatest number that may be handed out.
+        maximum: u64,
+    },
     /// The counter returns fewer numbers at once.
     #[error(
         "invalid count {count}: the counter returned {given} consecutive numbers, request no more at once"

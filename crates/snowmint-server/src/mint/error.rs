@@ -88,6 +88,18 @@ pub enum MintError {
         /// The number that the counter gives at once.
         given: u64,
     },
+    /// More numbers were requested at once than are left.
+    #[error(
+        "namespace {name} has at most {left} numbers left up to its maximum {maximum}: request fewer at once"
+    )]
+    TooFewLeft {
+        /// The namespace.
+        name: Snippet,
+        /// At most this many are left.
+        left: u64,
+        /// The greatest number of the namespace.
+        maximum: u64,
+    },
     /// Each Leaf path serves the plain numbers of one scheme.
     #[error("namespace {name} is not {what}: use /v1/ids")]
     WrongScheme {
@@ -301,9 +313,10 @@ impl MintError {
             }
             Self::NumbersEnded { .. } => ErrorKind::NumbersEnded,
             Self::BadNamespace { .. } => ErrorKind::BadNamespace,
-            Self::BadCount { .. } | Self::RunTooLong { .. } | Self::TooManyAtOnce { .. } => {
-                ErrorKind::BadCount
-            }
+            Self::BadCount { .. }
+            | Self::RunTooLong { .. }
+            | Self::TooFewLeft { .. }
+            | Self::TooManyAtOnce { .. } => ErrorKind::BadCount,
             Self::Unauthorized { .. } => ErrorKind::Unauthorized,
             Self::Forbidden { .. } | Self::NotForAll { .. } => ErrorKind::Forbidden,
             Self::OverQuota { .. } => ErrorKind::OverQuota,

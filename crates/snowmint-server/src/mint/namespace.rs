@@ -483,6 +483,9 @@ impl Namespace {
             NoNumberError::RunTooLong { count, given } => {
                 MintError::RunTooLong { count: *count, given: *given }
             }
+            NoNumberError::TooFewLeft { left, maximum, .. } => {
+                MintError::TooFewLeft { name, left: *left, maximum: *maximum }
+            }
             no_number => MintError::NotReady { why: self.no_numbers(&no_number.to_string()) },
         }
     }

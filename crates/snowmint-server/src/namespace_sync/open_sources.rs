@@ -405,6 +405,10 @@ impl Counter for LazyCounter {
         self.opened.get_or_try_init(|| self.open()).await?.holds(mark).await
     }
 
+    async fn peek(&self) -> Result<Option<Segment>, StoreError> {
+        self.opened.get_or_try_init(|| self.open()).await?.peek().await
+    }
+
     async fn raise_above(&self, number: u64) -> Result<bool, StoreError> {
         self.opened.get_or_try_init(|| self.open()).await?.raise_above(number).await
     }
@@ -547,6 +551,10 @@ impl Counter for ClaimedCounter {
 
     async fn holds(&self, mark: Mark) -> Result<bool, StoreError> {
         self.counter.holds(mark).await
+    }
+
+    async fn peek(&self) -> Result<Option<Segment>, StoreError> {
+        self.counter.peek().await
     }
 
     async fn raise_above(&self, number: u64) -> Result<bool, StoreError> {

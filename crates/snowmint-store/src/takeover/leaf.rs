@@ -120,6 +120,10 @@ impl Counter for LeafCounter {
         }
     }
 
+    async fn peek(&self) -> Result<Option<Segment>, StoreError> {
+        Ok(Segment::new(self.row("look").await?.0, NonZeroU64::MIN, NonZeroU64::MIN))
+    }
+
     async fn raise_above(&self, number: u64) -> Result<bool, StoreError> {
         const OPERATION: &str = "raise";
         let least = number.saturating_add(1).min(MAX_NUMBER);

@@ -168,6 +168,10 @@ impl Counter for RedisCounter {
         Ok(self.look_at_marks(FIND).await?.contains(&mark))
     }
 
+    async fn peek(&self) -> Result<Option<Segment>, StoreError> {
+        Ok(Segment::new(self.held("look").await?.saturating_add(1), NonZeroU64::MIN, NonZeroU64::MIN))
+    }
+
     async fn raise_above(&self, number: u64) -> Result<bool, StoreError> {
         const OPERATION: &str = "raise";
         let mut retries = Retries::new();

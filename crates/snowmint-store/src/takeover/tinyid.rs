@@ -137,6 +137,10 @@ impl Counter for TinyIdCounter {
         }
     }
 
+    async fn peek(&self) -> Result<Option<Segment>, StoreError> {
+        Ok(self.row("look").await?.next(NonZeroU64::MIN).map(|(segment, _)| segment))
+    }
+
     async fn raise_above(&self, number: u64) -> Result<bool, StoreError> {
         const OPERATION: &str = "raise";
         let mut retries = Retries::new();

@@ -106,6 +106,12 @@ impl Counter for Unsteady {
         self.end(call, answer)
     }
 
+    async fn peek(&self) -> Result<Option<Segment>, StoreError> {
+        let call = self.begin().await?;
+        let answer = self.counter.peek().await?;
+        self.end(call, answer)
+    }
+
     async fn raise_above(&self, number: u64) -> Result<bool, StoreError> {
         let call = self.begin().await?;
         let answer = self.counter.raise_above(number).await?;

@@ -58,7 +58,9 @@ async fn numbers_are_those_that_leaf_would_give() {
     let counter = open(&url(&server, "order")).await;
     assert_eq!(counter.suggested_count(), Some(some(2000)));
     assert_eq!(counter.describe(), format!("leaf:mysql://{}/test?tag=order", server.address()));
+    let next = counter.peek().await.unwrap().unwrap().first();
     let segments = [counter.reserve(some(2000)).await.unwrap(), counter.reserve(some(1)).await.unwrap()];
+    assert_eq!(next, segments[0].first());
     assert_eq!(
         segments.map(|it| (it.first(), it.last(), it.step())),
         [(1, 2000, some(1)), (2001, 2001, some(1))]

@@ -30,6 +30,7 @@ async fn numbers_are_those_above_the_value() {
     cli(&server, &["SADD", "orders:set", "1"]);
     let counter = open(&url(&server, "orders")).await;
     assert_eq!(counter.describe(), format!("redis-counter:redis://{}/0?counter=orders", server.address()));
+    assert_eq!(counter.peek().await.unwrap().unwrap().first(), 42);
     let segments = [counter.reserve(some(10)).await.unwrap(), counter.reserve(some(1)).await.unwrap()];
     assert_eq!(segments.map(|it| (it.first(), it.last())), [(42, 51), (52, 52)]);
     assert_eq!(cli(&server, &["INCR", "orders"]), "53");
