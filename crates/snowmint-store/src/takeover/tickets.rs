@@ -207,8 +207,8 @@ pub(super) async fn survey(url: &str) -> Result<Vec<Surveyed>, OpenError> {
     };
     let (highest_row, next, increment, offset) = database.run(OPERATION, Effect::Reads, ask).await?;
     let delta = NonZeroU64::new(increment).unwrap_or(NonZeroU64::MIN);
-    // The server ignores an offset above the increment.
-    let remainder = if offset > delta.get() { 1 % delta } else { offset % delta };
+    // Also for an offset above the increment: the manuals say that it is ignored, but only the first few numbers differ.
+    let remainder = offset % delta;
     let highest_number = highest_row.max(last_below(next, delta, remainder));
     let (name, step) = (database.table, NonZeroU64::MIN);
     Ok(vec![Surveyed { name, highest_number, step, delta, remainder }])

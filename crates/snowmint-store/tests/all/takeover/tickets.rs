@@ -117,6 +117,25 @@ async fn a_ticket_that_met_a_deadlock_is_drawn_again() {
     assert!(drawing.await.unwrap().unwrap().first() > 1);
 }
 
+/// Goal: the survey states which numbers a server gives, also with an offset above the increment.
+#[tokio::test]
+async fn an_offset_above_the_increment_counts() {
+    for (increment, offset) in [(5, 10), (2, 4), (5, 7)] {
+        let settings = [("increment", increment), ("offset", offset)];
+        let settings = settings.map(|(name, value)| format!("--auto-increment-{name}={value}"));
+        let server = MariaDb::with(&settings.each_ref().map(|it| &**it));
+        server.sql(TABLE);
+        let url = url(&server);
+        let counter = open(&url).await;
+        let mut given = 0;
+        for _ in 0..6 {
+            given = counter.reserve(some(1)).await.unwrap().first();
+        }
+        let remainder = given % increment;
+        assert_eq!(surveyed(&url).await, [format!("Tickets64 {given} 1 {remainder}/{increment}")]);
+    }
+}
+
 /// Goal: the survey never reports less than what was returned. Method: an emptied table, on servers with each offset.
 #[tokio::test]
 async fn an_emptied_table_is_where_the_server_goes_on() {
