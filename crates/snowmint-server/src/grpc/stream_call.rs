@@ -117,10 +117,12 @@ impl StreamCall {
                         self.fail(failure);
                     }
                 },
+                // hyper polls a body only while the client takes data. A wait for ids that begins before these answers are taken would
+                // keep the pool's turn for as long as the client reads nothing.
+                Phase::Drawing(_) if !chunk.is_empty() => return data(chunk),
                 Phase::Drawing(drawing) => {
                     let drawn = match drawing.as_mut().poll(cx) {
                         Poll::Ready(drawn) => drawn,
-                        Poll::Pending if !chunk.is_empty() => return data(chunk),
                         Poll::Pending => return Poll::Pending,
                     };
                     let (state, came, answer) = drawn;

@@ -2,6 +2,7 @@
 //! Clients of other languages are in the black-box tests.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf as _, Bytes, BytesMut};
@@ -9,11 +10,14 @@ use h2::client::{ResponseFuture, SendRequest};
 use h2::{RecvStream, SendStream};
 use hyper::{HeaderMap, Request, StatusCode};
 use prost::Message;
+use snowmint::{DatacenterId, Layout};
+use snowmint_cluster::{Holder, LeaseConfig, Leases, NamespaceName};
 use snowmint_server::grpc_messages::{
     Format, InspectRequest, InspectResponse, NamespacesRequest, NamespacesResponse, NextRequest,
     NextResponse, TimeBoundsRequest, TimeBoundsResponse, inspect_request::By,
 };
-use snowmint_server::{AllowedHosts, Settings, Timeouts};
+use snowmint_server::{AllowedHosts, Listeners, Mint, Settings, Timeouts, bind, serve};
+use snowmint_store::MemoryStore;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
@@ -436,6 +440,43 @@ async fn a_stream_answers_at_the_pace_of_its_client() {
 }
 
 /// Goal: at shutdown calls that wait get their ids, streams end with a reason, and no connection is cut.
+
+/// Goal: a client that does not read its stream keeps nobody else from getting ids. Method: two requests in one frame, 1 id and then
+/// more than a tick has, and a window that is closed, or closes with the first answer; hyper polls no body then.
+#[tokio::test]
+async fn a_stream_that_is_not_read_delays_no_other_client() {
+    let leases = Leases::start(
+        Arc::new(MemoryStore::new()),
+        LeaseConfig::new(Layout::TWITTER, Holder::new("me").unwrap()),
+    );
+    let leases = leases.unwrap();
+    leases.ready().await.unwrap();
+    let name = NamespaceName::new("default").unwrap();
+    let mint = Arc::new(Mint::new([name], leases, Layout::TWITTER, DatacenterId(0)));
+    let grpc = bind("127.0.0.1:0", "--grpc").await.unwrap();
+    let address: SocketAddr = grpc.address().parse().unwrap();
+    let listeners = Listeners { grpc: Some(grpc), ..Listeners::default() };
+    tokio::spawn(serve(mint, listeners, settings(), Box::pin(std::future::pending())));
+    let both = [next(1, Format::Numbers), next(100_000, Format::Numbers)].map(|request| {
+        let message = request.encode_to_vec();
+        let length = u32::try_from(message.len()).unwrap();
+        [&[0], &length.to_be_bytes()[..], &message].concat()
+    });
+    for window in [0, 15] {
+        let stream = TcpStream::connect(address).await.unwrap();
+        let mut client = h2::client::Builder::new();
+        let (send, connection) =
+            client.initial_window_size(window).handshake::<_, Bytes>(stream).await.unwrap();
+        tokio::spawn(connection);
+        let mut call = Client(send).open(STREAM, &[]).await;
+        call.send.send_data(both.concat().into(), false).unwrap();
+        let _ = call.body().await;
+        // A request that has to wait for ticks.
+        let other = Client::to(address).await.next(&next(50_000, Format::Numbers)).await;
+        assert_eq!((other.code(), ids(&other).len()), ("0", 50_000), "{window}: {:?}", other.trailers);
+    }
+}
+
 #[tokio::test]
 async fn a_shutdown_loses_no_call() {
     let running = Running::start().await;
