@@ -5,12 +5,13 @@
 
 mod connect;
 mod error;
+mod fence;
 
 use std::num::NonZeroU64;
 
 use async_trait::async_trait;
 use futures_util::future::try_join_all;
-use zookeeper_client::{Client, CreateOptions, Error, Stat};
+use zookeeper_client::{Error, Stat};
 
 use self::connect::Link;
 use self::error::ZooKeeperFailure;
@@ -42,6 +43,9 @@ const ANY_VERSION: i32 = -1;
 ///
 /// [`unix_ms`](Store::unix_ms) is the `mtime` of that write: the time of the leader.
 ///
+/// **One ensemble**: the transaction that created `,fence`, and its time, identify the ensemble. The store compares them on all hosts
+/// when it is opened, and in each new session, and refuses another ensemble: its records would be a second store.
+///
 /// Nothing depends on the session (no ephemeral znodes, no watches), so a doubtful session is dropped and replaced. A call
 /// retries for a bounded time, about 6 s for reads. A write waits 5 s for its answer; a write whose connection breaks is
 /// [`StoreErrorKind::OutcomeUnknown`].
@@ -72,11 +76,14 @@ impl ZooKeeperStore {
     /// - [`OpenError::Url`]: a mistake in the URL, or a password file that is not readable.
     /// - [`OpenError::Store`], [`StoreErrorKind::Unavailable`]: no server answers; a retry may succeed.
     /// - [`OpenError::Store`], [`StoreErrorKind::ReadOnly`]: no permission to write there.
+    /// - [`OpenError::Store`], [`StoreErrorKind::SplitBrain`]: the hosts belong to two ensembles.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
         let (link, paths) = connect::settings(url)?;
         let name = format!("zookeeper://{}{}", link.shown_hosts(), paths.base());
         let store = Self { link, paths, name, skipped: SkippedRecords::default() };
         store.tell_time("open").await?;
+        let one = store.link.check_ensemble().await;
+        one.map_err(|failure| store.error("open", Effect::Reads, &failure))?;
         Ok(store)
     }
 
@@ -102,7 +109,7 @@ impl ZooKeeperStore {
         paths: Vec<String>,
     ) -> Result<Vec<Option<(Vec<u8>, Stat)>>, StoreError> {
         let read = self.link.read(|client| {
-            let (paths, fence) = (paths.clone(), self.fence());
+            let (paths, fence) = (paths.clone(), self.link.fence());
             async move {
                 fence.pass(&client).await?;
                 try_join_all(paths.iter().map(async |path| some(client.get_data(path).await))).await
@@ -120,7 +127,7 @@ impl ZooKeeperStore {
     /// Returns the names of the children; none for a missing znode.
     async fn children(&self, operation: &'static str, path: &str) -> Result<Vec<String>, StoreError> {
         let read = self.link.read(|client| {
-            let (path, fence) = (path.to_owned(), self.fence());
+            let (path, fence) = (path.to_owned(), self.link.fence());
             async move {
                 fence.pass(&client).await?;
                 some(client.list_children(&path).await)
@@ -130,14 +137,10 @@ impl ZooKeeperStore {
         Ok(names.unwrap_or_default())
     }
 
-    fn fence(&self) -> Fence {
-        Fence { base: self.paths.base().to_owned(), path: self.paths.fence(), options: self.link.options() }
-    }
-
     /// Writes through a quorum and returns the leader's time in Unix milliseconds.
     async fn tell_time(&self, operation: &'static str) -> Result<u64, StoreError> {
         let passed = self.link.read(|client| {
-            let fence = self.fence();
+            let fence = self.link.fence();
             async move { fence.pass(&client).await }
         });
         let stat = passed.await.map_err(|failure| self.error(operation, Effect::Reads, &failure))?;
@@ -345,36 +348,6 @@ fn some<T>(found: Result<T, Error>) -> Result<Option<T>, Error> {
         Ok(found) => Ok(Some(found)),
         Err(Error::NoNode) => Ok(None),
         Err(error) => Err(error),
-    }
-}
-
-/// The znode whose writes make later reads of the same session current. They also return the leader's time.
-struct Fence {
-    base: String,
-    path: String,
-    options: CreateOptions<'static>,
-}
-
-impl Fence {
-    async fn pass(&self, client: &Client) -> Result<Stat, Error> {
-        match client.set_data(&self.path, b"", None).await {
-            Err(Error::NoNode) => self.create(client).await?,
-            passed => return passed,
-        }
-        client.set_data(&self.path, b"", None).await
-    }
-
-    /// Creates it and its missing parents; other nodes may do the same at the same instant.
-    async fn create(&self, client: &Client) -> Result<(), Error> {
-        let mut created = client.create(&self.path, b"", &self.options).await;
-        if created == Err(Error::NoNode) {
-            client.mkdir(&self.base, &self.options).await?;
-            created = client.create(&self.path, b"", &self.options).await;
-        }
-        match created {
-            Ok(_) | Err(Error::NodeExists) => Ok(()),
-            Err(error) => Err(error),
-        }
     }
 }
 

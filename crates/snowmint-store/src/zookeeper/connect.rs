@@ -2,14 +2,17 @@
 //! Distinguishes failures before a call was sent from later ones: a write that fails later may have happened.
 
 use std::fmt;
+use std::sync::OnceLock;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout, timeout_at};
 use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, Error, SessionState};
 
 use super::Paths;
 use super::error::{ZooKeeperFailure, is_about_the_session};
+use super::fence::{Fence, Origin};
 use crate::UrlError;
 use crate::net::url::{Location, Login};
 
@@ -32,7 +35,10 @@ const WRITE: Duration = Duration::from_secs(5);
 pub(super) struct Link {
     hosts: String,
     login: Option<Login>,
+    fence: Fence,
     client: Mutex<Option<Client>>,
+    /// The ensemble that this client used first.
+    origin: OnceLock<Origin>,
 }
 
 impl fmt::Debug for Link {
@@ -42,8 +48,15 @@ impl fmt::Debug for Link {
 }
 
 impl Link {
-    pub(super) fn new(hosts: String, login: Option<Login>) -> Self {
-        Self { hosts, login, client: Mutex::new(None) }
+    fn new(hosts: String, login: Option<Login>, paths: &Paths) -> Self {
+        let acls = if login.is_some() { Acls::creator_all() } else { Acls::anyone_all() };
+        let options = CreateMode::Persistent.with_acls(acls);
+        let fence = Fence { base: paths.base().to_owned(), path: paths.fence(), options };
+        Self { hosts, login, fence, client: Mutex::new(None), origin: OnceLock::new() }
+    }
+
+    pub(super) fn fence(&self) -> Fence {
+        self.fence.clone()
     }
 
     pub(super) fn shown_hosts(&self) -> &str {
@@ -52,8 +65,7 @@ impl Link {
 
     /// Returns how znodes are created: they belong to the user if there is one, else to everybody.
     pub(super) fn options(&self) -> CreateOptions<'static> {
-        let acls = if self.login.is_some() { Acls::creator_all() } else { Acls::anyone_all() };
-        CreateMode::Persistent.with_acls(acls)
+        self.fence.options.clone()
     }
 
     /// Makes a call that can be repeated, on another session if one fails.
@@ -110,20 +122,51 @@ impl Link {
             let mut client = self.client.lock().await;
             // The library would reconnect later, and only then send a request that it gets now.
             if let Some(client) = client.as_ref().filter(|it| it.state() == SessionState::SyncConnected) {
-                return Ok::<_, String>(client.clone());
+                return Ok(client.clone());
             }
             *client = None;
-            let opened = self.connect().await?;
+            let (opened, origin) = self.connect(&self.hosts).await?;
+            self.check_origin(&self.hosts, origin)?;
             Ok(client.insert(opened).clone())
         });
         match opened.await {
-            Ok(Ok(client)) => Ok(client),
-            Ok(Err(why)) => Err(ZooKeeperFailure::NoSession(why)),
+            Ok(opened) => opened,
             Err(_) => Err(ZooKeeperFailure::NoSession(format!("no session in {} s", CONNECT.as_secs()))),
         }
     }
 
-    async fn connect(&self) -> Result<Client, String> {
+    /// Checks that all hosts belong to one ensemble. A host that does not answer now is not checked.
+    pub(super) async fn check_ensemble(&self) -> Result<(), ZooKeeperFailure> {
+        let hosts: Vec<&str> = self.hosts.split(',').collect();
+        let answers = join_all(hosts.iter().map(|host| timeout(SILENCE, self.connect(host)))).await;
+        for (host, answer) in hosts.into_iter().zip(answers) {
+            if let Ok(Ok((_, origin))) = answer {
+                self.check_origin(host, origin)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_origin(&self, hosts: &str, origin: Origin) -> Result<(), ZooKeeperFailure> {
+        let known = *self.origin.get_or_init(|| origin);
+        if known == origin {
+            return Ok(());
+        }
+        Err(ZooKeeperFailure::AnotherEnsemble { hosts: hosts.to_owned(), origin, known })
+    }
+
+    /// Opens a session and passes the fence of its ensemble.
+    async fn connect(&self, hosts: &str) -> Result<(Client, Origin), ZooKeeperFailure> {
+        let client = self.open_session(hosts).await.map_err(ZooKeeperFailure::NoSession)?;
+        match self.fence.pass(&client).await {
+            Ok(stat) => Ok((client, Origin::of(&stat))),
+            // The caller's own request was not sent.
+            Err(error) if is_about_the_session(&error) => Err(ZooKeeperFailure::NoSession(error.to_string())),
+            Err(error) => Err(ZooKeeperFailure::Error(error)),
+        }
+    }
+
+    async fn open_session(&self, hosts: &str) -> Result<Client, String> {
         let connector = Client::connector()
             .with_session_timeout(SESSION)
             .with_connection_timeout(SILENCE)
@@ -135,7 +178,7 @@ impl Link {
             }
             None => connector,
         };
-        connector.connect(&self.hosts).await.map_err(|error| error.to_string())
+        connector.connect(hosts).await.map_err(|error| error.to_string())
     }
 
     /// Drops a session, unless another call has done so already.
@@ -181,7 +224,8 @@ pub(super) fn settings(url: &str) -> Result<(Link, Paths), UrlError> {
             location.malformed("invalid user: expected a name without `:`, as ZooKeeper's `digest` requires")
         );
     }
-    Ok((Link::new(location.shown_hosts(), login), Paths::new(base)))
+    let paths = Paths::new(base);
+    Ok((Link::new(location.shown_hosts(), login, &paths), paths))
 }
 
 #[cfg(test)]

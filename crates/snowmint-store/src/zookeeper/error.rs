@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use zookeeper_client::Error;
 
+use super::fence::Origin;
 use crate::error::Effect;
 use crate::{StoreError, StoreErrorKind};
 
@@ -13,6 +14,8 @@ use crate::{StoreError, StoreErrorKind};
 pub(super) enum ZooKeeperFailure {
     /// The call was not sent.
     NoSession(String),
+    /// The call was not sent: the host belongs to another ensemble than before.
+    AnotherEnsemble { hosts: String, origin: Origin, known: Origin },
     /// The call was sent, and no answer came within this time.
     NoAnswer(Duration),
     /// The call was sent, and the server or the connection failed it.
@@ -29,6 +32,11 @@ pub(super) fn store_error(
         ZooKeeperFailure::NoSession(why) => {
             format!("{why}; check that ZooKeeper runs and is reachable from here")
         }
+        ZooKeeperFailure::AnotherEnsemble { hosts, origin, known } => format!(
+            "at {hosts} is another ensemble than before, which would be a second store: its fence was {origin}, the one before was \
+             {known}. Name the servers of one ensemble. If the path was deleted or the ensemble replaced, recover the store \
+             (`snowmint store recover --help`) and restart the nodes"
+        ),
         ZooKeeperFailure::NoAnswer(waited) => {
             format!("no answer within {} s; check that a majority of the servers runs", waited.as_secs())
         }
@@ -59,6 +67,7 @@ pub(super) fn is_about_the_session(error: &Error) -> bool {
 fn kind(effect: Effect, failure: &ZooKeeperFailure) -> StoreErrorKind {
     match failure {
         ZooKeeperFailure::NoSession(_) => StoreErrorKind::Unavailable,
+        ZooKeeperFailure::AnotherEnsemble { .. } => StoreErrorKind::SplitBrain,
         ZooKeeperFailure::NoAnswer(_) => effect.unanswered(),
         ZooKeeperFailure::Error(error) => match error {
             // With one of these, a server has refused the call.

@@ -38,6 +38,38 @@ async fn it_keeps_the_contract() {
     conformance::run(async || open(&url(&server)).await).await.unwrap();
 }
 
+/// Goal: a URL that names servers of two ensembles is refused, since they are two stores. Method: two servers of their own; then one
+/// is down when the store is opened, and takes over later.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn servers_of_two_ensembles_are_refused() {
+    let (one, other) = (ZooKeeper::start(), ZooKeeper::start());
+    let both = format!("{},{}", url(&one), other.address());
+    let OpenError::Store(error) = snowmint_store::open(&both).await.unwrap_err() else { panic!() };
+    assert_eq!(error.kind(), StoreErrorKind::SplitBrain, "{error}");
+    assert!(error.to_string().contains("another ensemble"), "{error}");
+    other.kill9();
+    let store = open(&both).await;
+    put(&*store, "a", b"1").await;
+    one.kill9();
+    other.restart();
+    let error = loop {
+        match store.load(&key("a")).await {
+            Ok(found) => panic!("{found:?} of another ensemble"),
+            Err(error) if error.kind() == StoreErrorKind::SplitBrain => break error,
+            Err(error) => assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}"),
+        }
+    };
+    assert!(error.to_string().contains("restart the nodes"), "{error}");
+    let error = store.compare_and_set(&key("b"), Expected::Absent, b"1").await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::SplitBrain, "{error}");
+    // The first one comes back.
+    other.kill9();
+    one.restart();
+    while store.load(&key("a")).await.is_err() {
+        sleep(Duration::from_millis(100)).await;
+    }
+}
+
 /// Goal: reads are up to date on every server of an ensemble. Method: the suite, with a different server for each handle.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn it_keeps_the_contract_on_an_ensemble() {
