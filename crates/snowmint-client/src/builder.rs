@@ -177,7 +177,7 @@ impl ClientBuilder {
             Some(Credential::Text(token)) => {
                 Some(Token::Fixed(Token::parse(&token).ok_or(BuildError::InvalidToken)?))
             }
-            Some(Credential::File(path)) => Some(Token::File(path)),
+            Some(Credential::File(path)) => Some(Token::in_file(path)),
             None => None,
         };
         let https = servers.iter().find(|server| server.has_tls).map(|server| &*server.url);

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 /// The longest `Retry-After` that is honoured. [`ClientError::retry_after`] documents it.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_mins(1);
 
@@ -169,6 +171,12 @@ pub(crate) struct RequestFailure {
 impl RequestFailure {
     fn said(&self) -> String {
         format!("{}: {}", self.server, self.detail)
+    }
+
+    /// Returns whether a quota refuses the request, and its next ids come only after a deadline.
+    pub(crate) fn is_over_quota_beyond(&self, deadline: Instant) -> bool {
+        let later = matches!(self.retry, Retry::After(after) if Instant::now() + after.get() > deadline);
+        self.kind == ErrorKind::OverQuota && later
     }
 }
 

@@ -185,6 +185,8 @@ impl Fetcher {
         attempts.push(self.attempt(first, ask, deadline));
         let mut hedge_at = self.hedge_at();
         let (mut is_over_quota, mut distrusted) = (false, 0);
+        // Servers whose quota of the day may have fewer ids left. They get the next request only if no other returns ids.
+        let mut spent = Vec::new();
         loop {
             let hedges = hedge_at.is_some() && rest.len() > 0;
             // At least one attempt is in flight: after the last one fails, the next begins or the round ends.
@@ -194,12 +196,20 @@ impl Fetcher {
                     waiting.servers.retain(|(it, _)| *it != server);
                     let failure = match settled {
                         Ok(answer) => {
+                            for (spent, failure) in &spent {
+                                self.failed(namespace, *spent, failure);
+                            }
                             self.succeeded(namespace, server);
                             return Ok(Some(answer));
                         }
                         Err(failure) => failure,
                     };
-                    self.failed(namespace, server, &failure);
+                    self.counters.failed.fetch_add(1, Ordering::Relaxed);
+                    if count > 1 && failure.is_over_quota_beyond(deadline) {
+                        spent.push((server, failure.clone()));
+                    } else {
+                        self.failed(namespace, server, &failure);
+                    }
                     match failure.retry {
                         Retry::Never => return Err(Unfilled::Rejected(failure)),
                         Retry::Fewer if count > 1 => return Err(Unfilled::TooMany),
@@ -270,7 +280,6 @@ impl Fetcher {
     }
 
     fn failed(&self, namespace: &Namespace, server: usize, failure: &RequestFailure) {
-        self.counters.failed.fetch_add(1, Ordering::Relaxed);
         let retry_after = match failure.retry {
             // The server is healthy.
             Retry::Never | Retry::Fewer => return,

@@ -2,6 +2,7 @@
 //! invalid.
 
 use std::error::Error;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -13,6 +14,9 @@ use hyper::{Method, Request, Response, StatusCode, Uri};
 use serde::Deserialize;
 use snowmint::error::Chain;
 use snowmint::{Clock as _, Id, WallClock};
+use tokio::sync::Mutex;
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 
 use crate::buffer::IdRange;
 use crate::connect::Connections;
@@ -94,14 +98,37 @@ impl Server {
 pub(crate) enum Token {
     Fixed(HeaderValue),
     /// A file that is read for each request, since it may be replaced at any time.
-    File(PathBuf),
+    File(TokenFile),
+}
+
+#[derive(Clone)]
+pub(crate) struct TokenFile {
+    path: PathBuf,
+    /// Held during a read. If the file system hangs, one thread waits for it, not one for each request.
+    reading: Arc<Mutex<()>>,
+}
+
+impl TokenFile {
+    /// Reads the file on another thread: this one keeps the time limits of all calls.
+    async fn read(&self, within: Duration) -> io::Result<String> {
+        let read = async {
+            let (path, reading) = (self.path.clone(), Arc::clone(&self.reading).lock_owned().await);
+            let read = move || {
+                let _reading = reading;
+                std::fs::read_to_string(path)
+            };
+            spawn_blocking(read).await.map_err(io::Error::other)?
+        };
+        let late = || io::Error::new(io::ErrorKind::TimedOut, format!("not read within {within:?}"));
+        timeout(within, read).await.unwrap_or_else(|_| Err(late()))
+    }
 }
 
 impl std::fmt::Debug for Token {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Fixed(_) => f.write_str("Token"),
-            Self::File(path) => f.debug_tuple("TokenFile").field(path).finish(),
+            Self::File(file) => f.debug_tuple("TokenFile").field(&file.path).finish(),
         }
     }
 }
@@ -118,16 +145,21 @@ impl Token {
         Some(header)
     }
 
-    fn header(&self, server: &Server) -> Result<HeaderValue, RequestFailure> {
-        let path = match self {
+    /// A token that is in this file.
+    pub(crate) fn in_file(path: PathBuf) -> Self {
+        Self::File(TokenFile { path, reading: Arc::default() })
+    }
+
+    async fn header(&self, server: &Server, within: Duration) -> Result<HeaderValue, RequestFailure> {
+        let file = match self {
             Self::Fixed(header) => return Ok(header.clone()),
-            Self::File(path) => path,
+            Self::File(file) => file,
         };
         let refused = |why: &dyn std::fmt::Display| {
-            let detail = format!("token file {}: {why}", path.display());
+            let detail = format!("token file {}: {why}", file.path.display());
             server.failure(ErrorKind::Unauthorized, None, detail, Retry::Never)
         };
-        let text = std::fs::read_to_string(path).map_err(|error| refused(&error))?;
+        let text = file.read(within).await.map_err(|error| refused(&error))?;
         Self::parse(&text).ok_or_else(|| refused(&"expected one token of visible ASCII characters"))
     }
 }
@@ -148,7 +180,11 @@ impl Server {
         ask: Ask<'_>,
         wait: Duration,
     ) -> Result<Vec<IdRange>, RequestFailure> {
-        let request = self.to_send(token, ask, wait)?;
+        let authorization = match token {
+            Some(token) => Some(token.header(self, wait).await?),
+            None => None,
+        };
+        let request = self.to_send(authorization, ask, wait)?;
         let sent = connections.request(request).await;
         let response = sent.map_err(|error| self.unsent(&error))?;
         if response.status() != StatusCode::OK {
@@ -164,7 +200,7 @@ impl Server {
     /// Uses POST, so that no cache between client and server answers, and no proxy sends the request twice.
     fn to_send(
         &self,
-        token: Option<&Token>,
+        authorization: Option<HeaderValue>,
         Ask { namespace, count }: Ask<'_>,
         wait: Duration,
     ) -> Result<Request<Empty<Bytes>>, RequestFailure> {
@@ -174,8 +210,8 @@ impl Server {
             .method(Method::POST)
             .uri(uri)
             .header(USER_AGENT, concat!("snowmint-client/", env!("CARGO_PKG_VERSION")));
-        if let Some(token) = token {
-            request = request.header(AUTHORIZATION, token.header(self)?);
+        if let Some(authorization) = authorization {
+            request = request.header(AUTHORIZATION, authorization);
         }
         let built = request.body(Empty::new());
         built.map_err(|error| self.failure(ErrorKind::Rejected, None, error.to_string(), Retry::Never))
@@ -226,8 +262,8 @@ fn is_about_certificates(error: &(dyn Error + 'static)) -> bool {
     while let Some(error) = cause {
         // The source of an I/O error skips the error inside it, which may itself be an I/O error.
         let mut tls = error.downcast_ref::<Tls>();
-        let mut outer = error.downcast_ref::<std::io::Error>();
-        while let (None, Some(inner)) = (tls, outer.and_then(std::io::Error::get_ref)) {
+        let mut outer = error.downcast_ref::<io::Error>();
+        while let (None, Some(inner)) = (tls, outer.and_then(io::Error::get_ref)) {
             tls = inner.downcast_ref();
             outer = inner.downcast_ref();
         }
@@ -466,9 +502,9 @@ mod tests {
     #[test]
     fn the_request_is_sent_as_the_server_expects_it() {
         let server = Server::parse("https://gateway:8443/ids/").unwrap();
-        let token = Token::Fixed(Token::parse(" sm_secret\n").unwrap());
+        let token = Token::parse(" sm_secret\n").unwrap();
         let ask = Ask { namespace: "a.b:c-1", count: 50 };
-        let request = server.to_send(Some(&token), ask, Duration::from_millis(1500)).unwrap();
+        let request = server.to_send(Some(token.clone()), ask, Duration::from_millis(1500)).unwrap();
         assert_eq!(
             request.uri().to_string(),
             "https://gateway:8443/ids/v1/ranges/a.b:c-1?count=50&wait=1.500"

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
+use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -155,20 +156,22 @@ fn nobody_waits_for_servers_that_are_closed_for_longer() {
         answer("429 Too Many Requests", "retry-after: 50\r\n", r#"{"detail":"5000 ids a day"}"#)
     });
     let ids = Client::builder().server(&over.url).timeout(PATIENCE).build().unwrap().namespace("a").unwrap();
-    let began = time::now();
+    let (began, mut counts) = (time::now(), Vec::new());
     for _ in 0..3 {
         let error = ids.blocking_next_id().unwrap_err();
+        counts.push(over.asked().len());
         assert_eq!((error.kind(), error.status()), (ErrorKind::OverQuota, Some(429)));
         assert!(error.is_temporary() && error.to_string().contains("5000 ids a day"), "{error}");
         let wait = error.retry_after().unwrap();
         assert!(wait > Duration::from_secs(20) && wait <= Duration::from_secs(50), "{wait:?}");
     }
     assert!(began.elapsed() < PATIENCE);
-    assert_eq!(over.asked().len(), 1);
+    // For fewer ids each time, down to the one that the caller wants; then none.
+    assert_eq!(counts, [3; 3]);
     // Another namespace does not know the reason, only how long to wait.
     let error = ids.client().namespace("b").unwrap().blocking_next_id().unwrap_err();
     assert!(error.retry_after() > Some(Duration::from_secs(20)), "{error}");
-    assert_eq!(over.asked().len(), 1);
+    assert_eq!(over.asked().len(), 3);
 }
 
 /// Goal: a failure that concerns one namespace closes the server for that namespace only; one that concerns the server or the
@@ -255,6 +258,38 @@ fn both_answers_of_a_hedged_request_are_used_once_at_most() {
 }
 
 /// Goal: the next request uses a new token in the file, each kind of rejection has its error, and no error shows a token.
+/// Goal: a caller gets one of the last ids of a daily quota, although a refill asks for more. Method: a server that refuses more
+/// than 10 ids until tomorrow.
+#[test]
+fn the_last_ids_of_a_daily_quota_are_reachable() {
+    let server = Scripted::start(|nth, count| {
+        if count <= 10 {
+            return ranges(&format!(r#"{{"first":"{nth}000","count":{count},"step":"1"}}"#));
+        }
+        let detail = r#"{"type":"urn:snowmint:over-quota","detail":"10M ids a day"}"#;
+        answer("429 Too Many Requests", "retry-after: 3600\r\n", detail)
+    });
+    let client = Client::builder().server(&server.url).timeout(PATIENCE).build().unwrap();
+    client.namespace("a").unwrap().blocking_next_id().unwrap();
+}
+
+/// Goal: a caller gets an error within its timeout, also if the file system of the token hangs. Method: a FIFO that nobody writes.
+#[test]
+fn a_token_file_that_hangs_does_not_outlast_the_timeout() {
+    let server = Scripted::start(|nth, count| {
+        ranges(&format!(r#"{{"first":"{nth}000","count":{count},"step":"1"}}"#))
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("token");
+    assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
+    let builder = Client::builder().server(&server.url).token_file(&file).timeout(Duration::from_millis(500));
+    let client = builder.build().unwrap();
+    for _ in 0..2 {
+        let error = client.namespace("a").unwrap().blocking_next_id().unwrap_err();
+        assert!(error.to_string().contains("token file"), "{error}");
+    }
+}
+
 #[test]
 fn a_token_is_sent_and_read_again() {
     let picky = Scripted::start(|nth, count| match nth {
