@@ -119,7 +119,7 @@ impl StreamCall {
                 },
                 // hyper polls a body only while the client takes data. A wait for ids that begins before these answers are taken would
                 // keep the pool's turn for as long as the client reads nothing.
-                Phase::Drawing(_) if !chunk.is_empty() => return data(chunk),
+                Phase::Drawing(_) | Phase::Ending(_) if !chunk.is_empty() => return data(chunk),
                 Phase::Drawing(drawing) => {
                     let drawn = match drawing.as_mut().poll(cx) {
                         Poll::Ready(drawn) => drawn,
@@ -132,7 +132,6 @@ impl StreamCall {
                         Err(failure) => self.fail(failure),
                     }
                 }
-                Phase::Ending(_) if !chunk.is_empty() => return data(chunk),
                 Phase::Ending(failure) => {
                     let trailers = failure.as_ref().map_or_else(succeeded, Failure::trailers);
                     self.phase = Phase::Ended;

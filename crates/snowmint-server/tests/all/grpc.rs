@@ -439,8 +439,6 @@ async fn a_stream_answers_at_the_pace_of_its_client() {
     assert_eq!(idle.rest().await.code(), "4", "also without a request");
 }
 
-/// Goal: at shutdown calls that wait get their ids, streams end with a reason, and no connection is cut.
-
 /// Goal: a client that does not read its stream keeps nobody else from getting ids. Method: two requests in one frame, 1 id and then
 /// more than a tick has, and a window that is closed, or closes with the first answer; hyper polls no body then.
 #[tokio::test]
@@ -477,6 +475,7 @@ async fn a_stream_that_is_not_read_delays_no_other_client() {
     }
 }
 
+/// Goal: at shutdown calls that wait get their ids, streams end with a reason, and no connection is cut.
 #[tokio::test]
 async fn a_shutdown_loses_no_call() {
     let running = Running::start().await;
