@@ -20,8 +20,6 @@ use crate::segment::Reset;
 const MS_PER_DAY: u64 = 86_400_000;
 /// The longest template in bytes, without its alphabet.
 const MAX_TEMPLATE: usize = 64;
-/// The longest text: a number has at most 63 digits, in base 2.
-const MAX_TEXT: usize = MAX_TEMPLATE + 64;
 /// The largest width of a number.
 const MAX_WIDTH: u8 = 32;
 
@@ -159,6 +157,10 @@ impl Day {
 }
 
 impl TextForm {
+    /// The length of the longest text in bytes: of a number in base 2, with 63 digits, among dates, which are two characters longer
+    /// than their field.
+    pub const MAX_LEN: usize = MAX_TEMPLATE + 2 * (MAX_TEMPLATE / "{date}".len()) + 64;
+
     /// Appends the text of a number of at most 63 bits that was made at an instant.
     pub fn write_number(&self, number: u64, unix_ms: u64, out: &mut Vec<u8>) {
         self.write(unix_ms, out, |part, out| match part {
@@ -221,7 +223,7 @@ impl TextForm {
 
     /// Returns the number or the id within a text; the other parts have fixed lengths.
     fn find<'t>(&self, text: &'t str) -> Option<&'t str> {
-        if text.len() > MAX_TEXT {
+        if text.len() > Self::MAX_LEN {
             return None;
         }
         let is_id = |part: &Part| matches!(part, Part::Number { .. } | Part::Id);
@@ -632,6 +634,13 @@ mod tests {
         assert_eq!(form.read_number(&text), Some(number), "{template}");
         assert_eq!(form.to_string(), template);
         text
+    }
+
+    #[test]
+    fn the_longest_text_is_read_back() {
+        let template = format!("{}ABCD-{{alphabet=01}}", "{date}".repeat(8));
+        let longest = text(&template, u64::MAX >> 1);
+        assert!(longest.len() > 130 && longest.len() <= TextForm::MAX_LEN, "{}", longest.len());
     }
 
     #[test]

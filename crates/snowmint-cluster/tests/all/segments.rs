@@ -446,7 +446,8 @@ async fn a_node_gives_back_nothing_from_before_the_counter_went_back() {
     sleep(Duration::from_secs(1)).await;
     assert!(counted(&store).await >= 500, "enough that the counter is raised below it");
     let record = store.load(&key()).await.unwrap().unwrap();
-    store.compare_and_set(&key(), Expected::Revision(record.revision), b"0").await.unwrap();
+    let set = store.compare_and_set(&key(), Expected::Revision(record.revision), b"0").await.unwrap();
+    assert!(matches!(set, Swap::Done(_)));
     let direct = || start(&[unsteady(&store)], SegmentConfig::new().mode(Mode::Direct));
     let mut drawn = direct().take_run(n(300)).await.unwrap().into_iter().collect::<Vec<_>>();
     numbers(&first, 150).await;

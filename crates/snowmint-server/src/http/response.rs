@@ -12,6 +12,7 @@ use hyper::body::{Frame, SizeHint};
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use hyper::{Method, Response, StatusCode};
 use serde::Serialize;
+use snowmint_cluster::namespace::TextForm;
 
 use crate::admin::node_admin::TokenScope;
 use crate::http::fleet::EventStream;
@@ -22,8 +23,8 @@ use crate::status::ErrorKind;
 pub(super) const JSON: &str = "application/json";
 pub(super) const TEXT: &str = "text/plain; charset=utf-8";
 
-/// The longest text of one id with quotes and a comma: a text form may add to the 26 characters of an id.
-const MAX_ID_TEXT: usize = 128;
+/// The longest text of one id with quotes and a comma.
+const MAX_ID_TEXT: usize = TextForm::MAX_LEN + 3;
 /// The longest text of one range with its comma.
 const MAX_RANGE_TEXT: usize = 96;
 /// The longest text of one plain number with quotes and a comma.
@@ -123,17 +124,18 @@ impl Body {
             _ => MAX_ID_TEXT,
         };
         let mut chunks = IdChunks { ids, format, begun: false, ended: false, longest, first: None };
-        if format == IdsFormat::Ranges {
-            // Millions of ids may be a few ranges.
-            let first = chunks.chunk(CHUNK)?;
+        if few || format == IdsFormat::Ranges {
+            let room = match format {
+                // Millions of ids may be a few ranges.
+                IdsFormat::Ranges => CHUNK,
+                // Room for one more before the first id, and for two that `chunk` keeps free after the last.
+                _ => (chunks.ids.len() + 3) * longest,
+            };
+            let first = chunks.chunk(room)?;
             if chunks.ended {
                 return Ok(Self::whole(first));
             }
             chunks.first = Some(first);
-        } else if few {
-            // Room for one more before the first id, and for two that `chunk` keeps free after the last.
-            let room = (chunks.ids.len() + 3) * longest;
-            return chunks.chunk(room).map(Self::whole);
         }
         Ok(Self::Ids(Box::new(chunks)))
     }

@@ -849,6 +849,27 @@ async fn the_end_lets_a_waiting_request_finish() {
     assert_eq!(ending.await.unwrap().cut, 0);
 }
 
+/// Goal: an answer with ids in a long text form is whole, also one that is sent as one piece. Method: the longest template.
+#[tokio::test]
+async fn ids_in_a_long_text_form_are_answered_whole() {
+    let source = TestSource::new(Layout::TWITTER);
+    let mint = mint_of(source.clone(), Layout::TWITTER);
+    let text = format!("{}ABCD-{{alphabet=01}}", "{date}".repeat(8));
+    let definition =
+        Definition { text: Some(text.parse().unwrap()), ..Definition::snowflake(Layout::TWITTER) };
+    let wall: SharedClock = Arc::new(ManualClock::at_unix_ms(1_700_000_000_000));
+    let backend = Backend::Snowflake(Arc::clone(mint.pool()));
+    let name = NamespaceName::new("long").unwrap();
+    mint.serve(vec![Arc::new(Namespace::new(name, definition, backend, &wall))]);
+    let server = Running::serving(mint.into(), source, settings()).await;
+    for count in [1, 100, 500, 501] {
+        let (head, body) = server.get(&format!("/v1/ids/long?count={count}")).await;
+        assert!(head.starts_with("http/1.1 200"), "{head}");
+        let document: Value = serde_json::from_str(&body).unwrap();
+        assert_eq!(document["ids"].as_array().unwrap().len(), count);
+    }
+}
+
 /// Goal: during the drain delay a node is not ready and still serves all requests. Method: a delay that outlasts the test.
 #[tokio::test]
 async fn a_node_that_leaves_is_not_ready_and_still_serves() {
