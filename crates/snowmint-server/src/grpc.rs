@@ -15,7 +15,7 @@ mod stream_call;
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -40,7 +40,8 @@ use crate::http_timeouts::Delivery;
 use crate::http2::{self, Ended, Peer};
 use crate::limits::admin::MAX_BODY;
 use crate::limits::grpc::{MAX_MESSAGE, MAX_PAGE};
-use crate::mint::{ConnectionState, InspectBy, MintError, Namespace};
+use crate::mint::{InspectBy, MintError, Namespace};
+use crate::mint_access::MintAccess;
 use crate::protocol::{Admission, Protocol};
 use crate::shutdown::ShutdownListener;
 use crate::state::ServerState;
@@ -256,7 +257,8 @@ pub(crate) async fn serve(
         let Some(preface) = http2::wait_for_bytes(&mut stream, &peer).await else {
             return stream.close().await;
         };
-        let session = Session::new(&server, &services, &peer);
+        let client = Arc::new(MintAccess::new(&server.mint));
+        let session = Session::new(&server, &services, &peer, client);
         let answer = |request, delivery| Arc::clone(&session).call(request, delivery);
         // Boxed, since it is much larger than the state of a silent client.
         if Box::pin(http2::serve(stream, preface, &peer, answer)).await == Ended::Broken {
@@ -273,47 +275,23 @@ pub(crate) struct Session {
     shutdown: ShutdownListener,
     admission: Admission,
     bearer: BearerCache,
-    /// The states that no call uses at the moment. Calls that follow each other get the same one, so that their ids increase.
-    states: Mutex<Vec<ConnectionState>>,
-}
-
-/// A connection state that returns to its session.
-struct StateLease {
-    session: Arc<Session>,
-    /// `None` only while it is dropped.
-    state: Option<ConnectionState>,
-}
-
-impl StateLease {
-    fn of(session: &Arc<Session>) -> Self {
-        // Each change is one push or pop, so a panic elsewhere leaves the list consistent.
-        let free = session.states.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let state = free.unwrap_or_else(|| session.server.mint.connection_state());
-        Self { session: Arc::clone(session), state: Some(state) }
-    }
-
-    fn get(&mut self) -> &mut ConnectionState {
-        self.state.get_or_insert_with(|| self.session.server.mint.connection_state())
-    }
-}
-
-impl Drop for StateLease {
-    fn drop(&mut self) {
-        if let Some(state) = self.state.take() {
-            self.session.states.lock().unwrap_or_else(PoisonError::into_inner).push(state);
-        }
-    }
+    client: Arc<MintAccess>,
 }
 
 impl Session {
-    pub(crate) fn new(server: &Arc<ServerState>, services: &Arc<Services>, peer: &Peer<'_>) -> Arc<Self> {
+    pub(crate) fn new(
+        server: &Arc<ServerState>,
+        services: &Arc<Services>,
+        peer: &Peer<'_>,
+        client: Arc<MintAccess>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             server: Arc::clone(server),
             services: Arc::clone(services),
             shutdown: peer.shutdown.clone(),
             admission: peer.admission,
             bearer: BearerCache::new(server.settings.access.as_ref()),
-            states: Mutex::default(),
+            client,
         })
     }
 
@@ -513,13 +491,12 @@ impl Session {
             CallMethod::Next | CallMethod::Stream => {
                 let request: messages::NextRequest = decode(message)?;
                 deadline.check(Instant::now())?;
-                let mut state = StateLease::of(self);
-                match draw::try_draw(&self.server, identity, state.get(), &request)? {
+                match draw::try_draw(&self.server, identity, &self.client, &request)? {
                     draw::Drawn::Done(answer) => Ok(answer),
                     // Boxed, since most calls need not wait.
                     drawn => {
                         let finish =
-                            Box::pin(draw::finish(&self.server, identity, state.get(), &request, drawn));
+                            Box::pin(draw::finish(&self.server, identity, &self.client, &request, drawn));
                         deadline.bound(finish).await
                     }
                 }

@@ -1,5 +1,5 @@
 //! HTTP/1.1, HTTP/2 and gRPC on one port: serves one connection with hyper. `request` parses, `handler` asks the mint through
-//! `mint_access`, `response` writes; `cors` admits web pages, `idempotency` keeps answers. Time limits are in `http_timeouts`,
+//! `crate::mint_access`, `response` writes; `cors` admits web pages, `idempotency` keeps answers. Time limits are in `http_timeouts`,
 //! the answers of HTTP/2 in `http2`, those of gRPC in `grpc`.
 //!
 //! A client of HTTP/2 begins with a fixed preface, with or without TLS. So the first bytes decide, and no upgrade is needed.
@@ -12,7 +12,6 @@ mod fleet;
 mod handler;
 mod idempotency;
 mod leaf;
-mod mint_access;
 mod request;
 mod request_log;
 mod response;
@@ -41,12 +40,12 @@ use crate::fairness::Turn;
 use crate::fleet::watch::FleetWatch;
 use crate::grpc;
 use crate::http::idempotency::KeptAnswers;
-use crate::http::mint_access::MintAccess;
 use crate::http::request::{KnownHost, check_host};
 use crate::http::response::Body;
 use crate::http_timeouts::{DeliveredBody, Delivery, Making, Pause};
 use crate::http2::{self, Ended, Peer, PeerStream, Preface, Prefaced};
 use crate::limits::http::{MAX_HEAD, MAX_HEADERS};
+use crate::mint_access::MintAccess;
 use crate::protocol::{Admission, Protocol};
 use crate::shutdown::ShutdownListener;
 use crate::socket_stream::Stream;
@@ -70,7 +69,7 @@ pub(crate) async fn serve(
     let Some(stream) = accepted.establish(&server, &shutdown).await else { return };
     let turn = Turn::default();
     let peer = Peer::new(&turn, server.settings.timeouts, shutdown, admission);
-    let (client, address) = (MintAccess::new(&server.mint), stream.peer());
+    let (client, address) = (Arc::new(MintAccess::new(&server.mint)), stream.peer());
     let bearer = BearerCache::new(server.settings.access.as_ref());
     let known_host = KnownHost::default();
     let serving = Serving { server: &server, services, peer, client, address, bearer, known_host };
@@ -95,7 +94,7 @@ struct Serving<'a> {
     server: &'a Arc<ServerState>,
     services: Arc<Services>,
     peer: Peer<'a>,
-    client: MintAccess,
+    client: Arc<MintAccess>,
     /// The address of the client; `None` over a Unix socket.
     address: Option<SocketAddr>,
     bearer: BearerCache,
@@ -133,9 +132,10 @@ impl Serving<'_> {
         let session = OnceLock::new();
         let answer = |request: Request<Incoming>, delivery| {
             let session = grpc::is_grpc(request.headers()).then(|| {
-                Arc::clone(
-                    session.get_or_init(|| grpc::Session::new(self.server, &self.services.grpc, &self.peer)),
-                )
+                Arc::clone(session.get_or_init(|| {
+                    let client = Arc::clone(&self.client);
+                    grpc::Session::new(self.server, &self.services.grpc, &self.peer, client)
+                }))
             });
             async move {
                 match session {

@@ -70,6 +70,7 @@ mod listener;
 mod memory_trimmer;
 mod metrics;
 pub mod mint;
+mod mint_access;
 pub mod namespace_sync;
 pub mod nearest;
 mod noeqd;

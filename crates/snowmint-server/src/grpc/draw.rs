@@ -10,7 +10,8 @@ use super::messages::{Format, NextRequest, NextResponse, Range};
 use crate::access::{Identity, Right};
 use crate::limits::grpc::MAX_TEXTS;
 use crate::limits::{MAX_COUNT, MAX_RANGE_COUNT, MAX_WAIT};
-use crate::mint::{ConnectionState, IdHandles, IdRange, Ids, MintError, Namespace, PartialIds, Taken};
+use crate::mint::{IdRange, Ids, MintError, Namespace};
+use crate::mint_access::{self, MintAccess, TryTake};
 use crate::state::ServerState;
 use crate::status::ErrorKind;
 
@@ -18,7 +19,7 @@ use crate::status::ErrorKind;
 pub(super) enum Drawn {
     Done(Answer),
     /// Some ids are missing.
-    Partial(Arc<Namespace>, PartialIds),
+    Partial(Arc<Namespace>, mint_access::Drawn),
     /// The namespace must be created first.
     Unknown(MintError),
 }
@@ -27,14 +28,14 @@ pub(super) enum Drawn {
 pub(super) fn try_draw(
     server: &ServerState,
     identity: &Identity,
-    state: &mut ConnectionState,
+    client: &MintAccess,
     request: &NextRequest,
 ) -> Result<Drawn, Failure> {
     let name = request.namespace.as_bytes();
     identity.may(Right::Mint, name)?;
     let form = Form::of(request)?;
     let count = form.count(request)?;
-    let (namespace, handles) = match state.find(name) {
+    let namespace = match client.find(name) {
         Ok(found) => found,
         Err(error) => match identity.unfound(&server.mint, Right::Mint, name, error) {
             unknown @ MintError::UnknownNamespace { .. } if server.mint.creates() => {
@@ -49,7 +50,7 @@ pub(super) fn try_draw(
         return Err(MintError::NotNumbers { name }.into());
     }
     identity.spend(name, count as u64)?;
-    let drawn = try_take(identity, namespace, handles, form, count);
+    let drawn = try_take(identity, namespace, client, form, count);
     if drawn.is_err() {
         identity.give_back(count as u64);
     }
@@ -58,25 +59,21 @@ pub(super) fn try_draw(
 
 fn try_take(
     identity: &Identity,
-    namespace: &Arc<Namespace>,
-    handles: &mut IdHandles,
+    namespace: Arc<Namespace>,
+    client: &MintAccess,
     form: Form,
     count: usize,
 ) -> Result<Drawn, Failure> {
     if count == 1
         && form == Form::Numbers
-        && let Some(id) = namespace.try_one(handles)?
+        && let Some(id) = client.try_one(&namespace)?
     {
-        issued(identity, namespace, 1);
+        issued(identity, &namespace, 1);
         return Ok(Drawn::Done(Answer::of_id(id)));
     }
-    let taken = match form {
-        Form::Ranges => namespace.try_take_ranges(handles, count)?,
-        Form::Numbers | Form::Texts => namespace.try_take(handles, count)?,
-    };
-    match taken {
-        Taken::All(ids) => form.answer(identity, namespace, ids).map(Drawn::Done),
-        Taken::Partial(partial) => Ok(Drawn::Partial(Arc::clone(namespace), partial)),
+    match client.draw(&namespace, count, form.try_take())? {
+        mint_access::Drawn::All(ids) => form.answer(identity, &namespace, ids).map(Drawn::Done),
+        partial => Ok(Drawn::Partial(namespace, partial)),
     }
 }
 
@@ -95,14 +92,14 @@ fn issued(identity: &Identity, namespace: &Namespace, ids: u64) {
 pub(super) async fn finish(
     server: &ServerState,
     identity: &Identity,
-    state: &mut ConnectionState,
+    client: &MintAccess,
     request: &NextRequest,
     drawn: Drawn,
 ) -> Result<Answer, Failure> {
     let drawn = match drawn {
         Drawn::Unknown(unknown) => {
             server.mint.create(request.namespace.as_bytes(), unknown).await?;
-            try_draw(server, identity, state, request)?
+            try_draw(server, identity, client, request)?
         }
         drawn => drawn,
     };
@@ -110,10 +107,11 @@ pub(super) async fn finish(
         Drawn::Done(answer) => Ok(answer),
         Drawn::Partial(namespace, partial) => {
             let form = Form::of(request)?;
-            let ids = namespace.wait(state.handles(), partial, MAX_WAIT).await;
+            let count = form.count(request)?;
+            let ids = partial.finish(&namespace, count, MAX_WAIT, form.try_take()).await;
             let answer = ids.map_err(Failure::from).and_then(|ids| form.answer(identity, &namespace, ids));
             if answer.is_err() {
-                identity.give_back(request.count.unwrap_or(1).into());
+                identity.give_back(count as u64);
             }
             answer
         }
@@ -142,6 +140,13 @@ impl Form {
                 );
                 Err(Failure::new(ErrorKind::BadRequest, text))
             }
+        }
+    }
+
+    fn try_take(self) -> TryTake {
+        match self {
+            Self::Ranges => Namespace::try_take_ranges,
+            Self::Numbers | Self::Texts => Namespace::try_take,
         }
     }
 

@@ -12,7 +12,7 @@ use super::draw::{self, Drawn};
 use super::message::{Answer, MessageReader};
 use super::messages;
 use super::request_log::CallLine;
-use super::{BodyFrame, Deadline, Failure, Session, StateLease, decode, succeeded};
+use super::{BodyFrame, Deadline, Failure, Session, decode, succeeded};
 use crate::access::Identity;
 use crate::http_timeouts::Delivery;
 use crate::limits::HEAR_OUT;
@@ -26,8 +26,6 @@ pub(crate) struct StreamCall {
     reader: MessageReader,
     deadline: Deadline,
     delivery: Arc<Delivery>,
-    /// `None` while a request waits for ids.
-    state: Option<StateLease>,
     phase: Phase,
     /// Completes with the reason to end the call although the client continues.
     ends: Pin<Box<dyn Future<Output = Failure> + Send>>,
@@ -47,8 +45,8 @@ enum Phase {
     Ended,
 }
 
-/// The outcome of a request that waited, with its state and its arrival.
-type Outcome = (StateLease, Instant, Result<Answer, Failure>);
+/// The outcome of a request that waited, with its arrival.
+type Outcome = (Instant, Result<Answer, Failure>);
 
 impl StreamCall {
     pub(super) fn new(
@@ -67,14 +65,12 @@ impl StreamCall {
             }
         });
         delivery.wait();
-        let state = Some(StateLease::of(&session));
         Self {
             session,
             identity,
             reader,
             deadline,
             delivery,
-            state,
             phase: Phase::Reading,
             ends,
             ending: None,
@@ -125,8 +121,7 @@ impl StreamCall {
                         Poll::Ready(drawn) => drawn,
                         Poll::Pending => return Poll::Pending,
                     };
-                    let (state, came, answer) = drawn;
-                    self.state = Some(state);
+                    let (came, answer) = drawn;
                     match answer {
                         Ok(answer) => self.answer(answer, came),
                         Err(failure) => self.fail(failure),
@@ -155,19 +150,15 @@ impl StreamCall {
         }
         self.delivery.make();
         let request: messages::NextRequest = decode(message)?;
-        let mut state = self.state.take().unwrap_or_else(|| StateLease::of(&self.session));
-        match draw::try_draw(&self.session.server, &self.identity, state.get(), &request) {
-            Ok(Drawn::Done(answer)) => {
-                self.state = Some(state);
-                self.answer(answer, came);
-            }
+        match draw::try_draw(&self.session.server, &self.identity, &self.session.client, &request) {
+            Ok(Drawn::Done(answer)) => self.answer(answer, came),
             Ok(drawn) => {
                 let (session, deadline) = (Arc::clone(&self.session), self.deadline);
                 let identity = self.identity.clone();
                 self.phase = Phase::Drawing(Box::pin(async move {
-                    let finishing = draw::finish(&session.server, &identity, state.get(), &request, drawn);
-                    let answer = deadline.bound(finishing).await;
-                    (state, came, answer)
+                    let finishing =
+                        draw::finish(&session.server, &identity, &session.client, &request, drawn);
+                    (came, deadline.bound(finishing).await)
                 }));
             }
             Err(failure) => return Err(failure),

@@ -13,11 +13,11 @@ use snowmint::{Id, Parts};
 use snowmint_cluster::namespace::Scheme;
 
 use crate::access::Identity;
-use crate::http::mint_access::MintAccess;
 use crate::http::request::LeafMode;
 use crate::http::response::{Body, Problem, TEXT, json, ok};
 use crate::limits::MAX_WAIT;
 use crate::mint::{Mint, MintError, Minted};
+use crate::mint_access::MintAccess;
 use crate::state::ServerState;
 use crate::status::ErrorKind;
 

@@ -11,7 +11,7 @@ use h2::{RecvStream, SendStream};
 use hyper::{HeaderMap, Request, StatusCode};
 use prost::Message;
 use snowmint::{DatacenterId, Layout};
-use snowmint_cluster::{Holder, LeaseConfig, Leases, NamespaceName};
+use snowmint_cluster::{Holder, LeaseConfig, Leases, NamespaceName, WorkerCount};
 use snowmint_server::grpc_messages::{
     Format, InspectRequest, InspectResponse, NamespacesRequest, NamespacesResponse, NextRequest,
     NextResponse, TimeBoundsRequest, TimeBoundsResponse, inspect_request::By,
@@ -19,7 +19,7 @@ use snowmint_server::grpc_messages::{
 use snowmint_server::{AllowedHosts, Listeners, Mint, Settings, Timeouts, bind, serve};
 use snowmint_store::MemoryStore;
 use tokio::net::TcpStream;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::running_service::{Running, settings};
 use crate::tokens::{Tokens, row};
@@ -439,22 +439,48 @@ async fn a_stream_answers_at_the_pace_of_its_client() {
     assert_eq!(idle.rest().await.code(), "4", "also without a request");
 }
 
+/// Goal: the ids of one connection increase over all leases of its node. Method: two leases, an open stream, and calls in turn with
+/// requests of the stream; each begins when the one before is answered.
+#[tokio::test]
+async fn the_ids_of_a_connection_increase_over_two_leases() {
+    let config = LeaseConfig::new(Layout::TWITTER, Holder::new("me").unwrap());
+    let config = config.worker_count(WorkerCount::new(2, 2).unwrap());
+    let address = serve_leases(config, 2).await;
+    let client = Client::to(address).await;
+    let mut stream = client.open(STREAM, &[]).await;
+    let mut all = Vec::new();
+    for nth in 0..1000 {
+        // Now and then, both have to wait for ticks, in line.
+        let request = next(if nth % 100 == 99 { 20_000 } else { 1 }, Format::Numbers);
+        stream.send(&request);
+        let response = NextResponse::decode(stream.read().await.unwrap()).unwrap();
+        all.extend(response.ids);
+        all.extend(ids(&client.next(&request).await));
+    }
+    assert!(all.is_sorted_by(|one, next| one < next));
+}
+
+/// Serves leases of a store in memory over gRPC, once `count` of them are held.
+async fn serve_leases(config: LeaseConfig, count: usize) -> SocketAddr {
+    let leases = Leases::start(Arc::new(MemoryStore::new()), config).unwrap();
+    while leases.statuses().iter().filter(|it| it.worker.is_some()).count() < count {
+        sleep(Duration::from_millis(10)).await;
+    }
+    let name = NamespaceName::new("default").unwrap();
+    let mint = Arc::new(Mint::new([name], leases, Layout::TWITTER, DatacenterId(0)));
+    let grpc = bind("127.0.0.1:0", "--grpc").await.unwrap();
+    let address = grpc.address().parse().unwrap();
+    let listeners = Listeners { grpc: Some(grpc), ..Listeners::default() };
+    tokio::spawn(serve(mint, listeners, settings(), Box::pin(std::future::pending())));
+    address
+}
+
 /// Goal: a client that does not read its stream keeps nobody else from getting ids. Method: two requests in one frame, 1 id and then
 /// more than a tick has, and a window that is closed, or closes with the first answer; hyper polls no body then.
 #[tokio::test]
 async fn a_stream_that_is_not_read_delays_no_other_client() {
-    let leases = Leases::start(
-        Arc::new(MemoryStore::new()),
-        LeaseConfig::new(Layout::TWITTER, Holder::new("me").unwrap()),
-    );
-    let leases = leases.unwrap();
-    leases.ready().await.unwrap();
-    let name = NamespaceName::new("default").unwrap();
-    let mint = Arc::new(Mint::new([name], leases, Layout::TWITTER, DatacenterId(0)));
-    let grpc = bind("127.0.0.1:0", "--grpc").await.unwrap();
-    let address: SocketAddr = grpc.address().parse().unwrap();
-    let listeners = Listeners { grpc: Some(grpc), ..Listeners::default() };
-    tokio::spawn(serve(mint, listeners, settings(), Box::pin(std::future::pending())));
+    let config = LeaseConfig::new(Layout::TWITTER, Holder::new("me").unwrap());
+    let address = serve_leases(config, 1).await;
     let both = [next(1, Format::Numbers), next(100_000, Format::Numbers)].map(|request| {
         let message = request.encode_to_vec();
         let length = u32::try_from(message.len()).unwrap();

@@ -1,4 +1,4 @@
-//! One connection's access to the mint, which the concurrent requests of HTTP/2 share.
+//! One connection's access to the mint, which its concurrent requests share: over HTTP/2, and the calls and streams of gRPC.
 //!
 //! The ids of a connection increase. So it draws the ids of one pool through one handle, one request after the other. A request
 //! that waits delays only requests for ids of the same pool.
@@ -17,7 +17,7 @@ use crate::mint::{
 
 /// One connection's access to the mint.
 #[derive(Debug)]
-pub(super) struct MintAccess(Mutex<State>);
+pub(crate) struct MintAccess(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
@@ -26,19 +26,19 @@ struct State {
     lines: BTreeMap<usize, Line>,
 }
 
-type Line = Arc<sync::Mutex<IdHandles>>;
+pub(crate) type Line = Arc<sync::Mutex<IdHandles>>;
 
 /// Draws ids without a wait.
-type TryTake = fn(&Namespace, &mut IdHandles, usize) -> Result<Taken, MintError>;
+pub(crate) type TryTake = fn(&Namespace, &mut IdHandles, usize) -> Result<Taken, MintError>;
 
 impl MintAccess {
-    pub(super) fn new(mint: &Mint) -> Self {
+    pub(crate) fn new(mint: &Mint) -> Self {
         Self(Mutex::new(State { connection: mint.connection_state(), lines: BTreeMap::new() }))
     }
 
     /// Finds a namespace by its name, if the client may take its ids. Creates an unknown one if the server allows it and
     /// `may_create` is set.
-    pub(super) async fn find_or_create(
+    pub(crate) async fn find_or_create(
         &self,
         mint: &Mint,
         identity: &Identity,
@@ -55,7 +55,8 @@ impl MintAccess {
         find()
     }
 
-    fn find(&self, name: &[u8]) -> Result<Arc<Namespace>, MintError> {
+    /// Finds a namespace by its name, whoever the client is.
+    pub(crate) fn find(&self, name: &[u8]) -> Result<Arc<Namespace>, MintError> {
         self.state().connection.find(name).map(|(namespace, _)| Arc::clone(namespace))
     }
 
@@ -66,7 +67,7 @@ impl MintAccess {
     }
 
     /// Takes `count` ids, and counts them. Waits for `within` at most.
-    pub(super) async fn take(
+    pub(crate) async fn take(
         &self,
         identity: &Identity,
         namespace: &Namespace,
@@ -77,7 +78,7 @@ impl MintAccess {
     }
 
     /// Takes `count` ids, to be read as ranges. Waits for `within` at most.
-    pub(super) async fn take_ranges(
+    pub(crate) async fn take_ranges(
         &self,
         identity: &Identity,
         namespace: &Namespace,
@@ -96,7 +97,10 @@ impl MintAccess {
         try_take: TryTake,
     ) -> Result<Ids, MintError> {
         identity.spend(namespace.name().as_str().as_bytes(), count as u64)?;
-        let taken = self.take_uncounted(namespace, count, within, try_take).await;
+        let taken = match self.draw(namespace, count, try_take) {
+            Ok(drawn) => drawn.finish(namespace, count, within, try_take).await,
+            Err(error) => Err(error),
+        };
         match &taken {
             Ok(ids) => {
                 namespace.add_issued(ids.len() as u64);
@@ -109,37 +113,66 @@ impl MintAccess {
         taken
     }
 
-    async fn take_uncounted(
+    /// Draws one plain number, without counting it, if that needs no wait and no other request waits.
+    pub(crate) fn try_one(&self, namespace: &Namespace) -> Result<Option<u64>, MintError> {
+        let mut state = self.state();
+        if let Backend::Snowflake(pool) = namespace.backend().plain()
+            && let Some(line) = state.lines.get(&pool.slot())
+        {
+            return line.try_lock().map_or(Ok(None), |mut handles| namespace.try_one(&mut handles));
+        }
+        namespace.try_one(state.connection.handles())
+    }
+
+    /// Draws `count` ids without a wait and without counting them, as far as possible.
+    pub(crate) fn draw(
         &self,
         namespace: &Namespace,
         count: usize,
-        within: Duration,
         try_take: TryTake,
-    ) -> Result<Ids, MintError> {
-        let Backend::Snowflake(pool) = namespace.backend().plain() else {
-            let mut none = IdHandles::default();
-            return match try_take(namespace, &mut none, count)? {
-                Taken::All(ids) => Ok(ids),
-                Taken::Partial(partial) => namespace.wait(&mut none, partial, within).await,
-            };
-        };
-        let drawn = self.state().draw(pool, namespace, count, try_take)?;
-        match drawn {
-            Drawn::All(ids) => Ok(ids),
-            Drawn::First(mut handles, partial) => namespace.wait(&mut handles, partial, within).await,
-            // Boxed: otherwise every request's future has room for this wait.
-            Drawn::Behind(line) => Box::pin(take_in_line(&line, namespace, count, within, try_take)).await,
+    ) -> Result<Drawn, MintError> {
+        match namespace.backend().plain() {
+            Backend::Snowflake(pool) => self.state().draw(pool, namespace, count, try_take),
+            _ => Ok(match try_take(namespace, &mut IdHandles::default(), count)? {
+                Taken::All(ids) => Drawn::All(ids),
+                Taken::Partial(partial) => Drawn::Numbers(partial),
+            }),
         }
     }
 }
 
 /// What a draw has given so far.
-enum Drawn {
+pub(crate) enum Drawn {
     All(Ids),
+    /// Some numbers of a namespace whose numbers need no handle.
+    Numbers(PartialIds),
     /// Some ids, and the first place in the line of the pool.
     First(OwnedMutexGuard<IdHandles>, PartialIds),
-    /// Nothing: other requests wait, or have waited.
+    /// Nothing: other requests wait.
     Behind(Line),
+}
+
+impl Drawn {
+    /// Waits for the missing ids of the same draw, for `within` at most.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the ids drawn so far are lost; nobody else gets them.
+    pub(crate) async fn finish(
+        self,
+        namespace: &Namespace,
+        count: usize,
+        within: Duration,
+        try_take: TryTake,
+    ) -> Result<Ids, MintError> {
+        match self {
+            Self::All(ids) => Ok(ids),
+            Self::Numbers(partial) => namespace.wait(&mut IdHandles::default(), partial, within).await,
+            Self::First(mut handles, partial) => namespace.wait(&mut handles, partial, within).await,
+            // Boxed: otherwise every request's future has room for this wait.
+            Self::Behind(line) => Box::pin(take_in_line(&line, namespace, count, within, try_take)).await,
+        }
+    }
 }
 
 impl State {
@@ -151,7 +184,13 @@ impl State {
         try_take: TryTake,
     ) -> Result<Drawn, MintError> {
         if let Some(line) = self.lines.get(&pool.slot()) {
-            return Ok(Drawn::Behind(Arc::clone(line)));
+            let Ok(mut handles) = Arc::clone(line).try_lock_owned() else {
+                return Ok(Drawn::Behind(Arc::clone(line)));
+            };
+            return Ok(match try_take(namespace, &mut handles, count)? {
+                Taken::All(ids) => Drawn::All(ids),
+                Taken::Partial(partial) => Drawn::First(handles, partial),
+            });
         }
         match try_take(namespace, self.connection.handles(), count)? {
             Taken::All(ids) => Ok(Drawn::All(ids)),
