@@ -19,7 +19,7 @@ use snowmint_cluster::{Holder, LeaseConfig, LeaseConfigError, WorkerPool};
 use snowmint_server::admin::node_reports::{self, NodeError, NodeReports};
 use snowmint_server::admin::recovery::{AtLeast, Counters, name_of, number};
 use snowmint_server::admin::workers::{random_tag, workers_of};
-use snowmint_store::{Counter as _, Expected, Key, Store, StoreCounter, StoreErrorKind, Swap, Versioned};
+use snowmint_store::{Counter as _, Expected, Key, Store, StoreCounter, StoreErrorKind, Swap};
 
 use crate::audit::Author;
 use crate::error::{Failure, report};
@@ -267,14 +267,12 @@ async fn recover_in(
     warn_of_skipped(&*store);
     let mut out = Plan { out: Output::new(), json: args.json };
     // Extend leases before counters: a retry after a failure is idempotent for leases, but raises counters again.
-    let leases = extend_leases(&*store, pools, until_unix_ms, args.yes, &mut out).await?;
-    let mut raised = BTreeMap::new();
+    extend_leases(&*store, pools, until_unix_ms, args.yes, &mut out).await?;
     let mut newer = BTreeSet::new();
     for (key, counter) in &counters.all {
         let after = counter.after(args.add.unwrap_or(0));
         if args.yes {
             raise(&store, key, after).await?;
-            raised.insert(key.clone(), after);
         }
         let (now, after_text) = (thousands(counter.now.unwrap_or(0)), thousands(after));
         let text = format!("counter {:<40} {now:>20} -> {after_text:>20}", key.as_str());
@@ -285,7 +283,6 @@ async fn recover_in(
             newer.insert(name_of(key.as_str()));
         }
     }
-    settle(&*store, &raised, &leases).await?;
     for name in newer {
         out.note(&format!(
             "{name} has counters that the backup lacks: if the namespace is missing, add it again as it was; it starts above them"
@@ -298,44 +295,38 @@ async fn recover_in(
 }
 
 /// Raises a counter to a number of slots.
+///
+/// If the store may lose writes, this also writes a counter that is high enough already: a recovery may have raised it a moment
+/// ago, which a failover can still take back, and [`StoreArgs::change`] checks only what this command wrote.
 async fn raise(store: &Arc<dyn Store>, key: &Key, slots: u64) -> Result<(), Failure> {
     let counter = StoreCounter::new(Arc::clone(store), key.clone(), 1, NonZeroU64::MIN);
-    // Number n is slot n - 1: a counter above number n holds n slots.
-    counter.raise_above(slots).await.map_err(Failure::runtime)?;
-    Ok(())
+    for _ in 0..TRIES {
+        // Number n is slot n - 1: a counter above number n holds n slots.
+        counter.raise_above(slots).await.map_err(Failure::runtime)?;
+        if store.may_lose().is_zero() {
+            return Ok(());
+        }
+        match store.load(key).await.map_err(Failure::runtime)? {
+            // A counter that was never used has no record, and needs none.
+            None if slots == 0 => return Ok(()),
+            Some(found) if number(&found) >= Some(slots) => {
+                let expected = Expected::Revision(found.revision);
+                let swap = store.compare_and_set(key, expected, &found.value).await;
+                if let Swap::Done(_) = swap.map_err(Failure::runtime)? {
+                    return Ok(());
+                }
+            }
+            _ => {}
+        }
+    }
+    Err(kept_writing(key))
 }
 
-/// Waits until no failover can take back the writes, and checks that none did.
-async fn settle(
-    store: &dyn Store,
-    raised: &BTreeMap<Key, u64>,
-    leases: &BTreeMap<Key, Tag>,
-) -> Result<(), Failure> {
-    let may_lose = store.may_lose();
-    if may_lose.is_zero() || (raised.is_empty() && leases.is_empty()) {
-        return Ok(());
-    }
-    tokio::time::sleep(may_lose).await;
-    let mut found: BTreeMap<Key, Versioned> = BTreeMap::new();
-    for prefix in ["segments/", "workers/"] {
-        found.extend(store.list(prefix).await.map_err(Failure::runtime)?);
-    }
-    // A counter that was never used has no record, and none is written for it.
-    let is_raised =
-        |(key, slots): &(&Key, &u64)| found.get(*key).and_then(number).unwrap_or_default() >= **slots;
-    let is_extended = |(key, tag): &(&Key, &Tag)| {
-        let record = found.get(*key).and_then(|it| Record::from_bytes(&it.value).ok());
-        record.is_some_and(|it| it.tag == **tag)
-    };
-    let counters = raised.iter().filter(|it| !is_raised(it)).map(|it| it.0);
-    let lost: Vec<&Key> =
-        counters.chain(leases.iter().filter(|it| !is_extended(it)).map(|it| it.0)).collect();
-    let Some(first) = lost.first() else { return Ok(()) };
-    Err(Failure::runtime(format!(
-        "the store lost {} of the records that this recovery wrote, or another process changed them, such as {first}: keep nodes \
-         away from this store, then retry",
-        thousands(lost.len() as u64)
-    )))
+/// Returns the failure for a record that another process wrote at every try.
+fn kept_writing(key: &Key) -> Failure {
+    Failure::runtime(format!(
+        "another process keeps writing {key}: keep nodes away from this store, then retry"
+    ))
 }
 
 /// Returns the pools of the store, of the nodes, and of the layouts of namespaces in the datacenters of the nodes, each with
@@ -386,8 +377,7 @@ async fn extend_leases(
     until_unix_ms: u64,
     yes: bool,
     out: &mut Plan,
-) -> Result<BTreeMap<Key, Tag>, Failure> {
-    let mut extended = BTreeMap::new();
+) -> Result<(), Failure> {
     if pools.is_empty() {
         out.note(&format!(
             "leases  no records, so no worker can be reserved: start no node before {}",
@@ -420,24 +410,20 @@ async fn extend_leases(
         )?;
         if yes {
             for key in keys {
-                match extend(store, &key, until_unix_ms).await? {
-                    Extended::Under(tag) => {
-                        extended.insert(key, tag);
-                    }
-                    Extended::Damaged(damage) => out.note(&format!(
+                if let Extended::Damaged(damage) = extend(store, &key, until_unix_ms).await? {
+                    out.note(&format!(
                         "damaged {key}: {damage}; it was left as it is, and no node takes this worker"
-                    ))?,
+                    ))?;
                 }
             }
         }
     }
-    Ok(extended)
+    Ok(())
 }
 
 /// The outcome for the record of a lease.
 enum Extended {
-    /// It was written under a fresh tag.
-    Under(Tag),
+    Written,
     /// It is unreadable and was left unchanged, for this reason: no node takes its worker.
     Damaged(String),
 }
@@ -467,10 +453,8 @@ async fn extend(store: &dyn Store, key: &Key, until_unix_ms: u64) -> Result<Exte
         let swap =
             store.compare_and_set(key, expected, &record.to_bytes()).await.map_err(Failure::runtime)?;
         if let Swap::Done(_) = swap {
-            return Ok(Extended::Under(tag));
+            return Ok(Extended::Written);
         }
     }
-    Err(Failure::runtime(format!(
-        "another process keeps writing {key}: keep nodes away from this store, then retry"
-    )))
+    Err(kept_writing(key))
 }
