@@ -1,5 +1,7 @@
 //! Compares the counters of a store with the numbers that nodes received: how far a recovery must raise them, and which of them
 //! lost numbers.
+//!
+//! `snowmint store recover`, in `store/recover.rs` of snowmint-cli, raises them, and extends the leases.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
