@@ -1,17 +1,13 @@
-//! `snowmint audit`: lists who changed what in a store. Also how the commands that change a store record their changes.
-
-use std::fmt::Display;
+//! `snowmint audit`: lists who changed what in a store.
 
 use snowmint_cluster::NamespaceName;
-use snowmint_cluster::audit::{self, Action, ChangeFailure};
-use snowmint_server::admin;
 use snowmint_server::admin::audit::{Log, LogLine, Outcome, list};
-use snowmint_store::Store;
 
+use crate::admin_failure::warn;
 use crate::error::Failure;
 use crate::flag_values;
 use crate::output::Output;
-use crate::remote::{Target, TargetArgs, warn};
+use crate::target::{Target, TargetArgs};
 
 const EXAMPLES: &str = "\
 Lists the changes that ns, import, workers release, store recover and the admin
@@ -60,73 +56,6 @@ pub(crate) struct Args {
     /// Print one JSON object per line
     #[arg(long, help_heading = "Output")]
     json: bool,
-}
-
-/// Who changes the store.
-#[derive(Debug, Default, clap::Args)]
-#[command(next_help_heading = "Audit log")]
-pub(crate) struct Author {
-    /// Name to record in the audit log of the store; default: the system user
-    #[arg(long = "as", value_name = "NAME", global = true)]
-    author_name: Option<String>,
-}
-
-impl Author {
-    /// Makes a change and records it in the audit log. Returns the outcome of the change.
-    ///
-    /// # Errors
-    ///
-    /// The log cannot be written. The change was not started.
-    pub(crate) async fn record<T, E>(
-        &self,
-        store: &dyn Store,
-        action: Action,
-        subject: impl Display,
-        details: impl Display,
-        change: impl Future<Output = Result<T, E>>,
-    ) -> Result<Result<T, E>, Failure>
-    where
-        for<'a> ChangeFailure: From<&'a E>,
-    {
-        Ok(self.author().record(store, action, subject, details, change).await?)
-    }
-
-    /// Returns the author of the changes of this command at a target. A node records its own: the token.
-    pub(crate) fn at(&self, target: &Target<'_>) -> Result<admin::Author, Failure> {
-        if matches!(target, Target::Server(_)) && self.author_name.is_some() {
-            return Err(Failure::flag(
-                "--as",
-                "with --server, the node records the name of the token: omit it",
-            ));
-        }
-        Ok(self.author())
-    }
-
-    /// Returns the author of the changes of this command.
-    fn author(&self) -> admin::Author {
-        let who = self.author_name.clone().unwrap_or_else(system_user);
-        admin::Author { who, from: audit::this_host() }
-    }
-}
-
-/// Returns the name of the user of this process, and of the one who called `sudo`.
-fn system_user() -> String {
-    let variable = |name: &&str| std::env::var(name).ok().filter(|value| !value.is_empty());
-    let user = ["USER", "LOGNAME", "USERNAME"].iter().find_map(variable).unwrap_or_else(user_number);
-    match variable(&"SUDO_USER") {
-        Some(by) if by != user => format!("{user} (sudo by {by})"),
-        _ => user,
-    }
-}
-
-#[cfg(unix)]
-fn user_number() -> String {
-    format!("uid {}", rustix::process::getuid())
-}
-
-#[cfg(not(unix))]
-fn user_number() -> String {
-    "unknown".to_owned()
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {

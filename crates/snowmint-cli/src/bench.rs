@@ -16,9 +16,9 @@ use serde::Serialize;
 use snowmint::{Generator, Id, Layout, Rule, WallClock, WorkerId};
 use snowmint_cluster::NamespaceName;
 
+use crate::client_credentials::is_this_machine;
 use crate::error::{Failure, report};
 use crate::output::{Output, thousands};
-use crate::remote::is_this_machine;
 use crate::{argv, explain, flag_values};
 use wire::Target;
 

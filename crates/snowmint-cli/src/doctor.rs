@@ -4,7 +4,7 @@ use snowmint_server::admin::doctor::{Findings, examine};
 
 use crate::error::Failure;
 use crate::output::Output;
-use crate::remote::{Target, TargetArgs};
+use crate::target::{Target, TargetArgs};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 
+use crate::client_credentials::TlsFiles;
 use crate::error::Failure;
+use crate::node_client::NodeClient;
 use crate::output::Output;
-use crate::remote::{self, TlsFiles};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -59,7 +60,7 @@ enum Health {
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let identity = args.server_cert.as_deref().zip(args.server_key.as_deref());
     let files = TlsFiles { ca: args.server_ca.as_deref(), identity };
-    let server = remote::Server::without_token(&args.server, files)?;
+    let server = NodeClient::without_token(&args.server, files)?;
     let path = match args.of {
         Health::Ids => "/readyz",
         Health::Process => "/healthz",

@@ -12,10 +12,10 @@ use snowmint_cluster::namespace::registry::{self, IfDropped, Required, Room};
 use snowmint_cluster::namespace::{CounterSource, Definition, Fields, NamespaceError};
 use snowmint_store::{MAX_NUMBER, OpenError, Rejected, Store, Surveyed};
 
-use crate::audit::Author;
 use crate::error::{Failure, report};
 use crate::open_store::{StoreArgs, without_credentials};
 use crate::output::{Output, thousands};
+use crate::target::Author;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -3,10 +3,12 @@
 // The compiler checks that the task that opens stores is `Send`, through every type in their TLS.
 #![recursion_limit = "256"]
 
+mod admin_failure;
 mod argv;
 mod audit;
 mod bench;
 mod bit_picture;
+mod client_credentials;
 mod completions;
 mod config;
 mod convert;
@@ -26,15 +28,16 @@ mod instants;
 mod layout;
 mod log_level;
 mod new;
+mod node_client;
 mod ns;
 mod open_store;
 mod output;
 mod range;
-mod remote;
 mod serve;
 mod shared_file;
 mod sql;
 mod store;
+mod target;
 mod token;
 mod version;
 mod workers;

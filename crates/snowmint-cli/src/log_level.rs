@@ -1,8 +1,10 @@
 //! `snowmint log-level`: shows or changes the log level of a running node.
 
+use crate::admin_failure::warn;
 use crate::error::Failure;
+use crate::node_client::LogLevel;
 use crate::output::Output;
-use crate::remote::{LogLevel, ServerArgs, warn};
+use crate::target::ServerArgs;
 
 const EXAMPLES: &str = "\
 Examples:

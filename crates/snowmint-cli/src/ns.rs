@@ -14,12 +14,12 @@ use snowmint_server::admin::namespaces::{
 };
 use snowmint_store::Store;
 
-use crate::audit::Author;
+use crate::admin_failure::warn;
 use crate::error::Failure;
 use crate::flag_values;
 use crate::hide_key;
 use crate::output::Output;
-use crate::remote::{Target, TargetArgs, warn};
+use crate::target::{Author, Target, TargetArgs};
 
 const EXAMPLES: &str = "\
 A namespace is a named source of ids. Its scheme says how they are made:

@@ -6,11 +6,12 @@ use snowmint::{Clock as _, Id, Layout, WallClock};
 use snowmint_cluster::NamespaceName;
 use snowmint_server::admin::namespaces;
 
+use crate::admin_failure::warn;
 use crate::argv;
 use crate::error::{Failure, report};
 use crate::instants::{self, When};
 use crate::output::Output;
-use crate::remote::{Target, TargetArgs, warn};
+use crate::target::{Target, TargetArgs};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -6,11 +6,11 @@ use snowmint::{Clock as _, WallClock};
 use snowmint_server::admin::workers::{self, Force, Released, Workers};
 use snowmint_store::Store;
 
-use crate::audit::Author;
+use crate::admin_failure::warn;
 use crate::error::Failure;
 use crate::flag_values;
 use crate::output::{self, Output};
-use crate::remote::{Target, TargetArgs, warn};
+use crate::target::{Author, Target, TargetArgs};
 
 const EXAMPLES: &str = "\
 Examples:

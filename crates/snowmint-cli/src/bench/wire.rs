@@ -21,8 +21,8 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::{Args, Lane, Run, present};
+use crate::client_credentials::{TlsFiles, is_this_machine, tls, tls_failure, token};
 use crate::error::Failure;
-use crate::remote::{TlsFiles, is_this_machine, tls, token};
 use grpc::GrpcLink;
 
 /// The limit for an answer, and for opening a connection with its TLS and its token.
@@ -250,7 +250,7 @@ impl Link {
                     Protocol::Grpc => tls.with_alpn(vec![b"h2".to_vec()]).connect(name, stream).await,
                     Protocol::Http | Protocol::Resp => tls.connect(name, stream).await,
                 };
-                Box::new(connected.map_err(|error| NoIds::broken(crate::remote::tls_failure(&error)))?)
+                Box::new(connected.map_err(|error| NoIds::broken(tls_failure(&error)))?)
             }
         };
         match target.protocol {

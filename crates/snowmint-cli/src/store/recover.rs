@@ -22,11 +22,11 @@ use snowmint_server::admin::recovery::{AtLeast, Counters, name_of, number};
 use snowmint_server::admin::workers::{random_tag, workers_of};
 use snowmint_store::{Counter as _, Expected, Key, Store, StoreCounter, StoreErrorKind, Swap};
 
-use crate::audit::Author;
 use crate::error::{Failure, report};
 use crate::flag_values;
 use crate::open_store::{StoreArgs, warn_of_skipped};
 use crate::output::{Output, thousands};
+use crate::target::Author;
 
 const EXAMPLES: &str = "\
 Run it after a restore and before any node reaches the store; see \"Restore a

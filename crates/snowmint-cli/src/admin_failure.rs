@@ -1,0 +1,123 @@
+//! The failures and warnings of admin operations on a store or through a node, with flags instead of the settings that they name.
+
+use serde::Deserialize;
+use snowmint_server::admin::AdminError;
+
+use crate::error::{Failure, report};
+
+/// Request fields other than the settings of a namespace, and their flags. Messages name them in backticks.
+const FLAGS: [(&str, &str); 6] = [
+    ("above", "--above N"),
+    ("force", "--force"),
+    ("level", "LEVEL"),
+    ("nodes", "--nodes"),
+    ("pool", "--pool"),
+    ("start_over", "--start-over"),
+];
+/// Settings of a namespace that messages name in backticks, and their flags.
+const SETTINGS: [(&str, &str); 10] = [
+    ("hide", "--hide"),
+    ("maximum", "--maximum"),
+    ("mode", "--mode"),
+    ("reset", "--reset"),
+    ("scheme", "--scheme"),
+    ("size_max", "--size-max"),
+    ("size_min", "--size-min"),
+    ("sources", "--source"),
+    ("start", "--start"),
+    ("stripe", "--stripe"),
+];
+
+/// A problem document of a node.
+#[derive(Deserialize)]
+pub(crate) struct Problem {
+    r#type: String,
+    detail: String,
+    setting: Option<String>,
+    /// The namespaces that the token would have to cover.
+    pub(crate) token_namespaces: Option<String>,
+}
+
+impl Problem {
+    /// Adds advice that only the command line can give.
+    pub(crate) fn advising(self, advice: &str) -> Self {
+        Self { detail: format!("{}; {advice}", self.detail), ..self }
+    }
+
+    pub(crate) fn failure(&self, status: u16) -> Failure {
+        let kind = self.r#type.rsplit(':').next().unwrap_or_default();
+        failure(status, kind, &self.detail, self.setting.as_deref())
+    }
+}
+
+impl From<AdminError> for Failure {
+    fn from(error: AdminError) -> Self {
+        let status = error.kind().status();
+        let setting = if let AdminError::Setting { setting, .. } = &error { Some(*setting) } else { None };
+        failure(status.http, status.name, &error.answer(), setting)
+    }
+}
+
+/// Returns the failure of an operation, with flags instead of the settings that it names.
+fn failure(status: u16, kind: &str, detail: &str, setting: Option<&str>) -> Failure {
+    let text = match setting.and_then(|setting| Some((setting, detail.strip_prefix(setting)?))) {
+        Some((setting, why)) => {
+            let known = FLAGS.iter().chain(&SETTINGS).find(|(name, _)| *name == setting);
+            let flag = known.and_then(|(_, flag)| flag.split(' ').next()).map(ToOwned::to_owned);
+            let flag = flag.unwrap_or_else(|| format!("--{}", setting.replace('_', "-")));
+            format!("{flag}{}", in_flags(why, Some(setting)))
+        }
+        None => in_flags(detail, None),
+    };
+    // These are temporary: the same command may succeed later.
+    if (400..500).contains(&status) && !["changed", "in-use", "over-quota"].contains(&kind) {
+        Failure::usage(text)
+    } else {
+        Failure::runtime(text)
+    }
+}
+
+/// Returns a text with flags instead of the fields that it names in backticks, and instead of settings if it is about one.
+fn in_flags(text: &str, setting: Option<&str>) -> String {
+    let settings = if setting.is_some() { &SETTINGS[..] } else { &[] };
+    FLAGS
+        .iter()
+        .chain(settings)
+        .fold(text.to_owned(), |text, (name, flag)| text.replace(&format!("`{name}`"), flag))
+}
+
+/// Reports the warnings of an operation.
+pub(crate) fn warn(warnings: &[String]) {
+    for warning in warnings {
+        report("warning", &in_flags(warning, None));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: the failure text from a node equals that from a store. Method: one error, both ways.
+    #[test]
+    fn errors_name_flags() {
+        let error =
+            AdminError::Setting { setting: "sources", why: "set `above`, or omit `stripe`".to_owned() };
+        let problem = Problem {
+            r#type: "urn:snowmint:bad-request".to_owned(),
+            detail: error.to_string(),
+            setting: Some("sources".to_owned()),
+            token_namespaces: None,
+        };
+        for failure in [Failure::from(error), problem.failure(400)] {
+            let Failure::Usage(text) = failure else { panic!("{failure:?}") };
+            assert_eq!(text, "--source: set --above N, or omit --stripe");
+        }
+        let held = AdminError::Held { worker: 7, holder: "a".to_owned(), until: "now".to_owned() };
+        let Failure::Runtime(text) = Failure::from(held) else { panic!("a held worker is free later") };
+        assert!(text.contains("add --force to stop"), "{text}");
+        assert_eq!(
+            in_flags("invalid setting `start` for scheme ulid", None),
+            "invalid setting `start` for scheme ulid"
+        );
+    }
+}
