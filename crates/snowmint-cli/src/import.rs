@@ -244,7 +244,7 @@ async fn apply(store: &dyn Store, args: &Args, rows: &mut [Row]) -> Result<Strin
             added.await
         } else {
             let details = format!("{definition}, of {}", urls.join(" and "));
-            args.author.record(store, Action::NamespaceImport, name, details, added).await?
+            args.author.author().record(store, Action::NamespaceImport, name, details, added).await?
         };
         match added {
             Ok(_) => {

@@ -1,12 +1,10 @@
 //! The target of the operator commands, a store or the admin API of a running node (`--server`), and the author of their changes.
 //! Both targets give the same output, exit codes and errors.
 
-use std::fmt::Display;
 use std::path::PathBuf;
 
-use snowmint_cluster::audit::{self, Action, ChangeFailure};
+use snowmint_cluster::audit;
 use snowmint_server::admin;
-use snowmint_store::Store;
 
 use crate::argv;
 use crate::client_credentials::{TlsFiles, token};
@@ -106,25 +104,6 @@ pub(crate) struct Author {
 }
 
 impl Author {
-    /// Makes a change and records it in the audit log. Returns the outcome of the change.
-    ///
-    /// # Errors
-    ///
-    /// The log cannot be written. The change was not started.
-    pub(crate) async fn record<T, E>(
-        &self,
-        store: &dyn Store,
-        action: Action,
-        subject: impl Display,
-        details: impl Display,
-        change: impl Future<Output = Result<T, E>>,
-    ) -> Result<Result<T, E>, Failure>
-    where
-        for<'a> ChangeFailure: From<&'a E>,
-    {
-        Ok(self.author().record(store, action, subject, details, change).await?)
-    }
-
     /// Returns the author of the changes of this command at a target. A node records its own: the token.
     pub(crate) fn at(&self, target: &Target<'_>) -> Result<admin::Author, Failure> {
         if matches!(target, Target::Server(_)) && self.author_name.is_some() {
@@ -137,7 +116,7 @@ impl Author {
     }
 
     /// Returns the author of the changes of this command.
-    fn author(&self) -> admin::Author {
+    pub(crate) fn author(&self) -> admin::Author {
         let who = self.author_name.clone().unwrap_or_else(system_user);
         admin::Author { who, from: audit::this_host() }
     }

@@ -157,7 +157,7 @@ async fn recover_and_record(
         details.push(format!("nodes {}", args.nodes.join(",")));
     }
     let recovered = recover_in(args, Arc::clone(&store));
-    args.author.record(&*store, Action::StoreRecover, "", details.join(", "), recovered).await?
+    args.author.author().record(&*store, Action::StoreRecover, "", details.join(", "), recovered).await?
 }
 
 /// Applies the plan, or only prints it. Returns the printed plan, the store, and the instant until which workers are reserved.
