@@ -1,8 +1,9 @@
 //! `snowmint log-level`: shows or changes the log level of a running node.
 
+use snowmint_server::LogLevel;
+
 use crate::admin_failure::warn;
 use crate::error::Failure;
-use crate::node_client::LogLevel;
 use crate::output::Output;
 use crate::target::ServerArgs;
 

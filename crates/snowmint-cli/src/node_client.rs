@@ -11,7 +11,6 @@ use hyper_util::rt::TokioIo;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use rustls::pki_types::ServerName;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use snowmint_cluster::NamespaceName;
 use snowmint_server::admin::audit::Log;
@@ -19,6 +18,7 @@ use snowmint_server::admin::doctor::Findings;
 use snowmint_server::admin::namespaces::{Addition, Change, Changed, Namespaces};
 use snowmint_server::admin::workers::{Force, Released, Workers};
 use snowmint_server::url_without_credentials::masked;
+use snowmint_server::{LogLevel, ReleaseAnswer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -33,17 +33,8 @@ const PATIENCE: Duration = Duration::from_mins(1);
 const CHANGE_PATIENCE: Duration = Duration::from_mins(7);
 /// Maximum bytes of an answer.
 const MAX_ANSWER: usize = 64 << 20;
-/// The log level of a node.
-#[derive(Debug, Deserialize, Serialize)]
-pub(crate) struct LogLevel {
-    pub(crate) level: String,
-    pub(crate) configured: String,
-    /// That the change is not in the audit log.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) warnings: Vec<String>,
-}
 
-/// The admin API of a node.
+/// A client of the admin API of a node.
 pub(crate) struct NodeClient {
     url: String,
     host: String,
@@ -151,20 +142,12 @@ impl NodeClient {
         pool: Option<&str>,
         force: Force,
     ) -> Result<(Released, Vec<String>), Failure> {
-        /// The outcome of an operation, with its warnings.
-        #[derive(Deserialize)]
-        struct Answer {
-            #[serde(flatten)]
-            released: Released,
-            #[serde(default)]
-            warnings: Vec<String>,
-        }
         let mut body = json!({ "force": force == Force::Take });
         if let Some(pool) = pool {
             body["pool"] = pool.into();
         }
         let path = format!("workers/{worker}/release");
-        let Answer { released, warnings } = self.call(Method::POST, &path, Some(body)).await?;
+        let ReleaseAnswer { released, warnings } = self.call(Method::POST, &path, Some(body)).await?;
         Ok((released, warnings))
     }
 

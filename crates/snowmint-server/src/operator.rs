@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use snowmint::Layout;
 use snowmint_cluster::NamespaceName;
 use snowmint_cluster::audit::{Action, this_host};
@@ -60,12 +60,14 @@ pub(crate) struct ChangedHere {
 }
 
 /// The outcome of a release with its warnings.
-#[derive(Debug, Serialize)]
-pub(crate) struct ReleaseAnswer {
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ReleaseAnswer {
+    /// The outcome.
     #[serde(flatten)]
-    pub(crate) released: Released,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) warnings: Vec<String>,
+    pub released: Released,
+    /// Warnings for the operator.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 /// Whether an operator has drained this node.
@@ -85,15 +87,15 @@ pub(crate) enum Drain {
 }
 
 /// The level of the log of this node.
-#[derive(Debug, Serialize)]
-pub(crate) struct LogLevel {
+#[derive(Debug, Serialize, Deserialize)]
+pub struct LogLevel {
     /// The level in use.
-    pub(crate) level: String,
+    pub level: String,
     /// The level of the flags or the configuration file.
-    pub(crate) configured: String,
+    pub configured: String,
     /// That the change is not in the audit log.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) warnings: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 /// An authorized client, within the limits of its token.
