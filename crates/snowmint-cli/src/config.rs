@@ -79,12 +79,12 @@ pub(crate) fn run(args: &Args, matches: &ArgMatches) -> Result<(), Failure> {
             let named = args.config.as_deref().map(ConfigFile::read).transpose()?;
             let print = matches.subcommand_matches("config").and_then(|it| it.subcommand_matches("print"));
             // The arguments were parsed from these matches.
-            let tables = args.config_namespaces.as_deref().map(namespaces_of).transpose();
+            let tables = args.from_config.namespaces.as_deref().map(namespaces_of).transpose();
             let tables = tables
                 .map_err(Failure::runtime)?
                 .filter(|_| named.as_ref().is_some_and(|it| it.has_namespaces));
             let tokens =
-                args.config_tokens.as_deref().map(tokens_of).transpose().map_err(Failure::runtime)?;
+                args.from_config.tokens.as_deref().map(tokens_of).transpose().map_err(Failure::runtime)?;
             let tables = Tables { namespaces: tables, tokens };
             print.map_or(Ok(()), |matches| print_settings(matches, named.as_ref(), &tables))
         }

@@ -196,7 +196,7 @@ fn with_file(cli: Cli, matches: ArgMatches) -> Result<(Cli, ArgMatches), Failure
     };
     let (log, access_log) = (from_file("log"), from_file("access_log"));
     if let Some(args) = cli.serve_args_mut() {
-        (args.config_log, args.config_access_log) = (log, access_log);
+        (args.from_config.log, args.from_config.access_log) = (log, access_log);
         file.give_tokens(args, path.clone())?;
         file.give_namespaces(args, path)?;
     }

@@ -103,7 +103,7 @@ fn run(mut args: Args) -> Result<(), Failure> {
     // Leases, segments and the store run on a separate thread: no load of requests delays the renewal of a lease.
     let control = Builder::new_current_thread().enable_all().build().map_err(Failure::runtime)?;
     let serving = Builder::new_multi_thread()
-        .worker_threads(plan.threads.get())
+        .worker_threads(plan.args.threads.get())
         .event_interval(TASKS_PER_POLL)
         .thread_name("serve")
         .enable_all()
@@ -124,42 +124,32 @@ async fn until_stopped(plan: &Plan, process: &Process, serving: &Handle) -> Resu
         prepared = prepare(plan, &process.sockets, serving) => prepared?,
     };
     let Ports { listeners, shown } = prepared.ports;
-    let clock = plan.clock.start();
-    let mut config = LeaseConfig::new(WorkerPool::new(plan.layout, plan.datacenter), prepared.holder.clone())
+    let args = &plan.args;
+    let clock = args.clock.start();
+    let mut config = LeaseConfig::new(WorkerPool::new(args.layout, plan.datacenter), prepared.holder.clone())
         .worker_choice(plan.choice)
-        .worker_count(plan.workers)
+        .worker_count(args.workers)
         .clock(clock.clone())
-        .window(plan.window)
-        .max_skew(plan.max_skew)
-        .rule(plan.rule)
-        .sequence_start(plan.sequence_start);
+        .window(args.window)
+        .max_skew(args.max_skew)
+        .rule(args.rule)
+        .sequence_start(args.sequence_start);
     if let Some(saved) = &prepared.saved {
         config = config.saved(saved.clone());
     }
     let leases =
         Leases::start(Arc::clone(&prepared.store), config).map_err(|error| Failure::usage(Chain(&error)))?;
     let mut settings = Settings {
-        max_connections: plan.max_connections,
-        timeouts: plan.timeouts,
-        allowed_hosts: plan.allowed_hosts.clone(),
-        probe_hosts: plan.probe_hosts.clone(),
-        cors_origins: plan.cors_origins.clone(),
-        tls: plan.tls.clone(),
-        access: plan.access.clone(),
-        console: plan.console,
         clock: Arc::new(clock.clone()) as SharedClock,
-        drain: plan.drain_timeout,
-        drain_delay: plan.drain_delay,
         log: Some(Arc::new(process.logging.clone())),
-        ..Settings::default()
+        ..plan.settings.clone()
     };
-    plan.traces.apply(&mut settings);
     raise_open_files(&mut settings);
-    let mint = Arc::new(Mint::new([], leases.clone(), plan.layout, plan.datacenter));
+    let mint = Arc::new(Mint::new([], leases.clone(), args.layout, plan.datacenter));
     let store = Arc::clone(&prepared.store);
     let sync = sync(plan, &mint, prepared.store, prepared.holder, clock, prepared.saved);
     let admin = NodeAdmin::new(Arc::clone(&store), Handle::current(), sync.refresher());
-    settings.admin = Some(admin.with_peers(&plan.peers).map_err(|error| Failure::flag("--peers", error))?);
+    settings.admin = Some(admin.with_peers(&args.peers).map_err(|error| Failure::flag("--peers", error))?);
     let late = prepared.late;
     let service = Service { leases, mint: Arc::clone(&mint), sync, settings, late };
     // Boxed, because it is large and lives until the end.
@@ -215,7 +205,8 @@ struct Shown {
 }
 
 async fn prepare(plan: &Plan, sockets: &Sockets, serving: &Handle) -> Result<Prepared, Failure> {
-    let saved = plan.start_without_store.then(|| start_without_store::open_saved(plan)).transpose()?;
+    let args = &plan.args;
+    let saved = args.start_without_store.then(|| start_without_store::open_saved(plan)).transpose()?;
     let opened = match &saved {
         Some(saved) if start_without_store::is_usable(plan, saved) => open_soon(plan).await?,
         _ => Some(
@@ -226,24 +217,24 @@ async fn prepare(plan: &Plan, sockets: &Sockets, serving: &Handle) -> Result<Pre
     let (store, late) = if let Some(store) = opened {
         (store, None)
     } else {
-        let late = Arc::new(LateStore::new(open_store::without_credentials(&plan.store)));
+        let late = Arc::new(LateStore::new(open_store::without_credentials(&plan.store_url)));
         (Arc::clone(&late) as Arc<dyn Store>, Some(late))
     };
     let open_port = async |listen: &Listen, flag| open_port(listen, flag, sockets, serving).await;
     let listeners = Listeners {
-        http: open_port(&plan.http, "--http").await?,
-        resp: open_port(&plan.resp, "--resp").await?,
-        thrift: open_port(&plan.thrift, "--thrift").await?.map(|listener| ThriftListener {
+        http: open_port(&args.http, "--http").await?,
+        resp: open_port(&args.resp, "--resp").await?,
+        thrift: open_port(&args.thrift, "--thrift").await?.map(|listener| ThriftListener {
             listener,
             namespace: plan.thrift_namespace.clone(),
-            exceptions: plan.thrift_exceptions,
-            token: plan.thrift_token.clone(),
+            exceptions: args.thrift_exceptions.into(),
+            token: args.thrift_token.clone(),
         }),
-        grpc: open_port(&plan.grpc, "--grpc").await?,
-        noeqd: open_port(&plan.noeqd, "--noeqd")
+        grpc: open_port(&args.grpc, "--grpc").await?,
+        noeqd: open_port(&args.noeqd, "--noeqd")
             .await?
             .map(|listener| NoeqdListener { listener, namespace: plan.noeqd_namespace.clone() }),
-        probe: open_port(&plan.probe, "--probe").await?,
+        probe: open_port(&args.probe, "--probe").await?,
     };
     let shown = Shown {
         http: address(listeners.http.as_ref()),
@@ -253,7 +244,7 @@ async fn prepare(plan: &Plan, sockets: &Sockets, serving: &Handle) -> Result<Pre
         noeqd: listeners.noeqd.as_ref().map(|noeqd| address(Some(&noeqd.listener))),
         probe: listeners.probe.as_ref().map(|probe| address(Some(probe))),
     };
-    let holder = plan.holder.clone().unwrap_or_else(|| holder_of(&listeners));
+    let holder = args.holder.clone().unwrap_or_else(|| holder_of(&listeners));
     Ok(Prepared { store, late, saved, ports: Ports { listeners, shown }, holder })
 }
 
@@ -273,7 +264,7 @@ async fn open_and_pin(plan: &Plan) -> Result<Arc<dyn Store>, Attempt> {
 }
 
 async fn open(plan: &Plan) -> Result<Arc<dyn Store>, Attempt> {
-    snowmint_store::open(&plan.store).await.map_err(|error| match error {
+    snowmint_store::open(&plan.store_url).await.map_err(|error| match error {
         error if error.is_temporary() => Attempt::Retry(error.to_string()),
         OpenError::Store(error) if a_failover_may_end(plan, &error) => {
             Attempt::ReadOnly(Failure::runtime(error))
@@ -304,7 +295,7 @@ async fn pin(plan: &Plan, store: &dyn Store) -> Result<(), Attempt> {
 
 /// Returns whether a server may accept writes soon although this one does not. A file is read-only until somebody changes that.
 fn a_failover_may_end(plan: &Plan, error: &StoreError) -> bool {
-    error.kind() == StoreErrorKind::ReadOnly && Visibility::of_url(&plan.store) != Visibility::Machine
+    error.kind() == StoreErrorKind::ReadOnly && Visibility::of_url(&plan.store_url) != Visibility::Machine
 }
 
 /// Extends the start timeout of systemd while the namespaces settle. A change by another node begins that wait again, so the last
@@ -442,8 +433,8 @@ async fn serve(
             noeqd = shown.noeqd,
             probe = shown.probe,
             version = env!("CARGO_PKG_VERSION"),
-            store = open_store::without_credentials(&plan.store),
-            visibility = Visibility::of_url(&plan.store).to_string(),
+            store = open_store::without_credentials(&plan.store_url),
+            visibility = Visibility::of_url(&plan.store_url).to_string(),
             "listening; ids are rejected until this node holds a lease"
         );
     }
@@ -455,7 +446,7 @@ async fn serve(
     let served = serving.spawn(snowmint_server::serve(mint, listeners, settings, ends));
     systemd::ready();
     let following = tokio::spawn(sync.run(reload.namespaces));
-    let renewing = plan.tls.clone().map(|tls| {
+    let renewing = plan.settings.tls.clone().map(|tls| {
         serving.spawn(async move {
             tokio::select! {
                 never = tls.follow(&reload.tls) => never,
@@ -463,7 +454,7 @@ async fn serve(
             }
         })
     });
-    let rereading = match (plan.access.clone(), plan.first_tokens.clone()) {
+    let rereading = match (plan.settings.access.clone(), plan.first_tokens.clone()) {
         (Some(access), _) => Some(serving.spawn(async move { access.follow(&reload.tokens).await })),
         (None, Some(first)) => {
             Some(serving.spawn(async move { warn_of_first_tokens(first, &reload.tokens).await }))
@@ -566,11 +557,11 @@ async fn announce_lease(plan: &Plan, leases: &Leases, shown: &Shown) -> Result<(
         probe = shown.probe,
         worker = status.worker.map(|worker| worker.to_string()),
         until = %Utc(status.until_unix_ms.unwrap_or_default()),
-        layout = %plan.layout,
-        ends = output::date(plan.layout.ends_at_unix_ms()),
+        layout = %plan.args.layout,
+        ends = output::date(plan.args.layout.ends_at_unix_ms()),
         version = env!("CARGO_PKG_VERSION"),
-        store = open_store::without_credentials(&plan.store),
-        visibility = Visibility::of_url(&plan.store).to_string(),
+        store = open_store::without_credentials(&plan.store_url),
+        visibility = Visibility::of_url(&plan.store_url).to_string(),
         "ready: ids are served"
     );
     systemd::status("ids are served");
@@ -586,8 +577,8 @@ fn sync(
     clock: NodeClock,
     saved: Option<SavedLeases>,
 ) -> NamespaceSync {
-    let (own, datacenter) = (plan.layout, plan.datacenter);
-    let (window, max_skew, most) = (plan.window, plan.max_skew, plan.workers.max());
+    let (own, datacenter) = (plan.args.layout, plan.datacenter);
+    let (window, max_skew, most) = (plan.args.window, plan.args.max_skew, plan.args.workers.max());
     let (lease_store, lease_clock) = (Arc::clone(&store), clock.clone());
     let open_source = move |layout: Layout, rule: Rule, start: Start| {
         let pool = WorkerPool::new(layout, datacenter_in(&layout, datacenter));
@@ -608,11 +599,11 @@ fn sync(
     let options = SyncOptions {
         store,
         flags: plan.namespace_flags.clone(),
-        rule: plan.rule,
-        sequence_start: plan.sequence_start,
+        rule: plan.args.rule,
+        sequence_start: plan.args.sequence_start,
         open_source: Box::new(open_source),
         saved,
-        poll: plan.poll,
+        poll: plan.args.namespaces_poll,
         clock: Arc::new(clock),
         wall: Arc::new(WallClock),
     };

@@ -21,12 +21,12 @@ use snowmint_server::admin::node_reports;
 use snowmint_server::namespace_sync::{
     NamespaceConfig, NamespaceConfigError, NamespaceFlags, NamespaceSource,
 };
-use snowmint_server::{AllowedHosts, CorsOrigins, ThriftExceptions, Timeouts, Tls, TlsFiles};
+use snowmint_server::{AllowedHosts, CorsOrigins, Settings, ThriftExceptions, Timeouts, Tls, TlsFiles};
 
 use super::config_file::{namespaces_of, token_tables};
 use super::logging::{Filter, Format, Log};
 use super::systemd::Sockets;
-use super::trace_flags::{self, Traces};
+use super::trace_flags;
 use crate::error::Failure;
 use crate::flag_values::{self, Listen};
 
@@ -96,21 +96,8 @@ pub(crate) struct Args {
     /// environment variables win over it
     #[arg(long, value_name = "FILE", env = "SNOWMINT_CONFIG", help_heading = "Configuration")]
     pub(crate) config: Option<PathBuf>,
-    /// The configuration file, if it defines namespaces.
     #[arg(skip)]
-    pub(crate) config_namespaces: Option<PathBuf>,
-    /// The configuration file, if it defines tokens.
-    #[arg(skip)]
-    pub(crate) config_tokens: Option<PathBuf>,
-    /// The configuration file, if no file defines tokens.
-    #[arg(skip)]
-    pub(crate) config_without_tokens: Option<PathBuf>,
-    /// The configuration file, unless a flag or variable sets the log level.
-    #[arg(skip)]
-    pub(crate) config_log: Option<PathBuf>,
-    /// The same for the access log.
-    #[arg(skip)]
-    pub(crate) config_access_log: Option<PathBuf>,
+    pub(crate) from_config: FromConfig,
     /// Address for HTTP, and for gRPC over HTTP/2: HOST:PORT (port 0 for any free port), unix:PATH, off, or systemd (a socket
     /// that systemd opens: see below)
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080", value_parser = flag_values::listen_or_unix, env = "SNOWMINT_HTTP", help_heading = "Addresses")]
@@ -387,13 +374,42 @@ pub(crate) struct Args {
     pub(super) otlp_sample_ratio: f64,
 }
 
+/// The path of the configuration file, for each part of it that the node reads again or watches.
+#[derive(Debug, Default)]
+pub(crate) struct FromConfig {
+    /// Set unless another file defines namespaces.
+    pub(crate) namespaces: Option<PathBuf>,
+    /// Set if it defines tokens.
+    pub(crate) tokens: Option<PathBuf>,
+    /// Set if no file defines tokens: the first ones may appear in it.
+    pub(crate) first_tokens: Option<PathBuf>,
+    /// Set unless a flag or variable sets the log level.
+    pub(crate) log: Option<PathBuf>,
+    /// Set unless a flag or variable sets the access log.
+    pub(crate) access_log: Option<PathBuf>,
+}
+
 impl Args {
-    fn timeouts(&self) -> Timeouts {
-        Timeouts {
-            idle: Some(self.idle_timeout).filter(|idle| !idle.is_zero()),
-            request: self.request_timeout,
-            write: self.write_timeout,
-        }
+    /// Returns the settings of the server that do not depend on the running process. Reads the TLS files and the tokens.
+    fn settings(&self) -> Result<Settings, Failure> {
+        let settings = Settings {
+            max_connections: self.max_connections,
+            timeouts: Timeouts {
+                idle: Some(self.idle_timeout).filter(|idle| !idle.is_zero()),
+                request: self.request_timeout,
+                write: self.write_timeout,
+            },
+            probe_hosts: allowed_hosts(&self.probe, &self.allowed_hosts)?,
+            allowed_hosts: allowed_hosts(&self.http, &self.allowed_hosts)?,
+            cors_origins: cors_origins(&self.cors_origin)?,
+            tls: load_tls(self.tls_cert.clone(), self.tls_key.clone(), self.tls_client_ca.clone())?,
+            access: load_tokens(self.tokens_file.clone(), self.from_config.tokens.clone())?,
+            console: self.console && !self.no_console,
+            drain: self.drain_timeout,
+            drain_delay: self.drain_delay,
+            ..Settings::default()
+        };
+        Ok(settings)
     }
 
     /// Replaces `systemd` in each listener by the address of its socket.
@@ -468,58 +484,37 @@ pub(super) enum ThriftErrors {
     Declared,
 }
 
-/// The checked configuration of a service.
+impl From<ThriftErrors> for ThriftExceptions {
+    fn from(errors: ThriftErrors) -> Self {
+        match errors {
+            ThriftErrors::Application => Self::Application,
+            ThriftErrors::Declared => Self::Declared,
+        }
+    }
+}
+
+/// The checked configuration of a service: its flags, and what was computed from them.
 #[derive(Debug)]
 pub(super) struct Plan {
-    pub(super) http: Listen,
-    pub(super) resp: Listen,
-    pub(super) thrift: Listen,
+    pub(super) args: Args,
     pub(super) thrift_namespace: NamespaceName,
-    pub(super) thrift_exceptions: ThriftExceptions,
-    pub(super) grpc: Listen,
-    pub(super) noeqd: Listen,
     pub(super) noeqd_namespace: NamespaceName,
-    pub(super) probe: Listen,
-    pub(super) tls: Option<Arc<Tls>>,
-    pub(super) access: Option<Arc<Access>>,
-    /// Where the first tokens may appear, if there are none.
-    pub(super) first_tokens: Option<TokensSource>,
-    pub(super) thrift_token: Option<TokenName>,
-    pub(super) store: String,
-    pub(super) data: String,
-    pub(super) start_without_store: bool,
-    pub(super) layout: Layout,
+    pub(super) store_url: String,
     pub(super) datacenter: DatacenterId,
     pub(super) choice: WorkerChoice,
-    pub(super) workers: WorkerCount,
     pub(super) namespace_flags: NamespaceFlags,
     pub(super) namespaces: NamespaceConfig,
-    pub(super) poll: Duration,
-    pub(super) window: Duration,
-    pub(super) max_skew: Duration,
-    pub(super) clock: ClockChoice,
-    pub(super) rule: Rule,
-    pub(super) sequence_start: Start,
-    pub(super) max_connections: usize,
-    pub(super) threads: NonZeroUsize,
-    pub(super) timeouts: Timeouts,
-    pub(super) allowed_hosts: AllowedHosts,
-    pub(super) probe_hosts: AllowedHosts,
-    pub(super) cors_origins: CorsOrigins,
-    pub(super) peers: Vec<String>,
-    pub(super) console: bool,
-    pub(super) drain_delay: Duration,
-    pub(super) drain_timeout: Duration,
-    pub(super) holder: Option<Holder>,
+    /// Without the parts that exist only in a running process: clock, log and admin API.
+    pub(super) settings: Settings,
+    /// Where the first tokens may appear, if there are none.
+    pub(super) first_tokens: Option<TokensSource>,
     pub(super) log: Log,
-    pub(super) traces: Traces,
     /// Warnings about valid settings.
     pub(super) warnings: Vec<String>,
 }
 
 impl Plan {
     pub(super) fn check(args: Args, now_unix_ms: u64) -> Result<Self, Failure> {
-        let timeouts = args.timeouts();
         let layout = args.layout;
         let (worker, datacenter) = flag_values::check_node(&layout, args.worker, args.datacenter)?;
         let ports = [
@@ -539,86 +534,51 @@ impl Plan {
         // clap guarantees at least one name.
         let first =
             args.namespaces.first().cloned().ok_or_else(|| Failure::usage("--namespaces: no name"))?;
-        let thrift_namespace = args.thrift_namespace.unwrap_or_else(|| first.clone());
-        let noeqd_namespace = args.noeqd_namespace.unwrap_or(first);
-        let (flag, file) = match args.config_namespaces {
+        let thrift_namespace = args.thrift_namespace.clone().unwrap_or_else(|| first.clone());
+        let noeqd_namespace = args.noeqd_namespace.clone().unwrap_or(first);
+        let (flag, file) = match args.from_config.namespaces.clone() {
             Some(path) => ("--config", Some(NamespaceSource { path, read: namespaces_of })),
-            None => ("--namespaces-file", args.namespaces_file.map(NamespaceSource::from)),
+            None => ("--namespaces-file", args.namespaces_file.clone().map(NamespaceSource::from)),
         };
-        let hide_keys = args.hide_keys_file;
-        let namespace_flags = NamespaceFlags { names: args.namespaces, file, hide_keys, layout };
+        let (names, hide_keys) = (args.namespaces.clone(), args.hide_keys_file.clone());
+        let namespace_flags = NamespaceFlags { names, file, hide_keys, layout };
         let namespaces = namespace_flags.read().map_err(|error| namespaces_failure(flag, error))?;
         // The saved lease is in the data directory too.
         flag_values::check_data(args.store.as_deref().filter(|_| !args.start_without_store), &args.data)?;
-        let store = flag_values::store_url(args.store.as_deref(), &args.data);
-        flag_values::check_window(args.window, &store)?;
+        let store_url = flag_values::store_url(args.store.as_deref(), &args.data);
+        flag_values::check_window(args.window, &store_url)?;
         // A layout that ends soon is reported for each namespace once it is served.
         flag_values::check_lifetime(&layout, now_unix_ms)?;
-        let probe_hosts = allowed_hosts(&args.probe, &args.allowed_hosts)?;
-        let allowed_hosts = allowed_hosts(&args.http, &args.allowed_hosts)?;
-        let cors_origins = cors_origins(&args.cors_origin)?;
-        let tls = load_tls(args.tls_cert, args.tls_key, args.tls_client_ca)?;
-        let access = load_tokens(args.tokens_file, args.config_tokens)?;
-        check_thrift_token(&args.thrift, access.as_ref(), args.thrift_token.as_ref())?;
-        let traces = Traces::new(args.otlp_endpoint.as_deref(), args.otlp_sample_ratio)?;
+        let mut settings = args.settings()?;
+        check_thrift_token(&args.thrift, settings.access.as_ref(), args.thrift_token.as_ref())?;
+        trace_flags::apply(&mut settings, args.otlp_endpoint.as_deref(), args.otlp_sample_ratio)?;
+        let (tls, access) = (settings.tls.as_deref(), settings.access.as_deref());
         let outside = ports.into_iter().map(|(_, listen)| listen).find(|it| !it.is_loopback());
-        let checks_clients = tls.as_ref().is_some_and(|tls| tls.requires_client_certificates());
+        let checks_clients = tls.is_some_and(Tls::requires_client_certificates);
         if !checks_clients && !args.insecure {
             check_outside(&ports, access.is_some(), tls.is_some())?;
         }
-        let warnings = warnings(args.store.as_deref(), &store, outside, access.as_deref());
+        let warnings = warnings(args.store.as_deref(), &store_url, outside, access);
+        let log = Log {
+            format: args.log_format,
+            filter: args.log.clone(),
+            access: args.access_log.into(),
+            filter_file: args.from_config.log.clone(),
+            access_file: args.from_config.access_log.clone(),
+        };
         Ok(Self {
-            http: args.http,
-            resp: args.resp,
-            thrift: args.thrift,
             thrift_namespace,
-            thrift_exceptions: match args.thrift_exceptions {
-                ThriftErrors::Application => ThriftExceptions::Application,
-                ThriftErrors::Declared => ThriftExceptions::Declared,
-            },
-            grpc: args.grpc,
-            noeqd: args.noeqd,
             noeqd_namespace,
-            probe: args.probe,
-            tls,
-            access,
-            first_tokens: args.config_without_tokens.map(tokens_in),
-            thrift_token: args.thrift_token,
-            store,
-            data: args.data,
-            start_without_store: args.start_without_store,
-            layout,
+            store_url,
             datacenter,
             choice: worker.map_or(WorkerChoice::Any, WorkerChoice::Only),
-            workers: args.workers,
             namespace_flags,
             namespaces,
-            poll: args.namespaces_poll,
-            window: args.window,
-            max_skew: args.max_skew,
-            clock: args.clock,
-            rule: args.rule,
-            sequence_start: args.sequence_start,
-            max_connections: args.max_connections,
-            threads: args.threads,
-            timeouts,
-            allowed_hosts,
-            probe_hosts,
-            cors_origins,
-            peers: args.peers.clone(),
-            console: args.console && !args.no_console,
-            drain_delay: args.drain_delay,
-            drain_timeout: args.drain_timeout,
-            holder: args.holder,
-            log: Log {
-                format: args.log_format,
-                filter: args.log,
-                access: args.access_log.into(),
-                filter_file: args.config_log,
-                access_file: args.config_access_log,
-            },
-            traces,
+            settings,
+            first_tokens: args.from_config.first_tokens.clone().map(tokens_in),
+            log,
             warnings,
+            args,
         })
     }
 }

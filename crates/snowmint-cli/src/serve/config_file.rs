@@ -70,7 +70,7 @@ impl ConfigFile {
             ))),
             Some(_) => Ok(()),
             None => {
-                args.config_namespaces = Some(path);
+                args.from_config.namespaces = Some(path);
                 Ok(())
             }
         }
@@ -87,8 +87,8 @@ impl ConfigFile {
                 other.display()
             ))),
             None => {
-                let of =
-                    if self.has_tokens { &mut args.config_tokens } else { &mut args.config_without_tokens };
+                let from = &mut args.from_config;
+                let of = if self.has_tokens { &mut from.tokens } else { &mut from.first_tokens };
                 *of = Some(path);
                 Ok(())
             }

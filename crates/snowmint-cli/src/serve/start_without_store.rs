@@ -19,14 +19,14 @@ use crate::open_store::without_credentials;
 
 /// Locks the data directory, and opens the leases that were saved for this store and these namespaces.
 pub(super) fn open_saved(plan: &Plan) -> Result<SavedLeases, Failure> {
-    let origin = format!("{} {}", without_credentials(&plan.store), plan.namespaces.fingerprint());
-    SavedLeases::open(Path::new(&plan.data), &origin).map_err(|error| Failure::runtime(Chain(&error)))
+    let origin = format!("{} {}", without_credentials(&plan.store_url), plan.namespaces.fingerprint());
+    SavedLeases::open(Path::new(&plan.args.data), &origin).map_err(|error| Failure::runtime(Chain(&error)))
 }
 
 /// Returns whether this node may continue under its saved lease; logs the reason if not.
 pub(super) fn is_usable(plan: &Plan, saved: &SavedLeases) -> bool {
     let Some(holder) = holder(plan) else { return false };
-    let pool = WorkerPool::new(plan.layout, plan.datacenter);
+    let pool = WorkerPool::new(plan.args.layout, plan.datacenter);
     match saved.usable(&pool, &holder, WallClock.unix_ms()) {
         Ok(None) => false,
         Ok(Some(_)) if saved.served().is_empty() => {
@@ -45,10 +45,11 @@ pub(super) fn is_usable(plan: &Plan, saved: &SavedLeases) -> bool {
 
 /// Returns the name of this node, if it is known before a port is bound.
 fn holder(plan: &Plan) -> Option<Holder> {
-    if plan.holder.is_some() {
-        return plan.holder.clone();
+    let args = &plan.args;
+    if args.holder.is_some() {
+        return args.holder.clone();
     }
-    let open = || [&plan.http, &plan.resp, &plan.thrift, &plan.grpc, &plan.noeqd].into_iter();
+    let open = || [&args.http, &args.resp, &args.thrift, &args.grpc, &args.noeqd].into_iter();
     match open().find_map(Listen::port) {
         Some(port) => (port != 0).then(|| Holder::of_this_host(&port.to_string())),
         None => open()

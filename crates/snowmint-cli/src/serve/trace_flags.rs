@@ -1,9 +1,9 @@
 //! The destination of request traces, from the flags or from the variables of OpenTelemetry.
 
 #[cfg(feature = "otlp")]
-pub(super) use with_otlp::Traces;
+pub(super) use with_otlp::apply;
 #[cfg(not(feature = "otlp"))]
-pub(super) use without_otlp::Traces;
+pub(super) use without_otlp::apply;
 
 /// Parses a share of requests.
 pub(super) fn ratio(text: &str) -> Result<f64, String> {
@@ -24,29 +24,24 @@ mod with_otlp {
     const HEADERS: &str = "OTEL_EXPORTER_OTLP_HEADERS";
     const SERVICE_NAME: &str = "OTEL_SERVICE_NAME";
 
-    /// The destination of traces, if any.
-    #[derive(Debug)]
-    pub(in crate::serve) struct Traces(Option<TraceSettings>);
-
-    impl Traces {
-        pub(in crate::serve) fn new(endpoint: Option<&str>, ratio: f64) -> Result<Self, Failure> {
-            let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
-            let (flag, endpoint) = match (endpoint, variable(ENDPOINT)) {
-                (Some(endpoint), _) => ("--otlp-endpoint", endpoint.to_owned()),
-                (None, Some(endpoint)) => (ENDPOINT, endpoint),
-                (None, None) => return Ok(Self(None)),
-            };
-            let endpoint = endpoint.parse().map_err(|error| Failure::flag(flag, error))?;
-            let headers = variable(HEADERS).map_or_else(|| Ok(Vec::new()), |text| headers(&text))?;
-            let service_name = variable(SERVICE_NAME).unwrap_or_else(|| "snowmint".to_owned());
-            let ratio =
-                SampleRatio::new(ratio).map_err(|error| Failure::flag("--otlp-sample-ratio", error))?;
-            Ok(Self(Some(TraceSettings { endpoint, headers, service_name, ratio })))
-        }
-
-        pub(in crate::serve) fn apply(&self, settings: &mut Settings) {
-            settings.traces.clone_from(&self.0);
-        }
+    /// Sets where traces go, if the flag or the variable names a collector.
+    pub(in crate::serve) fn apply(
+        settings: &mut Settings,
+        endpoint: Option<&str>,
+        ratio: f64,
+    ) -> Result<(), Failure> {
+        let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let (flag, endpoint) = match (endpoint, variable(ENDPOINT)) {
+            (Some(endpoint), _) => ("--otlp-endpoint", endpoint.to_owned()),
+            (None, Some(endpoint)) => (ENDPOINT, endpoint),
+            (None, None) => return Ok(()),
+        };
+        let endpoint = endpoint.parse().map_err(|error| Failure::flag(flag, error))?;
+        let headers = variable(HEADERS).map_or_else(|| Ok(Vec::new()), |text| headers(&text))?;
+        let service_name = variable(SERVICE_NAME).unwrap_or_else(|| "snowmint".to_owned());
+        let ratio = SampleRatio::new(ratio).map_err(|error| Failure::flag("--otlp-sample-ratio", error))?;
+        settings.traces = Some(TraceSettings { endpoint, headers, service_name, ratio });
+        Ok(())
     }
 
     /// Parses `name=value,..`, whose values are percent-encoded. No error shows a value, since it may be a key.
@@ -87,23 +82,18 @@ mod without_otlp {
 
     use crate::error::Failure;
 
-    /// No destination: this build has no OpenTelemetry.
-    #[derive(Debug)]
-    pub(in crate::serve) struct Traces;
-
-    impl Traces {
-        /// Without the feature, the variables of OpenTelemetry are ignored: they are meant for other programs.
-        pub(in crate::serve) fn new(endpoint: Option<&str>, _ratio: f64) -> Result<Self, Failure> {
-            match endpoint {
-                None => Ok(Self),
-                Some(_) => Err(Failure::flag(
-                    "--otlp-endpoint",
-                    "this build has no OpenTelemetry: build it with `cargo build --features otlp`",
-                )),
-            }
+    /// Rejects the flag. Without the feature, the variables of OpenTelemetry are ignored: they are meant for other programs.
+    pub(in crate::serve) fn apply(
+        _settings: &mut Settings,
+        endpoint: Option<&str>,
+        _ratio: f64,
+    ) -> Result<(), Failure> {
+        match endpoint {
+            None => Ok(()),
+            Some(_) => Err(Failure::flag(
+                "--otlp-endpoint",
+                "this build has no OpenTelemetry: build it with `cargo build --features otlp`",
+            )),
         }
-
-        #[expect(clippy::unused_self, reason = "as with the feature")]
-        pub(in crate::serve) const fn apply(&self, _settings: &mut Settings) {}
     }
 }
