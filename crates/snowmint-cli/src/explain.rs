@@ -72,8 +72,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         let title = format!("{}  {}", out.paint.bold(entry.code), entry.title);
         out.line(&title)?;
         let answers = entry.answers.as_ref().map(|answers| ("answer", answers.long()));
-        let text = entry.text;
-        let facts = [("cause", text.cause), ("ids", text.ids), ("do", text.remedy)];
+        let facts = [("cause", entry.cause), ("ids", entry.ids), ("do", entry.remedy)];
         for (name, value) in answers.into_iter().chain(facts.map(|(name, value)| (name, value.to_owned()))) {
             let name = out.paint.faint(&format!("{name:<7}"));
             for (nth, line) in wrapped(&value).iter().enumerate() {
@@ -111,8 +110,10 @@ struct Entry {
     title: &'static str,
     #[serde(flatten)]
     answers: Option<Answers>,
-    #[serde(flatten)]
-    text: &'static Text,
+    cause: &'static str,
+    /// The meaning for ids: handed out, lost, repeated.
+    ids: &'static str,
+    remedy: &'static str,
 }
 
 /// The answers of the protocols.
@@ -143,15 +144,6 @@ impl Answers {
     fn long(&self) -> String {
         format!("HTTP {}, Redis protocol and Thrift {}, gRPC {}", self.http, self.resp, self.grpc)
     }
-}
-
-/// The meaning of an error.
-#[derive(Debug, Serialize)]
-struct Text {
-    cause: &'static str,
-    /// The meaning for ids: handed out, lost, repeated.
-    ids: &'static str,
-    remedy: &'static str,
 }
 
 impl Entry {
@@ -199,334 +191,265 @@ pub(crate) fn knows(code: &str) -> bool {
 fn all() -> impl Iterator<Item = Entry> {
     let of_service = ErrorKind::ALL.into_iter().filter_map(|kind| {
         let status = kind.status();
-        let (code, text) = SERVICE.iter().find(|(code, _)| *code == status.name)?;
-        Some(Entry { code, title: status.title, answers: Some(Answers::of(&status)), text })
+        let [code, cause, ids, remedy] = SERVICE.into_iter().find(|[code, ..]| *code == status.name)?;
+        Some(Entry { code, title: status.title, answers: Some(Answers::of(&status)), cause, ids, remedy })
     });
-    let of_command = COMMAND.iter().map(|(code, title, text)| Entry { code, title, answers: None, text });
+    let of_command = COMMAND.into_iter().map(|[code, title, cause, ids, remedy]| Entry {
+        code,
+        title,
+        answers: None,
+        cause,
+        ids,
+        remedy,
+    });
     of_service.chain(of_command)
 }
 
 /// The meaning of most errors for ids: no id was given and nothing changed.
 const NONE_GIVEN: &str = "No id was given and nothing changed.";
 
-const fn text(cause: &'static str, ids: &'static str, remedy: &'static str) -> Text {
-    Text { cause, ids, remedy }
-}
-
-/// The errors of the service, by their names in `status.rs`.
-const SERVICE: [(&str, Text); 34] = [
-    (
+/// The errors of the service: code (its name in `status.rs`), cause, meaning for ids, remedy.
+const SERVICE: [[&str; 4]; 34] = [
+    [
         "unknown-namespace",
-        text(
-            "No namespace of this server has this name. The node may not have seen a new namespace yet: it looks every few seconds \
+        "No namespace of this server has this name. The node may not have seen a new namespace yet: it looks every few seconds \
          (--namespaces-poll).",
-            NONE_GIVEN,
-            "Check the spelling. List the namespaces with `snowmint ns list`, add one with `snowmint ns add NAME`.",
-        ),
-    ),
-    (
+        NONE_GIVEN,
+        "Check the spelling. List the namespaces with `snowmint ns list`, add one with `snowmint ns add NAME`.",
+    ],
+    [
         "outcome-unknown",
-        text(
-            "The store did not confirm a change in time: it may have happened, or may still happen.",
-            "No id was given. Ids of the namespace follow the record that the store has.",
-            "Look at the current state (`snowmint ns list`, `snowmint workers`) before you repeat the change. `snowmint audit` \
+        "The store did not confirm a change in time: it may have happened, or may still happen.",
+        "No id was given. Ids of the namespace follow the record that the store has.",
+        "Look at the current state (`snowmint ns list`, `snowmint workers`) before you repeat the change. `snowmint audit` \
          shows it as possibly made.",
-        ),
-    ),
-    (
+    ],
+    [
         "bad-namespace",
-        text(
-            "The name is not valid: 1 to 64 letters, digits, `.`, `_`, `-` or `:`.",
-            NONE_GIVEN,
-            "Correct the name in the request.",
-        ),
-    ),
-    (
+        "The name is not valid: 1 to 64 letters, digits, `.`, `_`, `-` or `:`.",
+        NONE_GIVEN,
+        "Correct the name in the request.",
+    ],
+    [
         "bad-count",
-        text(
-            "The number of ids is not a number, is 0, or is above the limit of the request.",
-            NONE_GIVEN,
-            "Ask for fewer ids, or for ranges: GET /v1/ranges/NAMESPACE or ID.RANGE give up to 1,000,000 a request.",
-        ),
-    ),
-    (
+        "The number of ids is not a number, is 0, or is above the limit of the request.",
+        NONE_GIVEN,
+        "Ask for fewer ids, or for ranges: GET /v1/ranges/NAMESPACE or ID.RANGE give up to 1,000,000 a request.",
+    ],
+    [
         "bad-id",
-        text(
-            "The text is not an id, or has bits that the named layout or namespace does not have.",
-            "The text may be an id of another namespace, or have lost digits: JavaScript keeps only 53 bits of a number.",
-            "Check that the id was copied whole and travels as a string. `snowmint inspect ID` lists what it may be.",
-        ),
-    ),
-    (
+        "The text is not an id, or has bits that the named layout or namespace does not have.",
+        "The text may be an id of another namespace, or have lost digits: JavaScript keeps only 53 bits of a number.",
+        "Check that the id was copied whole and travels as a string. `snowmint inspect ID` lists what it may be.",
+    ],
+    [
         "not-ready",
-        text(
-            "The node holds no lease on a worker, or has no reserved numbers: it has just started, its store does not answer, or \
+        "The node holds no lease on a worker, or has no reserved numbers: it has just started, its store does not answer, or \
          every worker is held by another node.",
-            "No id was given. Ids that were given before stay unique.",
-            "Retry with another node, or in a second. /readyz and the log name the reason; `snowmint doctor` checks the store, \
+        "No id was given. Ids that were given before stay unique.",
+        "Retry with another node, or in a second. /readyz and the log name the reason; `snowmint doctor` checks the store, \
          `snowmint workers` shows who holds the workers.",
-        ),
-    ),
-    (
+    ],
+    [
         "store-not-writable",
-        text(
-            "The store accepts no writes: it is read-only (a standby, a read-only disk, a user without the right), or has no space \
+        "The store accepts no writes: it is read-only (a standby, a read-only disk, a user without the right), or has no space \
          left.",
-            "Nothing was changed. Ids that were given before stay unique. Nodes give ids until their leases and reserved numbers \
+        "Nothing was changed. Ids that were given before stay unique. Nodes give ids until their leases and reserved numbers \
          end.",
-            "A retry does not help. Free space, or make the store writable again: name its primary in --store, mount the disk for \
+        "A retry does not help. Free space, or make the store writable again: name its primary in --store, mount the disk for \
          writing, grant the right. `snowmint doctor` shows when it accepts writes.",
-        ),
-    ),
-    (
+    ],
+    [
         "clock-behind",
-        text(
-            "The clock of the node went back further than its rule (--rule) covers.",
-            "No id was given: with an earlier timestamp it could equal an old one.",
-            "Retry with another node. Correct the clock of this one (NTP, chrony). With `--clock anchored`, the default, steps of \
+        "The clock of the node went back further than its rule (--rule) covers.",
+        "No id was given: with an earlier timestamp it could equal an old one.",
+        "Retry with another node. Correct the clock of this one (NTP, chrony). With `--clock anchored`, the default, steps of \
          the clock stop no ids.",
-        ),
-    ),
-    (
+    ],
+    [
         "busy",
-        text(
-            "The workers of the node cannot make this many ids within the time that a request may wait.",
-            NONE_GIVEN,
-            "Retry after the time that the answer names. For good: fewer ids a request, more workers (`serve --workers 1..8`), more \
+        "The workers of the node cannot make this many ids within the time that a request may wait.",
+        NONE_GIVEN,
+        "Retry after the time that the answer names. For good: fewer ids a request, more workers (`serve --workers 1..8`), more \
          nodes, or a layout with more sequence bits.",
-        ),
-    ),
-    (
+    ],
+    [
         "layout-ended",
-        text(
-            "The timestamp field of the layout is used up: there is no later id.",
-            "All ids given so far stay unique. No further id of this layout will ever be given.",
-            "Add a namespace with another layout. If the old one has fewer than 63 bits, `snowmint layout OLD --successor auto` finds \
+        "The timestamp field of the layout is used up: there is no later id.",
+        "All ids given so far stay unique. No further id of this layout will ever be given.",
+        "Add a namespace with another layout. If the old one has fewer than 63 bits, `snowmint layout OLD --successor auto` finds \
          one whose ids are greater. After 63 bits none are: keep the new ids in a column or table of their own.",
-        ),
-    ),
-    (
+    ],
+    [
         "too-many-namespaces",
-        text(
-            "The store already has as many namespaces as may be added: 10,000 that every node serves, or fewer for [auto_create] \
+        "The store already has as many namespaces as may be added: 10,000 that every node serves, or fewer for [auto_create] \
          (at_most) and for tokens for some namespaces.",
-            NONE_GIVEN,
-            "Check the name. Drop namespaces that nobody uses, or raise at_most, up to 10,000.",
-        ),
-    ),
-    (
+        NONE_GIVEN,
+        "Check the name. Drop namespaces that nobody uses, or raise at_most, up to 10,000.",
+    ],
+    [
         "not-counting",
-        text(
-            "INCR and INCRBY count numbers of a segment namespace, one after the other. This one has another scheme, a stripe, \
-             several sources, a reset period or hidden ids. INTEGER and ranges need ids that are plain numbers.",
-            NONE_GIVEN,
-            "Use ID.NEXT without INTEGER for it, or add a namespace with `--scheme segment` and without the settings named in \
-             the error.",
-        ),
-    ),
-    (
+        "INCR and INCRBY count numbers of a segment namespace, one after the other. This one has another scheme, a stripe, \
+         several sources, a reset period or hidden ids. INTEGER and ranges need ids that are plain numbers.",
+        NONE_GIVEN,
+        "Use ID.NEXT without INTEGER for it, or add a namespace with `--scheme segment` and without the settings named in \
+         the error.",
+    ],
+    [
         "wrong-scheme",
-        text(
-            "The path or command is for namespaces of another scheme, such as ranges for ids that are not numbers.",
-            NONE_GIVEN,
-            "Use /v1/ids/NAMESPACE, which serves every scheme.",
-        ),
-    ),
-    (
+        "The path or command is for namespaces of another scheme, such as ranges for ids that are not numbers.",
+        NONE_GIVEN,
+        "Use /v1/ids/NAMESPACE, which serves every scheme.",
+    ],
+    [
         "numbers-ended",
-        text(
-            "The namespace has given every number up to its maximum.",
-            "All numbers given so far stay unique. No further number will be given.",
-            "Raise it with `snowmint ns set NAME --maximum N`, if the columns that hold the numbers have room.",
-        ),
-    ),
-    (
+        "The namespace has given every number up to its maximum.",
+        "All numbers given so far stay unique. No further number will be given.",
+        "Raise it with `snowmint ns set NAME --maximum N`, if the columns that hold the numbers have room.",
+    ],
+    [
         "unknown",
-        text(
-            "No path or command of this server has this name.",
-            NONE_GIVEN,
-            "Check the address and the port: HTTP, the Redis protocol, Thrift and gRPC have their own. docs/protocols.md and \
+        "No path or command of this server has this name.",
+        NONE_GIVEN,
+        "Check the address and the port: HTTP, the Redis protocol, Thrift and gRPC have their own. docs/protocols.md and \
          /openapi.json list the paths.",
-        ),
-    ),
-    (
+    ],
+    [
         "bad-method",
-        text(
-            "The path exists, but not for this HTTP method.",
-            NONE_GIVEN,
-            "Use a method that the Allow header of the answer names: GET or POST for ids.",
-        ),
-    ),
-    (
+        "The path exists, but not for this HTTP method.",
+        NONE_GIVEN,
+        "Use a method that the Allow header of the answer names: GET or POST for ids.",
+    ],
+    [
         "bad-request",
-        text(
-            "An argument, a parameter, a header or the encoding of the request is invalid.",
-            NONE_GIVEN,
-            "The detail of the error names the part, the value and what is expected. The same request will fail again.",
-        ),
-    ),
-    (
+        "An argument, a parameter, a header or the encoding of the request is invalid.",
+        NONE_GIVEN,
+        "The detail of the error names the part, the value and what is expected. The same request will fail again.",
+    ],
+    [
         "expired",
-        text(
-            "The deadline of the request passed before the node had the ids.",
-            "The client got no id. Ids made for the request are lost, never repeated.",
-            "Retry with a longer deadline, or with fewer ids.",
-        ),
-    ),
-    (
+        "The deadline of the request passed before the node had the ids.",
+        "The client got no id. Ids made for the request are lost, never repeated.",
+        "Retry with a longer deadline, or with fewer ids.",
+    ],
+    [
         "too-many-clients",
-        text(
-            "The node has as many connections as --max-connections, or as the system's limit of open files, allows.",
-            NONE_GIVEN,
-            "Reuse connections, or add a node. Raise --max-connections and `ulimit -n`.",
-        ),
-    ),
-    (
+        "The node has as many connections as --max-connections, or as the system's limit of open files, allows.",
+        NONE_GIVEN,
+        "Reuse connections, or add a node. Raise --max-connections and `ulimit -n`.",
+    ],
+    [
         "unknown-host",
-        text(
-            "The request names a host that this server does not serve. A loopback address checks this, against web pages that point a \
+        "The request names a host that this server does not serve. A loopback address checks this, against web pages that point a \
          name of their own at it.",
-            NONE_GIVEN,
-            "Use localhost or the IP address, or add the name: `serve --allowed-hosts NAME`.",
-        ),
-    ),
-    (
+        NONE_GIVEN,
+        "Use localhost or the IP address, or add the name: `serve --allowed-hosts NAME`.",
+    ],
+    [
         "bad-tls",
-        text(
-            "The TLS handshake failed, or only one side speaks TLS.",
-            NONE_GIVEN,
-            "Check https:// or rediss:// against --tls-cert of the server, the certificate's name and end, and the client \
+        "The TLS handshake failed, or only one side speaks TLS.",
+        NONE_GIVEN,
+        "Check https:// or rediss:// against --tls-cert of the server, the certificate's name and end, and the client \
          certificate if the server requires one.",
-        ),
-    ),
-    (
+    ],
+    [
         "cross-site",
-        text(
-            "A page of another web site sent the request.",
-            NONE_GIVEN,
-            "If the page may use the service, start it with `--cors-origin https://PAGE`.",
-        ),
-    ),
-    (
+        "A page of another web site sent the request.",
+        NONE_GIVEN,
+        "If the page may use the service, start it with `--cors-origin https://PAGE`.",
+    ],
+    [
         "unauthorized",
-        text(
-            "The server requires a token, and the request has none, or one that is unknown, expired or revoked.",
-            NONE_GIVEN,
-            "Send `Authorization: Bearer TOKEN`, or AUTH over the Redis protocol. Make a token with `snowmint token create`.",
-        ),
-    ),
-    (
+        "The server requires a token, and the request has none, or one that is unknown, expired or revoked.",
+        NONE_GIVEN,
+        "Send `Authorization: Bearer TOKEN`, or AUTH over the Redis protocol. Make a token with `snowmint token create`.",
+    ],
+    [
         "forbidden",
-        text(
-            "The token is valid, but does not have this right, or does not cover this namespace.",
-            NONE_GIVEN,
-            "Use a token that does: `snowmint token list` shows the rights and namespaces of each.",
-        ),
-    ),
-    (
+        "The token is valid, but does not have this right, or does not cover this namespace.",
+        NONE_GIVEN,
+        "Use a token that does: `snowmint token list` shows the rights and namespaces of each.",
+    ],
+    [
         "over-quota",
-        text(
-            "The token has used its quota of ids for this second or this day on this node.",
-            NONE_GIVEN,
-            "Retry after the time that the answer names. Raise --rate or --per-day of the token, if the client needs more.",
-        ),
-    ),
-    (
+        "The token has used its quota of ids for this second or this day on this node.",
+        NONE_GIVEN,
+        "Retry after the time that the answer names. Raise --rate or --per-day of the token, if the client needs more.",
+    ],
+    [
         "conflict",
-        text(
-            "The operation does not fit what the store has: a fixed setting would change, or the record already exists.",
-            "No setting changed: a change of layout, scheme, stripe or key could repeat ids.",
-            "The detail names both values. Choose another name for the namespace, or leave the setting as it is.",
-        ),
-    ),
-    (
+        "The operation does not fit what the store has: a fixed setting would change, or the record already exists.",
+        "No setting changed: a change of layout, scheme, stripe or key could repeat ids.",
+        "The detail names both values. Choose another name for the namespace, or leave the setting as it is.",
+    ],
+    [
         "changed",
-        text(
-            "The record changed between the read and the write: another operator was faster.",
-            "This operation changed nothing.",
-            "Read the record again, check that the change still makes sense, and retry.",
-        ),
-    ),
-    (
+        "The record changed between the read and the write: another operator was faster.",
+        "This operation changed nothing.",
+        "Read the record again, check that the change still makes sense, and retry.",
+    ],
+    [
         "in-use",
-        text(
-            "A node still uses the worker or the namespace that the operation would take from it.",
-            "Nothing changed: to take it now could repeat ids.",
-            "Stop that node or wait until its lease has ended; the detail names both.",
-        ),
-    ),
-    (
+        "A node still uses the worker or the namespace that the operation would take from it.",
+        "Nothing changed: to take it now could repeat ids.",
+        "Stop that node or wait until its lease has ended; the detail names both.",
+    ],
+    [
         "unknown-worker",
-        text(
-            "The store has no record of this worker.",
-            "Nothing changed. A worker without a record is free.",
-            "List the workers with `snowmint workers`; name the pool if there are several.",
-        ),
-    ),
-    (
+        "The store has no record of this worker.",
+        "Nothing changed. A worker without a record is free.",
+        "List the workers with `snowmint workers`; name the pool if there are several.",
+    ],
+    [
         "unreadable",
-        text(
-            "A record of the store is damaged, or was written by a newer version.",
-            "The node gives no ids that depend on this record, and never guesses its content.",
-            "Run `snowmint doctor`: it names the record. Upgrade all nodes, or restore the record from a backup and run `snowmint \
+        "A record of the store is damaged, or was written by a newer version.",
+        "The node gives no ids that depend on this record, and never guesses its content.",
+        "Run `snowmint doctor`: it names the record. Upgrade all nodes, or restore the record from a backup and run `snowmint \
          store recover`.",
-        ),
-    ),
-    (
+    ],
+    [
         "too-large",
-        text(
-            "The body of the request is larger than the server accepts.",
-            NONE_GIVEN,
-            "Send a smaller body; see the limits in docs/protocols.md.",
-        ),
-    ),
-    (
+        "The body of the request is larger than the server accepts.",
+        NONE_GIVEN,
+        "Send a smaller body; see the limits in docs/protocols.md.",
+    ],
+    [
         "bad-media-type",
-        text(
-            "The body of the request has a media type that the path does not take.",
-            NONE_GIVEN,
-            "Send `Content-Type: application/json`.",
-        ),
-    ),
-    (
+        "The body of the request has a media type that the path does not take.",
+        NONE_GIVEN,
+        "Send `Content-Type: application/json`.",
+    ],
+    [
         "key-in-use",
-        text(
-            "The first request with this Idempotency-Key is still running.",
-            "This request got no id. The first one gets its ids, and a retry gets the same ones.",
-            "Retry with the same key after a moment.",
-        ),
-    ),
-    (
+        "The first request with this Idempotency-Key is still running.",
+        "This request got no id. The first one gets its ids, and a retry gets the same ones.",
+        "Retry with the same key after a moment.",
+    ],
+    [
         "key-reused",
-        text(
-            "This Idempotency-Key was sent with another request before.",
-            NONE_GIVEN,
-            "Use a fresh key for each request; a retry keeps the key and the request.",
-        ),
-    ),
+        "This Idempotency-Key was sent with another request before.",
+        NONE_GIVEN,
+        "Use a fresh key for each request; a retry keeps the key and the request.",
+    ],
 ];
 
-/// The exit codes of this command.
-const COMMAND: [(&str, &str, Text); 2] = [
-    (
+/// The exit codes of this command: code, title, cause, meaning for ids, remedy.
+const COMMAND: [[&str; 5]; 2] = [
+    [
         "exit-1",
         "Something outside failed",
-        text(
-            "A store, a port, a lease, a disk or a server failed, or a check of `snowmint doctor` found a problem.",
-            "Ids that were written to standard output stay valid and unique. A change that was reported as failed may have taken \
+        "A store, a port, a lease, a disk or a server failed, or a check of `snowmint doctor` found a problem.",
+        "Ids that were written to standard output stay valid and unique. A change that was reported as failed may have taken \
          place if the answer was lost: `snowmint audit` and `snowmint ns list` show it.",
-            "The error names what failed. The same command may succeed later.",
-        ),
-    ),
-    (
+        "The error names what failed. The same command may succeed later.",
+    ],
+    [
         "exit-2",
         "Invalid input or settings",
-        text(
-            "A flag, an argument, a file or an id is invalid.",
-            "Nothing changed. Of several ids, the valid ones were written.",
-            "The error names the value and what is expected. The same command fails again.",
-        ),
-    ),
+        "A flag, an argument, a file or an id is invalid.",
+        "Nothing changed. Of several ids, the valid ones were written.",
+        "The error names the value and what is expected. The same command fails again.",
+    ],
 ];
 
 #[cfg(test)]
@@ -538,14 +461,13 @@ mod tests {
     fn every_kind_has_a_text() {
         for kind in ErrorKind::ALL {
             let name = kind.status().name;
-            let texts: Vec<_> = SERVICE.iter().filter(|(code, _)| *code == name).collect();
+            let texts: Vec<_> = SERVICE.iter().filter(|[code, ..]| *code == name).collect();
             assert_eq!(texts.len(), 1, "{name}: expected one text");
         }
         assert_eq!(SERVICE.len(), ErrorKind::ALL.len());
         assert_eq!(all().count(), SERVICE.len() + COMMAND.len());
         for entry in all() {
-            let Text { cause, ids, remedy } = entry.text;
-            for part in [cause, ids, remedy] {
+            for part in [entry.cause, entry.ids, entry.remedy] {
                 assert!(
                     part.len() > 15 && part.ends_with('.') && !part.contains("  "),
                     "{}: {part}",
