@@ -7,6 +7,7 @@ use crate::admin_failure::warn;
 use crate::error::Failure;
 use crate::flag_values;
 use crate::output::Output;
+use crate::runtime;
 use crate::target::{Target, TargetArgs};
 
 const EXAMPLES: &str = "\
@@ -59,10 +60,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::runtime)?;
     let (limit, namespace) = (args.limit, args.namespace.as_ref());
-    let Log { changes, warnings } = runtime.block_on(async {
+    let Log { changes, warnings } = runtime()?.block_on(async {
         match args.target.open()? {
             Target::Store(store) => Ok(list(&*store.open_read_only().await?, limit, namespace).await?),
             Target::Server(server) => server.audit(limit, namespace).await,
@@ -72,7 +71,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let mut out = Output::new();
     for change in &changes {
         if args.json {
-            out.line(&serde_json::to_string(change).map_err(Failure::runtime)?)?;
+            out.json(change)?;
         } else {
             out.line(&line(change, &out))?;
         }

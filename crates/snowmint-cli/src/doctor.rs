@@ -4,6 +4,7 @@ use snowmint_server::admin::doctor::{Findings, examine};
 
 use crate::error::Failure;
 use crate::output::Output;
+use crate::runtime;
 use crate::target::{Target, TargetArgs};
 
 const EXAMPLES: &str = "\
@@ -48,9 +49,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::runtime)?;
-    let Findings { findings } = runtime.block_on(async {
+    let Findings { findings } = runtime()?.block_on(async {
         match args.target.open()? {
             Target::Store(store) => Ok(examine(&*store.open_read_only().await?, &args.nodes).await?),
             Target::Server(server) => server.doctor(&args.nodes).await,
@@ -59,7 +58,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let mut out = Output::new();
     for finding in &findings {
         if args.json {
-            out.line(&serde_json::to_string(finding).map_err(Failure::runtime)?)?;
+            out.json(finding)?;
         } else {
             let mark = if finding.ok { "ok     ".to_owned() } else { out.paint.alarm("PROBLEM") };
             out.line(&format!("{mark} {:<10} {}", finding.check, finding.text))?;

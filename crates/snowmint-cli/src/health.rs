@@ -9,6 +9,7 @@ use crate::client_credentials::TlsFiles;
 use crate::error::Failure;
 use crate::node_client::NodeClient;
 use crate::output::Output;
+use crate::runtime;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -65,9 +66,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         Health::Ids => "/readyz",
         Health::Process => "/healthz",
     };
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::runtime)?;
-    let (status, answer) = runtime.block_on(server.get(path, PATIENCE))?;
+    let (status, answer) = runtime()?.block_on(server.get(path, PATIENCE))?;
     let answer = String::from_utf8_lossy(&answer);
     if status != 200 {
         return Err(Failure::runtime(format!(

@@ -15,6 +15,7 @@ use snowmint_store::{MAX_NUMBER, OpenError, Rejected, Store, Surveyed};
 use crate::error::{Failure, report};
 use crate::open_store::{StoreArgs, without_credentials};
 use crate::output::{Output, thousands};
+use crate::runtime;
 use crate::target::Author;
 
 const EXAMPLES: &str = "\
@@ -84,9 +85,7 @@ struct Row {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::runtime)?;
-    runtime.block_on(async {
+    runtime()?.block_on(async {
         let (mut found, mut rejected) = (Vec::new(), Vec::new());
         for url in &args.urls {
             // Rejects a password, as --source does, before the URL is shown.
@@ -266,7 +265,7 @@ fn show(args: &Args, rows: &[Row], store: Option<&str>) -> Result<(), Failure> {
     let mut out = Output::new();
     if args.json {
         for row in rows {
-            out.line(&serde_json::to_string(row).map_err(Failure::runtime)?)?;
+            out.json(row)?;
         }
         return out.flush();
     }

@@ -91,8 +91,7 @@ pub(crate) fn show(args: &Args) -> Result<(), Failure> {
         return successor::show(&mut out, &moves, args.json);
     }
     if args.json {
-        let line = serde_json::to_string(&LayoutView::of(&layout, now_unix_ms)).map_err(Failure::runtime)?;
-        out.line(&line)?;
+        out.json(&LayoutView::of(&layout, now_unix_ms))?;
     } else {
         draw(&mut out, &layout, now_unix_ms)?;
     }
@@ -194,7 +193,7 @@ pub(crate) fn list(args: &ListArgs) -> Result<(), Failure> {
     for preset in PRESETS {
         if args.json {
             let view = PresetView::of(preset, now_unix_ms);
-            out.line(&serde_json::to_string(&view).map_err(Failure::runtime)?)?;
+            out.json(&view)?;
         } else {
             entry(&mut out, preset, now_unix_ms)?;
         }

@@ -46,6 +46,7 @@ use std::process::ExitCode;
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Command as Clap, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use tokio::runtime::{Builder, Runtime};
 
 use error::Failure;
 use serve::config_file::ConfigFile;
@@ -237,4 +238,9 @@ fn run(cli: Cli, matches: &ArgMatches) -> Result<(), Failure> {
         Command::Man(args) => completions::write_man(&args),
         Command::Version(args) => version::run(&args),
     }
+}
+
+/// Returns the runtime of a command: one thread, since commands mostly wait.
+fn runtime() -> Result<Runtime, Failure> {
+    Builder::new_current_thread().enable_all().build().map_err(Failure::runtime)
 }

@@ -5,6 +5,7 @@ use snowmint_server::LogLevel;
 use crate::admin_failure::warn;
 use crate::error::Failure;
 use crate::output::Output;
+use crate::runtime;
 use crate::target::ServerArgs;
 
 const EXAMPLES: &str = "\
@@ -39,9 +40,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::runtime)?;
-    let now = runtime.block_on(async {
+    let now = runtime()?.block_on(async {
         let Some(server) = args.server.open()? else {
             return Err(Failure::flag("--server", "required: the HTTP address of the node"));
         };
@@ -54,7 +53,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     warn(&now.warnings);
     let mut out = Output::new();
     if args.json {
-        out.line(&serde_json::to_string(&now).map_err(Failure::runtime)?)?;
+        out.json(&now)?;
     } else {
         let LogLevel { level, configured, .. } = now;
         out.line(&if level == configured { level } else { format!("{level} (configured: {configured})") })?;

@@ -19,6 +19,7 @@ use crate::error::Failure;
 use crate::flag_values;
 use crate::hide_key;
 use crate::output::Output;
+use crate::runtime;
 use crate::target::{Author, Target, TargetArgs};
 
 const EXAMPLES: &str = "\
@@ -210,9 +211,7 @@ enum Action {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::runtime)?;
-    runtime.block_on(async {
+    runtime()?.block_on(async {
         let target = args.target.open()?;
         let author = &args.author.at(&target)?;
         match &args.action {
@@ -430,7 +429,7 @@ fn show_list(Namespaces { namespaces, warnings }: &Namespaces, json: bool) -> Re
     let widest = namespaces.iter().filter_map(owner).map(|it| it.chars().count()).max();
     for namespace in namespaces {
         if json {
-            out.line(&serde_json::to_string(namespace).map_err(Failure::runtime)?)?;
+            out.json(namespace)?;
             continue;
         }
         let more = match (&namespace.dropped, namespace.reserved_to) {

@@ -11,6 +11,7 @@ use crate::argv;
 use crate::error::{Failure, report};
 use crate::instants::{self, When};
 use crate::output::Output;
+use crate::runtime;
 use crate::target::{Target, TargetArgs};
 
 const EXAMPLES: &str = "\
@@ -132,9 +133,7 @@ fn layout(args: &Args) -> Result<Layout, Failure> {
     if argv::has_flag("--layout") {
         return Err(Failure::usage("--layout and --namespace: the namespace has its layout, omit --layout"));
     }
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::runtime)?;
-    let found = runtime.block_on(async {
+    let found = runtime()?.block_on(async {
         match args.target.open()? {
             Target::Store(store) => Ok(namespaces::list(&*store.open_read_only().await?).await?),
             Target::Server(server) => server.namespaces().await,

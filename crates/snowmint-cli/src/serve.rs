@@ -40,7 +40,7 @@ pub(crate) use args::Args;
 
 use crate::error::Failure;
 use crate::flag_values::Listen;
-use crate::{open_store, output};
+use crate::{open_store, output, runtime};
 use args::Plan;
 use logging::Logging;
 use start_without_store::LateStore;
@@ -101,7 +101,7 @@ fn run(mut args: Args) -> Result<(), Failure> {
         tracing::warn!("{warning}");
     }
     // Leases, segments and the store run on a separate thread: no load of requests delays the renewal of a lease.
-    let control = Builder::new_current_thread().enable_all().build().map_err(Failure::runtime)?;
+    let control = runtime()?;
     let serving = Builder::new_multi_thread()
         .worker_threads(plan.args.threads.get())
         .event_interval(TASKS_PER_POLL)

@@ -7,6 +7,7 @@ use serde_json::json;
 use crate::error::Failure;
 use crate::open_store::{self, StoreArgs};
 use crate::output::Output;
+use crate::runtime;
 
 const INIT_EXAMPLES: &str = "\
 Examples:
@@ -61,9 +62,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         }
         return out.flush();
     }
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::runtime)?;
-    let described = runtime.block_on(async {
+    let described = runtime()?.block_on(async {
         store.check()?;
         let store = open_store::open(&url).await?;
         // Some stores create their objects with the first call.

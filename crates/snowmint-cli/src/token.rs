@@ -249,7 +249,7 @@ fn hand_out(
 ) -> Result<(), Failure> {
     let mut out = Output::new();
     if file.json {
-        out.line(&json(&shown(name, row, &file.file, Some(secret.as_str())))?)?;
+        out.json(&shown(name, row, &file.file, Some(secret.as_str())))?;
     } else {
         out.line(secret.as_str())?;
     }
@@ -277,7 +277,7 @@ fn list(file: &FileArgs, now_unix_ms: u64) -> Result<(), Failure> {
     let mut out = Output::new();
     for (name, row) in &rows {
         if file.json {
-            out.line(&json(&shown(name, row, &file.file, None))?)?;
+            out.json(&shown(name, row, &file.file, None))?;
             continue;
         }
         let quotas = quotas(row).join(" ");
@@ -325,10 +325,6 @@ fn shown<'a>(name: &'a TokenName, row: &'a TokenRow, file: &Path, token: Option<
         expires: row.expires_unix_ms.map(|unix_ms| Utc(unix_ms).to_string()),
         token,
     }
-}
-
-fn json(value: &impl Serialize) -> Result<String, Failure> {
-    serde_json::to_string(value).map_err(Failure::runtime)
 }
 
 /// Changes the file of tokens, without losing what another command changes at the same time.

@@ -10,6 +10,7 @@ use crate::admin_failure::warn;
 use crate::error::Failure;
 use crate::flag_values;
 use crate::output::{self, Output};
+use crate::runtime;
 use crate::target::{Author, Target, TargetArgs};
 
 const EXAMPLES: &str = "\
@@ -67,9 +68,7 @@ enum Action {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::runtime)?;
-    runtime.block_on(async {
+    runtime()?.block_on(async {
         let target = args.target.open()?;
         let author = &args.author.at(&target)?;
         match (&args.action, target) {
@@ -101,7 +100,7 @@ fn show(Workers { workers, warnings }: &Workers, json: bool) -> Result<(), Failu
     let mut pool = "";
     for row in workers {
         if json {
-            out.line(&serde_json::to_string(&row).map_err(Failure::runtime)?)?;
+            out.json(row)?;
             continue;
         }
         if row.pool != pool {

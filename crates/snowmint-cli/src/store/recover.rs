@@ -26,6 +26,7 @@ use crate::error::{Failure, report};
 use crate::flag_values;
 use crate::open_store::{StoreArgs, warn_of_skipped};
 use crate::output::{Output, thousands};
+use crate::runtime;
 use crate::target::Author;
 
 const EXAMPLES: &str = "\
@@ -99,9 +100,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::runtime)?;
-    runtime.block_on(recover(args))
+    runtime()?.block_on(recover(args))
 }
 
 async fn recover(args: &Args) -> Result<(), Failure> {
