@@ -27,26 +27,13 @@ struct Build {
     stores: Vec<&'static str>,
 }
 
-/// Returns the stores of this build.
-fn stores() -> Vec<&'static str> {
-    let all = [
-        ("etcd", cfg!(feature = "etcd")),
-        ("kubernetes", cfg!(feature = "kubernetes")),
-        ("memory", true),
-        ("mysql", cfg!(feature = "mysql")),
-        ("postgres", cfg!(feature = "postgres")),
-        ("redis", cfg!(feature = "redis")),
-        ("sqlite", true),
-        ("zookeeper", cfg!(feature = "zookeeper")),
-    ];
-    all.into_iter().filter(|(_, has)| *has).map(|(name, _)| name).collect()
-}
-
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let mut stores: Vec<_> = snowmint_store::built_stores().collect();
+    stores.sort_unstable();
     let build = Build {
         version: env!("CARGO_PKG_VERSION"),
         target: format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS),
-        stores: stores(),
+        stores,
     };
     let mut out = Output::new();
     if args.json {

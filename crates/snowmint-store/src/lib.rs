@@ -120,6 +120,8 @@ pub use takeover::RedisCounter;
 #[cfg(feature = "mysql")]
 pub use takeover::{LeafCounter, TicketsCounter, TinyIdCounter};
 pub use takeover::{Rejected, Survey, Surveyed, open_counter, survey};
+#[doc(hidden)]
+pub use url_scheme::built_stores;
 pub use visibility::Visibility;
 #[cfg(feature = "zookeeper")]
 pub use zookeeper::ZooKeeperStore;

@@ -36,7 +36,7 @@ impl Scheme {
         Self::ALL.into_iter().find(|scheme| scheme.names().contains(&name))
     }
 
-    /// Returns the texts before the first `:` that mean this store.
+    /// Returns the texts before the first `:` that mean this store. The first one is its name.
     const fn names(self) -> &'static [&'static str] {
         match self {
             Self::Memory => &["memory"],
@@ -77,6 +77,11 @@ impl Scheme {
             Self::Kubernetes => cfg!(feature = "kubernetes"),
         }
     }
+}
+
+/// Returns the names of the stores that this build has.
+pub fn built_stores() -> impl Iterator<Item = &'static str> {
+    Scheme::ALL.into_iter().filter(|scheme| scheme.is_built()).map(|scheme| scheme.names()[0])
 }
 
 #[cfg(test)]
