@@ -11,33 +11,21 @@ const EXPECTED: &str = "expected an instant such as 2026-11-22T08:00:00Z, a date
                         as '1 day' or '2h ago', or now, today or yesterday (UTC)";
 
 /// An instant, or a time before now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum When {
     /// In Unix milliseconds.
     At(u64),
-    /// This long before now.
-    Ago(Length),
+    /// This long before now, in calendar units: a month has its actual number of days.
+    Ago(Span),
     /// This many days before the start of today, UTC.
     DaysBefore(u64),
 }
-
-/// A length of time in calendar units, so that a month has its actual number of days.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Length(Span);
-
-impl PartialEq for Length {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.fieldwise() == other.0.fieldwise()
-    }
-}
-
-impl Eq for Length {}
 
 /// Parses `--since`, `--until` and the like.
 pub(crate) fn parse(text: &str) -> Result<When, String> {
     let text = text.trim();
     match text.to_ascii_lowercase().as_str() {
-        "now" => return Ok(When::Ago(Length(Span::new()))),
+        "now" => return Ok(When::Ago(Span::new())),
         "today" => return Ok(When::DaysBefore(0)),
         "yesterday" => return Ok(When::DaysBefore(1)),
         _ => {}
@@ -59,7 +47,7 @@ pub(crate) fn parse(text: &str) -> Result<When, String> {
         Ok(unix_ms) => Ok(When::At(unix_ms)),
         Err(UtcError::Malformed { .. }) => match text.parse::<Span>() {
             // `1 day`, `1 day ago` and `-1d` mean the same, since ids of the future do not exist.
-            Ok(span) => Ok(When::Ago(Length(span.abs()))),
+            Ok(span) => Ok(When::Ago(span.abs())),
             Err(_) => Err(EXPECTED.to_owned()),
         },
         Err(error) => Err(error.to_string()),
@@ -71,7 +59,7 @@ impl When {
     pub(crate) fn unix_ms(self, now_unix_ms: u64) -> Option<u64> {
         match self {
             Self::At(unix_ms) => Some(unix_ms),
-            Self::Ago(Length(span)) => {
+            Self::Ago(span) => {
                 let now = Timestamp::from_millisecond(i64::try_from(now_unix_ms).ok()?).ok()?;
                 let then = now.to_zoned(TimeZone::UTC).checked_sub(span).ok()?;
                 u64::try_from(then.timestamp().as_millisecond()).ok()
