@@ -1,4 +1,4 @@
-//! The words of the command line, and the numbers in them, for decisions that are made before or beside its parser.
+//! The words of the command line, for decisions that are made before or beside its parser.
 
 /// Returns the words of the command line, the program first. In a word that is not UTF-8, such as the name of a file, other
 /// characters replace those bytes.
@@ -11,18 +11,4 @@ pub(crate) fn has_flag(flag: &str) -> bool {
     words()
         .iter()
         .any(|word| word.strip_prefix(flag).is_some_and(|rest| rest.is_empty() || rest.starts_with('=')))
-}
-
-/// Returns a number in digits, either plain or in groups of three. Shorter groups could be a decimal fraction.
-pub(crate) fn whole(text: &str) -> Option<u64> {
-    let mut groups = text.split([',', '_']);
-    let mut digits = groups.next()?.to_owned();
-    let first = digits.len();
-    for group in groups {
-        if !(1..=3).contains(&first) || group.len() != 3 {
-            return None;
-        }
-        digits += group;
-    }
-    digits.bytes().all(|digit| digit.is_ascii_digit()).then(|| digits.parse().ok())?
 }

@@ -14,8 +14,8 @@ use snowmint_cluster::{LeaseConfig, WorkerSource};
 use snowmint_server::admin::recovery::AtLeast;
 use snowmint_store::MAX_NUMBER;
 
-use crate::argv;
 use crate::error::Failure;
+use crate::numbers::whole;
 use crate::output::{date, thousands};
 
 /// The default interval at which a node reads the namespaces of its store.
@@ -28,28 +28,27 @@ pub(crate) fn node_number(text: &str) -> Result<u32, String> {
 
 /// Parses a number, with or without thousands separators, because users paste this command's output.
 pub(crate) fn number(text: &str) -> Result<u64, String> {
-    argv::whole(text).filter(|number| *number <= MAX_NUMBER).ok_or_else(|| {
+    whole(text).filter(|number| *number <= MAX_NUMBER).ok_or_else(|| {
         format!("expected a whole number from 0 to {}, such as 1000000 or 1,000,000", thousands(MAX_NUMBER))
     })
 }
 
 /// Parses the largest number of rows to print.
 pub(crate) fn rows(text: &str) -> Result<usize, String> {
-    let rows = argv::whole(text).and_then(|rows| usize::try_from(rows).ok());
+    let rows = whole(text).and_then(|rows| usize::try_from(rows).ok());
     rows.ok_or_else(|| "expected a whole number, such as 50".to_owned())
 }
 
 /// Parses a worker that a command names.
 pub(crate) fn worker(text: &str) -> Result<u32, String> {
     let expected = "expected the number of a worker, such as 7; see snowmint workers";
-    argv::whole(text).and_then(|number| u32::try_from(number).ok()).ok_or_else(|| expected.to_owned())
+    whole(text).and_then(|number| u32::try_from(number).ok()).ok_or_else(|| expected.to_owned())
 }
 
 /// Parses a namespace and a number of it.
 pub(crate) fn at_least(text: &str) -> Result<AtLeast, String> {
     // The error names both.
-    let plain =
-        text.rsplit_once('=').and_then(|(name, number)| Some(format!("{name}={}", argv::whole(number)?)));
+    let plain = text.rsplit_once('=').and_then(|(name, number)| Some(format!("{name}={}", whole(number)?)));
     plain.as_deref().unwrap_or(text).parse()
 }
 

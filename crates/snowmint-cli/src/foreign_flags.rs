@@ -6,6 +6,7 @@ use clap::{ColorChoice, CommandFactory as _};
 use snowmint_cluster::NamespaceName;
 use snowmint_server::url_without_credentials::without_credentials;
 
+use crate::numbers::whole;
 use crate::{Cli, argv};
 
 /// The names of `serve`.
@@ -153,7 +154,7 @@ fn flag_of_word(command: &str, word: &str) -> Option<String> {
         format!("name the node by --server {shown}")
     } else if !is_of_node && word.contains("://") && has("store") {
         "name the store by --store URL".to_owned()
-    } else if NEW.contains(&command) && argv::whole(word).is_some() {
+    } else if NEW.contains(&command) && whole(word).is_some() {
         format!("the number of ids is a flag: -n {word}")
     } else if NEW.contains(&command) && word.parse::<NamespaceName>().is_ok() {
         format!("ids of a namespace come from a running node: curl http://127.0.0.1:8080/v1/ids/{word}")

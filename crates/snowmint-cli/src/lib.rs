@@ -30,6 +30,7 @@ mod log_level;
 mod new;
 mod node_client;
 mod ns;
+mod numbers;
 mod open_store;
 mod output;
 mod range;

@@ -16,8 +16,9 @@ use snowmint_store::Store;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::error::{Failure, report};
+use crate::numbers::whole;
 use crate::output::{Output, thousands};
-use crate::{argv, flag_values, open_store};
+use crate::{flag_values, open_store};
 
 const MAX_COUNT: u64 = 10_000_000;
 /// Number of ids to draw and write at a time.
@@ -124,7 +125,7 @@ pub(crate) struct Args {
 }
 
 fn count(text: &str) -> Result<u64, String> {
-    argv::whole(text)
+    whole(text)
         .filter(|count| (1..=MAX_COUNT).contains(count))
         .ok_or_else(|| format!("expected 1 to {}", thousands(MAX_COUNT)))
 }
