@@ -44,9 +44,10 @@ pub(crate) fn is_this_machine(host: &str) -> bool {
     address.map_or(host == "localhost", |address| address.is_loopback())
 }
 
-/// The files for a TLS client.
+/// The files that flags name, all PEM.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TlsFiles<'a> {
+    /// The authorities to trust; default: those of this system.
     pub(crate) ca: Option<&'a Path>,
     /// The client certificate and its key.
     pub(crate) identity: Option<(&'a Path, &'a Path)>,

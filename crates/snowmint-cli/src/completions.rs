@@ -46,7 +46,6 @@ pub(crate) struct ManArgs {
     dir: Option<PathBuf>,
 }
 
-/// Writes the completion script.
 pub(crate) fn print(args: &CompletionArgs) -> Result<(), Failure> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "snowmint", &mut script);
@@ -55,7 +54,6 @@ pub(crate) fn print(args: &CompletionArgs) -> Result<(), Failure> {
     out.flush()
 }
 
-/// Writes the man pages.
 pub(crate) fn write_man(args: &ManArgs) -> Result<(), Failure> {
     let mut command = Cli::command();
     command.build();

@@ -190,17 +190,13 @@ struct Ports {
     shown: Shown,
 }
 
-/// The bound addresses for the log, or `off`.
+/// The bound addresses for the log. A port that is off is shown as `off` if it is open by default, and else not at all.
 struct Shown {
     http: String,
     resp: String,
-    /// `None` if it is off, which is the default.
     thrift: Option<String>,
-    /// As `thrift`.
     grpc: Option<String>,
-    /// As `thrift`.
     noeqd: Option<String>,
-    /// As `thrift`.
     probe: Option<String>,
 }
 

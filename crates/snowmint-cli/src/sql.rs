@@ -294,7 +294,6 @@ impl Values {
         Ok(values)
     }
 
-    /// Sets the values for the generators.
     fn set_generator(&mut self, args: &Args, worker: WorkerId, tick_ms: u64) -> Result<(), Failure> {
         let layout = &args.layout;
         let datacenter = DatacenterId(args.datacenter);

@@ -40,7 +40,7 @@ fn x(nines: f64) -> f64 {
     LEFT + (RIGHT - LEFT) * nines / NINES
 }
 
-/// Draws the curve.
+/// Returns the picture; `what` is the line below its title.
 #[expect(clippy::cast_precision_loss, reason = "a picture needs a few digits")]
 pub(super) fn curve(latencies: &Histogram<u64>, what: &str) -> String {
     let us = |ns: u64| ns.max(1) as f64 / 1000.0;

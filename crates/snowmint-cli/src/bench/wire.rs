@@ -211,7 +211,6 @@ trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 
-/// A connection.
 enum Link {
     Http(SendRequest<Empty<Bytes>>),
     Grpc(GrpcLink),
@@ -224,7 +223,7 @@ struct Ids {
     ids: Vec<String>,
 }
 
-/// A problem document.
+/// The body of an error over HTTP (RFC 9457).
 #[derive(Deserialize)]
 struct Problem {
     r#type: String,

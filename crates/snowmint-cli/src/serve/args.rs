@@ -462,7 +462,6 @@ pub(super) enum ClockChoice {
 }
 
 impl ClockChoice {
-    /// Starts the clock.
     pub(super) fn start(self) -> NodeClock {
         match self {
             Self::Anchored => NodeClock::from(Arc::new(AnchoredClock::new())),

@@ -151,7 +151,6 @@ impl State {
     }
 }
 
-/// Starts logging.
 pub(crate) fn start(log: &Log) -> Logging {
     let lines = layer().with_writer(io::stderr).with_ansi(wants_colour(&io::stderr()));
     let (filter, handle) = Layer::new(log.targets());
