@@ -114,7 +114,7 @@ pub use tls::{Tls, TlsError, TlsFiles};
 
 /// Answers of the admin API, for its clients in this workspace.
 #[doc(hidden)]
-pub use admin_api::{LogLevel, ReleaseAnswer};
+pub use operator::{LogLevel, ReleaseAnswer};
 
 /// The parser of the Redis protocol, for fuzzing.
 #[doc(hidden)]
