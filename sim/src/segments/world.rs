@@ -233,9 +233,12 @@ impl<'a> World<'a> {
             Action::Reserve { count, timeout_ms } => self.send(index, 0, Request::Reserve(count), timeout_ms),
             Action::Raise { above, timeout_ms } => self.send(index, 0, Request::Raise(above), timeout_ms),
             Action::Wait(ms) => self.wake_after(index, ms),
-            // The numbers do not end, so nothing is too large for them.
-            Action::Peek { .. } | Action::RefuseTooMany { .. } => {}
-            Action::Refuse(_) | Action::GiveUp { .. } | Action::Idle => {}
+            // No node peeks or refuses too many: the numbers here have no end.
+            Action::Peek { .. }
+            | Action::RefuseTooMany { .. }
+            | Action::Refuse(_)
+            | Action::GiveUp { .. }
+            | Action::Idle => {}
         }
     }
 

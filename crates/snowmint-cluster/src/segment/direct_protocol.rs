@@ -245,7 +245,8 @@ impl Batching {
 
     /// Refuses a request for more numbers than are left. The counter may be further than is known here, but not less far.
     fn refuse_too_many(&mut self) -> Option<Action> {
-        let left = self.range.left(self.high_water_mark.end(), self.step).min(self.left.unwrap_or(u64::MAX));
+        let known = self.range.left_at_most(self.high_water_mark.end(), self.step);
+        let left = known.min(self.left.unwrap_or(u64::MAX));
         let is_too_large = |it: &Request| it.missing > NonZeroU64::MIN && it.missing.get() > left;
         let refused = self.requests.remove(self.requests.iter().position(is_too_large)?)?;
         Some(match left {
@@ -266,7 +267,7 @@ impl Batching {
                 return self.failing(now_ms);
             }
         };
-        self.left = Some(next.map_or(u64::MAX, |next| self.range.left(next.first(), next.step())));
+        self.left = Some(next.map_or(u64::MAX, |next| self.range.left_from(next.first(), next.step())));
         if next.is_some_and(|next| next.first() < self.range.first) && !self.fixed {
             self.raise_to_first();
         }

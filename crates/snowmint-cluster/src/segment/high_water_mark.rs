@@ -44,11 +44,15 @@ impl Range {
         cut.map_or(Within::Above, Within::Some)
     }
 
-    /// Returns how many numbers are left within the range from `next` on, which are `step` apart.
-    pub(crate) fn left(self, next: u64, step: NonZeroU64) -> u64 {
+    /// Returns how many numbers a counter has left within the range if this is its next one.
+    pub(crate) fn left_from(self, next: u64, step: NonZeroU64) -> u64 {
         let skipped = self.first.saturating_sub(next).div_ceil(step.get());
-        let first = skipped.saturating_mul(step.get()).saturating_add(next);
-        self.maximum.checked_sub(first).map_or(0, |room| room / step + 1)
+        self.left_at_most(skipped.saturating_mul(step.get()).saturating_add(next), step)
+    }
+
+    /// Returns how many numbers a counter has left within the range at most, if its next one is `least` or above.
+    pub(crate) fn left_at_most(self, least: u64, step: NonZeroU64) -> u64 {
+        self.maximum.checked_sub(least.max(self.first)).map_or(0, |room| room / step + 1)
     }
 
     /// Returns whether nine tenths of the numbers are used, if those up to `highest` are.
@@ -151,6 +155,27 @@ mod tests {
 
     fn segment(first: u64, step: u64, count: u64) -> Segment {
         Segment::new(first, NonZeroU64::new(step).unwrap(), NonZeroU64::new(count).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn what_is_left_is_counted_in_steps() {
+        let (range, n) = (Range { first: 10, maximum: 20 }, |step| NonZeroU64::new(step).unwrap());
+        for (next, step, left) in [
+            (1, 1, 11),
+            (11, 1, 10),
+            (20, 1, 1),
+            (21, 1, 0),
+            (1, 3, 4),
+            (2, 3, 4),
+            (13, 3, 3),
+            (u64::MAX, 3, 0),
+        ] {
+            assert_eq!(range.left_from(next, n(step)), left, "{next} {step}");
+        }
+        // Without the next number, one more may fit.
+        for (least, step, most) in [(0, 1, 11), (0, 3, 4), (11, 3, 4), (12, 3, 3), (21, 3, 0)] {
+            assert_eq!(range.left_at_most(least, n(step)), most, "{least} {step}");
+        }
     }
 
     #[test]

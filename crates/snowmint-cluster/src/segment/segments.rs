@@ -356,7 +356,8 @@ impl Segments {
     fn left_at_most(&self, range: Range) -> u64 {
         let Inner { received, buffer, status, .. } = &*self.inner;
         let (period, step) = (status.borrow().period, buffer.queue.step().unwrap_or(NonZeroU64::MIN));
-        let at_counters = received.iter().map(|received| range.left(received.settled_end(period), step));
+        let at_counters =
+            received.iter().map(|received| range.left_at_most(received.settled_end(period), step));
         at_counters.fold(buffer.queue.left(), u64::saturating_add)
     }
 
