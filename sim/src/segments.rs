@@ -10,7 +10,7 @@ mod world;
 use std::fmt;
 
 use fastrand::Rng;
-use snowmint_store::Segment;
+use snowmint_store::{MAX_NUMBER, Segment};
 
 /// Runs the world of a scenario.
 pub fn run_segments(scenario: &SegmentScenario) -> SegmentReport {
@@ -66,6 +66,8 @@ pub struct SegmentScenario {
     pub loses_ms: u64,
     /// Whether a counter goes back once, by half of the world's time.
     pub restored: bool,
+    /// The first and the last number that nodes may hand out.
+    pub range: (u64, u64),
     /// The planted fault, if any.
     pub planted: Planted,
 }
@@ -89,6 +91,7 @@ impl SegmentScenario {
             may_lose_ms: 0,
             loses_ms: 0,
             restored: false,
+            range: (1, MAX_NUMBER),
             planted: Planted::Nothing,
         }
     }
@@ -105,6 +108,13 @@ impl SegmentScenario {
     #[must_use]
     pub const fn restored(mut self) -> Self {
         (self.nodes, self.restored, self.fault_every_ms) = (1, true, u64::MAX / 4);
+        self
+    }
+
+    /// Returns a world whose numbers begin and end within its time.
+    #[must_use]
+    pub const fn ending(mut self) -> Self {
+        self.range = (100, 1500);
         self
     }
 
@@ -143,6 +153,10 @@ pub struct SegmentReport {
     pub went_back: u64,
     /// Times that no number was available for a request.
     pub misses: u64,
+    /// Requests that were refused because fewer numbers were left.
+    pub refused: u64,
+    /// Draws with a number outside the range.
+    pub outside: u64,
     /// Draws with a number that another draw had too.
     pub duplicates: u64,
     /// Numbers that were not greater than the one before from the same process, at a single counter.
@@ -156,9 +170,9 @@ pub struct SegmentReport {
 }
 
 impl SegmentReport {
-    /// Returns whether there is no duplicate, and all numbers were in order.
+    /// Returns whether there is no duplicate, and all numbers were in order and within the range.
     pub const fn promise_kept(&self) -> bool {
-        self.duplicates == 0 && self.disorder == 0 && self.real_time_disorder == 0
+        self.duplicates == 0 && self.disorder == 0 && self.real_time_disorder == 0 && self.outside == 0
     }
 }
 
@@ -195,7 +209,7 @@ impl History {
         self.report.trace = (self.report.trace ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
     }
 
-    pub(crate) fn judged(mut self, direct: bool) -> SegmentReport {
+    pub(crate) fn judged(mut self, scenario: &SegmentScenario) -> SegmentReport {
         const SHOWN: usize = 5;
         let mut runs: Vec<Segment> = self.got.iter().map(|got| got.segment).collect();
         runs.sort_unstable_by_key(|run| (run.first() % run.step().get(), run.first()));
@@ -207,7 +221,10 @@ impl History {
         let twice: Vec<u64> = runs.windows(2).filter(is_twice).map(|pair| pair[1].first()).collect();
         self.report.duplicates = twice.len() as u64;
         self.report.examples = twice.into_iter().take(SHOWN).collect();
-        if direct {
+        let (first, maximum) = scenario.range;
+        let is_outside = |got: &&Got| got.segment.first() < first || got.segment.last() > maximum;
+        self.report.outside = self.got.iter().filter(is_outside).count() as u64;
+        if scenario.direct {
             self.report.real_time_disorder = self.real_time_disorder();
         }
         self.report

@@ -46,6 +46,11 @@ impl SimCounter {
         Segment::new(first, self.of, count).expect("few numbers")
     }
 
+    /// Returns its next number, as a segment of one number.
+    pub(crate) fn peek(&self) -> Segment {
+        self.clone().reserve(NonZeroU64::MIN)
+    }
+
     /// Returns the write that gives numbers back; `None` if another node reserved after them.
     pub(crate) fn look(&self, unused: Segment) -> Option<WriteBack> {
         let slots = self.slot_of(unused);

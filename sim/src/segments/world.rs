@@ -11,7 +11,7 @@ use snowmint_cluster::segment::cached_protocol::{
 };
 use snowmint_cluster::segment::direct_protocol::{Action, Batching, Order, RequestId, RequestOutcome};
 use snowmint_cluster::segment::high_water_mark::{HighWaterMark, Range};
-use snowmint_store::{MAX_NUMBER, Mark, Segment};
+use snowmint_store::{Mark, Segment};
 
 use super::counter::{SimCounter, WriteBack};
 use super::{History, Planted, SegmentReport, SegmentScenario};
@@ -28,6 +28,7 @@ enum Request {
     Claim(Mark, Segment),
     Confirm(Mark),
     Raise(u64),
+    Peek,
     Look(Segment),
     Write { unused: Segment, write: WriteBack },
 }
@@ -38,6 +39,7 @@ enum Answer {
     Reserved(Result<Segment, CounterFailure>),
     Marked(Mark, Segment),
     Confirmed(Result<bool, CounterFailure>),
+    Peeked(Result<Option<Segment>, CounterFailure>),
     Raised(Result<bool, CounterFailure>),
     GaveBack(Result<bool, CounterFailure>),
 }
@@ -114,7 +116,7 @@ impl<'a> World<'a> {
         if self.scenario.counters == 1 {
             report.disorder = self.nodes.iter().map(|node| node.disorder).sum();
         }
-        self.history.judged(self.scenario.direct)
+        self.history.judged(self.scenario)
     }
 
     fn begin(&mut self, index: usize) {
@@ -168,6 +170,10 @@ impl<'a> World<'a> {
 
     fn answered(&mut self, index: usize, answer: Answer) {
         match answer {
+            Answer::Peeked(answer) => {
+                self.nodes[index].batching.peeked(self.now_ms, answer);
+                self.serve(index);
+            }
             Answer::Raised(answer) if self.direct => {
                 self.nodes[index].batching.raised(self.now_ms, answer);
                 self.serve(index);
@@ -233,13 +239,19 @@ impl<'a> World<'a> {
             Action::Reserve { count, timeout_ms } => self.send(index, 0, Request::Reserve(count), timeout_ms),
             Action::Raise { above, timeout_ms } => self.send(index, 0, Request::Raise(above), timeout_ms),
             Action::Wait(ms) => self.wake_after(index, ms),
-            // No node peeks or refuses too many: the numbers here have no end.
-            Action::Peek { .. }
-            | Action::RefuseTooMany { .. }
-            | Action::Refuse(_)
-            | Action::GiveUp { .. }
-            | Action::Idle => {}
+            Action::Peek { timeout_ms } => self.send(index, 0, Request::Peek, timeout_ms),
+            Action::RefuseTooMany { id, .. } => {
+                self.history.report.refused += 1;
+                self.refuse(index, id);
+            }
+            Action::Refuse(id) | Action::GiveUp { id, .. } => self.refuse(index, id),
+            Action::Idle => {}
         }
+    }
+
+    fn refuse(&mut self, index: usize, caller: RequestId) {
+        self.nodes[index].callers.remove(&caller);
+        self.serve(index);
     }
 
     fn hand_out(&mut self, index: usize, outcomes: Vec<(RequestId, RequestOutcome)>) {
@@ -388,6 +400,7 @@ impl<'a> World<'a> {
                 at.raise_above(above);
                 Answer::Raised(Ok(true))
             }
+            Request::Peek => Answer::Peeked(Ok(Some(at.peek()))),
             Request::Look(_) if lossy => Answer::GaveBack(Ok(false)),
             Request::Look(unused) => match at.look(unused) {
                 // The look is answered; the write may be late.
@@ -473,6 +486,7 @@ fn failed(request: Request, failure: CounterFailure) -> Answer {
     match request {
         Request::Reserve(_) | Request::Claim(..) => Answer::Reserved(Err(failure)),
         Request::Confirm(_) => Answer::Confirmed(Err(failure)),
+        Request::Peek => Answer::Peeked(Err(failure)),
         Request::Raise(_) => Answer::Raised(Err(failure)),
         Request::Look(_) | Request::Write { .. } => Answer::GaveBack(Err(failure)),
     }
@@ -502,7 +516,8 @@ pub(crate) struct Node {
 
 impl Node {
     pub(crate) fn new(scenario: &SegmentScenario, seed: u64) -> Self {
-        let range = Range { first: 1, maximum: MAX_NUMBER };
+        let (first, maximum) = scenario.range;
+        let range = Range { first, maximum };
         let settings = SegmentSettings {
             counters: scenario.counters,
             sizes: scenario.sizes.0..=scenario.sizes.1,
