@@ -337,18 +337,26 @@ impl Segments {
         Ok(runs)
     }
 
+    /// Returns whether fewer than `count` numbers seem to be left. [`try_take`](Self::try_take) would take some of them in vain;
+    /// [`take`](Self::take) makes sure, and then takes none.
+    pub fn may_lack(&self, count: u64) -> bool {
+        let range = self.inner.config.range();
+        count > 1 && range.maximum < MAX_NUMBER && count > self.left_at_most(range)
+    }
+
     /// Refuses more numbers than are left, before any is drawn: they would be lost, and nobody would get another one.
     async fn check_left(&self, count: u64) -> Result<(), NoNumberError> {
-        let range = self.inner.config.range();
-        let too_many = || Some(self.left_at_most(range)).filter(|left| count > *left && *left > 0);
-        if count == 1 || range.maximum == MAX_NUMBER || too_many().is_none() {
+        if !self.may_lack(count) {
             return Ok(());
         }
         // A segment may be on its way from the counter to memory.
         sleep(ON_THE_WAY).await;
-        match too_many() {
-            Some(left) => Err(NoNumberError::TooFewLeft { count, left, maximum: range.maximum }),
-            None => Ok(()),
+        let range = self.inner.config.range();
+        match self.left_at_most(range) {
+            left if left > 0 && count > left => {
+                Err(NoNumberError::TooFewLeft { count, left, maximum: range.maximum })
+            }
+            _ => Ok(()),
         }
     }
 

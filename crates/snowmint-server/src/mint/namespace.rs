@@ -277,6 +277,8 @@ impl Namespace {
                     (First::Nothing, 0)
                 }
             },
+            // `wait` refuses the request as a whole, if that is true.
+            Backend::Segment(segments) if segments.may_lack(count as u64) => (First::Nothing, 0),
             Backend::Segment(segments) => match segments.try_take(count) {
                 Ok(run) if ids::count(&run) == count => {
                     return Ok(Taken::All(Ids::segment(Some(run), Vec::new(), self.id_format())));

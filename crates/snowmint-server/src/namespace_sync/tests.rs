@@ -423,7 +423,9 @@ async fn numbers_end_at_the_maximum_and_continue_after_it_is_raised() {
     let limited = Fields { maximum: Some(5), size_min: Some(2), ..segment() };
     add(&store, "n", limited.clone()).await;
     node.look().await;
-    assert_eq!(node.take("n", 5).await.unwrap().len(), 5);
+    let error = node.take("n", 6).await.unwrap_err();
+    assert!(matches!(error, MintError::TooFewLeft { left: 1..=5, maximum: 5, .. }), "{error}");
+    assert_eq!(node.take("n", 5).await.unwrap(), ["1", "2", "3", "4", "5"], "the refusal has used up none");
     let error = node.take("n", 1).await.unwrap_err();
     assert!(matches!(error, MintError::NumbersEnded { maximum: 5, .. }), "{error}");
     assert!(node.mint.check_ready().is_ok(), "one full namespace does not take the others away");
