@@ -4,6 +4,7 @@
 
 pub(crate) mod connect;
 pub(crate) mod error;
+mod flush_watch;
 mod history;
 pub(crate) mod session;
 
@@ -66,8 +67,8 @@ const UNIX_MS: &str = "SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)";
 /// Each write is one statement and one commit. The store refuses:
 ///
 /// - a server with `innodb_flush_log_at_trx_commit` at 0 or 2, since a crash of the server (0) or of the machine (2) loses
-///   its last second, unless `may_lose` states that loss; a call then waits until its commit is on the disk all the same, since a
-///   disk that hangs makes the loss longer (MySQL: 8.0.30 or later);
+///   its last second, unless `may_lose` states that loss; a server whose disk hangs for that long is not used then (MySQL: 8.0.30
+///   or later);
 /// - a server with a binary log and `sync_binlog` other than 1, for crashes of the machine, likewise;
 /// - a server with `read_only` on, which counts as a replica.
 ///

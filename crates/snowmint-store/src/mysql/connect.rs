@@ -1,11 +1,13 @@
 //! Parses the URL, opens sessions on a server that accepts writes, and prepares the table of the records.
 //! A read-only server counts as a replica, whose answers may lag.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlSslMode};
 use sqlx::{ConnectOptions, Connection};
 
+use super::flush_watch::FlushWatch;
 use super::history::ClusterHistory;
 use super::session::{self, CrashLoss, Session};
 use super::{MySqlStore, TABLE, error};
@@ -39,6 +41,8 @@ pub(crate) struct MySqlSettings {
     password: Password,
     limit: Duration,
     may_lose: Duration,
+    /// Shared by all sessions.
+    flushes: Arc<FlushWatch>,
     crashes: CrashLoss,
 }
 
@@ -77,7 +81,8 @@ impl MySqlSettings {
         options = tls(location, options)?;
         let limit = location.take_timeout()?;
         let may_lose = location.take_may_lose(Duration::ZERO)?;
-        let settings = Self { options, password, limit, may_lose, crashes };
+        let flushes = Arc::new(FlushWatch::new(may_lose));
+        let settings = Self { options, password, limit, may_lose, flushes, crashes };
         Ok((Pool::new(settings, location.hosts.clone(), limit, may_lose), name))
     }
 }
@@ -123,8 +128,8 @@ impl Connect for MySqlSettings {
         set_up(&mut connection, self.limit, self.crashes.accepted(self.may_lose))
             .await
             .map_err(|error| error::refusal(&error))?;
-        let begun = session::begin(&mut connection, self.may_lose, self.crashes, self.limit).await?;
-        let session = Session::new(connection, &begun);
+        let begun = session::begin(&mut connection, self.may_lose, self.crashes).await?;
+        let session = Session::new(connection, &begun, Arc::clone(&self.flushes));
         let standing = session.standing();
         Ok(Writable { connection: session, server: Some(begun.server), history: begun.history, standing })
     }

@@ -2,14 +2,16 @@
 //! A server may be demoted, or lose its replicas, at any time, so each write is conditional and must be confirmed.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::Row;
 use sqlx::mysql::{MySql, MySqlArguments, MySqlConnection, MySqlQueryResult};
 use sqlx::query::Query;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 use super::error;
+use super::flush_watch::{FlushWatch, RedoLog};
 use super::history::{ClusterHistory, History, STATUS, View, no_member};
 use crate::StoreErrorKind;
 use crate::error::chain;
@@ -86,8 +88,6 @@ const MYSQL_REPLICATION: &str = "SELECT variable_name, variable_value FROM perfo
 /// The ends of the redo log: `MariaDB`'s names, and those of MySQL since 8.0.30.
 const REDO_LOG: &str = "SHOW GLOBAL STATUS WHERE Variable_name IN ('Innodb_lsn_current', 'Innodb_lsn_flushed', \
     'Innodb_redo_log_current_lsn', 'Innodb_redo_log_flushed_to_disk_lsn')";
-/// The time between two looks at the redo log. Servers flush it every second.
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// Rows that no list shows, since no key begins with `~`. There are several, so that readers do not wait for each other.
 const FENCES: u64 = 16;
@@ -114,6 +114,8 @@ pub(crate) struct Session {
     /// Whether replicas confirm commits, as the server said last; `None` once the caller has taken it.
     pub(super) confirmation: Option<Confirmation>,
     losses: Losses,
+    server: String,
+    flushes: Arc<FlushWatch>,
 }
 
 /// The report of a server at the start of a session.
@@ -284,36 +286,26 @@ impl Syncing {
     }
 }
 
-/// The ends of the redo log, in bytes since it began.
-#[derive(Clone, Copy)]
-struct RedoLog {
-    written: u64,
-    flushed: u64,
+/// Returns the ends of the redo log.
+async fn redo_log(sql: &mut MySqlConnection) -> Result<RedoLog, HostRefusal> {
+    let status = named(sql, REDO_LOG).await.map_err(|error| unavailable(&error))?;
+    let value = |names: [&str; 2]| names.iter().find_map(|name| status.get(*name)?.parse().ok());
+    let written = value(["innodb_lsn_current", "innodb_redo_log_current_lsn"]);
+    let flushed = value(["innodb_lsn_flushed", "innodb_redo_log_flushed_to_disk_lsn"]);
+    let (Some(written), Some(flushed)) = (written, flushed) else {
+        let text = "the server acknowledges commits before they are on its disk, and does not say when they are \
+            (Innodb_redo_log_flushed_to_disk_lsn, MySQL 8.0.30 or later): SET GLOBAL innodb_flush_log_at_trx_commit = 1 and \
+            sync_binlog = 1";
+        return Err(HostRefusal::new(StoreErrorKind::Other, text));
+    };
+    Ok(RedoLog { written, flushed })
 }
 
-impl RedoLog {
-    async fn by(sql: &mut MySqlConnection) -> Result<Self, HostRefusal> {
-        let status = named(sql, REDO_LOG).await.map_err(|error| unavailable(&error))?;
-        let value = |names: [&str; 2]| names.iter().find_map(|name| status.get(*name)?.parse().ok());
-        let written = value(["innodb_lsn_current", "innodb_redo_log_current_lsn"]);
-        let flushed = value(["innodb_lsn_flushed", "innodb_redo_log_flushed_to_disk_lsn"]);
-        let (Some(written), Some(flushed)) = (written, flushed) else {
-            let text = "the server acknowledges commits before they are on its disk, and does not say when they are \
-                (Innodb_redo_log_flushed_to_disk_lsn, MySQL 8.0.30 or later): SET GLOBAL innodb_flush_log_at_trx_commit = 1 and \
-                sync_binlog = 1";
-            return Err(HostRefusal::new(StoreErrorKind::Other, text));
-        };
-        Ok(Self { written, flushed })
-    }
-}
-
-/// Queries the server's state, and refuses a server that must not be used; `may_lose` is the loss that the user has stated, and
-/// `limit` that of a call.
+/// Queries the server's state, and refuses a server that must not be used; `may_lose` is the loss that the user has stated.
 pub(super) async fn begin(
     sql: &mut MySqlConnection,
     may_lose: Duration,
     crashes: CrashLoss,
-    limit: Duration,
 ) -> Result<SessionStart, HostRefusal> {
     let refused = |error: sqlx::Error| error::refusal(&error);
     let variables = named(sql, VARIABLES).await.map_err(refused)?;
@@ -370,7 +362,7 @@ pub(super) async fn begin(
         let accept = format!("SET @snowmint_accepts = {ANYTHING}");
         sqlx::raw_sql(sqlx::AssertSqlSafe(accept)).execute(&mut *sql).await.map_err(refused)?;
     } else if losses.are_bounded_by_flushes() && !sync.is_at_commit() {
-        check_interval(sql, &sync, limit).await?;
+        redo_log(sql).await?;
     }
     if view.is_some() {
         // Before reads, updates and inserts, wait for the commits of other members.
@@ -413,24 +405,6 @@ pub(super) async fn begin(
     Ok(SessionStart { server, history: ClusterHistory { history, view }, watch, confirmation, losses })
 }
 
-/// Refuses a server that syncs later if it does not say when it has, or only after the limit of a call.
-async fn check_interval(
-    sql: &mut MySqlConnection,
-    sync: &Syncing,
-    limit: Duration,
-) -> Result<(), HostRefusal> {
-    RedoLog::by(sql).await?;
-    let (every, loss, limit) = (sync.every_seconds, sync.loss().as_millis(), limit.as_millis());
-    if loss <= limit {
-        return Ok(());
-    }
-    let text = format!(
-        "innodb_flush_log_at_timeout is {every}: commits may be on the disk only {loss} ms later, and a call may take {limit} ms; set it \
-         to 1, or timeout_ms to {loss} or more"
-    );
-    Err(HostRefusal::new(StoreErrorKind::Other, text))
-}
-
 /// Returns a hint about a replica that waits for a replica of its own before it applies a transaction, but most likely has none.
 /// A failover to it would lose the transactions that it has received and not applied.
 fn waits_for_replicas(variables: &BTreeMap<String, String>) -> String {
@@ -448,7 +422,7 @@ fn waits_for_replicas(variables: &BTreeMap<String, String>) -> String {
 }
 
 impl Session {
-    pub(super) fn new(sql: MySqlConnection, begun: &SessionStart) -> Self {
+    pub(super) fn new(sql: MySqlConnection, begun: &SessionStart, flushes: Arc<FlushWatch>) -> Self {
         let waits = begun.watch.is_some_and(|watch| watch.seen.enabled);
         let standing = if waits { Standing::Unconfirmed } else { Standing::Kept };
         Self {
@@ -457,6 +431,8 @@ impl Session {
             standing,
             confirmation: Some(begun.confirmation),
             losses: begun.losses,
+            server: begun.server.clone(),
+            flushes,
         }
     }
 
@@ -554,11 +530,8 @@ impl Session {
         sync.check(may_lose, crashes).map_err(|refusal| unknown(refusal.text))
     }
 
-    /// Waits until the last commit is on the disk, if the server acknowledges commits before that. `may_lose` alone is no bound: the
-    /// server acknowledges commits for as long as its disk hangs, and a crash then loses all of them.
-    ///
-    /// With a binary log too, only the redo log counts: after a crash the engine keeps what that log has as committed.
-    async fn await_sync(&mut self) -> Result<(), SqlFailure> {
+    /// Checks that a server that acknowledges commits before it syncs them syncs them in time.
+    async fn check_flushes(&mut self) -> Result<(), SqlFailure> {
         if !self.losses.are_bounded_by_flushes() {
             return Ok(());
         }
@@ -567,28 +540,22 @@ impl Session {
         if sync.is_at_commit() {
             return Ok(());
         }
-        let (began, limit) = (Instant::now(), self.losses.may_lose);
-        let mut log = RedoLog::by(&mut self.sql).await.map_err(|refusal| unknown(refusal.text))?;
-        let commit = log.written;
-        while log.flushed < commit {
-            if began.elapsed() >= limit {
-                return Err(unknown(format!(
-                    "a commit was not on the disk after {} ms (Innodb_lsn_flushed), so a crash may lose more than may_lose: the disk \
-                     hangs or is too slow",
-                    limit.as_millis()
-                )));
-            }
-            sleep(LOOK_AGAIN).await;
-            log = RedoLog::by(&mut self.sql).await.map_err(|refusal| unknown(refusal.text))?;
-        }
-        Ok(())
+        let asked = Instant::now();
+        let log = redo_log(&mut self.sql).await.map_err(|refusal| unknown(refusal.text))?;
+        self.flushes.check(&self.server, asked, log).map_err(|late| {
+            unknown(format!(
+                "a commit is not on the disk after {} ms (Innodb_lsn_flushed), so a crash may lose more than may_lose: the disk \
+                 hangs or is too slow",
+                late.as_millis()
+            ))
+        })
     }
 
     /// Checks that a replica has confirmed the last commit, if one has to. A commit whose wait timed out or was killed looks like
     /// any other; only the counter of unconfirmed commits shows it.
     async fn confirm(&mut self) -> Result<(), SqlFailure> {
         self.check_others().await?;
-        self.await_sync().await?;
+        self.check_flushes().await?;
         let Some(Watch { statement, seen }) = self.watch else { return Ok(()) };
         let text = match replication(&mut self.sql, statement).await {
             Ok(now) if !seen.enabled && !now.enabled => {

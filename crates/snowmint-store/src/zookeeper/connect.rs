@@ -157,13 +157,18 @@ impl Link {
 
     /// Opens a session and passes the fence of its ensemble.
     async fn connect(&self, hosts: &str) -> Result<(Client, Origin), ZooKeeperFailure> {
-        let client = self.open_session(hosts).await.map_err(ZooKeeperFailure::NoSession)?;
-        match self.fence.pass(&client).await {
-            Ok(stat) => Ok((client, Origin::of(&stat))),
-            // The caller's own request was not sent.
-            Err(error) if is_about_the_session(&error) => Err(ZooKeeperFailure::NoSession(error.to_string())),
-            Err(error) => Err(ZooKeeperFailure::Error(error)),
+        // A session may break at once, as when servers restart one by one.
+        let mut why = String::new();
+        for _ in 0..TRIES {
+            let client = self.open_session(hosts).await.map_err(ZooKeeperFailure::NoSession)?;
+            match self.fence.pass(&client).await {
+                Ok(stat) => return Ok((client, Origin::of(&stat))),
+                Err(error) if is_about_the_session(&error) => why = error.to_string(),
+                Err(error) => return Err(ZooKeeperFailure::Error(error)),
+            }
         }
+        // The caller's own request was not sent.
+        Err(ZooKeeperFailure::NoSession(why))
     }
 
     async fn open_session(&self, hosts: &str) -> Result<Client, String> {
