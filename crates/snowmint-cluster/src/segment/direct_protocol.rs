@@ -129,6 +129,7 @@ struct Asked {
 
 /// The state machine of one counter; see the module's page.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own, and any combination can be")]
 pub struct Batching {
     range: Range,
     counter: Counters,
@@ -139,8 +140,8 @@ pub struct Batching {
     raise: Option<Raise>,
     /// When the raise in flight was sent.
     raising_since_ms: Option<u64>,
-    /// When the peek in flight was sent.
-    peeking_since_ms: Option<u64>,
+    /// A peek is in flight.
+    peeking: bool,
     /// How many numbers are left at most, once the counter was looked at for the next reservation.
     left: Option<u64>,
     /// The distance from one number to the next, as far as known.
@@ -167,7 +168,7 @@ impl Batching {
             high_water_mark: HighWaterMark::default(),
             raise: None,
             raising_since_ms: None,
-            peeking_since_ms: None,
+            peeking: false,
             left: None,
             step: NonZeroU64::MIN,
             fixed: false,
@@ -199,8 +200,11 @@ impl Batching {
 
     /// Returns what to do next; nothing while a call is in flight.
     pub fn next(&mut self, now_ms: u64) -> Action {
-        let calling =
-            self.asked.is_some() || self.raising_since_ms.is_some() || self.peeking_since_ms.is_some();
+        let calling = self.asked.is_some() || self.raising_since_ms.is_some() || self.peeking;
+        if self.requests.is_empty() && !calling {
+            // What was left then says nothing about a later request.
+            self.left = None;
+        }
         if self.requests.is_empty() || calling {
             return Action::Idle;
         }
@@ -214,7 +218,7 @@ impl Batching {
                 Action::Raise { above: raise.above, timeout_ms }
             }
             (Pick::Ask { timeout_ms, .. }, None) if self.left.is_none() && self.must_peek() => {
-                self.peeking_since_ms = Some(now_ms);
+                self.peeking = true;
                 Action::Peek { timeout_ms }
             }
             (Pick::Ask { timeout_ms, .. }, None) => {
@@ -227,7 +231,10 @@ impl Batching {
                 self.asked = Some(Asked { requests, count, at_ms: now_ms, least });
                 Action::Reserve { count, timeout_ms }
             }
-            (Pick::Wait(ms), _) => Action::Wait(ms),
+            (Pick::Wait(ms), _) => {
+                self.left = None;
+                Action::Wait(ms)
+            }
             // Another call would only move the counter further beyond the maximum.
             (Pick::Exhausted, _) => {
                 self.requests.pop_front().map_or(Action::Idle, |request| Action::Refuse(request.id))
@@ -255,9 +262,12 @@ impl Batching {
         })
     }
 
-    /// Takes the answer to [`Action::Peek`], and returns what changed.
+    /// Takes the answer to [`Action::Peek`], and returns what changed. A peek that succeeds says nothing about reservations, which
+    /// may fail or be slow all the same.
     pub fn peeked(&mut self, now_ms: u64, answer: Result<Option<Segment>, CounterFailure>) -> Option<Event> {
-        let since_ms = self.peeking_since_ms.take()?;
+        if !std::mem::take(&mut self.peeking) {
+            return None;
+        }
         let next = match answer {
             Ok(next) => next,
             Err(failure) => {
@@ -271,7 +281,7 @@ impl Batching {
         if next.is_some_and(|next| next.first() < self.range.first) && !self.fixed {
             self.raise_to_first();
         }
-        recovered(self.counter.succeeded(COUNTER, now_ms.saturating_sub(since_ms)))
+        None
     }
 
     fn raise_to_first(&mut self) {
@@ -630,10 +640,48 @@ mod tests {
         assert_eq!(failed, Some(Event::Failing { counter: COUNTER }));
         let Action::Wait(ms) = batching.next(0) else { panic!() };
         assert!(matches!(batching.next(ms), Action::Peek { .. }));
-        let recovered = batching.peeked(ms, Ok(Some(numbers(1, 1))));
-        assert_eq!(recovered, Some(Event::Recovered { counter: COUNTER, failures: 1 }));
+        assert_eq!(batching.peeked(ms, Ok(Some(numbers(1, 1)))), None);
         assert_eq!(batching.next(ms), Action::RefuseTooMany { id: RequestId(5), left: 39 });
         assert_eq!(batching.next(ms), Action::Idle);
+    }
+
+    /// Goal: a look counts for the requests that waited then. Method: requests that are refused or whose callers leave, and others
+    /// after them.
+    #[test]
+    fn a_look_of_earlier_requests_does_not_count() {
+        let mut batching = up_to_1000();
+        batching.request(RequestId(1), n(200), Order::Any);
+        peek(&mut batching, Some(901));
+        assert_eq!(batching.next(0), Action::RefuseTooMany { id: RequestId(1), left: 100 });
+        assert_eq!(batching.next(0), Action::Idle);
+        batching.request(RequestId(2), n(80), Order::Any);
+        assert!(matches!(batching.next(0), Action::Peek { .. }));
+        batching.retain(|_| false);
+        batching.peeked(0, Ok(Some(numbers(901, 1))));
+        assert_eq!(batching.next(0), Action::Idle);
+        batching.request(RequestId(3), n(80), Order::Any);
+        peek(&mut batching, Some(961));
+        assert_eq!(batching.next(0), Action::RefuseTooMany { id: RequestId(3), left: 40 });
+    }
+
+    /// Goal: reservations that are slower than peeks get the time that they need.
+    #[test]
+    fn a_peek_does_not_shorten_the_time_of_a_reservation() {
+        let mut batching = up_to_1000();
+        batching.request(RequestId(1), n(2), Order::Any);
+        let (mut now_ms, mut limits) = (0, Vec::new());
+        while limits.len() < 3 {
+            match batching.next(now_ms) {
+                Action::Peek { .. } => drop(batching.peeked(now_ms, Ok(Some(numbers(1, 1))))),
+                Action::Reserve { timeout_ms, .. } => {
+                    limits.push(timeout_ms);
+                    batching.answered(now_ms, Err(CounterFailure::TimedOut));
+                }
+                Action::Wait(ms) => now_ms += ms,
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(limits, [1000, 2000, 4000]);
     }
 
     /// Goal: a run that would cross the first number begins at it, or above it if the counter cannot be raised.
