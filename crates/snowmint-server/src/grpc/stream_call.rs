@@ -1,11 +1,13 @@
 //! One call of `Stream`: reads requests, draws, and writes responses in order.
 //! It reads a request only when all earlier responses are written, so a client that reads nothing draws nothing.
 
+use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use hyper::body::Frame;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::draw::{self, Drawn};
@@ -39,7 +41,9 @@ pub(crate) struct StreamCall {
 
 enum Phase {
     Reading,
-    Drawing(Pin<Box<dyn Future<Output = Outcome> + Send>>),
+    /// One task, which ends with the call. hyper polls this body only while the client takes data, and the wait for ids holds a place
+    /// in line that others wait for.
+    Drawing(JoinSet<Outcome>),
     Writing(Answer),
     Ending(Option<Failure>),
     Ended,
@@ -113,20 +117,27 @@ impl StreamCall {
                         self.fail(failure);
                     }
                 },
-                // hyper polls a body only while the client takes data. A wait for ids that begins before these answers are taken would
-                // keep the pool's turn for as long as the client reads nothing.
-                Phase::Drawing(_) | Phase::Ending(_) if !chunk.is_empty() => return data(chunk),
                 Phase::Drawing(drawing) => {
-                    let drawn = match drawing.as_mut().poll(cx) {
+                    let drawn = match drawing.poll_join_next(cx) {
                         Poll::Ready(drawn) => drawn,
+                        Poll::Pending if !chunk.is_empty() => return data(chunk),
                         Poll::Pending => return Poll::Pending,
                     };
-                    let (came, answer) = drawn;
+                    let (came, answer) = match drawn {
+                        Some(Ok(drawn)) => drawn,
+                        Some(Err(error)) if error.is_panic() => resume_unwind(error.into_panic()),
+                        // The runtime ends.
+                        Some(Err(_)) | None => {
+                            self.fail(Failure::ending());
+                            continue;
+                        }
+                    };
                     match answer {
                         Ok(answer) => self.answer(answer, came),
                         Err(failure) => self.fail(failure),
                     }
                 }
+                Phase::Ending(_) if !chunk.is_empty() => return data(chunk),
                 Phase::Ending(failure) => {
                     let trailers = failure.as_ref().map_or_else(succeeded, Failure::trailers);
                     self.phase = Phase::Ended;
@@ -155,11 +166,13 @@ impl StreamCall {
             Ok(drawn) => {
                 let (session, deadline) = (Arc::clone(&self.session), self.deadline);
                 let identity = self.identity.clone();
-                self.phase = Phase::Drawing(Box::pin(async move {
+                let mut drawing = JoinSet::new();
+                drawing.spawn(async move {
                     let finishing =
                         draw::finish(&session.server, &identity, &session.client, &request, drawn);
                     (came, deadline.bound(finishing).await)
-                }));
+                });
+                self.phase = Phase::Drawing(drawing);
             }
             Err(failure) => return Err(failure),
         }

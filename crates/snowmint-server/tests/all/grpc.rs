@@ -439,6 +439,30 @@ async fn a_stream_answers_at_the_pace_of_its_client() {
     assert_eq!(idle.rest().await.code(), "4", "also without a request");
 }
 
+/// Goal: a stream that is not read keeps no place in the line of its connection: other calls of the channel are answered. Method:
+/// requests that fill the window and have to wait for ticks.
+#[tokio::test]
+async fn a_stream_that_is_not_read_delays_no_other_call() {
+    let config = LeaseConfig::new(Layout::TWITTER, Holder::new("me").unwrap());
+    let address = serve_leases(config, 1).await;
+    for nth in 0..20 {
+        let stream = TcpStream::connect(address).await.unwrap();
+        let mut client = h2::client::Builder::new();
+        // The window of the stream is smaller.
+        client.initial_connection_window_size(1 << 20);
+        let (send, connection) = client.handshake::<_, Bytes>(stream).await.unwrap();
+        tokio::spawn(connection);
+        let client = Client(send);
+        let mut stream = client.open(STREAM, &[]).await;
+        for _ in 0..60 {
+            stream.send(&next(500 + 175 * nth, Format::Numbers));
+        }
+        sleep(Duration::from_millis(20)).await;
+        let other = client.next(&next(1, Format::Numbers)).await;
+        assert_eq!(other.code(), "0", "{nth}: {:?}", other.trailers);
+    }
+}
+
 /// Goal: the ids of one connection increase over all leases of its node. Method: two leases, an open stream, and calls in turn with
 /// requests of the stream; each begins when the one before is answered.
 #[tokio::test]
