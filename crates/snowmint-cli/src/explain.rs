@@ -232,7 +232,7 @@ const SERVICE: [[&str; 4]; 34] = [
     ],
     [
         "bad-count",
-        "The number of ids is not a number, is 0, or is above the limit of the request.",
+        "The number of ids is not a number, is 0, is above the limit of the request, or is more than the namespace has left.",
         NONE_GIVEN,
         "Ask for fewer ids, or for ranges: GET /v1/ranges/NAMESPACE or ID.RANGE give up to 1,000,000 a request.",
     ],

@@ -94,6 +94,9 @@ for path, operations in document["paths"].items():
     for method in operations:
         call(method, path, 421, **elsewhere, **{n: v for n, v in samples.items() if "{" + n + "}" in path})
 
+# More than are left takes none of them.
+call("get", "/v1/ids/{namespace}", 400, {"count": "100"}, namespace="few")
+call("get", "/v1/ids/{namespace}", 200, {"count": "10"}, namespace="few")
 for method in ("get", "post"):
     for path, most in (("/v1/ids/{namespace}", "100000"), ("/v1/ranges/{namespace}", "1000000")):
         call(method, path, 200, namespace="default")
