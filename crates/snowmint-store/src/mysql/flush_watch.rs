@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The number of parts of `may_lose` that are told apart; commits of one part count as its oldest.
+/// Commits count as made at the start of their part of `may_lose`; it has this many.
 const PARTS: u32 = 32;
 
 /// The ends of the redo log, in bytes since it began.
@@ -32,8 +32,18 @@ pub(super) struct FlushWatch {
 #[derive(Debug, Default)]
 struct State {
     server: String,
-    /// When what was written up to here was not flushed yet, oldest first.
-    unflushed: VecDeque<(Instant, u64)>,
+    /// In the order of the answers.
+    unflushed: VecDeque<Unflushed>,
+}
+
+/// What was written, and was not flushed when a server said so.
+#[derive(Debug)]
+struct Unflushed {
+    end: u64,
+    /// When the server was asked.
+    since: Instant,
+    /// When its answer had come.
+    heard: Instant,
 }
 
 impl FlushWatch {
@@ -56,18 +66,22 @@ impl FlushWatch {
             server.clone_into(known);
             unflushed.clear();
         }
-        // After a crash the log may end earlier: the commits beyond it are lost, and nobody waits for them.
-        let is_open = |end: u64| end > log.flushed && end <= log.written;
-        unflushed.retain(|(_, end)| is_open(*end));
-        match unflushed.back_mut() {
-            _ if !is_open(log.written) => {}
-            Some((at, end)) if since < *at + self.may_lose / PARTS => {
-                (*at, *end) = ((*at).min(since), log.written.max(*end));
+        // After a crash the log may end earlier: the commits beyond it are lost, and nobody waits for them. An answer to an earlier
+        // question shows no crash, only that it was heard late.
+        let is_lost = |it: &Unflushed| it.end > log.written && asked >= it.heard;
+        unflushed.retain(|it| it.end > log.flushed && !is_lost(it));
+        if log.written > log.flushed {
+            let heard = Instant::now();
+            match unflushed.back_mut() {
+                Some(last) if since < last.since + self.may_lose / PARTS => {
+                    let end = log.written.max(last.end);
+                    *last = Unflushed { end, since: since.min(last.since), heard };
+                }
+                _ => unflushed.push_back(Unflushed { end: log.written, since, heard }),
             }
-            _ => unflushed.push_back((since, log.written)),
         }
-        let oldest = unflushed.iter().map(|(at, _)| at.elapsed()).max().unwrap_or_default();
-        if oldest < self.may_lose || unflushed.is_empty() { Ok(()) } else { Err(oldest) }
+        let oldest = unflushed.iter().map(|it| it.since.elapsed()).max().unwrap_or_default();
+        if oldest < self.may_lose { Ok(()) } else { Err(oldest) }
     }
 }
 
@@ -118,6 +132,20 @@ mod tests {
         tokio::time::advance(Duration::from_mins(1)).await;
         assert_eq!(watch.check("a", Instant::now(), log(19, 30)), Err(Duration::from_mins(1)));
         assert_eq!(watch.check("a", Instant::now(), log(20, 30)), Ok(()));
+    }
+
+    /// Goal: an answer that comes late forgets no commit of another session. Method: two sessions ask at once, and the one that was
+    /// answered first is heard last.
+    #[tokio::test(start_paused = true)]
+    async fn sessions_may_be_heard_in_another_order() {
+        let watch = FlushWatch::new(MAY_LOSE);
+        let asked = Instant::now();
+        tokio::time::advance(Duration::from_millis(5)).await;
+        assert_eq!(watch.check("a", asked, log(10, 90)), Ok(()));
+        assert_eq!(watch.check("a", asked, log(10, 50)), Ok(()));
+        tokio::time::advance(MAY_LOSE).await;
+        assert_eq!(watch.check("a", Instant::now(), log(60, 95)), Err(MAY_LOSE + Duration::from_millis(5)));
+        assert_eq!(watch.check("a", Instant::now(), log(90, 95)), Ok(()));
     }
 
     #[tokio::test(start_paused = true)]
