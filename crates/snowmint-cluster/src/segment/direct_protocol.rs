@@ -270,12 +270,7 @@ impl Batching {
         }
         let next = match answer {
             Ok(next) => next,
-            Err(failure) => {
-                if failure == CounterFailure::TimedOut {
-                    self.counter.timed_out(COUNTER);
-                }
-                return self.failing(now_ms);
-            }
+            Err(failure) => return self.unanswered(now_ms, failure),
         };
         self.left = Some(next.map_or(u64::MAX, |next| self.range.left_from(next.first(), next.step())));
         if next.is_some_and(|next| next.first() < self.range.first) && !self.fixed {
@@ -342,12 +337,7 @@ impl Batching {
         let (since_ms, raise) = (self.raising_since_ms.take()?, self.raise?);
         let can = match answer {
             Ok(can) => can,
-            Err(failure) => {
-                if failure == CounterFailure::TimedOut {
-                    self.counter.timed_out(COUNTER);
-                }
-                return self.failing(now_ms);
-            }
+            Err(failure) => return self.unanswered(now_ms, failure),
         };
         self.raise = None;
         let failures = self.counter.succeeded(COUNTER, now_ms.saturating_sub(since_ms));
@@ -442,6 +432,14 @@ impl Batching {
             CounterFailure::Full | CounterFailure::Failed => {}
         }
         (Vec::new(), Vec::from_iter(self.failing(now_ms)))
+    }
+
+    /// Records that a call which reserves nothing has failed.
+    fn unanswered(&mut self, now_ms: u64, failure: CounterFailure) -> Option<Event> {
+        if failure == CounterFailure::TimedOut {
+            self.counter.timed_out(COUNTER);
+        }
+        self.failing(now_ms)
     }
 
     fn failing(&mut self, now_ms: u64) -> Option<Event> {
