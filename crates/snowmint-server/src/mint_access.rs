@@ -55,7 +55,7 @@ impl MintAccess {
         find()
     }
 
-    /// Finds a namespace by its name, whoever the client is.
+    /// Finds a namespace by its name, for any client.
     pub(crate) fn find(&self, name: &[u8]) -> Result<Arc<Namespace>, MintError> {
         self.state().connection.find(name).map(|(namespace, _)| Arc::clone(namespace))
     }
@@ -66,29 +66,8 @@ impl MintAccess {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes `count` ids, and counts them. Waits for `within` at most.
+    /// Takes `count` ids by [`Namespace::try_take`] or [`Namespace::try_take_ranges`], and counts them. Waits for `within` at most.
     pub(crate) async fn take(
-        &self,
-        identity: &Identity,
-        namespace: &Namespace,
-        count: usize,
-        within: Duration,
-    ) -> Result<Ids, MintError> {
-        self.take_by(identity, namespace, count, within, Namespace::try_take).await
-    }
-
-    /// Takes `count` ids, to be read as ranges. Waits for `within` at most.
-    pub(crate) async fn take_ranges(
-        &self,
-        identity: &Identity,
-        namespace: &Namespace,
-        count: usize,
-        within: Duration,
-    ) -> Result<Ids, MintError> {
-        self.take_by(identity, namespace, count, within, Namespace::try_take_ranges).await
-    }
-
-    async fn take_by(
         &self,
         identity: &Identity,
         namespace: &Namespace,

@@ -205,7 +205,7 @@ async fn try_handle<B: hyper::body::Body>(
             }
             let keyed = keyed(serving, identity, &namespace, key, count, format)?;
             // Borrowed: if it were moved, this future would reserve room for it twice.
-            let draw = pin!(client.take(identity, &namespace, count, wait));
+            let draw = pin!(client.take(identity, &namespace, count, wait, Namespace::try_take));
             Ok(idempotency::answer(serving, keyed, format, draw).await?)
         }
         Route::Ranges { namespace, count, wait } => {
@@ -219,7 +219,7 @@ async fn try_handle<B: hyper::body::Body>(
             let format = IdsFormat::Ranges;
             let keyed = keyed(serving, identity, &namespace, key, count, format)?;
             // Borrowed, as above.
-            let draw = pin!(client.take_ranges(identity, &namespace, count, wait));
+            let draw = pin!(client.take(identity, &namespace, count, wait, Namespace::try_take_ranges));
             Ok(idempotency::answer(serving, keyed, format, draw).await?)
         }
         Route::TinyId { form, namespace, count, .. } => {

@@ -16,7 +16,7 @@ use crate::access::Identity;
 use crate::http::request::LeafMode;
 use crate::http::response::{Body, Problem, TEXT, json, ok};
 use crate::limits::MAX_WAIT;
-use crate::mint::{Mint, MintError, Minted};
+use crate::mint::{Mint, MintError, Minted, Namespace};
 use crate::mint_access::MintAccess;
 use crate::state::ServerState;
 use crate::status::ErrorKind;
@@ -124,7 +124,7 @@ async fn take(
     if !fits {
         return Err(wrong_scheme(namespace.name().as_str(), mode));
     }
-    let mut ids = client.take(identity, &namespace, 1, MAX_WAIT).await?;
+    let mut ids = client.take(identity, &namespace, 1, MAX_WAIT, Namespace::try_take).await?;
     let mut text = Vec::new();
     if let Some(id @ Minted::Number(_)) = ids.next() {
         ids.write(id, &mut text);

@@ -12,7 +12,7 @@ use crate::http::Serving;
 use crate::http::request::TinyIdForm;
 use crate::http::response::{Body, IdsFormat, failure, ok};
 use crate::limits::{MAX_COUNT, MAX_WAIT};
-use crate::mint::MintError;
+use crate::mint::{MintError, Namespace};
 use crate::status::ErrorKind;
 
 /// TinyID's code and message for a token that is wrong, or is not for this type.
@@ -61,7 +61,8 @@ pub(super) async fn answer(
         let name = Snippet::of(namespace.name().as_str());
         return Err(failed(MintError::WrongScheme { name, what: "a namespace of plain numbers" }));
     }
-    let ids = client.take(identity, &namespace, count, MAX_WAIT).await.map_err(failed)?;
+    let ids =
+        client.take(identity, &namespace, count, MAX_WAIT, Namespace::try_take).await.map_err(failed)?;
     let body = Body::ids(ids, format).map_err(|error| {
         let problem = failure(&error);
         TinyIdFailure { form, kind: problem.kind, message: problem.detail }
