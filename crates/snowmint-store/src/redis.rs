@@ -52,8 +52,8 @@ const REBUILDS: usize = 3;
 /// - *A failover* to a replica (by Sentinel, a cluster, or a cloud) loses what the replica had not received, and everything
 ///   that the old primary acknowledges until it learns that it was replaced. Name all servers in the URL: a node that
 ///   reaches them notices a second primary within 1 s, or half of `may_lose` if that is shorter. For nodes that do not, set
-///   `min-replicas-to-write 1` and `min-replicas-max-lag N` on every server: a primary without its replicas then refuses
-///   writes, and reads of this store, after N s and a heartbeat, so `may_lose` has to be N + 2 s.
+///   `min-replicas-to-write` to the number of replicas and `min-replicas-max-lag N` on every server: a primary without one of
+///   its replicas then refuses writes, and reads of this store, after N s and a heartbeat, so `may_lose` has to be N + 2 s.
 ///
 /// With `wait_replicas=N` every write waits until N replicas have it, and every read until N replicas have everything that it
 /// saw. That reduces the loss and does not exclude it: N has to be the number of all replicas, or the failover has to choose
@@ -78,9 +78,10 @@ const REBUILDS: usize = 3;
 /// - *A promoted replica that rewrites its file*, until that is done. A primary in use may rewrite its file at any time.
 /// - *A promoted replica that lacks what has settled*: it left the primary in use before a position (`master_repl_offset`)
 ///   that the primary had reached `may_lose` before a call that it acknowledged. Processes that start later use it.
-/// - *A member of a cluster with replicas* whose `cluster-node-timeout` plus 2 s exceeds `may_lose`, unless its
-///   `min-replicas-max-lag` with `min-replicas-to-write`, plus 2 s, does not, or `wait_replicas` is the number of its
-///   replicas.
+/// - *A member of a cluster with replicas* whose `cluster-node-timeout` times 1.5 plus 2 s exceeds `may_lose`, unless its
+///   `min-replicas-max-lag` plus 2 s does not and `min-replicas-to-write` is the number of its replicas, or `wait_replicas` is.
+/// - *A member of a cluster with a replica that does not receive its writes* but may be promoted, unless one of these two numbers
+///   bounds what it lacks.
 /// - *A member of a cluster that is cut off* from the others (`cluster_state:fail`), or claims the keys in an older
 ///   configuration epoch than another member that was seen.
 ///

@@ -100,6 +100,8 @@ struct Known {
     owner: Option<(u64, Answer)>,
     /// Of the members that were asked this time, the lines of those that accept writes and have other keys.
     elsewhere: Vec<String>,
+    /// Of the replicas that were asked this time and cannot be promoted, the ids of their primaries.
+    no_heirs: Vec<String>,
     /// The greatest epoch of an owner so far: each owner has a greater one than the owner that it replaced.
     epoch: u64,
     history: PrimaryHistory,
@@ -110,6 +112,22 @@ impl Known {
     fn take(&mut self, host: &Host) -> Option<Connected> {
         let at = self.standing.iter().position(|it| it.host == *host)?;
         Some(self.standing.swap_remove(at))
+    }
+
+    /// Returns how many of the replicas that were asked cannot be promoted in place of a member.
+    fn no_heirs_of(&self, told: &ServerInfo) -> usize {
+        let Some(member) = told.member() else { return 0 };
+        self.no_heirs.iter().filter(|it| *it == member.id()).count()
+    }
+
+    /// Remembers the members that one of them named. It may be cut off, so those that it omits stay while they answer.
+    fn replace_members(&mut self, mut members: Vec<Host>) {
+        let answers = |host: &Host| self.standing.iter().any(|it| it.host == *host);
+        let omitted = self.members.iter().filter(|it| !members.contains(it) && answers(it));
+        let omitted: Vec<Host> = omitted.cloned().collect();
+        members.extend(omitted);
+        members.truncate(MEMBERS);
+        self.members = members;
     }
 
     /// Remembers a member that a cluster named, as the first to ask.
@@ -344,6 +362,8 @@ impl Shared {
         }
         let copies = copies.map_or(0, |it| it.wanted);
         told.check_settings(must_keep, may_lose, copies).map_err(named)?;
+        let no_heirs = self.known().no_heirs_of(&told);
+        told.check_replicas(may_lose, copies, no_heirs).map_err(named)?;
         if must_keep && told.is_syncing() {
             await_sync(&mut server.connection).await.map_err(named)?;
         }
@@ -375,6 +395,9 @@ impl Shared {
             Err(refusal) => refusal,
             found => return found,
         };
+        if refusal.kind == StoreErrorKind::Unavailable {
+            self.learn_from_any(deadline).await;
+        }
         // A server that was left out in favour of a primary that is gone may be valid now, and a member without our keys knows
         // their owner.
         let (others, again) = {
@@ -392,6 +415,7 @@ impl Shared {
             let mut known = self.known();
             known.owner = None;
             known.elsewhere.clear();
+            known.no_heirs.clear();
         }
         let ask = |host| self.ask_one(host, deadline);
         let found = if others.is_empty() {
@@ -413,6 +437,9 @@ impl Shared {
         if let Some(replica) = told.replica().filter(|_| told.member().is_none()) {
             known.history.follows(&host, replica);
         }
+        if told.is_no_heir() {
+            known.no_heirs.extend(told.member().and_then(|it| it.follows()).map(ToOwned::to_owned));
+        }
         told.check_role().inspect_err(|_| known.history.not_primary(&host))?;
         let server_now = if let Some(member) = told.member() {
             if member.holds_others(self.settings.slot) {
@@ -422,7 +449,8 @@ impl Shared {
             let epoch = member.claims(self.settings.slot)?;
             if epoch < known.epoch {
                 let text = format!(
-                    "owned these keys in epoch {epoch}, and another member has owned them since, in epoch {}",
+                    "owned these keys in epoch {epoch}, and another member has owned them since, in epoch {}; if the cluster was \
+                     rebuilt, restart the nodes",
                     known.epoch
                 );
                 return Err(HostRefusal::new(StoreErrorKind::Unavailable, text));
@@ -467,15 +495,36 @@ impl Shared {
         Ok((server, told))
     }
 
+    /// Asks members of a cluster for the others until one names a new one: the owner of our keys may have joined the cluster after
+    /// the last time.
+    async fn learn_from_any(&self, deadline: Instant) {
+        let (before, standing) = {
+            let known = self.known();
+            // Only a cluster names members.
+            if known.members.is_empty() {
+                return;
+            }
+            (known.members.clone(), known.standing.clone())
+        };
+        for mut server in standing {
+            self.learn(&mut server, deadline).await;
+            let mut known = self.known();
+            if known.members.iter().any(|it| !before.contains(it)) {
+                // Ask the owner of our keys too, once it is found.
+                known.learned = None;
+                return;
+            }
+        }
+    }
+
     /// Asks a member of a cluster for the others.
     async fn learn(&self, server: &mut Connected, deadline: Instant) {
-        let members = server_info::members(&mut server.connection, &server.host);
-        let mut members = timeout_at(Instant::now() + half(deadline), members).await.unwrap_or_default();
-        members.truncate(MEMBERS);
+        let members = server_info::members(&mut server.connection, &server.host, self.settings.slot);
+        let members = timeout_at(Instant::now() + half(deadline), members).await.unwrap_or_default();
         let mut known = self.known();
         known.learned = Some(Instant::now());
         if !members.is_empty() {
-            known.members = members;
+            known.replace_members(members);
         }
     }
 
@@ -625,6 +674,11 @@ impl Server {
         let answers = self.link.call(Effect::Reads, &|_| commands()).await;
         // This proves nothing about writes, which the server may refuse meanwhile.
         answers.map(|(answers, _)| answers).map_err(|failure| self.error(operation, Effect::Reads, failure))
+    }
+
+    /// Returns whether the server that was called last is a member of a cluster, and has only some of the keys.
+    pub(crate) fn is_of_cluster(&self) -> bool {
+        self.link.shared.known().learned.is_some()
     }
 
     /// Returns the line of writes of the primary in use, which no other server continues. `None` for clusters.

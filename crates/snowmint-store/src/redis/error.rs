@@ -48,10 +48,18 @@ const REFUSALS: &[(&str, StoreErrorKind, &str)] = &[
     ("BUSY", StoreErrorKind::Unavailable, "a script of another program runs too long"),
     ("MASTERDOWN", StoreErrorKind::Unavailable, "this replica has lost its primary"),
     ("CLUSTERDOWN", StoreErrorKind::Unavailable, "see `redis-cli cluster info`"),
-    ("TRYAGAIN", StoreErrorKind::Unavailable, "the cluster is moving these keys"),
+    (
+        "TRYAGAIN",
+        StoreErrorKind::Unavailable,
+        "the cluster is moving these keys; if that lasts, see `redis-cli --cluster check`",
+    ),
     ("ASK", StoreErrorKind::Unavailable, "the cluster is moving these keys"),
     ("MOVED", StoreErrorKind::Unavailable, "the cluster has moved these keys"),
-    ("CROSSSLOT", StoreErrorKind::Other, "this proxy separates keys that share a hash tag"),
+    (
+        "CROSSSLOT",
+        StoreErrorKind::Other,
+        "these keys are in several slots, or a proxy separates keys that share a hash tag",
+    ),
 ];
 
 /// Turns a failed call into the error of a store.

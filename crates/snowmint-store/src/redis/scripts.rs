@@ -16,12 +16,16 @@ use crate::counter::claims::{KEPT, MOST};
 const READ_FENCE: &str =
     "if ARGV[1] == '1' then redis.call('INCR', KEYS[1]) else redis.call('PERSIST', KEYS[1]) end ";
 
-/// Compares and sets. An empty SETRANGE changes nothing, but is refused if memory has run out: only the first write of a script
-/// is checked for that, so it must not be one that could leave half a record behind. A value without a revision is a damaged
-/// record, which some node may hold, and not a free key.
+/// Precedes a write. An empty SETRANGE changes nothing, but is refused if memory has run out: only the first write of a script is
+/// checked for that, so it must not be one that could leave half a record behind. It makes the fence if there is none: a cluster
+/// that moves keys runs no script on keys that do not exist.
+const WRITE_FENCE: &str =
+    "if redis.call('SETRANGE', KEYS[1], 0, '') == 0 then redis.call('INCR', KEYS[1]) end ";
+
+/// Compares and sets. A value without a revision is a damaged record, which some node may hold, and not a free key.
 static SWAP: LazyLock<Code> = LazyLock::new(|| {
-    Code::new(
-        "redis.call('SETRANGE', KEYS[1], 0, '') \
+    Code::new(format!(
+        "{WRITE_FENCE}\
          local found = redis.call('HMGET', KEYS[2], 'r', 'v') \
          local at = found[1] \
          if (at or '0') ~= ARGV[1] or (found[2] and not at) then return 0 end \
@@ -29,15 +33,14 @@ static SWAP: LazyLock<Code> = LazyLock::new(|| {
          redis.call('ZADD', KEYS[3], 0, ARGV[2]) \
          redis.call('HSET', KEYS[2], 'r', ARGV[3], 'v', ARGV[4]) \
          return 1"
-            .to_owned(),
-    )
+    ))
 });
 
 /// Adds to a record. Numbers in Lua are exact only up to 2^53, so digits are compared as text and added by HINCRBY. The revision
 /// comes first, because its HINCRBY may fail; that of the sum cannot.
 static ADD: LazyLock<Code> = LazyLock::new(|| {
-    Code::new(
-        "redis.call('SETRANGE', KEYS[1], 0, '') \
+    Code::new(format!(
+        "{WRITE_FENCE}\
          local found = redis.call('HMGET', KEYS[2], 'r', 'v') \
          local at, before, most = found[1], found[2], ARGV[4] \
          if at then \
@@ -51,8 +54,7 @@ static ADD: LazyLock<Code> = LazyLock::new(|| {
          redis.call('HINCRBY', KEYS[2], 'r', ARGV[2]) \
          redis.call('HINCRBY', KEYS[2], 'v', ARGV[3]) \
          return before"
-            .to_owned(),
-    )
+    ))
 });
 
 /// As [`ADD`], on an existing plain number under a name of another system: only INCRBY changes it.
@@ -131,14 +133,13 @@ static KEYS: LazyLock<Code> = LazyLock::new(|| {
 /// Puts the keys of all records into the index, on the server on which they were found: only that server is known to have all of
 /// them. A record that was added meanwhile was indexed by its writer.
 static INDEX: LazyLock<Code> = LazyLock::new(|| {
-    Code::new(
-        "redis.call('SETRANGE', KEYS[1], 0, '') \
+    Code::new(format!(
+        "{WRITE_FENCE}\
          if (string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') or '') ~= ARGV[1] then return 0 end \
          for at = 2, #ARGV do redis.call('ZADD', KEYS[2], 0, ARGV[at]) end \
          redis.call('HSET', KEYS[3], 'n', redis.call('ZCARD', KEYS[2])) \
          return 1"
-            .to_owned(),
-    )
+    ))
 });
 
 /// A script, and its hash, which identifies it to a server that has seen it.

@@ -120,10 +120,63 @@ impl ServerInfo {
         may_lose: Duration,
         copies: u64,
     ) -> Result<(), HostRefusal> {
-        let of_cluster = || self.member()?.complaint(may_lose, copies);
+        let of_cluster = || self.member()?.complaint(may_lose, copies, self.connected().len());
         let of_syncs = || self.syncs.complaint(may_lose).filter(|_| must_keep);
         let complaint = self.complaint(must_keep).or_else(of_syncs).or_else(of_cluster);
         complaint.map_or(Ok(()), |text| Err(HostRefusal::new(StoreErrorKind::Other, text)))
+    }
+
+    /// Refuses a member of a cluster while a replica that may be promoted does not receive its writes: the promoted replica would lack
+    /// all of them, for as long as its link was down. `no_heirs` are the replicas of which that is certain.
+    pub(super) fn check_replicas(
+        &self,
+        may_lose: Duration,
+        copies: u64,
+        no_heirs: usize,
+    ) -> Result<(), HostRefusal> {
+        let Some(member) = self.member() else { return Ok(()) };
+        let connected = self.connected();
+        if member.is_bounded(copies, connected.len()) {
+            return Ok(());
+        }
+        let longest = may_lose.saturating_sub(NOTICE).as_secs();
+        let in_sync = connected.iter().filter(|it| it.is_online && it.lag <= longest).count();
+        let needed = member.replicas_alive.saturating_sub(no_heirs);
+        if in_sync >= needed {
+            return Ok(());
+        }
+        let text = format!(
+            "only {in_sync} of its {needed} replicas receive its writes, and its cluster may promote one that lacks them: see \
+             master_link_status in `INFO replication` of each replica; remove one that is gone for good (CLUSTER FORGET)"
+        );
+        Err(HostRefusal::new(StoreErrorKind::Unavailable, text))
+    }
+
+    /// Returns the replicas that are connected, each once: a new connection may stand beside one that has not ended yet. Programs
+    /// that copy the data are among them.
+    fn connected(&self) -> Vec<Connected<'_>> {
+        let mut connected: Vec<Connected<'_>> = Vec::new();
+        for line in self.text.lines() {
+            let Some(found) = Connected::parse(line.trim()) else { continue };
+            match connected.iter_mut().find(|it| it.address == found.address) {
+                Some(known) if found.is_online && (!known.is_online || found.lag < known.lag) => {
+                    *known = found;
+                }
+                Some(_) => {}
+                None => connected.push(found),
+            }
+        }
+        connected
+    }
+
+    /// Returns whether its cluster cannot promote it: it has never received writes since its start, or not for too long.
+    pub(super) fn is_no_heir(&self) -> bool {
+        let Some(longest) = self.member().and_then(|it| it.longest_without_link) else { return false };
+        let is_down = self.field("role") == "slave" && self.field("master_link_status") == "down";
+        let since: Option<i64> = self.field("master_link_down_since_seconds").parse().ok();
+        is_down
+            && since
+                .is_some_and(|since| u64::try_from(since).map_or(since == -1, |it| it > longest.as_secs()))
     }
 
     /// Returns whether a sync of its file has begun and not ended.
@@ -218,22 +271,61 @@ pub(super) struct Replica {
     pub(super) position: u64,
 }
 
-/// Returns the nodes that a member of a cluster knows, those of its own shard first; none if the user may not query them.
-pub(super) async fn members(connection: &mut MultiplexedConnection, asked: &Host) -> Vec<Host> {
+/// A replica, or a program that copies the data, as its primary sees it.
+struct Connected<'t> {
+    /// Its host and port.
+    address: (&'t str, &'t str),
+    /// Whether it has received what was there before.
+    is_online: bool,
+    /// The seconds since it said how far it is.
+    lag: u64,
+}
+
+impl<'t> Connected<'t> {
+    /// Parses a line such as `slave0:ip=10.0.0.2,port=6379,state=online,offset=1,lag=0`.
+    fn parse(line: &'t str) -> Option<Self> {
+        let (number, fields) = line.strip_prefix("slave")?.split_once(':')?;
+        number.parse::<u32>().ok()?;
+        let field = |name: &str| fields.split(',').find_map(|it| it.strip_prefix(name)?.strip_prefix('='));
+        Some(Self {
+            address: (field("ip")?, field("port")?),
+            is_online: field("state") == Some("online"),
+            lag: field("lag").and_then(|it| it.parse().ok()).unwrap_or(u64::MAX),
+        })
+    }
+}
+
+/// Returns the nodes that a member of a cluster knows, those that have a slot first, then those of its own shard; none if the user
+/// may not query them.
+pub(super) async fn members(
+    connection: &mut MultiplexedConnection,
+    asked: &Host,
+    slot: Option<u16>,
+) -> Vec<Host> {
     let mut slots = redis::cmd("CLUSTER");
     slots.arg("SLOTS");
     let Ok(Value::Array(ranges)) = connection.send_packed_command(&slots).await else {
         return Vec::new();
     };
-    let mut shards: Vec<Vec<Host>> = ranges.iter().map(|range| shard(range, asked)).collect();
-    shards.sort_by_key(|hosts| !hosts.contains(asked));
+    let mut shards: Vec<(bool, Vec<Host>)> =
+        ranges.iter().map(|range| (slot.is_some_and(|slot| has(range, slot)), shard(range, asked))).collect();
+    shards.sort_by_key(|(has_slot, hosts)| (!has_slot, !hosts.contains(asked)));
     let mut members = Vec::new();
-    for host in shards.into_iter().flatten() {
+    for host in shards.into_iter().flat_map(|(_, hosts)| hosts) {
         if !members.contains(&host) {
             members.push(host);
         }
     }
     members
+}
+
+/// Returns whether a range of slots has a slot.
+fn has(range: &Value, slot: u16) -> bool {
+    let Value::Array(range) = range else {
+        return false;
+    };
+    let at = |index: usize| range.get(index).and_then(|it| from_redis_value_ref::<u16>(it).ok());
+    matches!((at(0), at(1)), (Some(first), Some(last)) if (first..=last).contains(&slot))
 }
 
 /// Returns the nodes of one range of slots; they follow its first and last slot.
@@ -262,6 +354,10 @@ pub(crate) const SLOTS: u16 = 16_384;
 const CRC16: Crc<u16> = Crc::<u16>::new(&CRC_16_XMODEM);
 /// The default of Redis, for servers that hide their settings.
 const NODE_TIMEOUT: Duration = Duration::from_secs(15);
+/// The default of `cluster-replica-validity-factor`.
+const VALIDITY_FACTOR: u64 = 10;
+/// The default of `repl-ping-replica-period`, in seconds.
+const PING_PERIOD: u64 = 10;
 /// Loss in a failover beyond what a member acknowledges while it is cut off: a heartbeat, and the time to notice.
 const NOTICE: Duration = Duration::from_secs(2);
 
@@ -279,6 +375,9 @@ pub(crate) fn hash_tag(key: &str) -> Option<&str> {
 /// A member of a cluster, as it describes itself.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Member {
+    id: String,
+    /// The id of the primary whose replica it is.
+    follows: Option<String>,
     /// Whether it reaches a majority of the others, and so accepts writes.
     is_up: bool,
     is_primary: bool,
@@ -288,9 +387,13 @@ pub(super) struct Member {
     slots: Vec<(u16, u16)>,
     /// Number of its replicas, any of which may be promoted.
     replicas: usize,
+    /// Number of those that the cluster does not take for failed.
+    replicas_alive: usize,
     node_timeout: Duration,
-    /// Time for which it accepts writes without replicas, if that is limited.
-    max_lag: Option<Duration>,
+    /// Number of replicas without which it rejects writes after some time, and that time.
+    needs: Option<(usize, Duration)>,
+    /// The longest time without a link to its primary after which it may be promoted as a replica; `None` if there is no limit.
+    longest_without_link: Option<Duration>,
 }
 
 impl Member {
@@ -298,7 +401,7 @@ impl Member {
     pub(super) async fn by(connection: &mut MultiplexedConnection) -> Result<Self, HostRefusal> {
         let mut ask = redis::pipe();
         ask.cmd("CLUSTER").arg("INFO").cmd("CLUSTER").arg("NODES");
-        for setting in ["cluster-node-timeout", "min-replicas-*"] {
+        for setting in ["cluster-*", "min-replicas-*", "repl-ping-*"] {
             ask.cmd("CONFIG").arg("GET").arg(setting);
         }
         let answers = connection.send_packed_commands(&ask, 0, ask.len()).await;
@@ -326,16 +429,28 @@ impl Member {
         });
         let setting = |name: &str| settings.get(name).and_then(|it| it.parse::<u64>().ok());
         let least = |name| setting(name).filter(|it| *it > 0);
+        let has_flag =
+            |node: &[&str], flag| node.get(2).is_some_and(|flags| flags.split(',').any(|it| it == flag));
+        let replicas = || nodes().filter(|it| it.get(3) == Some(&id));
+        let node_timeout = setting("cluster-node-timeout").map_or(NODE_TIMEOUT, Duration::from_millis);
+        let factor = setting("cluster-replica-validity-factor").unwrap_or(VALIDITY_FACTOR);
+        let ping = Duration::from_secs(setting("repl-ping-replica-period").unwrap_or(PING_PERIOD));
+        let least_replicas = least("min-replicas-to-write").and_then(|it| usize::try_from(it).ok());
         Some(Self {
+            id: id.to_owned(),
+            follows: myself.get(3).filter(|it| **it != "-").map(|it| (*it).to_owned()),
             is_up: !info.lines().any(|line| line.trim() == "cluster_state:fail"),
-            is_primary: myself.get(2).is_some_and(|flags| flags.split(',').any(|it| it == "master")),
+            is_primary: has_flag(&myself, "master"),
             epoch,
             slots: slots.collect(),
-            replicas: nodes().filter(|it| it.get(3) == Some(&id)).count(),
-            node_timeout: setting("cluster-node-timeout").map_or(NODE_TIMEOUT, Duration::from_millis),
-            max_lag: least("min-replicas-to-write")
-                .and_then(|_| least("min-replicas-max-lag"))
-                .map(Duration::from_secs),
+            replicas: replicas().count(),
+            replicas_alive: replicas().filter(|it| !has_flag(it, "fail")).count(),
+            node_timeout,
+            needs: least_replicas.zip(least("min-replicas-max-lag").map(Duration::from_secs)),
+            longest_without_link: u32::try_from(factor)
+                .ok()
+                .filter(|factor| *factor > 0)
+                .map(|factor| node_timeout.saturating_mul(factor) + ping),
         })
     }
 
@@ -363,19 +478,50 @@ impl Member {
         self.slots.iter().any(|(first, last)| (*first..=*last).contains(&slot))
     }
 
+    /// Returns its id in the cluster.
+    pub(super) fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Returns the id of the primary whose replica it is.
+    pub(super) fn follows(&self) -> Option<&str> {
+        self.follows.as_deref()
+    }
+
+    /// Returns whether each acknowledged write is on all replicas that may be promoted, if it waits for this many. `WAIT` and
+    /// `min-replicas-to-write` count each connected replica, also one that is not in the cluster and can never be promoted.
+    fn covers_all(&self, copies: usize, connected: usize) -> bool {
+        self.replicas == 0 || copies >= self.replicas.max(connected)
+    }
+
+    /// Returns the time for which it acknowledges writes that not all of its replicas receive, if its settings limit that.
+    fn max_lag(&self, connected: usize) -> Option<Duration> {
+        self.needs.filter(|(replicas, _)| self.covers_all(*replicas, connected)).map(|(_, lag)| lag)
+    }
+
+    /// Returns whether its settings or each write limit what any of its replicas lacks.
+    fn is_bounded(&self, copies: u64, connected: usize) -> bool {
+        usize::try_from(copies).is_ok_and(|copies| self.covers_all(copies, connected))
+            || self.max_lag(connected).is_some()
+    }
+
     /// Returns what is wrong with the loss that a user has stated, if each write waits for this many replicas.
     ///
-    /// A primary that is cut off from the other members acknowledges writes until `cluster-node-timeout` has passed. The promoted
-    /// replica lacks those writes.
-    pub(super) fn complaint(&self, may_lose: Duration, copies: u64) -> Option<String> {
-        let has_all = usize::try_from(copies).is_ok_and(|copies| copies >= self.replicas);
-        let lost = self.max_lag.map_or(self.node_timeout, |lag| lag.min(self.node_timeout)) + NOTICE;
+    /// A primary that is cut off from the other members acknowledges writes until it takes them for failed: it asks each one that it
+    /// has not heard for half of `cluster-node-timeout`, and waits for an answer for all of it. The promoted replica lacks those
+    /// writes.
+    pub(super) fn complaint(&self, may_lose: Duration, copies: u64, connected: usize) -> Option<String> {
+        let has_all = usize::try_from(copies).is_ok_and(|copies| self.covers_all(copies, connected));
+        let cut = self.node_timeout * 3 / 2;
+        let lost = self.max_lag(connected).map_or(cut, |lag| lag.min(cut)) + NOTICE;
         (!has_all && may_lose < lost).then(|| {
+            let all = self.replicas.max(connected);
             format!(
-                "may acknowledge writes for {} ms after it is cut off from its cluster (cluster-node-timeout), which a \
-                 promoted replica does not have; invalid may_lose={}ms: expected at least {}ms; or set \
-                 min-replicas-to-write 1 and min-replicas-max-lag 1 on every node, and may_lose=3s",
-                self.node_timeout.as_millis(),
+                "may acknowledge writes for {} ms after it is cut off from its cluster (1.5 of cluster-node-timeout), which a \
+                 promoted replica does not have; invalid may_lose={}ms: expected at least {}ms; or, on every node, set \
+                 min-replicas-to-write to the number of connected replicas (here {all}) and min-replicas-max-lag 1, and \
+                 may_lose=3s; or set wait_replicas={all}",
+                cut.as_millis(),
                 may_lose.as_millis(),
                 lost.as_millis()
             )
@@ -436,21 +582,104 @@ mod tests {
     #[test]
     fn a_loss_covers_a_cut() {
         let complains = |settings: &[_], ms, copies| {
-            member("ok", settings).complaint(Duration::from_millis(ms), copies).is_some()
+            member("ok", settings).complaint(Duration::from_millis(ms), copies, 1).is_some()
         };
         for (settings, enough) in [
-            (&[][..], 17_000),
-            (&[("cluster-node-timeout", "1000")][..], 3000),
+            (&[][..], 24_500),
+            (&[("cluster-node-timeout", "1000")][..], 3500),
             (&[("min-replicas-to-write", "1"), ("min-replicas-max-lag", "4")], 6000),
-            (&[("min-replicas-to-write", "1"), ("min-replicas-max-lag", "0")], 17_000),
-            (&[("min-replicas-to-write", "0"), ("min-replicas-max-lag", "4")], 17_000),
-            (&[("min-replicas-to-write", "1"), ("min-replicas-max-lag", "40")], 17_000),
+            (&[("min-replicas-to-write", "1"), ("min-replicas-max-lag", "0")], 24_500),
+            (&[("min-replicas-to-write", "0"), ("min-replicas-max-lag", "4")], 24_500),
+            (&[("min-replicas-to-write", "1"), ("min-replicas-max-lag", "40")], 24_500),
         ] {
             assert!(!complains(settings, enough, 0) && complains(settings, enough - 1, 0), "{settings:?}");
         }
         assert!(!complains(&[], 0, 1), "its only replica has every write");
         let alone = Member { replicas: 0, ..member("ok", &[]) };
-        assert_eq!(alone.complaint(Duration::ZERO, 0), None);
+        assert_eq!(alone.complaint(Duration::ZERO, 0, 1), None);
+    }
+
+    /// Goal: a write that some replicas have is not taken for one that all have, since another may be promoted. Method: settings and
+    /// waits for one of two replicas; a second one in the cluster, and one outside of it.
+    #[test]
+    fn one_of_two_replicas_is_not_enough() {
+        let settings = [("min-replicas-to-write", "1"), ("min-replicas-max-lag", "1")];
+        let needs_one = member("ok", &settings);
+        let two = Member { replicas: 2, ..needs_one.clone() };
+        let complains = |member: &Member, copies, connected| {
+            member.complaint(Duration::from_secs(3), copies, connected).is_some()
+        };
+        assert!(!complains(&needs_one, 0, 1));
+        assert!(complains(&two, 0, 2) && complains(&needs_one, 0, 2));
+        assert!(complains(&two, 1, 2) && complains(&needs_one, 1, 2));
+        assert!(!complains(&two, 2, 2));
+        let needs_both = Member { needs: Some((2, Duration::from_secs(1))), ..two };
+        assert!(!complains(&needs_both, 0, 2));
+    }
+
+    /// Goal: a member is not used while the cluster may promote a replica that does not receive its writes. Method: what it tells of
+    /// its replica: late, not connected any more, connected twice; a replica that says why it cannot be promoted.
+    #[test]
+    fn a_replica_without_a_link_must_not_be_promoted() {
+        let may_lose = Duration::from_secs(25);
+        let of = |lines: &str| ServerInfo {
+            member: Some(member("ok", &[])),
+            ..told(&format!("role:master\r\n{lines}"))
+        };
+        let check =
+            |lines: &str, copies, no_heirs| of(lines).check_replicas(may_lose, copies, no_heirs).is_ok();
+        let line = |number, port, state, lag| {
+            format!("slave{number}:ip=127.0.0.1,port={port},state={state},offset=7,lag={lag}\r\n")
+        };
+        for (lines, expected) in [
+            (line(0, 3, "online", 0), true),
+            (line(0, 3, "online", 23), true),
+            (line(0, 3, "online", 24), false),
+            (line(0, 3, "send_bulk", 0), false),
+            (line(0, 3, "online", 60) + &line(1, 3, "online", 0), true),
+            (String::new(), false),
+        ] {
+            assert_eq!(check(&lines, 0, 0), expected, "{lines}");
+        }
+        assert!(check("", 0, 1), "it cannot be promoted");
+        assert!(check("", 1, 0), "each write waits for it");
+        let refused = of("").check_replicas(may_lose, 0, 0).unwrap_err();
+        assert_eq!(refused.kind, StoreErrorKind::Unavailable, "it may come back");
+        let failed = NODES.replace("slave a1", "slave,fail a1");
+        let failed = Member::parse("", &failed, &HashMap::new()).unwrap();
+        assert_eq!((failed.replicas, failed.replicas_alive), (1, 0));
+
+        let settings =
+            |factor: &str| HashMap::from([("cluster-replica-validity-factor".to_owned(), factor.to_owned())]);
+        let of_replica = "c1 127.0.0.1:3@13 myself,slave a1 0 1 7 connected\n";
+        let is_no_heir = |factor: &str, link: &str, since: &str| {
+            let text = format!(
+                "role:slave\r\nmaster_link_status:{link}\r\nmaster_link_down_since_seconds:{since}\r\n"
+            );
+            let member = Member::parse("", of_replica, &settings(factor)).unwrap();
+            assert_eq!(member.follows(), Some("a1"));
+            ServerInfo { member: Some(member), ..told(&text) }.is_no_heir()
+        };
+        for (factor, link, since, expected) in [
+            ("10", "down", "-1", true),
+            ("10", "down", "160", false),
+            ("10", "down", "161", true),
+            ("1", "down", "26", true),
+            ("10", "up", "500", false),
+            ("0", "down", "500", false),
+            ("0", "down", "-1", false),
+        ] {
+            assert_eq!(is_no_heir(factor, link, since), expected, "{factor} {link} {since}");
+        }
+    }
+
+    /// Goal: the nodes that have our keys come first, since there may be more than a store asks. Method: an answer with another range
+    /// before ours, asked of a host that the cluster knows by another name.
+    #[test]
+    fn the_range_of_a_slot_is_known() {
+        let range = Value::Array(vec![Value::Int(5), Value::Int(9)]);
+        assert!(has(&range, 5) && has(&range, 9) && !has(&range, 4) && !has(&range, 10));
+        assert!(!has(&Value::Nil, 5));
     }
 
     /// Goal: `may_lose` covers what the server acknowledges before it syncs.

@@ -240,6 +240,10 @@ pub(super) async fn survey(url: &str) -> Result<Survey, OpenError> {
     // Only `*` is a wildcard.
     let pattern = key.split('*').map(scripts::literal).collect::<Vec<_>>().join("*");
     let mut keys = server.scan(OPERATION, &pattern).await?.keys;
+    if server.is_of_cluster() {
+        let text = "is a Redis Cluster, of which a pattern finds only the keys of one member: name each counter without `*`";
+        return Err(StoreError::new(StoreErrorKind::Other, OPERATION, &*server.name, text).into());
+    }
     // A scan may return a key twice.
     keys.sort_unstable();
     keys.dedup();
