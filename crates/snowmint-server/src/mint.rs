@@ -21,7 +21,7 @@ use arc_swap::ArcSwap;
 use snowmint::error::Snippet;
 use snowmint::inspect::{Candidate, Decoded, Inspection};
 use snowmint::utc::Utc;
-use snowmint::{Clock as _, DatacenterId, Id, Layout, WallClock};
+use snowmint::{Clock as _, DatacenterId, GenerateError, Id, Layout, WallClock};
 use snowmint_cluster::namespace::{Definition, Scheme};
 use snowmint_cluster::{LeaseStatus, NamespaceName};
 use tokio::sync::{mpsc, oneshot};
@@ -163,7 +163,10 @@ impl Mint {
             let (names, limit) = (some_of(left_out.iter().map(NamespaceName::as_str)), MAX_SERVED_NAMESPACES);
             format!("not served, because the store has more than {limit} namespaces: {names}")
         });
-        let trouble = self.status().trouble.into_iter().chain(lost).chain(unavailable).chain(left_out);
+        let without_ids = self.without_ids(&table);
+        let without_ids = (!without_ids.is_empty()).then(|| some_of(without_ids.iter().map(String::as_str)));
+        let trouble = self.status().trouble.into_iter();
+        let trouble = trouble.chain(lost).chain(unavailable).chain(without_ids).chain(left_out);
         let trouble: Vec<_> = trouble.collect();
         (!trouble.is_empty()).then(|| trouble.join("; "))
     }
@@ -220,13 +223,52 @@ impl Mint {
         self.creator.get().is_some_and(|creator| !creator.is_closed())
     }
 
-    /// Checks that every namespace that depends on the store of the service can make ids now.
+    /// Checks that this node can make ids as well as another node could. A namespace whose ids have ended, or whose workers other
+    /// nodes hold, is in [`trouble`](Self::trouble) instead: otherwise one namespace would take every node out of a load
+    /// balancer.
     ///
     /// # Errors
     ///
-    /// [`MintError`] says what is missing.
+    /// [`MintError`] says what is missing. If no namespace has ids, it is the error of one of them.
     pub fn check_ready(&self) -> Result<(), MintError> {
-        self.table().namespaces().iter().try_for_each(|namespace| namespace.check_ready())
+        let table = self.table();
+        let (mut has_ids, mut without_ids) = (false, None);
+        for namespace in table.namespaces() {
+            match namespace.check_ready() {
+                Ok(()) => has_ids = true,
+                Err(error) if self.blames_this_node(namespace, &error) => return Err(error),
+                Err(error) => without_ids = without_ids.or(Some(error)),
+            }
+        }
+        match without_ids {
+            Some(error) if !has_ids => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns whether another node may have ids of a namespace when this one has none. A node without a worker of the service's
+    /// own layout is always to blame.
+    fn blames_this_node(&self, namespace: &Namespace, error: &MintError) -> bool {
+        let other_pool = match namespace.backend().plain() {
+            Backend::Snowflake(pool) if !Arc::ptr_eq(pool, &self.pool) => Some(pool),
+            _ => None,
+        };
+        match error {
+            MintError::LayoutEnded { .. } => false,
+            // By the service's own layout, the clock is wrong.
+            MintError::ClockBehind { refusal: GenerateError::NotBegun { .. } } => other_pool.is_none(),
+            _ => !other_pool.is_some_and(|pool| pool.none_free()),
+        }
+    }
+
+    /// Returns the namespaces that have no ids on any node, with the reasons.
+    fn without_ids(&self, table: &NamespaceTable) -> Vec<String> {
+        let reason = |namespace: &Arc<Namespace>| {
+            let error = namespace.check_ready().err()?;
+            let reason = || format!("{}: {}", namespace.name(), error.answer());
+            (!self.blames_this_node(namespace, &error)).then(reason)
+        };
+        table.namespaces().iter().filter_map(reason).collect()
     }
 
     /// Decodes an id, in any text form and scheme. Never creates a namespace.
@@ -573,6 +615,50 @@ mod tests {
         assert!(mint.check_ready().is_ok(), "the next tick is near");
         source.clock().set_unix_ms(crate::testing::START_UNIX_MS - 5000);
         assert_eq!(mint.check_ready().unwrap_err().kind(), ErrorKind::ClockBehind);
+    }
+
+    /// Goal: one namespace without ids leaves the node ready, and is named. Method: namespaces of other layouts, which have ended,
+    /// have not begun, and whose workers other nodes hold; the last one too without a word from the store; one alone.
+    #[test]
+    fn a_namespace_that_no_node_has_ids_for_leaves_the_node_ready() {
+        let wall: SharedClock = Arc::new(WallClock);
+        let mint = mint_of(TestSource::new(LAYOUT), LAYOUT);
+        let of = |name: &str, layout: &str, source: &TestSource| {
+            let layout: Layout = layout.parse().unwrap();
+            let backend = Backend::Snowflake(mint.add_pool(Box::new(source.clone()), layout));
+            let name = NamespaceName::new(name).unwrap();
+            Arc::new(Namespace::new(name, Definition::snowflake(layout), backend, &wall))
+        };
+        let with = |more: &Arc<Namespace>| {
+            let table = mint.table();
+            let others = table.namespaces().iter().filter(|it| it.name().as_str() == "default").cloned();
+            mint.serve(others.chain([Arc::clone(more)]).collect());
+        };
+        for (name, layout, why) in [
+            ("ended", "time:20@1s datacenter:3 worker:7 sequence:12 epoch:2019-01-01", "the layout ended"),
+            (
+                "early",
+                "time:41@1ms datacenter:3 worker:7 sequence:12 epoch:2040-01-01",
+                "before the first instant",
+            ),
+        ] {
+            with(&of(name, layout, &TestSource::new(layout.parse().unwrap())));
+            assert!(mint.check_ready().is_ok(), "{name}");
+            let trouble = mint.trouble().unwrap();
+            assert!(trouble.contains(&format!("{name}: ")) && trouble.contains(why), "{trouble}");
+        }
+        let held = "time:41@1ms datacenter:1 worker:2 sequence:19 epoch:2020-01-01";
+        let source = TestSource::new(held.parse().unwrap());
+        source.set_lease(false);
+        let full = of("full", held, &source);
+        with(&full);
+        assert_eq!(mint.check_ready().unwrap_err().kind(), ErrorKind::NotReady, "the store has not answered");
+        assert_eq!(mint.trouble(), None);
+        source.set_none_free();
+        assert!(mint.check_ready().is_ok());
+        assert!(mint.trouble().unwrap().contains("full: no ids can be made now: no lease is held"));
+        mint.serve(vec![full]);
+        assert!(mint.check_ready().is_err());
     }
 
     #[test]

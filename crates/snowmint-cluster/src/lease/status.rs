@@ -43,6 +43,8 @@ pub struct LeaseStatus {
     pub clock_steps: u64,
     /// Why there is no lease, while the node seeks one.
     pub waiting: Option<String>,
+    /// Whether other nodes held every worker that this one may have, when it last looked: nothing is wrong with this node.
+    pub none_free: bool,
     /// The last error of the store since the lease was last granted or renewed.
     pub trouble: Option<String>,
     /// Why the lease is not saved, if it should be.
@@ -55,6 +57,16 @@ impl LeaseStatus {
     pub(super) fn seeking(pool: &WorkerPool) -> Self {
         let waiting = Some("this node is looking for a free worker".to_owned());
         Self { pool: pool.to_string(), waiting, ..Self::default() }
+    }
+
+    /// Sets why the node waits for a lease.
+    pub(super) fn wait(&mut self, why: String) {
+        (self.waiting, self.none_free) = (Some(why), false);
+    }
+
+    /// Records that the lease was granted or renewed.
+    pub(super) fn clear(&mut self) {
+        (self.waiting, self.none_free, self.trouble, self.failure) = (None, false, None, None);
     }
 
     /// Waits until a lease is held, or until it is certain that waiting does not help.

@@ -505,7 +505,7 @@ impl LeaseTask {
         self.status.send_modify(|status| {
             status.worker = Some(worker);
             status.until_unix_ms = Some(held.until_unix_ms);
-            (status.waiting, status.trouble, status.failure) = (None, None, None);
+            status.clear();
         });
         true
     }
@@ -541,7 +541,7 @@ impl LeaseTask {
             status.renewals += 1;
             if usable {
                 status.until_unix_ms = Some(until_unix_ms);
-                (status.waiting, status.trouble, status.failure) = (None, None, None);
+                status.clear();
             }
         });
     }
@@ -596,7 +596,7 @@ impl LeaseTask {
             if matches!(timeout(patience, self.load(worker)).await, Ok(Ok(_))) {
                 return true;
             }
-            self.status.send_modify(|status| status.waiting = Some(why.clone()));
+            self.status.send_modify(|status| status.wait(why.clone()));
             sleep(left().min(LOOK_AGAIN)).await;
         }
     }
@@ -642,7 +642,7 @@ impl LeaseTask {
         self.forget_saved().await;
         self.status.send_modify(|status| {
             status.overlaps += 1;
-            status.waiting = Some(format!(
+            status.wait(format!(
                 "the store forgot the lease of worker {worker} and granted it to {holder}; this node claims no other worker \
                  for one window"
             ));
@@ -668,7 +668,7 @@ impl LeaseTask {
         self.forget_saved().await;
         self.status.send_modify(|status| {
             status.overlaps += 1;
-            status.waiting = Some(format!(
+            status.wait(format!(
                 "a copy of this process holds worker {worker}; this node looks for another worker"
             ));
         });

@@ -228,12 +228,14 @@ async fn when_all_workers_are_taken_it_says_who_frees_first_and_when() {
     let second = start(&store, config(TWO, "second").window(Duration::from_secs(90)));
     let lease = first.ready().await.unwrap();
     second.ready().await.unwrap();
+    assert!(!first.status().none_free);
     let third = start(&store, config(TWO, "third"));
     let why = until(|| match third.handle().try_take(1) {
         Err(NextIdError::NoLease { why }) if why.contains("no worker is free") => Some(why),
         _ => None,
     })
     .await;
+    assert!(third.status().none_free);
     let (worker, frees) = (lease.worker.unwrap(), snowmint::utc::Utc(lease.until_unix_ms.unwrap()));
     assert!(
         why.contains(&format!("worker {worker} frees first, at {frees}, if first does not renew it")),

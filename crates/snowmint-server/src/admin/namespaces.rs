@@ -21,6 +21,7 @@ use snowmint_cluster::segment::{Mode, Period, SegmentConfig, Stripe};
 use snowmint_store::{Key, Store, Versioned};
 
 use super::audit::details_of;
+use super::format::date;
 use super::{AdminError, Author, check_sources, node_reports, warnings_of_skipped};
 use crate::nearest::with_nearest_field;
 
@@ -290,6 +291,11 @@ pub async fn add(
     let if_dropped = if addition.start_over.is_some() { IfDropped::Restart } else { IfDropped::Resume };
     let definition = definition_to_add(name, &addition.settings, before.as_ref())?;
     let mut warnings = Vec::new();
+    if before.is_none()
+        && let Scheme::Snowflake { layout, .. } = &definition.scheme
+    {
+        warnings.extend(check_time(name, layout, WallClock.unix_ms())?);
+    }
     let resumes = before.as_ref().filter(|_| if_dropped == IfDropped::Resume);
     let found = check_sources::check(name, &definition, resumes, &mut warnings).await?;
     check_mode(store, &definition)?;
@@ -329,6 +335,19 @@ pub async fn add(
         changed.resumed_above = changed.namespace.reserved_to.filter(|_| !restarts);
     }
     Ok(changed)
+}
+
+/// Refuses a layout that has ended. Returns a warning if it ends soon or has not begun.
+fn check_time(name: &NamespaceName, layout: &Layout, now_unix_ms: u64) -> Result<Option<String>, AdminError> {
+    let (begins, ends) = (layout.epoch_unix_ms(), layout.ends_at_unix_ms());
+    if ends <= now_unix_ms {
+        let why = format!("`{layout}` ended on {}: choose a later epoch, or more bits of time", date(ends));
+        return Err(AdminError::setting(LAYOUT, why));
+    }
+    if begins > now_unix_ms {
+        return Ok(Some(format!("{name} has no ids before its epoch, {}", Utc(begins))));
+    }
+    Ok(layout.expiry_warning(now_unix_ms).map(|warning| format!("{name}: {warning}")))
 }
 
 /// Changes the settings of a namespace.
@@ -841,12 +860,28 @@ mod tests {
             (r#"{"layout":"leaf","maximum":3}"#, "invalid setting `maximum` for scheme snowflake"),
             (r#"{"maximum":3}"#, "scheme: missing for the new namespace n: expected snowflake"),
             ("{}", "scheme: missing for the new namespace n"),
+            (
+                r#"{"layout":"time:18@1s worker:10 sequence:12 epoch:2019-01-01"}"#,
+                "layout: `time:18@1s worker:10 sequence:12 epoch:2019-01-01T00:00:00.000Z` ended on 2019-01-04: choose",
+            ),
         ] {
             let error = added(&store, "n", json).await.unwrap_err();
             assert!(error.to_string().starts_with(wanted), "{json}: {error}");
             assert_eq!(error.kind(), ErrorKind::BadRequest, "{error}");
         }
         assert!(list(&store).await.unwrap().namespaces.is_empty());
+    }
+
+    /// Goal: who adds a namespace learns when its ids begin and end. Method: layouts before, near the end of and within their time.
+    #[test]
+    fn the_time_of_a_new_layout_is_checked() {
+        let check =
+            |layout: &str| check_time(&name("n"), &layout.parse().unwrap(), 1_750_000_000_000).unwrap();
+        assert_eq!(check("twitter"), None);
+        let early = check("time:41@1ms sequence:22 epoch:2040-01-01").unwrap();
+        assert_eq!(early, "n has no ids before its epoch, 2040-01-01T00:00:00.000Z");
+        let late = check("time:28@1s sequence:22 epoch:2018-01-01").unwrap();
+        assert!(late.starts_with("n: the layout ends on 2026-"), "{late}");
     }
 
     /// Goal: a change keeps what it does not name, removes what is null, and is rejected if it could produce duplicates.

@@ -312,7 +312,14 @@ fn ready(server: &ServerState, shutdown: &ShutdownListener) -> Result<Response<B
         let why = "this node is shutting down: send new requests to other nodes";
         return Err(Problem::new(ErrorKind::NotReady, why.to_owned()));
     }
-    server.mint.check_ready()?;
+    server.mint.check_ready().map_err(|error| {
+        let mut problem = Problem::from(error);
+        // Probes expect 503, whatever the reason is.
+        if problem.kind.status().http != 503 {
+            problem.kind = ErrorKind::NotReady;
+        }
+        problem
+    })?;
     let status = server.mint.status();
     let now_unix_ms = server.settings.clock.unix_ms();
     let held = |lease: LeaseStatus| {

@@ -150,6 +150,11 @@ impl IdPool {
         self.source.release(patience).await;
     }
 
+    /// Returns whether other nodes held every worker of the pool when this one last looked.
+    pub(super) fn none_free(&self) -> bool {
+        self.source.leases().iter().any(|lease| lease.none_free)
+    }
+
     /// Returns the number of this pool; every pool of a server has another one.
     pub(crate) const fn slot(&self) -> usize {
         self.slot

@@ -545,6 +545,11 @@ async fn health_is_life_and_readiness_is_a_lease() {
     let (head, body) = server.get("/v1/ids/default").await;
     assert!(head.starts_with("http/1.1 503 ") && body.contains("urn:snowmint:not-ready"), "{head} {body}");
     assert_eq!(server.get("/healthz").await.1, "ok\n");
+    // Probes know 200 and 503 only.
+    server.source.set_lease(true);
+    server.source.clock().set_unix_ms(Layout::TWITTER.ends_at_unix_ms());
+    let (head, body) = server.get("/readyz").await;
+    assert!(head.starts_with("http/1.1 503 ") && body.contains("no more ids can be made"), "{head} {body}");
 }
 
 /// Goal: `/metrics` shows the end of each lease of the node, since `store recover` reserves workers until the last of them.

@@ -28,6 +28,13 @@ pub(super) enum Reason {
     Refused,
 }
 
+impl Reason {
+    /// Returns whether other nodes hold every worker that this one may have.
+    const fn is_none_free(self) -> bool {
+        matches!(self, Self::NoneFree | Self::Taken)
+    }
+}
+
 /// The last logged reason, and when.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reported {
@@ -130,6 +137,7 @@ impl LeaseTask {
             if !error.is_temporary() {
                 status.failure = Some(LeaseError::Store(Arc::new(error)));
             } else if status.worker.is_none() {
+                // Whether a worker is free is as unknown as before.
                 status.waiting = Some(error.to_string());
             } else {
                 status.trouble = Some(error.to_string());
@@ -143,7 +151,10 @@ impl LeaseTask {
         let why = format!(
             "worker {worker} was claimed; its lease is used once it has settled, {settles_in_ms} ms after that (may_lose of the store)"
         );
-        self.status.send_modify(|status| (status.waiting, status.failure) = (Some(why), None));
+        self.status.send_modify(|status| {
+            status.wait(why);
+            status.failure = None;
+        });
     }
 
     fn report_loss(
@@ -252,7 +263,10 @@ impl LeaseTask {
             self.reported = Some(Reported { reason, unix_ms: now });
         }
         // A failure before this one has passed.
-        self.status.send_modify(|status| (status.waiting, status.failure) = (Some(why), None));
+        self.status.send_modify(|status| {
+            status.wait(why);
+            (status.none_free, status.failure) = (reason.is_none_free(), None);
+        });
     }
 }
 

@@ -31,6 +31,7 @@ struct Inner {
     /// Of this generator.
     pool: GeneratorPool<ManualClock>,
     lease: AtomicBool,
+    none_free: AtomicBool,
     /// While this is set, no wait ends.
     stuck: watch::Sender<bool>,
     waiting: watch::Sender<usize>,
@@ -53,6 +54,7 @@ impl TestSource {
             generator,
             pool,
             lease: AtomicBool::new(true),
+            none_free: AtomicBool::new(false),
             stuck: watch::Sender::new(false),
             waiting: watch::Sender::new(0),
         }))
@@ -61,6 +63,11 @@ impl TestSource {
     /// Removes or restores the lease.
     pub fn set_lease(&self, held: bool) {
         self.0.lease.store(held, Ordering::SeqCst);
+    }
+
+    /// Other nodes hold all workers from now on.
+    pub fn set_none_free(&self) {
+        self.0.none_free.store(true, Ordering::SeqCst);
     }
 
     fn check_lease(&self) -> Result<(), NextIdError> {
@@ -135,6 +142,7 @@ impl IdSource for TestSource {
         let held = self.0.lease.load(Ordering::SeqCst);
         let mut status = LeaseStatus::default();
         status.worker = held.then_some(WorkerId(3));
+        status.none_free = self.0.none_free.load(Ordering::SeqCst);
         status.pool = WorkerPool::new(*self.0.generator.layout(), DatacenterId(1)).to_string();
         status.until_unix_ms = held.then_some(START_UNIX_MS + 60_000);
         (status.renewals, status.lost, status.store_errors) = (5, 1, 2);
