@@ -34,7 +34,6 @@ use crate::limits::admin::{MAX_BODY, MAX_CHANGES};
 use crate::mint::MintError;
 use crate::nearest::unknown_name;
 use crate::operator::{ChangedHere, Drain, Operator, Scope, authorize, only_with_store};
-use crate::settings::CorsOrigins;
 use crate::status::ErrorKind;
 
 const PREFIX: &str = "/v1/admin/";
@@ -82,8 +81,7 @@ where
     let server = serving.server;
     check_host(server.hosts_of(serving.peer.admission), &serving.known_host, &request)?;
     check_admission(serving)?;
-    // Pages of origins that may take ids may not administer.
-    cors::check_site(&CorsOrigins::default(), request.headers())?;
+    cors::check_admin_site(request.headers())?;
     let (parts, body) = request.into_parts();
     let resource = Resource::of(parts.uri.path(), parts.uri.query());
     let identity = &*of.insert(BearerCache::new(server.settings.access.as_ref()).identity(&parts.headers)?);

@@ -13,19 +13,32 @@ use crate::http::response::{Body, Problem};
 use crate::settings::CorsOrigins;
 use crate::status::ErrorKind;
 
-/// The header in which browsers say whether a page of another site sent the request.
+/// The header in which browsers say whether a page of another origin sent the request. They omit it on plain HTTP, except on
+/// loopback: there, any page can use up the ids of a service without tokens.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Rejects requests that a page of another site made a browser send. The page may be unable to read the answer, but would use
-/// up ids.
+/// Rejects requests for ids that a page of another origin made a browser send. The page may be unable to read the answer, but would
+/// use up ids. A page of the same site, such as another port of this machine, is no exception.
 pub(super) fn check_site(origins: &CorsOrigins, headers: &HeaderMap) -> Result<(), Problem> {
-    let is_foreign = headers.get_all(FETCH_SITE).iter().any(|site| site.as_bytes() == b"cross-site");
-    if is_foreign && allowed(origins, headers).is_none() {
+    if is_of_other_origin(headers) && allowed(origins, headers).is_none() {
         let detail = "pages of other web sites get no ids: send the request from a page of this site, or from a server, or add the \
                       origin of the page to --cors-origin";
         return Err(Problem::new(ErrorKind::CrossSite, detail.to_owned()));
     }
     Ok(())
+}
+
+/// Rejects requests to the admin API that a page of another origin made a browser send. Pages that may take ids may not administer.
+pub(super) fn check_admin_site(headers: &HeaderMap) -> Result<(), Problem> {
+    if is_of_other_origin(headers) {
+        let detail = "pages of other web sites may not administer: use the console of this node, or send the request from a server";
+        return Err(Problem::new(ErrorKind::CrossSite, detail.to_owned()));
+    }
+    Ok(())
+}
+
+fn is_of_other_origin(headers: &HeaderMap) -> bool {
+    headers.get_all(FETCH_SITE).iter().any(|site| matches!(site.as_bytes(), b"cross-site" | b"same-site"))
 }
 
 /// Answers a browser that asks whether a page may send a request (preflight); `None` for other requests.

@@ -335,6 +335,7 @@ async fn invalid_requests_are_rejected() {
         ("content-type: application/json; charset=utf-8\r\n", "{\"maximum\":", 400),
         ("content-type: application/merge-patch+json\r\n", "{\"maximum\":5}", 200),
         ("content-type: application/json\r\nsec-fetch-site: cross-site\r\n", "{\"maximum\":6}", 403),
+        ("content-type: application/json\r\nsec-fetch-site: same-site\r\n", "{\"maximum\":6}", 403),
         ("content-type: application/json\r\nif-match: 5\r\n", "{\"maximum\":6}", 400),
     ] {
         let sent = node.send(&node.admin, "PATCH /v1/admin/namespaces/n", headers, body.as_bytes()).await;

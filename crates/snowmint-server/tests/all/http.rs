@@ -292,6 +292,7 @@ async fn other_web_sites_draw_no_ids() {
         ("GET /v1/ids/default", "cross-site", "403"),
         ("POST /v1/ids/default", "cross-site", "403"),
         ("GET /api/snowflake/get/default", "cross-site", "403"),
+        ("GET /v1/ids/default", "same-site", "403"),
         ("GET /healthz", "cross-site", "200"),
         ("GET /v1/ids/default", "same-origin", "200"),
         ("GET /v1/ids/default", "none", "200"),
