@@ -55,13 +55,16 @@ pub const MAX_NAMESPACES: usize = 10_000;
 /// Longest name, in bytes.
 const MAX_LEN: usize = 64;
 
-/// The name of a namespace: 1 to 64 letters, digits, `.`, `_`, `-` or `:`.
+/// The name of a namespace: 1 to 64 letters, digits, `.`, `_`, `-` or `:`, but not `.` or `..`, which URLs drop.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NamespaceName(String);
 
 /// An invalid name of a namespace.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("invalid namespace name {}: expected 1 to {MAX_LEN} letters, digits, `.`, `_`, `-` or `:`", snowmint::error::Snippet::of(.name))]
+#[error(
+    "invalid namespace name {}: expected 1 to {MAX_LEN} letters, digits, `.`, `_`, `-` or `:`, not only `.` or `..`",
+    snowmint::error::Snippet::of(.name)
+)]
 pub struct NamespaceNameError {
     /// The name.
     pub name: String,
@@ -72,10 +75,11 @@ impl NamespaceName {
     ///
     /// # Errors
     ///
-    /// [`NamespaceNameError`] if it is empty, too long, or has other characters.
+    /// [`NamespaceNameError`] if it is empty, too long, has other characters, or is `.` or `..`.
     pub fn new(name: &str) -> Result<Self, NamespaceNameError> {
         let allowed = |b: u8| b.is_ascii_alphanumeric() || b"._-:".contains(&b);
-        if (1..=MAX_LEN).contains(&name.len()) && name.bytes().all(allowed) {
+        let is_path = matches!(name, "." | "..");
+        if (1..=MAX_LEN).contains(&name.len()) && name.bytes().all(allowed) && !is_path {
             Ok(Self(name.to_owned()))
         } else {
             Err(NamespaceNameError { name: name.to_owned() })

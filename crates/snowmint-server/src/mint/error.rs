@@ -43,7 +43,9 @@ pub enum MintError {
         limit: usize,
     },
     /// The text is not a valid namespace name.
-    #[error("invalid namespace name {name}: expected 1 to 64 letters, digits, `.`, `_`, `-` or `:`")]
+    #[error(
+        "invalid namespace name {name}: expected 1 to 64 letters, digits, `.`, `_`, `-` or `:`, not only `.` or `..`"
+    )]
     BadNamespace {
         /// The given text.
         name: Snippet,

@@ -203,6 +203,7 @@ async fn problems_have_status_type_and_what_helps() {
             "unknown namespace `nope`: this server has default, orders;",
         ),
         ("/v1/ids/a%20b", 400, "bad-namespace", "invalid namespace name `a b`: "),
+        ("/v1/ids/..", 400, "bad-namespace", "not only `.` or `..`"),
         ("/v1/ids/default?count=0", 400, "bad-count", "invalid count 0: expected 1 to 100000"),
         ("/v1/ids/default?count=-1", 400, "bad-count", "expected 1 to 100000"),
         ("/v1/ids/default?count=1e9", 400, "bad-count", "`1e9`"),
