@@ -140,9 +140,12 @@ impl NodeClient {
         &self,
         worker: u32,
         pool: Option<&str>,
-        force: Force,
+        force: &Force,
     ) -> Result<(Released, Vec<String>), Failure> {
-        let mut body = json!({ "force": force == Force::Take });
+        let mut body = json!({ "force": *force != Force::Refuse });
+        if let Force::TakeFrom(holder) = force {
+            body["holder"] = holder.as_str().into();
+        }
         if let Some(pool) = pool {
             body["pool"] = pool.into();
         }

@@ -24,7 +24,8 @@ Examples:
       Takes worker 7 from its holder. The lease keeps its end, because ids up
       to then may exist: the holder uses it until then and takes another
       worker, and worker 7 is free afterwards. A node started with --worker 7
-      would take it again: stop that node first.
+      would take it again: stop that node first. With --holder web-1:7380 it
+      is taken from that node only, even if another one has it meanwhile.
   snowmint workers --server https://ids.example.com --token-file admin.token
       The workers of the store of that node.
 
@@ -64,6 +65,9 @@ enum Action {
         /// Take it even if its lease has not expired
         #[arg(long)]
         force: bool,
+        /// Take it from this holder, and from no other: another node may have taken it since you looked
+        #[arg(long, value_name = "NODE", requires = "force")]
+        holder: Option<String>,
     },
 }
 
@@ -76,8 +80,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
                 show(&workers::list(&*store.open_read_only().await?).await?, args.json)
             }
             (None | Some(Action::List), Target::Server(server)) => show(&server.workers().await?, args.json),
-            (Some(Action::Release { worker, pool, force }), target) => {
-                let force = if *force { Force::Take } else { Force::Refuse };
+            (Some(Action::Release { worker, pool, force, holder }), target) => {
+                let force = &match (*force, holder.clone()) {
+                    (false, _) => Force::Refuse,
+                    (true, None) => Force::Take,
+                    (true, Some(holder)) => Force::TakeFrom(holder),
+                };
                 let (released, warnings) = match target {
                     Target::Store(store) => {
                         let release = async |store: Arc<dyn Store>| {

@@ -228,7 +228,7 @@ impl<'a> Operator<'a> {
     ) -> Result<ReleaseAnswer, AdminError> {
         let author = self.author.clone();
         let release = move |store: Arc<dyn Store>| {
-            boxed(async move { workers::release(&*store, &author, worker, pool.as_deref(), force).await })
+            boxed(async move { workers::release(&*store, &author, worker, pool.as_deref(), &force).await })
         };
         let (released, warnings) = self.node.change(TokenScope::All, release).await?;
         Ok(ReleaseAnswer { released, warnings })

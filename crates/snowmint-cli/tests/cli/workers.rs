@@ -71,7 +71,10 @@ fn a_held_worker_is_released_only_by_force_and_what_was_granted_is_not_shortened
     let until = server.ready("until");
     let told = sandbox.refused(&["workers", "release", "5"], 1);
     assert!(told.contains("is held by") && told.contains("--force"), "{told}");
-    let out = sandbox.out(&["workers", "release", "5", "--force"]);
+    let told = sandbox.refused(&["workers", "release", "5", "--force", "--holder", "another"], 1);
+    assert!(told.contains("not by another"), "{told}");
+    let holder = json(&sandbox.out(&["workers", "--json"]))["holder"].as_str().unwrap().to_owned();
+    let out = sandbox.out(&["workers", "release", "5", "--force", "--holder", &holder]);
     assert!(out.contains(&format!("it is free from {until}, because")), "{out}");
     assert_eq!(server.http("/v1/ids/default").0, 200, "what was granted stays usable");
     let row = json(&sandbox.out(&["workers", "--json"]));

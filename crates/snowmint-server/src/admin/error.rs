@@ -146,6 +146,16 @@ pub enum AdminError {
         /// The end of its lease, in UTC.
         until: String,
     },
+    /// Another node than the named one holds the worker.
+    #[error("worker {worker} is held by {holder}, not by {named}: list the workers again")]
+    OtherHolder {
+        /// The worker.
+        worker: u32,
+        /// The holder.
+        holder: String,
+        /// The holder that the request names.
+        named: String,
+    },
     /// The record of the worker changed at the same time.
     #[error("worker {worker} was renewed or taken at the same time: retry")]
     WorkerChanged {
@@ -223,7 +233,7 @@ impl AdminError {
             Self::TooManyOwn { .. } | Self::TooManyInAll { .. } => ErrorKind::TooManyNamespaces,
             Self::OnlyOver(_) | Self::OtherScheme(_) => ErrorKind::Conflict,
             Self::StillServed { .. } | Self::Unanswered(_) | Self::Held { .. } => ErrorKind::InUse,
-            Self::WorkerChanged { .. } | Self::NotNew { .. } => ErrorKind::Changed,
+            Self::WorkerChanged { .. } | Self::OtherHolder { .. } | Self::NotNew { .. } => ErrorKind::Changed,
             Self::UnknownWorker { .. } => ErrorKind::UnknownWorker,
             Self::UnreadableWorker { .. } | Self::Audit(AuditError::Unreadable { .. }) => {
                 ErrorKind::Unreadable

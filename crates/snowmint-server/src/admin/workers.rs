@@ -83,13 +83,29 @@ pub struct Workers {
 }
 
 /// Whether to take a worker from a node that still holds it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Force {
     /// Reject it.
     #[default]
     Refuse,
-    /// Take it. The lease keeps its end.
+    /// Take it from whoever holds it. The lease keeps its end.
     Take,
+    /// Take it from this holder, and from no other: another node may hold it since somebody looked.
+    TakeFrom(String),
+}
+
+impl Force {
+    /// Reads it from a request.
+    pub(crate) fn requested(force: bool, holder: Option<String>) -> Result<Self, AdminError> {
+        match (force, holder) {
+            (true, Some(holder)) => Ok(Self::TakeFrom(holder)),
+            (true, None) => Ok(Self::Take),
+            (false, None) => Ok(Self::Refuse),
+            (false, Some(_)) => {
+                Err(AdminError::setting("holder", "belongs to `force`: add it, or omit the holder"))
+            }
+        }
+    }
 }
 
 /// The outcome of a release.
@@ -121,7 +137,7 @@ pub enum Released {
 /// The error of the store.
 pub async fn list(store: &dyn Store) -> Result<Workers, AdminError> {
     let (entries, warnings) = entries(store).await?;
-    let now_unix_ms = WallClock.unix_ms();
+    let now_unix_ms = now_unix_ms(store).await?;
     let workers = entries.iter().map(|entry| WorkerView::of(entry, now_unix_ms)).collect();
     Ok(Workers { workers, warnings })
 }
@@ -130,14 +146,14 @@ pub async fn list(store: &dyn Store) -> Result<Workers, AdminError> {
 ///
 /// # Errors
 ///
-/// [`AdminError::Held`] if a node holds it and `force` does not allow to take it; [`AdminError`] if the worker is unknown, in
+/// [`AdminError::Held`] or [`AdminError::OtherHolder`] if a node holds it and `force` does not allow to take it; [`AdminError`] if the worker is unknown, in
 /// several pools, unreadable, or was renewed at the same time.
 pub async fn release(
     store: &dyn Store,
     author: &Author,
     worker: u32,
     pool: Option<&str>,
-    force: Force,
+    force: &Force,
 ) -> Result<(Released, Vec<String>), AdminError> {
     let (entries, warnings) = entries(store).await?;
     let of_pool =
@@ -152,12 +168,16 @@ pub async fn release(
         return Err(AdminError::UnreadableWorker { worker, pool: entry.pool.clone() });
     };
     let until = Utc(record.until_unix_ms).to_string();
-    if record.until_unix_ms <= WallClock.unix_ms() {
+    if record.until_unix_ms <= now_unix_ms(store).await? {
         return Ok((Released::Free { worker, ended: until }, warnings));
     }
     let holder = record.holder.to_string();
-    if force == Force::Refuse {
-        return Err(AdminError::Held { worker, holder, until });
+    match force {
+        Force::Refuse => return Err(AdminError::Held { worker, holder, until }),
+        Force::TakeFrom(named) if *named != holder => {
+            return Err(AdminError::OtherHolder { worker, holder, named: named.clone() });
+        }
+        Force::Take | Force::TakeFrom(_) => {}
     }
     let evicted = async {
         match evict(store, entry, random_tag()).await? {
@@ -169,6 +189,11 @@ pub async fn release(
     let details = format!("from {holder}, held until {until}");
     let free_from = author.record(store, Action::WorkerRelease, subject, details, evicted).await??;
     Ok((Released::Taken { worker, holder, free_from: Utc(free_from).to_string() }, warnings))
+}
+
+/// Returns the time by which leases end: that of the store if it has a clock, since this one may be wrong.
+async fn now_unix_ms(store: &dyn Store) -> Result<u64, AdminError> {
+    Ok(store.unix_ms().await?.unwrap_or_else(|| WallClock.unix_ms()))
 }
 
 /// Returns all leases, and warnings of the records that were skipped.

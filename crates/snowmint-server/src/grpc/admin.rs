@@ -257,8 +257,8 @@ async fn release_worker(
     operator: &Operator<'_>,
     request: messages::ReleaseWorkerRequest,
 ) -> Result<Answer, Failure> {
-    let messages::ReleaseWorkerRequest { worker, pool, force } = request;
-    let force = if force { Force::Take } else { Force::Refuse };
+    let messages::ReleaseWorkerRequest { worker, pool, force, holder } = request;
+    let force = Force::requested(force, holder)?;
     let answer = operator.release(worker, pool, force).await?;
     let (outcome, holder, free_from) = match answer.released {
         Released::Free { ended, .. } => ("free", String::new(), ended),

@@ -199,6 +199,7 @@ fn parse_limit(text: &[u8]) -> Result<usize, Problem> {
 struct ReleaseRequest {
     pool: Option<String>,
     force: bool,
+    holder: Option<String>,
 }
 
 /// The body of a new log level.
@@ -244,9 +245,9 @@ impl Call<'_> {
             Resource::Workers => json(&operator.workers().await?),
             Resource::Release(worker) => {
                 let object = self.object(body).await?;
-                known(&object, &["pool", "force"])?;
-                let ReleaseRequest { pool, force } = read(object)?;
-                let force = if force { Force::Take } else { Force::Refuse };
+                known(&object, &["pool", "force", "holder"])?;
+                let ReleaseRequest { pool, force, holder } = read(object)?;
+                let force = Force::requested(force, holder)?;
                 json(&operator.release(worker, pool, force).await?)
             }
             Resource::Doctor(nodes) => json(&operator.doctor(nodes).await?),

@@ -283,6 +283,8 @@ fails("PERMISSION_DENIED", "forbidden", "start_over: token `team`", "AddNamespac
 workers = call("ListWorkers", a.ListWorkersRequest()).workers
 assert [(it.worker, it.state) for it in workers] == [(5, "held")], workers
 fails("FAILED_PRECONDITION", "in-use", "worker 5 is held by", "ReleaseWorker", a.ReleaseWorkerRequest(worker=5))
+fails("ABORTED", "changed", "not by another: list the workers again", "ReleaseWorker",
+    a.ReleaseWorkerRequest(worker=5, force=True, holder="another"))
 fails("NOT_FOUND", "unknown-worker", "unknown worker 6", "ReleaseWorker", a.ReleaseWorkerRequest(worker=6))
 findings = call("Doctor", a.DoctorRequest(nodes=["http://127.0.0.1:9"])).findings
 assert {it.check: it.ok for it in findings}["write"] and not {it.check: it.ok for it in findings}["node"], findings

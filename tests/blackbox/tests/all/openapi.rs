@@ -243,6 +243,8 @@ for settings in (
 release = "/v1/admin/workers/{worker}/release"
 call("post", release, 409, {}, typed, body="{}", worker="5")
 call("post", release, 404, {}, typed, body="{}", worker="9")
+call("post", release, 400, {}, typed, body='{"holder": "x"}', worker="5")
+call("post", release, 412, {}, typed, body='{"force": true, "holder": "another"}', worker="5")
 call("post", release, 200, {}, typed, body='{"force": true}', worker="5")
 # What is valid, in each scheme.
 for nth, settings in enumerate((
