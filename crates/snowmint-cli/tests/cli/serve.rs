@@ -69,7 +69,9 @@ fn namespaces_are_warned_of_before_their_layouts_end() {
     let toml = format!("[namespaces.filed]\nscheme = 'snowflake'\nlayout = '{of_file}'\n");
     std::fs::write(sandbox.path("ns.toml"), toml).unwrap();
     sandbox.out(&["store", "init"]);
-    sandbox.out(&["ns", "add", "stored", "--scheme", "snowflake", "--layout", &of_store]);
+    let added = sandbox.run(&["ns", "add", "stored", "--scheme", "snowflake", "--layout", &of_store]);
+    let warned = added.err.contains(&format!("warning: stored: the layout ends on {ends}, in 3.5 years: "));
+    assert!(added.code == 0 && warned, "{}", added.err);
     let mut server = sandbox.serve(&["--resp", "off", "--namespaces-file", "ns.toml"]);
     for name in ["filed", "stored"] {
         server.wait_for(&format!("namespace {name}: the layout ends on {ends}, in 3.5 years: "));
