@@ -1,6 +1,7 @@
-// Fleet: workers, namespaces, clocks and changes of the store, live. The stream is read with `fetch`, which can send a token.
+// Fleet: workers, namespaces, clocks and changes of the store, live.
 
-import { $, banner, code, el, explain, fill, headers, problemOf, request, span, thousands, time } from './page.js';
+import { follow } from './events.js';
+import { $, banner, code, el, explain, fill, request, span, thousands, time } from './page.js';
 
 let watching;
 let state;
@@ -13,7 +14,8 @@ export function show() {
   if (watching || document.hidden) return;
   watching = new AbortController();
   ticking = setInterval(tick, 1000);
-  watch(watching.signal);
+  live('', 'connecting');
+  follow(watching.signal, events);
 }
 
 export function hide() {
@@ -42,65 +44,23 @@ const live = (kind, text) => {
   if ($('fleet-live').textContent !== text) $('fleet-live').textContent = text;
 };
 
-const pause = (ms, signal) => new Promise((done) => {
-  const timer = setTimeout(done, ms);
-  signal.addEventListener('abort', () => { clearTimeout(timer); done(); }, { once: true });
-});
-
-/** Reads the stream, and opens it again when it ends. */
-async function watch(signal) {
-  live('', 'connecting');
-  let wait = 1000;
-  while (!signal.aborted) {
-    try {
-      await stream(signal, () => { wait = 1000; }).finally(() => { open = false; });
-      if (signal.aborted) return;
-      live('off', 'the stream ended; reconnecting');
-    } catch (error) {
-      if (signal.aborted) return;
-      if ([401, 403].includes(error.status)) return withoutRight(error);
-      live('off', 'not connected; trying again');
-      note(banner('error', error.status ? error.message : 'This node does not answer.', state && 'The view below is the last one that arrived.'));
-    }
-    await pause(wait, signal);
-    wait = Math.min(wait * 2, 15_000);
-  }
-}
-
-async function stream(signal, connected) {
-  let response;
-  try {
-    response = await fetch('v1/admin/events', { headers: headers(), cache: 'no-store', signal });
-  } catch {
-    throw Object.assign(new Error(), { status: 0 });
-  }
-  if (!response.ok) throw await problemOf(response);
-  connected();
-  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-  let text = '';
-  for (;;) {
-    const { value, done } = await reader.read();
-    if (done) return;
-    text += value;
-    let end;
-    while ((end = text.indexOf('\n\n')) >= 0) {
-      event(text.slice(0, end));
-      text = text.slice(end + 2);
-    }
-  }
-}
-
-function event(lines) {
-  const fields = Object.fromEntries(lines.split('\n').filter((line) => line.includes(': ')).map((line) => [line.slice(0, line.indexOf(': ')), line.slice(line.indexOf(': ') + 2)]));
-  if (fields.event === 'fleet') {
-    state = JSON.parse(fields.data);
+const events = {
+  state(received) {
+    state = received;
     receivedAt = performance.now();
     open = true;
     draw();
-  } else if (fields.event === 'end') {
-    note(banner('warn', `The stream ended: ${JSON.parse(fields.data)}`));
-  }
-}
+  },
+  end(why) {
+    note(banner('warn', `The stream ended: ${why}`));
+  },
+  lost(error) {
+    open = false;
+    live('off', error ? 'not connected; trying again' : 'the stream ended; reconnecting');
+    if (error) note(banner('error', error.status ? error.message : 'This node does not answer.', state && 'The view below is the last one that arrived.'));
+  },
+  refused: withoutRight,
+};
 
 /** The time of the server now, by the clock of the browser since the last state. */
 const now = () => state.at_unix_ms + (performance.now() - receivedAt);

@@ -40,7 +40,7 @@ macro_rules! file {
     }};
 }
 
-static FILES: [File; 10] = [
+static FILES: [File; 11] = [
     file!("/console", HTML, "index.html"),
     file!("/console/style.css", "text/css; charset=utf-8", "style.css"),
     file!("/console/icon.svg", "image/svg+xml", "icon.svg"),
@@ -50,6 +50,7 @@ static FILES: [File; 10] = [
     file!("/console/inspect.js", SCRIPT, "inspect.js"),
     file!("/console/design.js", SCRIPT, "design.js"),
     file!("/console/fleet.js", SCRIPT, "fleet.js"),
+    file!("/console/events.js", SCRIPT, "events.js"),
     file!("/console/draw.js", SCRIPT, "draw.js"),
 ];
 
