@@ -1,7 +1,7 @@
 // Fleet: workers, namespaces, clocks and changes of the store, live.
 
 import { follow } from './events.js';
-import { $, banner, code, el, explain, fill, request, span, thousands, time } from './page.js';
+import { $, banner, code, el, explain, fill, request, span, thousands, time, utcTime } from './page.js';
 
 let watching;
 let state;
@@ -9,6 +9,8 @@ let receivedAt = 0;
 let ticking;
 /** Whether the stream delivers states. */
 let open = false;
+/** What `isCurrent` was when the view was drawn. */
+let drawnCurrent;
 
 export function show() {
   if (watching || document.hidden) return;
@@ -56,17 +58,22 @@ const events = {
   },
   lost(error) {
     open = false;
+    tick();
     live('off', error ? 'not connected; trying again' : 'the stream ended; reconnecting');
     if (error) note(banner('error', error.status ? error.message : 'This node does not answer.', state && 'The view below is the last one that arrived.'));
   },
   refused: withoutRight,
 };
 
-/** The time of the server now, by the clock of the browser since the last state. */
-const now = () => state.at_unix_ms + (performance.now() - receivedAt);
+/** Whether the view shows the present: states arrive, and the store answers. */
+const isCurrent = () => open && state.store.answers;
+
+/** The instant of the leases on the page: now, or the last read of the store. What happened since then is unknown. */
+const shownInstant = () => (isCurrent() ? state.at_unix_ms + (performance.now() - receivedAt) : state.store.read_unix_ms ?? state.at_unix_ms);
 
 function tick() {
   if (!state) return;
+  if (drawnCurrent !== isCurrent()) return draw();
   const since = performance.now() - receivedAt;
   // Without a stream, `watch` says why.
   if (open && since > state.next_in_ms + 8000) live('off', `no news for ${span(since)}`);
@@ -94,6 +101,10 @@ const badge = (good, yes, no) => el('span', { class: `badge ${good ? 'good' : 'b
 
 function draw() {
   const { node, store } = state;
+  drawnCurrent = isCurrent();
+  $('fleet-body').classList.toggle('old', !drawnCurrent);
+  $('fleet-age').hidden = drawnCurrent || store.read_unix_ms === undefined;
+  if (!drawnCurrent) $('fleet-age').textContent = `Workers, namespaces and changes are shown as they were at ${utcTime(shownInstant())}, when the store last answered.`;
   // Only what has changed is announced.
   const problems = JSON.stringify(state.problems);
   if ($('fleet-problems').dataset.shown !== problems) {
@@ -146,7 +157,7 @@ function workers() {
   const mine = new Set(state.node.leases.map(({ pool, worker }) => `${pool}/${worker}`));
   const pools = state.pools.map(({ pool, workers, held }) => {
     const order = state.workers.filter((it) => it.pool === pool).sort((one, other) => (one.state === 'free') - (other.state === 'free'));
-    return order.length > 0 && [el('h3', { class: 'pool' }, `${thousands(workers - held)} of ${thousands(workers)} workers are free · ${pool}`), leases(order, mine)];
+    return order.length > 0 && [el('h3', { class: 'pool' }, `${thousands(workers - held)} of ${thousands(workers)} workers ${drawnCurrent ? 'are' : 'were'} free · ${pool}`), leases(order, mine)];
   });
   return [...pools.flat(), state.more_workers > 0 && el('p', { class: 'note' }, `and ${thousands(state.more_workers)} more, which ended earlier`)];
 }
@@ -157,13 +168,13 @@ function leases(order, mine) {
     el('tbody', {}, order.map((it) => el('tr', {},
       el('th', { scope: 'row' }, `worker ${it.worker}`),
       el('td', { 'data-name': 'Holder' }, it.holder ?? el('span', { class: 'badge bad' }, 'unreadable record'), mine.has(`${it.pool}/${it.worker}`) ? ' (this node)' : ''),
-      el('td', { 'data-name': 'Lease ends', class: 'until', 'data-until': it.until_unix_ms }, ''),
-      el('td', { class: 'lane-cell' }, el('div', { class: 'lane', 'data-from': it.from_unix_ms, 'data-until': it.until_unix_ms }))))));
+      el('td', { 'data-name': 'Lease ends', class: 'until', 'data-state': it.state, 'data-until': it.until_unix_ms }, ''),
+      el('td', { class: 'lane-cell' }, el('div', { class: 'lane', 'data-state': it.state, 'data-from': it.from_unix_ms, 'data-until': it.until_unix_ms }))))));
 }
 
-/** Draws the leases around the present instant, and how long they last. */
+/** Draws the leases around the shown instant, and how long they last. */
 function lanes() {
-  const present = now();
+  const present = shownInstant();
   const cells = [...document.querySelectorAll('.lane')];
   const ahead = Math.max(...cells.map((lane) => Number(lane.dataset.until ?? 0) - present), 5000);
   const reach = [10_000, 20_000, 60_000, 300_000, 3_600_000, 86_400_000].find((ms) => ms >= ahead) ?? ahead;
@@ -178,7 +189,7 @@ function lanes() {
     const [left, right] = [Math.max(place(from), 0), Math.min(place(until), 100)];
     if (!lane.hasChildNodes()) lane.append(el('div', {}), el('div', { class: 'now' }));
     const [lease, mark] = lane.children;
-    lease.className = `lease${until > present ? '' : ' free'}${left === 0 ? ' open' : ''}`;
+    lease.className = `lease${lane.dataset.state === 'free' ? ' free' : ''}${left === 0 ? ' open' : ''}`;
     lease.hidden = right <= 0;
     lease.style.left = `${left}%`;
     lease.style.width = `${Math.max(right - left, 0)}%`;
@@ -187,10 +198,15 @@ function lanes() {
   for (const cell of document.querySelectorAll('.until')) {
     const until = Number(cell.dataset.until);
     if (!until) continue;
-    const left = until - present;
-    const text = left > 0 ? `in ${span(left)}` : `free for ${span(left)}`;
+    const text = ending(cell.dataset.state, until, until - present);
     if (cell.textContent !== text) cell.textContent = text;
   }
+}
+
+/** Says when a lease ends. A worker that was held at the last read may have been renewed since: it is never called free. */
+function ending(state, until, left) {
+  if (state === 'free') return isCurrent() ? `free for ${span(left)}` : `ended at ${utcTime(until)}`;
+  return isCurrent() && left > 0 ? `in ${span(left)}` : `held until ${utcTime(until)} when last read`;
 }
 
 function namespaces() {

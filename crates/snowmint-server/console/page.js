@@ -123,6 +123,12 @@ export function local(unixMs) {
   return date.toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'long' });
 }
 
+/** Formats the time of day of an instant in UTC, such as 16:00:10Z. */
+export function utcTime(unixMs) {
+  const date = new Date(unixMs);
+  return Number.isNaN(date.getTime()) ? 'a time beyond the dates that a browser knows' : `${date.toISOString().slice(11, 19)}Z`;
+}
+
 export const time = (unixMs) => new Date(unixMs).toLocaleTimeString(undefined, { hour12: false });
 
 // Copying

@@ -1,6 +1,7 @@
 //! The console in headless Chromium, used like people do: with the mouse, with the keyboard only, in both themes, on a phone.
 //!
 //! `console/browser.js` drives the browser. With `SNOWMINT_PICTURES=FOLDER` it also writes the pictures of `docs/console.md`.
+//! `console/states.js` shows states that it makes itself; `SNOWMINT_CONSOLE_TEST=NAME` runs one of its tests.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -13,6 +14,7 @@ use snowmint_test_servers::snowmint::{self, Serve, Server};
 use snowmint_test_servers::{Proxy, Redis};
 
 const BROWSER: &str = include_str!("console/browser.js");
+const STATES: &str = include_str!("console/states.js");
 /// The `Accept` header of browsers.
 const PAGE: &str = "Accept: text/html,application/xhtml+xml,*/*;q=0.8\r\n";
 /// A text that would run as a script if it were inserted as markup.
@@ -77,7 +79,7 @@ fn console_in_a_browser() {
         "pictures": std::env::var("SNOWMINT_PICTURES").ok(),
     });
 
-    let mut browser = start_browser(&asked);
+    let mut browser = start_browser(BROWSER, &asked);
     let mut input = browser.stdin.take().unwrap();
     let mut fleet = Some(fleet);
     let mut said = String::new();
@@ -132,7 +134,7 @@ fn run_programs(programs: &[&str]) {
     assert!(rust.contains("snowmint_client::Client::builder()") && rust.contains("next_ids(5)"), "{rust}");
 }
 
-fn start_browser(asked: &Value) -> std::process::Child {
+fn start_browser(script: &str, asked: &Value) -> std::process::Child {
     let modules = snowmint::workspace().join("target/node");
     let missing =
         ["playwright-core", "axe-core"].iter().any(|it| !modules.join("node_modules").join(it).is_dir());
@@ -142,12 +144,23 @@ fn start_browser(asked: &Value) -> std::process::Child {
     );
     Command::new("node")
         .current_dir(modules)
-        .args(["-e", BROWSER, "--", &asked.to_string()])
+        .args(["-e", script, "--", &asked.to_string()])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap()
+}
+
+/// Goal: the console shows what it does not know as unknown, whatever happens to the node, the store and the connection. Method: a
+/// browser gets the page from a server and its data from the script, which also moves the clock of the page.
+#[test]
+fn console_in_states_that_are_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Serve::new(folder.path()).start();
+    let asked = json!({ "address": format!("http://{}", server.http()) });
+    let ended = start_browser(STATES, &asked).wait_with_output().unwrap();
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
 }
 
 /// Goal: browsers get the page, and other clients get the same answer as before; without the console no client gets the page.

@@ -1,0 +1,148 @@
+// Shows the console states of a fleet that no test can bring about: a stream that falls silent, a store with 1,024 workers, a
+// namespace without numbers. The states are made here, and the clock of the page is moved by hand, so that nothing depends on
+// the speed of the machine.
+
+const assert = require('node:assert/strict');
+const { mkdtempSync, rmSync } = require('node:fs');
+const { tmpdir } = require('node:os');
+const { join } = require('node:path');
+const { chromium } = require('playwright-core');
+
+const { address } = JSON.parse(process.argv[1]);
+const folder = mkdtempSync(join(tmpdir(), 'snowmint-console-'));
+
+/** The time of the node; the clock of the browser is an hour ahead. */
+const NOON = Date.UTC(2026, 10, 27, 12);
+const POOL = 'time41@1ms.worker10.sequence12.1767225600000';
+
+const text = (page, selector) => page.locator(selector).innerText();
+
+/** A state of a healthy fleet, with changes. */
+function fleet(changes = {}) {
+  const { node, store, ...others } = changes;
+  return {
+    at_unix_ms: NOON,
+    next_in_ms: 2000,
+    problems: [],
+    node: { version: '1.0.0', started_unix_ms: NOON - 60_000, ready: true, drained: false, leases: [{ pool: POOL, worker: 1, until_unix_ms: NOON + 8000 }], issued: 5, wall_ahead_ms: 0, records_ahead_ms: 0, store_errors: 0, ...node },
+    store: { name: 'redis://store', answers: true, read_unix_ms: NOON, took_ms: 1, ...store },
+    workers: [worker(1, NOON + 8000), worker(2, NOON + 10_000), { ...worker(3, NOON - 5000), state: 'free' }],
+    more_workers: 0,
+    pools: [{ pool: POOL, workers: 1024, held: 2 }],
+    namespaces: [],
+    more_namespaces: 0,
+    changes: [],
+    warnings: [],
+    ...others,
+  };
+}
+
+const worker = (number, until_unix_ms) => ({ pool: POOL, worker: number, state: 'held', holder: `node-${number}`, from_unix_ms: NOON - 60_000, until_unix_ms });
+
+/** Opens a page whose requests for data are answered here. `answers` has a function for each path. */
+async function open(context, view, answers = {}) {
+  const page = await context.newPage();
+  page.on('pageerror', (error) => { throw error; });
+  await page.clock.install({ time: NOON });
+  await page.clock.pauseAt(NOON + 3_600_000);
+  await page.addInitScript(() => {
+    const real = window.fetch;
+    window.streams = [];
+    window.requests = [];
+    window.answers = { 'v1/server': { body: { version: '1.0.0', tokens: false, admin: true, namespaces: [] } }, 'v1/layouts': { body: { layouts: [] } } };
+    window.fetch = async (path, { signal } = {}) => {
+      if (!path.startsWith('v1/') && path !== 'readyz') return real(path);
+      window.requests.push(path);
+      const answer = window.answers[path.split('?')[0]];
+      if (answer?.never) return new Promise(() => {});
+      if (answer?.unreachable) throw new TypeError('Failed to fetch');
+      if (answer) return new Response(JSON.stringify(answer.body), { status: answer.status ?? 200, headers: { 'content-type': 'application/json' } });
+      if (path !== 'v1/admin/events') throw new TypeError(`no answer for ${path}`);
+      const stream = {};
+      stream.body = new ReadableStream({ start(controller) { stream.controller = controller; } });
+      signal.addEventListener('abort', () => { stream.aborted = true; stream.controller.error(signal.reason); });
+      window.streams.push(stream);
+      return new Response(stream.body, { headers: { 'content-type': 'text/event-stream' } });
+    };
+    window.send = (state) => window.streams.at(-1).controller.enqueue(new TextEncoder().encode(`event: fleet\ndata: ${JSON.stringify(state)}\n\n`));
+  });
+  await page.addInitScript((answers) => Object.assign(window.answers, answers), answers);
+  await page.goto(`${address}/console#/${view}`);
+  return page;
+}
+
+/** Opens the fleet view with a first state. */
+async function watch(context, state) {
+  const page = await open(context, 'fleet');
+  await page.waitForFunction(() => window.streams.length === 1);
+  await send(page, state);
+  return page;
+}
+
+/** Sends a state and waits until it is drawn. */
+async function send(page, state) {
+  await page.evaluate((state) => {
+    // A text of its own shows that this state is drawn.
+    window.marks = (window.marks ?? 0) + 1;
+    window.send({ ...state, warnings: [...state.warnings, `mark ${window.marks}`] });
+  }, state);
+  await page.waitForFunction(() => document.querySelector('#fleet-body').innerText.includes(`mark ${window.marks}`));
+}
+
+const row = (page, number) => page.locator('.lanes tr', { has: page.getByRole('rowheader', { name: `worker ${number}`, exact: true }) });
+
+const TESTS = {
+  /** A worker that was held at the last read is not free, whatever the clock says; a free one is. */
+  async heldWorkersAreNeverShownAsFree(context) {
+    const page = await watch(context, fleet());
+    assert.match(await row(page, 1).innerText(), /in 8 seconds/);
+    assert.match(await row(page, 3).innerText(), /free for 5 seconds/);
+    await page.clock.runFor(9000);
+    assert.match(await row(page, 1).innerText(), /held until 12:00:08Z when last read/);
+    assert.match(await row(page, 2).innerText(), /in 1 second/);
+    // The node lives on, and its store does not answer: the clock of the leases stands still.
+    await send(page, fleet({ at_unix_ms: NOON + 30_000, store: { answers: false, error: 'no answer within 5s', failing_since_unix_ms: NOON + 2000 } }));
+    const body = await text(page, '#fleet-body');
+    assert.match(await row(page, 2).innerText(), /held until 12:00:10Z when last read/);
+    assert.doesNotMatch(body, /free for|are free/);
+    assert.match(body, /1,022 of 1,024 workers were free/);
+    assert.match(await text(page, '#fleet-age'), /as they were at 12:00:00Z, when the store last answered/);
+    assert.equal(await page.locator('.lane .lease.free').count(), 1);
+    await send(page, fleet({ at_unix_ms: NOON + 40_000, store: { read_unix_ms: NOON + 40_000 }, workers: [worker(1, NOON + 48_000), worker(2, NOON + 50_000)] }));
+    assert.match(await row(page, 2).innerText(), /in 10 seconds/);
+    assert.equal(await page.locator('#fleet-age').isVisible(), false);
+    // The stream ends: the last state is shown as old.
+    await page.evaluate(() => window.streams.at(-1).controller.close());
+    await page.waitForFunction(() => document.querySelector('#fleet-live').innerText.includes('stream ended'));
+    await page.clock.runFor(20_000);
+    assert.doesNotMatch(await text(page, '#fleet-body'), /free for|are free|in \d/);
+    assert.match(await text(page, '#fleet-age'), /as they were at 12:00:40Z/);
+  },
+};
+
+(async () => {
+  const context = await chromium.launchPersistentContext(folder, {
+    executablePath: '/usr/bin/chromium',
+    headless: true,
+    viewport: { width: 1120, height: 860 },
+    locale: 'en-GB',
+    timezoneId: 'Europe/Berlin',
+    args: ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'],
+  });
+  context.setDefaultTimeout(15_000);
+  const only = process.env.SNOWMINT_CONSOLE_TEST;
+  const failed = [];
+  for (const [name, test] of Object.entries(TESTS)) {
+    if (only && only !== name) continue;
+    await test(context).catch((error) => failed.push(`${name}: ${error.stack}`));
+    for (const page of context.pages().slice(1)) await page.close();
+  }
+  await context.close();
+  rmSync(folder, { recursive: true, force: true });
+  assert.equal(failed.join('\n\n'), '');
+  process.exit(0);
+})().catch((error) => {
+  console.error(error);
+  rmSync(folder, { recursive: true, force: true });
+  process.exit(1);
+});
