@@ -2,6 +2,9 @@
 
 import { headers, problemOf } from './page.js';
 
+/** How long a node may take to send its first state, and each later one after the time that it announced. */
+const [FIRST, LATE] = [15_000, 8000];
+
 const pause = (ms, signal) => new Promise((done) => {
   const timer = setTimeout(done, ms);
   signal.addEventListener('abort', () => { clearTimeout(timer); done(); }, { once: true });
@@ -9,23 +12,45 @@ const pause = (ms, signal) => new Promise((done) => {
 
 /**
  * Follows the stream until `signal` is aborted, or until the node answers that the token is invalid or lacks the right. It calls
- * `on.state` with each state, `on.end` with the reason that the node gives for an end, `on.lost` after each end with the error,
- * if there is one, and `on.refused` with the answer of the node.
+ * `on.state` with each state, `on.end` with the reason that the node gives for an end, `on.lost` after each end with the error, if
+ * there is one, and `on.refused` with the answer of the node.
  */
 export async function follow(signal, on) {
   let wait = 1000;
   while (!signal.aborted) {
-    let error;
-    try {
-      await read(signal, on, () => { wait = 1000; });
-    } catch (caught) {
-      error = caught;
-    }
+    const error = await attempt(signal, on, () => { wait = 1000; });
     if (signal.aborted) return;
     if ([401, 403].includes(error?.status)) return on.refused(error);
     on.lost(error);
     await pause(wait, signal);
     wait = Math.min(wait * 2, 15_000);
+  }
+}
+
+/** Reads one stream to its end, and returns the error that ended it. A stream that falls silent is cut: its node may be gone. */
+async function attempt(signal, on, connected) {
+  const cut = new AbortController();
+  const stop = () => cut.abort();
+  signal.addEventListener('abort', stop);
+  let timer;
+  let silent = false;
+  const expect = (ms) => {
+    clearTimeout(timer);
+    timer = setTimeout(() => { silent = true; stop(); }, ms);
+  };
+  expect(FIRST);
+  const state = (received) => {
+    expect(received.next_in_ms + LATE);
+    on.state(received);
+  };
+  try {
+    await read(cut.signal, { ...on, state }, connected);
+    return undefined;
+  } catch (error) {
+    return silent ? { status: 0, silent } : error;
+  } finally {
+    clearTimeout(timer);
+    signal.removeEventListener('abort', stop);
   }
 }
 

@@ -60,7 +60,8 @@ const events = {
     open = false;
     tick();
     live('off', error ? 'not connected; trying again' : 'the stream ended; reconnecting');
-    if (error) note(banner('error', error.status ? error.message : 'This node does not answer.', state && 'The view below is the last one that arrived.'));
+    const what = error?.silent ? 'This node sends no states any more: connecting again.' : error?.status ? error.message : 'This node does not answer.';
+    if (error) note(banner('error', what, state && `The view below is of ${utcTime(state.at_unix_ms)}.`));
   },
   refused: withoutRight,
 };
@@ -74,10 +75,8 @@ const shownInstant = () => (isCurrent() ? state.at_unix_ms + (performance.now() 
 function tick() {
   if (!state) return;
   if (drawnCurrent !== isCurrent()) return draw();
-  const since = performance.now() - receivedAt;
-  // Without a stream, `watch` says why.
-  if (open && since > state.next_in_ms + 8000) live('off', `no news for ${span(since)}`);
-  else if (open) live('on', state.store.answers ? 'live' : 'live, without the store');
+  // Without a stream, `events` says why.
+  if (open) live('on', state.store.answers ? 'live' : 'live, without the store');
   lanes();
 }
 

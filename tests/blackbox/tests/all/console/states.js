@@ -118,6 +118,29 @@ const TESTS = {
     assert.doesNotMatch(await text(page, '#fleet-body'), /free for|are free|in \d/);
     assert.match(await text(page, '#fleet-age'), /as they were at 12:00:40Z/);
   },
+
+  /** A connection that is half open delivers nothing and never ends. */
+  async silentStreamsAreOpenedAgain(context) {
+    const page = await watch(context, fleet());
+    await page.clock.runFor(9000);
+    assert.equal(await page.evaluate(() => window.streams.length), 1);
+    await page.clock.runFor(2000);
+    await page.waitForSelector('#fleet-problems .banner.error');
+    assert.match(await text(page, '#fleet-problems'), /sends no states any more[\s\S]*view below is of 12:00:00Z/);
+    assert.equal(await page.evaluate(() => window.streams[0].aborted), true);
+    await page.clock.runFor(1000);
+    await page.waitForFunction(() => window.streams.length === 2);
+    await send(page, fleet());
+    assert.equal(await text(page, '#fleet-live'), 'live');
+    assert.equal(await page.locator('#fleet-problems .banner').count(), 0);
+    // Nor does a node that never sends the first state keep the page waiting.
+    await page.evaluate(() => window.streams.at(-1).controller.close());
+    await page.waitForFunction(() => document.querySelector('#fleet-live').innerText.includes('stream ended'));
+    await page.clock.runFor(1000);
+    await page.waitForFunction(() => window.streams.length === 3);
+    await page.clock.runFor(15_000);
+    await page.waitForFunction(() => window.streams[2].aborted);
+  },
 };
 
 (async () => {
