@@ -16,7 +16,7 @@ export function show() {
   if (watching || document.hidden) return;
   watching = new AbortController();
   ticking = setInterval(tick, 1000);
-  live('', 'connecting');
+  live('', state ? `connecting; the view below is of ${utcTime(state.at_unix_ms)}` : 'connecting');
   follow(watching.signal, events);
 }
 
@@ -24,9 +24,10 @@ export function hide() {
   watching?.abort();
   clearInterval(ticking);
   watching = undefined;
-  state = undefined;
   open = false;
   note(null);
+  // The last state stays, as an old one.
+  tick();
 }
 
 // A hidden tab would use up a viewer of the node.

@@ -141,6 +141,24 @@ const TESTS = {
     await page.clock.runFor(15_000);
     await page.waitForFunction(() => window.streams[2].aborted);
   },
+
+  /** A tab that was hidden for an hour shows its state as old until the next one is there. */
+  async hiddenTabsComeBackWithAnOldState(context) {
+    const page = await watch(context, fleet());
+    const hides = (hidden) => page.evaluate((hidden) => {
+      Object.defineProperty(document, 'hidden', { configurable: true, get: () => hidden });
+      document.dispatchEvent(new Event('visibilitychange'));
+    }, hidden);
+    await hides(true);
+    await page.clock.runFor(3_600_000);
+    await hides(false);
+    await page.waitForFunction(() => window.streams.length === 2);
+    assert.match(await text(page, '#fleet-live'), /connecting; the view below is of 12:00:00Z/);
+    assert.match(await text(page, '#fleet-age'), /as they were at 12:00:00Z/);
+    assert.match(await row(page, 1).innerText(), /held until 12:00:08Z when last read/);
+    await send(page, fleet({ at_unix_ms: NOON + 3_600_000, store: { read_unix_ms: NOON + 3_600_000 } }));
+    assert.equal(await text(page, '#fleet-live'), 'live');
+  },
 };
 
 (async () => {
