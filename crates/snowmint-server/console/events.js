@@ -5,7 +5,8 @@ import { headers, problemOf } from './page.js';
 /** How long a node may take to send its first state, and each later one after the time that it announced. */
 const [FIRST, LATE] = [15_000, 8000];
 
-const pause = (ms, signal) => new Promise((done) => {
+/** Waits, or until `signal` is aborted. */
+export const pause = (ms, signal) => new Promise((done) => {
   const timer = setTimeout(done, ms);
   signal.addEventListener('abort', () => { clearTimeout(timer); done(); }, { once: true });
 });

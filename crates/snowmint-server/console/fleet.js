@@ -1,6 +1,6 @@
 // Fleet: workers, namespaces, clocks and changes of the store, live.
 
-import { follow } from './events.js';
+import { follow, pause } from './events.js';
 import { $, banner, code, el, explain, fill, request, span, thousands, time, utcTime } from './page.js';
 
 let watching;
@@ -81,20 +81,37 @@ function tick() {
   lanes();
 }
 
-/** What a client without the right may see: whether this node is ready. */
+/** What a client without the right may see: whether this node is ready. It is asked while the view is shown. */
 async function withoutRight(error) {
+  const { signal } = watching;
   live('', 'not watching');
   state = undefined;
+  $('fleet-age').hidden = true;
   note(error.status === 401 ? explain(error) : null);
-  const ready = await request('readyz').then((answer) => ({ ok: true, ...answer }), (problem) => ({ ok: false, why: problem.message }));
-  const until = ready.leases?.map(({ worker, until }) => [el('dt', {}, `worker ${worker}`), el('dd', {}, `lease until ${until}`)]);
+  const card = el('div', { class: 'cards' });
   fill($('fleet-body'),
     el('p', { class: 'lead' }, 'The fleet needs a token with the right admin, for all namespaces. Enter it under “Token”.'),
-    el('div', { class: 'cards' }, el('div', { class: 'panel card' }, el('h2', {}, 'This node'), el('dl', {}, el('dt', {}, 'state'), el('dd', {}, badge(ready.ok, 'ready', 'not ready')), ready.why && [el('dt', {}, 'why'), el('dd', {}, ready.why)], until, ready.trouble && [el('dt', {}, 'trouble'), el('dd', {}, ready.trouble)]))),
+    card,
     el('h2', {}, 'Make such a token'),
     el('p', { class: 'note' }, error.status === 403 ? error.message : ''),
     code('Create it; the file may be in use already', "snowmint token create ops --namespaces '*' --rights mint,inspect,admin --file tokens.toml"),
     code('Serve with it', 'snowmint serve --tokens-file tokens.toml'));
+  $('fleet-body').classList.remove('old');
+  while (!signal.aborted) {
+    const ready = await request('readyz', { signal }).then((answer) => ({ ok: true, ...answer }), (problem) => ({ ok: false, why: problem.message }));
+    if (signal.aborted) return;
+    fill(card, readyCard(ready));
+    await pause(5000, signal);
+  }
+}
+
+function readyCard(ready) {
+  return el('section', { class: 'panel card' }, el('h2', {}, 'This node'), rows([
+    ['state', badge(ready.ok, 'ready', 'not ready')],
+    ready.why && ['why', ready.why],
+    ...(ready.leases ?? []).map(({ worker, until }) => [`worker ${worker}`, `lease until ${until}`]),
+    ready.trouble && ['trouble', ready.trouble],
+  ]));
 }
 
 const badge = (good, yes, no) => el('span', { class: `badge ${good ? 'good' : 'bad'}` }, good ? yes : no);

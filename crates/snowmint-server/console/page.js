@@ -13,11 +13,14 @@ export function el(name, properties = {}, ...children) {
     if (typeof value === 'function') made.addEventListener(key, value);
     else made.setAttribute(key, value === true ? '' : value);
   }
-  made.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  made.append(...present(children));
   return made;
 }
 
-export const fill = (target, ...children) => target.replaceChildren(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+/** Children may be lists of lists. */
+const present = (children) => children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false);
+
+export const fill = (target, ...children) => target.replaceChildren(...present(children));
 
 /** Tells users of screen readers what just happened. */
 export function say(text) {

@@ -159,6 +159,19 @@ const TESTS = {
     await send(page, fleet({ at_unix_ms: NOON + 3_600_000, store: { read_unix_ms: NOON + 3_600_000 } }));
     assert.equal(await text(page, '#fleet-live'), 'live');
   },
+
+  /** Without the right, the page shows whether the node is ready now. */
+  async readinessWithoutTheRightIsCurrent(context) {
+    const ready = (until) => ({ body: { ready: true, leases: [{ worker: 1, until }, { worker: 2, until }] } });
+    const page = await open(context, 'fleet', { 'v1/admin/events': { status: 403, body: { detail: 'the token has no right admin' } }, readyz: ready('2026-11-27T12:00:08.000Z') });
+    await page.waitForSelector('.card .badge.good');
+    assert.match(await text(page, '.card'), /worker 1\s+lease until 2026-11-27T12:00:08.000Z\s+worker 2\s+lease until/);
+    assert.doesNotMatch(await text(page, '#fleet-body'), /object HTML/);
+    await page.evaluate(() => { window.answers.readyz = { unreachable: true }; });
+    await page.clock.runFor(5000);
+    await page.waitForSelector('.card .badge.bad');
+    assert.match(await text(page, '.card'), /not ready[\s\S]*the server does not answer/);
+  },
 };
 
 (async () => {
