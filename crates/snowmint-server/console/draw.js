@@ -1,43 +1,94 @@
 // Try it: draws ids from a namespace, and shows how programs do the same.
 
-import { $, code, copyButton, el, explain, fill, headers, problemOf, say, token } from './page.js';
+import { $, banner, code, copyButton, el, explain, fill, headers, problemOf, request, say, thousands, token } from './page.js';
 import { link } from './inspect.js';
 
-let server = { namespaces: [] };
+/** What the server has for this client, once it is known. */
+let server;
+/** The namespace of the address; without one, the first. */
+let wanted;
+/** Asks the server again. */
+let again;
+let asking;
+let busy = false;
 
-export function start(known) {
+export function start(known, ask) {
+  again = ask;
   $('draw-form').addEventListener('submit', (event) => { event.preventDefault(); draw(); });
   $('draw-namespace').addEventListener('change', () => { location.hash = `#/draw/${encodeURIComponent($('draw-namespace').value)}`; });
   $('draw-count').addEventListener('input', examples);
   known.then((found) => {
     server = found;
-    fill($('draw-namespace'), server.namespaces.map(({ name, summary }) => el('option', { value: name, title: summary }, name)));
-    const [view, name] = location.hash.slice(2).split('/');
-    show(view === 'draw' && name ? [decodeURIComponent(name)] : []);
+    choose();
   });
 }
 
-export function show([name]) {
-  if (name && server.namespaces.some((it) => it.name === name)) $('draw-namespace').value = name;
+export function show(parts) {
+  wanted = parts.length > 0 ? parts.join('/') : undefined;
+  if (server) choose();
+}
+
+/** Selects the namespace of the address. Ids of another one are never drawn instead. */
+async function choose() {
+  asking?.abort();
+  const listed = server.namespaces.some(({ name }) => name === wanted);
+  const names = server.namespaces.map(({ name, summary }) => el('option', { value: name, title: summary }, name));
+  fill($('draw-namespace'), names, wanted !== undefined && !listed && el('option', { value: wanted }, wanted));
+  if (wanted !== undefined) $('draw-namespace').value = wanted;
+  if (server.problem) return blocked(server.problem, retry());
+  if (wanted === undefined || listed) {
+    if (!chosen().name) return blocked('This server has no namespace for you.');
+    return blocked(null, server.more_namespaces > 0 && `The list has the first ${thousands(server.namespaces.length)} namespaces. The address of this page takes any other: #/draw/NAME`);
+  }
+  blocked('');
+  asking = new AbortController();
+  const { signal } = asking;
+  try {
+    const { namespaces } = await request(`v1/server?namespace=${encodeURIComponent(wanted)}`, { signal });
+    if (!signal.aborted) blocked(namespaces.length > 0 ? null : `This server has no namespace ${wanted}, or not for you.`);
+  } catch (error) {
+    if (!signal.aborted) blocked(error.message);
+  }
+}
+
+/** Shows why nothing can be drawn, or with `null` that it can be. */
+function blocked(why, more) {
+  $('draw-button').disabled = why !== null;
+  fill($('draw-note'), why && banner('error', why), more && el('p', { class: 'note' }, more));
+  fill($('draw-result'));
   examples();
 }
+
+const retry = () => el('button', { type: 'button', async click() {
+  const { problem } = await again();
+  // All views reload with what the server has now.
+  if (problem) say(problem); else location.reload();
+} }, 'Try again');
 
 const chosen = () => ({ name: $('draw-namespace').value, count: Math.min(Math.max(Math.round(Number($('draw-count').value)) || 1, 1), 1000) });
 
 async function draw() {
   const { name, count } = chosen();
-  if (!name) return;
+  // A second click would use up ids that nobody sees.
+  if (busy || $('draw-button').disabled) return;
+  busy = true;
+  // The attribute `disabled` would take the focus away.
+  $('draw-button').setAttribute('aria-disabled', 'true');
   try {
     const response = await fetch(`v1/ids/${encodeURIComponent(name)}?count=${count}`, { method: 'POST', headers: headers() }).catch(() => { throw new Error('the server does not answer'); });
     if (!response.ok) throw await problemOf(response);
     const { ids } = await response.json();
     const by = new URLSearchParams({ namespace: name }).toString();
     fill($('draw-result'),
+      el('p', { class: 'outcome' }, `${thousands(ids.length)} ${ids.length === 1 ? 'id' : 'ids'} of ${name}`),
       el('ol', { class: 'ids mono', 'aria-label': `Ids of ${name}` }, ids.map((id) => el('li', {}, el('a', { href: link(id, by), title: 'Inspect it' }, id)))),
       el('p', { class: 'outcome' }, copyButton(ids.join('\n'), count === 1 ? 'the id' : 'all ids')));
-    say(`${ids.length} ${ids.length === 1 ? 'id' : 'ids'} drawn`);
+    say(`${ids.length} ${ids.length === 1 ? 'id' : 'ids'} of ${name} drawn`);
   } catch (error) {
     fill($('draw-result'), explain(error));
+  } finally {
+    busy = false;
+    $('draw-button').removeAttribute('aria-disabled');
   }
 }
 
@@ -46,7 +97,7 @@ const quoted = (text) => (/^[\w./:@-]+$/.test(text) ? text : `'${text.replaceAll
 
 function examples() {
   const { name, count } = chosen();
-  if (!name) return fill($('draw-code'), el('p', { class: 'quiet' }, 'This server has no namespace for you.'));
+  if (!name || $('draw-button').disabled) return fill($('draw-code'));
   const secret = server.tokens || token.get() !== '';
   const base = new URL('.', location.href);
   const origin = `${base.origin}${base.pathname}`.replace(/\/$/, '');

@@ -15,7 +15,7 @@ function route() {
   if (location.hash && !location.hash.startsWith('#/')) return;
   const [path, query] = location.hash.slice(2).split('?');
   const [name, ...rest] = path.split('/');
-  const view = name in VIEWS ? name : 'inspect';
+  const view = Object.hasOwn(VIEWS, name) ? name : 'inspect';
   if (view !== shown) {
     for (const other of Object.keys(VIEWS)) $(other).hidden = other !== view;
     for (const link of document.querySelectorAll('nav a')) {
@@ -27,8 +27,9 @@ function route() {
     if (shown) $(`${view}-title`).focus();
     shown = view;
   }
-  let parts;
-  try { parts = rest.map(decodeURIComponent).filter(Boolean); } catch { parts = []; }
+  let parts = rest;
+  try { parts = rest.map(decodeURIComponent); } catch { /* As it is: the view says that it does not know it. */ }
+  parts = parts.filter(Boolean);
   VIEWS[view].show(parts, new URLSearchParams(query));
 }
 
@@ -90,9 +91,9 @@ document.querySelector('.skip').addEventListener('click', (event) => {
   $('main').focus();
 });
 
-/** What the server has for this client; without a token that it needs, nothing. */
+/** What the server has for this client; nothing, and the problem, if it does not say so. */
 async function known() {
-  const none = { namespaces: [], layouts: [], version: '' };
+  const none = { namespaces: [], more_namespaces: 0, layouts: [], version: '' };
   try {
     const server = await request('v1/server');
     fill($('version'), `Snowmint ${server.version}`);
@@ -101,13 +102,13 @@ async function known() {
     return { ...none, ...server, layouts };
   } catch (error) {
     if (error.status === 401) document.dispatchEvent(new CustomEvent('needs-token', { detail: error.message }));
-    return { ...none, tokens: error.status === 401 };
+    return { ...none, tokens: error.status === 401, problem: error.message };
   }
 }
 
 if (token.get()) $('token-button').append(' ', el('span', { class: 'badge good' }, 'set'));
 showTheme();
 const server = known();
-for (const view of [inspect, design, draw]) view.start(server);
+for (const view of [inspect, design, draw]) view.start(server, known);
 addEventListener('hashchange', route);
 route();

@@ -132,6 +132,8 @@ struct ServerInfo<'a> {
     admin: bool,
     /// The namespaces that the client may know, up to 1,000.
     namespaces: Vec<NamespaceInfo<'a>>,
+    /// The number of namespaces that `namespaces` leaves out.
+    more_namespaces: usize,
 }
 
 #[derive(Serialize)]
@@ -156,11 +158,16 @@ impl<'a> NamespaceInfo<'a> {
     }
 }
 
-/// Answers with what this server serves to a client.
-pub(super) fn server(state: &ServerState, identity: &Identity) -> Result<Response<Body>, Problem> {
+/// Answers with what this server serves to a client, of all its namespaces or of one.
+pub(super) fn server(
+    state: &ServerState,
+    identity: &Identity,
+    namespace: Option<&[u8]>,
+) -> Result<Response<Body>, Problem> {
     identity.verify()?;
     let table = state.mint.table();
-    let seen = table.namespaces().iter().filter(|it| identity.sees(it.name().as_str().as_bytes()));
+    let is_wanted = |name: &[u8]| namespace.is_none_or(|wanted| wanted == name) && identity.sees(name);
+    let wanted = || table.namespaces().iter().filter(|it| is_wanted(it.name().as_str().as_bytes()));
     json(&ServerInfo {
         version: env!("CARGO_PKG_VERSION"),
         layout: state.mint.pool().layout().to_string(),
@@ -168,7 +175,8 @@ pub(super) fn server(state: &ServerState, identity: &Identity) -> Result<Respons
         resp: state.resp.as_deref(),
         tokens: state.settings.access.is_some(),
         admin: state.settings.admin.is_some() && identity.may_everywhere(Right::Admin).is_ok(),
-        namespaces: seen.take(NAMESPACES).map(|it| NamespaceInfo::of(it)).collect(),
+        namespaces: wanted().take(NAMESPACES).map(|it| NamespaceInfo::of(it)).collect(),
+        more_namespaces: wanted().count().saturating_sub(NAMESPACES),
     })
 }
 

@@ -242,7 +242,7 @@ async fn try_handle<B: hyper::body::Body>(
         }
         Route::Layouts => Ok(console_data::layouts(identity)?),
         Route::Layout { spec } => Ok(console_data::layout(identity, spec.as_deref())?),
-        Route::Server => Ok(console_data::server(server, identity)?),
+        Route::Server { namespace } => Ok(console_data::server(server, identity, namespace.as_deref())?),
         Route::OpenApi => Ok(ok(JSON, Body::whole(OPENAPI))),
         Route::Health => Ok(ok(TEXT, Body::whole("ok\n"))),
         Route::Ready => Ok(ready(server, &serving.peer.shutdown)?),

@@ -101,8 +101,10 @@ pub(super) enum Route<'a> {
     Layout {
         spec: Option<Cow<'a, [u8]>>,
     },
-    /// What this server serves.
-    Server,
+    /// What this server serves; with a namespace, that one of its namespaces.
+    Server {
+        namespace: Option<Cow<'a, [u8]>>,
+    },
     /// One id, as Leaf answers.
     Leaf {
         mode: LeafMode,
@@ -199,9 +201,13 @@ pub(super) fn route<'a>(path: &'a str, query: Option<&'a str>) -> Result<Route<'
     }
     // Probes and scrapers may add parameters.
     match path {
-        "/v1/layouts" | "/v1/server" => {
+        "/v1/layouts" => {
             let [] = parameters(query, [], path)?;
-            Ok(if path == "/v1/layouts" { Route::Layouts } else { Route::Server })
+            Ok(Route::Layouts)
+        }
+        "/v1/server" => {
+            let [namespace] = parameters(query, ["namespace"], path)?;
+            Ok(Route::Server { namespace })
         }
         "/v1/layout" => {
             let [spec] = parameters(query, ["spec"], path)?;
@@ -573,7 +579,8 @@ mod tests {
             ("/v1/readings/12", None, Route::Readings { id: b"12".into(), by: InspectParam::Anything }),
             ("/v1/layouts", None, Route::Layouts),
             ("/v1/layout", Some("spec=tw%69tter"), Route::Layout { spec: Some(b"twitter".into()) }),
-            ("/v1/server", None, Route::Server),
+            ("/v1/server", None, Route::Server { namespace: None }),
+            ("/v1/server", Some("namespace=a%62"), Route::Server { namespace: Some(b"ab".into()) }),
             ("/healthz", Some("probe=1"), Route::Health),
             ("/readyz", None, Route::Ready),
             ("/metrics", None, Route::Metrics),

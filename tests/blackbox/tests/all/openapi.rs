@@ -156,6 +156,9 @@ call("get", "/v1/layouts", 200)
 call("get", "/v1/layout", 200, {"spec": "time:41,worker:10,sequence:12,epoch:2026-01-01"})
 call("get", "/v1/layout", 400, {"spec": "time:60,worker:10"})
 call("get", "/v1/server", 200)
+for name, served in (("default", ["default"]), ("nope", [])):
+    server = json.loads(call("get", "/v1/server", 200, {"namespace": name}))
+    assert ([it["name"] for it in server["namespaces"]], server["more_namespaces"]) == (served, 0), server
 for path in ("/v1/layouts", "/v1/server"):
     call("get", path, 400, {"unknown": "1"})
 call("get", "/decodeSnowflakeId", 200, {"snowflakeId": id})

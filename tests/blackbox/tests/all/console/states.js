@@ -15,6 +15,8 @@ const folder = mkdtempSync(join(tmpdir(), 'snowmint-console-'));
 const NOON = Date.UTC(2026, 10, 27, 12);
 const POOL = 'time41@1ms.worker10.sequence12.1767225600000';
 
+const failed = [];
+
 const text = (page, selector) => page.locator(selector).innerText();
 
 /** A state of a healthy fleet, with changes. */
@@ -42,19 +44,19 @@ const worker = (number, until_unix_ms) => ({ pool: POOL, worker: number, state: 
 /** Opens a page whose requests for data are answered here. `answers` has a function for each path. */
 async function open(context, view, answers = {}) {
   const page = await context.newPage();
-  page.on('pageerror', (error) => { throw error; });
+  page.on('pageerror', (error) => failed.push(`script: ${error.stack}`));
   await page.clock.install({ time: NOON });
   await page.clock.pauseAt(NOON + 3_600_000);
   await page.addInitScript(() => {
     const real = window.fetch;
     window.streams = [];
     window.requests = [];
-    window.answers = { 'v1/server': { body: { version: '1.0.0', tokens: false, admin: true, namespaces: [] } }, 'v1/layouts': { body: { layouts: [] } } };
+    window.answers = { 'v1/server': { body: { version: '1.0.0', tokens: false, admin: true, namespaces: [], more_namespaces: 0 } }, 'v1/layouts': { body: { layouts: [] } } };
     window.fetch = async (path, { signal } = {}) => {
       if (!path.startsWith('v1/') && path !== 'readyz') return real(path);
       window.requests.push(path);
       const answer = window.answers[path.split('?')[0]];
-      if (answer?.never) return new Promise(() => {});
+      await answer?.wait;
       if (answer?.unreachable) throw new TypeError('Failed to fetch');
       if (answer) return new Response(JSON.stringify(answer.body), { status: answer.status ?? 200, headers: { 'content-type': 'application/json' } });
       if (path !== 'v1/admin/events') throw new TypeError(`no answer for ${path}`);
@@ -172,6 +174,57 @@ const TESTS = {
     await page.waitForSelector('.card .badge.bad');
     assert.match(await text(page, '.card'), /not ready[\s\S]*the server does not answer/);
   },
+
+  /** The page draws from the namespace that its address names, or not at all. */
+  async onlyTheNamedNamespaceIsDrawn(context) {
+    const server = { version: '1.0.0', tokens: false, admin: false, namespaces: [{ name: 'default', scheme: 'snowflake', summary: 's', available: true }], more_namespaces: 0 };
+    const page = await open(context, 'draw/orders', { 'v1/server': { body: server } });
+    const drawing = page.getByRole('button', { name: 'Draw', exact: true });
+    const draws = () => page.evaluate(() => window.requests.filter((path) => path.startsWith('v1/ids/')));
+    // The stub lists `default` for each question, also for the one about `orders`.
+    await page.waitForFunction(() => window.requests.includes('v1/server?namespace=orders'));
+    await page.waitForFunction(() => !document.querySelector('#draw-button').disabled);
+    assert.equal(await page.inputValue('#draw-namespace'), 'orders');
+    // An answer that does not come: the button sends one request, and then it works again.
+    await page.evaluate(() => { window.answers['v1/ids/orders'] = { wait: new Promise((done) => { window.answerNow = done; }), body: { ids: ['7', '8', '9'] } }; });
+    await drawing.click();
+    await drawing.click({ force: true });
+    assert.deepEqual(await draws(), ['v1/ids/orders?count=3']);
+    await page.evaluate(() => window.answerNow());
+    await page.waitForSelector('#draw-result li');
+    assert.match(await text(page, '#draw-result'), /^3 ids of orders/);
+    await page.evaluate(() => { window.answers['v1/server'].body.namespaces = []; });
+    for (const name of ['unknown', '%']) {
+      await page.evaluate((name) => { location.hash = `#/draw/${name}`; }, name);
+      await page.waitForSelector('#draw-note .banner');
+      assert.match(await text(page, '#draw-note'), new RegExp(`no namespace ${name}, or not for you`));
+      assert.deepEqual([await drawing.isDisabled(), await page.inputValue('#draw-namespace')], [true, name]);
+      await page.evaluate(() => { location.hash = '#/draw/default'; });
+      await page.waitForFunction(() => !document.querySelector('#draw-button').disabled);
+      assert.equal(await page.inputValue('#draw-namespace'), 'default');
+    }
+    assert.equal((await draws()).length, 1);
+  },
+
+  /** Without the server, the page says so and offers to try again. */
+  async anUnreachableServerIsNamed(context) {
+    const page = await open(context, 'draw', { 'v1/server': { unreachable: true } });
+    await page.waitForSelector('#draw-note .banner.error');
+    assert.match(await text(page, '#draw-note'), /the server does not answer/);
+    assert.equal(await page.getByRole('button', { name: 'Draw', exact: true }).isDisabled(), true);
+    await page.evaluate(() => { window.answers['v1/server'] = { body: { namespaces: [], more_namespaces: 0 } }; });
+    await Promise.all([page.waitForEvent('load'), page.getByRole('button', { name: 'Try again' }).click()]);
+  },
+
+  /** An address that no view has shows the first view. */
+  async strangeAddressesShowAView(context) {
+    for (const view of ['toString', 'constructor/x', '%']) {
+      const page = await open(context, view);
+      await page.waitForSelector('#inspect:not([hidden])');
+      assert.equal(await page.title(), 'Inspect · Snowmint');
+      await page.close();
+    }
+  },
 };
 
 (async () => {
@@ -185,7 +238,6 @@ const TESTS = {
   });
   context.setDefaultTimeout(15_000);
   const only = process.env.SNOWMINT_CONSOLE_TEST;
-  const failed = [];
   for (const [name, test] of Object.entries(TESTS)) {
     if (only && only !== name) continue;
     await test(context).catch((error) => failed.push(`${name}: ${error.stack}`));
