@@ -38,6 +38,8 @@ pub(crate) struct LeaseRecords {
     /// How far the clock of this machine is ahead of the store's; `None` if the store has no clock.
     clock_ahead_ms: Option<i64>,
     took: Duration,
+    /// When the store answered.
+    read_unix_ms: u64,
 }
 
 /// The records that change when an operator changes them, or as numbers are reserved.
@@ -221,9 +223,10 @@ impl LeaseRecords {
     async fn read(store: &dyn Store) -> Result<Self, AdminError> {
         let started = Instant::now();
         let entries = leases(store).await?;
-        let took = started.elapsed();
+        // The answer may wait long until somebody takes it.
+        let (took, read_unix_ms) = (started.elapsed(), WallClock.unix_ms());
         let clock = store.unix_ms().await?;
-        Ok(Self::of(&entries, clock, took, WallClock.unix_ms()))
+        Ok(Self::of(&entries, clock, took, read_unix_ms))
     }
 
     fn of(entries: &[LeaseEntry], store_ms: Option<u64>, took: Duration, now_unix_ms: u64) -> Self {
@@ -252,7 +255,7 @@ impl LeaseRecords {
             workers.sort_by(|one, other| (&one.pool, one.worker).cmp(&(&other.pool, other.worker)));
         }
         let clock_ahead_ms = store_ms.map(|store_ms| now_unix_ms.cast_signed() - store_ms.cast_signed());
-        Self { workers, more_workers, pools, findings, clock_ahead_ms, took }
+        Self { workers, more_workers, pools, findings, clock_ahead_ms, took, read_unix_ms: now_unix_ms }
     }
 }
 
@@ -379,16 +382,19 @@ impl Issued {
 pub(crate) struct LastRead {
     leases: Option<LeaseRecords>,
     others: Option<OtherRecords>,
-    read_unix_ms: Option<u64>,
     error: Option<String>,
     failing_since_unix_ms: Option<u64>,
 }
 
 impl LastRead {
     /// Stores the first half of a read. The second half may still fail, so an earlier error stays.
-    fn has_leases(&mut self, leases: LeaseRecords, now_unix_ms: u64) {
+    fn has_leases(&mut self, leases: LeaseRecords) {
         self.leases = Some(leases);
-        self.read_unix_ms = Some(now_unix_ms);
+    }
+
+    /// Returns `true` if a read has succeeded or failed.
+    const fn has_outcome(&self) -> bool {
+        self.others.is_some() || self.error.is_some()
     }
 
     /// Stores the second half of a read. The store has answered, so the error is cleared.
@@ -421,7 +427,7 @@ impl LastRead {
                 answers: self.error.is_none(),
                 error: self.error.as_deref(),
                 failing_since_unix_ms: self.failing_since_unix_ms,
-                read_unix_ms: self.read_unix_ms,
+                read_unix_ms: self.leases.as_ref().map(|leases| leases.read_unix_ms),
                 took_ms: self
                     .leases
                     .as_ref()
@@ -646,7 +652,8 @@ mod tests {
         let server = ServerState::for_tests(testing::mint());
         let now = WallClock.unix_ms();
         let store = store([lease(3, now + 10_000)]).await;
-        let records = async || LeaseRecords::read(&store).await.unwrap();
+        let records =
+            async |read_unix_ms| LeaseRecords { read_unix_ms, ..LeaseRecords::read(&store).await.unwrap() };
         let mut read = LastRead::default();
         let shown = |read: &LastRead| -> serde_json::Value {
             let issued = Issued::of(&server.mint);
@@ -659,7 +666,7 @@ mod tests {
             (&serde_json::Value::Null, &true.into())
         );
         assert_eq!(before["namespaces"][0]["name"], "default", "this node knows it without the store");
-        read.has_leases(records().await, 5);
+        read.has_leases(records(5).await);
         read.failed("no answer".to_owned(), 1_000);
         read.failed("no answer at all".to_owned(), 2_000);
         let failing = shown(&read);
@@ -674,7 +681,7 @@ mod tests {
             (&failing["workers"][0]["worker"], &failing["store"]["read_unix_ms"]),
             (&3.into(), &5.into())
         );
-        read.has_leases(records().await, 9);
+        read.has_leases(records(9).await);
         let half = shown(&read);
         assert_eq!(
             (&half["problems"][0]["what"], &half["store"]["failing_since_unix_ms"]),

@@ -163,11 +163,13 @@ pub mod fleet {
 
     /// Viewers of a node at once. All of them together cost the store no more than one.
     pub const VIEWERS: usize = 64;
-    /// Minimum interval between the starts of two reads of the store while somebody watches. A slow read makes the interval four
-    /// times as long as the read took, up to [`AT_LEAST_EVERY`].
+    /// Time between two states while somebody watches, and the minimum interval between the starts of two reads of the store. A
+    /// slow read makes the interval of reads four times as long as the read took, up to [`AT_LEAST_EVERY`].
     pub const EVERY: Duration = Duration::from_secs(2);
     /// The longest time between two reads.
     pub const AT_LEAST_EVERY: Duration = Duration::from_secs(30);
+    /// How long a state waits for a read of the store that is in progress.
+    pub const PATIENCE: Duration = Duration::from_millis(500);
     /// Namespaces, counters and changes are read at every second read.
     pub const OTHERS_EVERY: u32 = 2;
     /// How long a read may take before the store counts as one that does not answer.

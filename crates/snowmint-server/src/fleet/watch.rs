@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use snowmint::{Clock as _, WallClock};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::{Issued, LastRead, LeaseRecords, OtherRecords};
 use crate::admin::node_admin::{TokenScope, boxed};
 use crate::admin::{AdminError, NodeAdmin};
-use crate::limits::fleet::{AT_LEAST_EVERY, EVERY, OTHERS_EVERY, VIEWERS, WITHIN};
+use crate::limits::fleet::{AT_LEAST_EVERY, EVERY, OTHERS_EVERY, PATIENCE, VIEWERS, WITHIN};
 use crate::state::ServerState;
 
 /// The state of the fleet at one moment, as JSON.
@@ -20,7 +20,7 @@ use crate::state::ServerState;
 struct State {
     json: Bytes,
     at: Instant,
-    /// When the next read begins.
+    /// When the next read of the store begins.
     until: Instant,
 }
 
@@ -107,21 +107,29 @@ impl Viewer {
 type Reading<T> = Pin<Box<dyn Future<Output = Result<T, AdminError>> + Send>>;
 
 /// A read of the store. At most one is in progress, so a store that hangs does not get more and more calls.
-struct Pending<T>(Option<Reading<T>>);
+struct Pending<T>(Option<(Instant, Reading<T>)>);
 
 impl<T> Pending<T> {
-    /// Waits for the read in progress, or starts one with `begin`.
-    async fn get(&mut self, begin: impl FnOnce() -> Reading<T>) -> Result<T, String> {
-        let reading = self.0.get_or_insert_with(begin);
-        let Ok(read) = timeout(WITHIN, reading).await else {
-            return Err(format!("no answer within {WITHIN:?}"));
-        };
+    /// Waits for the read in progress, or starts one with `begin`. Returns `None` if it is still in progress at `until`, or once
+    /// it is late.
+    async fn get(&mut self, until: Instant, begin: impl FnOnce() -> Reading<T>) -> Option<Result<T, String>> {
+        let (since, reading) = self.0.get_or_insert_with(|| (Instant::now(), begin()));
+        let read = timeout_at(until.min(*since + WITHIN), reading).await.ok()?;
         self.0 = None;
-        read.map_err(|error| error.to_string())
+        Some(read.map_err(|error| error.to_string()))
+    }
+
+    /// Returns why the store counts as one that does not answer, if the read takes too long.
+    fn late(&self) -> Option<String> {
+        let (since, _) = self.0.as_ref()?;
+        (since.elapsed() >= WITHIN).then(|| format!("no answer within {WITHIN:?}"))
     }
 }
 
 /// The task that reads the store.
+///
+/// It publishes a state every few seconds, also while a read is in progress: what this node does itself does not depend on the
+/// store.
 struct Reader {
     watch: Arc<FleetWatch>,
     server: Arc<ServerState>,
@@ -129,11 +137,38 @@ struct Reader {
     read: LastRead,
     leases: Pending<LeaseRecords>,
     others: Pending<OtherRecords>,
+    /// When the next read begins.
+    due: Instant,
+    /// When the read in progress began.
+    began: Option<Instant>,
+    /// Whether the read in progress has the leases.
+    is_halfway: bool,
+    reads: u32,
+}
+
+impl Drop for Reader {
+    /// A panic must not keep the next viewer from starting a task.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            *self.watch.lock() = false;
+        }
+    }
 }
 
 impl Reader {
     fn new(watch: Arc<FleetWatch>, server: Arc<ServerState>, node: NodeAdmin) -> Self {
-        Self { watch, server, node, read: LastRead::default(), leases: Pending(None), others: Pending(None) }
+        Self {
+            watch,
+            server,
+            node,
+            read: LastRead::default(),
+            leases: Pending(None),
+            others: Pending(None),
+            due: Instant::now(),
+            began: None,
+            is_halfway: false,
+            reads: 0,
+        }
     }
 
     async fn run(mut self) {
@@ -143,25 +178,24 @@ impl Reader {
         sleep_until(due).await;
         let mut ended = Box::pin(server.shutdown.listener().ended());
         let mut before: Option<Issued> = None;
-        let mut reads = 0_u32;
         loop {
-            let began = Instant::now();
+            // The first state waits for the store, so that a single request gets everything.
+            let patience = if self.read.has_outcome() { PATIENCE } else { 2 * WITHIN };
             tokio::select! {
                 biased;
                 () = &mut ended => break,
-                () = self.read_store(reads.is_multiple_of(OTHERS_EVERY)) => {}
+                () = self.read_store(Instant::now() + patience) => {}
             }
-            reads = reads.wrapping_add(1);
-            let until = began + (began.elapsed() * 4).clamp(EVERY, AT_LEAST_EVERY).max(began.elapsed());
             let issued = Issued::of(&server.mint);
             let store = self.node.describe();
-            let json = self.read.fleet(&server, store, (&issued, before.as_ref()), until - Instant::now());
+            let json = self.read.fleet(&server, store, (&issued, before.as_ref()), EVERY);
             before = Some(issued);
-            watch.states.send_replace(Some(State { json: json.into(), at: Instant::now(), until }));
+            let at = Instant::now();
+            watch.states.send_replace(Some(State { json: json.into(), at, until: self.due }));
             tokio::select! {
                 biased;
                 () = &mut ended => break,
-                () = sleep_until(until) => {}
+                () = sleep_until(at + EVERY) => {}
             }
             if watch.ends() {
                 return;
@@ -170,41 +204,147 @@ impl Reader {
         *watch.lock() = false;
     }
 
-    async fn read_store(&mut self, with_others: bool) {
-        let node = self.node.clone();
-        let leases = self.leases.get(|| {
-            Box::pin(async move {
-                node.read(TokenScope::All, |store| boxed(async move { LeaseRecords::read(&*store).await }))
-                    .await
-            })
-        });
-        match leases.await {
-            Ok(leases) => self.read.has_leases(leases, WallClock.unix_ms()),
-            Err(error) => return self.read.failed(error, WallClock.unix_ms()),
-        }
-        // After a failure, only a whole read shows that the store answers again.
-        if !with_others && self.read.others.is_some() && self.read.error.is_none() {
+    /// Reads the store if a read is due, and waits for it until `until`. A read that takes longer continues at the next call.
+    async fn read_store(&mut self, until: Instant) {
+        if Instant::now() < self.due {
             return;
         }
+        let began = *self.began.get_or_insert_with(Instant::now);
+        if self.continue_read(until).await {
+            self.began = None;
+            let took = began.elapsed();
+            self.due = began + (took * 4).clamp(EVERY, AT_LEAST_EVERY).max(took);
+        }
+    }
+
+    /// Continues the read in progress until `until`. Returns `true` if it has succeeded or failed.
+    async fn continue_read(&mut self, until: Instant) -> bool {
+        if !self.is_halfway {
+            let node = self.node.clone();
+            let leases = self.leases.get(until, || {
+                Box::pin(async move {
+                    node.read(TokenScope::All, |store| {
+                        boxed(async move { LeaseRecords::read(&*store).await })
+                    })
+                    .await
+                })
+            });
+            match leases.await {
+                Some(Ok(leases)) => self.read.has_leases(leases),
+                outcome => return self.has_failed(outcome.and_then(Result::err), self.leases.late()),
+            }
+            let with_others = self.reads.is_multiple_of(OTHERS_EVERY);
+            self.reads = self.reads.wrapping_add(1);
+            // After a failure, only a whole read shows that the store answers again.
+            if !with_others && self.read.others.is_some() && self.read.error.is_none() {
+                return true;
+            }
+            self.is_halfway = true;
+        }
         let node = self.node.clone();
-        let others = self.others.get(|| {
+        let others = self.others.get(until, || {
             Box::pin(async move {
                 node.read(TokenScope::All, |store| boxed(async move { OtherRecords::read(&*store).await }))
                     .await
             })
         });
-        match others.await {
-            Ok(others) => self.read.succeeded(others),
-            Err(error) => self.read.failed(error, WallClock.unix_ms()),
+        let has_ended = match others.await {
+            Some(Ok(others)) => {
+                self.read.succeeded(others);
+                true
+            }
+            outcome => self.has_failed(outcome.and_then(Result::err), self.others.late()),
+        };
+        self.is_halfway = !has_ended;
+        has_ended
+    }
+
+    /// Notes why a read failed, or is late. Returns `true` if it failed, so that no read is in progress.
+    fn has_failed(&mut self, error: Option<String>, late: Option<String>) -> bool {
+        let has_failed = error.is_some();
+        if let Some(error) = error.or(late) {
+            self.read.failed(error, WallClock.unix_ms());
         }
+        has_failed
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::future::pending;
     use std::time::Duration;
 
+    use async_trait::async_trait;
+    use serde_json::Value;
+    use snowmint_store::{Expected, Key, Store, StoreError, Swap, Versioned};
+    use tokio::runtime::Handle;
+
     use super::*;
+    use crate::admin::Refresher;
+    use crate::testing;
+
+    /// A store that never answers.
+    #[derive(Debug)]
+    struct Hanging;
+
+    #[async_trait]
+    impl Store for Hanging {
+        fn describe(&self) -> String {
+            "hanging".to_owned()
+        }
+
+        async fn load(&self, _: &Key) -> Result<Option<Versioned>, StoreError> {
+            pending().await
+        }
+
+        async fn compare_and_set(&self, _: &Key, _: Expected, _: &[u8]) -> Result<Swap, StoreError> {
+            pending().await
+        }
+
+        async fn list(&self, _: &str) -> Result<Vec<(Key, Versioned)>, StoreError> {
+            pending().await
+        }
+    }
+
+    fn watched() -> (Arc<FleetWatch>, Arc<ServerState>, NodeAdmin) {
+        let server = Arc::new(ServerState::for_tests(testing::mint()));
+        (Arc::default(), server, NodeAdmin::new(Arc::new(Hanging), Handle::current(), Refresher::new().0))
+    }
+
+    /// Goal: the state of this node stays current while the store hangs, and the store counts as one that does not answer after
+    /// the limit, and no earlier. Method: a store that never answers; the clock of the runtime.
+    #[tokio::test(start_paused = true)]
+    async fn a_hanging_store_does_not_delay_the_state_of_the_node() {
+        let (watch, server, node) = watched();
+        let began = Instant::now();
+        let mut viewer = watch.view(&server, &node).unwrap();
+        let mut next = async || serde_json::from_slice::<Value>(&viewer.next().await.unwrap()).unwrap();
+        let first = next().await;
+        assert_eq!((began.elapsed(), &first["store"]["answers"]), (WITHIN, &false.into()));
+        for _ in 0..20 {
+            let before = Instant::now();
+            server.mint.table().find(b"default").unwrap().add_issued(10);
+            let state = next().await;
+            assert!(before.elapsed() <= EVERY + PATIENCE, "{:?}", before.elapsed());
+            assert!(state["node"]["ids_per_second"].as_f64().unwrap() > 3.0, "{}", state["node"]);
+            assert_eq!(state["store"]["answers"], false);
+        }
+    }
+
+    /// Goal: after a panic of the task, the next viewer starts another one.
+    #[tokio::test(start_paused = true)]
+    async fn a_panic_does_not_end_all_states() {
+        let (watch, server, node) = watched();
+        *watch.lock() = true;
+        let reader = Reader::new(Arc::clone(&watch), Arc::clone(&server), node.clone());
+        let ended = tokio::spawn(async move {
+            let _reader = reader;
+            panic!("planted");
+        });
+        assert!(ended.await.unwrap_err().is_panic());
+        let mut viewer = watch.view(&server, &node).unwrap();
+        assert!(viewer.next().await.is_some());
+    }
 
     /// Goal: a new viewer gets the last state at once until the next read begins. Method: the age of a state on both sides of
     /// each limit.
