@@ -1,7 +1,7 @@
 // Fleet: workers, namespaces, clocks and changes of the store, live.
 
 import { follow, pause } from './events.js';
-import { $, banner, code, el, explain, fill, request, span, thousands, time, utcTime } from './page.js';
+import { $, banner, code, el, explain, fill, request, span, thousands, time, update, utcTime } from './page.js';
 
 let watching;
 let state;
@@ -9,7 +9,8 @@ let receivedAt = 0;
 let ticking;
 /** Whether the stream delivers states. */
 let open = false;
-/** What `isCurrent` was when the view was drawn. */
+/** Whether the view shows a state, and what `isCurrent` was when it was drawn. */
+let isDrawn = false;
 let drawnCurrent;
 
 export function show() {
@@ -44,7 +45,7 @@ function note(problem) {
 
 const live = (kind, text) => {
   $('fleet-live').className = `live ${kind}`;
-  if ($('fleet-live').textContent !== text) $('fleet-live').textContent = text;
+  setText($('fleet-live'), text);
 };
 
 const events = {
@@ -84,6 +85,7 @@ function tick() {
 /** What a client without the right may see: whether this node is ready. It is asked while the view is shown. */
 async function withoutRight(error) {
   const { signal } = watching;
+  isDrawn = false;
   live('', 'not watching');
   state = undefined;
   $('fleet-age').hidden = true;
@@ -128,12 +130,13 @@ function draw() {
     fill($('fleet-problems'), state.problems.map(({ severity, what, remedy }) => banner(severity === 'error' ? 'error' : 'warn', what, remedy)));
     $('fleet-problems').dataset.shown = problems;
   }
-  fill($('fleet-body'),
+  (isDrawn ? update : fill)($('fleet-body'),
     el('div', { class: 'cards' }, nodeCard(node), storeCard(store, node)),
     el('h2', {}, 'Workers'), workers(),
     el('h2', {}, 'Namespaces'), namespaces(),
     el('h2', {}, 'Newest changes'), changes(),
     state.warnings.map((warning) => el('p', { class: 'note' }, warning)));
+  isDrawn = true;
   tick();
 }
 
@@ -172,22 +175,26 @@ function workers() {
   if (state.workers === null) return el('p', { class: 'quiet' }, 'The store has not answered yet.');
   if (state.workers.length === 0) return el('p', { class: 'quiet' }, 'No node has held a worker yet.');
   const mine = new Set(state.node.leases.map(({ pool, worker }) => `${pool}/${worker}`));
-  const pools = state.pools.map(({ pool, workers, held }) => {
-    const order = state.workers.filter((it) => it.pool === pool).sort((one, other) => (one.state === 'free') - (other.state === 'free'));
-    return order.length > 0 && [el('h3', { class: 'pool' }, `${thousands(workers - held)} of ${thousands(workers)} workers ${drawnCurrent ? 'are' : 'were'} free · ${pool}`), leases(order, mine)];
-  });
-  return [...pools.flat(), state.more_workers > 0 && el('p', { class: 'note' }, `and ${thousands(state.more_workers)} more, which ended earlier`)];
+  // Many running transitions would keep the processor busy.
+  $('fleet-body').classList.toggle('many', state.workers.length > 100);
+  return state.pools.map(({ pool, workers, held, unreadable, more_workers, more_held }) => [
+    el('h3', { class: 'pool' }, `${thousands(workers - held - unreadable)} of ${thousands(workers)} workers ${drawnCurrent ? 'are' : 'were'} free${unreadable > 0 ? `, ${thousands(unreadable)} unreadable` : ''} · ${pool}`),
+    leases(state.workers.filter((it) => it.pool === pool), mine),
+    more_workers > 0 && el('p', { class: 'note' }, `and ${thousands(more_workers)} more (${thousands(more_held)} held); \`snowmint workers\` lists all`),
+  ]);
 }
 
 function leases(order, mine) {
   return el('table', { class: 'lanes stack' },
-    el('thead', {}, el('tr', {}, el('th', {}, 'Worker'), el('th', {}, 'Holder'), el('th', {}, 'Lease ends'), el('th', {}, el('div', { class: 'axis' }, el('span', { class: 'axis-from' }), el('span', {}, 'now'), el('span', { class: 'axis-to' }))))),
+    el('thead', {}, el('tr', {}, el('th', {}, 'Worker'), el('th', {}, 'Holder'), el('th', {}, 'Lease ends'), el('th', {}, el('div', { class: 'axis' }, el('span', { class: 'axis-from', 'data-live': true }), el('span', {}, 'now'), el('span', { class: 'axis-to', 'data-live': true }))))),
     el('tbody', {}, order.map((it) => el('tr', {},
       el('th', { scope: 'row' }, `worker ${it.worker}`),
       el('td', { 'data-name': 'Holder' }, it.holder ?? el('span', { class: 'badge bad' }, 'unreadable record'), mine.has(`${it.pool}/${it.worker}`) ? ' (this node)' : ''),
-      el('td', { 'data-name': 'Lease ends', class: 'until', 'data-state': it.state, 'data-until': it.until_unix_ms }, ''),
-      el('td', { class: 'lane-cell' }, el('div', { class: 'lane', 'data-state': it.state, 'data-from': it.from_unix_ms, 'data-until': it.until_unix_ms }))))));
+      el('td', { 'data-name': 'Lease ends', class: 'until', 'data-live': true, 'data-state': it.state, 'data-until': it.until_unix_ms }, ''),
+      el('td', { class: 'lane-cell' }, el('div', { class: 'lane', 'data-live': true, 'data-state': it.state, 'data-from': it.from_unix_ms, 'data-until': it.until_unix_ms }))))));
 }
+
+const setText = (target, text) => { if (target.textContent !== text) target.textContent = text; };
 
 /** Draws the leases around the shown instant, and how long they last. */
 function lanes() {
@@ -197,11 +204,11 @@ function lanes() {
   const reach = [10_000, 20_000, 60_000, 300_000, 3_600_000, 86_400_000].find((ms) => ms >= ahead) ?? ahead;
   const place = (instant) => ((instant - present + reach) / (2 * reach)) * 100;
   for (const [end, sign] of [['from', '−'], ['to', '+']]) {
-    for (const label of document.querySelectorAll(`.axis-${end}`)) label.textContent = `${sign}${span(reach)}`;
+    for (const label of document.querySelectorAll(`.axis-${end}`)) setText(label, `${sign}${span(reach)}`);
   }
   for (const lane of cells) {
     const until = Number(lane.dataset.until);
-    if (!until) continue;
+    if (!until) { fill(lane); continue; }
     const from = Number(lane.dataset.from) || 0;
     const [left, right] = [Math.max(place(from), 0), Math.min(place(until), 100)];
     if (!lane.hasChildNodes()) lane.append(el('div', {}), el('div', { class: 'now' }));
@@ -214,9 +221,8 @@ function lanes() {
   }
   for (const cell of document.querySelectorAll('.until')) {
     const until = Number(cell.dataset.until);
-    if (!until) continue;
-    const text = ending(cell.dataset.state, until, until - present);
-    if (cell.textContent !== text) cell.textContent = text;
+    const text = until ? ending(cell.dataset.state, until, until - present) : '';
+    setText(cell, text);
   }
 }
 

@@ -22,6 +22,26 @@ const present = (children) => children.flat(Infinity).filter((child) => child !=
 
 export const fill = (target, ...children) => target.replaceChildren(...present(children));
 
+/**
+ * Makes the children of `target` equal to these, and keeps the elements that are there: a selected text, the focus and a running
+ * transition stay. An element with `data-live` keeps its children, since somebody else draws them. No child has listeners.
+ */
+export function update(target, ...children) {
+  const old = [...target.childNodes];
+  const wanted = present(children).map((child) => (child instanceof Node ? child : document.createTextNode(child)));
+  wanted.forEach((child, index) => {
+    const kept = old[index];
+    if (!kept) target.append(child);
+    else if (kept.nodeName !== child.nodeName) kept.replaceWith(child);
+    else if (kept instanceof Text) { if (kept.data !== child.data) kept.data = child.data; } else {
+      for (const { name } of [...kept.attributes]) if (!child.hasAttribute(name)) kept.removeAttribute(name);
+      for (const { name, value } of child.attributes) if (kept.getAttribute(name) !== value) kept.setAttribute(name, value);
+      if (kept.dataset.live === undefined) update(kept, ...child.childNodes);
+    }
+  });
+  for (const rest of old.slice(wanted.length)) rest.remove();
+}
+
 /** Tells users of screen readers what just happened. */
 export function say(text) {
   $('said').textContent = '';

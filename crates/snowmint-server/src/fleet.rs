@@ -21,7 +21,7 @@ use crate::admin::audit::{self, LogLine};
 use crate::admin::doctor::{self, Finding};
 use crate::admin::workers::{WorkerState, workers_of};
 use crate::admin::{AdminError, namespaces};
-use crate::limits::fleet::{CHANGES, NAMESPACES, SLOW_CALL, WORKERS};
+use crate::limits::fleet::{CHANGES, NAMESPACES, SLOW_CALL, WORKERS, WORKERS_OF_POOL};
 use crate::mint::{Backend, Mint, Namespace};
 use crate::state::ServerState;
 
@@ -30,9 +30,8 @@ const MS_PER_DAY: u64 = 86_400_000;
 /// The records of workers, which change every few seconds.
 #[derive(Debug)]
 pub(crate) struct LeaseRecords {
+    /// All workers, by pool and number.
     workers: Vec<WorkerRow>,
-    /// The number of workers that `workers` leaves out.
-    more_workers: usize,
     pools: Vec<PoolRow>,
     findings: Vec<Finding>,
     /// How far the clock of this machine is ahead of the store's; `None` if the store has no clock.
@@ -62,10 +61,10 @@ pub(crate) struct Fleet<'a> {
     problems: Vec<Problem>,
     node: Node,
     store: StoreState<'a>,
-    /// The workers that have or had a holder, held ones first; `None` until the store has answered.
-    workers: Option<&'a [WorkerRow]>,
-    more_workers: usize,
-    pools: &'a [PoolRow],
+    /// The workers that have or had a holder, up to a limit for each pool: those with unreadable records, those of this node, held
+    /// ones, and then free ones; `None` until the store has answered.
+    workers: Option<Vec<&'a WorkerRow>>,
+    pools: Vec<PoolState<'a>>,
     namespaces: Vec<NamespaceState<'a>>,
     more_namespaces: usize,
     changes: &'a [LogLine],
@@ -112,6 +111,18 @@ struct PoolRow {
     pool: String,
     workers: u64,
     held: u64,
+    /// Workers with unreadable records, which no node takes.
+    unreadable: u64,
+}
+
+/// A pool in a state.
+#[derive(Debug, Serialize)]
+struct PoolState<'a> {
+    #[serde(flatten)]
+    row: &'a PoolRow,
+    /// The number of workers that the state leaves out, and how many of them are held.
+    more_workers: usize,
+    more_held: usize,
 }
 
 /// The store.
@@ -232,30 +243,41 @@ impl LeaseRecords {
     fn of(entries: &[LeaseEntry], store_ms: Option<u64>, took: Duration, now_unix_ms: u64) -> Self {
         let mut findings = doctor::wrong_with_leases(entries, now_unix_ms);
         findings.extend(store_ms.map(|store_ms| doctor::clocks(now_unix_ms, store_ms)));
-        let mut workers: Vec<WorkerRow> =
-            entries.iter().map(|entry| WorkerRow::of(entry, now_unix_ms)).collect();
-        let mut pools: Vec<PoolRow> = Vec::new();
-        for worker in &workers {
-            let held = u64::from(worker.state == WorkerState::Held);
-            match pools.iter_mut().find(|pool| pool.pool == worker.pool) {
-                Some(pool) => pool.held += held,
-                None => {
-                    pools.push(PoolRow {
-                        pool: worker.pool.clone(),
-                        workers: workers_of(&worker.pool),
-                        held,
-                    });
-                }
-            }
-        }
-        let more_workers = workers.len().saturating_sub(WORKERS);
-        if more_workers > 0 {
-            workers.sort_by_key(|worker| Reverse(worker.until_unix_ms));
-            workers.truncate(WORKERS);
-            workers.sort_by(|one, other| (&one.pool, one.worker).cmp(&(&other.pool, other.worker)));
-        }
+        let workers: Vec<WorkerRow> = entries.iter().map(|entry| WorkerRow::of(entry, now_unix_ms)).collect();
+        let pools = workers.chunk_by(|one, other| one.pool == other.pool).map(PoolRow::of).collect();
         let clock_ahead_ms = store_ms.map(|store_ms| now_unix_ms.cast_signed() - store_ms.cast_signed());
-        Self { workers, more_workers, pools, findings, clock_ahead_ms, took, read_unix_ms: now_unix_ms }
+        Self { workers, pools, findings, clock_ahead_ms, took, read_unix_ms: now_unix_ms }
+    }
+}
+
+impl LeaseRecords {
+    /// Returns the workers and pools that a state of this node shows.
+    fn shown(&self, node: &Node) -> (Vec<&WorkerRow>, Vec<PoolState<'_>>) {
+        let limit = (WORKERS / self.pools.len().max(1)).clamp(1, WORKERS_OF_POOL);
+        let (mut workers, mut pools) = (Vec::new(), Vec::new());
+        let of_pools = self.workers.chunk_by(|one, other| one.pool == other.pool);
+        for (row, of_pool) in self.pools.iter().zip(of_pools) {
+            let mut of_pool: Vec<&WorkerRow> = of_pool.iter().collect();
+            of_pool.sort_by_key(|worker| worker.rank(node));
+            let left_out = of_pool.split_off(limit.min(of_pool.len()));
+            let more_held = left_out.iter().filter(|worker| worker.state == WorkerState::Held).count();
+            pools.push(PoolState { row, more_workers: left_out.len(), more_held });
+            workers.append(&mut of_pool);
+        }
+        (workers, pools)
+    }
+}
+
+impl PoolRow {
+    fn of(workers: &[WorkerRow]) -> Self {
+        let pool = workers.first().map_or_else(String::new, |worker| worker.pool.clone());
+        let count = |state| workers.iter().filter(|worker| worker.state == state).count() as u64;
+        Self {
+            workers: workers_of(&pool),
+            held: count(WorkerState::Held),
+            unreadable: count(WorkerState::Unreadable),
+            pool,
+        }
     }
 }
 
@@ -274,6 +296,19 @@ impl WorkerRow {
             from_unix_ms: record.and_then(|record| record.from_unix_ms),
             until_unix_ms: record.map(|record| record.until_unix_ms),
         }
+    }
+
+    /// Returns its place in its pool: what an operator must not miss comes first. Free ones are ordered by the end of their lease,
+    /// the latest first, and others by number, so that renewals move no row.
+    fn rank(&self, node: &Node) -> (u8, Reverse<Option<u64>>, u32) {
+        let is_here = || node.leases.iter().any(|it| it.worker == self.worker && it.pool == self.pool);
+        let (group, until) = match self.state {
+            WorkerState::Unreadable => (0, None),
+            _ if is_here() => (1, None),
+            WorkerState::Held => (2, None),
+            WorkerState::Free => (3, self.until_unix_ms),
+        };
+        (group, Reverse(until), self.worker)
     }
 }
 
@@ -418,6 +453,7 @@ impl LastRead {
     ) -> Vec<u8> {
         let now_unix_ms = WallClock.unix_ms();
         let node = Node::of(server, issued, before, now_unix_ms);
+        let (workers, pools) = self.leases.as_ref().map(|leases| leases.shown(&node)).unzip();
         let fleet = Fleet {
             at_unix_ms: now_unix_ms,
             next_in_ms: u64::try_from(next_in.as_millis()).unwrap_or(u64::MAX),
@@ -435,9 +471,8 @@ impl LastRead {
                 clock_ahead_ms: self.leases.as_ref().and_then(|leases| leases.clock_ahead_ms),
             },
             node,
-            workers: self.leases.as_ref().map(|leases| &*leases.workers),
-            more_workers: self.leases.as_ref().map_or(0, |leases| leases.more_workers),
-            pools: self.leases.as_ref().map_or(&[], |leases| &leases.pools),
+            workers,
+            pools: pools.unwrap_or_default(),
             namespaces: self.namespaces(&server.mint, issued, before, now_unix_ms),
             more_namespaces: self.others.as_ref().map_or(0, |others| others.more_namespaces),
             changes: self.others.as_ref().map_or(&[], |others| &others.changes),
@@ -611,18 +646,37 @@ mod tests {
         (format!("workers/{POOL}/{worker}"), value)
     }
 
-    /// Goal: whatever the number of workers, the state stays small, and it leaves out those that ended first.
+    /// Goal: whatever the number of workers, the state stays small, leaves out no worker that an operator must not miss, and says
+    /// what it leaves out. Method: a pool with unreadable, held and free workers, this node's among them, and another pool.
     #[tokio::test]
-    async fn the_workers_with_the_latest_leases_are_shown() {
+    async fn the_workers_that_matter_are_shown() {
         let now = WallClock.unix_ms();
-        let more: u32 = 5;
-        let count = u32::try_from(WORKERS).unwrap() + more;
-        let store = store((0..count).map(|worker| lease(worker, now - 100_000 + u64::from(worker)))).await;
-        let read = LeaseRecords::read(&store).await.unwrap();
-        assert_eq!((read.workers.len(), read.more_workers), (WORKERS, more as usize));
-        assert!(read.workers.iter().all(|it| it.worker >= more && it.state == WorkerState::Free));
-        assert!(read.workers.is_sorted_by_key(|it| it.worker));
-        assert_eq!(read.pools, [PoolRow { pool: POOL.to_owned(), workers: 1024, held: 0 }]);
+        let server = ServerState::for_tests(testing::mint());
+        let node = Node::of(&server, &Issued::of(&server.mint), None, 0);
+        let own = &node.leases[0];
+        let held = u32::try_from(WORKERS_OF_POOL).unwrap() + 26;
+        let mut records: Vec<_> = (100..100 + held).map(|worker| lease(worker, now + 10_000)).collect();
+        records.extend((700..720).map(|worker| lease(worker, now - u64::from(worker))));
+        records.push((format!("workers/{POOL}/1000"), "x".to_owned()));
+        records.push((format!("workers/{}/{}", own.pool, own.worker), lease(0, now - 5).1));
+        let read = LeaseRecords::read(&store(records).await).await.unwrap();
+        let (workers, pools) = read.shown(&node);
+        let of_pool: Vec<_> = workers.iter().filter(|it| it.pool == POOL).collect();
+        assert_eq!(of_pool.len(), WORKERS_OF_POOL);
+        let first: Vec<_> = of_pool.iter().take(3).map(|it| (it.worker, it.state)).collect();
+        let wanted = [(1000, WorkerState::Unreadable), (100, WorkerState::Held), (101, WorkerState::Held)];
+        assert_eq!(first, wanted);
+        let shown = |pool: &str| {
+            let found = pools.iter().find(|it| it.row.pool == pool).unwrap();
+            (found.row.held, found.row.unreadable, found.more_workers, found.more_held)
+        };
+        assert_eq!(shown(POOL), (u64::from(held), 1, 47, 27));
+        assert_eq!(shown(&own.pool), (0, 0, 0, 0));
+        assert!(workers.iter().any(|it| (it.worker, &it.pool) == (own.worker, &own.pool)));
+        // The free one whose lease ended last comes first.
+        let few = store([lease(7, now - 7), lease(8, now - 8), lease(6, now - 9)]).await;
+        let few = LeaseRecords::read(&few).await.unwrap();
+        assert_eq!(few.shown(&node).0.iter().map(|it| it.worker).collect::<Vec<_>>(), [7, 8, 6]);
     }
 
     /// Goal: problems that `snowmint doctor` finds in records are shown here too, and a healthy store shows none.

@@ -176,7 +176,9 @@ pub mod fleet {
     pub const WITHIN: Duration = Duration::from_secs(5);
     /// A list of the workers that takes longer than this causes a warning.
     pub const SLOW_CALL: Duration = Duration::from_secs(1);
-    /// Workers, those with the latest leases first.
+    /// Workers of a pool.
+    pub const WORKERS_OF_POOL: usize = 200;
+    /// Workers of all pools. Each pool gets an equal share, one worker at least.
     pub const WORKERS: usize = 1000;
     /// Namespaces.
     pub const NAMESPACES: usize = 1000;

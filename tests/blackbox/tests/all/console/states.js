@@ -29,8 +29,7 @@ function fleet(changes = {}) {
     node: { version: '1.0.0', started_unix_ms: NOON - 60_000, ready: true, drained: false, leases: [{ pool: POOL, worker: 1, until_unix_ms: NOON + 8000 }], issued: 5, wall_ahead_ms: 0, records_ahead_ms: 0, store_errors: 0, ...node },
     store: { name: 'redis://store', answers: true, read_unix_ms: NOON, took_ms: 1, ...store },
     workers: [worker(1, NOON + 8000), worker(2, NOON + 10_000), { ...worker(3, NOON - 5000), state: 'free' }],
-    more_workers: 0,
-    pools: [{ pool: POOL, workers: 1024, held: 2 }],
+    pools: [pool()],
     namespaces: [],
     more_namespaces: 0,
     changes: [],
@@ -39,6 +38,7 @@ function fleet(changes = {}) {
   };
 }
 
+const pool = (changes = {}) => ({ pool: POOL, workers: 1024, held: 2, unreadable: 0, more_workers: 0, more_held: 0, ...changes });
 const worker = (number, until_unix_ms) => ({ pool: POOL, worker: number, state: 'held', holder: `node-${number}`, from_unix_ms: NOON - 60_000, until_unix_ms });
 
 /** Opens a page whose requests for data are answered here. `answers` has a function for each path. */
@@ -119,6 +119,31 @@ const TESTS = {
     await page.clock.runFor(20_000);
     assert.doesNotMatch(await text(page, '#fleet-body'), /free for|are free|in \d/);
     assert.match(await text(page, '#fleet-age'), /as they were at 12:00:40Z/);
+  },
+
+  /** The counts of a pool agree with each other, and a state changes only what differs. */
+  async manyWorkersAreCountedAndKept(context) {
+    const broken = { pool: POOL, worker: 9, state: 'unreadable' };
+    const workers = (until) => [broken, ...Array.from({ length: 199 }, (_, index) => worker(index + 10, until))];
+    const pools = [pool({ held: 1000, unreadable: 4, more_workers: 823, more_held: 801 })];
+    const page = await watch(context, fleet({ workers: workers(NOON + 8000), pools }));
+    const body = await text(page, '#fleet-body');
+    assert.match(body, /20 of 1,024 workers are free, 4 unreadable/);
+    assert.match(body, /and 823 more \(801 held\); `snowmint workers` lists all/);
+    assert.match(await row(page, 9).innerText(), /unreadable record/);
+    assert.equal(await page.evaluate(() => getComputedStyle(document.querySelector('.lane .lease')).transitionDuration), '0s');
+    await page.evaluate(() => {
+      const cell = [...document.querySelectorAll('.lanes td')].find((it) => it.innerText === 'node-12');
+      getSelection().selectAllChildren(cell);
+      window.changed = 0;
+      new MutationObserver((records) => { for (const { addedNodes } of records) window.changed += addedNodes.length; }).observe(document.querySelector('.lanes'), { childList: true, subtree: true });
+    });
+    await send(page, fleet({ at_unix_ms: NOON + 2000, workers: workers(NOON + 10_000), pools, store: { read_unix_ms: NOON + 2000 } }));
+    assert.deepEqual(await page.evaluate(() => [getSelection().toString(), window.changed]), ['node-12', 0]);
+    assert.match(await row(page, 12).innerText(), /in 8 seconds/);
+    // Few workers move smoothly.
+    await send(page, fleet());
+    assert.notEqual(await page.evaluate(() => getComputedStyle(document.querySelector('.lane .lease')).transitionDuration), '0s');
   },
 
   /** A connection that is half open delivers nothing and never ends. */
