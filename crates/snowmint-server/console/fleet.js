@@ -125,9 +125,10 @@ function draw() {
   $('fleet-age').hidden = drawnCurrent || store.read_unix_ms === undefined;
   if (!drawnCurrent) $('fleet-age').textContent = `Workers, namespaces and changes are shown as they were at ${utcTime(shownInstant())}, when the store last answered.`;
   // Only what has changed is announced.
-  const problems = JSON.stringify(state.problems);
+  const problems = JSON.stringify([state.problems, state.more_problems]);
   if ($('fleet-problems').dataset.shown !== problems) {
-    fill($('fleet-problems'), state.problems.map(({ severity, what, remedy }) => banner(severity === 'error' ? 'error' : 'warn', what, remedy)));
+    fill($('fleet-problems'), state.problems.map(({ severity, what, remedy }) => banner(severity === 'error' ? 'error' : 'warn', what, remedy)),
+      state.more_problems > 0 && el('p', { class: 'note' }, `and ${thousands(state.more_problems)} more problems; \`snowmint doctor\` lists all`));
     $('fleet-problems').dataset.shown = problems;
   }
   (isDrawn ? update : fill)($('fleet-body'),

@@ -21,7 +21,7 @@ use crate::admin::audit::{self, LogLine};
 use crate::admin::doctor::{self, Finding};
 use crate::admin::workers::{WorkerState, workers_of};
 use crate::admin::{AdminError, namespaces};
-use crate::limits::fleet::{CHANGES, NAMESPACES, SLOW_CALL, WORKERS, WORKERS_OF_POOL};
+use crate::limits::fleet::{CHANGES, NAMESPACES, PROBLEMS, SLOW_CALL, WORKERS, WORKERS_OF_POOL};
 use crate::mint::{Backend, Mint, Namespace};
 use crate::state::ServerState;
 
@@ -59,6 +59,8 @@ pub(crate) struct Fleet<'a> {
     next_in_ms: u64,
     /// The problems, worst first; empty if there are none.
     problems: Vec<Problem>,
+    /// The number of problems that `problems` leaves out.
+    more_problems: usize,
     node: Node,
     store: StoreState<'a>,
     /// The workers that have or had a holder, up to a limit for each pool: those with unreadable records, those of this node, held
@@ -72,7 +74,7 @@ pub(crate) struct Fleet<'a> {
 }
 
 /// How bad a problem is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Severity {
     /// Ids or numbers fail, or soon will.
@@ -85,6 +87,9 @@ enum Severity {
 #[derive(Debug, PartialEq, Eq, Serialize)]
 struct Problem {
     severity: Severity,
+    /// What was checked.
+    #[serde(skip)]
+    check: Cow<'static, str>,
     what: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     remedy: Option<String>,
@@ -454,10 +459,12 @@ impl LastRead {
         let now_unix_ms = WallClock.unix_ms();
         let node = Node::of(server, issued, before, now_unix_ms);
         let (workers, pools) = self.leases.as_ref().map(|leases| leases.shown(&node)).unzip();
+        let (problems, more_problems) = shown(self.problems(server, &node, &store));
         let fleet = Fleet {
             at_unix_ms: now_unix_ms,
             next_in_ms: u64::try_from(next_in.as_millis()).unwrap_or(u64::MAX),
-            problems: self.problems(server, &node, &store),
+            problems,
+            more_problems,
             store: StoreState {
                 name: store,
                 answers: self.error.is_none(),
@@ -512,11 +519,11 @@ impl LastRead {
         }
     }
 
-    /// Lists the problems, worst first.
+    /// Lists the problems by check.
     fn problems(&self, server: &ServerState, node: &Node, store: &str) -> Vec<Problem> {
         let mut problems = Vec::new();
         let mut add = |severity, what: String, remedy: Option<String>| {
-            problems.push(Problem { severity, what, remedy });
+            problems.push(Problem { severity, check: Cow::Borrowed("node"), what, remedy });
         };
         if let Some(error) = &self.error {
             let since =
@@ -549,16 +556,41 @@ impl LastRead {
                 let what = format!("{store} is slow: a list of the workers took {:.1?}", leases.took);
                 add(Severity::Warning, what, None);
             }
-            for finding in leases.findings.iter().filter(|finding| !finding.ok) {
-                add(Severity::Warning, finding.text.clone(), None);
-            }
         }
-        for finding in self.others.iter().flat_map(|others| &others.findings) {
-            add(Severity::Warning, finding.text.clone(), None);
-        }
-        problems.sort_by_key(|problem| problem.severity);
+        let of_leases = self.leases.iter().flat_map(|leases| &leases.findings);
+        let found = of_leases.chain(self.others.iter().flat_map(|others| &others.findings));
+        problems.extend(found.filter(|finding| !finding.ok).map(Problem::of));
         problems
     }
+}
+
+impl Problem {
+    fn of(finding: &Finding) -> Self {
+        Self {
+            severity: Severity::Warning,
+            check: finding.check.clone(),
+            what: finding.text.clone(),
+            remedy: None,
+        }
+    }
+}
+
+/// Returns the problems to show, worst first, and the number of the others. Each check has its turn, so that many problems of one
+/// kind hide no other.
+fn shown(mut problems: Vec<Problem>) -> (Vec<Problem>, usize) {
+    problems.sort_by_key(|problem| problem.severity);
+    let more = problems.len().saturating_sub(PROBLEMS);
+    let mut counts: HashMap<(Severity, Cow<'static, str>), usize> = HashMap::new();
+    let numbered = problems.into_iter().enumerate().map(|(place, problem)| {
+        let count = counts.entry((problem.severity, problem.check.clone())).or_default();
+        *count += 1;
+        (*count, place, problem)
+    });
+    let mut numbered: Vec<_> = numbered.collect();
+    numbered.sort_by_key(|(count, _, problem)| (problem.severity, *count));
+    numbered.truncate(PROBLEMS);
+    numbered.sort_by_key(|(_, place, _)| *place);
+    (numbered.into_iter().map(|(_, _, problem)| problem).collect(), more)
 }
 
 impl Served {
@@ -747,6 +779,27 @@ mod tests {
             (&healthy["problems"], &healthy["store"]["answers"]),
             (&serde_json::json!([]), &true.into())
         );
+    }
+
+    /// Goal: a thousand problems of one kind hide no other, and errors come first. Method: many of a kind among single ones.
+    #[test]
+    fn problems_of_each_kind_are_shown() {
+        let problem = |severity, check: &'static str, what: u32| Problem {
+            severity,
+            check: Cow::Borrowed(check),
+            what: what.to_string(),
+            remedy: None,
+        };
+        let mut all = vec![problem(Severity::Warning, "clock", 0)];
+        all.extend((1..=1000).map(|what| problem(Severity::Warning, "namespace", what)));
+        all.push(problem(Severity::Warning, "room", 1001));
+        all.push(problem(Severity::Error, "node", 1002));
+        let (problems, more) = shown(all);
+        assert_eq!((problems.len(), more), (PROBLEMS, 1003 - PROBLEMS));
+        let what: Vec<u32> = problems.iter().map(|problem| problem.what.parse().unwrap()).collect();
+        let last_of_many = u32::try_from(PROBLEMS).unwrap() - 3;
+        let wanted: Vec<u32> = [1002, 0].into_iter().chain(1..=last_of_many).chain([1001]).collect();
+        assert_eq!(what, wanted);
     }
 
     /// Goal: a lease that ended is not held, and a node that shuts down is not ready. Method: a lease up to its last millisecond,

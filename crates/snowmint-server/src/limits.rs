@@ -184,6 +184,8 @@ pub mod fleet {
     pub const NAMESPACES: usize = 1000;
     /// Entries of the audit log.
     pub const CHANGES: usize = 20;
+    /// Problems. Each kind of problem gets a share.
+    pub const PROBLEMS: usize = 20;
 }
 
 /// Limits of HTTP.

@@ -26,6 +26,8 @@ const FAR_AHEAD_MS: u64 = 60_000;
 const FEW_LEFT: u64 = 8;
 /// Nodes that are asked at the same time: each may take 5 s and send up to 64 MiB of metrics.
 const NODES: usize = 32;
+/// Workers that one finding names.
+const NAMED: usize = 10;
 /// Number of calls to measure.
 const CALLS: usize = 5;
 /// The key of the record that is written as a test.
@@ -204,13 +206,15 @@ fn far_ahead(entries: &[LeaseEntry], now_unix_ms: u64) -> Option<Finding> {
 }
 
 fn unreadable(entries: &[LeaseEntry]) -> Option<Finding> {
-    let bad: Vec<String> = entries
-        .iter()
-        .filter(|entry| entry.record.is_err())
-        .map(|entry| format!("worker {} of {}", entry.worker, entry.pool))
-        .collect();
-    (!bad.is_empty())
-        .then(|| problem("records", format!("unreadable: {}; no node takes these workers", bad.join(", "))))
+    let bad = || entries.iter().filter(|entry| entry.record.is_err());
+    let mut names: Vec<String> =
+        bad().take(NAMED).map(|entry| format!("worker {} of {}", entry.worker, entry.pool)).collect();
+    let more = bad().count() - names.len();
+    if more > 0 {
+        names.push(format!("and {more} more"));
+    }
+    (!names.is_empty())
+        .then(|| problem("records", format!("unreadable: {}; no node takes these workers", names.join(", "))))
 }
 
 pub(crate) fn namespace((name, record): &Listed, now_unix_ms: u64) -> Option<Finding> {

@@ -26,6 +26,7 @@ function fleet(changes = {}) {
     at_unix_ms: NOON,
     next_in_ms: 2000,
     problems: [],
+    more_problems: 0,
     node: { version: '1.0.0', started_unix_ms: NOON - 60_000, ready: true, drained: false, leases: [{ pool: POOL, worker: 1, until_unix_ms: NOON + 8000 }], issued: 5, wall_ahead_ms: 0, records_ahead_ms: 0, store_errors: 0, ...node },
     store: { name: 'redis://store', answers: true, read_unix_ms: NOON, took_ms: 1, ...store },
     workers: [worker(1, NOON + 8000), worker(2, NOON + 10_000), { ...worker(3, NOON - 5000), state: 'free' }],
