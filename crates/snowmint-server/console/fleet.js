@@ -240,7 +240,7 @@ function namespaces() {
     el('tbody', {}, state.namespaces.map((it) => {
       const here = it.here ?? {};
       const reserve = here.left === undefined ? '–' : `${thousands(here.left)}${here.lasts_s === undefined ? '' : `, ${span(here.lasts_s * 1000)}`}`;
-      const left = it.days_left !== undefined ? span(it.days_left * 86_400_000) : here.used === undefined ? '–' : `${here.used < 0.001 ? '< 0.1' : (here.used * 100).toFixed(1)}% used`;
+      const left = it.days_left !== undefined ? daysLeft(it) : here.used === undefined ? '–' : `${here.used < 0.001 ? '< 0.1' : (here.used * 100).toFixed(1)}% used`;
       return el('tr', {},
         el('th', { scope: 'row', title: it.description }, it.name, it.owner && el('span', { class: 'quiet' }, ` · ${it.owner}`)),
         el('td', { 'data-name': 'Ids', title: it.summary }, it.scheme || it.summary),
@@ -253,9 +253,15 @@ function namespaces() {
   state.more_namespaces > 0 && el('p', { class: 'note' }, `and ${thousands(state.more_namespaces)} more`)];
 }
 
+const hasEnded = (it) => it.ends_unix_ms <= state.at_unix_ms;
+const daysLeft = (it) => (hasEnded(it) ? 'ended' : it.days_left === 0 ? 'less than 1 day' : span(it.days_left * 86_400_000));
+
 function stateOf(it) {
   if (it.state === 'unreadable') return el('span', { class: 'badge bad' }, 'unreadable');
   if (it.state === 'dropped') return el('span', { class: 'badge' }, 'dropped');
+  if (hasEnded(it)) return el('span', { class: 'badge bad' }, 'ended');
+  // Numbers in memory are still given out.
+  if (it.here?.exhausted) return it.here.left > 0 ? el('span', { class: 'badge warn' }, 'last numbers') : el('span', { class: 'badge bad' }, 'exhausted');
   if (it.here && !it.here.available) return el('span', { class: 'badge bad' }, 'unavailable here');
   return it.here ? el('span', { class: 'badge good' }, 'served') : el('span', { class: 'badge' }, 'not served here');
 }

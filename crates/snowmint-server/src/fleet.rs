@@ -13,7 +13,8 @@ use snowmint::utc::Utc;
 use snowmint::{Clock as _, WallClock};
 use snowmint_cluster::LeaseStatus;
 use snowmint_cluster::lease::admin::{LeaseEntry, leases};
-use snowmint_cluster::namespace::{Definition, NamespaceRecord, Scheme, registry};
+use snowmint_cluster::namespace::registry::{self, Listed};
+use snowmint_cluster::namespace::{Definition, NamespaceRecord, Scheme};
 use snowmint_store::Store;
 use tokio::time::Instant;
 
@@ -46,7 +47,7 @@ pub(crate) struct LeaseRecords {
 pub(crate) struct OtherRecords {
     namespaces: Vec<NamespaceRow>,
     more_namespaces: usize,
-    findings: Vec<Finding>,
+    problems: Vec<Problem>,
     changes: Vec<LogLine>,
     warnings: Vec<String>,
 }
@@ -84,7 +85,7 @@ enum Severity {
 }
 
 /// A problem, and what to do about it.
-#[derive(Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct Problem {
     severity: Severity,
     /// What was checked.
@@ -220,6 +221,8 @@ struct NamespaceState<'a> {
 #[derive(Debug, Serialize)]
 struct Served {
     available: bool,
+    /// Whether every number up to the maximum is reserved. Some may still be in memory.
+    exhausted: bool,
     issued: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     ids_per_second: Option<f64>,
@@ -322,10 +325,13 @@ impl OtherRecords {
     async fn read(store: &dyn Store) -> Result<Self, AdminError> {
         let now_unix_ms = WallClock.unix_ms();
         let listed = registry::list(store).await?;
-        let mut findings: Vec<Finding> =
-            listed.iter().filter_map(|listed| doctor::namespace(listed, now_unix_ms)).collect();
-        findings.retain(|finding| !finding.ok);
-        findings.extend(doctor::room(&listed));
+        let of_namespace = |listed: &Listed| {
+            let problem = Problem::of(&doctor::namespace(listed, now_unix_ms)?)?;
+            let has_ended = end_of(listed).is_some_and(|ends| ends <= now_unix_ms);
+            Some(if has_ended { Problem { severity: Severity::Error, ..problem } } else { problem })
+        };
+        let mut problems: Vec<Problem> = listed.iter().filter_map(of_namespace).collect();
+        problems.extend(doctor::room(&listed).and_then(|finding| Problem::of(&finding)));
         let counters: HashMap<String, String> = store
             .list("segments/")
             .await?
@@ -338,7 +344,15 @@ impl OtherRecords {
         };
         let namespaces = listed.iter().take(NAMESPACES).map(of_name).collect();
         let audit::Log { changes, warnings } = audit::list(store, CHANGES, None).await?;
-        Ok(Self { namespaces, more_namespaces, findings, changes, warnings })
+        Ok(Self { namespaces, more_namespaces, problems, changes, warnings })
+    }
+}
+
+/// Returns the end of the layout of a namespace.
+fn end_of((_, record): &Listed) -> Option<u64> {
+    match &record.as_ref().ok()?.definition.scheme {
+        Scheme::Snowflake { layout, .. } => Some(layout.ends_at_unix_ms()),
+        _ => None,
     }
 }
 
@@ -368,6 +382,11 @@ impl NamespaceRow {
         let last = counter.and_then(|(key, stripe)| {
             namespaces::last_number(counters.get(&key).map(String::as_str), stripe)
         });
+        // Nodes reserve beyond the maximum and never use those numbers.
+        let last = match &record.definition.scheme {
+            Scheme::Segment(segment) => last.map(|last| last.min(segment.maximum)),
+            _ => last,
+        };
         Self {
             state: Some(namespaces::State::of(record)),
             reserved_to: last.map(|number| number.to_string()),
@@ -557,21 +576,40 @@ impl LastRead {
                 add(Severity::Warning, what, None);
             }
         }
-        let of_leases = self.leases.iter().flat_map(|leases| &leases.findings);
-        let found = of_leases.chain(self.others.iter().flat_map(|others| &others.findings));
-        problems.extend(found.filter(|finding| !finding.ok).map(Problem::of));
+        problems.extend(mint.table().namespaces().iter().filter_map(|it| Problem::of_numbers(it)));
+        let findings = self.leases.iter().flat_map(|leases| &leases.findings);
+        problems.extend(findings.filter_map(Problem::of));
+        problems.extend(self.others.iter().flat_map(|others| &others.problems).cloned());
         problems
     }
 }
 
 impl Problem {
-    fn of(finding: &Finding) -> Self {
-        Self {
+    /// Returns the problem that a check found, if it found one.
+    fn of(finding: &Finding) -> Option<Self> {
+        (!finding.ok).then(|| Self {
             severity: Severity::Warning,
             check: finding.check.clone(),
             what: finding.text.clone(),
             remedy: None,
-        }
+        })
+    }
+
+    /// Returns the problem of a namespace whose numbers are all reserved.
+    fn of_numbers(namespace: &Namespace) -> Option<Self> {
+        let status = namespace.segment_status().filter(|status| status.exhausted)?;
+        let (severity, what) = match status.left {
+            0 => (Severity::Error, "used"),
+            _ => (Severity::Warning, "reserved"),
+        };
+        let until = if status.period.is_some() { " in this period" } else { "" };
+        let name = namespace.name();
+        Some(Self {
+            severity,
+            check: Cow::Borrowed("numbers"),
+            what: format!("every number of {name} up to its maximum, {}, is {what}{until}", status.maximum),
+            remedy: Some(format!("raise it with `snowmint ns set {name} --maximum`, or use a new namespace")),
+        })
     }
 }
 
@@ -598,6 +636,7 @@ impl Served {
         let status = namespace.segment_status();
         Self {
             available: !matches!(namespace.backend(), Backend::Unavailable(_)),
+            exhausted: status.as_ref().is_some_and(|status| status.exhausted),
             issued: namespace.issued(),
             ids_per_second,
             left: status.as_ref().map(|status| status.left),
@@ -655,9 +694,17 @@ impl HeldLease {
 
 #[cfg(test)]
 mod tests {
-    use snowmint_store::{Expected, Key, MemoryStore};
+    use std::sync::Arc;
+
+    use snowmint::{Layout, ManualClock};
+    use snowmint_cluster::NamespaceName;
+    use snowmint_cluster::namespace::Fields;
+    use snowmint_cluster::namespace::registry::IfDropped;
+    use snowmint_cluster::segment::{SegmentConfig, Segments, Stripe};
+    use snowmint_store::{Counter, Expected, Key, MemoryStore};
 
     use super::*;
+    use crate::clock::SharedClock;
     use crate::testing;
 
     const POOL: &str = "time41@1ms.worker10.sequence12.1767225600000";
@@ -778,6 +825,58 @@ mod tests {
         assert_eq!(
             (&healthy["problems"], &healthy["store"]["answers"]),
             (&serde_json::json!([]), &true.into())
+        );
+    }
+
+    /// Goal: a namespace that makes no ids is an error, and its reserved numbers stop at the maximum. Method: a layout that ended,
+    /// one that ends soon, and numbers whose counter is beyond their maximum.
+    #[tokio::test]
+    async fn namespaces_without_ids_are_errors() {
+        let store = store([("segments/used".to_owned(), "21".to_owned())]).await;
+        let mint = testing::mint();
+        let add = async |name: &str, fields: Fields| {
+            let name = NamespaceName::new(name).unwrap();
+            let definition = fields.define(&Layout::TWITTER).unwrap();
+            registry::add(&store, &name, &definition, IfDropped::Resume).await.unwrap();
+            (name, definition)
+        };
+        let snowflake = |layout: String| Fields {
+            scheme: "snowflake".to_owned(),
+            layout: Some(layout.parse().unwrap()),
+            ..Fields::default()
+        };
+        let soon = Utc(WallClock.unix_ms()).to_string();
+        let soon = format!("time:36 worker:10 sequence:12 epoch:{}", &soon[..10]);
+        add("ended", snowflake("time:30 worker:10 sequence:12 epoch:2015-01-01".to_owned())).await;
+        add("ends", snowflake(soon)).await;
+        let numbers = Fields { scheme: "segment".to_owned(), maximum: Some(10), ..Fields::default() };
+        let (name, definition) = add("used", numbers).await;
+
+        let read = OtherRecords::read(&store).await.unwrap();
+        let found: Vec<_> =
+            read.problems.iter().map(|it| (it.severity, it.what.split(' ').next().unwrap())).collect();
+        assert_eq!(found, [(Severity::Error, "ended"), (Severity::Warning, "ends")]);
+        assert!(read.problems[0].what.contains("makes no more ids"), "{}", read.problems[0].what);
+        let used = read.namespaces.iter().find(|row| row.name == "used").unwrap();
+        assert_eq!(used.reserved_to.as_deref(), Some("10"));
+
+        let clock: SharedClock = Arc::new(ManualClock::at_unix_ms(0));
+        let counter = Stripe::WHOLE.counter(Arc::new(store), Key::new("segments/used").unwrap(), 1);
+        let counters: Vec<Arc<dyn Counter>> = vec![Arc::new(counter)];
+        let config = SegmentConfig::new().maximum(10);
+        let segments = Segments::start(counters, config, ManualClock::at_unix_ms(0)).unwrap();
+        assert!(segments.take(1).await.is_err());
+        let used = Namespace::new(name, definition, Backend::Segment(segments), &clock);
+        let mut namespaces = mint.table().namespaces().to_vec();
+        namespaces.push(Arc::new(used));
+        mint.serve(namespaces);
+        let server = ServerState::for_tests(mint);
+        let node = Node::of(&server, &Issued::of(&server.mint), None, 0);
+        let problems = LastRead::default().problems(&server, &node, "memory");
+        let [problem] = &*problems else { panic!("{problems:?}") };
+        assert_eq!(
+            (problem.severity, &*problem.what),
+            (Severity::Error, "every number of used up to its maximum, 10, is used")
         );
     }
 

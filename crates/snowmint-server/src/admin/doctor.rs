@@ -231,7 +231,11 @@ pub(crate) fn namespace((name, record): &Listed, now_unix_ms: u64) -> Option<Fin
     };
     let ends = layout.ends_at_unix_ms();
     let left = age(ends, now_unix_ms);
-    let text = format!("{name} is pinned to `{layout}`, which ends on {} ({left})", date(ends));
+    let text = if ends > now_unix_ms {
+        format!("{name} is pinned to `{layout}`, which ends on {} ({left})", date(ends))
+    } else {
+        format!("{name} makes no more ids: its layout `{layout}` ended on {} ({left})", date(ends))
+    };
     Some(if ends > now_unix_ms + 5 * MS_PER_YEAR {
         ok("namespace", text)
     } else {

@@ -147,6 +147,18 @@ const TESTS = {
     assert.notEqual(await page.evaluate(() => getComputedStyle(document.querySelector('.lane .lease')).transitionDuration), '0s');
   },
 
+  /** A namespace that makes no ids does not look healthy. */
+  async endedAndExhaustedNamespacesAreNamed(context) {
+    const here = { available: true, exhausted: false, issued: 0 };
+    const snowflake = (name, ends_unix_ms, days_left) => ({ name, scheme: 'snowflake', summary: 's', state: 'served', ends_unix_ms, days_left, here });
+    const numbers = (name, changes) => ({ name, scheme: 'segment', summary: 's', state: 'served', reserved_to: '10', here: { ...here, exhausted: true, used: 1, ...changes } });
+    const namespaces = [snowflake('old', NOON, 0), snowflake('last-day', NOON + 1, 0), snowflake('young', NOON + 90_000_000, 1), numbers('used-up', { left: 0 }), numbers('nearly', { left: 3 })];
+    const page = await watch(context, fleet({ namespaces }));
+    const states = await page.locator('#fleet-body tr').filter({ has: page.locator('td[data-name=State]') }).allInnerTexts();
+    const shown = states.map((line) => [0, 2, 6].map((cell) => line.split('\t')[cell].trim()));
+    assert.deepEqual(shown, [['old', 'ended', 'ended'], ['last-day', 'served', 'less than 1 day'], ['young', 'served', '1 day'], ['used-up', 'exhausted', '100.0% used'], ['nearly', 'last numbers', '100.0% used']]);
+  },
+
   /** A connection that is half open delivers nothing and never ends. */
   async silentStreamsAreOpenedAgain(context) {
     const page = await watch(context, fleet());
