@@ -165,7 +165,7 @@ function storeCard(store, node) {
     ['state', badge(store.answers, 'answers', 'does not answer')],
     ['address', store.name],
     store.took_ms !== undefined && ['last call took', `${store.took_ms} ms`],
-    ['its clock', store.clock_ahead_ms === undefined ? 'none to compare with' : store.clock_ahead_ms === 0 ? 'the same as here' : `this clock is ${offset(store.clock_ahead_ms)}`],
+    ['its clock', store.clock_ahead_ms === undefined ? 'none to compare with' : store.clock_ahead_ms === 0 ? `the same as here, within ${Math.max(store.clock_within_ms, 1)} ms` : `this clock is at least ${offset(store.clock_ahead_ms)}`],
     node.records_ahead_ms > 0 && ['records', `${span(node.records_ahead_ms)} ahead of this node's clock`],
     ['failed calls', thousands(node.store_errors)],
     store.read_unix_ms !== undefined && ['last answer', time(store.read_unix_ms)],

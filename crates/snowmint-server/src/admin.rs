@@ -5,6 +5,7 @@
 
 pub mod audit;
 mod check_sources;
+pub(crate) mod clock_offset;
 pub mod doctor;
 mod error;
 pub mod format;

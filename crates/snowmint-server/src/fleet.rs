@@ -19,6 +19,7 @@ use snowmint_store::Store;
 use tokio::time::Instant;
 
 use crate::admin::audit::{self, LogLine};
+use crate::admin::clock_offset::ClockOffset;
 use crate::admin::doctor::{self, Finding};
 use crate::admin::workers::{WorkerState, workers_of};
 use crate::admin::{AdminError, namespaces};
@@ -36,7 +37,7 @@ pub(crate) struct LeaseRecords {
     pools: Vec<PoolRow>,
     findings: Vec<Finding>,
     /// How far the clock of this machine is ahead of the store's; `None` if the store has no clock.
-    clock_ahead_ms: Option<i64>,
+    clock: Option<ClockOffset>,
     took: Duration,
     /// When the store answered.
     read_unix_ms: u64,
@@ -147,9 +148,11 @@ struct StoreState<'a> {
     /// How long it took to list the workers.
     #[serde(skip_serializing_if = "Option::is_none")]
     took_ms: Option<f64>,
-    /// How far the clock of this machine is ahead of the store's.
+    /// How far the clock of this machine is ahead of the store's at least, and how exact that is.
     #[serde(skip_serializing_if = "Option::is_none")]
     clock_ahead_ms: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    clock_within_ms: Option<u64>,
 }
 
 /// This node.
@@ -244,17 +247,16 @@ impl LeaseRecords {
         let entries = leases(store).await?;
         // The answer may wait long until somebody takes it.
         let (took, read_unix_ms) = (started.elapsed(), WallClock.unix_ms());
-        let clock = store.unix_ms().await?;
+        let clock = ClockOffset::measure(store).await?;
         Ok(Self::of(&entries, clock, took, read_unix_ms))
     }
 
-    fn of(entries: &[LeaseEntry], store_ms: Option<u64>, took: Duration, now_unix_ms: u64) -> Self {
+    fn of(entries: &[LeaseEntry], clock: Option<ClockOffset>, took: Duration, now_unix_ms: u64) -> Self {
         let mut findings = doctor::wrong_with_leases(entries, now_unix_ms);
-        findings.extend(store_ms.map(|store_ms| doctor::clocks(now_unix_ms, store_ms)));
+        findings.extend(clock.map(doctor::clocks));
         let workers: Vec<WorkerRow> = entries.iter().map(|entry| WorkerRow::of(entry, now_unix_ms)).collect();
         let pools = workers.chunk_by(|one, other| one.pool == other.pool).map(PoolRow::of).collect();
-        let clock_ahead_ms = store_ms.map(|store_ms| now_unix_ms.cast_signed() - store_ms.cast_signed());
-        Self { workers, pools, findings, clock_ahead_ms, took, read_unix_ms: now_unix_ms }
+        Self { workers, pools, findings, clock, took, read_unix_ms: now_unix_ms }
     }
 }
 
@@ -478,6 +480,7 @@ impl LastRead {
         let now_unix_ms = WallClock.unix_ms();
         let node = Node::of(server, issued, before, now_unix_ms);
         let (workers, pools) = self.leases.as_ref().map(|leases| leases.shown(&node)).unzip();
+        let clock = self.leases.as_ref().and_then(|leases| leases.clock);
         let (problems, more_problems) = shown(self.problems(server, &node, &store));
         let fleet = Fleet {
             at_unix_ms: now_unix_ms,
@@ -494,7 +497,8 @@ impl LastRead {
                     .leases
                     .as_ref()
                     .map(|leases| (leases.took.as_secs_f64() * 10_000.0).round() / 10.0),
-                clock_ahead_ms: self.leases.as_ref().and_then(|leases| leases.clock_ahead_ms),
+                clock_ahead_ms: clock.map(ClockOffset::certain_ms),
+                clock_within_ms: clock.map(ClockOffset::within_ms),
             },
             node,
             workers,

@@ -14,6 +14,7 @@ use snowmint_cluster::namespace::{MAX_NAMESPACES, Scheme};
 use snowmint_store::{Expected, Key, Store, StoreErrorKind, Visibility};
 
 use super::AdminError;
+use super::clock_offset::ClockOffset;
 use super::format::{age, date, thousands};
 use super::node_reports::{self, NodeError, NodeReports, Readiness};
 use super::recovery::{Behind, behind};
@@ -83,9 +84,12 @@ fn problem(check: &'static str, text: impl Into<String>) -> Finding {
 /// The error of the store, if it cannot be read at all; an error of the setting `nodes`, if an address is invalid.
 pub async fn examine(store: &dyn Store, nodes: &[String]) -> Result<Findings, AdminError> {
     let mut findings = vec![latency(store).await?, write(store).await];
-    let now_unix_ms = WallClock.unix_ms();
-    findings.push(clock(store, now_unix_ms).await?);
+    findings.push(match ClockOffset::measure(store).await? {
+        Some(offset) => clocks(offset),
+        None => ok("clock", "this store has no clock to compare with"),
+    });
     let entries = leases(store).await?;
+    let now_unix_ms = WallClock.unix_ms();
     findings.extend(of_leases(&entries, now_unix_ms));
     let namespaces = registry::list(store).await?;
     findings.extend(namespaces.iter().filter_map(|listed| namespace(listed, now_unix_ms)));
@@ -142,23 +146,15 @@ async fn write(store: &dyn Store) -> Finding {
     }
 }
 
-async fn clock(store: &dyn Store, now_unix_ms: u64) -> Result<Finding, AdminError> {
-    let Some(store_ms) = store.unix_ms().await? else {
-        return Ok(ok("clock", "this store has no clock to compare with"));
-    };
-    Ok(clocks(now_unix_ms, store_ms))
-}
-
 /// Checks the clock of this machine against that of the store.
-pub(crate) fn clocks(now_unix_ms: u64, store_ms: u64) -> Finding {
-    let difference = now_unix_ms.cast_signed() - store_ms.cast_signed();
-    let how = match difference {
-        0 => "equals".to_owned(),
-        1.. => format!("is {difference} ms ahead of"),
-        _ => format!("is {} ms behind", difference.unsigned_abs()),
+pub(crate) fn clocks(offset: ClockOffset) -> Finding {
+    let certain_ms = offset.certain_ms();
+    let text = match certain_ms {
+        0 => format!("this machine's clock equals the store's, within {} ms", offset.within_ms().max(1)),
+        1.. => format!("this machine's clock is at least {certain_ms} ms ahead of the store's"),
+        _ => format!("this machine's clock is at least {} ms behind the store's", certain_ms.unsigned_abs()),
     };
-    let text = format!("this machine's clock {how} the store's");
-    if difference.abs() < 1000 { ok("clock", text) } else { problem("clock", text) }
+    if certain_ms.abs() < 1000 { ok("clock", text) } else { problem("clock", text) }
 }
 
 /// Checks the leases of a store: their ends, and whether their records are readable.
