@@ -145,7 +145,7 @@ function rows(pairs) {
   return el('dl', {}, pairs.filter(Boolean).flatMap(([name, value]) => [el('dt', {}, name), el('dd', {}, value)]));
 }
 
-const offset = (ms) => (ms === 0 ? '0 ms' : `${thousands(Math.abs(ms))} ms ${ms > 0 ? 'ahead' : 'behind'}`);
+const offset = (ms) => `${thousands(Math.abs(ms))} ms ${ms > 0 ? 'ahead of' : 'behind'}`;
 const speed = (rate) => (rate === undefined ? 'measuring' : thousands(rate));
 
 function nodeCard(node) {
@@ -155,7 +155,7 @@ function nodeCard(node) {
     ['ids since the start', thousands(node.issued)],
     ['running for', span(Date.now() - node.started_unix_ms)],
     ['workers', node.leases.length > 0 ? node.leases.map(({ worker }) => worker).join(', ') : 'none'],
-    ['wall clock', `${offset(node.wall_ahead_ms)}${node.wall_ahead_ms === 0 ? ' off' : ' of'} the clock of the ids`],
+    ['wall clock', node.wall_ahead_ms === 0 ? 'the same as the clock of the ids' : `${offset(node.wall_ahead_ms)} the clock of the ids`],
     ['version', node.version],
   ]));
 }
@@ -165,7 +165,7 @@ function storeCard(store, node) {
     ['state', badge(store.answers, 'answers', 'does not answer')],
     ['address', store.name],
     store.took_ms !== undefined && ['last call took', `${store.took_ms} ms`],
-    ['its clock', store.clock_ahead_ms === undefined ? 'none to compare with' : store.clock_ahead_ms === 0 ? `the same as here, within ${Math.max(store.clock_within_ms, 1)} ms` : `this clock is at least ${offset(store.clock_ahead_ms)}`],
+    ['its clock', store.clock_ahead_ms === undefined ? 'none to compare with' : store.clock_ahead_ms === 0 ? `the same as here, within ${Math.max(store.clock_within_ms, 1)} ms` : `at least ${offset(-store.clock_ahead_ms)} this clock`],
     node.records_ahead_ms > 0 && ['records', `${span(node.records_ahead_ms)} ahead of this node's clock`],
     ['failed calls', thousands(node.store_errors)],
     store.read_unix_ms !== undefined && ['last answer', time(store.read_unix_ms)],

@@ -8,6 +8,7 @@ use futures_util::{StreamExt as _, stream};
 use serde::{Deserialize, Serialize};
 use snowmint::utc::{MS_PER_YEAR, Utc};
 use snowmint::{Clock as _, WallClock};
+use snowmint_cluster::lease::Record;
 use snowmint_cluster::lease::admin::{LeaseEntry, leases, strange_keys};
 use snowmint_cluster::namespace::registry::{self, Listed, Room};
 use snowmint_cluster::namespace::{MAX_NAMESPACES, Scheme};
@@ -21,8 +22,10 @@ use super::recovery::{Behind, behind};
 use super::workers::workers_of;
 use crate::limits::MAX_SERVED_NAMESPACES;
 
-/// If a lease ends later than this from now, its window is long or a clock is wrong.
+/// No lease that ends within this time from now is a problem.
 const FAR_AHEAD_MS: u64 = 60_000;
+/// The longest window of a node.
+const LONGEST_WINDOW_MS: u64 = 86_400_000;
 /// Few workers are left if fewer than one in this many are free.
 const FEW_LEFT: u64 = 8;
 /// Nodes that are asked at the same time: each may take 5 s and send up to 64 MiB of metrics.
@@ -67,6 +70,23 @@ pub struct Findings {
     pub findings: Vec<Finding>,
 }
 
+/// A finding, and what changes from moment to moment, such as the time left: a view that lasts shows the finding alone.
+struct Checked {
+    finding: Finding,
+    detail: String,
+}
+
+impl Checked {
+    const fn of(finding: Finding) -> Self {
+        Self { finding, detail: String::new() }
+    }
+
+    fn in_full(mut self) -> Finding {
+        self.finding.text.push_str(&self.detail);
+        self.finding
+    }
+}
+
 fn ok(check: &'static str, text: impl Into<String>) -> Finding {
     Finding { check: Cow::Borrowed(check), ok: true, text: text.into() }
 }
@@ -85,12 +105,12 @@ fn problem(check: &'static str, text: impl Into<String>) -> Finding {
 pub async fn examine(store: &dyn Store, nodes: &[String]) -> Result<Findings, AdminError> {
     let mut findings = vec![latency(store).await?, write(store).await];
     findings.push(match ClockOffset::measure(store).await? {
-        Some(offset) => clocks(offset),
+        Some(offset) => clocks(offset).in_full(),
         None => ok("clock", "this store has no clock to compare with"),
     });
     let entries = leases(store).await?;
     let now_unix_ms = WallClock.unix_ms();
-    findings.extend(of_leases(&entries, now_unix_ms));
+    findings.extend(of_leases(&entries, now_unix_ms).into_iter().map(Checked::in_full));
     let namespaces = registry::list(store).await?;
     findings.extend(namespaces.iter().filter_map(|listed| namespace(listed, now_unix_ms)));
     findings.extend(room(&namespaces));
@@ -100,7 +120,7 @@ pub async fn examine(store: &dyn Store, nodes: &[String]) -> Result<Findings, Ad
         strange.iter().map(|key| problem("records", format!("`{key}`: its key names no worker; remove it"))),
     );
     findings.extend(store.skipped().into_iter().map(|what| problem("records", format!("skipped {what}"))));
-    findings.extend(of_pools(&entries, now_unix_ms));
+    findings.extend(of_pools(&entries, now_unix_ms).into_iter().map(Checked::in_full));
     findings.extend(nodes_and_counters(store, nodes).await?);
     Ok(Findings { findings })
 }
@@ -147,58 +167,99 @@ async fn write(store: &dyn Store) -> Finding {
 }
 
 /// Checks the clock of this machine against that of the store.
-pub(crate) fn clocks(offset: ClockOffset) -> Finding {
+fn clocks(offset: ClockOffset) -> Checked {
     let certain_ms = offset.certain_ms();
-    let text = match certain_ms {
-        0 => format!("this machine's clock equals the store's, within {} ms", offset.within_ms().max(1)),
-        1.. => format!("this machine's clock is at least {certain_ms} ms ahead of the store's"),
-        _ => format!("this machine's clock is at least {} ms behind the store's", certain_ms.unsigned_abs()),
-    };
-    if certain_ms.abs() < 1000 { ok("clock", text) } else { problem("clock", text) }
+    if certain_ms == 0 {
+        let text =
+            format!("this machine's clock equals the store's, within {} ms", offset.within_ms().max(1));
+        return Checked::of(ok("clock", text));
+    }
+    let way = if certain_ms > 0 { "ahead of" } else { "behind" };
+    let text = format!("this machine's clock is {way} the store's");
+    let detail = format!(", by at least {} ms", certain_ms.unsigned_abs());
+    Checked {
+        finding: if certain_ms.abs() < 1000 { ok("clock", text) } else { problem("clock", text) },
+        detail,
+    }
+}
+
+/// Returns the problem of the clock of this machine, in a text that stays the same while it lasts.
+pub(crate) fn wrong_clock(offset: ClockOffset) -> Option<Finding> {
+    Some(clocks(offset).finding).filter(|finding| !finding.ok)
 }
 
 /// Checks the leases of a store: their ends, and whether their records are readable.
-fn of_leases(entries: &[LeaseEntry], now_unix_ms: u64) -> Vec<Finding> {
-    far_ahead(entries, now_unix_ms).into_iter().chain(unreadable(entries)).collect()
+fn of_leases(entries: &[LeaseEntry], now_unix_ms: u64) -> Vec<Checked> {
+    let unreadable = unreadable(entries).map(Checked::of);
+    far_ahead(entries, now_unix_ms).into_iter().chain(unreadable).collect()
 }
 
 /// Checks how many workers of each pool are free.
-fn of_pools(entries: &[LeaseEntry], now_unix_ms: u64) -> Vec<Finding> {
+fn of_pools(entries: &[LeaseEntry], now_unix_ms: u64) -> Vec<Checked> {
     let mut pools: Vec<&str> = entries.iter().map(|entry| entry.pool.as_str()).collect();
     pools.dedup();
     pools.into_iter().map(|pool| workers_left(pool, entries, now_unix_ms)).collect()
 }
 
-/// Returns the problems of the leases and workers of a store.
+/// Returns the problems of the leases and workers of a store, in texts that stay the same while a problem lasts.
 pub(crate) fn wrong_with_leases(entries: &[LeaseEntry], now_unix_ms: u64) -> Vec<Finding> {
     let all = of_leases(entries, now_unix_ms).into_iter().chain(of_pools(entries, now_unix_ms));
-    all.filter(|finding| !finding.ok).collect()
+    all.map(|checked| checked.finding).filter(|finding| !finding.ok).collect()
 }
 
-/// Checks the lease that ends last.
-fn far_ahead(entries: &[LeaseEntry], now_unix_ms: u64) -> Option<Finding> {
-    let furthest = entries.iter().filter_map(|entry| Some((entry, entry.record.as_ref().ok()?)));
-    let (entry, record) = furthest.max_by_key(|(_, record)| record.until_unix_ms)?;
-    let ahead_ms = record.until_unix_ms.saturating_sub(now_unix_ms);
-    if ahead_ms == 0 {
-        let text = format!("no worker is held; the last lease ended at {}", Utc(record.until_unix_ms));
-        return Some(ok("leases", text));
+/// Checks whether leases end much later than others of their pool, and which one ends last.
+fn far_ahead(entries: &[LeaseEntry], now_unix_ms: u64) -> Option<Checked> {
+    let records: Vec<(&LeaseEntry, &Record)> =
+        entries.iter().filter_map(|entry| Some((entry, entry.record.as_ref().ok()?))).collect();
+    let (last, last_record) = records.iter().max_by_key(|(_, record)| record.until_unix_ms)?;
+    let ahead = |record: &Record| record.until_unix_ms.saturating_sub(now_unix_ms);
+    if ahead(last_record) == 0 {
+        let text = format!("no worker is held; the last lease ended at {}", Utc(last_record.until_unix_ms));
+        return Some(Checked::of(ok("leases", text)));
     }
-    let text = format!(
-        "worker {} of {} is held by {} for the next {} s",
-        entry.worker,
-        entry.pool,
-        record.holder,
-        ahead_ms / 1000
+    let far: Vec<_> = records
+        .chunk_by(|(one, _), (other, _)| one.pool == other.pool)
+        .flat_map(|of_pool| far_of_pool(of_pool, now_unix_ms))
+        .collect();
+    let Some((entry, record)) = far.first() else {
+        let (worker, pool, holder) = (last.worker, &last.pool, &last_record.holder);
+        let seconds = ahead(last_record) / 1000;
+        let text = format!("worker {worker} of {pool} is held by {holder} for the next {seconds} s");
+        return Some(Checked::of(ok("leases", format!("{text}; every other lease ends earlier"))));
+    };
+    let more = match far.len() - 1 {
+        0 => String::new(),
+        1 => ", as is 1 other".to_owned(),
+        more => format!(", as are {more} others"),
+    };
+    let what = format!(
+        "worker {} of {} is held by {} far beyond a window{more}: this clock is behind, the clock of that node was ahead, or an \
+         operator took the worker from it",
+        entry.worker, entry.pool, record.holder
     );
-    Some(if ahead_ms > FAR_AHEAD_MS {
-        problem(
-            "leases",
-            format!("{text}: its window is long, this clock is behind, or the clock of that node was ahead"),
-        )
-    } else {
-        ok("leases", format!("{text}; every other lease ends earlier"))
-    })
+    let detail = format!("; the lease ends in {} s, at {}", ahead(record) / 1000, Utc(record.until_unix_ms));
+    Some(Checked { finding: problem("leases", what), detail })
+}
+
+/// Returns the leases of a pool that reach further ahead than their window.
+///
+/// A record does not say how long its window is, and it may be a day. Nodes renew early, so most leases of a pool end within a
+/// window, and not before half of it: one that ends much later, or that has not begun, was written by another clock.
+fn far_of_pool<'a>(
+    of_pool: &[(&'a LeaseEntry, &'a Record)],
+    now_unix_ms: u64,
+) -> impl Iterator<Item = (&'a LeaseEntry, &'a Record)> {
+    let ahead = move |record: &Record| record.until_unix_ms.saturating_sub(now_unix_ms);
+    let mut held: Vec<u64> =
+        of_pool.iter().map(|(_, record)| ahead(record)).filter(|ahead| *ahead > 0).collect();
+    held.sort_unstable();
+    let median = held.get(held.len().saturating_sub(1) / 2).copied().unwrap_or(0);
+    let limit = (3 * median).clamp(FAR_AHEAD_MS, LONGEST_WINDOW_MS + FAR_AHEAD_MS);
+    let is_far = move |record: &Record| {
+        let begins_in = record.from_unix_ms.map_or(0, |from| from.saturating_sub(now_unix_ms));
+        ahead(record) > limit || begins_in > FAR_AHEAD_MS
+    };
+    of_pool.iter().copied().filter(move |(_, record)| is_far(record)).collect::<Vec<_>>().into_iter()
 }
 
 fn unreadable(entries: &[LeaseEntry]) -> Option<Finding> {
@@ -262,7 +323,7 @@ pub(crate) fn room(listed: &[Listed]) -> Option<Finding> {
     Some(problem("namespace", text))
 }
 
-fn workers_left(pool: &str, entries: &[LeaseEntry], now_unix_ms: u64) -> Finding {
+fn workers_left(pool: &str, entries: &[LeaseEntry], now_unix_ms: u64) -> Checked {
     let of_pool = || entries.iter().filter(|entry| entry.pool == pool);
     // No node takes a worker whose record is unreadable.
     let unreadable = of_pool().filter(|entry| entry.record.is_err()).count() as u64;
@@ -270,14 +331,14 @@ fn workers_left(pool: &str, entries: &[LeaseEntry], now_unix_ms: u64) -> Finding
     let held: Vec<_> = held.filter(|(_, record)| record.until_unix_ms > now_unix_ms).collect();
     let workers = workers_of(pool);
     let left = workers.saturating_sub(held.len() as u64 + unreadable);
-    let mut text = format!("{left} of {workers} workers of {pool} are free");
-    if let Some((worker, record)) = held.iter().min_by_key(|(_, record)| record.until_unix_ms) {
+    let text = format!("{left} of {workers} workers of {pool} are free");
+    let first = held.iter().min_by_key(|(_, record)| record.until_unix_ms);
+    let detail = first.map_or_else(String::new, |(worker, record)| {
         let (holder, until) = (&record.holder, Utc(record.until_unix_ms));
-        text = format!(
-            "{text}; the first lease to end is that of worker {worker}, held by {holder} until {until} unless renewed"
-        );
-    }
-    if left.saturating_mul(FEW_LEFT) >= workers { ok("workers", text) } else { problem("workers", text) }
+        format!("; the first lease to end is that of worker {worker}, held by {holder} until {until} unless renewed")
+    });
+    let enough = left.saturating_mul(FEW_LEFT) >= workers;
+    Checked { finding: if enough { ok("workers", text) } else { problem("workers", text) }, detail }
 }
 
 /// Finds counters whose namespace has no record. A drop leaves the record.
@@ -365,6 +426,73 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
+
+    const NOW: u64 = 1_800_000_000_000;
+
+    /// Returns what is wrong with leases that begin and end so long after `NOW`.
+    async fn wrong(leases_of: &[(u32, i64, u64)]) -> Vec<String> {
+        let store = MemoryStore::new();
+        for (worker, from, until) in leases_of {
+            let (from, until) = (NOW.checked_add_signed(*from).unwrap(), NOW + until);
+            let value = format!(
+                r#"{{"holder":"n{worker}","from":{from},"until":{until},"tag":"{}"}}"#,
+                "0".repeat(32)
+            );
+            let key = format!("workers/time41@1ms.worker10.sequence12.1767225600000/{worker:010}");
+            let _ = store
+                .compare_and_set(&Key::new(key).unwrap(), Expected::Absent, value.as_bytes())
+                .await
+                .unwrap();
+        }
+        let entries = leases(&store).await.unwrap();
+        wrong_with_leases(&entries, NOW).into_iter().map(|finding| finding.text).collect()
+    }
+
+    /// Goal: a long window is no problem, and a lease by another clock is one, also among long windows. Method: leases of nodes
+    /// that renew at thirds of their window, and leases that fit no window.
+    #[tokio::test]
+    async fn long_windows_are_no_problem() {
+        let day = 86_400_000;
+        for healthy in [
+            &[(1, -5000, 10_000)][..],
+            &[(1, -5000, 60_000), (2, -5000, 41_000), (3, -9000, 55_000)],
+            &[(1, -5000, 3_600_000), (2, -5000, 2_401_000)],
+            &[(1, -5000, day)],
+        ] {
+            assert_eq!(wrong(healthy).await, [""; 0], "{healthy:?}");
+        }
+        for (far, worker) in [
+            (&[(1, -5000, 10_000), (2, -5000, 8000), (3, -5000, 900_000)][..], 3),
+            (&[(1, -5000, 60_000), (2, -5000, 50_000), (3, -5000, 3_600_000)], 3),
+            (&[(1, -5000, day + 61_000)], 1),
+            (&[(1, 61_000, 71_000)], 1),
+        ] {
+            let found = wrong(far).await;
+            let [text] = &*found else { panic!("{far:?}: {found:?}") };
+            assert!(text.contains(&format!("held by n{worker} far beyond a window: ")), "{text}");
+        }
+    }
+
+    /// Goal: the text of a problem stays the same while it lasts, so that a view that announces changes is quiet. Method: a store
+    /// with each problem, a moment later, with leases renewed.
+    #[tokio::test]
+    async fn texts_of_problems_do_not_change() {
+        let full = |moment: u64| -> Vec<(u32, i64, u64)> {
+            let renewed = (0..1020).map(|worker| (worker, -5000, 7000 + (moment + u64::from(worker)) % 3000));
+            renewed.chain([(1020, -5000, 900_000 - moment), (1021, -5000, 901_000 - moment)]).collect()
+        };
+        let first = wrong(&full(0)).await;
+        assert_eq!(first.len(), 2, "{first:?}");
+        assert!(first[0].contains("far beyond a window, as is 1 other: "), "{}", first[0]);
+        assert_eq!(first, wrong(&full(1234)).await);
+        for (early, late) in [(2000, 2017), (-2000, -2023)] {
+            let text = |ahead: i64| {
+                let now = NOW.checked_add_signed(ahead).unwrap();
+                wrong_clock(ClockOffset::of(now, NOW, now)).unwrap().text
+            };
+            assert_eq!(text(early), text(late));
+        }
+    }
 
     /// Goal: nodes are asked concurrently, and findings keep the order of the nodes. Method: nodes that answer only once all were
     /// asked for all that is asked, the last one first.
