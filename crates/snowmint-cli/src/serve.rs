@@ -141,6 +141,7 @@ async fn until_stopped(plan: &Plan, process: &Process, serving: &Handle) -> Resu
         Leases::start(Arc::clone(&prepared.store), config).map_err(|error| Failure::usage(Chain(&error)))?;
     let mut settings = Settings {
         clock: Arc::new(clock.clone()) as SharedClock,
+        holder: Some(prepared.holder.clone()),
         log: Some(Arc::new(process.logging.clone())),
         ..plan.settings.clone()
     };

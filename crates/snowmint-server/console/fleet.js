@@ -1,7 +1,7 @@
 // Fleet: workers, namespaces, clocks and changes of the store, live.
 
 import { follow, pause } from './events.js';
-import { $, banner, code, el, explain, fill, request, span, thousands, time, update, utcTime } from './page.js';
+import { $, banner, code, el, explain, fill, local, request, span, thousands, update, utcTime } from './page.js';
 
 let watching;
 let state;
@@ -121,6 +121,7 @@ const badge = (good, yes, no) => el('span', { class: `badge ${good ? 'good' : 'b
 function draw() {
   const { node, store } = state;
   drawnCurrent = isCurrent();
+  if (node.holder && !$('fleet').hidden) document.title = `${node.holder} · Fleet · Snowmint`;
   $('fleet-body').classList.toggle('old', !drawnCurrent);
   $('fleet-age').hidden = drawnCurrent || store.read_unix_ms === undefined;
   if (!drawnCurrent) $('fleet-age').textContent = `Workers, namespaces and changes are shown as they were at ${utcTime(shownInstant())}, when the store last answered.`;
@@ -146,14 +147,16 @@ function rows(pairs) {
 }
 
 const offset = (ms) => `${thousands(Math.abs(ms))} ms ${ms > 0 ? 'ahead of' : 'behind'}`;
+const clockTime = (unixMs) => el('span', { title: `${local(unixMs)} here` }, utcTime(unixMs));
 const speed = (rate) => (rate === undefined ? 'measuring' : thousands(rate));
 
 function nodeCard(node) {
   return el('section', { class: 'panel card' }, el('h2', {}, 'This node'), rows([
+    node.holder && ['name', node.holder],
     ['state', node.drained ? el('span', { class: 'badge warn' }, 'drained') : badge(node.ready, 'ready', 'not ready')],
     ['ids a second', speed(node.ids_per_second)],
     ['ids since the start', thousands(node.issued)],
-    ['running for', span(Date.now() - node.started_unix_ms)],
+    ['running for', span(state.at_unix_ms - node.started_unix_ms)],
     ['workers', node.leases.length > 0 ? node.leases.map(({ worker }) => worker).join(', ') : 'none'],
     ['wall clock', node.wall_ahead_ms === 0 ? 'the same as the clock of the ids' : `${offset(node.wall_ahead_ms)} the clock of the ids`],
     ['version', node.version],
@@ -168,7 +171,7 @@ function storeCard(store, node) {
     ['its clock', store.clock_ahead_ms === undefined ? 'none to compare with' : store.clock_ahead_ms === 0 ? `the same as here, within ${Math.max(store.clock_within_ms, 1)} ms` : `at least ${offset(-store.clock_ahead_ms)} this clock`],
     node.records_ahead_ms > 0 && ['records', `${span(node.records_ahead_ms)} ahead of this node's clock`],
     ['failed calls', thousands(node.store_errors)],
-    store.read_unix_ms !== undefined && ['last answer', time(store.read_unix_ms)],
+    store.read_unix_ms !== undefined && ['last answer', clockTime(store.read_unix_ms)],
   ]));
 }
 
@@ -273,7 +276,7 @@ function changes() {
     el('tbody', {}, state.changes.map((it) => (it.unreadable
       ? el('tr', {}, el('td', {}, it.record), el('td', {}), el('td', {}, el('span', { class: 'badge bad' }, 'unreadable')), el('td', { class: 'quiet' }, it.unreadable))
       : el('tr', {},
-        el('td', { 'data-name': 'When' }, it.at.slice(0, 19).replace('T', ' ')),
+        el('td', { 'data-name': 'When' }, el('span', { title: `${local(it.at_unix_ms)} here` }, `${it.at.slice(0, 19).replace('T', ' ')}Z`)),
         el('td', { 'data-name': 'Who' }, `${it.who}, ${it.from}`),
         el('td', { 'data-name': 'Change' }, `${it.action} ${it.subject}`, it.failed && [' ', el('span', { class: 'badge bad', title: it.failed }, it.outcome === 'refused' ? 'refused' : 'failed')],
           it.possibly_made && [' ', el('span', { class: 'badge bad', title: it.possibly_made }, 'possibly made')]),

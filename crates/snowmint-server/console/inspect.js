@@ -126,7 +126,7 @@ function others(chosen) {
     };
     return el('li', {}, el('button', { type: 'button', 'aria-pressed': String(it === chosen), click: go },
       el('span', {}, it.name), el('span', { class: 'of' }, it.namespaces ? `namespace ${it.namespaces.join(', ')}` : it.form),
-      el('span', { class: 'of' }, it.utc ? it.utc.slice(0, 19).replace('T', ' ') : 'no instant'),
+      el('span', { class: 'of' }, it.utc ? `${it.utc.slice(0, 19).replace('T', ' ')}Z` : 'no instant'),
       el('span', { class: 'meter' }, percent(share), meter)));
   }));
 }

@@ -152,8 +152,6 @@ export function utcTime(unixMs) {
   return Number.isNaN(date.getTime()) ? 'a time beyond the dates that a browser knows' : `${date.toISOString().slice(11, 19)}Z`;
 }
 
-export const time = (unixMs) => new Date(unixMs).toLocaleTimeString(undefined, { hour12: false });
-
 // Copying
 
 export function copyButton(text, what) {

@@ -11,10 +11,10 @@ use std::time::Duration;
 use serde::Serialize;
 use snowmint::utc::Utc;
 use snowmint::{Clock as _, WallClock};
-use snowmint_cluster::LeaseStatus;
 use snowmint_cluster::lease::admin::{LeaseEntry, leases};
 use snowmint_cluster::namespace::registry::{self, Listed};
 use snowmint_cluster::namespace::{Definition, NamespaceRecord, Scheme};
+use snowmint_cluster::{Holder, LeaseStatus};
 use snowmint_store::Store;
 use tokio::time::Instant;
 
@@ -158,6 +158,9 @@ struct StoreState<'a> {
 /// This node.
 #[derive(Debug, Serialize)]
 struct Node {
+    /// Its name in the store.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    holder: Option<String>,
     version: &'static str,
     started_unix_ms: u64,
     ready: bool,
@@ -672,6 +675,7 @@ impl Node {
             mint.check_ready().err().map(|error| error.answer())
         };
         Self {
+            holder: server.settings.holder.as_ref().map(Holder::to_string),
             version: env!("CARGO_PKG_VERSION"),
             started_unix_ms: server.started_unix_ms,
             ready: !is_leaving && unready.is_none(),

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use snowmint::WallClock;
 use snowmint::error::Snippet;
+use snowmint_cluster::Holder;
 
 use crate::access::Access;
 use crate::admin::{LogControl, NodeAdmin};
@@ -36,6 +37,8 @@ pub struct Settings {
     pub access: Option<Arc<Access>>,
     /// Whether browsers get the console at `/`.
     pub console: bool,
+    /// The name of the node in its store, which the console shows.
+    pub holder: Option<Holder>,
     /// The store of the node, for the admin API; `None` for a server without a store.
     pub admin: Option<NodeAdmin>,
     /// The log of the process, for the admin API; `None` if its level is fixed.
@@ -63,6 +66,7 @@ impl Default for Settings {
             tls: None,
             access: None,
             console: true,
+            holder: None,
             admin: None,
             log: None,
             #[cfg(feature = "otlp")]
@@ -86,6 +90,7 @@ impl fmt::Debug for Settings {
             .field("tls", &self.tls)
             .field("access", &self.access)
             .field("console", &self.console)
+            .field("holder", &self.holder)
             .field("admin", &self.admin)
             .field("drain", &self.drain)
             .field("drain_delay", &self.drain_delay)

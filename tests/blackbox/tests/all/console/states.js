@@ -27,7 +27,7 @@ function fleet(changes = {}) {
     next_in_ms: 2000,
     problems: [],
     more_problems: 0,
-    node: { version: '1.0.0', started_unix_ms: NOON - 60_000, ready: true, drained: false, leases: [{ pool: POOL, worker: 1, until_unix_ms: NOON + 8000 }], issued: 5, wall_ahead_ms: 0, records_ahead_ms: 0, store_errors: 0, ...node },
+    node: { holder: 'web-1:8080', version: '1.0.0', started_unix_ms: NOON - 60_000, ready: true, drained: false, leases: [{ pool: POOL, worker: 1, until_unix_ms: NOON + 8000 }], issued: 5, wall_ahead_ms: 0, records_ahead_ms: 0, store_errors: 0, ...node },
     store: { name: 'redis://store', answers: true, read_unix_ms: NOON, took_ms: 1, ...store },
     workers: [worker(1, NOON + 8000), worker(2, NOON + 10_000), { ...worker(3, NOON - 5000), state: 'free' }],
     pools: [pool()],
@@ -157,6 +157,20 @@ const TESTS = {
     const states = await page.locator('#fleet-body tr').filter({ has: page.locator('td[data-name=State]') }).allInnerTexts();
     const shown = states.map((line) => [0, 2, 6].map((cell) => line.split('\t')[cell].trim()));
     assert.deepEqual(shown, [['old', 'ended', 'ended'], ['last-day', 'served', 'less than 1 day'], ['young', 'served', '1 day'], ['used-up', 'exhausted', '100.0% used'], ['nearly', 'last numbers', '100.0% used']]);
+  },
+
+  /** The cards name the node, times are UTC, and lengths of time do not come from the clock of the browser. */
+  async cardsNameTheNodeAndItsTimes(context) {
+    const change = { at: '2026-11-27T11:59:58.123Z', at_unix_ms: NOON - 1877, who: 'ops', from: 'here', action: 'add', subject: 'orders', details: 'd', outcome: 'made' };
+    const page = await watch(context, fleet({ node: { wall_ahead_ms: -3 }, store: { clock_ahead_ms: 1200, clock_within_ms: 4 }, changes: [change] }));
+    const [node, store] = await page.locator('.card').allInnerTexts();
+    assert.match(node, /name\s+web-1:8080[\s\S]*running for\s+1 minute\n[\s\S]*wall clock\s+3 ms behind the clock of the ids/);
+    assert.match(store, /its clock\s+at least 1,200 ms behind this clock[\s\S]*last answer\s+12:00:00Z/);
+    assert.equal(await page.title(), 'web-1:8080 · Fleet · Snowmint');
+    assert.match(await text(page, '#fleet-body'), /2026-11-27 11:59:58Z/);
+    await page.evaluate(() => { location.hash = '#/design'; });
+    await page.waitForSelector('#design:not([hidden])');
+    assert.equal(await page.title(), 'Design a layout · Snowmint');
   },
 
   /** A connection that is half open delivers nothing and never ends. */
