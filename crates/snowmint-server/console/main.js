@@ -51,6 +51,8 @@ $('theme-button').addEventListener('click', () => {
 // Token
 
 const panel = $('token-panel');
+// Browsers trust TLS and their own machine.
+$('token-insecure').hidden = isSecureContext;
 function openPanel(open, note) {
   panel.hidden = !open;
   $('token-button').setAttribute('aria-expanded', String(open));

@@ -268,6 +268,19 @@ const TESTS = {
     await Promise.all([page.waitForEvent('load'), page.getByRole('button', { name: 'Try again' }).click()]);
   },
 
+  /** A token that would be sent in plain text comes with a warning. */
+  async plainHttpIsNamedBeforeATokenIsEntered(context) {
+    for (const secure of [true, false]) {
+      const page = await context.newPage();
+      await page.addInitScript((secure) => Object.defineProperty(window, 'isSecureContext', { get: () => secure }), secure);
+      await page.goto(`${address}/console`);
+      await page.click('#token-button');
+      await page.waitForSelector('#token-panel:not([hidden])');
+      assert.equal(await page.locator('#token-insecure').isVisible(), !secure);
+      await page.close();
+    }
+  },
+
   /** An address that no view has shows the first view. */
   async strangeAddressesShowAView(context) {
     for (const view of ['toString', 'constructor/x', '%']) {
