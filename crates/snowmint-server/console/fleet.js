@@ -204,7 +204,10 @@ const setText = (target, text) => { if (target.textContent !== text) target.text
 function lanes() {
   const present = shownInstant();
   const cells = [...document.querySelectorAll('.lane')];
-  const ahead = Math.max(...cells.map((lane) => Number(lane.dataset.until ?? 0) - present), 5000);
+  const lasting = cells.map((lane) => Number(lane.dataset.until ?? 0) - present).filter((left) => left > 0).sort((one, other) => one - other);
+  // One lease that ends in a year would make all others invisible: the scale fits the usual ones.
+  const usual = lasting[Math.floor((lasting.length - 1) / 2)] ?? 0;
+  const ahead = Math.max(Math.min(lasting.at(-1) ?? 0, 2 * usual), 5000);
   const reach = [10_000, 20_000, 60_000, 300_000, 3_600_000, 86_400_000].find((ms) => ms >= ahead) ?? ahead;
   const place = (instant) => ((instant - present + reach) / (2 * reach)) * 100;
   for (const [end, sign] of [['from', '−'], ['to', '+']]) {
@@ -217,7 +220,7 @@ function lanes() {
     const [left, right] = [Math.max(place(from), 0), Math.min(place(until), 100)];
     if (!lane.hasChildNodes()) lane.append(el('div', {}), el('div', { class: 'now' }));
     const [lease, mark] = lane.children;
-    lease.className = `lease${lane.dataset.state === 'free' ? ' free' : ''}${left === 0 ? ' open' : ''}`;
+    lease.className = `lease${lane.dataset.state === 'free' ? ' free' : ''}${left === 0 ? ' open' : ''}${place(until) > 100 ? ' beyond' : ''}`;
     lease.hidden = right <= 0;
     lease.style.left = `${left}%`;
     lease.style.width = `${Math.max(right - left, 0)}%`;

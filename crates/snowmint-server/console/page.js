@@ -109,8 +109,9 @@ export const banner = (kind, what, remedy) => el('div', { class: `banner ${kind}
 
 const grouped = new Intl.NumberFormat('en-US');
 
-/** Formats a number, BigInt or text of digits as 4,194,304. */
+/** Formats a number, BigInt or text of digits as 4,194,304. Above 2^53 JSON numbers are not exact, and are rounded. */
 export function thousands(number) {
+  if (typeof number === 'number' && Math.abs(number) > Number.MAX_SAFE_INTEGER) return `about ${roughly(number)}`;
   if (typeof number === 'string') return /^\d{1,40}$/.test(number) ? grouped.format(BigInt(number)) : number;
   return grouped.format(number);
 }

@@ -173,6 +173,17 @@ const TESTS = {
     assert.equal(await page.title(), 'Design a layout · Snowmint');
   },
 
+  /** One lease that ends far in the future leaves the others visible, and large numbers do not look exact. */
+  async extremeNumbersSpoilNothing(context) {
+    const page = await watch(context, fleet({ node: { issued: 2 ** 60 }, workers: [worker(1, NOON + 8000), worker(2, NOON + 10_000), worker(4, 2 ** 62)], pools: [pool({ held: 3 })] }));
+    const width = (number) => row(page, number).locator('.lease').evaluate((lease) => lease.getBoundingClientRect().width / lease.parentElement.getBoundingClientRect().width);
+    await page.emulateMedia({ reducedMotion: 'reduce' });
+    assert.ok(await width(1) > 0.6, 'the scale fits the usual leases');
+    assert.equal(await width(4), 1);
+    assert.match(await row(page, 4).innerText(), /in [\d,]+ years/);
+    assert.match(await page.locator('.card').first().innerText(), /ids since the start\s+about 1,150 quadrillion/);
+  },
+
   /** A connection that is half open delivers nothing and never ends. */
   async silentStreamsAreOpenedAgain(context) {
     const page = await watch(context, fleet());
