@@ -13,8 +13,19 @@ let open = false;
 let isDrawn = false;
 let drawnCurrent;
 
+/** Whether the user has paused the view, to read or copy it. */
+let paused = false;
+
+export function start() {
+  $('fleet-pause').addEventListener('click', () => {
+    paused = !paused;
+    $('fleet-pause').setAttribute('aria-pressed', String(paused));
+    if (paused) { hide(); live('', `paused; the view below is of ${utcTime(state.at_unix_ms)}`); } else show();
+  });
+}
+
 export function show() {
-  if (watching || document.hidden) return;
+  if (watching || document.hidden || paused) return;
   watching = new AbortController();
   ticking = setInterval(tick, 1000);
   live('', state ? `connecting; the view below is of ${utcTime(state.at_unix_ms)}` : 'connecting');
@@ -86,6 +97,7 @@ function tick() {
 async function withoutRight(error) {
   const { signal } = watching;
   isDrawn = false;
+  $('fleet-pause').hidden = true;
   live('', 'not watching');
   state = undefined;
   $('fleet-age').hidden = true;
@@ -139,6 +151,7 @@ function draw() {
     el('h2', {}, 'Newest changes'), changes(),
     state.warnings.map((warning) => el('p', { class: 'note' }, warning)));
   isDrawn = true;
+  $('fleet-pause').hidden = false;
   tick();
 }
 

@@ -111,6 +111,6 @@ async function known() {
 if (token.get()) $('token-button').append(' ', el('span', { class: 'badge good' }, 'set'));
 showTheme();
 const server = known();
-for (const view of [inspect, design, draw]) view.start(server, known);
+for (const view of Object.values(VIEWS)) view.start(server, known);
 addEventListener('hashchange', route);
 route();

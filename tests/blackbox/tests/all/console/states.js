@@ -225,6 +225,22 @@ const TESTS = {
     assert.equal(await text(page, '#fleet-live'), 'live');
   },
 
+  /** A paused view stays as it is, also after the tab was hidden, until it continues. */
+  async theViewCanBePaused(context) {
+    const page = await watch(context, fleet());
+    await page.getByRole('button', { name: 'Pause' }).click();
+    await page.waitForFunction(() => window.streams[0].aborted);
+    assert.equal(await text(page, '#fleet-live'), 'paused; the view below is of 12:00:00Z');
+    await page.clock.runFor(30_000);
+    assert.match(await row(page, 1).innerText(), /held until 12:00:08Z when last read/);
+    await page.evaluate(() => document.dispatchEvent(new Event('visibilitychange')));
+    assert.equal(await page.evaluate(() => window.streams.length), 1);
+    await page.getByRole('button', { name: 'Pause', pressed: true }).click();
+    await page.waitForFunction(() => window.streams.length === 2);
+    await send(page, fleet());
+    assert.equal(await text(page, '#fleet-live'), 'live');
+  },
+
   /** Without the right, the page shows whether the node is ready now. */
   async readinessWithoutTheRightIsCurrent(context) {
     const ready = (until) => ({ body: { ready: true, leases: [{ worker: 1, until }, { worker: 2, until }] } });
