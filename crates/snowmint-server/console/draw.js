@@ -32,29 +32,30 @@ export function show(parts) {
 async function choose() {
   asking?.abort();
   const listed = server.namespaces.some(({ name }) => name === wanted);
-  const names = server.namespaces.map(({ name, summary }) => el('option', { value: name, title: summary }, name));
+  const names = server.namespaces.map(({ name }) => el('option', { value: name }, name));
   fill($('draw-namespace'), names, wanted !== undefined && !listed && el('option', { value: wanted }, wanted));
   if (wanted !== undefined) $('draw-namespace').value = wanted;
   if (server.problem) return blocked(server.problem, retry());
   if (wanted === undefined || listed) {
-    if (!chosen().name) return blocked('This server has no namespace for you.');
-    return blocked(null, server.more_namespaces > 0 && `The list has the first ${thousands(server.namespaces.length)} namespaces. The address of this page takes any other: #/draw/NAME`);
+    const summary = server.namespaces.find(({ name }) => name === chosen().name)?.summary;
+    if (!chosen().name) return blocked('This server has no namespace that you may use.');
+    return blocked(null, summary, server.more_namespaces > 0 && `The list has the first ${thousands(server.namespaces.length)} namespaces. The address of this page takes any other: #/draw/NAME`);
   }
   blocked('');
   asking = new AbortController();
   const { signal } = asking;
   try {
     const { namespaces } = await request(`v1/server?namespace=${encodeURIComponent(wanted)}`, { signal });
-    if (!signal.aborted) blocked(namespaces.length > 0 ? null : `This server has no namespace ${wanted}, or not for you.`);
+    if (!signal.aborted) blocked(namespaces.length > 0 ? null : `This server has no namespace ${wanted}, or your token may not use it.`, namespaces[0]?.summary);
   } catch (error) {
     if (!signal.aborted) blocked(error.message);
   }
 }
 
 /** Shows why nothing can be drawn, or with `null` that it can be. */
-function blocked(why, more) {
+function blocked(why, ...more) {
   $('draw-button').disabled = why !== null;
-  fill($('draw-note'), why && banner('error', why), more && el('p', { class: 'note' }, more));
+  fill($('draw-note'), why && banner('error', why), more.filter(Boolean).map((it) => el('p', { class: 'note' }, it)));
   fill($('draw-result'));
   examples();
 }

@@ -202,7 +202,7 @@ function workers() {
 }
 
 function leases(order, mine) {
-  return el('table', { class: 'lanes stack' },
+  return el('table', { class: 'lanes stack', 'aria-label': `Workers of ${order[0]?.pool}` },
     el('thead', {}, el('tr', {}, el('th', {}, 'Worker'), el('th', {}, 'Holder'), el('th', {}, 'Lease ends'), el('th', {}, el('div', { class: 'axis' }, el('span', { class: 'axis-from', 'data-live': true }), el('span', {}, 'now'), el('span', { class: 'axis-to', 'data-live': true }))))),
     el('tbody', {}, order.map((it) => el('tr', {},
       el('th', { scope: 'row' }, `worker ${it.worker}`),
@@ -254,15 +254,15 @@ function ending(state, until, left) {
 
 function namespaces() {
   if (state.namespaces.length === 0) return el('p', { class: 'quiet' }, 'No namespaces.');
-  return [el('table', { class: 'stack' },
+  return [el('table', { class: 'stack', 'aria-label': 'Namespaces' },
     el('thead', {}, el('tr', {}, el('th', {}, 'Name'), el('th', {}, 'Ids'), el('th', {}, 'State'), el('th', { class: 'n' }, 'Ids a second here'), el('th', { class: 'n' }, 'Reserve here'), el('th', { class: 'n' }, 'Reserved to'), el('th', { class: 'n' }, 'Time left'))),
     el('tbody', {}, state.namespaces.map((it) => {
       const here = it.here ?? {};
       const reserve = here.left === undefined ? '–' : `${thousands(here.left)}${here.lasts_s === undefined ? '' : `, ${span(here.lasts_s * 1000)}`}`;
       const left = it.days_left !== undefined ? daysLeft(it) : here.used === undefined ? '–' : `${here.used < 0.001 ? '< 0.1' : (here.used * 100).toFixed(1)}% used`;
       return el('tr', {},
-        el('th', { scope: 'row', title: it.description }, it.name, it.owner && el('span', { class: 'quiet' }, ` · ${it.owner}`)),
-        el('td', { 'data-name': 'Ids', title: it.summary }, it.scheme || it.summary),
+        el('th', { scope: 'row' }, it.name, it.owner && el('span', { class: 'quiet' }, ` · ${it.owner}`), it.description && el('small', {}, it.description)),
+        el('td', { 'data-name': 'Ids' }, el('span', {}, it.scheme, el('small', {}, it.summary.startsWith(it.scheme) ? it.summary.slice(it.scheme.length).trim() : it.summary))),
         el('td', { 'data-name': 'State' }, stateOf(it)),
         el('td', { 'data-name': 'Ids a second here', class: 'n' }, it.here ? speed(here.ids_per_second) : '–'),
         el('td', { 'data-name': 'Reserve here', class: 'n' }, reserve),
@@ -287,14 +287,14 @@ function stateOf(it) {
 
 function changes() {
   if (state.changes.length === 0) return el('p', { class: 'quiet' }, 'Nobody has changed anything yet.');
-  return el('table', { class: 'stack' },
+  return el('table', { class: 'stack', 'aria-label': 'Newest changes' },
     el('thead', {}, el('tr', {}, el('th', {}, 'When'), el('th', {}, 'Who'), el('th', {}, 'Change'), el('th', {}, 'Details'))),
     el('tbody', {}, state.changes.map((it) => (it.unreadable
       ? el('tr', {}, el('td', {}, it.record), el('td', {}), el('td', {}, el('span', { class: 'badge bad' }, 'unreadable')), el('td', { class: 'quiet' }, it.unreadable))
       : el('tr', {},
         el('td', { 'data-name': 'When' }, el('span', { title: `${local(it.at_unix_ms)} here` }, `${it.at.slice(0, 19).replace('T', ' ')}Z`)),
         el('td', { 'data-name': 'Who' }, `${it.who}, ${it.from}`),
-        el('td', { 'data-name': 'Change' }, `${it.action} ${it.subject}`, it.failed && [' ', el('span', { class: 'badge bad', title: it.failed }, it.outcome === 'refused' ? 'refused' : 'failed')],
-          it.possibly_made && [' ', el('span', { class: 'badge bad', title: it.possibly_made }, 'possibly made')]),
+        el('td', { 'data-name': 'Change' }, `${it.action} ${it.subject}`, it.failed && [' ', el('span', { class: 'badge bad' }, it.outcome === 'refused' ? 'refused' : 'failed')],
+          it.possibly_made && [' ', el('span', { class: 'badge bad' }, 'possibly made')]),
         el('td', { 'data-name': 'Details', class: 'quiet' }, it.failed ?? it.possibly_made ?? it.details))))));
 }

@@ -88,7 +88,7 @@ function reading(it) {
     el('p', { class: 'answer' }, el('strong', {}, it.name), likelihood(it), el('span', { class: 'badge' }, `read as ${it.form}`), (it.namespaces ?? []).map((name) => el('span', { class: 'badge' }, `namespace ${name}`))),
     it.utc && el('p', { class: 'when' }, el('b', {}, it.utc), ` · ${age(it.unix_ms)} · ${local(it.unix_ms)} here`),
     drawing(it.width, fields, digits, label),
-    fields.length > 0 && el('div', { class: 'scroll' }, el('table', {},
+    fields.length > 0 && el('div', { class: 'scroll' }, el('table', { 'aria-label': 'Fields' },
       el('thead', {}, el('tr', {}, el('th', {}, 'Field'), el('th', { class: 'n' }, 'Bits'), el('th', { class: 'n' }, 'Position'), el('th', { class: 'n' }, 'Value'))),
       el('tbody', {}, fields.map((field) => el('tr', {},
         el('th', { scope: 'row' }, swatch(field.name), field.name),
@@ -96,7 +96,7 @@ function reading(it) {
         el('td', { class: 'n quiet' }, field.bits === 1 ? String(field.shift) : `${field.shift + field.bits - 1}–${field.shift}`),
         el('td', { class: 'n mono' }, thousands(field.value))))))),
     el('h2', {}, 'Text forms'),
-    el('table', { class: 'texts' }, el('tbody', {}, it.texts.map(({ form, text }) => el('tr', {}, el('td', {}, form), el('td', { class: 'mono' }, text), el('td', {}, copyButton(text, form)))))),
+    el('table', { class: 'texts', 'aria-label': 'Text forms' }, el('tbody', {}, it.texts.map(({ form, text }) => el('tr', {}, el('td', {}, form), el('td', { class: 'mono' }, text), el('td', {}, copyButton(text, form)))))),
     it.layout && el('p', { class: 'note outcome' }, 'Layout: ', el('a', { href: `#/design/${encodeURIComponent(it.layout)}` }, it.layout)),
     el('p', { class: 'note outcome' }, 'This page has the id in its address. ', copyButton(() => location.href, 'link')));
 }

@@ -225,6 +225,15 @@ const TESTS = {
     assert.equal(await text(page, '#fleet-live'), 'live');
   },
 
+  /** Nothing has to be hovered to be read, and each table has a name. */
+  async tablesHaveNamesAndDescriptionsAreShown(context) {
+    const change = { at: '2026-11-27T11:59:58.123Z', at_unix_ms: NOON - 1877, who: 'ops', from: 'here', action: 'add', subject: 'orders', details: 'd', outcome: 'made' };
+    const namespaces = [{ name: 'orders', scheme: 'segment', summary: 'numbers from 1, cached', state: 'served', description: 'invoices of the shop' }];
+    const page = await watch(context, fleet({ namespaces, changes: [change] }));
+    for (const name of [`Workers of ${POOL}`, 'Namespaces', 'Newest changes']) assert.equal(await page.getByRole('table', { name, exact: true }).count(), 1, name);
+    assert.match(await page.getByRole('table', { name: 'Namespaces' }).innerText(), /invoices of the shop[\s\S]*numbers from 1, cached/);
+  },
+
   /** A paused view stays as it is, also after the tab was hidden, until it continues. */
   async theViewCanBePaused(context) {
     const page = await watch(context, fleet());
@@ -276,7 +285,7 @@ const TESTS = {
     for (const name of ['unknown', '%']) {
       await page.evaluate((name) => { location.hash = `#/draw/${name}`; }, name);
       await page.waitForSelector('#draw-note .banner');
-      assert.match(await text(page, '#draw-note'), new RegExp(`no namespace ${name}, or not for you`));
+      assert.match(await text(page, '#draw-note'), new RegExp(`no namespace ${name}, or your token may not use it`));
       assert.deepEqual([await drawing.isDisabled(), await page.inputValue('#draw-namespace')], [true, name]);
       await page.evaluate(() => { location.hash = '#/draw/default'; });
       await page.waitForFunction(() => !document.querySelector('#draw-button').disabled);
