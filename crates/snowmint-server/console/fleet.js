@@ -7,8 +7,9 @@ let watching;
 let state;
 let receivedAt = 0;
 let ticking;
-/** Whether the stream delivers states. */
+/** Whether the stream delivers states, and why the node ended it. */
 let open = false;
+let endedBecause;
 /** Whether the view shows a state, and what `isCurrent` was when it was drawn. */
 let isDrawn = false;
 let drawnCurrent;
@@ -48,11 +49,8 @@ document.addEventListener('visibilitychange', () => {
   else if (!$('fleet').hidden) show();
 });
 
-/** Shows a problem of the stream, in place of those that the server reports. */
-function note(problem) {
-  delete $('fleet-problems').dataset.shown;
-  fill($('fleet-problems'), problem);
-}
+/** Shows a problem of the stream, in place of those that the server reports. Only what has changed is announced. */
+const note = (problem) => update($('fleet-problems'), problem);
 
 const live = (kind, text) => {
   $('fleet-live').className = `live ${kind}`;
@@ -67,14 +65,16 @@ const events = {
     draw();
   },
   end(why) {
-    note(banner('warn', `The stream ended: ${why}`));
+    endedBecause = why;
   },
   lost(error) {
     open = false;
     tick();
     live('off', error ? 'not connected; trying again' : 'the stream ended; reconnecting');
-    const what = error?.silent ? 'This node sends no states any more: connecting again.' : error?.status ? error.message : 'This node does not answer.';
-    if (error) note(banner('error', what, state && `The view below is of ${utcTime(state.at_unix_ms)}.`));
+    const of = state && `The view below is of ${utcTime(state.at_unix_ms)}.`;
+    if (error) note(banner('error', error.silent ? 'This node has stopped sending its state: reconnecting.' : error.status ? error.message : 'This node does not answer.', of));
+    else if (endedBecause) note(banner('warn', `The stream ended: ${endedBecause}`, of));
+    endedBecause = undefined;
   },
   refused: withoutRight,
 };
@@ -136,14 +136,11 @@ function draw() {
   if (node.holder && !$('fleet').hidden) document.title = `${node.holder} · Fleet · Snowmint`;
   $('fleet-body').classList.toggle('old', !drawnCurrent);
   $('fleet-age').hidden = drawnCurrent || store.read_unix_ms === undefined;
-  if (!drawnCurrent) $('fleet-age').textContent = `Workers, namespaces and changes are shown as they were at ${utcTime(shownInstant())}, when the store last answered.`;
-  // Only what has changed is announced.
-  const problems = JSON.stringify([state.problems, state.more_problems]);
-  if ($('fleet-problems').dataset.shown !== problems) {
-    fill($('fleet-problems'), state.problems.map(({ severity, what, remedy }) => banner(severity === 'error' ? 'error' : 'warn', what, remedy)),
-      state.more_problems > 0 && el('p', { class: 'note' }, `and ${thousands(state.more_problems)} more problems; \`snowmint doctor\` lists all`));
-    $('fleet-problems').dataset.shown = problems;
-  }
+  if (!drawnCurrent) $('fleet-age').textContent = `What comes from the store is shown as it was at ${utcTime(shownInstant())}, when the store last answered.`;
+  note([
+    state.problems.map(({ severity, what, remedy }) => banner(severity === 'error' ? 'error' : 'warn', what, remedy)),
+    state.more_problems > 0 && el('p', { class: 'note' }, `and ${thousands(state.more_problems)} more problems; \`snowmint doctor\` lists all`),
+  ]);
   (isDrawn ? update : fill)($('fleet-body'),
     el('div', { class: 'cards' }, nodeCard(node), storeCard(store, node)),
     el('h2', {}, 'Workers'), workers(),
@@ -203,7 +200,7 @@ function workers() {
 
 function leases(order, mine) {
   return el('table', { class: 'lanes stack', 'aria-label': `Workers of ${order[0]?.pool}` },
-    el('thead', {}, el('tr', {}, el('th', {}, 'Worker'), el('th', {}, 'Holder'), el('th', {}, 'Lease ends'), el('th', {}, el('div', { class: 'axis' }, el('span', { class: 'axis-from', 'data-live': true }), el('span', {}, 'now'), el('span', { class: 'axis-to', 'data-live': true }))))),
+    el('thead', {}, el('tr', {}, el('th', {}, 'Worker'), el('th', {}, 'Holder'), el('th', {}, 'Lease ends'), el('th', {}, el('div', { class: 'axis' }, el('span', { class: 'axis-from', 'data-live': true }), el('span', {}, drawnCurrent ? 'now' : utcTime(shownInstant())), el('span', { class: 'axis-to', 'data-live': true }))))),
     el('tbody', {}, order.map((it) => el('tr', {},
       el('th', { scope: 'row' }, `worker ${it.worker}`),
       el('td', { 'data-name': 'Holder' }, it.holder ?? el('span', { class: 'badge bad' }, 'unreadable record'), mine.has(`${it.pool}/${it.worker}`) ? ' (this node)' : ''),

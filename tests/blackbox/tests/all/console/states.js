@@ -109,17 +109,21 @@ const TESTS = {
     assert.match(await row(page, 2).innerText(), /held until 12:00:10Z when last read/);
     assert.doesNotMatch(body, /free for|are free/);
     assert.match(body, /1,022 of 1,024 workers were free/);
-    assert.match(await text(page, '#fleet-age'), /as they were at 12:00:00Z, when the store last answered/);
+    assert.match(await text(page, '#fleet-age'), /as it was at 12:00:00Z, when the store last answered/);
     assert.equal(await page.locator('.lane .lease.free').count(), 1);
     await send(page, fleet({ at_unix_ms: NOON + 40_000, store: { read_unix_ms: NOON + 40_000 }, workers: [worker(1, NOON + 48_000), worker(2, NOON + 50_000)] }));
     assert.match(await row(page, 2).innerText(), /in 10 seconds/);
     assert.equal(await page.locator('#fleet-age').isVisible(), false);
     // The stream ends: the last state is shown as old.
-    await page.evaluate(() => window.streams.at(-1).controller.close());
+    await page.evaluate(() => {
+      window.streams.at(-1).controller.enqueue(new TextEncoder().encode('event: end\ndata: "this node is shutting down"\n\n'));
+      window.streams.at(-1).controller.close();
+    });
     await page.waitForFunction(() => document.querySelector('#fleet-live').innerText.includes('stream ended'));
+    assert.match(await text(page, '#fleet-problems'), /The stream ended: this node is shutting down[\s\S]*view below is of 12:00:40Z/);
     await page.clock.runFor(20_000);
     assert.doesNotMatch(await text(page, '#fleet-body'), /free for|are free|in \d/);
-    assert.match(await text(page, '#fleet-age'), /as they were at 12:00:40Z/);
+    assert.match(await text(page, '#fleet-age'), /as it was at 12:00:40Z/);
   },
 
   /** The counts of a pool agree with each other, and a state changes only what differs. */
@@ -191,7 +195,7 @@ const TESTS = {
     assert.equal(await page.evaluate(() => window.streams.length), 1);
     await page.clock.runFor(2000);
     await page.waitForSelector('#fleet-problems .banner.error');
-    assert.match(await text(page, '#fleet-problems'), /sends no states any more[\s\S]*view below is of 12:00:00Z/);
+    assert.match(await text(page, '#fleet-problems'), /has stopped sending its state[\s\S]*view below is of 12:00:00Z/);
     assert.equal(await page.evaluate(() => window.streams[0].aborted), true);
     await page.clock.runFor(1000);
     await page.waitForFunction(() => window.streams.length === 2);
@@ -219,7 +223,7 @@ const TESTS = {
     await hides(false);
     await page.waitForFunction(() => window.streams.length === 2);
     assert.match(await text(page, '#fleet-live'), /connecting; the view below is of 12:00:00Z/);
-    assert.match(await text(page, '#fleet-age'), /as they were at 12:00:00Z/);
+    assert.match(await text(page, '#fleet-age'), /as it was at 12:00:00Z/);
     assert.match(await row(page, 1).innerText(), /held until 12:00:08Z when last read/);
     await send(page, fleet({ at_unix_ms: NOON + 3_600_000, store: { read_unix_ms: NOON + 3_600_000 } }));
     assert.equal(await text(page, '#fleet-live'), 'live');
