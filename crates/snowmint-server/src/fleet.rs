@@ -1,6 +1,7 @@
 //! The state of the store and of this node, for operators: workers and their holders, namespaces, clocks, the newest changes, and
 //! problems. `watch` reads it for all viewers together.
 
+mod problems;
 pub(crate) mod watch;
 
 use std::borrow::Cow;
@@ -23,7 +24,8 @@ use crate::admin::clock_offset::ClockOffset;
 use crate::admin::doctor::{self, Finding};
 use crate::admin::workers::{WorkerState, workers_of};
 use crate::admin::{AdminError, namespaces};
-use crate::limits::fleet::{CHANGES, NAMESPACES, PROBLEMS, SLOW_CALL, WORKERS, WORKERS_OF_POOL};
+use crate::fleet::problems::{Problem, Severity};
+use crate::limits::fleet::{CHANGES, NAMESPACES, SLOW_CALL, WORKERS, WORKERS_OF_POOL};
 use crate::mint::{Backend, Mint, Namespace};
 use crate::state::ServerState;
 
@@ -73,28 +75,6 @@ pub(crate) struct Fleet<'a> {
     more_namespaces: usize,
     changes: &'a [LogLine],
     warnings: &'a [String],
-}
-
-/// How bad a problem is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum Severity {
-    /// Ids or numbers fail, or soon will.
-    Error,
-    /// Ids are made, but an operator should look.
-    Warning,
-}
-
-/// A problem, and what to do about it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-struct Problem {
-    severity: Severity,
-    /// What was checked.
-    #[serde(skip)]
-    check: Cow<'static, str>,
-    what: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    remedy: Option<String>,
 }
 
 /// A worker and its lease.
@@ -484,7 +464,7 @@ impl LastRead {
         let node = Node::of(server, issued, before, now_unix_ms);
         let (workers, pools) = self.leases.as_ref().map(|leases| leases.shown(&node)).unzip();
         let clock = self.leases.as_ref().and_then(|leases| leases.clock);
-        let (problems, more_problems) = shown(self.problems(server, &node, &store));
+        let (problems, more_problems) = problems::shown(self.problems(server, &node, &store));
         let fleet = Fleet {
             at_unix_ms: now_unix_ms,
             next_in_ms: u64::try_from(next_in.as_millis()).unwrap_or(u64::MAX),
@@ -587,53 +567,6 @@ impl LastRead {
         problems.extend(self.others.iter().flat_map(|others| &others.problems).cloned());
         problems
     }
-}
-
-impl Problem {
-    /// Returns the problem that a check found, if it found one.
-    fn of(finding: &Finding) -> Option<Self> {
-        (!finding.ok).then(|| Self {
-            severity: Severity::Warning,
-            check: finding.check.clone(),
-            what: finding.text.clone(),
-            remedy: None,
-        })
-    }
-
-    /// Returns the problem of a namespace whose numbers are all reserved.
-    fn of_numbers(namespace: &Namespace) -> Option<Self> {
-        let status = namespace.segment_status().filter(|status| status.exhausted)?;
-        let (severity, what) = match status.left {
-            0 => (Severity::Error, "used"),
-            _ => (Severity::Warning, "reserved"),
-        };
-        let until = if status.period.is_some() { " in this period" } else { "" };
-        let name = namespace.name();
-        Some(Self {
-            severity,
-            check: Cow::Borrowed("numbers"),
-            what: format!("every number of {name} up to its maximum, {}, is {what}{until}", status.maximum),
-            remedy: Some(format!("raise it with `snowmint ns set {name} --maximum`, or use a new namespace")),
-        })
-    }
-}
-
-/// Returns the problems to show, worst first, and the number of the others. Each check has its turn, so that many problems of one
-/// kind hide no other.
-fn shown(mut problems: Vec<Problem>) -> (Vec<Problem>, usize) {
-    problems.sort_by_key(|problem| problem.severity);
-    let more = problems.len().saturating_sub(PROBLEMS);
-    let mut counts: HashMap<(Severity, Cow<'static, str>), usize> = HashMap::new();
-    let numbered = problems.into_iter().enumerate().map(|(place, problem)| {
-        let count = counts.entry((problem.severity, problem.check.clone())).or_default();
-        *count += 1;
-        (*count, place, problem)
-    });
-    let mut numbered: Vec<_> = numbered.collect();
-    numbered.sort_by_key(|(count, _, problem)| (problem.severity, *count));
-    numbered.truncate(PROBLEMS);
-    numbered.sort_by_key(|(_, place, _)| *place);
-    (numbered.into_iter().map(|(_, _, problem)| problem).collect(), more)
 }
 
 impl Served {
@@ -881,27 +814,6 @@ mod tests {
             (problem.severity, &*problem.what),
             (Severity::Error, "every number of used up to its maximum, 10, is used")
         );
-    }
-
-    /// Goal: a thousand problems of one kind hide no other, and errors come first. Method: many of a kind among single ones.
-    #[test]
-    fn problems_of_each_kind_are_shown() {
-        let problem = |severity, check: &'static str, what: u32| Problem {
-            severity,
-            check: Cow::Borrowed(check),
-            what: what.to_string(),
-            remedy: None,
-        };
-        let mut all = vec![problem(Severity::Warning, "clock", 0)];
-        all.extend((1..=1000).map(|what| problem(Severity::Warning, "namespace", what)));
-        all.push(problem(Severity::Warning, "room", 1001));
-        all.push(problem(Severity::Error, "node", 1002));
-        let (problems, more) = shown(all);
-        assert_eq!((problems.len(), more), (PROBLEMS, 1003 - PROBLEMS));
-        let what: Vec<u32> = problems.iter().map(|problem| problem.what.parse().unwrap()).collect();
-        let last_of_many = u32::try_from(PROBLEMS).unwrap() - 3;
-        let wanted: Vec<u32> = [1002, 0].into_iter().chain(1..=last_of_many).chain([1001]).collect();
-        assert_eq!(what, wanted);
     }
 
     /// Goal: a lease that ended is not held, and a node that shuts down is not ready. Method: a lease up to its last millisecond,
