@@ -1,7 +1,7 @@
 // Fleet: workers, namespaces, clocks and changes of the store, live.
 
 import { follow, pause } from './events.js';
-import { $, banner, code, el, explain, fill, local, request, span, thousands, update, utcTime } from './page.js';
+import { $, banner, code, el, explain, fill, local, request, say, span, thousands, update, utcTime } from './page.js';
 
 let watching;
 let state;
@@ -38,9 +38,8 @@ export function hide() {
   clearInterval(ticking);
   watching = undefined;
   open = false;
-  note(null);
   // The last state stays, as an old one.
-  tick();
+  if (state) draw(); else note(null);
 }
 
 // A hidden tab would use up a viewer of the node.
@@ -49,8 +48,17 @@ document.addEventListener('visibilitychange', () => {
   else if (!$('fleet').hidden) show();
 });
 
-/** Shows a problem of the stream, in place of those that the server reports. Only what has changed is announced. */
-const note = (problem) => update($('fleet-problems'), problem);
+/** The problems that screen readers have announced. */
+let announced = [];
+
+/** Shows a problem of the stream, or those that the server reports. Each is announced once, though its remedy may change. */
+function note(problems) {
+  update($('fleet-problems'), problems);
+  const shown = [...$('fleet-problems').querySelectorAll('b')].map((what) => what.textContent);
+  const news = shown.filter((what) => !announced.includes(what));
+  announced = shown;
+  if (news.length > 0 && !$('fleet').hidden) say(news.join('; '));
+}
 
 const live = (kind, text) => {
   $('fleet-live').className = `live ${kind}`;

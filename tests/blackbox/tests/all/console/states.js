@@ -238,6 +238,20 @@ const TESTS = {
     assert.match(await page.getByRole('table', { name: 'Namespaces' }).innerText(), /invoices of the shop[\s\S]*numbers from 1, cached/);
   },
 
+  /** A problem is announced once, however often a state comes and its details change. */
+  async problemsAreAnnouncedOnce(context) {
+    const problem = (what, remedy) => ({ severity: 'error', what, remedy });
+    const page = await watch(context, fleet({ problems: [problem('the store is gone', 'until 12:00:08')] }));
+    const said = async () => { await page.clock.runFor(100); return page.locator('#said').textContent(); };
+    assert.equal(await said(), 'the store is gone');
+    await page.evaluate(() => { document.querySelector('#said').textContent = ''; });
+    await send(page, fleet({ problems: [problem('the store is gone', 'until 12:00:10')] }));
+    assert.match(await text(page, '#fleet-problems'), /until 12:00:10/);
+    assert.equal(await said(), '');
+    await send(page, fleet({ problems: [problem('the store is gone', 'until 12:00:10'), problem('a namespace ended')] }));
+    assert.equal(await said(), 'a namespace ended');
+  },
+
   /** A paused view stays as it is, also after the tab was hidden, until it continues. */
   async theViewCanBePaused(context) {
     const page = await watch(context, fleet());
