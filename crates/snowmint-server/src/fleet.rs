@@ -235,9 +235,12 @@ impl LeaseRecords {
     }
 
     fn of(entries: &[LeaseEntry], clock: Option<ClockOffset>, took: Duration, now_unix_ms: u64) -> Self {
-        let mut findings = doctor::wrong_with_leases(entries, now_unix_ms);
+        // This clock may be wrong.
+        let store_unix_ms = clock.map_or(now_unix_ms, |clock| clock.of_store(now_unix_ms));
+        let mut findings = doctor::wrong_with_leases(entries, store_unix_ms);
         findings.extend(clock.and_then(doctor::wrong_clock));
-        let workers: Vec<WorkerRow> = entries.iter().map(|entry| WorkerRow::of(entry, now_unix_ms)).collect();
+        let row = |entry| WorkerRow::of(entry, store_unix_ms);
+        let workers: Vec<WorkerRow> = entries.iter().map(row).collect();
         let pools = workers.chunk_by(|one, other| one.pool == other.pool).map(PoolRow::of).collect();
         Self { workers, pools, findings, clock, took, read_unix_ms: now_unix_ms }
     }
@@ -461,7 +464,7 @@ impl LastRead {
         next_in: Duration,
     ) -> Vec<u8> {
         let now_unix_ms = WallClock.unix_ms();
-        let node = Node::of(server, issued, before, now_unix_ms);
+        let node = Node::of(server, issued, before, server.settings.clock.unix_ms());
         let (workers, pools) = self.leases.as_ref().map(|leases| leases.shown(&node)).unzip();
         let clock = self.leases.as_ref().and_then(|leases| leases.clock);
         let (problems, more_problems) = problems::shown(self.problems(server, &node, &store));
@@ -585,11 +588,12 @@ impl Served {
 }
 
 impl Node {
-    fn of(server: &ServerState, issued: &Issued, before: Option<&Issued>, now_unix_ms: u64) -> Self {
+    /// `id_clock_ms` is the time of the clock of the ids, by which leases end.
+    fn of(server: &ServerState, issued: &Issued, before: Option<&Issued>, id_clock_ms: u64) -> Self {
         let mint = &server.mint;
         let status = mint.status();
         let table = mint.table();
-        let held = |status: &LeaseStatus| HeldLease::of(status, now_unix_ms);
+        let held = |status: &LeaseStatus| HeldLease::of(status, id_clock_ms);
         let mut leases: Vec<HeldLease> = mint.leases().iter().filter_map(held).collect();
         for namespace in table.namespaces() {
             if let Backend::Snowflake(pool) = namespace.backend().plain()

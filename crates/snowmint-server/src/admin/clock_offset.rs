@@ -31,6 +31,11 @@ impl ClockOffset {
         if self.least_ms > 0 { self.least_ms } else { self.most_ms.min(0) }
     }
 
+    /// Returns the time of the store's clock at a time of this one.
+    pub(crate) fn of_store(self, unix_ms: u64) -> u64 {
+        unix_ms.saturating_add_signed(self.certain_ms().saturating_neg())
+    }
+
     /// Returns how exact the bounds are.
     pub(crate) const fn within_ms(self) -> u64 {
         self.most_ms.abs_diff(self.least_ms)
@@ -52,5 +57,6 @@ mod tests {
         assert_eq!(ClockOffset::of(1_000_000, 998_000, 1_000_250).certain_ms(), 2000);
         assert_eq!(ClockOffset::of(1_000_000, 1_002_250, 1_000_250).certain_ms(), -2000);
         assert_eq!(ClockOffset::of(1_000_250, 1_000_000, 1_000_000).certain_ms(), 0);
+        assert_eq!(ClockOffset::of(1_000_000, 998_000, 1_000_250).of_store(1_000_000), 998_000);
     }
 }
