@@ -73,6 +73,9 @@ pub struct ReleaseAnswer {
 /// Whether an operator has drained this node.
 #[derive(Debug, Serialize)]
 pub(crate) struct Drained {
+    /// The name of this node as a holder: behind a load balancer, the request may have reached any node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) holder: Option<String>,
     pub(crate) drained: bool,
     /// That the change is not in the audit log.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -89,6 +92,9 @@ pub(crate) enum Drain {
 /// The level of the log of this node.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct LogLevel {
+    /// The name of this node as a holder: behind a load balancer, the request may have reached any node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holder: Option<String>,
     /// The level in use.
     pub level: String,
     /// The level of the flags or the configuration file.
@@ -253,7 +259,8 @@ impl<'a> Operator<'a> {
     }
 
     pub(crate) fn drained(&self) -> Drained {
-        Drained { drained: self.server.shutdown.is_drained(), warnings: Vec::new() }
+        let drained = self.server.shutdown.is_drained();
+        Drained { holder: self.holder(), drained, warnings: Vec::new() }
     }
 
     /// Makes this node not ready, or ready again. It continues to serve all requests.
@@ -274,7 +281,8 @@ impl<'a> Operator<'a> {
 
     pub(crate) fn log_level(&self) -> Result<LogLevel, AdminError> {
         let log = self.log()?;
-        Ok(LogLevel { level: log.level(), configured: log.configured(), warnings: Vec::new() })
+        let (level, configured) = (log.level(), log.configured());
+        Ok(LogLevel { holder: self.holder(), level, configured, warnings: Vec::new() })
     }
 
     /// Changes the log level until the next change, reload or restart; `None` restores the configured one.
@@ -282,6 +290,11 @@ impl<'a> Operator<'a> {
         self.log()?.set(level).map_err(|why| AdminError::setting("level", why))?;
         let warnings = self.note(Action::NodeLogLevel, level.unwrap_or("as configured")).await;
         Ok(LogLevel { warnings, ..self.log_level()? })
+    }
+
+    /// Returns the name of this node as a holder.
+    fn holder(&self) -> Option<String> {
+        self.server.settings.holder.as_ref().map(ToString::to_string)
     }
 
     fn log(&self) -> Result<&dyn LogControl, AdminError> {
@@ -295,10 +308,11 @@ impl<'a> Operator<'a> {
         let Author { who, from } = &self.author;
         tracing::info!(by = who, from, "{action}: {details}");
         let (author, of, details) = (self.author.clone(), action.clone(), details.to_owned());
+        let node = self.holder().unwrap_or_else(this_host);
         let recorded = move |store: Arc<dyn Store>| {
             boxed(async move {
                 let nothing = async { Ok::<_, AdminError>(()) };
-                author.record(&*store, of, this_host(), details, nothing).await?
+                author.record(&*store, of, node, details, nothing).await?
             })
         };
         // The operator does not wait for a store that hangs; the entry may still be written.

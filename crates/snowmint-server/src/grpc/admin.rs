@@ -358,12 +358,12 @@ fn changed(ChangedHere { changed, served_here }: ChangedHere) -> messages::Names
     }
 }
 
-fn drain_state(Drained { drained, warnings }: Drained) -> messages::DrainState {
-    messages::DrainState { drained, warnings }
+fn drain_state(Drained { holder, drained, warnings }: Drained) -> messages::DrainState {
+    messages::DrainState { drained, warnings, holder }
 }
 
-fn log_level(LogLevel { level, configured, warnings }: LogLevel) -> messages::LogLevel {
-    messages::LogLevel { level, configured, warnings }
+fn log_level(LogLevel { holder, level, configured, warnings }: LogLevel) -> messages::LogLevel {
+    messages::LogLevel { level, configured, warnings, holder }
 }
 
 fn worker(view: WorkerView) -> messages::Worker {

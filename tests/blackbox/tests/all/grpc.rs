@@ -288,6 +288,7 @@ fails("ABORTED", "changed", "not by another: list the workers again", "ReleaseWo
 fails("NOT_FOUND", "unknown-worker", "unknown worker 6", "ReleaseWorker", a.ReleaseWorkerRequest(worker=6))
 findings = call("Doctor", a.DoctorRequest(nodes=["http://127.0.0.1:9"])).findings
 assert {it.check: it.ok for it in findings}["write"] and not {it.check: it.ok for it in findings}["node"], findings
+assert call("GetDrain", a.GetDrainRequest()).holder == call("GetLogLevel", a.GetLogLevelRequest()).holder == workers[0].holder
 assert call("SetDrain", a.SetDrainRequest(drained=True)).drained and call("GetDrain", a.GetDrainRequest()).drained
 assert health.Check(health_pb2.HealthCheckRequest()).status == health_pb2.HealthCheckResponse.NOT_SERVING
 assert not call("SetDrain", a.SetDrainRequest()).drained
