@@ -395,7 +395,8 @@ impl Shared {
             Err(refusal) => refusal,
             found => return found,
         };
-        if refusal.kind == StoreErrorKind::Unavailable {
+        let is_nobody_new = others(&self.known()) == others_before;
+        if is_nobody_new && refusal.kind == StoreErrorKind::Unavailable {
             self.learn_from_any(deadline).await;
         }
         // A server that was left out in favour of a primary that is gone may be valid now, and a member without our keys knows
@@ -508,13 +509,12 @@ impl Shared {
         };
         for mut server in standing {
             self.learn(&mut server, deadline).await;
-            let mut known = self.known();
-            if known.members.iter().any(|it| !before.contains(it)) {
-                // Ask the owner of our keys too, once it is found.
-                known.learned = None;
-                return;
+            if self.known().members.iter().any(|it| !before.contains(it)) {
+                break;
             }
         }
+        // Ask the owner of our keys too, once it is found.
+        self.known().learned = None;
     }
 
     /// Asks a member of a cluster for the others.
