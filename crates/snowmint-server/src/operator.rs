@@ -72,7 +72,7 @@ pub struct ReleaseAnswer {
 
 /// Whether an operator has drained this node.
 #[derive(Debug, Serialize)]
-pub(crate) struct Drained {
+pub(crate) struct DrainState {
     /// The name of this node as a holder: behind a load balancer, the request may have reached any node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) holder: Option<String>,
@@ -258,13 +258,13 @@ impl<'a> Operator<'a> {
         self.node.read(self.scope(), list).await
     }
 
-    pub(crate) fn drained(&self) -> Drained {
+    pub(crate) fn drained(&self) -> DrainState {
         let drained = self.server.shutdown.is_drained();
-        Drained { holder: self.holder(), drained, warnings: Vec::new() }
+        DrainState { holder: self.holder(), drained, warnings: Vec::new() }
     }
 
     /// Makes this node not ready, or ready again. It continues to serve all requests.
-    pub(crate) async fn drain(&self, drain: Drain) -> Drained {
+    pub(crate) async fn drain(&self, drain: Drain) -> DrainState {
         let details = match drain {
             Drain::Begin => {
                 self.server.shutdown.drain();
@@ -276,7 +276,7 @@ impl<'a> Operator<'a> {
             }
         };
         let warnings = self.note(Action::NodeDrain, details).await;
-        Drained { warnings, ..self.drained() }
+        DrainState { warnings, ..self.drained() }
     }
 
     pub(crate) fn log_level(&self) -> Result<LogLevel, AdminError> {

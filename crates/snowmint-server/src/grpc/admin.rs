@@ -18,7 +18,7 @@ use crate::admin::workers::{Force, Released, WorkerView};
 use crate::limits::admin::MAX_CHANGES;
 use crate::limits::grpc::MAX_PAGE;
 use crate::mint::MintError;
-use crate::operator::{ChangedHere, Drain, Drained, LogLevel, Operator, Scope, authorize};
+use crate::operator::{ChangedHere, Drain, DrainState, LogLevel, Operator, Scope, authorize};
 use crate::state::ServerState;
 use crate::status::ErrorKind;
 
@@ -358,7 +358,7 @@ fn changed(ChangedHere { changed, served_here }: ChangedHere) -> messages::Names
     }
 }
 
-fn drain_state(Drained { holder, drained, warnings }: Drained) -> messages::DrainState {
+fn drain_state(DrainState { holder, drained, warnings }: DrainState) -> messages::DrainState {
     messages::DrainState { drained, warnings, holder }
 }
 

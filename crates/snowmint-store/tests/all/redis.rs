@@ -544,7 +544,7 @@ async fn a_member_that_joins_later_and_gets_the_keys_is_found() {
     for _ in 0..3 {
         match store.compare_and_set(&key("a"), Expected::Revision(revision), b"2").await.unwrap() {
             Swap::Done(next) => revision = next,
-            other => panic!("{other:?}"),
+            Swap::Conflict => panic!("an unexpected conflict"),
         }
     }
     let error = store.compare_and_set(&key("new"), Expected::Absent, b"1").await.unwrap_err();
