@@ -78,10 +78,10 @@ const REBUILDS: usize = 3;
 /// - *A promoted replica that rewrites its file*, until that is done. A primary in use may rewrite its file at any time.
 /// - *A promoted replica that lacks what has settled*: it left the primary in use before a position (`master_repl_offset`)
 ///   that the primary had reached `may_lose` before a call that it acknowledged. Processes that start later use it.
-/// - *A member of a cluster with replicas* whose `cluster-node-timeout` times 1.5 plus 2 s exceeds `may_lose`, unless its
-///   `min-replicas-max-lag` plus 2 s does not and `min-replicas-to-write` is the number of its replicas, or `wait_replicas` is.
-/// - *A member of a cluster with a replica that does not receive its writes* but may be promoted, unless one of these two numbers
-///   bounds what it lacks.
+/// - *A member of a cluster with replicas* of which one may be promoted that lacks more than `may_lose`:
+///   `cluster-replica-validity-factor` plus 1.5, times `cluster-node-timeout`, plus `repl-ping-replica-period`, `repl-timeout` and
+///   2 s. Instead, `wait_replicas` may be the number of its replicas and other connected copies, or `min-replicas-to-write` with a
+///   `min-replicas-max-lag` of `may_lose` less 2 s.
 /// - *A member of a cluster that is cut off* from the others (`cluster_state:fail`), or claims the keys in an older
 ///   configuration epoch than another member that was seen.
 ///

@@ -100,8 +100,8 @@ struct Known {
     owner: Option<(u64, Answer)>,
     /// Of the members that were asked this time, the lines of those that accept writes and have other keys.
     elsewhere: Vec<String>,
-    /// Of the replicas that were asked this time and cannot be promoted, the ids of their primaries.
-    no_heirs: Vec<String>,
+    /// Whether a member of a cluster has answered.
+    is_cluster: bool,
     /// The greatest epoch of an owner so far: each owner has a greater one than the owner that it replaced.
     epoch: u64,
     history: PrimaryHistory,
@@ -112,22 +112,6 @@ impl Known {
     fn take(&mut self, host: &Host) -> Option<Connected> {
         let at = self.standing.iter().position(|it| it.host == *host)?;
         Some(self.standing.swap_remove(at))
-    }
-
-    /// Returns how many of the replicas that were asked cannot be promoted in place of a member.
-    fn no_heirs_of(&self, told: &ServerInfo) -> usize {
-        let Some(member) = told.member() else { return 0 };
-        self.no_heirs.iter().filter(|it| *it == member.id()).count()
-    }
-
-    /// Remembers the members that one of them named. It may be cut off, so those that it omits stay while they answer.
-    fn replace_members(&mut self, mut members: Vec<Host>) {
-        let answers = |host: &Host| self.standing.iter().any(|it| it.host == *host);
-        let omitted = self.members.iter().filter(|it| !members.contains(it) && answers(it));
-        let omitted: Vec<Host> = omitted.cloned().collect();
-        members.extend(omitted);
-        members.truncate(MEMBERS);
-        self.members = members;
     }
 
     /// Remembers a member that a cluster named, as the first to ask.
@@ -222,7 +206,7 @@ impl Link {
     /// Returns the replication history of the primary in use; `None` in a Redis Cluster.
     pub(super) fn line(&self) -> Option<String> {
         let known = self.shared.known();
-        let line = known.history.line().filter(|_| known.learned.is_none());
+        let line = known.history.line().filter(|_| !known.is_cluster);
         line.map(ToOwned::to_owned)
     }
 
@@ -362,8 +346,6 @@ impl Shared {
         }
         let copies = copies.map_or(0, |it| it.wanted);
         told.check_settings(must_keep, may_lose, copies).map_err(named)?;
-        let no_heirs = self.known().no_heirs_of(&told);
-        told.check_replicas(may_lose, copies, no_heirs).map_err(named)?;
         if must_keep && told.is_syncing() {
             await_sync(&mut server.connection).await.map_err(named)?;
         }
@@ -416,7 +398,6 @@ impl Shared {
             let mut known = self.known();
             known.owner = None;
             known.elsewhere.clear();
-            known.no_heirs.clear();
         }
         let ask = |host| self.ask_one(host, deadline);
         let found = if others.is_empty() {
@@ -438,9 +419,7 @@ impl Shared {
         if let Some(replica) = told.replica().filter(|_| told.member().is_none()) {
             known.history.follows(&host, replica);
         }
-        if told.is_no_heir() {
-            known.no_heirs.extend(told.member().and_then(|it| it.follows()).map(ToOwned::to_owned));
-        }
+        known.is_cluster |= told.member().is_some();
         told.check_role().inspect_err(|_| known.history.not_primary(&host))?;
         let server_now = if let Some(member) = told.member() {
             if member.holds_others(self.settings.slot) {
@@ -509,22 +488,29 @@ impl Shared {
         };
         for mut server in standing {
             self.learn(&mut server, deadline).await;
-            if self.known().members.iter().any(|it| !before.contains(it)) {
-                break;
+            let mut known = self.known();
+            let is_new = known.members.iter().any(|it| !before.contains(it));
+            // The one that was asked may be cut off, and its list old. The owner of our keys, once it is found, names those that stay.
+            let missing: Vec<Host> =
+                before.iter().filter(|it| !known.members.contains(it)).cloned().collect();
+            known.members.extend(missing);
+            known.members.truncate(MEMBERS);
+            known.learned = None;
+            if is_new {
+                return;
             }
         }
-        // Ask the owner of our keys too, once it is found.
-        self.known().learned = None;
     }
 
     /// Asks a member of a cluster for the others.
     async fn learn(&self, server: &mut Connected, deadline: Instant) {
         let members = server_info::members(&mut server.connection, &server.host, self.settings.slot);
-        let members = timeout_at(Instant::now() + half(deadline), members).await.unwrap_or_default();
+        let mut members = timeout_at(Instant::now() + half(deadline), members).await.unwrap_or_default();
+        members.truncate(MEMBERS);
         let mut known = self.known();
         known.learned = Some(Instant::now());
         if !members.is_empty() {
-            known.replace_members(members);
+            known.members = members;
         }
     }
 
@@ -678,7 +664,7 @@ impl Server {
 
     /// Returns whether the server that was called last is a member of a cluster, and has only some of the keys.
     pub(crate) fn is_of_cluster(&self) -> bool {
-        self.link.shared.known().learned.is_some()
+        self.link.shared.known().is_cluster
     }
 
     /// Returns the line of writes of the primary in use, which no other server continues. `None` for clusters.
