@@ -104,12 +104,14 @@ fn problem(check: &'static str, text: impl Into<String>) -> Finding {
 /// The error of the store, if it cannot be read at all; an error of the setting `nodes`, if an address is invalid.
 pub async fn examine(store: &dyn Store, nodes: &[String]) -> Result<Findings, AdminError> {
     let mut findings = vec![latency(store).await?, write(store).await];
-    findings.push(match ClockOffset::measure(store).await? {
+    let offset = ClockOffset::measure(store).await?;
+    findings.push(match offset {
         Some(offset) => clocks(offset).in_full(),
         None => ok("clock", "this store has no clock to compare with"),
     });
     let entries = leases(store).await?;
-    let now_unix_ms = WallClock.unix_ms();
+    // This clock may be wrong.
+    let now_unix_ms = offset.map_or(WallClock.unix_ms(), |offset| offset.of_store(WallClock.unix_ms()));
     findings.extend(of_leases(&entries, now_unix_ms).into_iter().map(Checked::in_full));
     let namespaces = registry::list(store).await?;
     findings.extend(namespaces.iter().filter_map(|listed| namespace(listed, now_unix_ms)));
