@@ -80,7 +80,7 @@ const REBUILDS: usize = 3;
 ///   that the primary had reached `may_lose` before a call that it acknowledged. Processes that start later use it.
 /// - *A member of a cluster with replicas* of which one may be promoted that lacks more than `may_lose`:
 ///   `cluster-replica-validity-factor` plus 1.5, times `cluster-node-timeout`, plus `repl-ping-replica-period`, `repl-timeout` and
-///   2 s. Instead, `wait_replicas` may be the number of its replicas and other connected copies, or `min-replicas-to-write` with a
+///   3 s, with `repl-diskless-sync no`. Instead, `wait_replicas` may be the number of its replicas and other connected copies, or `min-replicas-to-write` with a
 ///   `min-replicas-max-lag` of `may_lose` less 2 s.
 /// - *A member of a cluster that is cut off* from the others (`cluster_state:fail`), or claims the keys in an older
 ///   configuration epoch than another member that was seen.

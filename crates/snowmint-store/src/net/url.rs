@@ -17,7 +17,7 @@ use crate::{StoreErrorKind, UrlError};
 /// The limit of a call, including connecting, unless `timeout_ms` says otherwise.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest loss that `may_lose` may state.
-const MAX_LOSS: Duration = Duration::from_mins(5);
+pub(crate) const MAX_LOSS: Duration = Duration::from_mins(5);
 
 /// The parts of a URL.
 #[derive(Debug)]

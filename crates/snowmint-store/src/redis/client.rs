@@ -100,6 +100,8 @@ struct Known {
     owner: Option<(u64, Answer)>,
     /// Of the members that were asked this time, the lines of those that accept writes and have other keys.
     elsewhere: Vec<String>,
+    /// Of the replicas that were asked this time, the ids of their primaries, and the longest losses by their settings.
+    losses: Vec<(String, Option<Duration>)>,
     /// Whether a member of a cluster has answered.
     is_cluster: bool,
     /// The greatest epoch of an owner so far: each owner has a greater one than the owner that it replaced.
@@ -112,6 +114,12 @@ impl Known {
     fn take(&mut self, host: &Host) -> Option<Connected> {
         let at = self.standing.iter().position(|it| it.host == *host)?;
         Some(self.standing.swap_remove(at))
+    }
+
+    /// Returns the longest losses by the settings of the replicas of a member.
+    fn losses_of(&self, told: &ServerInfo) -> Vec<Option<Duration>> {
+        let Some(member) = told.member() else { return Vec::new() };
+        self.losses.iter().filter(|(id, _)| id == member.id()).map(|(_, loss)| *loss).collect()
     }
 
     /// Remembers a member that a cluster named, as the first to ask.
@@ -345,7 +353,8 @@ impl Shared {
             }
         }
         let copies = copies.map_or(0, |it| it.wanted);
-        told.check_settings(must_keep, may_lose, copies).map_err(named)?;
+        let losses = self.known().losses_of(&told);
+        told.check_settings(must_keep, may_lose, copies, &losses).map_err(named)?;
         if must_keep && told.is_syncing() {
             await_sync(&mut server.connection).await.map_err(named)?;
         }
@@ -398,6 +407,7 @@ impl Shared {
             let mut known = self.known();
             known.owner = None;
             known.elsewhere.clear();
+            known.losses.clear();
         }
         let ask = |host| self.ask_one(host, deadline);
         let found = if others.is_empty() {
@@ -419,7 +429,10 @@ impl Shared {
         if let Some(replica) = told.replica().filter(|_| told.member().is_none()) {
             known.history.follows(&host, replica);
         }
-        known.is_cluster |= told.member().is_some();
+        if let Some(member) = told.member() {
+            known.is_cluster = true;
+            known.losses.extend(member.follows().map(|id| (id.to_owned(), member.longest_loss())));
+        }
         told.check_role().inspect_err(|_| known.history.not_primary(&host))?;
         let server_now = if let Some(member) = told.member() {
             if member.holds_others(self.settings.slot) {

@@ -14,7 +14,7 @@ use redis::{FromRedisValue, RedisError, Value, from_redis_value_ref};
 use super::error;
 use crate::StoreErrorKind;
 use crate::net::HostRefusal;
-use crate::net::url::Host;
+use crate::net::url::{Host, MAX_LOSS};
 
 /// The report of a server. Cloud servers may hide parts of it, and are not refused for that.
 #[derive(Clone)]
@@ -113,26 +113,25 @@ impl ServerInfo {
         Ok(())
     }
 
-    /// Refuses a server whose settings may lose records.
+    /// Refuses a server whose settings may lose records. `losses` are the [longest losses](Member::longest_loss) by the settings of
+    /// its replicas in a cluster.
     pub(super) fn check_settings(
         &self,
         must_keep: bool,
         may_lose: Duration,
         copies: u64,
+        losses: &[Option<Duration>],
     ) -> Result<(), HostRefusal> {
-        let of_cluster = || self.member()?.complaint(may_lose, copies, &self.connected());
+        let of_cluster = || self.member()?.complaint(may_lose, copies, &self.connected(), losses);
         let of_syncs = || self.syncs.complaint(may_lose).filter(|_| must_keep);
         let complaint = self.complaint(must_keep).or_else(of_syncs).or_else(of_cluster);
         complaint.map_or(Ok(()), |text| Err(HostRefusal::new(StoreErrorKind::Other, text)))
     }
 
-    /// Returns the addresses of the replicas that are connected, each once: a new connection may stand beside one that has not
-    /// ended yet. Programs that copy the data are among them.
+    /// Returns the addresses of the replicas that are connected and have received what was there before. Programs that copy the data
+    /// are among them, and several may claim one address.
     fn connected(&self) -> Vec<(&str, &str)> {
-        let mut connected: Vec<_> = self.text.lines().filter_map(|line| address(line.trim())).collect();
-        connected.sort_unstable();
-        connected.dedup();
-        connected
+        self.text.lines().filter_map(|line| online(line.trim())).collect()
     }
 
     /// Returns whether a sync of its file has begun and not ended.
@@ -227,12 +226,13 @@ pub(super) struct Replica {
     pub(super) position: u64,
 }
 
-/// Returns host and port of a replica from a line such as `slave0:ip=10.0.0.2,port=6379,state=online,offset=1,lag=0`.
-fn address(line: &str) -> Option<(&str, &str)> {
+/// Returns host and port of a replica from a line such as `slave0:ip=10.0.0.2,port=6379,state=online,offset=1,lag=0`, if it is
+/// online.
+fn online(line: &str) -> Option<(&str, &str)> {
     let (number, fields) = line.strip_prefix("slave")?.split_once(':')?;
     number.parse::<u32>().ok()?;
     let field = |name: &str| fields.split(',').find_map(|it| it.strip_prefix(name)?.strip_prefix('='));
-    Some((field("ip")?, field("port")?))
+    (field("state") == Some("online")).then_some((field("ip")?, field("port")?))
 }
 
 /// Returns the nodes that a member of a cluster knows, those that have a slot first, then those of its own shard; none if the user
@@ -301,6 +301,8 @@ const PING_PERIOD: u64 = 10;
 const LINK_TIMEOUT: u64 = 60;
 /// Loss in a failover beyond what the settings say: a heartbeat, and the time to notice.
 const NOTICE: Duration = Duration::from_secs(2);
+/// What a replica may add to the age of its data by counting in whole seconds.
+const ROUNDING: Duration = Duration::from_secs(1);
 
 /// Returns the slot of the hashed part of a key: its hash tag, or all of it.
 pub(crate) fn slot(hashed: &str) -> u16 {
@@ -316,6 +318,9 @@ pub(crate) fn hash_tag(key: &str) -> Option<&str> {
 /// A member of a cluster, as it describes itself.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Member {
+    id: String,
+    /// The id of the primary whose replica it is.
+    follows: Option<String>,
     /// Whether it reaches a majority of the others, and so accepts writes.
     is_up: bool,
     is_primary: bool,
@@ -331,6 +336,8 @@ pub(super) struct Member {
     ping_period: Duration,
     /// A link that is silent for longer counts as down.
     link_timeout: Duration,
+    /// Whether a full sync sends only what was there when it began (`repl-diskless-sync`), however long it takes.
+    syncs_without_disk: bool,
     /// Number of replicas without which it rejects writes after some time, and that time.
     needs: Option<(usize, Duration)>,
 }
@@ -373,6 +380,8 @@ impl Member {
         let factor = setting("cluster-replica-validity-factor").and_then(|it| u32::try_from(it).ok());
         let least_replicas = least("min-replicas-to-write").and_then(|it| usize::try_from(it).ok());
         Some(Self {
+            id: id.to_owned(),
+            follows: myself.get(3).filter(|it| **it != "-").map(|it| (*it).to_owned()),
             is_up: !info.lines().any(|line| line.trim() == "cluster_state:fail"),
             is_primary: has_flag(&myself, "master"),
             epoch,
@@ -385,6 +394,7 @@ impl Member {
             validity_factor: factor.unwrap_or(VALIDITY_FACTOR),
             ping_period: Duration::from_secs(setting("repl-ping-replica-period").unwrap_or(PING_PERIOD)),
             link_timeout: Duration::from_secs(setting("repl-timeout").unwrap_or(LINK_TIMEOUT)),
+            syncs_without_disk: settings.get("repl-diskless-sync").is_some_and(|it| it == "yes"),
             needs: least_replicas.zip(least("min-replicas-max-lag").map(Duration::from_secs)),
         })
     }
@@ -413,6 +423,16 @@ impl Member {
         self.slots.iter().any(|(first, last)| (*first..=*last).contains(&slot))
     }
 
+    /// Returns its id in the cluster.
+    pub(super) fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Returns the id of the primary whose replica it is.
+    pub(super) fn follows(&self) -> Option<&str> {
+        self.follows.as_deref()
+    }
+
     /// Returns the number of replicas for which a write has to wait so that every one that may be promoted has it. `WAIT` and
     /// `min-replicas-to-write` count each connected replica, also one that is not in the cluster and can never be promoted.
     fn all_replicas(&self, connected: &[(&str, &str)]) -> usize {
@@ -426,14 +446,26 @@ impl Member {
     /// `cluster-node-timeout` and `repl-ping-replica-period`, and that timeout once more for the time in which the primary was
     /// found to have failed (`clusterHandleSlaveFailover`). A silent link counts as down only from the end of `repl-timeout`. A
     /// primary that is cut off acknowledges for half of the node timeout longer: it asks each member that it has not heard for half
-    /// of it, and waits for an answer for all of it. None of that covers a replica that receives writes late.
-    fn longest_loss(&self) -> Option<Duration> {
-        let timeouts = self.node_timeout.checked_mul(self.validity_factor)? + self.node_timeout * 3 / 2;
-        (self.validity_factor > 0).then(|| timeouts + self.ping_period + self.link_timeout + NOTICE)
+    /// of it, and waits for an answer for all of it. None of that covers a replica that receives writes late, or was in a full sync
+    /// until just before its promotion: without a disk, it receives the writes since its beginning only after it has loaded the
+    /// others.
+    pub(super) fn longest_loss(&self) -> Option<Duration> {
+        if self.validity_factor == 0 || self.syncs_without_disk {
+            return None;
+        }
+        let timeouts = self.node_timeout.checked_mul(self.validity_factor)?.checked_add(self.node_timeout)?;
+        let cut = self.node_timeout / 2 + self.ping_period + self.link_timeout + NOTICE + ROUNDING;
+        timeouts.checked_add(cut).filter(|loss| *loss <= MAX_LOSS)
     }
 
     /// Returns what is wrong with the loss that a user has stated, if each write waits for this many replicas.
-    fn complaint(&self, may_lose: Duration, copies: u64, connected: &[(&str, &str)]) -> Option<String> {
+    fn complaint(
+        &self,
+        may_lose: Duration,
+        copies: u64,
+        connected: &[(&str, &str)],
+        losses: &[Option<Duration>],
+    ) -> Option<String> {
         let all = self.all_replicas(connected);
         let has_all = |copies: usize| self.replicas.is_empty() || copies >= all;
         if usize::try_from(copies).is_ok_and(has_all) {
@@ -441,22 +473,26 @@ impl Member {
         }
         // It rejects writes when one of them has not answered for that time.
         let by_lag = self.needs.filter(|(replicas, _)| has_all(*replicas)).map(|(_, lag)| lag + NOTICE);
-        let lost = by_lag.into_iter().chain(self.longest_loss()).min();
+        // Each replica goes by its own settings.
+        let longest: Option<Vec<_>> = losses.iter().copied().chain([self.longest_loss()]).collect();
+        let longest = longest.and_then(|losses| losses.into_iter().max());
+        let lost = by_lag.into_iter().chain(longest).min();
         if lost.is_some_and(|lost| may_lose >= lost) {
             return None;
         }
-        let Self { node_timeout, validity_factor, ping_period, link_timeout, .. } = self;
+        let Self { node_timeout, validity_factor, ping_period, link_timeout, syncs_without_disk, .. } = self;
         let least = lost.map_or_else(
             || "no value is enough".to_owned(),
             |lost| format!("expected at least {}ms", lost.as_millis()),
         );
         Some(format!(
-            "may be replaced by a replica that lacks newer writes (cluster-node-timeout {}, cluster-replica-validity-factor \
-             {validity_factor}, repl-ping-replica-period {}, repl-timeout {}); invalid may_lose={}ms: {least}; or lower these settings on every \
-             node; or wait for every replica, with wait_replicas={all}",
+            "may be replaced by a replica that lacks newer writes (here cluster-node-timeout {}, cluster-replica-validity-factor \
+             {validity_factor}, repl-ping-replica-period {}, repl-timeout {}, repl-diskless-sync {}); invalid may_lose={}ms: {least}; \
+             or change these settings on every member, see docs/stores.md; or wait for every replica, with wait_replicas={all}",
             node_timeout.as_millis(),
             ping_period.as_secs(),
             link_timeout.as_secs(),
+            if *syncs_without_disk { "yes" } else { "no" },
             may_lose.as_millis(),
         ))
     }
@@ -541,13 +577,13 @@ mod tests {
     #[test]
     fn a_loss_covers_what_a_promoted_replica_lacks() {
         let complains = |settings: &[_], ms, copies| {
-            member("ok", settings).complaint(Duration::from_millis(ms), copies, &[REPLICA]).is_some()
+            member("ok", settings).complaint(Duration::from_millis(ms), copies, &[REPLICA], &[]).is_some()
         };
         let factor = |text| ("cluster-replica-validity-factor", text);
         let needs_one = |lag| [("min-replicas-to-write", "1"), ("min-replicas-max-lag", lag)];
         for (settings, enough) in [
-            (&[][..], 244_500),
-            (&[factor("1")][..], 109_500),
+            (&[][..], 245_500),
+            (&[factor("1")][..], 110_500),
             (
                 &[
                     factor("1"),
@@ -555,20 +591,28 @@ mod tests {
                     ("repl-ping-replica-period", "1"),
                     ("repl-timeout", "5"),
                 ],
-                20_500,
+                21_500,
             ),
             (&needs_one("4"), 6000),
             (&needs_one("40"), 42_000),
-            (&needs_one("400"), 244_500),
-            (&needs_one("0"), 244_500),
-            (&[("min-replicas-to-write", "0"), ("min-replicas-max-lag", "4")], 244_500),
+            (&needs_one("400"), 245_500),
+            (&needs_one("0"), 245_500),
+            (&[("min-replicas-to-write", "0"), ("min-replicas-max-lag", "4")], 245_500),
         ] {
             assert!(!complains(settings, enough, 0) && complains(settings, enough - 1, 0), "{settings:?}");
         }
         assert!(!complains(&[], 0, 1), "its only replica has every write");
         assert!(complains(&[factor("0")], u64::MAX, 0), "any replica may be promoted");
         let alone = Member { replicas: Vec::new(), ..member("ok", &[]) };
-        assert_eq!(alone.complaint(Duration::ZERO, 0, &[REPLICA]), None);
+        assert_eq!(alone.complaint(Duration::ZERO, 0, &[REPLICA], &[]), None);
+        assert!(complains(&[("repl-diskless-sync", "yes")], u64::MAX, 0), "a full sync may take any time");
+        assert!(complains(&[("cluster-node-timeout", "20000")], u64::MAX, 0), "beyond what may_lose can be");
+        let tuned = member("ok", &[factor("1")]);
+        for (of_replica, expected) in [(Some(110), false), (Some(300), true), (None, true)] {
+            let losses = [of_replica.map(Duration::from_secs)];
+            let found = tuned.complaint(Duration::from_secs(111), 0, &[REPLICA], &losses).is_some();
+            assert_eq!(found, expected, "{losses:?}");
+        }
     }
 
     /// Goal: a write that some replicas have is not taken for one that all have, since another may be promoted. Method: settings and
@@ -580,7 +624,7 @@ mod tests {
         let mut two = one.clone();
         two.replicas.push(Addresses::parse("127.0.0.1:9@19,,tls-port=0").unwrap());
         let complains = |member: &Member, copies, connected: &[_]| {
-            member.complaint(Duration::from_secs(3), copies, connected).is_some()
+            member.complaint(Duration::from_secs(3), copies, connected, &[]).is_some()
         };
         assert!(!complains(&one, 0, &[REPLICA]) && !complains(&one, 1, &[]));
         for (member, connected) in
@@ -589,6 +633,7 @@ mod tests {
             assert!(complains(member, 0, connected) && complains(member, 1, connected), "{connected:?}");
             assert!(!complains(member, 2, connected), "{connected:?}");
         }
+        assert!(complains(&one, 2, &[REPLICA, other, other]), "two copies that claim one address");
         let needs_both = Member { needs: Some((2, Duration::from_secs(1))), ..two };
         assert!(!complains(&needs_both, 0, &[REPLICA, other]));
     }
@@ -597,8 +642,10 @@ mod tests {
     fn a_primary_tells_its_replicas() {
         let line =
             |number, port| format!("slave{number}:ip=10.0.0.2,port={port},state=online,offset=7,lag=0\r\n");
-        let found = told(&(line(0, 3) + &line(1, 3) + &line(2, 4) + "slaves:x\r\nslave_read_only:1\r\n"));
-        assert_eq!(found.connected(), [("10.0.0.2", "3"), ("10.0.0.2", "4")]);
+        let dump = "slave3:ip=10.0.0.3,port=0,state=wait_bgsave,offset=0,lag=0\r\n";
+        let found =
+            told(&(line(0, 3) + &line(1, 3) + dump + &line(2, 4) + "slaves:x\r\nslave_read_only:1\r\n"));
+        assert_eq!(found.connected(), [("10.0.0.2", "3"), ("10.0.0.2", "3"), ("10.0.0.2", "4")]);
         let addresses = Addresses::parse("::1:6379@16379,name,tls-port=6380,shard-id=a").unwrap();
         assert!(addresses.are(("::1", "6379")) && addresses.are(("::1", "6380")));
         assert!(!addresses.are(("::1", "6381")) && !addresses.are(("::2", "6379")));
