@@ -1,7 +1,7 @@
 //! The console in headless Chromium, used like people do: with the mouse, with the keyboard only, in both themes, on a phone.
 //!
 //! `console/browser.js` drives the browser. With `SNOWMINT_PICTURES=FOLDER` it also writes the pictures of `docs/console.md`.
-//! `console/states.js` shows states that it makes itself; `SNOWMINT_CONSOLE_TEST=NAME` runs one of its tests.
+//! `console/states.js` shows states that it makes itself; `console/chromium.js` starts the browser of both.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -13,6 +13,7 @@ use snowmint_test_servers::snowmint::third_party::{node, output, python, run};
 use snowmint_test_servers::snowmint::{self, Serve, Server};
 use snowmint_test_servers::{Proxy, Redis};
 
+const CHROMIUM: &str = include_str!("console/chromium.js");
 const BROWSER: &str = include_str!("console/browser.js");
 const STATES: &str = include_str!("console/states.js");
 /// The `Accept` header of browsers.
@@ -144,7 +145,7 @@ fn start_browser(script: &str, asked: &Value) -> std::process::Child {
     );
     Command::new("node")
         .current_dir(modules)
-        .args(["-e", script, "--", &asked.to_string()])
+        .args(["-e", &format!("{CHROMIUM}{script}"), "--", &asked.to_string()])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -1,16 +1,9 @@
 // Drives the console in Chromium: clicks, types, uses only the keyboard, and looks for faults of accessibility, content policy
 // and layout. The test that runs it starts the servers; its arguments are one JSON object.
 
-const assert = require('node:assert/strict');
-const { mkdtempSync, rmSync } = require('node:fs');
-const { tmpdir } = require('node:os');
-const { join } = require('node:path');
-const { chromium } = require('playwright-core');
 const axe = require('axe-core').source;
 
-const asked = JSON.parse(process.argv[1]);
 const { open, fleet, token, layout, pictures } = asked;
-const folder = mkdtempSync(join(tmpdir(), 'snowmint-console-'));
 const faults = [];
 
 const ID = '1541815603606036480';
@@ -262,16 +255,7 @@ async function looks(browserPage) {
 }
 
 (async () => {
-  const context = await chromium.launchPersistentContext(folder, {
-    executablePath: '/usr/bin/chromium',
-    headless: true,
-    viewport: { width: 1120, height: 860 },
-    locale: 'en-GB',
-    timezoneId: 'Europe/Berlin',
-    permissions: ['clipboard-read', 'clipboard-write'],
-    args: ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'],
-  });
-  context.setDefaultTimeout(15_000);
+  const context = await launch({ permissions: ['clipboard-read', 'clipboard-write'] });
   await context.addInitScript(() => {
     document.addEventListener('securitypolicyviolation', (event) => console.error(`policy: ${event.violatedDirective} ${event.blockedURI} ${event.sample}`));
   });

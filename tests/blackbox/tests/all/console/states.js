@@ -2,14 +2,7 @@
 // namespace without numbers. The states are made here, and the clock of the page is moved by hand, so that nothing depends on
 // the speed of the machine.
 
-const assert = require('node:assert/strict');
-const { mkdtempSync, rmSync } = require('node:fs');
-const { tmpdir } = require('node:os');
-const { join } = require('node:path');
-const { chromium } = require('playwright-core');
-
-const { address } = JSON.parse(process.argv[1]);
-const folder = mkdtempSync(join(tmpdir(), 'snowmint-console-'));
+const { address } = asked;
 
 /** The time of the node; the clock of the browser is an hour ahead. */
 const NOON = Date.UTC(2026, 10, 27, 12);
@@ -347,18 +340,8 @@ const TESTS = {
 };
 
 (async () => {
-  const context = await chromium.launchPersistentContext(folder, {
-    executablePath: '/usr/bin/chromium',
-    headless: true,
-    viewport: { width: 1120, height: 860 },
-    locale: 'en-GB',
-    timezoneId: 'Europe/Berlin',
-    args: ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'],
-  });
-  context.setDefaultTimeout(15_000);
-  const only = process.env.SNOWMINT_CONSOLE_TEST;
+  const context = await launch();
   for (const [name, test] of Object.entries(TESTS)) {
-    if (only && only !== name) continue;
     await test(context).catch((error) => failed.push(`${name}: ${error.stack}`));
     for (const page of context.pages().slice(1)) await page.close();
   }
