@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use snowmint::{Clock as _, WallClock};
 use snowmint_server::admin::workers::{self, Force, Released, Workers};
 use snowmint_store::Store;
 
@@ -116,7 +115,10 @@ fn show(Workers { workers, warnings }: &Workers, json: bool) -> Result<(), Failu
             out.line(&out.paint.bold(pool))?;
             out.line(&out.paint.faint("  worker  state       until                     holder"))?;
         }
-        let until = row.until_unix_ms.map_or(String::new(), |until| output::age(until, WallClock.unix_ms()));
+        // The clock of this machine may be wrong.
+        let until = row.until_unix_ms.zip(row.ahead_ms).map_or_else(String::new, |(until, ahead_ms)| {
+            output::age(until, until.saturating_add_signed(ahead_ms.saturating_neg()))
+        });
         out.line(&format!(
             "  {:>6}  {:<10}  {:<24}  {}  {}",
             row.worker,

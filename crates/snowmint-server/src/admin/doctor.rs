@@ -111,7 +111,8 @@ pub async fn examine(store: &dyn Store, nodes: &[String]) -> Result<Findings, Ad
     });
     let entries = leases(store).await?;
     // This clock may be wrong.
-    let now_unix_ms = offset.map_or(WallClock.unix_ms(), |offset| offset.of_store(WallClock.unix_ms()));
+    let now_unix_ms = WallClock.unix_ms();
+    let now_unix_ms = offset.map_or(now_unix_ms, |offset| offset.of_store(now_unix_ms));
     findings.extend(of_leases(&entries, now_unix_ms).into_iter().map(Checked::in_full));
     let namespaces = registry::list(store).await?;
     findings.extend(namespaces.iter().filter_map(|listed| namespace(listed, now_unix_ms)));
