@@ -88,7 +88,7 @@ pub enum Force {
     /// Reject it.
     #[default]
     Refuse,
-    /// Take it from whoever holds it. The lease keeps its end.
+    /// Take it, whichever node holds it. The lease keeps its end.
     Take,
     /// Take it from this holder, and from no other: another node may hold it since somebody looked.
     TakeFrom(String),

@@ -386,8 +386,8 @@ impl Shared {
             Err(refusal) => refusal,
             found => return found,
         };
-        let is_nobody_new = others(&self.known()) == others_before;
-        if is_nobody_new && refusal.kind == StoreErrorKind::Unavailable {
+        let are_all_asked = others(&self.known()) == others_before;
+        if are_all_asked && refusal.kind == StoreErrorKind::Unavailable {
             self.learn_from_any(deadline).await;
         }
         // A server that was left out in favour of a primary that is gone may be valid now, and a member without our keys knows

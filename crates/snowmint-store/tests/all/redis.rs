@@ -563,7 +563,7 @@ async fn a_member_that_joins_later_and_gets_the_keys_is_found() {
     for node in [&late, &owner, &witness] {
         assert_eq!(node.command(&["CLUSTER", "SETSLOT", &slot, "NODE", &ids[1]]), "OK");
     }
-    // Longer than a store relies on what it was told, so that no member redirects it.
+    // A store relies on an answer for less than this, so that no member redirects it.
     sleep(Duration::from_millis(1500)).await;
     load_again(&*store, "a").await;
     put(&*store, "a", b"3").await;
