@@ -399,6 +399,11 @@ impl Mint {
         self.pools(&self.table()).iter().flat_map(|pool| pool.source.leases()).collect()
     }
 
+    /// Returns each layout with the leases for it; a layout comes once for each of its rules.
+    pub(crate) fn leases_by_layout(&self) -> Vec<(Layout, Vec<LeaseStatus>)> {
+        self.pools(&self.table()).iter().map(|pool| (pool.layout, pool.source.leases())).collect()
+    }
+
     /// Returns the pools of the service and of these namespaces, each once.
     fn pools(&self, table: &NamespaceTable) -> Vec<Arc<IdPool>> {
         let mut pools = vec![Arc::clone(&self.pool)];

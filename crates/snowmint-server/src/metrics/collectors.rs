@@ -10,6 +10,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
+use snowmint::Layout;
 use snowmint::field::Field;
 use snowmint_cluster::namespace::Scheme;
 use snowmint_cluster::{LeaseStatus, SegmentStatus};
@@ -42,12 +43,8 @@ impl Collector for LeaseCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let status = self.mint.status();
         encode_lease(&mut encoder, &status, self.clock.unix_ms())?;
-        encode_held(&mut encoder, &self.mint.leases(), self.clock.unix_ms())?;
+        encode_workers(&mut encoder, &self.mint.leases_by_layout(), self.clock.unix_ms())?;
         encode_ends(&mut encoder, &self.mint.leases_of_all_layouts())?;
-        let workers = i64::try_from(self.mint.layout().max(Field::Worker) + 1).unwrap_or(i64::MAX);
-        let workers = ConstGauge::new(workers);
-        let help = "Workers of the layout for all nodes of a datacenter; subtract the sum of their leases to get the free ones";
-        workers.encode(encoder.encode_descriptor("workers", help, None, workers.metric_type())?)?;
         let mut counter = |name: &str, help: &str, value: u64| {
             let counter = ConstCounter::new(value);
             counter.encode(encoder.encode_descriptor(name, help, None, counter.metric_type())?)
@@ -66,12 +63,31 @@ impl Collector for LeaseCollector {
     }
 }
 
-/// Encodes the number of held leases.
-#[expect(clippy::cast_precision_loss, reason = "a node holds far fewer than 2^52 leases")]
-fn encode_held(encoder: &mut DescriptorEncoder<'_>, leases: &[LeaseStatus], now_unix_ms: u64) -> fmt::Result {
-    let held = leases.iter().filter(|lease| lease.held_at(now_unix_ms).is_some()).count();
-    let count = ConstGauge::new(held as f64);
-    count.encode(encoder.encode_descriptor("leases", "Held leases", None, count.metric_type())?)
+/// Encodes the workers of each pool, and how many of them this node holds.
+fn encode_workers(
+    encoder: &mut DescriptorEncoder<'_>,
+    leases: &[(Layout, Vec<LeaseStatus>)],
+    now_unix_ms: u64,
+) -> fmt::Result {
+    // Rules that share a layout share its workers.
+    let mut pools = BTreeMap::<&str, (i64, i64)>::new();
+    for (layout, leases) in leases {
+        for lease in leases {
+            let (workers, held) = pools.entry(&lease.pool).or_default();
+            *workers = i64::try_from(layout.max(Field::Worker) + 1).unwrap_or(i64::MAX);
+            *held += i64::from(lease.held_at(now_unix_ms).is_some());
+        }
+    }
+    let mut encode = |name: &str, help: &str, value: fn(&(i64, i64)) -> i64| {
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for (pool, counts) in &pools {
+            ConstGauge::new(value(counts)).encode(family.encode_family(&[("pool", *pool)])?)?;
+        }
+        fmt::Result::Ok(())
+    };
+    encode("leases", "Held leases", |(_, held)| *held)?;
+    let help = "Workers of a layout for all nodes of a datacenter; subtract the sum of their leases to get the free ones";
+    encode("workers", help, |(workers, _)| *workers)
 }
 
 /// Encodes the end of each lease, by its worker and pool.
@@ -496,5 +512,54 @@ mod system {
 
     pub(super) fn most_files() -> Option<u64> {
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus_client::encoding::text::encode;
+    use prometheus_client::registry::Registry;
+    use snowmint::ManualClock;
+    use snowmint_cluster::NamespaceName;
+    use snowmint_cluster::namespace::Definition;
+
+    use super::*;
+    use crate::testing::{START_UNIX_MS, TestSource, mint_of};
+
+    /// Goal: a layout whose workers run out is seen, also beside the node's own. Method: a namespace with a layout of its own, and
+    /// two namespaces that share a layout under different rules.
+    #[test]
+    fn workers_are_counted_by_pool() {
+        let clock: SharedClock = Arc::new(ManualClock::at_unix_ms(START_UNIX_MS));
+        let mint = mint_of(TestSource::new(Layout::TWITTER), Layout::TWITTER);
+        let mut namespaces = mint.table().namespaces().to_vec();
+        for (name, layout) in [
+            ("small", "time:41 datacenter:3 worker:4 sequence:12 epoch:2020-01-01"),
+            ("large", "time:41 datacenter:1 worker:9 sequence:12 epoch:2020-01-01"),
+            ("large-borrows", "time:41 datacenter:1 worker:9 sequence:12 epoch:2020-01-01"),
+        ] {
+            let layout: Layout = layout.parse().unwrap();
+            let source = TestSource::new(layout);
+            source.set_lease(name != "small");
+            let backend = Backend::Snowflake(mint.add_pool(Box::new(source), layout));
+            let name = NamespaceName::new(name).unwrap();
+            namespaces.push(Arc::new(Namespace::new(name, Definition::snowflake(layout), backend, &clock)));
+        }
+        mint.serve(namespaces);
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(LeaseCollector::new(Arc::new(mint), clock)));
+        let mut text = String::new();
+        encode(&mut text, &registry).unwrap();
+        let of_pools: Vec<&str> =
+            text.lines().filter(|line| line.starts_with("leases{") || line.starts_with("workers{")).collect();
+        let wanted = [
+            r#"leases{pool="time41@1ms.datacenter1.worker9.sequence12.1577836800000.in1"} 2"#,
+            r#"leases{pool="time41@1ms.datacenter3.worker4.sequence12.1577836800000.in1"} 0"#,
+            r#"leases{pool="time41@1ms.datacenter5.worker5.sequence12.1288834974657.in1"} 1"#,
+            r#"workers{pool="time41@1ms.datacenter1.worker9.sequence12.1577836800000.in1"} 512"#,
+            r#"workers{pool="time41@1ms.datacenter3.worker4.sequence12.1577836800000.in1"} 16"#,
+            r#"workers{pool="time41@1ms.datacenter5.worker5.sequence12.1288834974657.in1"} 32"#,
+        ];
+        assert_eq!(of_pools, wanted);
     }
 }

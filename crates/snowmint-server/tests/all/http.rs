@@ -595,7 +595,7 @@ async fn metrics_tell_ids_requests_connections_and_the_lease() {
         "# TYPE snowmint_request_duration_seconds histogram",
         "snowmint_request_duration_seconds_count{protocol=\"http\"} 2",
         "snowmint_request_duration_seconds_bucket{le=\"+Inf\",protocol=\"resp\"} 0",
-        "snowmint_workers 32",
+        "snowmint_workers{pool=\"time41@1ms.datacenter5.worker5.sequence12.1288834974657.in1\"} 32",
         "process_start_time_seconds 1700000000.0",
         "snowmint_ids_issued_total{namespace=\"default\"} 7",
         "snowmint_ids_issued_total{namespace=\"orders\"} 0",
@@ -604,7 +604,7 @@ async fn metrics_tell_ids_requests_connections_and_the_lease() {
         "snowmint_requests_total{protocol=\"http\",outcome=\"ok\"} 1",
         "snowmint_requests_total{protocol=\"http\",outcome=\"unknown-namespace\"} 1",
         "snowmint_lease_held 1.0",
-        "snowmint_leases 1.0",
+        "snowmint_leases{pool=\"time41@1ms.datacenter5.worker5.sequence12.1288834974657.in1\"} 1",
         "snowmint_lease_until_seconds{worker=\"3\",pool=\"time41@1ms.datacenter5.worker5.sequence12.1288834974657.in1\"} 1700000060.0",
         "snowmint_lease_worker 3.0",
         "snowmint_lease_remaining_seconds 60.0",
@@ -635,7 +635,8 @@ async fn metrics_tell_ids_requests_connections_and_the_lease() {
     assert!(body.contains("snowmint_connections{protocol=\"http\"} "), "{body}");
     clock.set_unix_ms(1_700_000_060_000);
     let (_, body) = server.get("/metrics").await;
-    assert!(body.contains("snowmint_leases 0.0") && body.contains("snowmint_lease_held 0.0"), "{body}");
+    let none = "snowmint_leases{pool=\"time41@1ms.datacenter5.worker5.sequence12.1288834974657.in1\"} 0\n";
+    assert!(body.contains(none) && body.contains("snowmint_lease_held 0.0"), "{body}");
     let has = |body: &str, name: &str| body.lines().any(|line| line.starts_with(name));
     assert!(
         has(&body, "snowmint_lease_until_seconds{") && !has(&body, "snowmint_lease_worker "),
