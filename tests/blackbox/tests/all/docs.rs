@@ -155,6 +155,25 @@ fn link_exists(page: &Path, target: &str) -> bool {
     fs::read_to_string(path).is_ok_and(|text| text.lines().any(|line| slug(line).as_deref() == Some(anchor)))
 }
 
+/// Whoever gets an alert finds its paragraph: each alert in `monitoring` links to a heading of its own in docs/troubleshooting.md.
+#[test]
+fn each_alert_links_to_its_paragraph() {
+    const HOST: &str = "https://github.com/snowmint/snowmint/blob/main/";
+    let alerts = fs::read_to_string(snowmint::workspace().join("monitoring/alerts.yml")).unwrap();
+    let alerts: Vec<&str> = alerts.split("- alert: ").skip(1).collect();
+    assert!(alerts.len() >= 10, "{alerts:?}");
+    let readme = snowmint::workspace().join("README.md");
+    for alert in alerts {
+        let (name, rest) = alert.split_once('\n').unwrap();
+        let url = rest.split_once("runbook_url: ").and_then(|(_, rest)| rest.lines().next()).unwrap();
+        assert_eq!(
+            url.strip_prefix(HOST),
+            Some(&*format!("docs/troubleshooting.md#{}", name.to_lowercase()))
+        );
+        assert!(link_exists(&readme, url.trim_start_matches(HOST)), "{name}: {url} leads nowhere");
+    }
+}
+
 /// The anchor of a heading, as GitHub makes it.
 fn slug(line: &str) -> Option<String> {
     let heading = line.strip_prefix('#')?.trim_start_matches('#').strip_prefix(' ')?;
