@@ -16,7 +16,8 @@ Examples:
       Also asks nodes whether they make ids, and whether the store lost writes
       that it had acknowledged.
   snowmint doctor --server https://ids.example.com --token-file admin.token
-      Asks a node to check its store. The clock is that of the node.
+      Asks a node to check its store, and its peers (serve --peers). The clock is
+      that of the node.
 
 Checks:
   store      it answers, and how fast
@@ -27,7 +28,7 @@ Checks:
   records    every record can be read
   namespace  its layout and when that ends; no counter lacks its namespace
   workers    free workers of each pool, and the lease that ends first
-With --nodes:
+With --nodes, or through a node with --peers:
   node       it makes ids (/readyz), nothing fails meanwhile, and it has not found
              that the store lost leases, namespaces or numbers
   counter    no counter is behind the numbers that nodes received
@@ -40,7 +41,8 @@ Exit codes. 0: no problem found. 1: the store failed, or a check found a problem
 pub(crate) struct Args {
     #[command(flatten)]
     target: TargetArgs,
-    /// HTTP addresses of nodes that use the store: http://HOST:PORT,... For nodes with TLS, the port of their --probe
+    /// HTTP addresses of nodes that use the store: http://HOST:PORT,... For nodes with TLS, the port of their --probe. Default: none;
+    /// with --server, all peers of that node
     #[arg(long, value_name = "URLS", value_delimiter = ',')]
     nodes: Vec<String>,
     /// Print one JSON object per line: check, ok, text

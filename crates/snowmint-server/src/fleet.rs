@@ -1,6 +1,7 @@
 //! The state of the store and of this node, for operators: workers and their holders, namespaces, clocks, the newest changes, and
 //! problems. `watch` reads it for all viewers together.
 
+mod peers;
 mod problems;
 pub(crate) mod watch;
 
@@ -12,6 +13,7 @@ use std::time::Duration;
 use serde::Serialize;
 use snowmint::utc::Utc;
 use snowmint::{Clock as _, WallClock};
+use snowmint_cluster::lease::Tag;
 use snowmint_cluster::lease::admin::{LeaseEntry, leases};
 use snowmint_cluster::namespace::registry::{self, Listed};
 use snowmint_cluster::namespace::{Definition, NamespaceRecord, Scheme};
@@ -24,8 +26,9 @@ use crate::admin::clock_offset::ClockOffset;
 use crate::admin::doctor::{self, Finding};
 use crate::admin::workers::{WorkerState, workers_of};
 use crate::admin::{AdminError, namespaces};
+use crate::fleet::peers::Peer;
 use crate::fleet::problems::{Problem, Severity};
-use crate::limits::fleet::{CHANGES, NAMESPACES, SLOW_CALL, WORKERS, WORKERS_OF_POOL};
+use crate::limits::fleet::{CHANGES, LAPSED_FOR, NAMESPACES, SLOW_CALL, WORKERS, WORKERS_OF_POOL};
 use crate::mint::{Backend, Mint, Namespace};
 use crate::state::ServerState;
 
@@ -66,6 +69,8 @@ pub(crate) struct Fleet<'a> {
     /// The number of problems that `problems` leaves out.
     more_problems: usize,
     node: Node,
+    /// The nodes of `--peers`.
+    peers: &'a [Peer],
     store: StoreState<'a>,
     /// The workers that have or had a holder, up to a limit for each pool: those with unreadable records, those of this node, held
     /// ones, and then free ones; `None` until the store has answered.
@@ -90,6 +95,12 @@ struct WorkerRow {
     from_unix_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     until_unix_ms: Option<u64>,
+    /// Whether its last lease ended without a release.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    lapsed: bool,
+    /// The mark of the write of its record.
+    #[serde(skip)]
+    tag: Option<Tag>,
 }
 
 /// The workers of a layout in a datacenter.
@@ -247,6 +258,41 @@ impl LeaseRecords {
 }
 
 impl LeaseRecords {
+    /// Marks the workers whose leases ended without a release since `before` was read, or had ended so by then.
+    fn mark_lapsed(&mut self, before: &Self) {
+        let key = |worker: &WorkerRow| (worker.pool.clone(), worker.worker);
+        let before: HashMap<_, &WorkerRow> =
+            before.workers.iter().map(|worker| (key(worker), worker)).collect();
+        for worker in &mut self.workers {
+            worker.lapsed = before.get(&key(worker)).is_some_and(|before| worker.has_lapsed(before));
+        }
+    }
+
+    /// Returns the problem of nodes whose leases ended without a release not long ago, and that hold no other worker since.
+    fn lapsed(&self) -> Option<Problem> {
+        let since =
+            self.read_unix_ms.saturating_sub(u64::try_from(LAPSED_FOR.as_millis()).unwrap_or(u64::MAX));
+        let lives_on = |lapsed: &WorkerRow| {
+            let holds = |it: &WorkerRow| it.state == WorkerState::Held && it.holder == lapsed.holder;
+            self.workers.iter().any(|it| it.pool == lapsed.pool && holds(it))
+        };
+        let is_shown = |it: &&WorkerRow| it.lapsed && it.until_unix_ms > Some(since) && !lives_on(it);
+        let mut lapsed = self.workers.iter().filter(is_shown);
+        let WorkerRow { worker, pool, holder, .. } = lapsed.next()?;
+        let more = match lapsed.count() {
+            0 => String::new(),
+            1 => ", as did that of 1 other worker".to_owned(),
+            more => format!(", as did those of {more} other workers"),
+        };
+        let holder = holder.as_deref().unwrap_or_default();
+        Some(Problem {
+            severity: Severity::Warning,
+            check: Cow::Borrowed("lapsed"),
+            what: format!("the lease of worker {worker} of {pool} ended without a release by {holder}{more}"),
+            remedy: Some("the node was killed, hangs, or cannot reach the store: see its log".to_owned()),
+        })
+    }
+
     /// Returns the workers and pools that a state of this node shows.
     fn shown(&self, node: &Node) -> (Vec<&WorkerRow>, Vec<PoolState<'_>>) {
         let limit = (WORKERS / self.pools.len().max(1)).clamp(1, WORKERS_OF_POOL);
@@ -291,7 +337,20 @@ impl WorkerRow {
             holder: record.map(|record| record.holder.to_string()),
             from_unix_ms: record.and_then(|record| record.from_unix_ms),
             until_unix_ms: record.map(|record| record.until_unix_ms),
+            lapsed: false,
+            tag: record.map(|record| record.tag),
         }
+    }
+
+    /// Returns whether its lease ended without a release: a release changes the record, and so does a renewal. One look does not
+    /// show it. `before` is the same worker at an earlier look.
+    fn has_lapsed(&self, before: &Self) -> bool {
+        // The record of an evicted worker grants nothing.
+        let grants = self.from_unix_ms.is_none_or(|from| Some(from) < self.until_unix_ms);
+        let same = self.tag.is_some() && self.tag == before.tag;
+        same && grants
+            && self.state == WorkerState::Free
+            && (before.state == WorkerState::Held || before.lapsed)
     }
 
     /// Returns its place in its pool: what an operator must not miss comes first. Free ones are ordered by the end of their lease,
@@ -429,14 +488,25 @@ impl Issued {
 pub(crate) struct LastRead {
     leases: Option<LeaseRecords>,
     others: Option<OtherRecords>,
+    peers: Vec<Peer>,
     error: Option<String>,
     failing_since_unix_ms: Option<u64>,
 }
 
 impl LastRead {
     /// Stores the first half of a read. The second half may still fail, so an earlier error stays.
-    fn has_leases(&mut self, leases: LeaseRecords) {
+    fn has_leases(&mut self, mut leases: LeaseRecords) {
+        if let Some(before) = &self.leases {
+            leases.mark_lapsed(before);
+        }
         self.leases = Some(leases);
+    }
+
+    /// Stores what the peers last answered.
+    fn has_peers(&mut self, peers: &[Peer]) {
+        if self.peers != peers {
+            self.peers = peers.to_vec();
+        }
     }
 
     /// Returns `true` if a read has succeeded or failed.
@@ -487,6 +557,7 @@ impl LastRead {
                 clock_within_ms: clock.map(ClockOffset::within_ms),
             },
             node,
+            peers: &self.peers,
             workers,
             pools: pools.unwrap_or_default(),
             namespaces: self.namespaces(&server.mint, issued, before, now_unix_ms),
@@ -528,6 +599,12 @@ impl LastRead {
         }
     }
 
+    /// Returns what fails on this node, without the error of the store if that is shown already.
+    fn trouble_of(&self, mint: &Mint) -> Option<String> {
+        let of_store = self.error.as_ref().and_then(|_| mint.status().trouble).unwrap_or_default();
+        without(&mint.trouble()?, &of_store)
+    }
+
     /// Lists the problems by check.
     fn problems(&self, server: &ServerState, node: &Node, store: &str) -> Vec<Problem> {
         let mut problems = Vec::new();
@@ -557,7 +634,7 @@ impl LastRead {
             let remedy = "other nodes serve meanwhile; the log of this node has the details";
             add(Severity::Error, format!("this node is not ready: {why}"), Some(remedy.to_owned()));
         }
-        if let Some(trouble) = mint.trouble() {
+        if let Some(trouble) = self.trouble_of(mint) {
             add(Severity::Warning, trouble, Some("see the log of this node".to_owned()));
         }
         if self.error.is_none() && self.leases.as_ref().is_some_and(|leases| leases.took > SLOW_CALL) {
@@ -565,11 +642,19 @@ impl LastRead {
             add(Severity::Warning, what, None);
         }
         problems.extend(mint.table().namespaces().iter().filter_map(|it| Problem::of_numbers(it)));
+        problems.extend(self.peers.iter().filter_map(Peer::problem));
+        problems.extend(self.leases.as_ref().and_then(LeaseRecords::lapsed));
         let findings = self.leases.iter().flat_map(|leases| &leases.findings);
         problems.extend(findings.filter_map(Problem::of));
         problems.extend(self.others.iter().flat_map(|others| &others.problems).cloned());
         problems
     }
+}
+
+/// Returns the rest of a list of troubles that begins with one that is shown already; `None` if there is no rest.
+fn without(trouble: &str, shown: &str) -> Option<String> {
+    let rest = trouble.strip_prefix(shown).unwrap_or(trouble).trim_start_matches("; ");
+    (!rest.is_empty()).then(|| rest.to_owned())
 }
 
 impl Served {
@@ -718,6 +803,63 @@ mod tests {
         assert!(wrong.iter().any(|text| text.contains("unreadable: worker 4")), "{wrong:?}");
     }
 
+    /// Goal: a node whose lease ended without a release is named for an hour, and no other node is. Method: what two looks find:
+    /// records that end unchanged, are released, renewed, evicted, taken by another node, or whose holder has another worker.
+    #[tokio::test]
+    async fn leases_that_end_without_a_release_are_named() {
+        let start = WallClock.unix_ms();
+        let record = |(worker, holder, tag, from, until): (u32, &str, u32, u64, u64)| {
+            let value = format!(
+                "{{\"holder\":\"{holder}\",\"from\":{from},\"until\":{until},\"tag\":\"{tag:032x}\"}}"
+            );
+            (format!("workers/{POOL}/{worker}"), value)
+        };
+        let until = start + 10_000;
+        let renewed = until + 10_000;
+        let first = (1..).zip(["killed", "released", "renewed", "evicted", "n5", "moved", "killed-too"]);
+        let first: Vec<_> = first.map(|(worker, holder)| (worker, holder, worker, 1, until)).collect();
+        let second = [
+            first[0],
+            (2, "released", 12, 1, start),
+            (3, "renewed", 13, 1, renewed),
+            (4, "evicted", 14, until, until),
+            (5, "other", 15, until, renewed),
+            first[5],
+            first[6],
+            (8, "moved", 18, until, renewed),
+        ];
+        let read = async |records: &[(u32, &'static str, u32, u64, u64)], now_unix_ms| {
+            let store = store(records.iter().copied().map(record)).await;
+            LeaseRecords::of(&leases(&store).await.unwrap(), None, Duration::ZERO, now_unix_ms)
+        };
+        let mut last = LastRead::default();
+        let problem = |last: &LastRead| last.leases.as_ref().unwrap().lapsed().map(|problem| problem.what);
+        let lapsed = |last: &LastRead| -> Vec<u32> {
+            last.leases.as_ref().unwrap().workers.iter().filter(|it| it.lapsed).map(|it| it.worker).collect()
+        };
+        last.has_leases(read(&first, until - 1).await);
+        assert_eq!((problem(&last), lapsed(&last)), (None, vec![]));
+        last.has_leases(read(&second, until).await);
+        let what = format!(
+            "the lease of worker 1 of {POOL} ended without a release by killed, as did that of 1 other worker"
+        );
+        assert_eq!((problem(&last), lapsed(&last)), (Some(what.clone()), vec![1, 6, 7]));
+        // It stays, in the same words, for an hour, in which the others renew.
+        let renews = |(worker, holder, tag, from, end)| match end == renewed {
+            true => (worker, holder, tag + 100, from, end + 3_600_000),
+            false => (worker, holder, tag, from, end),
+        };
+        let later = second.map(renews);
+        last.has_leases(read(&later, until + 3_599_999).await);
+        assert_eq!(problem(&last), Some(what));
+        last.has_leases(read(&later, until + 3_600_000).await);
+        assert_eq!(problem(&last), None);
+        // Whoever looks once does not know.
+        let mut late = LastRead::default();
+        late.has_leases(read(&second, until).await);
+        assert_eq!(problem(&late), None);
+    }
+
     /// Goal: a store that does not answer is shown as an error with its start and a remedy, and the last workers stay. Half a
     /// read does not clear the error; a whole read does.
     #[tokio::test]
@@ -766,6 +908,20 @@ mod tests {
             (&healthy["problems"], &healthy["store"]["answers"]),
             (&serde_json::json!([]), &true.into())
         );
+    }
+
+    /// Goal: an error of the store is shown once, and what else fails is still shown. Method: the troubles of a node with and without
+    /// the error, alone and among others.
+    #[test]
+    fn the_error_of_the_store_is_shown_once() {
+        for (trouble, shown, wanted) in [
+            ("load failed", "load failed", None),
+            ("load failed; the store lost n", "load failed", Some("the store lost n")),
+            ("the store lost n", "load failed", Some("the store lost n")),
+            ("load failed; the store lost n", "", Some("load failed; the store lost n")),
+        ] {
+            assert_eq!(without(trouble, shown).as_deref(), wanted, "{trouble:?} {shown:?}");
+        }
     }
 
     /// Goal: a namespace that makes no ids is an error, and its reserved numbers stop at the maximum. Method: a layout that ended,

@@ -174,6 +174,10 @@ pub mod fleet {
     pub const OTHERS_EVERY: u32 = 2;
     /// How long a read may take before the store counts as one that does not answer.
     pub const WITHIN: Duration = Duration::from_secs(5);
+    /// Time between two questions to the peers of a node.
+    pub const PEERS_EVERY: Duration = Duration::from_secs(5);
+    /// How long a node is named whose lease ended without a release, unless its worker gets another holder before.
+    pub const LAPSED_FOR: Duration = Duration::from_hours(1);
     /// A list of the workers that takes longer than this causes a warning.
     pub const SLOW_CALL: Duration = Duration::from_secs(1);
     /// Workers of a pool.

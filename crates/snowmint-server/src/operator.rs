@@ -240,8 +240,12 @@ impl<'a> Operator<'a> {
         Ok(ReleaseAnswer { released, warnings })
     }
 
-    pub(crate) async fn doctor(&self, nodes: Vec<String>) -> Result<Findings, AdminError> {
+    /// Checks the store, and these nodes; all peers if none is named.
+    pub(crate) async fn doctor(&self, mut nodes: Vec<String>) -> Result<Findings, AdminError> {
         self.node.check_nodes(&nodes)?;
+        if nodes.is_empty() {
+            nodes = self.node.peers().to_vec();
+        }
         let examine =
             move |store: Arc<dyn Store>| boxed(async move { doctor::examine(&*store, &nodes).await });
         self.node.read(TokenScope::All, examine).await

@@ -328,8 +328,9 @@ pub(crate) struct Args {
         help_heading = "TLS, tokens and web pages"
     )]
     pub(super) cors_origin: Vec<String>,
-    /// HTTP addresses of nodes of the same store: http://HOST:PORT,... Requests to the admin API can make this node ask these, and
-    /// no others, for /metrics and /readyz (doctor, start over). For nodes with TLS, the port of their --probe; default: none
+    /// HTTP addresses of nodes of the same store: http://HOST:PORT,... The console and `doctor --server` report which of them do not
+    /// answer. The admin API asks these, and no others, for /metrics and /readyz. For nodes with TLS, the port of their --probe;
+    /// default: none
     #[arg(long, value_name = "URL,...", value_delimiter = ',', env = "SNOWMINT_PEERS")]
     pub(super) peers: Vec<String>,
     /// Serve the console, a page for browsers that explains ids and shows the fleet, at / of the HTTP port: true or false

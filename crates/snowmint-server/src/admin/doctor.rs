@@ -29,7 +29,7 @@ const LONGEST_WINDOW_MS: u64 = 86_400_000;
 /// Few workers are left if fewer than one in this many are free.
 const FEW_LEFT: u64 = 8;
 /// Nodes that are asked at the same time: each may take 5 s and send up to 64 MiB of metrics.
-const NODES: usize = 32;
+pub(crate) const NODES: usize = 32;
 /// Workers that one finding names.
 const NAMED: usize = 10;
 /// Number of calls to measure.

@@ -87,6 +87,11 @@ impl NodeAdmin {
         Ok(Self { peers: peers.collect::<Result<_, _>>()?, ..self })
     }
 
+    /// Returns the addresses of the peers.
+    pub(crate) fn peers(&self) -> Arc<[String]> {
+        Arc::clone(&self.peers)
+    }
+
     /// Checks that clients may make this node ask these nodes. A node asks no address that only a client has named, since the
     /// node may reach hosts that the client cannot.
     pub(crate) fn check_nodes(&self, nodes: &[String]) -> Result<(), AdminError> {

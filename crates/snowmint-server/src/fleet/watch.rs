@@ -9,6 +9,7 @@ use snowmint::{Clock as _, WallClock};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
+use super::peers::Peers;
 use super::{Issued, LastRead, LeaseRecords, OtherRecords};
 use crate::admin::node_admin::{TokenScope, boxed};
 use crate::admin::{AdminError, NodeAdmin};
@@ -178,14 +179,17 @@ impl Reader {
         sleep_until(due).await;
         let mut ended = Box::pin(server.shutdown.listener().ended());
         let mut before: Option<Issued> = None;
+        let mut peers = Peers::new(self.node.peers());
         loop {
-            // The first state waits for the store, so that a single request gets everything.
+            // The first state waits for the store and the peers, so that a single request gets everything.
             let patience = if self.read.has_outcome() { PATIENCE } else { 2 * WITHIN };
+            let until = Instant::now() + patience;
             tokio::select! {
                 biased;
                 () = &mut ended => break,
-                () = self.read_store(Instant::now() + patience) => {}
+                _ = async { tokio::join!(self.read_store(until), peers.update(until)) } => {}
             }
+            self.read.has_peers(peers.last());
             let issued = Issued::of(&server.mint);
             let store = self.node.describe();
             let json = self.read.fleet(&server, store, (&issued, before.as_ref()), EVERY);

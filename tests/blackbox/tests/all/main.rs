@@ -24,6 +24,7 @@ mod footprint;
 mod greedy_clients;
 mod grpc;
 mod hand_over;
+mod killed_node;
 mod limits;
 mod logs_and_diagnosis;
 mod monitoring;
