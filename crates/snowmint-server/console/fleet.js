@@ -150,7 +150,7 @@ function draw() {
     state.more_problems > 0 && el('p', { class: 'note' }, `and ${thousands(state.more_problems)} more problems; \`snowmint doctor\` lists all`),
   ]);
   (isDrawn ? update : fill)($('fleet-body'),
-    el('div', { class: 'cards' }, nodeCard(node), storeCard(store, node)),
+    el('div', { class: 'cards' }, nodeCard(node), storeCard(store, node), peersCard(state.peers ?? [])),
     el('h2', {}, 'Workers'), workers(),
     el('h2', {}, 'Namespaces'), namespaces(),
     el('h2', {}, 'Newest changes'), changes(),
@@ -193,6 +193,16 @@ function storeCard(store, node) {
   ]));
 }
 
+const PEER = { ready: ['good', 'ready'], 'not-ready': ['warn', 'not ready'], silent: ['bad', 'does not answer'] };
+
+/** The nodes of --peers, if this node has any. */
+function peersCard(peers) {
+  return peers.length > 0 && el('section', { class: 'panel card' }, el('h2', {}, 'Peers'), el('ul', { class: 'peers' }, peers.map((it) => {
+    const [kind, text] = PEER[it.state] ?? ['', it.state];
+    return el('li', {}, el('span', { class: `badge ${kind}` }, text), el('span', {}, it.address), it.why && el('small', {}, it.why));
+  })));
+}
+
 function workers() {
   if (state.workers === null) return el('p', { class: 'quiet' }, 'The store has not answered yet.');
   if (state.workers.length === 0) return el('p', { class: 'quiet' }, 'No node has held a worker yet.');
@@ -212,7 +222,7 @@ function leases(order, mine) {
     el('tbody', {}, order.map((it) => el('tr', {},
       el('th', { scope: 'row' }, `worker ${it.worker}`),
       el('td', { 'data-name': 'Holder' }, it.holder ?? el('span', { class: 'badge bad' }, 'unreadable record'), mine.has(`${it.pool}/${it.worker}`) ? ' (this node)' : ''),
-      el('td', { 'data-name': 'Lease ends', class: 'until', 'data-live': true, 'data-state': it.state, 'data-until': it.until_unix_ms }, ''),
+      el('td', { 'data-name': 'Lease ends', class: 'until', 'data-live': true, 'data-state': it.lapsed ? 'lapsed' : it.state, 'data-until': it.until_unix_ms }, ''),
       el('td', { class: 'lane-cell' }, el('div', { class: 'lane', 'data-live': true, 'data-state': it.state, 'data-from': it.from_unix_ms, 'data-until': it.until_unix_ms }))))));
 }
 
@@ -253,6 +263,7 @@ function lanes() {
 
 /** Says when a lease ends. A worker that was held at the last read may have been renewed since: it is never called free. */
 function ending(state, until, left) {
+  if (state === 'lapsed') return isCurrent() ? `ended ${span(left)} ago, not released` : `ended at ${utcTime(until)}, not released`;
   if (state === 'free') return isCurrent() ? `free for ${span(left)}` : `ended at ${utcTime(until)}`;
   return isCurrent() && left > 0 ? `in ${span(left)}` : `held until ${utcTime(until)} when last read`;
 }
@@ -298,8 +309,8 @@ function changes() {
       ? el('tr', {}, el('td', {}, it.record), el('td', {}), el('td', {}, el('span', { class: 'badge bad' }, 'unreadable')), el('td', { class: 'quiet' }, it.unreadable))
       : el('tr', {},
         el('td', { 'data-name': 'When' }, el('span', { title: `${local(it.at_unix_ms)} here` }, `${it.at.slice(0, 19).replace('T', ' ')}Z`)),
-        el('td', { 'data-name': 'Who' }, `${it.who}, ${it.from}`),
-        el('td', { 'data-name': 'Change' }, `${it.action} ${it.subject}`, it.failed && [' ', el('span', { class: 'badge bad' }, it.outcome === 'refused' ? 'refused' : 'failed')],
-          it.possibly_made && [' ', el('span', { class: 'badge bad' }, 'possibly made')]),
+        el('td', { 'data-name': 'Who' }, [it.who, it.from].filter(Boolean).join(', ')),
+        el('td', { 'data-name': 'Change' }, el('span', {}, `${it.action} ${it.subject}`, it.failed && [' ', el('span', { class: 'badge bad' }, it.outcome === 'refused' ? 'refused' : 'failed')],
+          it.possibly_made && [' ', el('span', { class: 'badge bad' }, 'possibly made')])),
         el('td', { 'data-name': 'Details', class: 'quiet' }, it.failed ?? it.possibly_made ?? it.details))))));
 }

@@ -274,6 +274,110 @@ const TESTS = {
     assert.match(await text(page, '.card'), /not ready[\s\S]*the server does not answer/);
   },
 
+  /** A phone shows each view without scrolling sideways, whatever the length of names, and breaks no label within a word. */
+  async longNamesFitOnAPhone(context) {
+    const name = 'n'.repeat(64);
+    const holder = `${'web-in-a-stateful-set-with-a-long-name-'.repeat(3)}7.svc.cluster.local:8080`;
+    const layout = { name: null, layout: 'time:41@1ms worker:10 sequence:12 epoch:2026-01-01T00:00:00.000Z', fields: [{ name: 'time', bits: 41, max: 2 ** 41 - 1 }, { name: 'worker', bits: 10, max: 1023 }, { name: 'sequence', bits: 12, max: 4095 }], bits: 63, tick_ms: 1, epoch_utc: '2026-01-01T00:00:00.000Z', epoch_unix_ms: NOON, last_utc: '2095-09-06T00:00:00.000Z', last_unix_ms: NOON * 2, years_left: 69, ids_per_second_per_worker: 4_096_000, workers: 1024, sorts_by_time: true, safe_in_javascript: false, warnings: [] };
+    const namespaces = [{ name, scheme: 'segment', summary: `segment ${'s'.repeat(80)}`, available: true }];
+    const answers = {
+      'v1/server': { body: { version: '1.0.0', tokens: true, admin: true, resp: '0.0.0.0:6380', namespaces, more_namespaces: 0 } },
+      'v1/layouts': { body: { layouts: [{ ...layout, name: 'l'.repeat(40), about: 'a'.repeat(90) }] } },
+      'v1/layout': { body: layout },
+      'v1/readings/7': { body: { readings: ['number', 'l'.repeat(40)].map((of) => ({ name: of, form: 'decimal', width: 64, id: '7', likelihood: 0.3, namespaces: [name, name], texts: [{ form: 'decimal', text: '7'.repeat(100) }] })) } },
+    };
+    const here = { available: true, exhausted: false, issued: 0, ids_per_second: 1e9, left: 1e9, lasts_s: 1, used: 0.5 };
+    const change = { at: '2026-11-27T11:59:58.123Z', at_unix_ms: NOON - 1877, who: name, from: name, action: 'namespace-add', subject: name, details: name, failed: name, outcome: 'failed' };
+    const state = fleet({
+      node: { holder },
+      peers: [{ address: `${holder}`, state: 'silent', why: name }],
+      problems: [{ severity: 'error', what: name, remedy: name }],
+      workers: [{ ...worker(1, NOON + 8000), holder }, { ...worker(1023, NOON - 5000), state: 'free', lapsed: true, holder }],
+      namespaces: [{ name, scheme: 'segment', summary: `segment ${name}`, state: 'served', owner: name, description: name, reserved_to: '9'.repeat(19), here }],
+      changes: [change],
+      warnings: [name],
+    });
+    for (const view of ['inspect', 'inspect/7', 'design', 'fleet', 'draw']) {
+      const page = await open(context, view, answers);
+      await page.setViewportSize({ width: 390, height: 860 });
+      if (view === 'fleet') {
+        await page.waitForFunction(() => window.streams.length === 1);
+        await send(page, state);
+      } else await page.waitForFunction((name) => [...document.querySelectorAll('option')].some((it) => it.value.includes(name)), name);
+      if (view === 'design') await page.waitForSelector('#design-facts dd');
+      if (view === 'inspect/7') await page.waitForSelector('.readings button');
+      const wide = await page.evaluate(() => {
+        const { scrollWidth, clientWidth } = document.documentElement;
+        const beyond = [...document.querySelectorAll('main *')].filter((it) => it.getBoundingClientRect().right > clientWidth + 1);
+        return scrollWidth > clientWidth ? beyond.map((it) => `${it.tagName} ${it.id} ${it.className}`).slice(0, 5) : [];
+      });
+      assert.deepEqual(wide, [], view);
+      const broken = await page.evaluate(() => {
+        const context = document.createElement('canvas').getContext('2d');
+        const isBroken = (it, pseudo, text) => {
+          const style = getComputedStyle(it, pseudo);
+          context.font = `${style.fontWeight} ${style.fontSize} ${style.fontFamily}`;
+          const longest = Math.max(...text.split(/[\s-]/).map((word) => context.measureText(word).width));
+          return (pseudo ? parseFloat(style.width) : it.clientWidth) < Math.floor(longest);
+        };
+        const cells = [...document.querySelectorAll('.stack td[data-name]')].filter((it) => it.offsetWidth > 0 && isBroken(it, '::before', it.dataset.name)).map((it) => it.dataset.name);
+        const labels = [...document.querySelectorAll('dt, label:not(.hide), .slider > span')].filter((it) => it.offsetWidth > 0 && (isBroken(it, null, it.textContent) || (it.matches('.slider > span') && it.offsetHeight > 30))).map((it) => it.textContent);
+        return [...new Set([...cells, ...labels])];
+      });
+      assert.deepEqual(broken, [], view);
+    }
+  },
+
+  /** Tables of several pools are one table to the eye. */
+  async columnsOfPoolsLineUp(context) {
+    const other = 'time41@1ms.datacenter5.worker5.sequence12.1288834974657.in0';
+    const workers = [worker(1, NOON + 8000), { ...worker(31, NOON + 8000), pool: other, holder: 'web-in-a-stateful-set-with-a-long-name-7.svc.cluster.local:8080' }];
+    const page = await watch(context, fleet({ workers, pools: [pool({ held: 1 }), pool({ pool: other, workers: 32, held: 1 })] }));
+    const [one, two] = await page.locator('.lanes').evaluateAll((tables) => tables.map((table) => [...table.querySelectorAll('th')].map((it) => Math.round(it.getBoundingClientRect().left))));
+    assert.deepEqual(one, two);
+    const lines = await row(page, 31).getByRole('rowheader').evaluate((it) => {
+      const range = document.createRange();
+      range.selectNodeContents(it);
+      return range.getClientRects().length;
+    });
+    assert.equal(lines, 1);
+  },
+
+  /** A killed node is named by its peer, and by its lease, which nobody released. */
+  async killedNodesAreNamed(context) {
+    const peers = [{ address: 'n2:9100', state: 'ready' }, { address: 'n3:9100', state: 'not-ready', why: 'no lease' }, { address: 'n4:9100', state: 'silent', why: 'connection refused' }];
+    const page = await watch(context, fleet({ peers, workers: [worker(1, NOON + 8000), { ...worker(3, NOON - 5000), state: 'free', lapsed: true }] }));
+    assert.match(await page.locator('.card', { hasText: 'Peers' }).innerText(), /ready\s+n2:9100[\s\S]*not ready\s+n3:9100\s+no lease[\s\S]*does not answer\s+n4:9100\s+connection refused/);
+    assert.match(await row(page, 3).innerText(), /ended 5 seconds ago, not released/);
+    await send(page, fleet());
+    assert.equal(await page.locator('.card', { hasText: 'Peers' }).count(), 0);
+  },
+
+  /** A change without an author begins with no comma. */
+  async changesWithoutAnAuthorAreReadable(context) {
+    const change = { at: '2026-11-27T11:59:58.123Z', at_unix_ms: NOON - 1877, who: '', from: '10.0.0.7', action: 'add', subject: 'orders', details: 'd', outcome: 'made' };
+    const page = await watch(context, fleet({ changes: [change, { ...change, who: 'ops', from: '' }] }));
+    assert.deepEqual(await page.locator('td[data-name=Who]').allInnerTexts(), ['10.0.0.7', 'ops']);
+  },
+
+  /** Advice on a layout is shown once, and a text that is no layout is not drawn as one. */
+  async adviceOnLayoutsIsShownOnce(context) {
+    const layout = { name: null, layout: 'sequence:22 time:41 epoch:2026-01-01', fields: [{ name: 'sequence', bits: 22, max: 4194303 }, { name: 'time', bits: 41, max: 2 ** 41 - 1 }], bits: 63, tick_ms: 1, epoch_utc: '2026-01-01T00:00:00.000Z', epoch_unix_ms: NOON, last_utc: '2095-09-06T00:00:00.000Z', last_unix_ms: NOON * 2, years_left: 69, ids_per_second_per_worker: 4_194_304_000, workers: 1, sorts_by_time: false, safe_in_javascript: false, warnings: ['the timestamp is not on top: ids of different workers do not sort by time', 'there is one worker: only one node can make ids at a time'] };
+    const page = await open(context, 'design', { 'v1/layout': { body: layout } });
+    await page.waitForSelector('#design-facts dd');
+    const facts = await text(page, '#design-facts');
+    for (const advice of ['not on top', 'one node']) assert.equal(facts.split(advice).length, 2, facts);
+    assert.match(await text(page, '#design-bits'), /63 of 63 bits/);
+    await page.evaluate(() => { window.answers['v1/layout'] = { status: 400, body: { detail: 'invalid layout `nope`' } }; });
+    await page.fill('#design-spec', 'nope');
+    await page.press('#design-spec', 'Enter');
+    await page.waitForSelector('#design-facts .banner.error');
+    assert.doesNotMatch(await text(page, '#design'), /63 of 63|Use it/);
+    // The sliders go on from the last layout.
+    await page.locator('#design-sliders input[type=number]').first().fill('20');
+    assert.match(await text(page, '#design-bits'), /61 of 63 bits/);
+  },
+
   /** The page draws from the namespace that its address names, or not at all. */
   async onlyTheNamedNamespaceIsDrawn(context) {
     const server = { version: '1.0.0', tokens: false, admin: false, namespaces: [{ name: 'default', scheme: 'snowflake', summary: 's', available: true }], more_namespaces: 0 };
