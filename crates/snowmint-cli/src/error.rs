@@ -12,6 +12,7 @@ use snowmint::utc::Utc;
 use snowmint::{Clock as _, WallClock};
 use snowmint_cluster::audit::ChangeFailure;
 
+use crate::log_queue::write_line;
 use crate::{argv, foreign_flags};
 
 /// Exit code if a store, port, lease or disk failed.
@@ -123,17 +124,12 @@ pub(crate) fn report(kind: &str, what: &str) {
     write_line(&format!("{kind}: {line}"));
 }
 
-fn write_line(line: &str) {
-    // If standard error is closed, nobody is listening.
-    let _ = writeln!(io::stderr(), "{line}");
-}
-
 /// Prints the help or version text from clap; turns its errors into one line.
 pub(crate) fn explain(error: &clap::Error) -> Result<(), Failure> {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => print(error),
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            // As above: standard error may be closed.
+            // If standard error is closed, nobody is listening.
             let _ = error.print();
             Err(Failure::Reported)
         }

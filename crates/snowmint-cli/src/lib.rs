@@ -27,6 +27,7 @@ mod inspect;
 mod instants;
 mod layout;
 mod log_level;
+mod log_queue;
 mod new;
 mod node_client;
 mod ns;
@@ -172,7 +173,9 @@ pub fn main() -> ExitCode {
         }
         Err(error) => serve::report_in_log_format(error::explain(&error)),
     };
-    error::finish(outcome)
+    let code = error::finish(outcome);
+    log_queue::flush();
+    code
 }
 
 /// Parses the command line. If `serve` has a configuration file, its values are the defaults.

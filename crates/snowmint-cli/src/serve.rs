@@ -40,7 +40,7 @@ pub(crate) use args::Args;
 
 use crate::error::Failure;
 use crate::flag_values::Listen;
-use crate::{open_store, output, runtime};
+use crate::{log_queue, open_store, output, runtime};
 use args::Plan;
 use logging::Logging;
 use start_without_store::LateStore;
@@ -95,7 +95,7 @@ fn run(mut args: Args) -> Result<(), Failure> {
     let sockets = Sockets::take()?;
     args.resolve_sockets(&sockets)?;
     let plan = Plan::check(args, WallClock.unix_ms())?;
-    let process = Process { sockets, logging: logging::start(&plan.log) };
+    let process = Process { sockets, logging: logging::start(&plan.log)? };
     let misspelt = misspelt_variables::misspelt(std::env::vars_os().map(|(name, _)| name));
     for warning in plan.warnings.iter().chain(&misspelt) {
         tracing::warn!("{warning}");
@@ -715,6 +715,7 @@ impl Stop {
                     Request::Same => {}
                     Request::Exit => {
                         tracing::warn!("{signal}: exiting at once; the lease expires by itself");
+                        log_queue::flush();
                         std::process::exit(1);
                     }
                 }

@@ -24,8 +24,11 @@ pub use settled_store::SettledStore;
 
 use snowmint_store::Store;
 
-/// The level of the log of a process, which operators change while it runs.
+/// The log of a process. Operators change its level while the process runs.
 pub trait LogControl: Send + Sync {
+    /// Returns the number of lines that were dropped since the start, because nobody read the log in time.
+    fn lines_dropped(&self) -> u64;
+
     /// Returns the level in use.
     fn level(&self) -> String;
 

@@ -24,7 +24,7 @@ use crate::protocol::Protocol;
 use crate::settings::Settings;
 use crate::status::ErrorKind;
 use collectors::{
-    AdminCollector, CertificateCollector, LeaseCollector, NamespaceCollector, ProcessCollector,
+    AdminCollector, CertificateCollector, LeaseCollector, LogCollector, NamespaceCollector, ProcessCollector,
     TokenCollector,
 };
 
@@ -51,7 +51,7 @@ pub(crate) struct Metrics {
 
 impl Metrics {
     pub(crate) fn new(mint: &Arc<Mint>, settings: &Settings) -> Self {
-        let Settings { clock, tls, access, admin, .. } = settings;
+        let Settings { clock, tls, access, admin, log, .. } = settings;
         let mut registry = Registry::with_prefix("snowmint");
         let requests = Counters::default();
         registry.register("requests", "Requests answered, by outcome", requests.clone());
@@ -70,6 +70,9 @@ impl Metrics {
         }
         if let Some(admin) = admin {
             registry.register_collector(Box::new(AdminCollector(admin.clone())));
+        }
+        if let Some(log) = log {
+            registry.register_collector(Box::new(LogCollector(Arc::clone(log))));
         }
         if let Some(access) = access {
             registry.register_collector(Box::new(TokenCollector::new(Arc::clone(access))));

@@ -1,6 +1,8 @@
 //! Log lines on standard error, for people or for machines. Their level can change while the service runs.
 
+use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io;
+use std::panic::{self, PanicHookInfo};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,6 +21,7 @@ use super::config_file;
 use crate::argv;
 use crate::error::Failure;
 use crate::foreign_flags::SERVE;
+use crate::log_queue::{self, ACCESS, Lines, LogQueue};
 use crate::output::wants_colour;
 
 /// The format of log lines.
@@ -56,8 +59,6 @@ pub(crate) fn requested_format() -> Format {
     named.and_then(|named| Format::from_str(&named, false).ok()).unwrap_or(Format::Text)
 }
 
-/// The target of the lines about requests.
-const ACCESS: &str = "snowmint::access";
 /// Maximum bytes of a level that is set while the service runs.
 const MAX_LEVEL: usize = 1024;
 
@@ -131,6 +132,7 @@ impl Log {
 pub(crate) struct Logging {
     handle: Handle<Targets, Registry>,
     state: Arc<Mutex<State>>,
+    queue: Arc<LogQueue>,
 }
 
 /// The settings of the running log.
@@ -151,16 +153,29 @@ impl State {
     }
 }
 
-pub(crate) fn start(log: &Log) -> Logging {
-    let lines = layer().with_writer(io::stderr).with_ansi(wants_colour(&io::stderr()));
+/// Starts to log. From here on only the thread of the log writes to standard error, and panics are log lines.
+pub(crate) fn start(log: &Log) -> Result<Logging, Failure> {
+    let queue = log_queue::start().map_err(Failure::runtime)?;
+    let lines = layer().with_writer(Lines(Arc::clone(&queue))).with_ansi(wants_colour(&io::stderr()));
     let (filter, handle) = Layer::new(log.targets());
     let filtered = registry().with(filter);
     match log.format {
         Format::Text => filtered.with(lines).init(),
         Format::Json => filtered.with(lines.json().flatten_event(true).with_span_list(false)).init(),
     }
+    panic::set_hook(Box::new(log_panic));
     let state = State { configured: log.clone(), set: None };
-    Logging { handle, state: Arc::new(Mutex::new(state)) }
+    Ok(Logging { handle, state: Arc::new(Mutex::new(state)), queue })
+}
+
+fn log_panic(panic: &PanicHookInfo<'_>) {
+    let why = panic.payload_as_str().unwrap_or("no reason");
+    let location = panic.location().map(ToString::to_string);
+    // Captured if the environment asks for it.
+    let backtrace = Backtrace::capture();
+    let backtrace = (backtrace.status() == BacktraceStatus::Captured).then(|| backtrace.to_string());
+    let thread = std::thread::current();
+    tracing::error!(location, thread = thread.name(), backtrace, "a thread panicked: {why}");
 }
 
 impl Logging {
@@ -196,6 +211,10 @@ impl Logging {
 }
 
 impl LogControl for Logging {
+    fn lines_dropped(&self) -> u64 {
+        self.queue.dropped()
+    }
+
     fn level(&self) -> String {
         let state = self.state();
         state.set.as_ref().unwrap_or(&state.configured.filter).0.to_string()

@@ -1,8 +1,10 @@
 //! `snowmint serve`, as a process with sockets and signals.
 
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::net::UnixDatagram;
+use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::path::Path;
+use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -10,7 +12,7 @@ use snowmint::utc::Utc;
 use snowmint::{Clock as _, Layout, WallClock};
 use snowmint_test_servers::{Certificates, Redis};
 
-use crate::support::{Sandbox, get, json};
+use crate::support::{Sandbox, ask, get, json};
 
 #[test]
 fn ids_come_over_http_and_the_redis_protocol() {
@@ -112,6 +114,79 @@ fn two_signals_at_once_give_the_lease_back() {
     }
     assert_eq!(server.wait().code(), Some(0), "{}", server.log());
     sandbox.out(&["new", "--worker", "9"]);
+}
+
+/// Connects to a socket once a server listens there. A read that takes a minute fails.
+fn connect(path: &Path) -> UnixStream {
+    for _ in 0..12_000 {
+        if let Ok(stream) = UnixStream::connect(path) {
+            stream.set_read_timeout(Some(Duration::from_mins(1))).unwrap();
+            return stream;
+        }
+        sleep(Duration::from_millis(5));
+    }
+    panic!("no server after a minute");
+}
+
+/// Goal: whoever stops reading the log stops nothing else: ids, health and signals go on, the dropped lines are counted, and the
+/// process ends. Method: standard error is a FIFO that is open for reading and not read, and each request is logged, until lines
+/// are dropped.
+#[test]
+fn a_log_that_nobody_reads_stops_nothing() {
+    let sandbox = Sandbox::new();
+    let (fifo, socket) = (sandbox.path("log"), sandbox.path("socket"));
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    // Open for both: opening one end alone would wait for the other.
+    let log = std::fs::File::options().read(true).write(true).open(&fifo).unwrap();
+    let http = format!("unix:{}", socket.display());
+    let mut command = sandbox.command(&["serve", "--resp", "off", "--access-log", "--http", &http]);
+    let mut child = command.stderr(log.try_clone().unwrap()).spawn().unwrap();
+    let dropped = || {
+        let (_, metrics) = ask(connect(&socket), "/metrics");
+        let dropped = metrics.lines().find_map(|line| line.strip_prefix("snowmint_log_lines_dropped_total "));
+        dropped.unwrap().parse::<u64>().unwrap()
+    };
+    let request = "GET /v1/ids/default HTTP/1.1\r\nHost: localhost\r\n";
+    let requests = format!("{}{request}Connection: close\r\n\r\n", format!("{request}\r\n").repeat(99));
+    for round in 0.. {
+        assert!(round < 600, "60,000 requests, and no line was dropped");
+        let (mut stream, mut answers) = (connect(&socket), String::new());
+        stream.write_all(requests.as_bytes()).unwrap();
+        stream.read_to_string(&mut answers).unwrap();
+        assert_eq!(answers.matches("HTTP/1.1 200").count(), 100, "{answers:.1000}");
+        if dropped() > 0 {
+            break;
+        }
+    }
+    for path in ["/readyz", "/healthz"] {
+        assert_eq!(ask(connect(&socket), path).0, 200);
+    }
+    assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+    for _ in 0..12_000 {
+        if let Some(status) = child.try_wait().unwrap() {
+            assert_eq!(status.code(), Some(0));
+            return;
+        }
+        sleep(Duration::from_millis(5));
+    }
+    child.kill().unwrap();
+    panic!("the process did not end within a minute of SIGTERM");
+}
+
+/// Goal: the reason of a failed start comes after the log lines before it, whole, although the log has a thread of its own.
+#[test]
+fn the_last_line_says_why_the_start_failed() {
+    let sandbox = Sandbox::new();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let http = taken.local_addr().unwrap().to_string();
+    for _ in 0..5 {
+        let ran = sandbox.run(&["serve", "--store", "memory:", "--resp", "off", "--http", &http]);
+        assert_eq!(ran.code, 1, "{}", ran.err);
+        let lines: Vec<_> = ran.err.lines().collect();
+        let (last, before) = lines.split_last().unwrap();
+        assert!(last.starts_with("error: cannot listen on") && !before.is_empty(), "{}", ran.err);
+        assert!(before.iter().all(|line| !line.starts_with("error:")), "{}", ran.err);
+    }
 }
 
 #[test]

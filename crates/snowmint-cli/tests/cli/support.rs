@@ -1,7 +1,7 @@
 //! Runs the command in a new folder, without settings from outside.
 
 use std::fs::File;
-use std::io::{Read as _, Write as _};
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -221,7 +221,11 @@ impl Drop for Server {
 
 /// Sends one HTTP/1.0 request, whose answer is never chunked. Returns the status and the body.
 pub(crate) fn get(address: &str, path: &str) -> (u16, String) {
-    let mut stream = TcpStream::connect(address).unwrap();
+    ask(TcpStream::connect(address).unwrap(), path)
+}
+
+/// Sends one HTTP/1.0 request on an open connection, like [`get`].
+pub(crate) fn ask(mut stream: impl Read + Write, path: &str) -> (u16, String) {
     write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n").unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();

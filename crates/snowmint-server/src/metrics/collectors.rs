@@ -16,7 +16,7 @@ use snowmint_cluster::namespace::Scheme;
 use snowmint_cluster::{LeaseStatus, SegmentStatus};
 
 use crate::access::Access;
-use crate::admin::NodeAdmin;
+use crate::admin::{LogControl, NodeAdmin};
 use crate::clock::SharedClock;
 use crate::mint::{Backend, HighestReceived, Mint, Namespace};
 use crate::tls::Tls;
@@ -380,6 +380,23 @@ impl Collector for AdminCollector {
             ConstCounter::new(changes).encode(family.encode_family(&labels)?)?;
         }
         Ok(())
+    }
+}
+
+/// Encodes the state of the log.
+pub(super) struct LogCollector(pub(super) Arc<dyn LogControl>);
+
+impl fmt::Debug for LogCollector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LogCollector")
+    }
+}
+
+impl Collector for LogCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let dropped = ConstCounter::new(self.0.lines_dropped());
+        let help = "Log lines that were dropped, because nobody read standard error in time";
+        dropped.encode(encoder.encode_descriptor("log_lines_dropped", help, None, MetricType::Counter)?)
     }
 }
 
