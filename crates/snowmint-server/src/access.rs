@@ -1,7 +1,7 @@
 //! Who may do what: tokens, their rights and quotas, and the identity of a client.
 //!
 //! A protocol turns what a client sends into an [`Identity`] and asks it before it does anything: [`Identity::may`] for a
-//! right, [`Identity::spend`] before it takes ids. Without tokens, every client may take and decode ids, and nobody may
+//! right, [`Identity::spend`] before it takes ids, and keeps what it returns once the client gets them. Without tokens, every client may take and decode ids, and nobody may
 //! administer the node.
 //!
 //! A connection keeps its identity, so that a request costs a comparison and no hash. Each request compares the generation of
@@ -30,7 +30,7 @@ use tokio::sync::Notify;
 use crate::clock::SharedClock;
 use crate::mint::{InspectBy, Mint, MintError};
 use crate::watched_files::WatchedFiles;
-use quota::Exceeded;
+use quota::{Counted, Exceeded};
 use secret::{SecretDigest, TokenName};
 
 pub use file::{Pattern, Right, Rights, TokenRow};
@@ -377,7 +377,7 @@ impl Identity {
     ///
     /// [`MintError::Unauthorized`].
     pub fn verify(&self) -> Result<(), MintError> {
-        self.with_token(|_, _| Ok(()), || Ok(()))
+        self.with_token(|_| Ok(()), || Ok(()))
     }
 
     /// Looks the token up again if the tokens have changed. Without this call, every later request would look it up.
@@ -429,7 +429,8 @@ impl Identity {
         namespace: impl FnOnce() -> Option<&'a [u8]>,
     ) -> Result<(), MintError> {
         self.with_token(
-            |token, _| {
+            |held| {
+                let token = &held.token;
                 if token.row.rights.has(right) && covers(&token.row) {
                     Ok(())
                 } else {
@@ -440,10 +441,10 @@ impl Identity {
         )
     }
 
-    /// Runs `work` with the current token and the time.
+    /// Runs `work` with the current token.
     fn with_token<T>(
         &self,
-        work: impl FnOnce(&Token, &Access) -> Result<T, MintError>,
+        work: impl FnOnce(&Arc<Held>) -> Result<T, MintError>,
         open: impl FnOnce() -> Result<T, MintError>,
     ) -> Result<T, MintError> {
         match &self.0 {
@@ -453,10 +454,10 @@ impl Identity {
                 if held.until_unix_ms.is_some() {
                     held.check_time(held.access.clock.unix_ms())?;
                 }
-                work(&held.token, &held.access)
+                work(held)
             }
             Kind::Token(held) => match held.again()?.0 {
-                Kind::Token(held) => work(&held.token, &held.access),
+                Kind::Token(held) => work(&held),
                 Kind::Open | Kind::Anonymous(_) => Err(no_token()),
             },
         }
@@ -464,41 +465,37 @@ impl Identity {
 
     /// Returns `true` if the client may know that a namespace exists.
     pub fn sees(&self, namespace: &[u8]) -> bool {
-        self.with_token(|token, _| Ok(token.row.covers(namespace)), || Ok(true)).unwrap_or(false)
+        self.with_token(|held| Ok(held.token.row.covers(namespace)), || Ok(true)).unwrap_or(false)
     }
 
-    /// Checks that the client may take `count` ids of a namespace, and counts them towards its quotas. Call
-    /// [`give_back`](Self::give_back) if they could not be made.
+    /// Checks that the client may take `count` ids of a namespace, and counts them towards its quotas. They are given back when
+    /// the result is dropped, unless they were [kept](Spent::keep).
     ///
     /// # Errors
     ///
     /// As [`may`](Self::may), [`MintError::OverQuota`], and [`MintError::TooManyAtOnce`] if the count is above a quota.
     #[inline]
-    pub fn spend(&self, namespace: &[u8], count: u64) -> Result<(), MintError> {
-        if matches!(self.0, Kind::Open) { Ok(()) } else { self.spend_token(namespace, count) }
+    pub fn spend(&self, namespace: &[u8], count: u64) -> Result<Spent, MintError> {
+        if matches!(self.0, Kind::Open) { Ok(Spent(None)) } else { self.spend_token(namespace, count) }
     }
 
-    fn spend_token(&self, namespace: &[u8], count: u64) -> Result<(), MintError> {
+    fn spend_token(&self, namespace: &[u8], count: u64) -> Result<Spent, MintError> {
         self.with_token(
-            |token, access| {
+            |held| {
+                let (token, quotas) = (&held.token, &held.token.row.quotas);
                 if !token.row.rights.has(Right::Mint) || !token.row.covers(namespace) {
                     return Err(forbidden(token, Right::Mint, Some(namespace)));
                 }
-                if token.row.quotas == Quotas::default() {
-                    return Ok(());
+                if *quotas == Quotas::default() {
+                    return Ok(Spent(None));
                 }
-                let spent = token.usage.spend(&token.row.quotas, count, access.clock.unix_ms());
-                spent.map_err(|exceeded| over_quota(token, count, exceeded))
+                match token.usage.spend(quotas, count, held.access.clock.unix_ms()) {
+                    Ok(counted) => Ok(Spent(Some(Refund { held: Arc::clone(held), counted, count }))),
+                    Err(exceeded) => Err(over_quota(token, count, exceeded)),
+                }
             },
-            || Ok(()),
+            || Ok(Spent(None)),
         )
-    }
-
-    /// Gives back ids that were counted but could not be made.
-    pub fn give_back(&self, count: u64) {
-        if let Kind::Token(held) = &self.0 {
-            held.token.usage.give_back(&held.token.row.quotas, count);
-        }
     }
 
     /// Returns the usage of the token, to count requests and ids.
@@ -548,6 +545,58 @@ impl Identity {
             Ok(()) => mint.table().unknown_among(name, |known| self.sees(known)),
             Err(forbidden) => forbidden,
         }
+    }
+}
+
+/// Ids that count towards the quotas of a token. Dropped before they are [kept](Self::keep), it gives them back: whether they
+/// could not be made, or nobody waits for them any more.
+#[derive(Debug)]
+#[must_use = "dropped, it gives the ids back: keep it once the client gets them"]
+pub struct Spent(Option<Refund>);
+
+/// What to give back; a token without quotas needs none.
+struct Refund {
+    /// The token with the quotas of that time.
+    held: Arc<Held>,
+    counted: Counted,
+    count: u64,
+}
+
+impl Spent {
+    /// Keeps the ids counted: the client gets them.
+    #[inline]
+    pub fn keep(mut self) {
+        self.0 = None;
+    }
+
+    /// Gives back all but `count` ids.
+    pub fn reduce_to(&mut self, count: u64) {
+        if let Some(refund) = &mut self.0
+            && refund.count > count
+        {
+            refund.give_back(refund.count - count);
+        }
+    }
+}
+
+impl Drop for Spent {
+    #[inline]
+    fn drop(&mut self) {
+        self.reduce_to(0);
+    }
+}
+
+impl Refund {
+    fn give_back(&mut self, count: u64) {
+        let Held { token, access, .. } = &*self.held;
+        token.usage.give_back(&token.row.quotas, count, self.counted, access.clock.unix_ms());
+        self.count -= count;
+    }
+}
+
+impl fmt::Debug for Refund {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Refund").field("token", &self.held.token.name).field("count", &self.count).finish()
     }
 }
 
@@ -661,6 +710,12 @@ pub(crate) mod tests {
         (row, secret.as_str().to_owned())
     }
 
+    /// Returns a client that may take this many ids a day.
+    pub(crate) fn limited(per_day: u64) -> Identity {
+        let (rows, secret) = row("web", &format!("namespaces = ['*']\nper_day = {per_day}"));
+        access(&rows).0.authenticate(secret.as_bytes()).unwrap()
+    }
+
     fn access(rows: &str) -> (Arc<Access>, Arc<ManualClock>) {
         let clock = Arc::new(ManualClock::at_unix_ms(START_UNIX_MS));
         (Access::for_tests(rows, Arc::clone(&clock) as SharedClock), clock)
@@ -728,7 +783,7 @@ pub(crate) mod tests {
         let (access, _) = access(&rows);
         let mut kept = access.authenticate(secret.as_bytes()).unwrap();
         let stale = kept.clone();
-        assert!(kept.spend(b"a", 10).is_ok());
+        kept.spend(b"a", 10).unwrap().keep();
         access.change(&rows.replace("'a'", "'b'"));
         for identity in [&kept, &stale] {
             assert_eq!(kind(identity.may(Right::Mint, b"a")), ErrorKind::Forbidden);
@@ -773,14 +828,17 @@ pub(crate) mod tests {
         let (rows, secret) = row("web", "namespaces = ['*']\nrate = 100\nper_day = 150");
         let (access, clock) = access(&rows);
         let identity = || access.authenticate(secret.as_bytes()).unwrap();
-        identity().spend(b"a", 60).unwrap();
+        identity().spend(b"a", 60).unwrap().keep();
         let refused = identity().spend(b"b", 50).unwrap_err();
         assert_eq!(refused.retry_after().unwrap().as_millis(), 100);
         assert_eq!(kind(identity().spend(b"b", 101)), ErrorKind::BadCount);
-        identity().give_back(10);
-        identity().spend(b"b", 50).unwrap();
+        drop(identity().spend(b"b", 40).unwrap());
+        let mut spent = identity().spend(b"b", 40).unwrap();
+        spent.reduce_to(30);
+        spent.keep();
+        identity().spend(b"b", 10).unwrap().keep();
         clock.advance_ms(2000);
-        identity().spend(b"b", 50).unwrap();
+        identity().spend(b"b", 50).unwrap().keep();
         let refused = identity().spend(b"b", 1).unwrap_err();
         assert!(refused.to_string().contains("150 ids a day"), "{refused}");
         assert!(refused.retry_after().unwrap().as_secs() > 60);

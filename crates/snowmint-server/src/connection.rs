@@ -84,6 +84,29 @@ impl Wire {
     }
 }
 
+#[cfg(all(test, unix))]
+impl Wire {
+    /// Returns the connection of a client, and its end.
+    pub(crate) fn for_tests(server: ServerState, protocol: Protocol) -> (Self, tokio::net::UnixStream) {
+        let (stream, client) = tokio::net::UnixStream::pair().unwrap();
+        let wire = Self {
+            state: server.mint.connection_state(),
+            counts: PendingCounts::new(protocol),
+            out: Vec::new(),
+            turn: Arc::default(),
+            server: Arc::new(server),
+            stream: Stream::Unix(stream),
+        };
+        (wire, client)
+    }
+
+    /// Takes all ids of `default` that are there without a wait.
+    pub(crate) fn exhaust(&mut self) {
+        let (namespace, handles) = self.state.find(b"default").unwrap();
+        while namespace.try_one(handles).unwrap().is_some() {}
+    }
+}
+
 /// How a connection ends if it did not fail.
 enum End {
     /// Close at once.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::{self, OwnedMutexGuard};
 use tokio::time::{Instant, timeout};
 
-use crate::access::{Identity, Right};
+use crate::access::{Identity, Right, Spent};
 use crate::mint::{
     Backend, ConnectionState, IdHandles, IdPool, Ids, Mint, MintError, Namespace, PartialIds, Taken,
 };
@@ -75,21 +75,10 @@ impl MintAccess {
         within: Duration,
         try_take: TryTake,
     ) -> Result<Ids, MintError> {
-        identity.spend(namespace.name().as_str().as_bytes(), count as u64)?;
-        let taken = match self.draw(namespace, count, try_take) {
-            Ok(drawn) => drawn.finish(namespace, count, within, try_take).await,
-            Err(error) => Err(error),
-        };
-        match &taken {
-            Ok(ids) => {
-                namespace.add_issued(ids.len() as u64);
-                if let Some(usage) = identity.usage() {
-                    usage.issued(ids.len() as u64);
-                }
-            }
-            Err(_) => identity.give_back(count as u64),
-        }
-        taken
+        let spent = identity.spend(namespace.name().as_str().as_bytes(), count as u64)?;
+        let ids = self.draw(namespace, count, try_take)?.finish(namespace, count, within, try_take).await?;
+        issued(identity, namespace, ids.len() as u64, spent);
+        Ok(ids)
     }
 
     /// Draws one plain number, without counting it, if that needs no wait and no other request waits.
@@ -117,6 +106,15 @@ impl MintAccess {
                 Taken::Partial(partial) => Drawn::Numbers(partial),
             }),
         }
+    }
+}
+
+/// Counts ids that the client gets.
+pub(crate) fn issued(identity: &Identity, namespace: &Namespace, ids: u64, spent: Spent) {
+    spent.keep();
+    namespace.add_issued(ids);
+    if let Some(usage) = identity.usage() {
+        usage.issued(ids);
     }
 }
 
@@ -203,5 +201,39 @@ async fn take_in_line(
         Taken::Partial(partial) => {
             namespace.wait(&mut handles, partial, within.saturating_sub(began.elapsed())).await
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+    use snowmint::Layout;
+
+    use super::*;
+    use crate::access::tests::limited;
+    use crate::testing::{TestSource, mint_of};
+
+    /// Goal: a request that is dropped while it waits costs no quota, whether it is the first of its connection or waits in line;
+    /// one that is answered does.
+    #[tokio::test]
+    async fn a_dropped_request_gives_its_ids_back() {
+        const WITHIN: Duration = Duration::from_secs(60);
+        let source = TestSource::new(Layout::TWITTER);
+        source.set_stuck(true);
+        let mint = mint_of(source.clone(), Layout::TWITTER);
+        let (identity, access) = (limited(20_000), MintAccess::new(&mint));
+        let namespace = access.find(b"default").unwrap();
+        let take = || access.take(&identity, &namespace, 10_000, WITHIN, Namespace::try_take);
+        {
+            let mut first = std::pin::pin!(take());
+            assert!(futures_util::poll!(first.as_mut()).is_pending());
+            assert!(take().now_or_never().is_none(), "it waits in line");
+            drop(identity.spend(b"default", 10_000).unwrap());
+            assert!(identity.spend(b"default", 10_001).is_err(), "counted while it waits");
+        }
+        drop(identity.spend(b"default", 20_000).unwrap());
+        source.set_stuck(false);
+        assert_eq!(take().await.unwrap().len(), 10_000);
+        assert!(identity.spend(b"default", 10_001).is_err());
     }
 }

@@ -126,9 +126,10 @@ impl Noeqd {
             return Ok(Err(wrong_scheme()));
         }
         let wanted = u64::from(count.get());
-        if let Err(error) = self.identity.spend(self.namespace.as_str().as_bytes(), wanted) {
-            return Ok(Err(error));
-        }
+        let spent = match self.identity.spend(self.namespace.as_str().as_bytes(), wanted) {
+            Ok(spent) => spent,
+            Err(error) => return Ok(Err(error)),
+        };
         let ids = match namespace.try_take(handles, usize::from(count.get())) {
             Ok(Taken::All(ids)) => Ok(ids),
             Ok(Taken::Partial(part)) => {
@@ -139,15 +140,13 @@ impl Noeqd {
         };
         let ids = match ids {
             Ok(ids) => ids,
-            Err(error) => {
-                self.identity.give_back(wanted);
-                return Ok(Err(error));
-            }
+            Err(error) => return Ok(Err(error)),
         };
         for id in ids {
             let Minted::Number(id) = id else { return Ok(Err(wrong_scheme())) };
             wire.out.extend_from_slice(&id.to_be_bytes());
         }
+        spent.keep();
         wire.counts.issued(&wire.server.metrics, &namespace, wanted);
         Ok(Ok(()))
     }
@@ -208,6 +207,27 @@ impl Dialogue for Noeqd {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Goal: a request whose client leaves while it waits costs no quota.
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn a_dropped_request_gives_its_ids_back() {
+        use futures_util::FutureExt as _;
+        use snowmint::Layout;
+
+        use crate::access::tests::limited;
+        use crate::testing::{TestSource, mint_of};
+
+        let source = TestSource::new(Layout::TWITTER);
+        source.set_stuck(true);
+        let server = ServerState::for_tests(mint_of(source, Layout::TWITTER));
+        let (mut wire, _client) = Wire::for_tests(server, Protocol::Noeqd);
+        let noeqd = Noeqd::new(Arc::new(NamespaceName::new("default").unwrap()), limited(255));
+        wire.exhaust();
+        assert!(noeqd.ids(&mut wire, NonZeroU8::MAX).now_or_never().is_none(), "it waits");
+        noeqd.identity.spend(b"default", 255).unwrap().keep();
+        assert!(noeqd.identity.spend(b"default", 1).is_err());
+    }
 
     #[test]
     fn requests_are_told_from_tokens() {

@@ -406,14 +406,16 @@ impl Connection {
         match outcome {
             Outcome::Wait(request, part) => match self.state.wait(&request.namespace, part).await {
                 Ok(ids) => self.write_ids(request, ids).await?,
-                Err(error) => self.not_made(request.count as u64, &error),
+                Err(error) => self.refuse(&error),
             },
-            Outcome::Increment(namespace, count) => match self.state.take_run(&namespace, count).await {
+            Outcome::Increment(namespace, count, spent) => match self.state.take_run(&namespace, count).await
+            {
                 Ok(run) => {
+                    spent.keep();
                     self.counts.issued(&self.server.metrics, &namespace, run.count().get());
                     reply::integer(&mut self.out, run.last());
                 }
-                Err(error) => self.not_made(count.get(), &error),
+                Err(error) => self.refuse(&error),
             },
             _ => {}
         }
@@ -424,27 +426,22 @@ impl Connection {
         refuse(&self.server, &self.counts, &mut self.out, error);
     }
 
-    /// Refuses ids that were counted towards a quota.
-    #[cold]
-    fn not_made(&mut self, count: u64, error: &MintError) {
-        self.session.identity.give_back(count);
-        self.refuse(error);
-    }
-
     async fn write_ids(&mut self, request: IdRequest, mut ids: Ids) -> io::Result<()> {
-        self.counts.issued(&self.server.metrics, &request.namespace, ids.len() as u64);
-        if request.shape.id == IdReply::Range {
+        let IdRequest { namespace, shape, spent } = request;
+        spent.keep();
+        self.counts.issued(&self.server.metrics, &namespace, ids.len() as u64);
+        if shape.id == IdReply::Range {
             return self.write_ranges(ids).await;
         }
-        if request.shape.array {
+        if shape.array {
             reply::array(&mut self.out, ids.len());
         }
         if ids.are_plain_numbers() {
-            return self.write_numbers(ids, request.shape.id).await;
+            return self.write_numbers(ids, shape.id).await;
         }
         let mut text = Vec::new();
         while let Some(id) = ids.next() {
-            write_id(&mut self.out, &ids, id, request.shape.id, &mut text);
+            write_id(&mut self.out, &ids, id, shape.id, &mut text);
             self.flush_full().await?;
         }
         if ids.len() > 0 {

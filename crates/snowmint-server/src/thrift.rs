@@ -183,7 +183,7 @@ impl Thrift {
         }
         let (name, wanted) = (self.namespace.as_str().as_bytes(), repeats + 1);
         let (namespace, handles) = wire.state.find(name).ok()?;
-        self.identity.spend(name, wanted as u64).ok()?;
+        let mut spent = self.identity.spend(name, wanted as u64).ok()?;
         let mut answered = 0;
         if let Ok(Some(ids)) = namespace.try_several(handles, wanted) {
             for (call, id) in input.chunks_exact(len).zip(ids) {
@@ -193,7 +193,8 @@ impl Thrift {
             }
             wire.counts.issued_one_each(&wire.server.metrics, namespace, answered as u64);
         }
-        self.identity.give_back((wanted - answered) as u64);
+        spent.reduce_to(answered as u64);
+        spent.keep();
         (answered > 0).then_some(answered)
     }
 
@@ -223,21 +224,20 @@ impl Thrift {
         }
         let name = self.namespace.as_str().as_bytes();
         // Cloned only to wait: a count that all connections share would cost more than the id.
-        let namespace = match wire.state.find(name) {
+        let (namespace, spent) = match wire.state.find(name) {
             Ok((namespace, handles)) => {
-                if let Err(error) = self.identity.spend(name, 1) {
-                    return Ok(Err(error.into()));
-                }
+                let spent = match self.identity.spend(name, 1) {
+                    Ok(spent) => spent,
+                    Err(error) => return Ok(Err(error.into())),
+                };
                 match namespace.try_one(handles) {
                     Ok(Some(id)) => {
+                        spent.keep();
                         wire.counts.issued(&wire.server.metrics, namespace, 1);
                         return Ok(Ok(signed(id)));
                     }
-                    Ok(None) => Arc::clone(namespace),
-                    Err(error) => {
-                        self.identity.give_back(1);
-                        return Ok(Err(error.into()));
-                    }
+                    Ok(None) => (Arc::clone(namespace), spent),
+                    Err(error) => return Ok(Err(error.into())),
                 }
             }
             Err(error) => {
@@ -248,9 +248,8 @@ impl Thrift {
         wire.flush().await?;
         let id = wait_for_one(&namespace, &mut wire.state).await;
         if id.is_ok() {
+            spent.keep();
             wire.counts.issued(&wire.server.metrics, &namespace, 1);
-        } else {
-            self.identity.give_back(1);
         }
         Ok(id.map(signed).map_err(Failure::from))
     }
@@ -332,4 +331,29 @@ fn signed(id: u64) -> i64 {
 fn is_user_agent(text: &[u8]) -> bool {
     matches!(text, [first, rest @ ..] if first.is_ascii_alphabetic()
         && rest.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-'))
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use futures_util::FutureExt as _;
+    use snowmint::Layout;
+
+    use super::*;
+    use crate::access::tests::limited;
+    use crate::testing::{TestSource, mint_of};
+
+    /// Goal: a call whose client leaves while it waits costs no quota.
+    #[tokio::test]
+    async fn a_dropped_call_gives_its_id_back() {
+        let source = TestSource::new(Layout::TWITTER);
+        source.set_stuck(true);
+        let server = ServerState::for_tests(mint_of(source, Layout::TWITTER));
+        let (mut wire, _client) = Wire::for_tests(server, Protocol::Thrift);
+        let namespace = Arc::new(NamespaceName::new("default").unwrap());
+        let thrift = Thrift::new(namespace, ThriftExceptions::Application, None, limited(1));
+        wire.exhaust();
+        assert!(thrift.id(&mut wire, b"agent").now_or_never().is_none(), "it waits");
+        thrift.identity.spend(b"default", 1).unwrap().keep();
+        assert!(thrift.identity.spend(b"default", 1).is_err());
+    }
 }

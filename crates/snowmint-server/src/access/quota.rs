@@ -1,8 +1,7 @@
 //! The quota of a token: ids a second and ids a UTC day, for each node.
 //!
-//! Each is a count in one atomic number. Ids are counted before they are made, and given back if they could not be made. So
-//! concurrent requests cannot exceed a quota together, and retries during an outage do not use up the daily quota. A request that
-//! the client abandons stays counted.
+//! Each is a count in one atomic number. Ids are counted before they are made, and given back if no client gets them. So
+//! concurrent requests cannot exceed a quota together, and retries during an outage do not use up the daily quota.
 
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,6 +35,14 @@ pub(super) enum Exceeded {
     Now(Quota, Duration),
 }
 
+/// When ids were counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Counted {
+    at_unix_ms: u64,
+    /// The day that they were counted for, which may be later than that of the clock; 0 without a daily quota.
+    day: u64,
+}
+
 /// What a token has used. It outlives changes of the token, so that a reload of the file refills nothing.
 #[derive(Debug)]
 pub struct Usage {
@@ -63,7 +70,7 @@ impl Default for Usage {
 
 impl Usage {
     /// Counts ids towards the quotas before they are made.
-    pub(super) fn spend(&self, quotas: &Quotas, count: u64, now_unix_ms: u64) -> Result<(), Exceeded> {
+    pub(super) fn spend(&self, quotas: &Quotas, count: u64, now_unix_ms: u64) -> Result<Counted, Exceeded> {
         let limits = [quotas.rate.map(Quota::Rate), quotas.per_day.map(Quota::PerDay)];
         if let Some(quota) = limits.into_iter().flatten().find(|quota| count > quota.limit()) {
             return Err(Exceeded::Always(quota));
@@ -71,15 +78,14 @@ impl Usage {
         if let Some(rate) = quotas.rate {
             self.spend_rate(rate, count, now_unix_ms)?;
         }
-        if let Some(per_day) = quotas.per_day
-            && let Err(exceeded) = self.spend_day(per_day, count, now_unix_ms)
-        {
-            if quotas.rate.is_some() {
-                give_back_rate(&self.spent, count);
-            }
-            return Err(exceeded);
+        let mut counted = Counted { at_unix_ms: now_unix_ms, day: 0 };
+        if let Some(per_day) = quotas.per_day {
+            counted.day = self.spend_day(per_day, count, now_unix_ms).inspect_err(|_| {
+                let quotas = Quotas { per_day: None, ..*quotas };
+                self.give_back(&quotas, count, counted, now_unix_ms);
+            })?;
         }
-        Ok(())
+        Ok(counted)
     }
 
     fn spend_rate(&self, rate: NonZeroU64, count: u64, now_unix_ms: u64) -> Result<(), Exceeded> {
@@ -102,31 +108,34 @@ impl Usage {
         Err(Exceeded::Now(Quota::Rate(rate), Duration::from_millis(ms)))
     }
 
-    fn spend_day(&self, per_day: NonZeroU64, count: u64, now_unix_ms: u64) -> Result<(), Exceeded> {
+    /// Returns the day for which the ids are counted.
+    fn spend_day(&self, per_day: NonZeroU64, count: u64, now_unix_ms: u64) -> Result<u64, Exceeded> {
         let today = now_unix_ms / MS_PER_DAY;
-        let spent = self.day.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |packed| {
+        // If the clock went back over midnight, the later day continues. A day beyond tomorrow came from a wrong clock.
+        let day_after = |day: u64| if today > day || day > today + 1 { today } else { day };
+        let before = self.day.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |packed| {
             let (day, spent) = unpacked(packed);
-            // If the clock went back over midnight, the later day continues. A day beyond tomorrow came from a wrong clock.
-            let (day, spent) = if today > day || day > today + 1 { (today, 0) } else { (day, spent) };
-            (spent + count <= per_day.get()).then_some(day << DAY_BITS | (spent + count))
+            let spent = if day_after(day) == day { spent } else { 0 };
+            (spent + count <= per_day.get()).then_some(day_after(day) << DAY_BITS | (spent + count))
         });
-        spent.map(|_| ()).map_err(|_| {
+        before.map(|packed| day_after(unpacked(packed).0)).map_err(|_| {
             let ms = (today + 1) * MS_PER_DAY - now_unix_ms;
             Exceeded::Now(Quota::PerDay(per_day), Duration::from_millis(ms))
         })
     }
 
-    /// Gives back ids that could not be made.
-    pub(super) fn give_back(&self, quotas: &Quotas, count: u64) {
-        if quotas.rate.is_some() {
-            give_back_rate(&self.spent, count);
+    /// Gives back ids that no client gets, to the time in which they were counted: to their day if it has not ended, and as much
+    /// of the rate as has not refilled since. Otherwise requests that failed late could be followed by a second helping.
+    pub(super) fn give_back(&self, quotas: &Quotas, count: u64, counted: Counted, now_unix_ms: u64) {
+        if let Some(rate) = quotas.rate {
+            let refilled = allowance(rate, now_unix_ms).saturating_sub(allowance(rate, counted.at_unix_ms));
+            update(&self.spent, |spent| spent.saturating_sub(count.saturating_sub(refilled)));
         }
         if quotas.per_day.is_some() {
-            let less = |packed: u64| {
-                let (day, spent) = unpacked(packed);
-                day << DAY_BITS | spent.saturating_sub(count)
-            };
-            update(&self.day, less);
+            update(&self.day, |packed| match unpacked(packed) {
+                (day, spent) if day == counted.day => day << DAY_BITS | spent.saturating_sub(count),
+                _ => packed,
+            });
         }
     }
 
@@ -171,10 +180,6 @@ const fn unpacked(packed: u64) -> (u64, u64) {
     (packed >> DAY_BITS, packed & ((1 << DAY_BITS) - 1))
 }
 
-fn give_back_rate(spent: &AtomicU64, count: u64) {
-    update(spent, |spent| spent.saturating_sub(count));
-}
-
 fn update(number: &AtomicU64, mut change: impl FnMut(u64) -> u64) {
     // The closure never returns `None`, so this cannot fail.
     let _ = number.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |value| Some(change(value)));
@@ -196,7 +201,7 @@ mod tests {
         Quotas { rate: None, per_day: NonZeroU64::new(per_day) }
     }
 
-    fn wait(refused: Result<(), Exceeded>) -> u64 {
+    fn wait(refused: Result<Counted, Exceeded>) -> u64 {
         match refused {
             Err(Exceeded::Now(_, after)) => u64::try_from(after.as_millis()).unwrap(),
             other => panic!("{other:?}"),
@@ -206,13 +211,13 @@ mod tests {
     #[test]
     fn a_second_of_the_rate_may_be_taken_at_once_and_refills_evenly() {
         let (usage, quotas) = (Usage::default(), rate(1000));
-        assert_eq!(usage.spend(&quotas, 1000, NOW), Ok(()));
+        assert!(usage.spend(&quotas, 1000, NOW).is_ok());
         assert_eq!(wait(usage.spend(&quotas, 1, NOW)), 1);
         assert_eq!(wait(usage.spend(&quotas, 250, NOW)), 250);
-        assert_eq!(usage.spend(&quotas, 250, NOW + 250), Ok(()));
+        assert!(usage.spend(&quotas, 250, NOW + 250).is_ok());
         assert_eq!(wait(usage.spend(&quotas, 1, NOW + 250)), 1);
         // An unused rate is not kept beyond one second.
-        assert_eq!(usage.spend(&quotas, 1000, NOW + 60_000), Ok(()));
+        assert!(usage.spend(&quotas, 1000, NOW + 60_000).is_ok());
         assert_eq!(wait(usage.spend(&quotas, 1, NOW + 60_000)), 1);
     }
 
@@ -223,22 +228,22 @@ mod tests {
         let (ten, five) = (NonZeroU64::new(10).unwrap(), NonZeroU64::new(5).unwrap());
         assert_eq!(usage.spend(&rate(10), 11, NOW), always(Quota::Rate(ten)));
         assert_eq!(usage.spend(&per_day(5), 6, NOW), always(Quota::PerDay(five)));
-        assert_eq!(usage.spend(&Quotas::default(), u64::MAX, NOW), Ok(()));
+        assert!(usage.spend(&Quotas::default(), u64::MAX, NOW).is_ok());
     }
 
     #[test]
     fn a_day_ends_at_midnight_utc_and_never_begins_twice() {
         let (usage, quotas) = (Usage::default(), per_day(10));
         let midnight = (NOW / MS_PER_DAY + 1) * MS_PER_DAY;
-        assert_eq!(usage.spend(&quotas, 7, midnight - 1000), Ok(()));
+        assert!(usage.spend(&quotas, 7, midnight - 1000).is_ok());
         assert_eq!(wait(usage.spend(&quotas, 4, midnight - 1000)), 1000);
-        assert_eq!(usage.spend(&quotas, 3, midnight - 1), Ok(()));
-        assert_eq!(usage.spend(&quotas, 9, midnight), Ok(()));
+        assert!(usage.spend(&quotas, 3, midnight - 1).is_ok());
+        assert!(usage.spend(&quotas, 9, midnight).is_ok());
         assert_eq!(wait(usage.spend(&quotas, 2, midnight - 1000)), 1000, "the clock went back");
-        assert_eq!(usage.spend(&quotas, 1, midnight), Ok(()));
+        assert!(usage.spend(&quotas, 1, midnight).is_ok());
         // For a moment, the clock was years ahead.
-        assert_eq!(usage.spend(&quotas, 10, midnight + 9000 * MS_PER_DAY), Ok(()));
-        assert_eq!(usage.spend(&quotas, 10, midnight), Ok(()));
+        assert!(usage.spend(&quotas, 10, midnight + 9000 * MS_PER_DAY).is_ok());
+        assert!(usage.spend(&quotas, 10, midnight).is_ok());
         assert!(usage.spend(&quotas, 1, midnight).is_err());
     }
 
@@ -247,28 +252,60 @@ mod tests {
         let usage = Usage::default();
         let both = Quotas { rate: NonZeroU64::new(10), per_day: NonZeroU64::new(10) };
         for _ in 0..5 {
-            assert_eq!(usage.spend(&both, 10, NOW), Ok(()));
-            usage.give_back(&both, 10);
+            let counted = usage.spend(&both, 10, NOW).unwrap();
+            usage.give_back(&both, 10, counted, NOW);
         }
-        assert_eq!(usage.spend(&both, 10, NOW), Ok(()));
+        assert!(usage.spend(&both, 10, NOW).is_ok());
         // The daily quota rejects the request, which must not use up the rate.
         assert!(usage.spend(&both, 10, NOW + 1000).is_err());
         let day = Quotas { per_day: NonZeroU64::new(20), ..both };
-        assert_eq!(usage.spend(&day, 10, NOW + 1000), Ok(()));
-        usage.give_back(&both, u64::MAX);
+        let counted = usage.spend(&day, 10, NOW + 1000).unwrap();
+        usage.give_back(&both, u64::MAX, counted, NOW + 1000);
+    }
+
+    /// Goal: ids are given back to the day in which they were counted, and not to another one.
+    #[test]
+    fn ids_are_given_back_to_their_day() {
+        let (usage, quotas) = (Usage::default(), per_day(10));
+        let midnight = (NOW / MS_PER_DAY + 1) * MS_PER_DAY;
+        let yesterday = usage.spend(&quotas, 10, midnight - 1).unwrap();
+        let today = usage.spend(&quotas, 10, midnight).unwrap();
+        usage.give_back(&quotas, 10, yesterday, midnight + 1);
+        assert!(usage.spend(&quotas, 1, midnight + 1).is_err(), "another day's");
+        usage.give_back(&quotas, 10, today, midnight + 1);
+        // The clock went back: the later day continues, and these ids are counted for it.
+        let late = usage.spend(&quotas, 10, midnight - 1).unwrap();
+        assert!(usage.spend(&quotas, 1, midnight).is_err());
+        usage.give_back(&quotas, 10, late, midnight - 1);
+        assert!(usage.spend(&quotas, 10, midnight).is_ok());
+    }
+
+    /// Goal: what the rate has refilled is not given back as well.
+    #[test]
+    fn a_rate_is_given_back_as_far_as_it_has_not_refilled() {
+        let (usage, quotas) = (Usage::default(), rate(10));
+        let first = usage.spend(&quotas, 10, NOW).unwrap();
+        assert!(usage.spend(&quotas, 5, NOW + 500).is_ok());
+        usage.give_back(&quotas, 10, first, NOW + 500);
+        assert!(usage.spend(&quotas, 5, NOW + 500).is_ok());
+        assert!(usage.spend(&quotas, 1, NOW + 500).is_err());
+        let late = usage.spend(&quotas, 10, NOW + 10_000).unwrap();
+        assert!(usage.spend(&quotas, 10, NOW + 60_000).is_ok());
+        usage.give_back(&quotas, 10, late, NOW + 60_000);
+        assert!(usage.spend(&quotas, 1, NOW + 60_000).is_err());
     }
 
     /// Goal: a clock that goes back or a changed rate never blocks a token for longer than a second.
     #[test]
     fn the_quota_recovers_from_clock_steps_and_changed_rates() {
         let usage = Usage::default();
-        assert_eq!(usage.spend(&rate(100), 100, NOW), Ok(()));
+        assert!(usage.spend(&rate(100), 100, NOW).is_ok());
         let back = NOW - 3_600_000;
         assert_eq!(wait(usage.spend(&rate(100), 100, back)), 1000);
-        assert_eq!(usage.spend(&rate(100), 100, back + 1000), Ok(()));
+        assert!(usage.spend(&rate(100), 100, back + 1000).is_ok());
         assert_eq!(wait(usage.spend(&rate(10), 10, back + 1000)), 1000, "a lower rate");
-        assert_eq!(usage.spend(&rate(10), 10, back + 2000), Ok(()));
-        assert_eq!(usage.spend(&rate(MAX_RATE), MAX_RATE, back + 2000), Ok(()), "a higher rate");
+        assert!(usage.spend(&rate(10), 10, back + 2000).is_ok());
+        assert!(usage.spend(&rate(MAX_RATE), MAX_RATE, back + 2000).is_ok(), "a higher rate");
     }
 
     #[test]
@@ -285,18 +322,27 @@ mod tests {
 
     proptest! {
         /// Goal: in any time span, a token gets at most its rate times the span, plus one second's worth. Method: random requests
-        /// at random times.
+        /// at random times, some of which fail during the next ones.
         #[test]
         fn the_rate_holds_over_every_span(
             rate_of in 1_u64..50,
-            requests in proptest::collection::vec((0_u64..400, 1_u64..60), 1..60),
+            requests in proptest::collection::vec((0_u64..400, 1_u64..60, 0_usize..6), 1..60),
         ) {
             let (usage, quotas, mut now) = (Usage::default(), rate(rate_of), NOW);
-            let mut taken = Vec::new();
-            for (pause, count) in requests {
+            let (mut taken, mut failing) = (Vec::new(), Vec::new());
+            for (pause, count, fails_after) in requests {
                 now += pause;
-                if usage.spend(&quotas, count, now).is_ok() {
-                    taken.push((now, count));
+                failing.retain_mut(|(count, counted, after): &mut (u64, Counted, usize)| {
+                    *after -= 1;
+                    if *after == 0 {
+                        usage.give_back(&quotas, *count, *counted, now);
+                    }
+                    *after > 0
+                });
+                match usage.spend(&quotas, count, now) {
+                    Ok(_) if fails_after == 0 => taken.push((now, count)),
+                    Ok(counted) => failing.push((count, counted, fails_after)),
+                    Err(_) => {}
                 }
             }
             for (first, (begin, _)) in taken.iter().enumerate() {

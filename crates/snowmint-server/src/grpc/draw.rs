@@ -7,19 +7,19 @@ use snowmint::error::Snippet;
 use super::Failure;
 use super::message::Answer;
 use super::messages::{Format, NextRequest, NextResponse, Range};
-use crate::access::{Identity, Right};
+use crate::access::{Identity, Right, Spent};
 use crate::limits::grpc::MAX_TEXTS;
 use crate::limits::{MAX_COUNT, MAX_RANGE_COUNT, MAX_WAIT};
 use crate::mint::{IdRange, Ids, MintError, Namespace};
-use crate::mint_access::{self, MintAccess, TryTake};
+use crate::mint_access::{self, MintAccess, TryTake, issued};
 use crate::state::ServerState;
 use crate::status::ErrorKind;
 
 /// The state of a request after all steps that need no waiting.
 pub(super) enum Drawn {
     Done(Answer),
-    /// Some ids are missing.
-    Partial(Arc<Namespace>, mint_access::Drawn),
+    /// Some ids are missing; all count towards the quota already.
+    Partial(Arc<Namespace>, mint_access::Drawn, Spent),
     /// The namespace must be created first.
     Unknown(MintError),
 }
@@ -49,12 +49,8 @@ pub(super) fn try_draw(
         let name = Snippet::of(namespace.name().as_str());
         return Err(MintError::NotNumbers { name }.into());
     }
-    identity.spend(name, count as u64)?;
-    let drawn = try_take(identity, namespace, client, form, count);
-    if drawn.is_err() {
-        identity.give_back(count as u64);
-    }
-    drawn
+    let spent = identity.spend(name, count as u64)?;
+    try_take(identity, namespace, client, form, count, spent)
 }
 
 fn try_take(
@@ -63,24 +59,18 @@ fn try_take(
     client: &MintAccess,
     form: Form,
     count: usize,
+    spent: Spent,
 ) -> Result<Drawn, Failure> {
     if count == 1
         && form == Form::Numbers
         && let Some(id) = client.try_one(&namespace)?
     {
-        issued(identity, &namespace, 1);
+        issued(identity, &namespace, 1, spent);
         return Ok(Drawn::Done(Answer::of_id(id)));
     }
     match client.draw(&namespace, count, form.try_take())? {
-        mint_access::Drawn::All(ids) => form.answer(identity, &namespace, ids).map(Drawn::Done),
-        partial => Ok(Drawn::Partial(namespace, partial)),
-    }
-}
-
-fn issued(identity: &Identity, namespace: &Namespace, ids: u64) {
-    namespace.add_issued(ids);
-    if let Some(usage) = identity.usage() {
-        usage.issued(ids);
+        mint_access::Drawn::All(ids) => form.answer(identity, &namespace, ids, spent).map(Drawn::Done),
+        partial => Ok(Drawn::Partial(namespace, partial, spent)),
     }
 }
 
@@ -105,15 +95,11 @@ pub(super) async fn finish(
     };
     match drawn {
         Drawn::Done(answer) => Ok(answer),
-        Drawn::Partial(namespace, partial) => {
+        Drawn::Partial(namespace, partial, spent) => {
             let form = Form::of(request)?;
             let count = form.count(request)?;
-            let ids = partial.finish(&namespace, count, MAX_WAIT, form.try_take()).await;
-            let answer = ids.map_err(Failure::from).and_then(|ids| form.answer(identity, &namespace, ids));
-            if answer.is_err() {
-                identity.give_back(count as u64);
-            }
-            answer
+            let ids = partial.finish(&namespace, count, MAX_WAIT, form.try_take()).await?;
+            form.answer(identity, &namespace, ids, spent)
         }
         Drawn::Unknown(dropped) => Err(dropped.into()),
     }
@@ -163,7 +149,13 @@ impl Form {
         }
     }
 
-    fn answer(self, identity: &Identity, namespace: &Namespace, ids: Ids) -> Result<Answer, Failure> {
+    fn answer(
+        self,
+        identity: &Identity,
+        namespace: &Namespace,
+        ids: Ids,
+        spent: Spent,
+    ) -> Result<Answer, Failure> {
         let count = ids.len();
         let answer = match self {
             Self::Numbers => Answer::of_ids(ids),
@@ -180,7 +172,7 @@ impl Form {
                 Answer::of_message(&NextResponse { texts, ..NextResponse::default() })
             }
         };
-        issued(identity, namespace, count as u64);
+        issued(identity, namespace, count as u64, spent);
         Ok(answer)
     }
 }
@@ -209,9 +201,11 @@ fn ranges(mut ids: Ids) -> Vec<Range> {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt as _;
     use snowmint::Layout;
 
     use super::*;
+    use crate::access::tests::limited;
     use crate::mint::Minted;
     use crate::testing::{TestSource, mint_of};
 
@@ -221,6 +215,24 @@ mod tests {
             (0..u64::from(count)).map(move |nth| first + nth * step)
         };
         ranges.iter().flat_map(all).collect()
+    }
+
+    /// Goal: a call that ends at its deadline costs no quota, in any form. Method: a draw that waits is dropped.
+    #[tokio::test]
+    async fn a_dropped_call_gives_its_ids_back() {
+        let source = TestSource::new(Layout::TWITTER);
+        source.set_stuck(true);
+        let server = ServerState::for_tests(mint_of(source, Layout::TWITTER));
+        let (identity, client) = (limited(10_000), MintAccess::new(&server.mint));
+        for format in [Format::Numbers, Format::Ranges] {
+            let request =
+                NextRequest { namespace: "default".to_owned(), count: Some(10_000), format: format.into() };
+            let Ok(drawn) = try_draw(&server, &identity, &client, &request) else { panic!("refused") };
+            assert!(matches!(drawn, Drawn::Partial(..)), "{format:?}");
+            assert!(identity.spend(b"default", 1).is_err(), "counted while it waits");
+            assert!(finish(&server, &identity, &client, &request, drawn).now_or_never().is_none());
+            drop(identity.spend(b"default", 10_000).unwrap());
+        }
     }
 
     /// Goal: ranges hold the same ids in the same order. Method: two equal mints, one read as ranges, over a change of the tick.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use snowmint::error::Snippet;
 use snowmint::inspect::{Value, Values};
 
-use crate::access::{Identity, Right};
+use crate::access::{Identity, Right, Spent};
 use crate::connection::PendingCounts;
 use crate::limits::MAX_REPEATS;
 use crate::mint::{
@@ -43,7 +43,7 @@ pub(super) enum Outcome {
     /// Wait for the rest of these ids, and write them all.
     Wait(IdRequest, PartialIds),
     /// Wait for this many consecutive numbers, and write the last.
-    Increment(Arc<Namespace>, NonZeroU64),
+    Increment(Arc<Namespace>, NonZeroU64, Spent),
     /// Create a namespace of this name, and run the command again.
     Create(Box<[u8]>, MintError),
     /// Run these commands, and answer all of them.
@@ -54,8 +54,8 @@ pub(super) enum Outcome {
 #[derive(Debug)]
 pub(super) struct IdRequest {
     pub(super) namespace: Arc<Namespace>,
-    pub(super) count: usize,
     pub(super) shape: ReplyShape,
+    pub(super) spent: Spent,
 }
 
 /// The shape of a reply with ids.
@@ -114,13 +114,14 @@ impl Call<'_> {
             Err(error) => return self.unfound(error),
         };
         let identity = &self.session.identity;
-        let repeats = match spend_repeats(identity, self.args.at(1), self.input, self.len) {
-            Ok(repeats) => repeats,
+        let (repeats, mut spent) = match spend_repeats(identity, self.args.at(1), self.input, self.len) {
+            Ok(counted) => counted,
             Err(error) => return self.refuse(&error),
         };
         let worth_waiting = match repeats {
             0 => match namespace.try_one(handles) {
                 Ok(Some(number)) => {
+                    spent.keep();
                     self.counts.issued(&self.server.metrics, namespace, 1);
                     reply::digits(self.out, number);
                     return Outcome::Done;
@@ -131,20 +132,20 @@ impl Call<'_> {
             _ => match namespace.try_several(handles, repeats + 1) {
                 Ok(Some(ids)) => {
                     let namespace = Arc::clone(namespace);
-                    return self.write_one_each(&namespace, ids, Entry::RespBulk, repeats + 1);
+                    return self.write_one_each(&namespace, ids, Entry::RespBulk, spent);
                 }
                 Ok(None) => Ok(()),
                 Err(error) => Err(error),
             },
         };
         // The commands that follow are answered one by one.
-        identity.give_back(repeats as u64);
+        spent.reduce_to(1);
         match worth_waiting {
             Ok(()) => {
                 let namespace = Arc::clone(namespace);
-                self.next_many(namespace, 1, ReplyShape { array: false, id: IdReply::Text })
+                self.next_many(namespace, 1, ReplyShape { array: false, id: IdReply::Text }, spent)
             }
-            Err(error) => self.not_made(1, &error),
+            Err(error) => self.refuse(&error),
         }
     }
 
@@ -155,13 +156,12 @@ impl Call<'_> {
         namespace: &Arc<Namespace>,
         mut ids: Ids,
         entry: Entry,
-        spent: usize,
+        mut spent: Spent,
     ) -> Outcome {
         let commands = ids.write_numbers(self.out, usize::MAX, entry);
         debug_assert!(commands > 0, "plain numbers, at least one");
-        if commands < spent {
-            self.session.identity.give_back((spent - commands) as u64);
-        }
+        spent.reduce_to(commands as u64);
+        spent.keep();
         self.counts.issued_one_each(&self.server.metrics, namespace, commands as u64);
         // Each command took at least one id.
         Outcome::Repeated(commands.saturating_sub(1))
@@ -249,7 +249,7 @@ impl Call<'_> {
                 Ok(()) => {
                     let namespace = Arc::clone(namespace);
                     match self.session.identity.spend(self.args.at(1), count as u64) {
-                        Ok(()) => self.next_many(namespace, count, shape),
+                        Ok(spent) => self.next_many(namespace, count, shape, spent),
                         Err(error) => self.refuse(&error),
                     }
                 }
@@ -279,16 +279,17 @@ impl Call<'_> {
         }
         match (self.connection.find(self.args.at(1)), parse_range_count(self.args.at(3))) {
             (Ok((namespace, handles)), Ok(count)) => {
-                if let Err(error) = self.session.identity.spend(self.args.at(1), count as u64) {
-                    return self.refuse(&error);
-                }
+                let spent = match self.session.identity.spend(self.args.at(1), count as u64) {
+                    Ok(spent) => spent,
+                    Err(error) => return self.refuse(&error),
+                };
                 let taken = namespace.try_take_ranges(handles, count);
                 let shape = ReplyShape { array: true, id: IdReply::Range };
-                let request = IdRequest { namespace: Arc::clone(namespace), count, shape };
+                let request = IdRequest { namespace: Arc::clone(namespace), shape, spent };
                 match taken {
                     Ok(Taken::All(ids)) => Outcome::Ids(request, ids),
                     Ok(Taken::Partial(part)) => Outcome::Wait(request, part),
-                    Err(error) => self.not_made(count as u64, &error),
+                    Err(error) => self.refuse(&error),
                 }
             }
             (Err(error), Ok(_)) => self.unfound(error),
@@ -298,11 +299,17 @@ impl Call<'_> {
     }
 
     /// Takes ids that were counted towards the quota.
-    fn next_many(&mut self, namespace: Arc<Namespace>, count: usize, shape: ReplyShape) -> Outcome {
+    fn next_many(
+        &mut self,
+        namespace: Arc<Namespace>,
+        count: usize,
+        shape: ReplyShape,
+        spent: Spent,
+    ) -> Outcome {
         match namespace.try_take(self.connection.handles(), count) {
-            Ok(Taken::All(ids)) => Outcome::Ids(IdRequest { namespace, count, shape }, ids),
-            Ok(Taken::Partial(part)) => Outcome::Wait(IdRequest { namespace, count, shape }, part),
-            Err(error) => self.not_made(count as u64, &error),
+            Ok(Taken::All(ids)) => Outcome::Ids(IdRequest { namespace, shape, spent }, ids),
+            Ok(Taken::Partial(part)) => Outcome::Wait(IdRequest { namespace, shape, spent }, part),
+            Err(error) => self.refuse(&error),
         }
     }
 
@@ -313,13 +320,14 @@ impl Call<'_> {
             Err(error) => return self.unfound(error),
         };
         let identity = &self.session.identity;
-        let repeats = match spend_repeats(identity, self.args.at(1), self.input, self.len) {
-            Ok(repeats) => repeats,
+        let (repeats, mut spent) = match spend_repeats(identity, self.args.at(1), self.input, self.len) {
+            Ok(counted) => counted,
             Err(error) => return self.refuse(&error),
         };
         let worth_waiting = match repeats {
             0 => match namespace.try_increment() {
                 Ok(Some(number)) => {
+                    spent.keep();
                     self.counts.issued(&self.server.metrics, namespace, 1);
                     reply::integer(self.out, number);
                     return Outcome::Done;
@@ -330,16 +338,16 @@ impl Call<'_> {
             _ => match namespace.try_increments(repeats + 1) {
                 Ok(Some(numbers)) => {
                     let namespace = Arc::clone(namespace);
-                    return self.write_one_each(&namespace, numbers, Entry::RESP_INTEGER, repeats + 1);
+                    return self.write_one_each(&namespace, numbers, Entry::RESP_INTEGER, spent);
                 }
                 Ok(None) => Ok(()),
                 Err(error) => Err(error),
             },
         };
-        identity.give_back(repeats as u64);
+        spent.reduce_to(1);
         match worth_waiting {
-            Ok(()) => Outcome::Increment(Arc::clone(namespace), NonZeroU64::MIN),
-            Err(error) => self.not_made(1, &error),
+            Ok(()) => Outcome::Increment(Arc::clone(namespace), NonZeroU64::MIN, spent),
+            Err(error) => self.refuse(&error),
         }
     }
 
@@ -358,7 +366,7 @@ impl Call<'_> {
             (Ok((namespace, _)), Ok(count)) => {
                 let namespace = Arc::clone(namespace);
                 match self.session.identity.spend(self.args.at(1), count.get()) {
-                    Ok(()) => Outcome::Increment(namespace, count),
+                    Ok(spent) => Outcome::Increment(namespace, count, spent),
                     Err(error) => self.refuse(&error),
                 }
             }
@@ -446,13 +454,6 @@ impl Call<'_> {
         Outcome::Done
     }
 
-    /// Refuses ids that were counted towards a quota.
-    #[cold]
-    fn not_made(&mut self, count: u64, error: &MintError) -> Outcome {
-        self.session.identity.give_back(count);
-        self.refuse(error)
-    }
-
     #[cold]
     pub(super) fn wrong_arity(&mut self, command: &str) -> Outcome {
         self.fail(ErrorKind::BadRequest, &format!("wrong number of arguments for '{command}' command"))
@@ -507,12 +508,14 @@ fn spend_repeats(
     namespace: &[u8],
     input: &[u8],
     len: usize,
-) -> Result<usize, MintError> {
+) -> Result<(usize, Spent), MintError> {
     let repeats = repeats(input, len);
-    if repeats > 0 && identity.spend(namespace, repeats as u64 + 1).is_ok() {
-        return Ok(repeats);
+    if repeats > 0
+        && let Ok(spent) = identity.spend(namespace, repeats as u64 + 1)
+    {
+        return Ok((repeats, spent));
     }
-    identity.spend(namespace, 1).map(|()| 0)
+    identity.spend(namespace, 1).map(|spent| (0, spent))
 }
 
 fn count_repeats(input: &[u8], after: &[u8], len: usize) -> usize {
@@ -588,6 +591,7 @@ fn shortened(bytes: &[u8], limit: usize) -> std::borrow::Cow<'_, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::tests::limited;
     use crate::protocol::Protocol;
     use crate::resp::codec::{Parser, Step};
     use crate::testing;
@@ -680,6 +684,21 @@ mod tests {
             client.call("ID.NEXT default COUNT 100000").1,
             Outcome::Wait(IdRequest { shape: ReplyShape { array: true, .. }, .. }, _)
         ));
+    }
+
+    /// Goal: a command whose client leaves while it waits costs no quota, and one with an answer only what it got. Method: what
+    /// the connection waits for is dropped.
+    #[test]
+    fn a_dropped_wait_gives_its_ids_back() {
+        let mut client = Client::new();
+        client.session.identity = limited(100_000);
+        for line in ["ID.NEXT default COUNT 100000", "ID.RANGE default COUNT 100000"] {
+            let (_, outcome) = client.call(line);
+            assert!(matches!(outcome, Outcome::Wait(..)), "{line}: {outcome:?}");
+            assert!(client.session.identity.spend(b"default", 1).is_err(), "counted while it waits");
+            drop(outcome);
+            drop(client.session.identity.spend(b"default", 100_000).unwrap());
+        }
     }
 
     #[test]
