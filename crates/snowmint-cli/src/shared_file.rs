@@ -4,6 +4,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
+use snowmint_cluster::lock_file::{AfterUse, LockFile};
+
 use crate::error::Failure;
 
 /// The users who may read a file that a command creates. An existing file keeps its permissions and its owner.
@@ -29,8 +31,11 @@ pub(crate) fn change<T>(
     // If the path is a link, it keeps pointing to the file.
     let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let unwritable = |error: &io::Error| unwritable(path, error);
-    let lock = File::create(beside(path, "lock")).map_err(|error| unwritable(&error))?;
-    lock.lock().map_err(|error| unwritable(&error))?;
+    let lock = beside(path, "lock");
+    let _locked = LockFile::take(&lock, AfterUse::Remove).map_err(|error| match error.kind() {
+        io::ErrorKind::ResourceBusy => is_held(&lock),
+        _ => unwritable(&error),
+    })?;
     let text = match fs::read_to_string(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
         read => read.map_err(|error| unreadable(path, &error))?,
@@ -43,6 +48,14 @@ pub(crate) fn change<T>(
 /// Returns the error for a file that cannot be read.
 pub(crate) fn unreadable(path: &Path, error: &io::Error) -> Failure {
     Failure::usage(format!("--file: cannot read {}: {error}", path.display()))
+}
+
+fn is_held(lock: &Path) -> Failure {
+    let lock = lock.display();
+    Failure::runtime(format!(
+        "--file: another process has held the lock {lock} for 5 s; nothing was changed: stop that process, or remove {lock} if \
+         it is not a `snowmint` command"
+    ))
 }
 
 fn unwritable(path: &Path, error: &io::Error) -> Failure {
@@ -143,6 +156,39 @@ mod tests {
         assert!(replace(&path, Readers::Umask, "text").is_err());
         let left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|it| it.unwrap().file_name()).collect();
         assert_eq!(left, ["tokens.toml"]);
+    }
+
+    /// Goal: no other user can block a change or choose what is written. Method: a lock that is held, a link and a FIFO in the
+    /// place of the lock file.
+    #[cfg(unix)]
+    #[test]
+    fn a_change_waits_for_no_other_user() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, lock) = (folder.path().join("tokens.toml"), folder.path().join("tokens.toml.lock"));
+        let target = folder.path().join("target");
+        let change = || change(&path, Readers::Umask, |_| Ok(("new".to_owned(), ())));
+        let held = File::create(&lock).unwrap();
+        held.lock().unwrap();
+        let error = change().unwrap_err().to_string();
+        assert!(error.contains("another process has held the lock") && error.contains(".lock"), "{error}");
+        drop(held);
+        fs::remove_file(&lock).unwrap();
+        fs::write(&target, "kept").unwrap();
+        std::os::unix::fs::symlink(&target, &lock).unwrap();
+        let error = change().unwrap_err().to_string();
+        assert!(error.contains("the lock file is a link"), "{error}");
+        assert!(!path.exists());
+        assert_eq!(fs::read_to_string(&target).unwrap(), "kept");
+        fs::remove_file(&lock).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&lock).status().unwrap().success());
+        let error = change().unwrap_err().to_string();
+        assert!(error.contains("not a file, as a lock has to be"), "{error}");
+        fs::remove_file(&lock).unwrap();
+        change().unwrap();
+        let mut left: Vec<_> =
+            fs::read_dir(folder.path()).unwrap().map(|it| it.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["target", "tokens.toml"], "the lock is removed");
     }
 
     #[test]

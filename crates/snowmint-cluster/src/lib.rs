@@ -58,6 +58,8 @@ pub mod audit;
 mod fork;
 mod identity;
 pub mod lease;
+#[doc(hidden)]
+pub mod lock_file;
 pub mod namespace;
 mod node_clock;
 pub mod segment;

@@ -171,28 +171,21 @@ impl Listener {
 mod unix {
     //! A Unix socket and its file.
 
-    use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
+    use std::fs::{self, Permissions};
     use std::io;
-    use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+    use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
     use std::os::unix::net::UnixListener as StdListener;
     use std::path::{Path, PathBuf};
-    use std::time::Duration;
 
-    use rustix::fs::OFlags;
+    use snowmint_cluster::lock_file::{AfterUse, LockFile};
     use socket2::{Domain, SockAddr, Socket, Type};
     use tokio::net::UnixListener;
-    use tokio::time::{Instant, sleep};
+    use tokio::task::spawn_blocking;
 
     /// Owner and group may connect.
     const MODE: u32 = 0o660;
     /// Clients that the system connects before they are accepted; the system lowers it to its limit.
     const BACKLOG: i32 = 4096;
-    /// Only the owner may open the lock file, so that nobody else can hold the lock.
-    const LOCK_MODE: u32 = 0o600;
-    /// How long another process may hold the lock. The start of a server holds it for microseconds.
-    const LOCK_PATIENCE: Duration = Duration::from_secs(5);
-    /// Interval between two attempts to get the lock.
-    const LOCK_INTERVAL: Duration = Duration::from_millis(10);
 
     /// A Unix socket, whose file is removed when it is dropped. The file is removed before the socket is closed, since the open
     /// socket keeps its inode number from being reused for the file of a successor.
@@ -216,7 +209,7 @@ mod unix {
             let address = SockAddr::unix(path)?;
             is_there(path)?;
             // Of two servers that find the same stale file, the second would remove the live socket of the first.
-            let _locked = Lock::take(path).await?;
+            let _locked = lock(path).await?;
             remove_stale(path)?;
             let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
             socket.bind(&address)?;
@@ -257,65 +250,14 @@ mod unix {
         fs::symlink_metadata(path).ok().map(|file| (file.dev(), file.ino()))
     }
 
-    /// The lock on the path of a socket. It uses a file of its own: anyone who may read a file or folder may lock it.
-    ///
-    /// Its holder removes the file, which would otherwise keep another user from starting a server here later. Therefore a lock
-    /// counts only if its file is still there: a process that got the lock of a removed file tries again.
-    pub(super) struct Lock {
-        file: File,
-        path: PathBuf,
-    }
-
-    impl Lock {
-        pub(super) async fn take(socket: &Path) -> io::Result<Self> {
-            let mut path = socket.as_os_str().to_owned();
-            path.push(".lock");
-            let path = PathBuf::from(path);
-            let until = Instant::now() + LOCK_PATIENCE;
-            loop {
-                let file = Self::open(&path)?;
-                match file.try_lock() {
-                    Ok(()) => {
-                        let lock = Self { file, path: path.clone() };
-                        if lock.is_in_place() {
-                            return Ok(lock);
-                        }
-                    }
-                    Err(TryLockError::WouldBlock) if Instant::now() < until => sleep(LOCK_INTERVAL).await,
-                    Err(TryLockError::WouldBlock) => return Err(io::ErrorKind::ResourceBusy.into()),
-                    // The file system has no locks.
-                    Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {
-                        return Ok(Self { file, path });
-                    }
-                    Err(TryLockError::Error(error)) => return Err(error),
-                }
-            }
-        }
-
-        fn open(path: &Path) -> io::Result<File> {
-            let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-            OpenOptions::new()
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .mode(LOCK_MODE)
-                .custom_flags(flags.bits().cast_signed())
-                .open(path)
-        }
-
-        /// Returns `true` if the path leads to the locked file.
-        fn is_in_place(&self) -> bool {
-            let locked = self.file.metadata().ok().map(|file| (file.dev(), file.ino()));
-            locked.is_some() && identity(&self.path) == locked
-        }
-    }
-
-    impl Drop for Lock {
-        fn drop(&mut self) {
-            if self.is_in_place() {
-                // A file that is left can still be locked by the same user.
-                let _ = fs::remove_file(&self.path);
-            }
+    /// Takes the lock on the path of a socket; `None` if the file system has no locks.
+    async fn lock(socket: &Path) -> io::Result<Option<LockFile>> {
+        let mut path = socket.as_os_str().to_owned();
+        path.push(".lock");
+        let taken = spawn_blocking(move || LockFile::take(path.as_ref(), AfterUse::Remove)).await;
+        match taken.map_err(io::Error::other)? {
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(None),
+            taken => taken.map(Some),
         }
     }
 
@@ -502,41 +444,11 @@ mod tests {
         UnixStream::connect(&path).unwrap();
     }
 
-    /// Goal: the lock of a removed file locks nothing: many starts hold the lock one after the other. Method: each records that
-    /// it has the lock, leaves the others time for a mistake, and checks that no other had it.
-    #[cfg(unix)]
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn one_start_at_a_time_has_the_lock() {
-        use std::sync::Arc;
-        use std::sync::atomic::{AtomicUsize, Ordering};
-
-        let folder = Arc::new(tempfile::tempdir().unwrap());
-        let holders = Arc::new(AtomicUsize::new(0));
-        let starts = (0..8).map(|_| {
-            let (folder, holders) = (Arc::clone(&folder), Arc::clone(&holders));
-            tokio::spawn(async move {
-                for _ in 0..20 {
-                    let lock = unix::Lock::take(&folder.path().join("socket")).await.unwrap();
-                    assert_eq!(holders.fetch_add(1, Ordering::SeqCst), 0);
-                    tokio::task::yield_now().await;
-                    assert_eq!(holders.fetch_sub(1, Ordering::SeqCst), 1);
-                    drop(lock);
-                }
-            })
-        });
-        for start in starts.collect::<Vec<_>>() {
-            start.await.unwrap();
-        }
-    }
-
-    /// Goal: no other user can block a start. A lock on the folder, which every reader may take, has no effect; only the owner
-    /// may open the lock file; and no file is left for the next user. A link in its place is not followed, and an invalid path
-    /// leaves no file. Method: the file of a lock that another start holds is seen while it waits.
+    /// Goal: no other user can block a start. A lock on the folder, which every reader may take, has no effect, and no file is
+    /// left for the next user. A link in the place of the lock file is not followed, and an invalid path leaves no file.
     #[cfg(unix)]
     #[tokio::test]
     async fn a_start_is_locked_by_a_file_of_its_own() {
-        use std::os::unix::fs::PermissionsExt as _;
-
         let folder = tempfile::tempdir().unwrap();
         let locked = std::fs::File::open(folder.path()).unwrap();
         locked.lock().unwrap();
@@ -545,10 +457,6 @@ mod tests {
             drop(bind(&address("socket"), "--resp").await.unwrap());
             assert!(!folder.path().join("socket.lock").exists());
         }
-        let lock = unix::Lock::take(&folder.path().join("socket")).await.unwrap();
-        let mode = std::fs::metadata(folder.path().join("socket.lock")).unwrap().permissions().mode();
-        assert_eq!(mode & 0o777, 0o600);
-        drop(lock);
         std::os::unix::fs::symlink("target", folder.path().join("linked.lock")).unwrap();
         bind(&address("linked"), "--resp").await.unwrap_err();
         assert!(!folder.path().join("target").exists());

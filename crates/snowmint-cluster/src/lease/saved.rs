@@ -33,7 +33,7 @@
 mod saver;
 
 use std::collections::BTreeSet;
-use std::fs::{self, File, Metadata, TryLockError};
+use std::fs::{self, File, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -44,6 +44,7 @@ use snowmint::utc::Utc;
 
 use self::saver::LeaseFile;
 use super::record::WorkerPool;
+use crate::lock_file::{AfterUse, LockFile};
 use crate::{Holder, NamespaceName};
 pub(super) use saver::Saver;
 
@@ -72,7 +73,7 @@ struct LockedDirectory {
     identity: String,
     /// The store and whatever else a lease depends on.
     origin: String,
-    _lock: File,
+    _lock: LockFile,
 }
 
 /// Why a directory cannot be locked for saved leases.
@@ -190,16 +191,10 @@ impl SavedLeases {
     pub fn open(directory: &Path, origin: &str) -> Result<Self, SavedLeasesError> {
         let failed = |error| SavedLeasesError::Directory { directory: directory.to_owned(), error };
         fs::create_dir_all(directory).map_err(failed)?;
-        let lock = File::options().create(true).truncate(false).write(true).open(directory.join(LOCK));
-        let lock = lock.map_err(failed)?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                return Err(SavedLeasesError::InUse { directory: directory.to_owned() });
-            }
-            Err(TryLockError::Error(error)) => return Err(failed(error)),
-        }
-        let identity = identity_of(&lock).map_err(failed)?;
+        // The file stays: it is the identity of the directory.
+        let lock = LockFile::try_take(&directory.join(LOCK), AfterUse::Keep).map_err(failed)?;
+        let lock = lock.ok_or_else(|| SavedLeasesError::InUse { directory: directory.to_owned() })?;
+        let identity = identity_of(lock.file()).map_err(failed)?;
         let id = DirectoryId::of(directory).map_err(failed)?;
         let (path, origin, process) = (directory.to_owned(), origin.to_owned(), std::process::id());
         Ok(Self { directory: Arc::new(LockedDirectory { path, id, process, identity, origin, _lock: lock }) })
@@ -376,6 +371,21 @@ mod tests {
         assert_eq!(first, identity(12, Ok(created)).unwrap());
         assert_ne!(first, identity(12, Ok(created + Duration::from_nanos(100))).unwrap());
         assert_ne!(first, identity(13, Ok(created)).unwrap());
+    }
+
+    /// Goal: another user can neither keep a node from starting, nor choose which file it opens.
+    #[cfg(unix)]
+    #[test]
+    fn the_lock_is_the_owners_and_no_link() {
+        use std::os::unix::fs::PermissionsExt as _;
+
+        let (folder, linked) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let _saved = SavedLeases::open(folder.path(), "o").unwrap();
+        let mode = fs::metadata(folder.path().join(LOCK)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        std::os::unix::fs::symlink("target", linked.path().join(LOCK)).unwrap();
+        assert!(matches!(SavedLeases::open(linked.path(), "o"), Err(SavedLeasesError::Directory { .. })));
+        assert!(!linked.path().join("target").exists());
     }
 
     #[test]
