@@ -46,9 +46,17 @@ pub struct Access {
     source: TokensSource,
     files: WatchedFiles,
     clock: SharedClock,
-    table: ArcSwap<HashMap<TokenName, Arc<Token>>>,
+    table: ArcSwap<Table>,
     /// Changes whenever the table changes. Comparing it is cheaper than a search.
     generation: AtomicU64,
+}
+
+/// The tokens of a file.
+#[derive(Debug, Default)]
+struct Table {
+    tokens: HashMap<TokenName, Arc<Token>>,
+    /// The file from which they were read.
+    text: String,
 }
 
 /// A token of the table.
@@ -113,12 +121,12 @@ impl Access {
     /// [`TokensError`] if the file cannot be read or is invalid.
     pub fn load(source: TokensSource, clock: SharedClock) -> Result<Self, TokensError> {
         let files = WatchedFiles::new(vec![source.path().to_owned()]);
-        let table = ArcSwap::from_pointee(read(&source, &HashMap::new())?);
+        let table = ArcSwap::from_pointee(read(&source, &Table::default())?);
         Ok(Self { source, files, clock, table, generation: AtomicU64::new(0) })
     }
 
-    /// Reads the file again at each `reload` and when it changes; never ends. If the file is invalid, it logs the error, and the
-    /// last valid tokens stay in use.
+    /// Reads the file again at each `reload` and when it changes; never ends. If the file is invalid, or seems to have been cut, it
+    /// logs the error, and the last valid tokens stay in use.
     pub async fn follow(&self, reload: &Notify) -> ! {
         let report =
             |error: &str| tracing::error!(error, "tokens not reloaded; the previous tokens stay in use");
@@ -129,11 +137,15 @@ impl Access {
         let (source, before) = (self.source.clone(), self.table.load_full());
         let file = self.source.path().display();
         // Disks may be slow, and the threads of this runtime serve clients.
-        match tokio::task::spawn_blocking(move || read(&source, &before)).await {
+        match tokio::task::spawn_blocking(move || read_again(&source, &before)).await {
             Ok(Ok(table)) => {
-                let tokens = table.len();
+                let tokens = table.tokens.len();
                 self.replace(table);
-                tracing::info!(%file, tokens, "tokens reloaded");
+                if tokens == 0 {
+                    tracing::warn!(%file, "tokens reloaded: the file has none, so every client is rejected");
+                } else {
+                    tracing::info!(%file, tokens, "tokens reloaded");
+                }
                 Ok(())
             }
             Ok(Err(error)) => Err(error.to_string()),
@@ -141,7 +153,7 @@ impl Access {
         }
     }
 
-    fn replace(&self, table: HashMap<TokenName, Arc<Token>>) {
+    fn replace(&self, table: Table) {
         self.table.store(Arc::new(table));
         // After the table: a reader that sees the new number also sees the new table.
         self.generation.fetch_add(1, Ordering::Release);
@@ -181,7 +193,7 @@ impl Access {
         let unknown =
             || unauthorized("invalid token: this server does not know it, or it was revoked".to_owned());
         // A name without a secret comes from a flag: the operator needs to know that the file lacks it.
-        let token = table.get(name).ok_or_else(|| match digest {
+        let token = table.tokens.get(name).ok_or_else(|| match digest {
             Some(_) => unknown(),
             None => unauthorized(format!("{} has no token of this name", self.source.path().display())),
         })?;
@@ -199,12 +211,12 @@ impl Access {
 
     /// Returns the tokens file if it has no tokens, so that no client can be served.
     pub fn empty_file(&self) -> Option<&Path> {
-        self.table.load().is_empty().then_some(self.source.path())
+        self.table.load().tokens.is_empty().then_some(self.source.path())
     }
 
     /// Returns all tokens, sorted by name.
     pub(crate) fn tokens(&self) -> Vec<Arc<Token>> {
-        let mut tokens: Vec<_> = self.table.load().values().cloned().collect();
+        let mut tokens: Vec<_> = self.table.load().tokens.values().cloned().collect();
         tokens.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         tokens
     }
@@ -214,7 +226,7 @@ impl Access {
 impl Access {
     /// Tokens without a file, for unit tests.
     pub(crate) fn for_tests(rows: &str, clock: SharedClock) -> Arc<Self> {
-        let table = ArcSwap::from_pointee(table(rows, &HashMap::new()).unwrap());
+        let table = ArcSwap::from_pointee(table(rows, &Table::default()).unwrap());
         let (source, files) = (TokensSource::File(PathBuf::new()), WatchedFiles::new(Vec::new()));
         Arc::new(Self { source, files, clock, table, generation: AtomicU64::new(0) })
     }
@@ -257,12 +269,20 @@ pub async fn warn_of_first_tokens(source: TokensSource, reload: &Notify) -> ! {
     files.follow(reload, look, report).await
 }
 
-fn read(
-    source: &TokensSource,
-    before: &HashMap<TokenName, Arc<Token>>,
-) -> Result<HashMap<TokenName, Arc<Token>>, TokensError> {
+fn read(source: &TokensSource, before: &Table) -> Result<Table, TokensError> {
     let failed = |why: String| TokensError { source_file: source.clone(), why };
     table(&text_of(source)?, before).map_err(failed)
+}
+
+/// Reads a file that was read before, and checks that it was not cut.
+fn read_again(source: &TokensSource, before: &Table) -> Result<Table, TokensError> {
+    let table = read(source, before)?;
+    let lost = before.tokens.keys().filter(|name| !table.tokens.contains_key(*name));
+    let mut lost: Vec<_> = lost.map(TokenName::as_str).collect();
+    lost.sort_unstable();
+    file::check_successor(&before.text, &table.text, before.tokens.len(), &lost)
+        .map_err(|why| TokensError { source_file: source.clone(), why })?;
+    Ok(table)
 }
 
 /// Returns the text of all tokens of a file.
@@ -278,16 +298,13 @@ fn text_of(source: &TokensSource) -> Result<String, TokensError> {
 }
 
 /// Builds the table of tokens. A token keeps its usage when the file changes.
-fn table(
-    text: &str,
-    before: &HashMap<TokenName, Arc<Token>>,
-) -> Result<HashMap<TokenName, Arc<Token>>, String> {
+fn table(text: &str, before: &Table) -> Result<Table, String> {
     let rows = file::parse(text)?;
     let token = |(name, row): (TokenName, TokenRow)| {
-        let usage = before.get(&name).map(|token| Arc::clone(&token.usage)).unwrap_or_default();
+        let usage = before.tokens.get(&name).map(|token| Arc::clone(&token.usage)).unwrap_or_default();
         (name.clone(), Arc::new(Token { name, row, usage }))
     };
-    Ok(rows.into_iter().map(token).collect())
+    Ok(Table { tokens: rows.into_iter().map(token).collect(), text: text.to_owned() })
 }
 
 #[cold]
@@ -799,6 +816,31 @@ pub(crate) mod tests {
         assert_eq!(kind(kept.may(Right::Mint, b"b")), ErrorKind::Unauthorized, "another secret");
         access.change(&rows);
         assert!(kept.may(Right::Mint, b"a").is_ok(), "it is there again");
+    }
+
+    /// Goal: a file that was cut or emptied by mistake locks nobody out and frees nobody from a quota, and a complete one counts.
+    /// Method: files that are read again.
+    #[tokio::test]
+    async fn a_file_that_was_cut_is_not_reloaded() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokens.toml");
+        let rows = ["a", "b"].map(|name| row(name, "namespaces = ['*']\nrate = 1").0).concat();
+        std::fs::write(&path, &rows).unwrap();
+        let clock = Arc::new(ManualClock::at_unix_ms(START_UNIX_MS));
+        let access = Access::load(TokensSource::File(path.clone()), clock).unwrap();
+        let reload = async |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            access.reload().await.map_err(|error| assert!(error.contains("# end of tokens"), "{error}"))
+        };
+        for cut in ["", "# none\n", rows.trim_end().trim_end_matches("rate = 1")] {
+            assert_eq!(reload(cut).await, Err(()), "{cut}");
+            let kept = access.tokens();
+            assert!(kept.len() == 2 && kept.iter().all(|it| it.row.quotas.rate.is_some()), "{cut}");
+        }
+        assert_eq!(reload(&row("a", "namespaces = ['*']").0).await, Ok(()), "one of two was removed");
+        assert_eq!(reload(&rows).await, Ok(()));
+        assert_eq!(reload("# end of tokens\n").await, Ok(()));
+        assert!(access.tokens().is_empty());
     }
 
     #[test]

@@ -11,6 +11,15 @@
 //! ```
 //!
 //! The file holds no secret, so it may be kept with the configuration.
+//!
+//! # A file that was cut
+//!
+//! A file that is copied or written in place can be read while its end is missing. It may still be valid, and a row without its
+//! end has the default rights, no quota and no expiry. Therefore the commands write a first line which says that the file ends
+//! with [`LAST_LINE`], and a file with the first line and without the last one is invalid.
+//!
+//! Files without these two lines are as valid as before, since people write them too. When a node reads one again, it compares it
+//! with the text in use: [`check_successor`].
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -28,6 +37,11 @@ use crate::nearest::unknown_name;
 /// The keys of a row.
 const KEYS: [&str; 8] =
     ["sha256", "previous_sha256", "previous_until", "namespaces", "rights", "rate", "per_day", "expires"];
+/// The first line of a file that must end with [`LAST_LINE`].
+const FIRST_LINE: &str =
+    "# Tokens of Snowmint. Without the last line \"# end of tokens\" this file is incomplete.";
+/// The last line of a complete file.
+pub const LAST_LINE: &str = "# end of tokens";
 /// Maximum length of a pattern in bytes; no name is this long.
 const MAX_PATTERN: usize = 128;
 
@@ -264,6 +278,13 @@ pub type TokenRows = BTreeMap<TokenName, TokenRow>;
 /// The error names the line, the token, the key and the reason. An unknown key is an error: with a misspelt `expires`, a token
 /// would never expire.
 pub fn parse(text: &str) -> Result<TokenRows, String> {
+    let has_first = text.lines().next().is_some_and(|line| line.trim() == FIRST_LINE);
+    if has_first && !text.lines().any(|line| line.trim() == LAST_LINE) {
+        return Err(format!(
+            "the file was cut: its first line says that it ends with the line \"{LAST_LINE}\", which is missing; copy the file \
+             again, or remove the first line if the rest is complete"
+        ));
+    }
     let at = |span: std::ops::Range<usize>, why: &str| {
         format!("line {}: {why}", 1 + text[..span.start.min(text.len())].matches('\n').count())
     };
@@ -297,6 +318,31 @@ pub fn parse(text: &str) -> Result<TokenRows, String> {
         rows.insert(name, row);
     }
     Ok(rows)
+}
+
+/// Checks a text that replaces another one, both valid, by which tokens it lacks: a file that was cut, or emptied by mistake, must
+/// neither reject clients nor free them from their quotas. A text that ends with [`LAST_LINE`] is complete, whatever it lacks.
+///
+/// # Errors
+///
+/// What the text lacks, and how to confirm that.
+pub(super) fn check_successor(before: &str, text: &str, known: usize, lost: &[&str]) -> Result<(), String> {
+    if text.lines().rfind(|line| !line.trim().is_empty()).is_some_and(|line| line.trim() == LAST_LINE) {
+        return Ok(());
+    }
+    let why = match (before.strip_prefix(text), lost) {
+        // Not at the end of a table, which is where a person would cut it.
+        (Some(rest), _) if !rest.trim().is_empty() && !rest.trim_start().starts_with(['[', '#']) => {
+            "its text is that of the file in use, but ends within a table".to_owned()
+        }
+        (_, [first, ..]) if lost.len() * 2 > known => {
+            format!("it lacks {} of {known} tokens, such as `{first}`", lost.len())
+        }
+        _ => return Ok(()),
+    };
+    Err(format!(
+        "the file may have been cut: {why}; if it is complete, end it with the line \"{LAST_LINE}\", as `snowmint token` does"
+    ))
 }
 
 #[derive(serde::Deserialize)]
@@ -411,12 +457,12 @@ pub fn with_row(text: &str, name: &TokenName, row: &TokenRow) -> Result<String, 
     if rows.insert(name.clone(), row.clone()).is_some() {
         return Err(EditError::Exists(name.clone()));
     }
-    let mut changed = text.trim_end().to_owned();
+    let mut changed = unmarked(text).trim_end().to_owned();
     if !changed.is_empty() {
         changed.push_str("\n\n");
     }
     changed.push_str(&row.text(name));
-    checked(changed, &rows, name)
+    checked(&changed, &rows, name)
 }
 
 /// Returns the text with the row of this name replaced. Comments inside the row are lost.
@@ -428,9 +474,10 @@ pub fn with_changed_row(text: &str, name: &TokenName, row: &TokenRow) -> Result<
     let mut rows = parse(text).map_err(EditError::Invalid)?;
     existing(&rows, name)?;
     rows.insert(name.clone(), row.clone());
-    let (before, after) = around(text, name)?;
+    let text = unmarked(text);
+    let (before, after) = around(&text, name)?;
     let gap = if after.is_empty() { "" } else { "\n" };
-    checked(format!("{before}{}{gap}{after}", row.text(name)), &rows, name)
+    checked(&format!("{before}{}{gap}{after}", row.text(name)), &rows, name)
 }
 
 /// Returns the text without the row of this name.
@@ -442,10 +489,9 @@ pub fn without_row(text: &str, name: &TokenName) -> Result<String, EditError> {
     let mut rows = parse(text).map_err(EditError::Invalid)?;
     existing(&rows, name)?;
     rows.remove(name);
-    let (before, after) = around(text, name)?;
-    let kept = format!("{before}{after}");
-    let kept = if after.is_empty() { format!("{}\n", kept.trim_end()) } else { kept };
-    checked(kept.trim_start_matches('\n').to_owned(), &rows, name)
+    let text = unmarked(text);
+    let (before, after) = around(&text, name)?;
+    checked(&format!("{before}{after}"), &rows, name)
 }
 
 /// Returns the row of this name.
@@ -482,9 +528,17 @@ fn around<'a>(text: &'a str, name: &TokenName) -> Result<(&'a str, &'a str), Edi
     Ok((&text[..lines[first].0], &text[end..]))
 }
 
-/// Returns the changed text if it parses to the wanted rows. It may not, if the file was written in a form that these commands do
-/// not write.
-fn checked(changed: String, wanted: &TokenRows, name: &TokenName) -> Result<String, EditError> {
+/// Returns the text without its first and last line, if they are those of a complete file.
+fn unmarked(text: &str) -> String {
+    text.split_inclusive('\n').filter(|line| ![FIRST_LINE, LAST_LINE].contains(&line.trim())).collect()
+}
+
+/// Returns the changed text as a complete file, if it parses to the wanted rows. It may not, if the file was written in a form that
+/// these commands do not write.
+fn checked(changed: &str, wanted: &TokenRows, name: &TokenName) -> Result<String, EditError> {
+    let rows = changed.trim_start_matches(['\r', '\n']).trim_end();
+    let gap = if rows.is_empty() { "" } else { "\n\n" };
+    let changed = format!("{FIRST_LINE}\n\n{rows}{gap}{LAST_LINE}\n");
     match parse(&changed) {
         Ok(rows) if rows == *wanted => Ok(changed),
         _ => Err(EditError::ByHand(name.clone())),
@@ -646,16 +700,21 @@ mod tests {
         );
         let (web, b, c) = (name("web"), name("b"), name("c"));
         let added = with_row(&text, &c, &simple("c")).unwrap();
+        let complete = |text: &str| format!("{FIRST_LINE}\n\n{}\n\n{LAST_LINE}\n", text.trim_end());
         assert!(
-            added.starts_with(text.trim_end()) && added.contains("\n\n[tokens.c]\nsha256 = \""),
+            added.starts_with(complete(&text).trim_end_matches(['\n']).trim_end_matches(LAST_LINE))
+                && added.contains("\n\n[tokens.c]\nsha256 = \"")
+                && added.ends_with(&format!("\n\n{LAST_LINE}\n")),
             "{added}"
         );
         assert_eq!(with_row(&text, &b, &simple("b")), Err(EditError::Exists(b.clone())));
         let without = without_row(&text, &web).unwrap();
-        assert!(without.starts_with("# Ours.\n\n# The shop.\n# Billing.\n[tokens.b]\n"), "{without}");
-        assert_eq!(without_row(&added, &c).unwrap(), text);
+        let rest = "\n\n# Ours.\n\n# The shop.\n# Billing.\n[tokens.b]\n";
+        assert!(without.starts_with(&format!("{FIRST_LINE}{rest}")), "{without}");
+        assert_eq!(without_row(&added, &c).unwrap(), complete(&text));
         let changed = with_changed_row(&text, &web, &simple("web")).unwrap();
-        assert!(changed.starts_with("# Ours.\n\n# The shop.\n[tokens.web]\nsha256 = \""), "{changed}");
+        let start = format!("{FIRST_LINE}\n\n# Ours.\n\n# The shop.\n[tokens.web]\nsha256 = \"");
+        assert!(changed.starts_with(&start), "{changed}");
         assert!(
             changed.ends_with("\n\n# Billing.\n[tokens.b]\nsha256 = '".to_owned().as_str())
                 || changed.contains("# one")
@@ -663,6 +722,50 @@ mod tests {
         assert_eq!(parse(&changed).unwrap()[&web].namespaces[0].as_str(), "orders");
         let unknown = without_row(&text, &c).unwrap_err().to_string();
         assert!(unknown.contains("unknown token `c`: the file has b, web"), "{unknown}");
+    }
+
+    /// Goal: no part of a file that a command wrote passes for the whole, and only the last line makes a file complete that people
+    /// wrote. Method: every cut of both.
+    #[test]
+    fn a_file_that_was_cut_is_refused() {
+        let (a, b) = (name("a"), name("b"));
+        let limited = TokenRow {
+            rights: [Right::Admin].into_iter().collect(),
+            quotas: Quotas { rate: NonZeroU64::new(5), per_day: None },
+            ..simple("a")
+        };
+        let written = with_row(&with_row("", &a, &limited).unwrap(), &b, &limited).unwrap();
+        let rows = parse(&written).unwrap();
+        for end in FIRST_LINE.len()..written.trim_end().len() {
+            let cut = parse(&written[..end]).unwrap_err();
+            assert!(cut.contains("the file was cut") && cut.contains(LAST_LINE), "{end}: {cut}");
+            assert!(matches!(without_row(&written[..end], &a), Err(EditError::Invalid(_))), "{end}");
+        }
+        // Editors add rows below the last line, and commands move it.
+        let edited = format!("{written}\n{}", limited.text(&name("c")));
+        assert_eq!(parse(&edited).unwrap().len(), 3);
+        let again = with_changed_row(&edited, &a, &limited).unwrap();
+        assert!(again.ends_with(&format!("\n\n{LAST_LINE}\n")) && again.matches(LAST_LINE).count() == 2);
+
+        let by_hand = unmarked(&written).trim().to_owned() + "\n";
+        for end in 0..by_hand.len() {
+            let cut = &by_hand[..end];
+            let Ok(left) = parse(cut) else { continue };
+            let lost: Vec<_> =
+                rows.keys().filter(|it| !left.contains_key(*it)).map(TokenName::as_str).collect();
+            let checked = check_successor(&by_hand, cut, rows.len(), &lost);
+            let is_whole = left.iter().all(|(name, row)| rows[name] == *row);
+            assert!(checked.is_err() || (is_whole && lost.len() <= 1), "{end}: {left:?}");
+        }
+        let lost = ["a", "b"];
+        let why = check_successor(&by_hand, "", 2, &lost).unwrap_err();
+        assert!(why.contains("may have been cut") && why.contains(LAST_LINE), "{why}");
+        let why = check_successor(&by_hand, "# None.\n", 3, &lost).unwrap_err();
+        assert!(why.contains("it lacks 2 of 3 tokens, such as `a`"), "{why}");
+        for (text, known) in [("# None.\n", 4), ("# end of tokens", 2), ("# end of tokens \n\n", 2)] {
+            assert_eq!(check_successor(&by_hand, text, known, &lost), Ok(()), "{text:?}");
+        }
+        assert_eq!(check_successor(&by_hand, &by_hand, 2, &[]), Ok(()));
     }
 
     #[test]
