@@ -52,7 +52,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         None => out.line(&line(&args.name, &key))?,
         Some(path) => {
             append(path, &args.name, &key)?;
-            warn_of_readers(path);
+            if let Some(warning) = warning_of_readers(path, Outsiders::AllButOwner) {
+                report("warning", &warning);
+            }
             if args.json {
                 let file = path.display().to_string();
                 out.json(&serde_json::json!({"name": args.name.as_str(), "file": file}))?;
@@ -83,23 +85,34 @@ fn append(path: &Path, name: &HideKeyName, key: &str) -> Result<(), Failure> {
     })
 }
 
-/// Warns if others than the owner may read or change a file of keys, which keeps its permissions.
+/// The users whose access to a file of keys is reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outsiders {
+    /// All but the owner, for whoever makes the file.
+    AllButOwner,
+    /// All but the owner and the group, by which a service may read the file.
+    AllButGroup,
+}
+
+/// Returns a warning if other users may read or change a file of keys, which keeps its permissions.
 #[cfg(unix)]
-fn warn_of_readers(path: &Path) {
+pub(crate) fn warning_of_readers(path: &Path, outsiders: Outsiders) -> Option<String> {
     use std::os::unix::fs::PermissionsExt as _;
-    let Ok(found) = std::fs::metadata(path) else { return };
-    let mode = found.permissions().mode() & 0o777;
-    if mode & 0o077 != 0 {
-        let file = path.display();
-        report(
-            "warning",
-            &format!("other users may read {file} (mode {mode:o}): `chmod 600 {file}` keeps its keys secret"),
-        );
-    }
+    let mode = std::fs::metadata(path).ok()?.permissions().mode() & 0o777;
+    let (theirs, remedy) = match outsiders {
+        Outsiders::AllButOwner => (0o077, "600"),
+        Outsiders::AllButGroup => (0o007, "o="),
+    };
+    let file = path.display();
+    (mode & theirs != 0).then(|| {
+        format!("other users may read {file} (mode {mode:o}): `chmod {remedy} {file}` keeps its keys secret")
+    })
 }
 
 #[cfg(not(unix))]
-fn warn_of_readers(_: &Path) {}
+pub(crate) fn warning_of_readers(_: &Path, _: Outsiders) -> Option<String> {
+    None
+}
 
 /// Reads a file of hide keys.
 pub(crate) fn read(path: &Path) -> Result<HideKeys, Failure> {

@@ -29,6 +29,7 @@ use super::systemd::Sockets;
 use super::trace_flags;
 use crate::error::Failure;
 use crate::flag_values::{self, Listen};
+use crate::hide_key::{Outsiders, warning_of_readers};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -558,7 +559,9 @@ impl Plan {
         if !checks_clients && !args.insecure {
             check_outside(&ports, access.is_some(), tls.is_some())?;
         }
-        let warnings = warnings(args.store.as_deref(), &store_url, outside, access);
+        let mut warnings = warnings(args.store.as_deref(), &store_url, outside, access);
+        let hide_keys = args.hide_keys_file.as_deref();
+        warnings.extend(hide_keys.and_then(|file| warning_of_readers(file, Outsiders::AllButGroup)));
         let log = Log {
             format: args.log_format,
             filter: args.log.clone(),
