@@ -10,7 +10,7 @@ use crate::target::{Target, TargetArgs};
 const EXAMPLES: &str = "\
 Examples:
   snowmint doctor
-      Checks ./snowmint-data/snowmint.db.
+      Checks snowmint.db in the data directory.
   snowmint doctor --store sqlite:/var/lib/snowmint/snowmint.db --json
   snowmint doctor --store etcd://a,b,c --nodes http://n1:8080,http://n2:8080
       Also asks nodes whether they make ids, and whether the store lost writes

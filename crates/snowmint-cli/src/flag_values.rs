@@ -14,6 +14,7 @@ use snowmint_cluster::{LeaseConfig, WorkerSource};
 use snowmint_server::admin::recovery::AtLeast;
 use snowmint_store::MAX_NUMBER;
 
+use crate::data_directory::data_directory;
 use crate::error::Failure;
 use crate::numbers::whole;
 use crate::output::{date, thousands};
@@ -242,30 +243,11 @@ pub(crate) fn check_field(layout: &Layout, field: Field, flag: &str, value: u32)
 }
 
 /// Returns the given URL, or that of the SQLite file in the data directory.
-pub(crate) fn store_url(store: Option<&str>, data: &str) -> String {
-    store.map_or_else(|| format!("sqlite:{}/snowmint.db", data.trim_end_matches('/')), str::to_owned)
-}
-
-/// Rejects a data directory that is a file, or has an empty name, unless a store is named: then it is not used.
-///
-/// The file in a directory with an empty name would be in the root of the file system.
-pub(crate) fn check_data(store: Option<&str>, data: &str) -> Result<(), Failure> {
-    if store.is_some() {
-        return Ok(());
-    }
-    if data.trim().is_empty() {
-        let why = format!(
-            "invalid directory {data:?}: expected a path, such as /var/lib/snowmint; for the default, omit it and unset \
-             SNOWMINT_DATA"
-        );
-        return Err(Failure::flag("--data", why));
-    }
-    if std::path::Path::new(data).is_file() {
-        let why =
-            format!("{data} is a file: expected a directory; for a SQLite file use --store sqlite:{data}");
-        return Err(Failure::flag("--data", why));
-    }
-    Ok(())
+pub(crate) fn store_url(store: Option<&str>, data: Option<&str>) -> Result<String, Failure> {
+    let Some(store) = store else {
+        return Ok(format!("sqlite:{}/snowmint.db", data_directory(data)?.trim_end_matches('/')));
+    };
+    Ok(store.to_owned())
 }
 
 /// Checks that the layout has a timestamp for the current time. Returns a warning if it ends within a few years.
@@ -409,18 +391,8 @@ mod tests {
 
     #[test]
     fn the_data_directory_holds_the_file() {
-        assert_eq!(store_url(None, "./d/"), "sqlite:./d/snowmint.db");
-        assert_eq!(store_url(Some("memory:"), "./d"), "memory:");
-    }
-
-    #[test]
-    fn an_empty_data_directory_is_not_the_root() {
-        for empty in ["", " "] {
-            let refused = check_data(None, empty);
-            assert!(matches!(refused, Err(Failure::Usage(why)) if why.contains("--data: invalid directory")));
-            assert!(check_data(Some("memory:"), empty).is_ok(), "not used");
-        }
-        assert!(check_data(None, "/").is_ok(), "as requested");
+        assert_eq!(store_url(None, Some("./d/")).unwrap(), "sqlite:./d/snowmint.db");
+        assert_eq!(store_url(Some("memory:"), Some("")).unwrap(), "memory:", "the directory is not used");
     }
 
     #[test]

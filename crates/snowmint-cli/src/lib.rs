@@ -12,6 +12,7 @@ mod client_credentials;
 mod completions;
 mod config;
 mod convert;
+mod data_directory;
 mod doctor;
 mod error;
 mod explain;

@@ -112,16 +112,9 @@ pub(crate) struct Args {
         help_heading = "Store"
     )]
     store: Option<String>,
-    /// Data directory
-    #[arg(
-        long,
-        value_name = "DIR",
-        default_value = "./snowmint-data",
-        alias = "data-dir",
-        env = "SNOWMINT_DATA",
-        help_heading = "Store"
-    )]
-    data: String,
+    /// Data directory; default: $XDG_STATE_HOME/snowmint, or ~/.local/state/snowmint; for root /var/lib/snowmint
+    #[arg(long, value_name = "DIR", alias = "data-dir", env = "SNOWMINT_DATA", help_heading = "Store")]
+    data: Option<String>,
 }
 
 fn count(text: &str) -> Result<u64, String> {
@@ -152,10 +145,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             "memory: does not outlive this command, so the next run could repeat its ids: use sqlite:PATH, or none with \
              --worker",
         )),
-        store => {
-            flag_values::check_data(store, &args.data)?;
-            leased(args, worker, datacenter, &flag_values::store_url(store, &args.data))
-        }
+        store => leased(args, worker, datacenter, &flag_values::store_url(store, args.data.as_deref())?),
     }
 }
 

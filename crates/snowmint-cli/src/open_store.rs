@@ -22,26 +22,15 @@ pub(crate) struct StoreArgs {
     /// Store; default: the file snowmint.db in the data directory
     #[arg(long, value_name = "URL", env = "SNOWMINT_STORE", hide_env_values = true, global = true)]
     store: Option<String>,
-    /// Data directory
-    #[arg(
-        long,
-        value_name = "DIR",
-        default_value = "./snowmint-data",
-        alias = "data-dir",
-        env = "SNOWMINT_DATA",
-        global = true
-    )]
-    data: String,
+    /// Data directory; default: $XDG_STATE_HOME/snowmint, or ~/.local/state/snowmint; for root /var/lib/snowmint
+    #[arg(long, value_name = "DIR", alias = "data-dir", env = "SNOWMINT_DATA", global = true)]
+    data: Option<String>,
 }
 
 impl StoreArgs {
-    pub(crate) fn url(&self) -> String {
-        flag_values::store_url(self.store.as_deref(), &self.data)
-    }
-
-    /// Checks the flags without opening the store.
-    pub(crate) fn check(&self) -> Result<(), Failure> {
-        flag_values::check_data(self.store.as_deref(), &self.data)
+    /// Returns the URL of the store, without opening it.
+    pub(crate) fn url(&self) -> Result<String, Failure> {
+        flag_values::store_url(self.store.as_deref(), self.data.as_deref())
     }
 
     /// Opens the store, runs `change`, and returns its result once everything that it wrote has settled.
@@ -60,7 +49,7 @@ impl StoreArgs {
         &self,
         change: impl AsyncFnOnce(Arc<dyn Store>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        if self.url().starts_with("memory:") {
+        if self.url()?.starts_with("memory:") {
             let why = "memory: does not outlive this command: name a store that keeps its records";
             return Err(Failure::flag("--store", why));
         }
@@ -79,8 +68,7 @@ impl StoreArgs {
 
     /// Like [`open_read_only`](Self::open_read_only), but returns `None` for a SQLite file that does not exist.
     pub(crate) async fn open_read_only_if_there(&self) -> Result<Option<Arc<dyn Store>>, Failure> {
-        let url = self.url();
-        self.check()?;
+        let url = self.url()?;
         match data_file(&url)? {
             DataFile::Missing(_) => Ok(None),
             DataFile::There | DataFile::None => open_read_only(&url).await.map(Some),
@@ -88,8 +76,7 @@ impl StoreArgs {
     }
 
     fn url_of_store(&self) -> Result<String, Failure> {
-        let url = self.url();
-        self.check()?;
+        let url = self.url()?;
         match data_file(&url)? {
             DataFile::Missing(path) => Err(Failure::runtime(format!(
                 "data file {path} not found: name the store with --store or --data, or create it with `snowmint store init`"

@@ -51,7 +51,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         Action::Init { store, dry_run, json } => (store, dry_run, *json),
         Action::Recover(args) => return recover::run(args),
     };
-    let url = store.url();
+    let url = store.url()?;
     let mut out = Output::new();
     if *dry_run {
         let schema = snowmint_store::schema(&url).map_err(|error| Failure::flag("--store", error))?;
@@ -63,7 +63,6 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         return out.flush();
     }
     let described = runtime()?.block_on(async {
-        store.check()?;
         let store = open_store::open(&url).await?;
         // Some stores create their objects with the first call.
         store.list("namespaces/").await.map_err(Failure::runtime)?;

@@ -15,8 +15,8 @@ use crate::target::{Author, Target, TargetArgs};
 const EXAMPLES: &str = "\
 Examples:
   snowmint workers
-      Lists the workers of ./snowmint-data/snowmint.db: pool, worker, state
-      (held or free), end of the lease, holder.
+      Lists the workers of the default store: pool, worker, state (held or
+      free), end of the lease, holder.
   snowmint workers release 7
       Reports whether worker 7 is free, or who holds it until when.
   snowmint workers release 7 --force

@@ -54,20 +54,24 @@ pub fn command() -> Command {
     clean(Command::new(binary()))
 }
 
-/// Removes every setting of the product from the environment of a command.
+/// Removes every setting of the product from the environment of a command. Its default data directory cannot be made, since all
+/// tests would share it: a test names another one, or the folder of its machine ([`STATE`]).
 pub fn clean(mut command: Command) -> Command {
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("SNOWMINT_") {
             command.env_remove(name);
         }
     }
-    command.env_remove("RUST_LOG").stdin(Stdio::null());
+    command.env_remove("RUST_LOG").env(STATE, "/dev/null").stdin(Stdio::null());
     command
 }
 
-/// Runs the binary to its end in a folder.
+/// The variable of the folder in which the default data directory is.
+pub const STATE: &str = "XDG_STATE_HOME";
+
+/// Runs the binary to its end in a folder, which also has the default data directory.
 pub fn run(folder: &Path, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Output {
-    command().current_dir(folder).args(args).output().expect("the binary can be run")
+    command().current_dir(folder).env(STATE, folder).args(args).output().expect("the binary can be run")
 }
 
 /// Returns both outputs of a process as one text.

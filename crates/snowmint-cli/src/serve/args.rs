@@ -27,6 +27,7 @@ use super::config_file::{namespaces_of, token_tables};
 use super::logging::{Filter, Format, Log};
 use super::systemd::Sockets;
 use super::trace_flags;
+use crate::data_directory::data_directory;
 use crate::error::Failure;
 use crate::flag_values::{self, Listen};
 use crate::hide_key::{Outsiders, warning_of_readers};
@@ -35,7 +36,7 @@ const EXAMPLES: &str = "\
 Examples:
   snowmint serve
       HTTP on 127.0.0.1:8080, the Redis protocol on 127.0.0.1:6380, one
-      SQLite file in ./snowmint-data. Then:
+      SQLite file in the data directory. Then:
       curl 'localhost:8080/v1/ids/default?count=3'
       redis-cli -p 6380 ID.NEXT default COUNT 3
   snowmint serve --http 0.0.0.0:8080 --resp off --data /var/lib/snowmint \\
@@ -180,16 +181,15 @@ pub(crate) struct Args {
         help_heading = "Store and namespaces"
     )]
     pub(super) store: Option<String>,
-    /// Data directory
+    /// Data directory; default: $XDG_STATE_HOME/snowmint, or ~/.local/state/snowmint; for root /var/lib/snowmint
     #[arg(
         long,
         alias = "data-dir",
         value_name = "DIR",
-        default_value = "./snowmint-data",
         env = "SNOWMINT_DATA",
         help_heading = "Store and namespaces"
     )]
-    pub(super) data: String,
+    pub(super) data: Option<String>,
     /// Layout of ids: a name (see `snowmint layouts`) or its text form (see `snowmint layout --help`)
     #[arg(
         long,
@@ -545,8 +545,10 @@ impl Plan {
         let namespace_flags = NamespaceFlags { names, file, hide_keys, layout };
         let namespaces = namespace_flags.read().map_err(|error| namespaces_failure(flag, error))?;
         // The saved lease is in the data directory too.
-        flag_values::check_data(args.store.as_deref().filter(|_| !args.start_without_store), &args.data)?;
-        let store_url = flag_values::store_url(args.store.as_deref(), &args.data);
+        if args.start_without_store {
+            data_directory(args.data.as_deref())?;
+        }
+        let store_url = flag_values::store_url(args.store.as_deref(), args.data.as_deref())?;
         flag_values::check_window(args.window, &store_url)?;
         // A layout that ends soon is reported for each namespace once it is served.
         flag_values::check_lifetime(&layout, now_unix_ms)?;

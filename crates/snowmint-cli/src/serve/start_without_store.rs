@@ -13,6 +13,7 @@ use snowmint_cluster::{Holder, SavedLeases, WorkerPool};
 use snowmint_store::{Expected, Key, Store, StoreError, StoreErrorKind, Swap, Versioned, Visibility};
 
 use super::args::Plan;
+use crate::data_directory::data_directory;
 use crate::error::Failure;
 use crate::flag_values::Listen;
 use crate::open_store::without_credentials;
@@ -20,7 +21,8 @@ use crate::open_store::without_credentials;
 /// Locks the data directory, and opens the leases that were saved for this store and these namespaces.
 pub(super) fn open_saved(plan: &Plan) -> Result<SavedLeases, Failure> {
     let origin = format!("{} {}", without_credentials(&plan.store_url), plan.namespaces.fingerprint());
-    SavedLeases::open(Path::new(&plan.args.data), &origin).map_err(|error| Failure::runtime(Chain(&error)))
+    let directory = data_directory(plan.args.data.as_deref())?;
+    SavedLeases::open(Path::new(&directory), &origin).map_err(|error| Failure::runtime(Chain(&error)))
 }
 
 /// Returns whether this node may continue under its saved lease; logs the reason if not.

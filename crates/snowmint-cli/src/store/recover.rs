@@ -104,7 +104,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
 }
 
 async fn recover(args: &Args) -> Result<(), Failure> {
-    flag_values::check_window(args.window, &args.store.url())?;
+    flag_values::check_window(args.window, &args.store.url()?)?;
     let (mut out, store, until_unix_ms) =
         args.store.change(async |store| recover_and_record(args, store).await).await?;
     let text = if args.yes {

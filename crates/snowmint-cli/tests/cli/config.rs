@@ -188,7 +188,7 @@ fn what_is_wrong_in_a_file_is_named_before_anything_is_opened() {
             let told = sandbox.refused(command, 2);
             assert!(told.contains(wanted), "{told}");
         }
-        assert!(!sandbox.path("snowmint-data").exists());
+        assert!(!sandbox.path("snowmint").exists());
     }
     let told = Sandbox::new().refused(&["serve", "--config", "none.toml"], 2);
     assert!(told.contains("--config: cannot read none.toml: "), "{told}");

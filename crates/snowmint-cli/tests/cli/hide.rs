@@ -138,7 +138,7 @@ fn a_key_is_shown_nowhere() {
     draw(&mut server, 3);
     let shown = [sandbox.out(&["ns", "list", "--json"]), sandbox.out(&["audit", "--json"]), server.log()];
     assert!(shown.iter().all(|text| !text.contains(&key) && text.contains("public")), "{shown:?}");
-    for file in ["snowmint-data/snowmint.db", "snowmint-data/snowmint.db-wal"] {
+    for file in ["snowmint/snowmint.db", "snowmint/snowmint.db-wal"] {
         let bytes = std::fs::read(sandbox.path(file)).unwrap_or_default();
         assert!(!bytes.windows(key.len()).any(|part| part == key.as_bytes()), "{file}");
     }

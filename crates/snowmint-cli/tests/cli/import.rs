@@ -24,7 +24,7 @@ fn a_leaf_becomes_namespaces_above_its_numbers() {
     let shown = sandbox.out(&["import", &url]);
     assert!(shown.contains("nothing was changed: stop the other system, then add --apply"), "{shown}");
     assert!(shown.lines().any(|line| line.starts_with("order ") && line.ends_with("6,001  new")), "{shown}");
-    assert!(!sandbox.path("snowmint-data").exists());
+    assert!(!sandbox.path("snowmint").exists());
 
     let told = sandbox.refused(&["import", &url, "--apply"], 1);
     assert!(told.contains("snowmint store init"), "{told}");

@@ -1,10 +1,11 @@
 //! `snowmint new`.
 
 use std::io::{BufRead as _, BufReader};
+use std::path::Path;
 
 use serde_json::Value;
 
-use crate::support::{Sandbox, json};
+use crate::support::{Sandbox, get, json};
 
 fn ids(out: &str) -> Vec<u64> {
     out.lines().map(|line| line.parse().unwrap()).collect()
@@ -26,7 +27,7 @@ fn two_runs_increase_and_keep_their_worker() {
         inspect(&sandbox, "twitter", all[0])["worker"],
         inspect(&sandbox, "twitter", all[1999])["worker"]
     );
-    assert!(sandbox.path("snowmint-data/snowmint.db").is_file());
+    assert!(sandbox.path("snowmint/snowmint.db").is_file());
 }
 
 #[test]
@@ -54,7 +55,7 @@ fn counts_end_at_both_bounds() {
             "{told}"
         );
     }
-    assert!(!Sandbox::new().path("snowmint-data").exists());
+    assert!(!Sandbox::new().path("snowmint").exists());
 }
 
 #[test]
@@ -137,7 +138,7 @@ fn a_node_beyond_the_layout_is_refused() {
         assert!(told.contains(wanted), "{told}");
         assert!(!told.contains("secret"), "{told}");
     }
-    assert!(!sandbox.path("snowmint-data").exists(), "nothing is made for what is refused");
+    assert!(!sandbox.path("snowmint").exists(), "nothing is made for what is refused");
 }
 
 #[test]
@@ -162,7 +163,7 @@ fn without_a_store_a_worker_must_be_named() {
     let second = ids(&sandbox.out(&["new", "--store", "none", "--worker", "3", "-n", "100"]));
     assert!([&first[..], &second].concat().is_sorted_by(|a, b| a < b));
     assert_eq!(inspect(&sandbox, "twitter", second[0])["worker"], 3);
-    assert!(!sandbox.path("snowmint-data").exists());
+    assert!(!sandbox.path("snowmint").exists());
 }
 
 /// Goal: two runs within one long tick do not repeat ids. Method: a tick of 1 s, twice.
@@ -197,4 +198,69 @@ fn a_full_disk_under_the_output_is_told() {
     let ran = sandbox.command(&["new"]).stdout(full).output().unwrap();
     assert_eq!(ran.status.code(), Some(1));
     assert!(String::from_utf8(ran.stderr).unwrap().starts_with("error: cannot write to standard output: "));
+}
+
+/// Goal: all folders and shells of a machine use one store, so that nothing repeats. Method: runs at the same time in two folders,
+/// with one worker, which they have to take in turn, beside a service that was started in a third folder.
+#[test]
+fn folders_of_a_machine_share_one_store() {
+    let sandbox = Sandbox::new();
+    let mut server = sandbox.serve(&["--worker", "3"]);
+    let folders = ["one", "two"].map(|name| sandbox.path(name));
+    let run = |folder: &Path, args: &[&str]| {
+        let ran = sandbox.command(args).current_dir(folder).output().unwrap();
+        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+        String::from_utf8(ran.stdout).unwrap()
+    };
+    let address = server.ready("http");
+    let of_service = |_| ids(&get(&address, "/v1/ids/default?count=100000&format=text").1);
+    let mut all = Vec::new();
+    std::thread::scope(|scope| {
+        let runs = folders.each_ref().map(|folder| {
+            std::fs::create_dir(folder).unwrap();
+            scope.spawn(|| ids(&run(folder, &["new", "-n", "600000", "--worker", "7"])))
+        });
+        all.extend((0..3).flat_map(of_service));
+        all.extend(runs.into_iter().flat_map(|run| run.join().unwrap()));
+    });
+    let drawn = all.len();
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!((drawn, all.len()), (1_500_000, 1_500_000));
+    for folder in &folders {
+        let workers = run(folder, &["workers", "--json"]);
+        assert_eq!(workers.lines().count(), 2, "that of the service and worker 7: {workers}");
+        assert_eq!(std::fs::read_dir(folder).unwrap().count(), 0, "nothing is made in the current folder");
+    }
+}
+
+/// Goal: after an upgrade, data in the current folder does not silently become a second store. Method: each command that uses the
+/// default, beside data of an earlier release; then with its name, with another store, and with a store at the default too.
+#[test]
+fn data_of_an_earlier_release_is_named() {
+    let sandbox = Sandbox::new();
+    let default = sandbox.path("snowmint").display().to_string();
+    sandbox.out(&["new", "--data", "./snowmint-data"]);
+    let commands = [&["new"][..], &["serve"], &["ns", "list"], &["workers"], &["doctor"], &["store", "init"]];
+    for command in commands {
+        let told = sandbox.refused(command, 2);
+        assert!(
+            told.starts_with("error: --data: ./snowmint-data has data of an earlier release")
+                && told.contains(&format!("mv ./snowmint-data/* {default}/")),
+            "{told}"
+        );
+    }
+    sandbox.out(&["new", "--data", "./snowmint-data"]);
+    sandbox.out(&["new", "--store", "none", "--worker", "3"]);
+    sandbox.out(&["new", "--store", "sqlite:other.db"]);
+    assert!(!sandbox.path("snowmint").exists(), "no second store was made");
+    sandbox.out(&["new", "--data", &default]);
+    let told = sandbox.refused(&["new"], 2);
+    assert!(
+        told.contains("has another store: two stores can produce duplicates") && !told.contains("mv "),
+        "{told}"
+    );
+    std::fs::remove_dir_all(sandbox.path("snowmint")).unwrap();
+    std::fs::rename(sandbox.path("snowmint-data"), sandbox.path("snowmint")).unwrap();
+    sandbox.out(&["new"]);
 }

@@ -14,7 +14,7 @@ fn listed(sandbox: &Sandbox) -> Vec<(String, String)> {
 fn a_namespace_from_its_beginning_to_its_end() {
     let sandbox = Sandbox::with_store();
     let made = sandbox.out(&["ns", "add", "orders", "--scheme", "segment", "--text", "ORD-{number:6}"]);
-    let store = sandbox.path("snowmint-data/snowmint.db");
+    let store = sandbox.path("snowmint/snowmint.db");
     let recorded = format!(
         "recorded in sqlite:{}; running nodes serve it within their --namespaces-poll (5s by default)\n",
         store.display()
@@ -202,11 +202,11 @@ fn what_cannot_be_is_refused_with_what_could() {
             "--store: memory: does not outlive this command",
         ),
         (
-            &["ns", "list", "--data", "snowmint-data/snowmint.db"],
-            "--data: snowmint-data/snowmint.db is a file: expected a directory; for a SQLite file use --store sqlite:snowmint-data/snowmint.db",
+            &["ns", "list", "--data", "snowmint/snowmint.db"],
+            "--data: snowmint/snowmint.db is a file: expected a directory; for a SQLite file use --store sqlite:snowmint/snowmint.db",
         ),
-        (&["store", "init", "--data", "snowmint-data/snowmint.db"], "is a file: expected a directory"),
-        (&["serve", "--data", "snowmint-data/snowmint.db"], "is a file: expected a directory"),
+        (&["store", "init", "--data", "snowmint/snowmint.db"], "is a file: expected a directory"),
+        (&["serve", "--data", "snowmint/snowmint.db"], "is a file: expected a directory"),
         (&["serve", "--data", ""], "--data: invalid directory \"\": expected a path"),
         (
             &["serve", "--data", "", "--store", "sqlite:a.db", "--start-without-store"],
@@ -289,7 +289,7 @@ fn a_file_of_namespaces_is_checked_before_anything_is_opened() {
     std::fs::write(sandbox.path("ns.toml"), "[namespaces.a]\nscheme = \"segment\"\nstep = 0\n").unwrap();
     let bad = sandbox.refused(&serve, 2);
     assert!(bad.contains("ns.toml: line 3: unknown field `step`"), "{bad}");
-    assert!(!sandbox.path("snowmint-data").exists());
+    assert!(!sandbox.path("snowmint").exists());
 }
 
 #[test]
@@ -324,12 +324,12 @@ fn a_store_is_not_made_by_adding_to_it() {
     for args in [&["ns", "add", "n", "--scheme", "segment"][..], &["ns", "list"], &["ns", "drop", "n"]] {
         let told = sandbox.refused(args, 1);
         assert!(
-            told.contains("data file ./snowmint-data/snowmint.db not found")
+            told.contains(&format!("data file {} not found", sandbox.path("snowmint/snowmint.db").display()))
                 && told.contains("snowmint store init"),
             "{told}"
         );
     }
-    assert!(!sandbox.path("snowmint-data").exists());
+    assert!(!sandbox.path("snowmint").exists());
 }
 
 /// Goal: a data file that a user may not see is not called missing, since a second store would repeat ids; the error names the user
@@ -339,7 +339,7 @@ fn a_store_without_permission_is_not_a_missing_one() {
     use std::os::unix::fs::PermissionsExt as _;
 
     let sandbox = Sandbox::with_store();
-    let data = sandbox.path("snowmint-data");
+    let data = sandbox.path("snowmint");
     let allow = |mode| std::fs::set_permissions(&data, std::fs::Permissions::from_mode(mode)).unwrap();
     allow(0o000);
     let tried = [

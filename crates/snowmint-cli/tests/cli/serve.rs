@@ -272,7 +272,7 @@ fn a_flag_that_cannot_be_is_named_before_anything_is_opened() {
         let told = sandbox.refused(&[&["serve"], args].concat(), 2);
         assert!(told.contains(flag), "{args:?}: {told}");
     }
-    assert!(!sandbox.path("snowmint-data").exists());
+    assert!(!sandbox.path("snowmint").exists());
 }
 
 #[test]
@@ -355,7 +355,7 @@ fn a_store_in_memory_is_warned_of() {
     let sandbox = Sandbox::new();
     let mut server = sandbox.serve(&["--store", "memory:"]);
     server.wait_for("--store memory: leases are lost");
-    assert!(!sandbox.path("snowmint-data").exists());
+    assert!(!sandbox.path("snowmint").exists());
 }
 
 /// Goal: the operator who starts a node sees among which processes its ids are unique, and gets a warning if other machines can
@@ -366,14 +366,13 @@ fn the_ready_line_names_the_visibility_of_the_store() {
     let warning = "coordinates the processes of this machine only";
     let mut server = sandbox.serve(&["--resp", "off"]);
     assert_eq!(server.ready("version"), env!("CARGO_PKG_VERSION"));
-    assert_eq!(server.ready("store"), "sqlite:./snowmint-data/snowmint.db");
+    let store = format!("sqlite:{}", sandbox.path("snowmint/snowmint.db").display());
+    assert_eq!(server.ready("store"), store);
     assert_eq!(server.ready("visibility"), "the processes of this machine that use this store");
     assert!(!server.log().contains(warning), "{}", server.log());
     let mut outside = sandbox.serve(&["--resp", "0.0.0.0:0", "--insecure"]);
     outside.ready("visibility");
-    outside.wait_for(&format!(
-        "listening on 0.0.0.0:0 without --store: sqlite:./snowmint-data/snowmint.db {warning}"
-    ));
+    outside.wait_for(&format!("listening on 0.0.0.0:0 without --store: {store} {warning}"));
     let mut named = sandbox.serve(&["--resp", "0.0.0.0:0", "--store", "sqlite:named.db", "--insecure"]);
     assert_eq!(named.ready("store"), "sqlite:named.db");
     assert!(!named.log().contains(warning), "{}", named.log());
@@ -388,7 +387,7 @@ fn a_port_that_other_machines_reach_needs_a_decision() {
         assert!(told.starts_with(&format!("error: {flag} 0.0.0.0:0: other machines can connect")), "{told}");
         assert!(told.contains(&format!("`snowmint serve {flag} 0.0.0.0:0 --insecure`")), "{told}");
     }
-    assert!(!sandbox.path("snowmint-data").exists());
+    assert!(!sandbox.path("snowmint").exists());
     let certificates = Certificates::make();
     let files = |with_clients: bool| {
         let [certificate, key, authority] =

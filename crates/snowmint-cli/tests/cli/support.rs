@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A new folder to run in, with the data directory in it.
+/// A new folder to run in, with the data directory of a machine in it: `snowmint`.
 pub(crate) struct Sandbox {
     folder: TempDir,
     env: Vec<(&'static str, String)>,
@@ -27,7 +27,9 @@ pub(crate) struct Ran {
 
 impl Sandbox {
     pub(crate) fn new() -> Self {
-        Self { folder: tempfile::tempdir().unwrap(), env: vec![("TZ", "UTC".to_owned())] }
+        let folder = tempfile::tempdir().unwrap();
+        let state = folder.path().display().to_string();
+        Self { folder, env: vec![("TZ", "UTC".to_owned()), ("XDG_STATE_HOME", state)] }
     }
 
     /// A sandbox with an initialised store.
@@ -130,6 +132,7 @@ impl Sandbox {
         let script = "WATCHDOG_PID=$$ exec \"$0\" serve --log-format json \"$@\"";
         command.args(["-c", script]).arg(self.command(&[]).get_program()).args(args);
         command.current_dir(self.folder.path());
+        command.envs(self.env.iter().map(|(name, value)| (name, value)));
         command.env("NOTIFY_SOCKET", socket).env("WATCHDOG_USEC", watchdog.as_micros().to_string());
         self.spawn(&mut command)
     }

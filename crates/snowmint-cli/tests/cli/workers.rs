@@ -12,7 +12,7 @@ fn a_store_without_leases_and_one_that_is_not_there() {
         let told = sandbox.refused(&[command], 1);
         assert!(told.contains("not found") && told.contains("--data"), "{told}");
     }
-    assert!(!sandbox.path("snowmint-data").exists(), "looking makes nothing");
+    assert!(!sandbox.path("snowmint").exists(), "looking makes nothing");
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn the_doctor_looks_at_everything_and_finds_a_healthy_store_healthy() {
 fn what_lists_skip_is_told_by_name() {
     let sandbox = Sandbox::new();
     sandbox.out(&["new"]);
-    let file = sandbox.path("snowmint-data/snowmint.db").display().to_string();
+    let file = sandbox.path("snowmint/snowmint.db").display().to_string();
     let strange = "('workers/what?', 1, x''), ('namespaces/what?', 1, x''), ('workers/pool/first', 1, x'')";
     tool("sqlite3", &[&file, &format!("INSERT INTO snowmint_records VALUES {strange}")]);
     let listed = [&["workers"][..], &["ns", "list"]].map(|command| sandbox.run(command));
@@ -89,7 +89,7 @@ fn a_held_worker_is_released_only_by_force_and_what_was_granted_is_not_shortened
 
 /// Changes the data file like a restore does.
 pub(crate) fn sql(sandbox: &Sandbox, sql: &str) {
-    let data = sandbox.path("snowmint-data/snowmint.db");
+    let data = sandbox.path("snowmint/snowmint.db");
     let ran = Command::new("sqlite3").arg(data).args([".timeout 5000", sql]).output();
     let ran = ran.unwrap_or_else(|error| panic!("sqlite3 is missing: {error}; apt-get install sqlite3"));
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
@@ -102,7 +102,7 @@ fn a_doctor_that_may_not_write_says_nothing_about_the_nodes() {
     use std::os::unix::fs::PermissionsExt as _;
 
     let sandbox = Sandbox::with_store();
-    let (data, file) = (sandbox.path("snowmint-data"), sandbox.path("snowmint-data/snowmint.db"));
+    let (data, file) = (sandbox.path("snowmint"), sandbox.path("snowmint/snowmint.db"));
     let allow = |path, mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
     allow(&file, 0o444);
     allow(&data, 0o555);

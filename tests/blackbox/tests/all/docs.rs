@@ -378,7 +378,7 @@ fn try_page(page: &Path) -> (usize, Vec<String>) {
         return (tried, wrong);
     }
     let folder = tempfile::tempdir().unwrap();
-    let server = Serve::new(folder.path()).data(&folder.path().join("snowmint-data")).start();
+    let server = Serve::new(folder.path()).data(&state_of(folder.path()).join("snowmint")).start();
     let mut others = OtherSystems::default();
     for block in blocks {
         match block {
@@ -390,7 +390,7 @@ fn try_page(page: &Path) -> (usize, Vec<String>) {
                     steps.iter().zip(run(&steps, folder.path(), &server, &others))
                 {
                     tried += 1;
-                    let printed = printed.replace(&folder.path().display().to_string(), "/srv/mint");
+                    let printed = printed.replace(&folder.path().display().to_string(), "/home/ann");
                     let right = match &*step.shown {
                         [] => status == "0",
                         shown => agrees(shown, &printed),
@@ -415,6 +415,11 @@ fn try_page(page: &Path) -> (usize, Vec<String>) {
     }
     server.stop();
     (tried, wrong)
+}
+
+/// The folder of the default data directory of a user with this home.
+fn state_of(home: &Path) -> PathBuf {
+    home.join(".local/state")
 }
 
 /// Runs the commands of a block in one shell, and returns what each printed and its exit code.
@@ -460,8 +465,13 @@ fn run(steps: &[Step], folder: &Path, server: &Server, others: &OtherSystems) ->
     path.push(":");
     path.push(std::env::var_os("PATH").unwrap_or_default());
     let mut bash = snowmint::clean(Command::new("bash"));
-    let output =
-        bash.args(["-c", &script]).current_dir(folder).env("PATH", path).output().expect("bash is installed");
+    let output = bash
+        .args(["-c", &script])
+        .current_dir(folder)
+        .env("PATH", path)
+        .env(snowmint::STATE, state_of(folder))
+        .output()
+        .expect("bash is installed");
     let text = String::from_utf8(output.stdout).unwrap();
     let ran: Vec<_> = text
         .split(ENDED)

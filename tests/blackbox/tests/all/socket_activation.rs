@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use snowmint_test_servers::snowmint::third_party::output;
-use snowmint_test_servers::snowmint::{binary, clean, workspace};
+use snowmint_test_servers::snowmint::{STATE, binary, clean, workspace};
 use snowmint_test_servers::time;
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -34,7 +34,13 @@ impl Activated {
         let log = folder.join("log");
         let mut command = clean(Command::new("sh"));
         command.args(["-c", LAUNCH, "sh", names]).arg(binary()).arg("serve").args(args).current_dir(folder);
-        let child = command.stdin(first).stdout(second).stderr(File::create(&log).unwrap()).spawn().unwrap();
+        let child = command
+            .env(STATE, folder)
+            .stdin(first)
+            .stdout(second)
+            .stderr(File::create(&log).unwrap())
+            .spawn()
+            .unwrap();
         Self { child, log }
     }
 
