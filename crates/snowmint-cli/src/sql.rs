@@ -48,12 +48,13 @@ Read ids, everywhere:
 Make ids, with --worker, in PostgreSQL and MariaDB. No extension, no superuser:
   PostgreSQL                id bigint PRIMARY KEY DEFAULT snowmint_next_id()
                             SELECT * FROM snowmint_next_ids(1000)
-  MariaDB                   the script shows the DEFAULT; snowmint_next_id()
+  MariaDB                   the script shows the trigger; snowmint_next_id()
 
   Guaranteed:      no id twice, under any clock, in any number of sessions, if
                    no other database and no other process uses this worker.
   Not guaranteed:  copies of the database (restored, cloned, promoted before
-                   they had everything) use the same worker: give them another.
+                   they had everything) use the same worker: run the script
+                   there with another one before they make ids.
 
 Install and run as the role that owns the functions. In PostgreSQL clients need
 EXECUTE only.
@@ -210,11 +211,7 @@ fn check_flags(args: &Args) -> Result<(), Failure> {
         "expected with sqlite only: other databases get functions",
     )?;
     let no_postgres = dialect != Dialect::Postgres;
-    refuse(
-        no_postgres && args.max_ahead.is_some(),
-        "--max-ahead",
-        "expected with postgres only: a DEFAULT elsewhere cannot check it",
-    )?;
+    refuse(no_postgres && args.max_ahead.is_some(), "--max-ahead", "expected with postgres only")?;
     refuse(no_postgres && args.may_lose.is_some(), "--may-lose", "expected with postgres only")
 }
 
@@ -363,9 +360,10 @@ impl Values {
         self.set("max_cursor", max_cursor.min(MAX_BIGINT - 1));
         // The number of ids in a tenth of a second: a restart skips at most that many.
         self.set("cache", ((sequence_max + 1) * 100 / tick_ms).max(1));
-        let sequence = format!("{}_cursor", self.0["name"]);
+        // Without the schema: a function, procedure or event uses its own one, also in a copy with another name.
+        let sequence = format!("{}_cursor", self.0["prefix"]);
         let (next, last) = (format!("NEXTVAL({sequence})"), format!("LASTVAL({sequence})"));
-        self.set("default", compose(layout, node, &next, &last, &plain));
+        self.set("draw", compose(layout, node, &next, &last, &plain));
         Ok(())
     }
 

@@ -2,6 +2,9 @@
 -- Make ids of worker {{node}}: DEFAULT {{prefix}}_next_id(), or SELECT * FROM {{prefix}}_next_ids(1000).
 -- Of all databases, only this one may make ids of this worker, and in it only these three sequences.
 --
+-- A copy of the database (a restored dump, TEMPLATE, a clone) has the same worker: beside the original it makes the same ids. Run
+-- this script there with another --worker before it inserts rows.
+--
 -- A cursor is a tick, shifted left by the {{sequence_bits}} bits of the sequence, plus the sequence. An id is a function of its
 -- cursor and of the worker. No cursor is used twice:
 --

@@ -1,5 +1,7 @@
-//! `snowmint sql`: real databases run the printed SQL. The tests of generators are in [`generators`].
+//! `snowmint sql`: real databases run the printed SQL. The tests of generators are in [`generators`], those of dumps in
+//! [`copies`].
 
+mod copies;
 mod generators;
 
 use std::process::{Command, Stdio};

@@ -456,7 +456,7 @@ fn postgres_makes_ids_of_every_layout_with_time_left() {
     assert!(low.len() == 64 && duplicates(&mut low) < 8, "{low:?}");
 }
 
-/// A session of MariaDB: rows by the default, single draws, and the event's work with a clock that is 1 h off.
+/// A session of MariaDB: rows by the trigger, single draws, and the event's work with a clock that is 1 h off.
 fn mariadb_work(nth: usize) -> String {
     let seconds = i64::try_from(unix_ms() / 1000).unwrap();
     match nth % 4 {
@@ -481,16 +481,14 @@ fn mariadb_gives_no_id_twice() {
     let server = MariaDb::with(&["--event-scheduler=ON"]);
     let install = script("mariadb --layout twitter --datacenter 3 --worker 7");
     server.sql(&format!("USE test; {install}{install}"));
-    let default =
-        install.lines().find_map(|line| line.split_once("DEFAULT (").and_then(|it| it.1.strip_suffix("));")));
     // With a key of its own, and with what tells afterwards how an id came twice: not unique, since the session that draws an id
     // again would only get an error.
-    server.sql(&format!(
-        "USE test; CREATE TABLE drawn (nth BIGINT AUTO_INCREMENT PRIMARY KEY, id BIGINT DEFAULT ({}), number INT, \
-         drawn_cursor BIGINT DEFAULT (LASTVAL(snowmint_cursor)), session BIGINT DEFAULT (CONNECTION_ID()), \
-         at DATETIME(6) DEFAULT (SYSDATE(6)), INDEX (id))",
-        default.unwrap()
-    ));
+    server.sql(
+        "USE test; CREATE TABLE drawn (nth BIGINT AUTO_INCREMENT PRIMARY KEY, id BIGINT DEFAULT 0, number INT, \
+         drawn_cursor BIGINT DEFAULT 0, session BIGINT DEFAULT (CONNECTION_ID()), at DATETIME(6) DEFAULT (SYSDATE(6)), INDEX (id)); \
+         CREATE TRIGGER drawn_id BEFORE INSERT ON drawn FOR EACH ROW SET NEW.id = COALESCE(NULLIF(NEW.id, 0), \
+         snowmint_next_id()), NEW.drawn_cursor = LASTVAL(snowmint_cursor)",
+    );
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         for nth in 0..SESSIONS {
@@ -532,15 +530,17 @@ fn mariadb_gives_no_id_twice() {
     assert!(began.elapsed() < Duration::from_mins(1));
     // The rights that the docs name are sufficient and necessary.
     server.sql("CREATE USER client@localhost; GRANT INSERT ON test.drawn TO client@localhost");
-    let as_client = || {
+    let as_client = |sql: &str| {
         let mut client = Command::new("mariadb");
         client.args(["--no-defaults", "--user=client", "--database=test"]);
         client.arg(format!("--socket={}", server.folder().join("socket").display()));
-        String::from_utf8(feed(&mut client, "INSERT INTO drawn (number) VALUES (9)").stderr).unwrap()
+        String::from_utf8(feed(&mut client, sql).stderr).unwrap()
     };
-    assert!(as_client().contains("denied"));
-    server.sql("GRANT SELECT, INSERT ON test.snowmint_cursor TO client@localhost");
-    assert_eq!(as_client(), "");
+    assert_eq!(as_client("INSERT INTO drawn (number) VALUES (9)"), "");
+    assert!(as_client("SELECT snowmint_next_id()").contains("denied"));
+    assert!(as_client("DO SETVAL(snowmint_cursor, 1)").contains("denied"));
+    server.sql("GRANT EXECUTE ON FUNCTION test.snowmint_next_id TO client@localhost");
+    assert_eq!(as_client("SELECT snowmint_next_id()"), "");
     server.sql(&format!(
         "USE test; DROP TABLE drawn; {}",
         script("mariadb --layout twitter --worker 7 --drop")
