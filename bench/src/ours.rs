@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use snowmint::clock::CachedClock;
 use snowmint::codec::{Alphabet, decimal, hex};
 use snowmint::generator::{BlockGenerator, GeneratorBuilder};
-use snowmint::{AnchoredClock, Clock, GenerateError, Generator, Id, Layout, WallClock};
+use snowmint::{AnchoredClock, Clock, GenerateError, Generator, Id, Layout, WallClock, WorkerId};
 
 use crate::groups::bulk::Fill;
 use crate::groups::call::Call;
@@ -49,7 +49,7 @@ pub fn wide(sequence_bits: u32) -> Layout {
 
 /// Returns a builder for the layout that is not throttled: 4,194,304 ids per millisecond.
 fn wide_builder() -> GeneratorBuilder {
-    Generator::builder(wide(22))
+    Generator::builder(wide(22)).worker(WorkerId(0))
 }
 
 const BUILDS: &str = "worker 0 fits every layout";
@@ -132,7 +132,7 @@ fn twitter_unix_ms(id: u64) -> u64 {
 }
 
 fn twitter() -> GeneratorBuilder {
-    Generator::builder(Layout::TWITTER)
+    Generator::builder(Layout::TWITTER).worker(WorkerId(0))
 }
 
 /// Callers that wait.
@@ -179,7 +179,7 @@ pub fn saturated() -> Vec<Saturated> {
 
 /// Many ids at once.
 pub fn bulk() -> Vec<(&'static str, Fill)> {
-    let generator = Generator::builder(wide(27)).build(AnchoredClock::new()).expect(BUILDS);
+    let generator = Generator::builder(wide(27)).worker(WorkerId(0)).build(AnchoredClock::new()).expect(BUILDS);
     let fill = move |out: &mut [u64]| {
         // SAFETY: an `Id` is a transparent `u64`, and only ids are written to the slice, which are valid numbers.
         let out = unsafe { &mut *(std::ptr::from_mut(out) as *mut [Id]) };

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use snowmint::codec::{Alphabet, decimal, hex};
 use snowmint::generator::{BlockGenerator, GeneratorBuilder};
-use snowmint::{GenerateError, Generator, Id, Layout, ManualClock};
+use snowmint::{GenerateError, Generator, Id, Layout, ManualClock, WorkerId};
 
 /// 2023-11-14T22:13:20Z.
 const NOW: u64 = 1_700_000_000_000;
@@ -79,7 +79,7 @@ fn wide() -> Layout {
 const BUILDS: &str = "worker 0 fits";
 
 fn builder() -> GeneratorBuilder {
-    Generator::builder(wide())
+    Generator::builder(wide()).worker(WorkerId(0))
 }
 
 fn shared_try_next(n: u64) {
@@ -101,7 +101,7 @@ fn shared_in_new_ticks(n: u64) {
 
 fn shared_refused(n: u64) {
     let clock = ManualClock::at_unix_ms(NOW);
-    let generator = black_box(Generator::builder(Layout::TWITTER).build(&clock).expect(BUILDS));
+    let generator = black_box(Generator::builder(Layout::TWITTER).worker(WorkerId(0)).build(&clock).expect(BUILDS));
     while generator.try_next_id().is_ok() {}
     for _ in 0..n {
         assert!(matches!(black_box(generator.try_next_id()), Err(GenerateError::Exhausted { .. })));

@@ -126,7 +126,7 @@ mod tests {
     use std::time::Duration;
 
     use snowmint::error::Snippet;
-    use snowmint::{GenerateError, Generator, Layout, ManualClock};
+    use snowmint::{GenerateError, Generator, Layout, ManualClock, WorkerId};
     use snowmint_cluster::NextIdError;
 
     use super::*;
@@ -198,7 +198,7 @@ mod tests {
 
     fn clock_behind() -> GenerateError {
         let clock = ManualClock::at_unix_ms(1_700_000_000_000);
-        let generator = Generator::builder(Layout::TWITTER).build(&clock).unwrap();
+        let generator = Generator::builder(Layout::TWITTER).worker(WorkerId(0)).build(&clock).unwrap();
         generator.try_next_id().unwrap();
         clock.set_unix_ms(1_600_000_000_000);
         generator.try_next_id().unwrap_err()

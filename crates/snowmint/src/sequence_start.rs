@@ -30,9 +30,10 @@ use crate::random;
 /// # Examples
 ///
 /// ```
-/// use snowmint::{Generator, Layout, ManualClock, Start};
+/// use snowmint::{Generator, Layout, ManualClock, Start, WorkerId};
 /// let clock = ManualClock::at_unix_ms(1_700_000_000_000);
-/// let generator = Generator::builder(Layout::TWITTER).start("random(100)".parse()?).build(&clock)?;
+/// let builder = Generator::builder(Layout::TWITTER).worker(WorkerId(0)).start("random(100)".parse()?);
+/// let generator = builder.build(&clock)?;
 /// assert!(generator.try_next_id()?.get() % 4096 < 100);
 /// assert_eq!(Start::RANDOM.to_string(), "random");
 /// # Ok::<(), Box<dyn std::error::Error>>(())

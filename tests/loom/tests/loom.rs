@@ -232,7 +232,10 @@ fn a_tick_that_was_not_used_up_is_not_trailed() {
     explore(|| {
         let clock = Arc::new(ManualClock::at_unix_ms(T0));
         let layout: snowmint_loom::Layout = "time:41@1ms sequence:2 epoch:2020-01-01".parse().unwrap();
-        let builder = Generator::builder(layout).rule(Rule::REJECT).max_behind(std::time::Duration::ZERO);
+        let builder = Generator::builder(layout)
+            .worker(WorkerId(0))
+            .rule(Rule::REJECT)
+            .max_behind(std::time::Duration::ZERO);
         let generator = Arc::new(builder.build(Arc::clone(&clock)).unwrap());
         for _ in 0..4 {
             generator.try_next_id().unwrap();

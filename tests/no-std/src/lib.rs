@@ -5,7 +5,7 @@
 
 use core::panic::PanicInfo;
 
-use snowmint::{Clock, Generator, Layout};
+use snowmint::{Clock, Generator, Layout, WorkerId};
 
 #[panic_handler]
 fn panic(_: &PanicInfo<'_>) -> ! {
@@ -23,6 +23,6 @@ impl Clock for Uptime {
 /// Makes one id; returns 0 if there is none.
 #[unsafe(no_mangle)]
 pub extern "C" fn snowmint_one_id() -> u64 {
-    let generator = Generator::builder(Layout::TWITTER).build(Uptime);
+    let generator = Generator::builder(Layout::TWITTER).worker(WorkerId(0)).build(Uptime);
     generator.ok().and_then(|generator| generator.try_next_id().ok()).map_or(0, |id| id.get())
 }

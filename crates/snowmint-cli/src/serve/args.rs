@@ -780,6 +780,7 @@ fn check_times(layout: &Layout, window: Duration, rule: Rule) -> Result<(), Fail
             format!("{window:?} is shorter than three ticks of {tick:?}: expected at least {:?}", tick * 3),
         ));
     }
-    let generator = Generator::builder(*layout).rule(rule).build(ManualClock::at_unix_ms(0));
+    let generator =
+        Generator::builder(*layout).worker(WorkerId(0)).rule(rule).build(ManualClock::at_unix_ms(0));
     generator.map(|_| ()).map_err(|error| Failure::flag("--rule", error))
 }

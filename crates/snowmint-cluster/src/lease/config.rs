@@ -191,7 +191,7 @@ impl LeaseConfig {
             return Err(LeaseConfigError::TooManyWorkers { workers: count, limit: self.pool.workers() });
         }
         // Fails now instead of at the first grant.
-        Generator::builder(*layout).rule(self.rule).build(ManualClock::at_unix_ms(0))?;
+        Generator::builder(*layout).worker(WorkerId(0)).rule(self.rule).build(ManualClock::at_unix_ms(0))?;
         let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         Ok(LeaseSettings {
             pool: self.pool,

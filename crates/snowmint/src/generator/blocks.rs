@@ -19,10 +19,10 @@ use crate::{Clock, GenerateError, Id};
 ///
 /// ```
 /// use snowmint::generator::BlockGenerator;
-/// use snowmint::{Generator, Layout, ManualClock};
+/// use snowmint::{Generator, Layout, ManualClock, WorkerId};
 /// use std::num::NonZeroU32;
 /// let clock = ManualClock::at_unix_ms(1_700_000_000_000);
-/// let shared = Generator::builder(Layout::TWITTER).build(&clock)?;
+/// let shared = Generator::builder(Layout::TWITTER).worker(WorkerId(0)).build(&clock)?;
 /// let mut mine = BlockGenerator::new(&shared, NonZeroU32::new(64).unwrap());
 /// let mut yours = BlockGenerator::new(&shared, NonZeroU32::new(64).unwrap());
 /// assert_ne!(mine.try_next_id()?, yours.try_next_id()?);

@@ -78,9 +78,10 @@ impl GeneratorBuilder {
         self
     }
 
-    /// Sets the worker by hand; 0 by default. Make sure that no other generator uses it, now or later.
+    /// Sets the worker by hand, for example 0 in a program that runs once only. Make sure that no other generator uses it, now
+    /// or later: two of one worker make the same ids.
     ///
-    /// With a [`lease`](Self::lease), [`build`](Self::build) rejects any worker other than the lease's.
+    /// A layout with a worker field needs this or a [`lease`](Self::lease). With a [`lease`](Self::lease), [`build`](Self::build) rejects any worker other than the lease's.
     pub fn worker(mut self, worker: WorkerId) -> Self {
         self.worker = Some(worker);
         self
@@ -124,8 +125,8 @@ impl GeneratorBuilder {
     ///
     /// # Errors
     ///
-    /// [`BuildError`] for a worker or datacenter that does not fit the layout, a worker other than the lease's, an empty lease,
-    /// or a rule that does not fit the layout.
+    /// [`BuildError`] if the layout has a worker field and neither a worker nor a lease is set; for a worker or datacenter that
+    /// does not fit the layout, a worker other than the lease's, an empty lease, or a rule that does not fit the layout.
     pub fn build<C: Clock>(self, clock: C) -> Result<Generator<C>, BuildError> {
         Ok(Generator::new(&self.checked()?, clock))
     }
@@ -147,7 +148,9 @@ impl GeneratorBuilder {
                 return Err(BuildError::OtherWorker { leased, worker });
             }
             (Some(lease), _) => lease.worker,
-            (None, by_hand) => by_hand.unwrap_or_default(),
+            (None, Some(by_hand)) => by_hand,
+            (None, None) if layout.width(Field::Worker) == 0 => WorkerId::default(),
+            (None, None) => return Err(BuildError::NoWorker { max: layout.max(Field::Worker) }),
         };
         layout.check(Field::Worker, worker.0.into())?;
         for step in rule.steps() {
@@ -187,6 +190,12 @@ impl GeneratorBuilder {
 pub enum BuildError {
     /// The worker or the datacenter does not fit the layout.
     Value(LayoutError),
+    /// The layout has a worker field, and neither a worker nor a lease was set. A default would be the same in every process, so
+    /// that all of them would make the same ids.
+    NoWorker {
+        /// The largest worker of the layout.
+        max: u64,
+    },
     /// The worker set by hand is not the lease's, so nothing would prevent duplicates.
     OtherWorker {
         /// The lease's worker.
@@ -222,6 +231,10 @@ impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Value(error) => write!(f, "{error}"),
+            Self::NoWorker { max } => write!(
+                f,
+                "no worker was set: expected .worker(WorkerId(0)) to {max}, another one for each generator that runs, or .lease(lease)"
+            ),
             Self::OtherWorker { leased, worker } => write!(
                 f,
                 "worker {worker} was set in addition to a lease of worker {leased}: remove it, the lease sets the worker"

@@ -12,9 +12,9 @@ use crate::{Clock, GenerateError, Id, Layout};
 /// # Examples
 ///
 /// ```
-/// use snowmint::{Generator, Layout, ManualClock};
+/// use snowmint::{Generator, Layout, ManualClock, WorkerId};
 /// let clock = ManualClock::at_unix_ms(1_700_000_000_000);
-/// let mut generator = Generator::builder(Layout::TWITTER).build_owned(&clock)?;
+/// let mut generator = Generator::builder(Layout::TWITTER).worker(WorkerId(0)).build_owned(&clock)?;
 /// let (first, second) = (generator.try_next_id()?, generator.try_next_id()?);
 /// assert!(first < second);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -100,8 +100,8 @@ impl<C: Clock> OwnedGenerator<C> {
     /// # Examples
     ///
     /// ```
-    /// use snowmint::{Generator, Id, Layout, WallClock};
-    /// let mut generator = Generator::builder(Layout::TWITTER).build_owned(WallClock)?;
+    /// use snowmint::{Generator, Id, Layout, WallClock, WorkerId};
+    /// let mut generator = Generator::builder(Layout::TWITTER).worker(WorkerId(0)).build_owned(WallClock)?;
     /// let mut ids = [Id::MIN; 10_000];
     /// assert_eq!(generator.fill(&mut ids)?, 10_000);
     /// assert!(ids.is_sorted_by(|one, next| one < next));

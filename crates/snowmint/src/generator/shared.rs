@@ -148,9 +148,9 @@ impl<C: Clock> Generator<C> {
     /// # Examples
     ///
     /// ```
-    /// use snowmint::{Generator, Layout, ManualClock, GenerateError};
+    /// use snowmint::{Generator, Layout, ManualClock, GenerateError, WorkerId};
     /// let clock = ManualClock::at_unix_ms(1_700_000_000_000);
-    /// let generator = Generator::builder(Layout::TWITTER).build(&clock)?;
+    /// let generator = Generator::builder(Layout::TWITTER).worker(WorkerId(0)).build(&clock)?;
     /// for _ in 0..4096 {
     ///     generator.try_next_id()?;
     /// }
@@ -238,8 +238,8 @@ impl<C: Clock> Generator<C> {
     /// # Examples
     ///
     /// ```
-    /// use snowmint::{Generator, Id, Layout, WallClock};
-    /// let generator = Generator::builder(Layout::TWITTER).build(WallClock)?;
+    /// use snowmint::{Generator, Id, Layout, WallClock, WorkerId};
+    /// let generator = Generator::builder(Layout::TWITTER).worker(WorkerId(0)).build(WallClock)?;
     /// let mut ids = [Id::MIN; 10_000];
     /// assert_eq!(generator.fill(&mut ids)?, 10_000);
     /// assert!(ids.is_sorted_by(|one, next| one < next));

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use snowmint::clock::{Hold, Reading};
 use snowmint::generator::{BlockGenerator, BuildError};
-use snowmint::{Clock, GenerateError, Generator, Id, Layout, ManualClock, Rule};
+use snowmint::{Clock, GenerateError, Generator, Id, Layout, ManualClock, Rule, WorkerId};
 
 const T0: u64 = 1_700_000_000_000;
 
@@ -45,7 +45,7 @@ impl Clock for Counted {
 }
 
 fn shared(clock: &Counted) -> Result<Generator<&Counted>, BuildError> {
-    Generator::builder(Layout::TWITTER).rule(Rule::REJECT).build(clock)
+    Generator::builder(Layout::TWITTER).worker(WorkerId(0)).rule(Rule::REJECT).build(clock)
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn a_tick_is_drawn_from_under_one_reading() {
         assert_eq!(clock.readings(), tick, "one for each tick, whoever opens it");
         clock.clock.advance_ms(1);
     }
-    let mut owned = Generator::builder(Layout::TWITTER).build_owned(&clock).unwrap();
+    let mut owned = Generator::builder(Layout::TWITTER).worker(WorkerId(0)).build_owned(&clock).unwrap();
     for _ in 0..4096 {
         owned.try_next_id().unwrap();
     }
@@ -100,7 +100,11 @@ fn who_waits_sleeps() {
     let clock = Counted::new();
     let generator = shared(&clock).unwrap();
     let mut block = BlockGenerator::new(&generator, NonZeroU32::new(64).unwrap());
-    let mut owned = Generator::builder(Layout::TWITTER).rule(Rule::REJECT).build_owned(&clock).unwrap();
+    let mut owned = Generator::builder(Layout::TWITTER)
+        .worker(WorkerId(0))
+        .rule(Rule::REJECT)
+        .build_owned(&clock)
+        .unwrap();
     assert_eq!(generator.try_take(4096).unwrap().len(), 4096);
     sleeps(&clock, || generator.next_id());
     assert_eq!(generator.try_take(4095).unwrap().len(), 4095);
@@ -123,7 +127,8 @@ fn who_waits_second_waits_longer_where_that_loses_no_id() {
         ("sonyflake".parse().unwrap(), 10, 10, 11),
     ] {
         let clock = ManualClock::at_unix_ms(T0);
-        let builder = Generator::builder(layout).max_behind(Duration::from_millis(max_behind_ms));
+        let builder =
+            Generator::builder(layout).worker(WorkerId(0)).max_behind(Duration::from_millis(max_behind_ms));
         let generator = builder.build(&clock).unwrap();
         while generator.try_take(4096).is_ok() {}
         let waits = RefCell::new(Vec::new());

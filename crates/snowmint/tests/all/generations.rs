@@ -197,8 +197,10 @@ fn what_was_ended_stays_ended_in_every_generation() {
 
 #[test]
 fn a_layout_without_generations_refuses_the_rule() {
-    let built =
-        Generator::builder(Layout::TWITTER).rule(Rule::generation()).build(ManualClock::at_unix_ms(0));
+    let built = Generator::builder(Layout::TWITTER)
+        .worker(WorkerId(0))
+        .rule(Rule::generation())
+        .build(ManualClock::at_unix_ms(0));
     assert_eq!(built.unwrap_err(), BuildError::NoGenerations);
 }
 

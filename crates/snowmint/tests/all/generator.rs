@@ -80,7 +80,7 @@ fn the_4097th_id_of_a_millisecond_waits_for_the_next() {
 fn with_ten_millisecond_ticks_the_wait_is_to_the_next_tick() {
     let sonyflake: Layout = "sonyflake".parse().unwrap();
     let clock = ManualClock::at_unix_ms(T0 + 3);
-    let generator = Generator::builder(sonyflake).build(&clock).unwrap();
+    let generator = Generator::builder(sonyflake).worker(WorkerId(0)).build(&clock).unwrap();
     assert_eq!(generator.try_take(1000).unwrap().len(), 256);
     assert_eq!(generator.try_next_id().unwrap_err().retry_after_ms().unwrap().get(), 7);
 }
@@ -154,7 +154,7 @@ fn borrowing_counts_whole_ticks() {
     // 11 ms before the tick of the cursor, which is the second one after the clock's.
     let behind = |rule: Rule| {
         let clock = ManualClock::at_unix_ms(T0 + 20);
-        let builder = Generator::builder("sonyflake".parse().unwrap()).rule(rule);
+        let builder = Generator::builder("sonyflake".parse().unwrap()).worker(WorkerId(0)).rule(rule);
         let generator = builder.build(&clock).unwrap();
         generator.try_next_id().unwrap();
         clock.set_unix_ms(T0 + 9);
@@ -358,7 +358,11 @@ fn the_one_that_follows_begins_after_the_last_timestamp_used() {
     let last = first.try_next_id().unwrap();
     let used_until = first.end().unwrap();
     // A smaller worker: its ids of the same tick would be smaller.
-    let next = Generator::builder(Layout::TWITTER).not_before_unix_ms(used_until).build(&clock).unwrap();
+    let next = Generator::builder(Layout::TWITTER)
+        .worker(WorkerId(0))
+        .not_before_unix_ms(used_until)
+        .build(&clock)
+        .unwrap();
     assert!(next.try_next_id().is_err(), "its first tick has not begun");
     clock.advance_ms(1);
     assert!(next.try_next_id().unwrap() > last);
@@ -412,13 +416,23 @@ fn builders_refuse_what_cannot_be() {
     let leaf: Layout = "leaf".parse().unwrap();
     let error = Generator::builder(leaf).worker(WorkerId(1024)).build(&clock).unwrap_err();
     assert_eq!(error.to_string(), "worker 1024 is out of range: this layout has worker 0 to 1023");
-    let error = Generator::builder(leaf).datacenter(DatacenterId(1)).build(&clock).unwrap_err();
+    let error =
+        Generator::builder(leaf).worker(WorkerId(0)).datacenter(DatacenterId(1)).build(&clock).unwrap_err();
     assert_eq!(error.to_string(), "datacenter 1 is out of range: this layout has datacenter 0 to 0");
     assert!(matches!(leased(&clock, T0, T0), Err(BuildError::EmptyLease { .. })));
+    // No worker is a default: each process would have the same one.
+    let error = Generator::builder(leaf).build(&clock).unwrap_err();
+    let advice =
+        "expected .worker(WorkerId(0)) to 1023, another one for each generator that runs, or .lease(lease)";
+    assert_eq!(error.to_string(), format!("no worker was set: {advice}"));
+    assert!(Generator::builder(leaf).build_owned(&clock).is_err());
+    let without_workers: Layout = "time:41 sequence:12 epoch:2020-01-01".parse().unwrap();
+    assert!(Generator::builder(without_workers).build(&clock).is_ok());
     let game: Layout = "game".parse().unwrap();
-    let error = Generator::builder(game).rule(Rule::borrow(MS(10))).build(&clock).unwrap_err();
+    let error =
+        Generator::builder(game).worker(WorkerId(0)).rule(Rule::borrow(MS(10))).build(&clock).unwrap_err();
     assert!(error.to_string().contains("10ms") && error.to_string().contains("1s"), "{error}");
-    let whole_tick = |rule| Generator::builder(game).rule(rule).build(&clock);
+    let whole_tick = |rule| Generator::builder(game).worker(WorkerId(0)).rule(rule).build(&clock);
     assert!(whole_tick(Rule::borrow(MS(1000))).is_ok() && whole_tick(Rule::borrow(MS(0))).is_ok());
     assert!(leased(&clock, T0, T0 + 1).is_ok() && leased(&clock, T0 + 1, T0).is_err());
 }
@@ -427,7 +441,7 @@ fn builders_refuse_what_cannot_be() {
 fn threads_share_one_generator_without_duplicates_and_each_sees_ids_increase() {
     const THREADS: usize = 4;
     const EACH: usize = if cfg!(miri) { 50 } else { 60_000 };
-    let generator = Generator::builder(Layout::TWITTER).build(WallClock).unwrap();
+    let generator = Generator::builder(Layout::TWITTER).worker(WorkerId(0)).build(WallClock).unwrap();
     let start = Barrier::new(THREADS);
     let mut all: Vec<Id> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..THREADS)
@@ -451,7 +465,8 @@ fn threads_share_one_generator_without_duplicates_and_each_sees_ids_increase() {
 fn a_bound_without_an_end_borrows_a_day_or_to_the_end_of_the_layout_and_repeats_nothing() {
     for now in [T0, Layout::TWITTER.ends_at_unix_ms() - 50] {
         let clock = ManualClock::at_unix_ms(now);
-        let builder = Generator::builder(Layout::TWITTER).rule(Rule::borrow(Duration::MAX));
+        let builder =
+            Generator::builder(Layout::TWITTER).worker(WorkerId(0)).rule(Rule::borrow(Duration::MAX));
         let generator = builder.max_behind(Duration::MAX).build(&clock).unwrap();
         let (first, second) = (generator.try_next_id().unwrap(), generator.try_next_id().unwrap());
         assert!(first < second);
@@ -467,7 +482,7 @@ fn a_cursor_of_63_bits_ends_one_tick_early_and_never_in_its_own_mark() {
     let layout: Layout = "time:59@1ms sequence:4 epoch:1970-01-01".parse().unwrap();
     let end = layout.ends_at_unix_ms();
     let clock = ManualClock::at_unix_ms(end - 2);
-    let generator = Generator::builder(layout).build(&clock).unwrap();
+    let generator = Generator::builder(layout).worker(WorkerId(0)).build(&clock).unwrap();
     assert_eq!(generator.try_take(100).unwrap().len(), 16);
     clock.set_unix_ms(end - 1);
     assert_eq!(generator.try_next_id(), Err(GenerateError::TimestampOverflow { ended_unix_ms: end - 1 }));
@@ -493,7 +508,8 @@ fn a_clock_a_millisecond_back_across_a_coarse_tick_is_a_millisecond_back() {
     let game: Layout = "game".parse().unwrap();
     let second = T0 + 60_000_000_000;
     let clock = ManualClock::at_unix_ms(second);
-    let generator = Generator::builder(game).rule(Rule::wait(MS(10))).build(&clock).unwrap();
+    let generator =
+        Generator::builder(game).worker(WorkerId(0)).rule(Rule::wait(MS(10))).build(&clock).unwrap();
     generator.try_next_id().unwrap();
     clock.set_unix_ms(second - 1);
     assert_eq!(generator.try_next_id().unwrap_err().retry_after_ms().map(u64::from), Some(1));
@@ -505,7 +521,10 @@ fn a_clock_a_millisecond_back_across_a_coarse_tick_is_a_millisecond_back() {
 fn a_generator_that_begins_with_the_next_tick_waits_for_it_whatever_the_rule() {
     let game: Layout = "game".parse().unwrap();
     let clock = ManualClock::at_unix_ms(T0 + 60_000_000_250);
-    let builder = Generator::builder(game).rule(Rule::REJECT).not_before_unix_ms(T0 + 60_000_001_000);
+    let builder = Generator::builder(game)
+        .worker(WorkerId(0))
+        .rule(Rule::REJECT)
+        .not_before_unix_ms(T0 + 60_000_001_000);
     let error = builder.build(&clock).unwrap().try_next_id().unwrap_err();
     assert!(
         matches!(error, GenerateError::Exhausted { retry_after_ms } if retry_after_ms.get() == 750),

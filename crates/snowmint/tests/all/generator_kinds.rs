@@ -21,7 +21,7 @@ fn instant(id: Id) -> u64 {
 }
 
 fn owned(clock: &ManualClock, rule: Rule) -> OwnedGenerator<&ManualClock> {
-    Generator::builder(Layout::TWITTER).rule(rule).build_owned(clock).unwrap()
+    Generator::builder(Layout::TWITTER).worker(WorkerId(0)).rule(rule).build_owned(clock).unwrap()
 }
 
 /// Compiles only for types that are not `Clone`: for others, `is_not` is ambiguous between two traits.
@@ -43,7 +43,8 @@ macro_rules! is_not_clone {
 fn a_fill_goes_on_where_single_reads_stopped_and_stops_where_the_slice_does() {
     let layout: Layout = "time:41@1ms sequence:2 epoch:2020-01-01".parse().unwrap();
     let clock = ManualClock::at_unix_ms(T0);
-    let builder = || Generator::builder(layout).rule(Rule::borrow(Duration::from_millis(5)));
+    let builder =
+        || Generator::builder(layout).worker(WorkerId(0)).rule(Rule::borrow(Duration::from_millis(5)));
     let single = builder().build(&clock).unwrap();
     let expected: Vec<Id> = (0..9).map(|_| single.try_next_id().unwrap()).collect();
     let generator = builder().build(&clock).unwrap();
@@ -124,7 +125,9 @@ fn borrowing_ahead_is_not_claimed_ahead() {
 #[cfg_attr(miri, ignore = "thousands of ids one by one: minutes")]
 fn a_fill_goes_over_ticks_as_far_as_there_are_ids() {
     let clock = ManualClock::at_unix_ms(T0);
-    let builder = || Generator::builder(Layout::TWITTER).rule(Rule::borrow(Duration::from_millis(2)));
+    let builder = || {
+        Generator::builder(Layout::TWITTER).worker(WorkerId(0)).rule(Rule::borrow(Duration::from_millis(2)))
+    };
     let shared = builder().build(&clock).unwrap();
     let mut owned = builder().build_owned(&clock).unwrap();
     let first = builder().build(&clock).unwrap().try_next_id().unwrap().get();
@@ -143,8 +146,8 @@ fn a_fill_goes_over_ticks_as_far_as_there_are_ids() {
 /// fewer ids than the slice; a system clock, so that ticks pass.
 #[test]
 fn a_fill_that_waits_fills_all_or_says_why_the_next_time() {
-    let shared = Generator::builder(Layout::TWITTER).build(WallClock).unwrap();
-    let mut owned = Generator::builder(Layout::TWITTER).build_owned(WallClock).unwrap();
+    let shared = Generator::builder(Layout::TWITTER).worker(WorkerId(0)).build(WallClock).unwrap();
+    let mut owned = Generator::builder(Layout::TWITTER).worker(WorkerId(0)).build_owned(WallClock).unwrap();
     let (mut by_shared, mut by_owned) = (vec![Id::MIN; 10_000], vec![Id::MIN; 10_000]);
     assert_eq!((shared.fill(&mut by_shared), owned.fill(&mut by_owned)), (Ok(10_000), Ok(10_000)));
     assert!(by_shared.is_sorted_by(|one, next| one < next) && by_owned.is_sorted_by(|one, next| one < next));
@@ -162,7 +165,7 @@ fn a_fill_that_waits_fills_all_or_says_why_the_next_time() {
 #[cfg_attr(miri, ignore = "thousands of ids one by one: minutes")]
 fn blocks_share_a_tick_and_never_outlive_it() {
     let clock = ManualClock::at_unix_ms(T0);
-    let shared = Arc::new(Generator::builder(Layout::TWITTER).build(&clock).unwrap());
+    let shared = Arc::new(Generator::builder(Layout::TWITTER).worker(WorkerId(0)).build(&clock).unwrap());
     let mut blocks: Vec<_> = (0..3).map(|_| BlockGenerator::new(Arc::clone(&shared), BLOCK)).collect();
     let mut seen = HashSet::new();
     for ms in 0..20 {
@@ -193,7 +196,7 @@ fn blocks_stop_where_the_shared_generator_stops() {
 #[test]
 fn what_a_block_may_still_hand_out_counts_as_used() {
     let clock = ManualClock::at_unix_ms(T0);
-    let shared = Generator::builder(Layout::TWITTER).build(&clock).unwrap();
+    let shared = Generator::builder(Layout::TWITTER).worker(WorkerId(0)).build(&clock).unwrap();
     let mut block = BlockGenerator::new(&shared, BLOCK);
     block.try_next_id().unwrap();
     let used_until = shared.end().unwrap();
@@ -205,7 +208,10 @@ fn what_a_block_may_still_hand_out_counts_as_used() {
 #[test]
 fn threads_with_blocks_make_no_duplicates() {
     const EACH: usize = if cfg!(miri) { 200 } else { 50_000 };
-    let shared = Generator::builder(Layout::TWITTER).build(CachedClock::start(WallClock).unwrap()).unwrap();
+    let shared = Generator::builder(Layout::TWITTER)
+        .worker(WorkerId(0))
+        .build(CachedClock::start(WallClock).unwrap())
+        .unwrap();
     let mut all: Vec<Id> = std::thread::scope(|scope| {
         let draw = || {
             let mut block = BlockGenerator::new(&shared, BLOCK);
@@ -238,7 +244,7 @@ proptest! {
     ) {
         let layout: Layout = layout.parse().unwrap();
         let (fast_clock, slow_clock) = (ManualClock::at_unix_ms(T0), ManualClock::at_unix_ms(T0));
-        let build = || Generator::builder(layout).start(start).rule(Rule::borrow(Duration::from_millis(50)));
+        let build = || Generator::builder(layout).worker(WorkerId(0)).start(start).rule(Rule::borrow(Duration::from_millis(50)));
         let fast = build().build(&fast_clock).unwrap();
         let slow = build().build(&slow_clock).unwrap();
         let mut owned = build().build_owned(&slow_clock).unwrap();

@@ -4,7 +4,7 @@
 
 use std::collections::HashSet;
 
-use snowmint::{Generator, Id, Layout, ManualClock, Start};
+use snowmint::{Generator, Id, Layout, ManualClock, Start, WorkerId};
 
 const T0: u64 = 1_700_000_000_000;
 const DRAWS: usize = 40_000;
@@ -13,7 +13,8 @@ const EVEN: [Start; 2] = [Start::RANDOM, Start::Rolling];
 /// Draws ids at a low rate: `burst` at once, at irregular intervals.
 fn drawn(start: Start, burst: usize) -> Vec<Id> {
     let clock = ManualClock::at_unix_ms(T0);
-    let generator = Generator::builder(Layout::TWITTER).start(start).build(&clock).unwrap();
+    let generator =
+        Generator::builder(Layout::TWITTER).worker(WorkerId(0)).start(start).build(&clock).unwrap();
     let mut ids = Vec::new();
     let mut dice = 1_u64;
     for _ in 0..DRAWS / burst {
@@ -79,7 +80,8 @@ fn each_of_two_and_three_consumers_in_turn_gets_an_even_share() {
 #[test]
 fn a_random_start_wraps_inside_its_tick_and_loses_nothing() {
     let clock = ManualClock::at_unix_ms(T0);
-    let generator = Generator::builder(Layout::TWITTER).start(Start::RANDOM).build(&clock).unwrap();
+    let generator =
+        Generator::builder(Layout::TWITTER).worker(WorkerId(0)).start(Start::RANDOM).build(&clock).unwrap();
     let mut seen = HashSet::new();
     let ticks = if cfg!(miri) { 1 } else { 20 };
     for ms in 0..ticks {
@@ -123,7 +125,8 @@ fn rolling_goes_on_from_the_last_value_and_ids_increase() {
 #[test]
 fn under_load_a_rolling_start_uses_every_sequence() {
     let clock = ManualClock::at_unix_ms(T0);
-    let generator = Generator::builder(Layout::TWITTER).start(Start::Rolling).build(&clock).unwrap();
+    let generator =
+        Generator::builder(Layout::TWITTER).worker(WorkerId(0)).start(Start::Rolling).build(&clock).unwrap();
     let mut made = 0;
     for _ in 0..100 {
         while let Ok(batch) = generator.try_take(1000) {

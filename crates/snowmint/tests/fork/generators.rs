@@ -29,8 +29,8 @@ fn exit_code_of_fork(child: impl FnOnce() -> i32) -> i32 {
 
 #[test]
 fn a_child_is_refused_by_every_form_and_may_make_its_own() {
-    let shared = Generator::builder(Layout::TWITTER).build(WallClock).unwrap();
-    let mut owned = Generator::builder(Layout::TWITTER).build_owned(WallClock).unwrap();
+    let shared = Generator::builder(Layout::TWITTER).worker(WorkerId(0)).build(WallClock).unwrap();
+    let mut owned = Generator::builder(Layout::TWITTER).worker(WorkerId(0)).build_owned(WallClock).unwrap();
     let mut block = BlockGenerator::new(&shared, NonZeroU32::new(64).unwrap());
     // In the middle of a tick, with a block begun.
     for _ in 0..100 {
@@ -55,8 +55,10 @@ fn a_child_is_refused_by_every_form_and_may_make_its_own() {
             && batch.next().is_none()
             && batch.fill(&mut [Id::MIN; 4]) == 0
             && shared.end().is_none();
-        let own =
-            Generator::builder(Layout::TWITTER).build(WallClock).is_ok_and(|own| own.try_next_id().is_ok());
+        let own = Generator::builder(Layout::TWITTER)
+            .worker(WorkerId(0))
+            .build(WallClock)
+            .is_ok_and(|own| own.try_next_id().is_ok());
         // Making its own generator does not revive the parent's.
         let still_refused = shared.try_next_id() == Err(GenerateError::Forked)
             && block.try_next_id() == Err(GenerateError::Forked);
@@ -72,9 +74,11 @@ fn a_child_is_refused_by_every_form_and_may_make_its_own() {
 
 #[test]
 fn a_grandchild_is_refused_its_parents_and_its_grandparents() {
-    let eldest = Generator::builder(Layout::TWITTER).build(WallClock).unwrap();
+    let eldest = Generator::builder(Layout::TWITTER).worker(WorkerId(0)).build(WallClock).unwrap();
     let code = exit_code_of_fork(|| {
-        let Ok(own) = Generator::builder(Layout::TWITTER).build(WallClock) else { return 2 };
+        let Ok(own) = Generator::builder(Layout::TWITTER).worker(WorkerId(0)).build(WallClock) else {
+            return 2;
+        };
         if own.next_id().is_err() {
             return 3;
         }

@@ -7,7 +7,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use snowmint::{Clock, GenerateError, Generator, Id, Layout, ManualClock, Rule};
+use snowmint::{Clock, GenerateError, Generator, Id, Layout, ManualClock, Rule, WorkerId};
 
 const T0: u64 = 1_700_000_000_000;
 
@@ -53,7 +53,11 @@ fn tick_and_sequence(generator: &Generator<&ManualClock>, id: Id) -> (u64, u32) 
 
 /// Returns a generator with ticks of 10 ms, the first from T0 on; all ids of the first are used, 3 ms into it.
 fn used_up(clock: &ManualClock) -> Generator<&ManualClock> {
-    let generator = Generator::builder("sonyflake".parse().unwrap()).rule(Rule::REJECT).build(clock).unwrap();
+    let generator = Generator::builder("sonyflake".parse().unwrap())
+        .worker(WorkerId(0))
+        .rule(Rule::REJECT)
+        .build(clock)
+        .unwrap();
     assert_eq!(generator.try_take(1000).unwrap().len(), 256);
     generator
 }
@@ -113,7 +117,7 @@ fn a_future_dropped_at_any_point_loses_no_id() {
 fn a_clock_that_went_back_is_waited_for_within_the_rule_and_no_longer() {
     let clock = ManualClock::at_unix_ms(T0);
     let rule = Rule::wait(Duration::from_millis(5));
-    let generator = Generator::builder(Layout::TWITTER).rule(rule).build(&clock).unwrap();
+    let generator = Generator::builder(Layout::TWITTER).worker(WorkerId(0)).rule(rule).build(&clock).unwrap();
     let timer = Timer::default();
     generator.try_next_id().unwrap();
     clock.set_unix_ms(T0 - 5);

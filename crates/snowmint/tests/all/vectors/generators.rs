@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use snowmint::{GenerateError, Generator, Layout, ManualClock, Parts, Rule, Start};
+use snowmint::{GenerateError, Generator, Layout, ManualClock, Parts, Rule, Start, WorkerId};
 
 use super::{Case, Kind, preset};
 
@@ -15,7 +15,11 @@ pub(crate) const KINDS: &[Kind] = &[
 ];
 
 fn generator(layout: Layout, clock: &ManualClock, rule: Rule) -> Generator<&ManualClock> {
-    let builder = Generator::builder(layout).rule(rule).start(Start::Zero).max_behind(Duration::ZERO);
+    let builder = Generator::builder(layout)
+        .worker(WorkerId(0))
+        .rule(rule)
+        .start(Start::Zero)
+        .max_behind(Duration::ZERO);
     builder.build(clock).unwrap()
 }
 
