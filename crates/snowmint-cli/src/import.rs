@@ -1,18 +1,25 @@
-//! `snowmint import`: lists the counters of another system, and creates namespaces whose numbers start above them.
-//! It never changes the other system.
+//! `snowmint import`: lists the counters of another system, and creates namespaces whose numbers start above them, or that draw
+//! from them. It never changes the other system.
+
+mod renames;
+mod shared_counter;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::Serialize;
 use snowmint::Layout;
+use snowmint::error::Snippet;
 use snowmint_cluster::NamespaceName;
 use snowmint_cluster::audit::Action;
 use snowmint_cluster::namespace::registry::{self, IfDropped, Required, Room};
 use snowmint_cluster::namespace::{CounterSource, Definition, Fields, NamespaceError};
+use snowmint_server::admin::namespaces::{self, Addition};
 use snowmint_store::{MAX_NUMBER, OpenError, Rejected, Store, Surveyed};
 
+use self::renames::{Rename, Renames};
 use crate::error::{Failure, report};
+use crate::ns::settings;
 use crate::open_store::{StoreArgs, without_credentials};
 use crate::output::{Output, thousands};
 use crate::runtime;
@@ -30,18 +37,21 @@ Examples:
       Two ticket servers become one namespace above the higher of the two.
   snowmint import 'tinyid:mysql://mint@db/tinyid' --apply
   snowmint import 'redis-counter:redis://cache/0?counter=seq:*' --apply
+  snowmint import 'leaf:mysql://leaf@db/leaf' --rename 'pay/refund=pay-refund'
+      Names the namespace of a counter whose own name is not allowed.
+  snowmint import 'leaf:mysql://leaf@db/leaf' --side-by-side --apply
+      Creates a namespace for each tag that draws from Leaf's own row, so that
+      both may run.
 
-Stop the other system before --apply, or both give the same numbers. To run
-both at once, let Snowmint draw from the same counter:
-  snowmint ns add order --scheme segment \\
-      --source 'leaf:mysql://leaf@db/leaf?tag=order'
+Without --side-by-side, stop the other system before --apply, or both give the
+same numbers.
 
 Keep passwords out of the process list: set SNOWMINT_STORE_PASSWORD, or name a
 file in the URL as ?password_file=PATH.
 
 JSON, one object a line: name, highest, step, start, namespace and state (new,
-made, there or refused), why, and the store that it was made in. highest, step
-and start are null if they are unknown.
+made, there or refused), why, sources (with --side-by-side), and the store that
+it was made in. highest, step and start are null if they are unknown.
 
 Exit codes. 0: the plan is printed, or all namespaces were made. 1: with --apply,
 some were not made: they are there, or were refused.";
@@ -56,6 +66,12 @@ pub(crate) struct Args {
     /// Create the namespaces instead of listing them
     #[arg(long)]
     apply: bool,
+    /// Draw from the other system's own counters, so that both may run, instead of starting above them
+    #[arg(long)]
+    side_by_side: bool,
+    /// Name of the namespace for a counter, such as pay/refund=pay-refund; repeat it for others
+    #[arg(long, value_name = "COUNTER=NAME")]
+    rename: Vec<Rename>,
     #[command(flatten)]
     store: StoreArgs,
     #[command(flatten)]
@@ -77,6 +93,9 @@ struct Row {
     state: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<String>,
+    /// The counters from which the namespace draws; empty if it starts above them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    sources: Vec<CounterSource>,
     /// The store in which the namespace was created.
     #[serde(skip_serializing_if = "Option::is_none")]
     store: Option<String>,
@@ -98,7 +117,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             rejected.extend(surveyed.rejected);
         }
         warn_of_missing_stripes(&found);
-        let mut rows = plan(&found, rejected);
+        let is_there = |name: &str| {
+            found.iter().any(|(_, it)| it.name == name) || rejected.iter().any(|it| it.name == name)
+        };
+        let renames = Renames::of(&args.rename, is_there)?;
+        let mut rows = plan(args, &found, rejected, &renames);
         let store = if args.apply {
             let apply = async |store: Arc<dyn Store>| apply(&*store, args, &mut rows).await;
             Some(args.store.change_persistent(apply).await?)
@@ -117,7 +140,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 ///
 /// Counters with the same name that can return the same number are separate counters: they do not become one namespace. Nor does
 /// one that holds no number on some server: its numbers are unknown.
-fn plan(found: &[(String, Surveyed)], rejected: Vec<Rejected>) -> Vec<Row> {
+fn plan(args: &Args, found: &[(String, Surveyed)], rejected: Vec<Rejected>, renames: &Renames) -> Vec<Row> {
     let mut merged: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
     let mut overlaps: BTreeMap<&str, String> = BTreeMap::new();
     for (at, (url, counter)) in found.iter().enumerate() {
@@ -136,7 +159,12 @@ fn plan(found: &[(String, Surveyed)], rejected: Vec<Rejected>) -> Vec<Row> {
         }
     }
     let row = |(name, (highest, step)): (&str, (u64, u64))| match overlaps.remove(name) {
-        None => Row::of(name.to_owned(), highest, step),
+        None if args.side_by_side => {
+            let on = found.iter().filter(|(_, it)| it.name == name);
+            let sources = on.map(|(url, _)| shared_counter::source(url, name)).collect();
+            Row::side_by_side(name.to_owned(), (highest, step), renames.namespace(name), sources)
+        }
+        None => Row::above(name.to_owned(), (highest, step), renames.namespace(name)),
         Some(why) => Row::refused(name.to_owned(), Some((highest, step)), why),
     };
     let mut rows: BTreeMap<String, Row> =
@@ -144,7 +172,30 @@ fn plan(found: &[(String, Surveyed)], rejected: Vec<Rejected>) -> Vec<Row> {
     for Rejected { name, why, .. } in rejected {
         rows.insert(name.clone(), Row::refused(name, None, why));
     }
-    rows.into_values().collect()
+    let mut rows: Vec<Row> = rows.into_values().collect();
+    refuse_common_namespaces(&mut rows);
+    rows
+}
+
+/// Refuses counters that would become one namespace.
+fn refuse_common_namespaces(rows: &mut [Row]) {
+    let mut counters: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for row in rows.iter() {
+        if let Some((namespace, _)) = &row.plan {
+            counters.entry(namespace.to_string()).or_default().push(row.name.clone());
+        }
+    }
+    for row in rows {
+        let Some((namespace, _)) = &row.plan else { continue };
+        let names = counters.get(namespace.as_str()).map_or(&[][..], Vec::as_slice);
+        if let Some(other) = names.iter().find(|name| **name != row.name) {
+            row.why = Some(format!(
+                "namespace {namespace} would be that of {} too: give one of them another name with --rename",
+                Snippet::of(other)
+            ));
+            (row.state, row.plan) = ("refused", None);
+        }
+    }
 }
 
 /// Marks the rows whose namespaces exist or find no room, as `--apply` does.
@@ -172,37 +223,107 @@ async fn mark_existing(store: &dyn Store, rows: &mut [Row]) -> Result<(), Failur
                 None => ("there", NamespaceError::Exists { name, found: record.definition.to_string() }),
             },
         };
-        (row.state, row.why) = (state, Some(why.to_string()));
+        (row.state, row.why) = (state, Some(row.advice(&why)));
     }
     Ok(())
 }
 
 impl Row {
-    fn of(name: String, highest: u64, step: u64) -> Self {
+    /// Returns the row of a counter whose namespace starts above its highest number and step.
+    fn above(name: String, (highest, step): (u64, u64), namespace: Result<NamespaceName, String>) -> Self {
         // The other system may have reserved up to one step beyond the highest number.
         let start = highest.checked_add(step).and_then(|start| start.checked_add(1));
         let start = start.filter(|start| *start <= MAX_NUMBER);
-        let plan = NamespaceName::new(&name).map_err(|error| error.to_string()).and_then(|namespace| {
+        let plan = namespace.and_then(|namespace| {
             let start = start.ok_or_else(|| format!("no number is left above {highest}"))?;
-            let fields = Fields { scheme: "segment".to_owned(), start: Some(start), ..Fields::default() };
-            let definition = fields.define(&Layout::TWITTER).map_err(|error| error.to_string())?;
-            Ok((namespace, definition))
+            let fields = Fields { start: Some(start), ..Fields::default() };
+            Ok((namespace, defined(fields)?))
         });
-        let (state, why, plan) = match plan {
-            Ok(plan) => ("new", None, Some(plan)),
-            Err(why) => ("refused", Some(why), None),
-        };
-        let namespace = plan.as_ref().map(|(name, _)| name.to_string());
-        let (highest, step) = (Some(highest), Some(step));
-        Self { name, highest, step, start, namespace, state, why, store: None, plan }
+        Self { start, ..Self::planned(name, (highest, step), plan) }
+    }
+
+    /// Returns the row of a counter from which its namespace draws.
+    fn side_by_side(
+        name: String,
+        numbers: (u64, u64),
+        namespace: Result<NamespaceName, String>,
+        sources: Result<Vec<CounterSource>, String>,
+    ) -> Self {
+        let plan = namespace.and_then(|namespace| {
+            let fields = Fields { sources: Some(sources.clone()?), ..Fields::default() };
+            Ok((namespace, defined(fields)?))
+        });
+        Self { sources: sources.unwrap_or_default(), ..Self::planned(name, numbers, plan) }
+    }
+
+    fn planned(
+        name: String,
+        (highest, step): (u64, u64),
+        plan: Result<(NamespaceName, Definition), String>,
+    ) -> Self {
+        match plan {
+            Ok(plan) => {
+                let (namespace, state) = (Some(plan.0.to_string()), "new");
+                let plan = Some(plan);
+                Self {
+                    namespace,
+                    state,
+                    why: None,
+                    plan,
+                    ..Self::refused(name, Some((highest, step)), String::new())
+                }
+            }
+            Err(why) => Self::refused(name, Some((highest, step)), why),
+        }
+    }
+
+    /// Returns what follows the state in the table.
+    fn note(&self) -> String {
+        match (&self.why, &self.plan) {
+            (Some(why), _) => format!(": {why}"),
+            (None, Some((namespace, _))) => {
+                let renamed =
+                    if namespace.as_str() == self.name { String::new() } else { format!(" as {namespace}") };
+                let sources: Vec<_> = self.sources.iter().map(|it| format!(", of {it}")).collect();
+                renamed + &sources.concat()
+            }
+            (None, None) => String::new(),
+        }
+    }
+
+    /// Returns the text of a refusal. Of a dropped namespace, it names the command that follows the plan.
+    fn advice(&self, why: &NamespaceError) -> String {
+        match (why, self.start) {
+            (NamespaceError::Dropped { name, .. }, Some(start)) => format!(
+                "{why}; `snowmint ns add {name} --scheme segment --start {start} --start-over` starts over above these numbers"
+            ),
+            _ => why.to_string(),
+        }
     }
 
     /// Returns the row of a counter that becomes no namespace; its highest number and step, if it has any.
     fn refused(name: String, numbers: Option<(u64, u64)>, why: String) -> Self {
         let (state, why) = ("refused", Some(why));
         let (highest, step) = numbers.unzip();
-        Self { name, highest, step, start: None, namespace: None, state, why, store: None, plan: None }
+        Self {
+            name,
+            highest,
+            step,
+            start: None,
+            namespace: None,
+            state,
+            why,
+            sources: Vec::new(),
+            store: None,
+            plan: None,
+        }
     }
+}
+
+/// Returns the definition of a namespace of numbers.
+fn defined(fields: Fields) -> Result<Definition, String> {
+    let fields = Fields { scheme: "segment".to_owned(), ..fields };
+    fields.define(&Layout::TWITTER).map_err(|error| error.to_string())
 }
 
 fn warn_of_missing_stripes(found: &[(String, Surveyed)]) {
@@ -225,6 +346,9 @@ fn warn_of_missing_stripes(found: &[(String, Surveyed)]) {
 
 /// Creates the namespaces, and returns a description of the store.
 async fn apply(store: &dyn Store, args: &Args, rows: &mut [Row]) -> Result<String, Failure> {
+    if args.side_by_side {
+        return apply_side_by_side(store, args, rows).await;
+    }
     let listed = registry::list(store).await.map_err(Failure::runtime)?;
     let mut room = Room::among(&listed);
     let known: BTreeSet<String> = listed.into_iter().map(|(name, _)| name).collect();
@@ -253,10 +377,29 @@ async fn apply(store: &dyn Store, args: &Args, rows: &mut [Row]) -> Result<Strin
             }
             Err(error @ (NamespaceError::Exists { .. } | NamespaceError::Dropped { .. })) => {
                 row.state = "there";
-                row.why = Some(error.to_string());
+                row.why = Some(row.advice(&error));
             }
             Err(error) => return Err(Failure::runtime(error)),
         }
+    }
+    Ok(store.describe())
+}
+
+/// As [`apply`], as `ns add --source` does for each.
+async fn apply_side_by_side(store: &dyn Store, args: &Args, rows: &mut [Row]) -> Result<String, Failure> {
+    mark_existing(store, rows).await?;
+    for row in rows.iter_mut().filter(|row| row.state == "new") {
+        let Some((name, _)) = &row.plan else { continue };
+        let fields =
+            Fields { scheme: "segment".to_owned(), sources: Some(row.sources.clone()), ..Fields::default() };
+        let addition =
+            Addition { settings: settings(&fields)?, required: Required::Absent, ..Addition::default() };
+        let added = namespaces::add(store, &args.author.author(), name, &addition, |_| true).await?;
+        for warning in added.warnings {
+            report("warning", &warning);
+        }
+        row.state = "made";
+        row.store = Some(store.describe());
     }
     Ok(store.describe())
 }
@@ -284,10 +427,11 @@ fn show(args: &Args, rows: &[Row], store: Option<&str>) -> Result<(), Failure> {
             "{:<24}  {highest:>20}  {step:>10}  {start:>20}  {}{}",
             row.name,
             row.state,
-            row.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default()
+            row.note()
         ))?;
     }
     match store {
+        None if args.side_by_side => out.line("nothing was changed: add --apply to make the new ones")?,
         None => {
             out.line("nothing was changed: stop the other system, then add --apply to make the new ones")?;
         }
@@ -323,7 +467,7 @@ mod tests {
             args: Args,
         }
         let store = MemoryStore::new();
-        let row = |name: &str| Row::of(name.to_owned(), 4000, 1000);
+        let row = |name: &str| Row::above(name.to_owned(), (4000, 1000), Renames::default().namespace(name));
         let mut rows = [row("a"), row("b")];
         let record = NamespaceRecord::new(rows[0].plan.clone().unwrap().1, ServedBy::EveryNode);
         for nth in 1..MAX_NAMESPACES {
@@ -339,11 +483,14 @@ mod tests {
 
     #[test]
     fn a_namespace_starts_above_all_that_may_have_been_given() {
-        let row = Row::of("order".to_owned(), 4000, 1000);
+        let of = |name: &str, highest, step| {
+            Row::above(name.to_owned(), (highest, step), Renames::default().namespace(name))
+        };
+        let row = of("order", 4000, 1000);
         assert_eq!((row.start, row.state), (Some(5001), "new"));
         assert_eq!(row.plan.unwrap().1.to_string(), "segment cached, all numbers, from 5001");
-        assert_eq!(Row::of("a b".to_owned(), 1, 1).state, "refused");
-        let full = Row::of("full".to_owned(), MAX_NUMBER, 1);
+        assert_eq!(of("a b", 1, 1).state, "refused");
+        let full = of("full", MAX_NUMBER, 1);
         assert_eq!(
             (full.state, full.why.as_deref()),
             ("refused", Some("no number is left above 9223372036854775807"))

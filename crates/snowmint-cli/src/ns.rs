@@ -407,7 +407,7 @@ impl Changeable {
 }
 
 /// Returns the settings in the form that the operations take.
-fn settings(fields: &Fields) -> Result<Settings, Failure> {
+pub(crate) fn settings(fields: &Fields) -> Result<Settings, Failure> {
     match serde_json::to_value(fields).map_err(Failure::runtime)? {
         Value::Object(mut settings) => {
             if fields.scheme.is_empty() {

@@ -34,6 +34,7 @@ fn a_leaf_becomes_namespaces_above_its_numbers() {
     assert!(applied.out.contains("2 made in sqlite:/"), "{applied:?}");
     assert!(applied.err.contains("error: 1 of 3 were not made"), "{applied:?}");
     assert!(applied.out.contains("refused: invalid namespace name `a b`"), "{applied:?}");
+    assert!(applied.out.contains("add --rename 'a b=a-b'"), "{applied:?}");
     assert_eq!(leaf.sql("SELECT * FROM test.leaf_alloc"), before, "nothing of Leaf is changed");
 
     let mut server = sandbox.serve(&[]);
@@ -52,6 +53,52 @@ fn a_leaf_becomes_namespaces_above_its_numbers() {
     assert!(plan[1].1.contains("namespace order already exists as `segment cached"), "{plan:?}");
     assert!(plan[2].1.contains("namespace user was dropped"), "{plan:?}");
     assert_eq!(outcomes(&["--apply"]), plan);
+
+    // The plan names the command that goes on from a namespace which was dropped.
+    let command = plan[2].1.rsplit('`').nth(1).unwrap();
+    assert_eq!(command, "snowmint ns add user --scheme segment --start 2001 --start-over");
+    let args: Vec<_> = command.split(' ').skip(1).collect();
+    let added = sandbox.run(&args);
+    assert!(added.out.contains("user is segment cached, all numbers, from 2001, series 2"), "{added:?}");
+}
+
+/// Goal: one command serves every tag of a Leaf side by side with it, also those whose names no namespace can have. Method: the
+/// rows of Leaf grow while Snowmint draws; names that meet, or that no counter has, are refused before anything is made.
+#[test]
+fn every_tag_of_a_leaf_is_served_side_by_side_by_one_command() {
+    let leaf = MariaDb::start();
+    leaf.sql(&LEAF.replace("'a b'", "'pay/refund'"));
+    let url = format!("leaf:mysql://root@{}/test", leaf.address());
+    let sandbox = Sandbox::new();
+    sandbox.out(&["store", "init"]);
+    let import = |args: &[&str]| sandbox.run(&[&["import", &url, "--side-by-side"][..], args].concat());
+
+    let plan = import(&[]).out;
+    assert!(plan.contains(&format!("new, of {url}?tag=order\n")), "{plan}");
+    assert!(plan.contains("refused: invalid namespace name `pay/refund`"), "{plan}");
+    assert!(plan.contains("add --rename 'pay/refund=pay-refund'\n"), "{plan}");
+    assert!(plan.contains("nothing was changed: add --apply to make the new ones\n"), "{plan}");
+    let meet = import(&["--rename", "pay/refund=order"]).out;
+    assert_eq!(meet.matches("refused: namespace order would be that of").count(), 2, "{meet}");
+    let unknown = import(&["--rename", "pay/refunds=refunds"]);
+    assert!(
+        unknown.code == 2 && unknown.err.contains("`pay/refunds` is no counter of this list"),
+        "{unknown:?}"
+    );
+
+    let made = import(&["--rename", "pay/refund=pay-refund", "--apply"]);
+    assert_eq!(made.code, 0, "{made:?}");
+    assert!(made.out.contains(&format!("made as pay-refund, of {url}?tag=pay/refund\n")), "{made:?}");
+    let mut server = sandbox.serve(&[]);
+    for (tag, namespace, first) in [("order", "order", "5001"), ("pay/refund", "pay-refund", "7")] {
+        let row = || -> u64 {
+            leaf.sql(&format!("SELECT max_id FROM test.leaf_alloc WHERE biz_tag = '{tag}'")).parse().unwrap()
+        };
+        assert_eq!(server.http(&format!("/api/segment/get/{namespace}")), (200, first.to_owned()));
+        assert!(row() > first.parse().unwrap(), "{tag}: {}", row());
+    }
+    let again = import(&["--apply"]);
+    assert!(again.code == 1 && again.out.contains("namespace order already exists"), "{again:?}");
 }
 
 #[test]
