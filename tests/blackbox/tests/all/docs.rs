@@ -441,6 +441,7 @@ fn run(steps: &[Step], folder: &Path, server: &Server, others: &OtherSystems) ->
         redis-cli() {{ patient command redis-cli --no-raw -h {} \"$@\"; }}\n",
         resp.ip()
     );
+    script += &others.clients();
     for step in steps {
         let command = step.command.replace("localhost:8080", &http.to_string());
         let command = command.replace("redis-cli -p 6380", &format!("redis-cli -p {}", resp.port()));
