@@ -12,6 +12,13 @@
 //!
 //! # Make, print, parse and explain an id
 //!
+//! In `Cargo.toml`:
+//!
+//! ```toml
+//! [dependencies]
+//! snowmint = { git = "https://github.com/snowmint/snowmint" }
+//! ```
+//!
 //! ```
 //! use snowmint::{Generator, Id, Layout, WallClock, WorkerId, utc::Utc};
 //!

@@ -438,3 +438,19 @@ fn a_namespace_does_not_start_over_under_a_node_that_still_serves_it() {
     assert_eq!(over.code, 0, "{over:?}");
     assert!(over.err.contains("a node that is not in --nodes and that cannot reach the store"), "{over:?}");
 }
+
+/// Goal: the first order numbers that a newcomer sees are 1, 2, 3, on whatever node. Method: the command of the README, and three
+/// nodes in turns.
+#[test]
+fn order_numbers_of_the_readme_count_on_over_all_nodes() {
+    let readme = include_str!("../../../../README.md");
+    let row = readme.lines().find(|line| line.starts_with("| order numbers")).unwrap();
+    let command = row.split('`').find(|it| it.starts_with("snowmint ns add NAME")).unwrap();
+    let args: Vec<_> =
+        command.split(' ').skip(1).map(|word| if word == "NAME" { "orders" } else { word }).collect();
+    let sandbox = Sandbox::with_store();
+    sandbox.out(&args);
+    let mut nodes = [(); 3].map(|()| sandbox.serve(&[]));
+    let drawn: Vec<_> = (0..6).map(|nth| nodes[nth % 3].http("/v1/ids/orders?format=text").1).collect();
+    assert_eq!(drawn, ["1", "2", "3", "4", "5", "6"].map(|number| format!("{number}\n")));
+}

@@ -142,6 +142,42 @@ fn examples_in_rust_are_compiled() {
     }
 }
 
+/// Goal: a reader who copies a program in Rust gets the crates that it uses. Method: before the first program of these pages, a
+/// block names each crate of ours in it, in this repository.
+#[test]
+fn programs_in_rust_come_with_their_lines_for_cargo() {
+    const PAGES: [&str; 5] = [
+        "README.md",
+        "docs/quick-start.md",
+        "crates/snowmint/README.md",
+        "crates/snowmint-client/README.md",
+        "crates/snowmint-cluster/README.md",
+    ];
+    let root = snowmint::workspace();
+    let workspace = fs::read_to_string(root.join("Cargo.toml")).unwrap();
+    let repository = workspace.lines().find_map(|line| line.strip_prefix("repository = ")).unwrap();
+    for page in PAGES {
+        let text = fs::read_to_string(root.join(page)).unwrap();
+        let (before, program) = text.split_once("```rust").unwrap();
+        let program = program.split("```").next().unwrap();
+        let lines = before.rsplit("```toml\n[dependencies]\n").next().unwrap().split("```").next().unwrap();
+        let given: Vec<_> = lines.lines().filter(|line| line.starts_with("snowmint")).collect();
+        for line in &given {
+            let (name, source) = line.split_once(" = ").unwrap();
+            assert!(root.join("crates").join(name).is_dir(), "{page}: no crate {name}");
+            assert!(source.starts_with(&format!("{{ git = {repository}")), "{page}: {line}");
+        }
+        let uses = ["snowmint", "snowmint_client", "snowmint_cluster", "snowmint_store"];
+        for used in uses.iter().filter(|used| program.contains(&format!("{used}::"))) {
+            let name = format!("{} = ", used.replace('_', "-"));
+            assert!(
+                given.iter().any(|line| line.starts_with(&name)),
+                "{page} uses {used} without a line for it"
+            );
+        }
+    }
+}
+
 /// The targets of `[text](target)`, except addresses on the web.
 fn links(line: &str) -> impl Iterator<Item = &str> {
     let targets = line.split("](").skip(1).filter_map(|rest| rest.split(')').next());
@@ -491,7 +527,8 @@ fn run_program(language: &str, source: &str, server: &Server) -> Result<(), Stri
         source.replace("6380", &resp.port().to_string()).replace("127.0.0.1", &resp.ip().to_string());
     let mut program = snowmint::clean(Command::new(if language == "python" { "python3" } else { language }));
     let modules = snowmint::workspace().join("target/node/node_modules");
-    program.arg("-").env("NODE_PATH", modules);
+    // Pages name files of the repository.
+    program.arg("-").env("NODE_PATH", modules).current_dir(snowmint::workspace());
     program.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = program.spawn().map_err(|error| format!("{language} cannot be run: {error}"))?;
     child.stdin.take().unwrap().write_all(source.as_bytes()).unwrap();
