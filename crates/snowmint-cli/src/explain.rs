@@ -341,9 +341,9 @@ const SERVICE: [[&str; 4]; 34] = [
     [
         "unknown-host",
         "The request names a host that this server does not serve. A loopback address checks this, against web pages that point a \
-         name of their own at it.",
+         name of their own at it, or use an address that browsers do not know as loopback.",
         NONE_GIVEN,
-        "Use localhost or the IP address, or add the name: `serve --allowed-hosts NAME`.",
+        "Use localhost or 127.0.0.1, or add the name or address: `serve --allowed-hosts HOST`.",
     ],
     [
         "bad-tls",
@@ -354,7 +354,7 @@ const SERVICE: [[&str; 4]; 34] = [
     ],
     [
         "cross-site",
-        "A page of another web site sent the request.",
+        "A page of another web site sent the request, or it is a WebSocket handshake, which any page can send.",
         NONE_GIVEN,
         "If the page may use the service, start it with `--cors-origin https://PAGE`.",
     ],

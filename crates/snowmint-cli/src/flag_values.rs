@@ -160,6 +160,15 @@ impl Listen {
         }
     }
 
+    /// Returns `true` if it is a Unix socket, to which no web page can connect.
+    pub(crate) fn is_unix(&self) -> bool {
+        match self {
+            Self::Unix(_) => true,
+            Self::Passed(address) => address.starts_with(UNIX),
+            Self::Off | Self::At { .. } | Self::Systemd => false,
+        }
+    }
+
     /// Returns `true` if only this machine can connect. A name other than `localhost` may be any address.
     pub(crate) fn is_loopback(&self) -> bool {
         let (Self::At { address, .. } | Self::Passed(address)) = self else { return true };

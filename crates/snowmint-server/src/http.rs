@@ -162,7 +162,7 @@ impl Serving<'_> {
         delivery: Arc<Delivery>,
     ) -> Response<grpc::Body> {
         let checked = check_host(self.server.hosts_of(self.peer.admission), &self.known_host, &request)
-            .and_then(|()| cors::check_site(&self.server.settings.cors_origins, request.headers()));
+            .and_then(|()| cors::check_site(&self.server.settings.cors_origins, &request));
         match checked {
             Ok(()) => session.call(request, delivery).await,
             Err(problem) => session.reject(&request, &grpc::Failure::new(problem.kind, problem.detail)),

@@ -32,8 +32,15 @@ pub struct NoeqdListener {
     pub namespace: NamespaceName,
 }
 
-/// How requests of HTTP begin. A web page can send one to any port, and each of its bytes would take ids.
+/// How requests of HTTP begin. A web page can send one to any port, or a handshake of TLS, and each of its
+/// bytes would take ids.
 const HTTP: [&[u8]; 5] = [b"POST /", b"GET /", b"HEAD /", b"OPTIONS ", b"PRI * HTTP"];
+
+/// Returns `true` if the input begins a request of HTTP, or a handshake of TLS with its type and version of
+/// records.
+fn is_of_a_browser(input: &[u8]) -> bool {
+    HTTP.iter().any(|begin| input.starts_with(begin)) || matches!(input, [22, 3, 0..=4, _, _, 1, ..])
+}
 
 /// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,10 +183,10 @@ impl Dialogue for Noeqd {
     async fn answer(&mut self, wire: &mut Wire, input: &mut Vec<u8>) -> io::Result<Result<u64, Broken>> {
         let (mut start, mut requests) = (0, 0);
         self.identity.refresh();
-        if std::mem::take(&mut self.is_fresh) && HTTP.iter().any(|begin| input.starts_with(begin)) {
+        if std::mem::take(&mut self.is_fresh) && is_of_a_browser(input) {
             let kind = ErrorKind::BadRequest;
             access_log::refused(Protocol::Noeqd, kind.status().name);
-            let why = "a request of HTTP: this port speaks noeqd's protocol".to_owned();
+            let why = "a request of HTTP or TLS: this port speaks noeqd's protocol".to_owned();
             return Ok(Err(Broken { kind, why }));
         }
         let is_recorded = request_log::is_observed(&wire.server);

@@ -155,15 +155,22 @@ pub enum AllowedHosts {
     Any,
     /// `localhost`, names below it, IP addresses, and these names.
     Names(Vec<String>),
+    /// `localhost`, names below it, loopback addresses, and these names and addresses: for listeners on loopback.
+    ///
+    /// Others lead here too, such as `0.0.0.0`. Requests to them do not say that a page of another site sent
+    /// them, since browsers trust only the addresses above.
+    Loopback(Vec<String>),
 }
 
 /// A text is not a host name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("invalid host name `{0}`: expected a name without port, such as ids.example.com, or * for any")]
+#[error(
+    "invalid host name `{0}`: expected a name without port, such as ids.example.com, an address, or * for any"
+)]
 pub struct HostError(String);
 
 impl AllowedHosts {
-    /// Returns these names, besides those of this machine; `*` stands for any.
+    /// Returns these names and addresses, besides those of this machine; `*` stands for any.
     ///
     /// # Errors
     ///
@@ -174,7 +181,9 @@ impl AllowedHosts {
     /// ```
     /// use snowmint_server::AllowedHosts;
     /// let hosts = AllowedHosts::new(["ids.example.com"]).unwrap();
-    /// assert!(hosts.allow("IDS.example.com.") && hosts.allow("127.0.0.1") && !hosts.allow("evil.example"));
+    /// assert!(hosts.allow("IDS.example.com.") && hosts.allow("192.0.2.1") && !hosts.allow("evil.example"));
+    /// let hosts = hosts.on_loopback();
+    /// assert!(hosts.allow("ids.example.com") && hosts.allow("127.0.0.1") && !hosts.allow("192.0.2.1"));
     /// assert_eq!(AllowedHosts::new(["*"]).unwrap(), AllowedHosts::Any);
     /// assert!(AllowedHosts::new(["http://ids"]).is_err());
     /// ```
@@ -185,24 +194,49 @@ impl AllowedHosts {
                 return Ok(Self::Any);
             }
             let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
-            if name.is_empty() || !name.bytes().all(is_name) {
-                return Err(HostError(Snippet::of(name).as_str().to_owned()));
-            }
-            known.push(bare(name));
+            known.push(match address_of(name) {
+                Some(address) => address.to_string(),
+                None if !name.is_empty() && name.bytes().all(is_name) => bare(name),
+                None => return Err(HostError(Snippet::of(name).as_str().to_owned())),
+            });
         }
         Ok(Self::Names(known))
     }
 
+    /// Returns these hosts for a listener on loopback: without the addresses of other interfaces.
+    #[must_use]
+    pub fn on_loopback(self) -> Self {
+        match self {
+            Self::Names(names) => Self::Loopback(names),
+            other => other,
+        }
+    }
+
     /// Returns `true` if requests may be addressed to `host`, which has no port.
     pub fn allow(&self, host: &str) -> bool {
-        let Self::Names(names) = self else { return true };
-        let address = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
-        if address.map_or_else(|| host.parse::<IpAddr>().is_ok(), |it| it.parse::<Ipv6Addr>().is_ok()) {
+        let (names, is_loopback) = match self {
+            Self::Any => return true,
+            Self::Names(names) => (names, false),
+            Self::Loopback(names) => (names, true),
+        };
+        if let Some(address) = address_of(host) {
             // An attacker cannot rebind an address.
-            return true;
+            return !is_loopback || address.is_loopback() || names.contains(&address.to_string());
         }
-        let host = bare(host);
-        host.is_empty() || host == "localhost" || host.ends_with(".localhost") || names.contains(&host)
+        // Not `localhost.`, which not every browser trusts.
+        let exact = host.to_ascii_lowercase();
+        exact.is_empty()
+            || exact == "localhost"
+            || exact.ends_with(".localhost")
+            || names.contains(&bare(host))
+    }
+}
+
+/// Returns the address that a host is; IPv6 may be in brackets.
+fn address_of(host: &str) -> Option<IpAddr> {
+    match host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        Some(inner) => inner.parse::<Ipv6Addr>().ok().map(IpAddr::V6),
+        None => host.parse().ok(),
     }
 }
 

@@ -308,9 +308,10 @@ pub(crate) struct Args {
     /// read is reset, if the client reads others
     #[arg(long, value_name = "TIME", default_value = "1m", value_parser = flag_values::timeout, env = "SNOWMINT_WRITE_TIMEOUT", help_heading = "Limits and shutdown")]
     pub(super) write_timeout: Duration,
-    /// Host names to accept besides localhost and IP addresses; * accepts any. Checked if --http (or --probe) is a loopback address,
-    /// against web pages that point a name of their own at it (DNS rebinding), or if this flag is set. A reverse proxy that
-    /// passes on the client's Host header needs it
+    /// Hosts to accept besides localhost and loopback addresses (beyond loopback: any address); * accepts any.
+    /// Checked if --http (or --probe) is a loopback address, against web pages that point a name of their own
+    /// at it (DNS rebinding), or if this flag is set. A reverse proxy that passes on the client's Host header
+    /// needs it
     #[arg(
         long,
         value_name = "NAME,...",
@@ -636,8 +637,9 @@ fn allowed_hosts(listen: &Listen, names: &[String]) -> Result<AllowedHosts, Fail
     if names.is_empty() && !listen.is_loopback() {
         return Ok(AllowedHosts::Any);
     }
-    AllowedHosts::new(names.iter().map(String::as_str))
-        .map_err(|error| Failure::flag("--allowed-hosts", error))
+    let hosts = AllowedHosts::new(names.iter().map(String::as_str))
+        .map_err(|error| Failure::flag("--allowed-hosts", error))?;
+    Ok(if listen.is_loopback() && !listen.is_unix() { hosts.on_loopback() } else { hosts })
 }
 
 /// Loads the TLS files, if TLS is on.

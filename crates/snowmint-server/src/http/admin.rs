@@ -81,7 +81,7 @@ where
     let server = serving.server;
     check_host(server.hosts_of(serving.peer.admission), &serving.known_host, &request)?;
     check_admission(serving)?;
-    cors::check_admin_site(request.headers())?;
+    cors::check_admin_site(&request)?;
     let (parts, body) = request.into_parts();
     let resource = Resource::of(parts.uri.path(), parts.uri.query());
     let identity = &*of.insert(BearerCache::new(server.settings.access.as_ref()).identity(&parts.headers)?);

@@ -176,7 +176,8 @@ async fn try_handle<B: hyper::body::Body>(
     check_method(&route, request)?;
     let mut key = None;
     if route.takes_ids() {
-        cors::check_site(&server.settings.cors_origins, request.headers())?;
+        body?;
+        cors::check_site(&server.settings.cors_origins, request)?;
         key = idempotency::key(request, &route)?;
     }
     let identity = match route {

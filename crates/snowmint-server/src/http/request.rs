@@ -431,7 +431,7 @@ fn check_name(allowed: &AllowedHosts, host: &str) -> Result<(), Problem> {
         return Ok(());
     }
     let detail = format!(
-        "host {} not allowed: this server listens on a loopback address; use localhost, or add the host to --allowed-hosts",
+        "host {} not allowed: use localhost or 127.0.0.1 on the machine of this server, or add the host to --allowed-hosts",
         Snippet::of(host)
     );
     Err(Problem::new(ErrorKind::UnknownHost, detail))
@@ -693,7 +693,7 @@ mod tests {
         for (host, wanted) in [
             ("localhost", None),
             ("localhost:8080", None),
-            ("LOCALHOST.", None),
+            ("LOCALHOST", None),
             ("a.localhost:80", None),
             ("127.0.0.1:8080", None),
             ("10.1.2.3", None),
@@ -717,6 +717,55 @@ mod tests {
         let absolute =
             Request::builder().uri("http://evil.example/x").header(HOST, "localhost").body(()).unwrap();
         assert_eq!(check_host(&allowed, &known, &absolute).unwrap_err().kind, ErrorKind::UnknownHost);
+    }
+
+    /// Goal: on loopback, only hosts that browsers trust as loopback are allowed: for them alone, a browser
+    /// says that a page of another site sent the request. Others that lead to the listener need
+    /// --allowed-hosts.
+    #[test]
+    fn on_loopback_only_loopback_hosts_are_allowed() {
+        let named = AllowedHosts::new(["ids.example.com", "192.0.2.1", "2001:db8::1"]).unwrap().on_loopback();
+        let known = KnownHost::default();
+        for (host, is_allowed) in [
+            ("localhost:8080", true),
+            ("a.localhost:80", true),
+            ("127.0.0.1:8080", true),
+            ("127.9.9.9", true),
+            ("[::1]:8080", true),
+            ("ids.example.com", true),
+            ("192.0.2.1:80", true),
+            ("[2001:db8::1]:80", true),
+            ("", true),
+            ("0.0.0.0:8080", false),
+            ("0:8080", false),
+            ("127.1:8080", false),
+            ("[::]:8080", false),
+            ("[::ffff:127.0.0.1]:8080", false),
+            ("[::ffff:7f00:1]:8080", false),
+            ("192.0.2.2", false),
+            ("localhost.:8080", false),
+            ("a.localhost.", false),
+            ("evil.example", false),
+        ] {
+            let request = Request::builder().uri("/x").header(HOST, host).body(()).unwrap();
+            let checked = check_host(&named, &known, &request);
+            assert_eq!(
+                checked.err().map(|it| it.kind),
+                (!is_allowed).then_some(ErrorKind::UnknownHost),
+                "{host}"
+            );
+            if host.is_empty() {
+                continue;
+            }
+            let uri = format!("http://{host}/x");
+            let request = Request::builder().uri(uri).version(Version::HTTP_2).body(()).unwrap();
+            let checked = check_host(&named, &known, &request);
+            assert_eq!(
+                checked.err().map(|it| it.kind),
+                (!is_allowed).then_some(ErrorKind::UnknownHost),
+                "{host}"
+            );
+        }
     }
 
     #[test]

@@ -310,6 +310,47 @@ async fn other_web_sites_draw_no_ids() {
     assert!(metrics.contains("snowmint_ids_issued_total{namespace=\"default\"} 2\n"), "{metrics}");
 }
 
+/// Goal: requests that do not say which site sent them take no ids either if their `Origin` is another one,
+/// or if they are handshakes of a WebSocket. Method: each browser sends `Origin` with POST and with a
+/// handshake; `h2c` is offered by Java and curl.
+#[tokio::test]
+async fn a_foreign_origin_or_a_web_socket_draws_no_ids() {
+    let server = Running::start().await;
+    let socket = "connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13";
+    for (path, headers, status) in [
+        ("POST /v1/ids/default", "origin: https://evil.example".to_owned(), 403),
+        ("POST /v1/ids/default", "origin: null".to_owned(), 403),
+        ("POST /v1/ids/default", "origin: http://test:81".to_owned(), 403),
+        ("POST /v1/ids/default", "origin: http://test\r\norigin: http://evil.example".to_owned(), 403),
+        ("GET /v1/ids/default", "origin: https://evil.example".to_owned(), 403),
+        ("GET /api/snowflake/get/default", format!("origin: https://evil.example\r\n{socket}"), 403),
+        ("GET /v1/ids/default", format!("origin: http://test\r\n{socket}"), 403),
+        ("GET /v1/ids/default", "upgrade: h2c, WebSocket".to_owned(), 403),
+        ("PUT /v1/admin/namespaces/a", "origin: https://evil.example".to_owned(), 403),
+        ("GET /v1/admin/namespaces", socket.to_owned(), 403),
+        ("GET /healthz", "origin: https://evil.example".to_owned(), 200),
+        ("POST /v1/ids/default", "origin: http://TEST".to_owned(), 200),
+        (
+            "POST /v1/ids/default",
+            "origin: https://proxied.example\r\nsec-fetch-site: same-origin".to_owned(),
+            200,
+        ),
+        (
+            "GET /v1/ids/default",
+            "connection: upgrade, http2-settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABkAAQAAP__"
+                .to_owned(),
+            200,
+        ),
+    ] {
+        let (head, body) = server.request(&format!("{path} HTTP/1.1\r\n{headers}")).await;
+        let body = String::from_utf8(body).unwrap();
+        assert!(head.starts_with(&format!("http/1.1 {status} ")), "{path} {headers}: {head} {body}");
+        assert_eq!(body.contains("urn:snowmint:cross-site"), status == 403, "{path} {headers}: {body}");
+    }
+    let (_, metrics) = server.get("/metrics").await;
+    assert!(metrics.contains("snowmint_ids_issued_total{namespace=\"default\"} 3\n"), "{metrics}");
+}
+
 /// Goal: pages of the named origins, and of no others, may send requests and read the answers, also errors. A page that does not
 /// say its origin gets no ids either.
 #[tokio::test]

@@ -1,7 +1,8 @@
 //! The console in headless Chromium, used like people do: with the mouse, with the keyboard only, in both themes, on a phone.
 //!
 //! `console/browser.js` drives the browser. With `SNOWMINT_PICTURES=FOLDER` it also writes the pictures of `docs/console.md`.
-//! `console/states.js` shows states that it makes itself; `console/chromium.js` starts the browser of both.
+//! `console/states.js` shows states that it makes itself, `console/other_site.js` is a page of another site; `console/chromium.js`
+//! starts the browser of all.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -16,6 +17,7 @@ use snowmint_test_servers::{Proxy, Redis};
 const CHROMIUM: &str = include_str!("console/chromium.js");
 const BROWSER: &str = include_str!("console/browser.js");
 const STATES: &str = include_str!("console/states.js");
+const OTHER_SITE: &str = include_str!("console/other_site.js");
 /// The `Accept` header of browsers.
 const PAGE: &str = "Accept: text/html,application/xhtml+xml,*/*;q=0.8\r\n";
 /// A text that would run as a script if it were inserted as markup.
@@ -162,6 +164,30 @@ fn console_in_states_that_are_made() {
     let asked = json!({ "address": format!("http://{}", server.http()) });
     let ended = start_browser(STATES, &asked).wait_with_output().unwrap();
     assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+}
+
+/// Goal: a page of another site that its user opens takes no ids and makes no namespace on a loopback port,
+/// by whichever address and request. Method: a page in the browser tries them; the metrics show that its
+/// requests arrived.
+#[test]
+fn a_page_of_another_site_draws_no_ids() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = "[namespaces.model]\nscheme = 'segment'\n[auto_create]\nlike = 'model'\nat_most = 50\n";
+    fs::write(folder.path().join("ns.toml"), file).unwrap();
+    let server = Serve::new(folder.path()).args(["--namespaces-file", "ns.toml"]).start();
+    let asked = json!({ "port": server.http().port() });
+    let ended = start_browser(OTHER_SITE, &asked).wait_with_output().unwrap();
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+    let metrics = server.get("/metrics").body;
+    let refused = |outcome: &str| {
+        let line = format!("snowmint_requests_total{{protocol=\"http\",outcome=\"{outcome}\"}} ");
+        let count =
+            metrics.split_once(&line).map(|(_, rest)| rest.split_once('\n').unwrap().0.parse::<u32>());
+        count.map_or(0, Result::unwrap)
+    };
+    assert!(refused("cross-site") >= 10 && refused("unknown-host") > 0, "{metrics}");
+    assert!(!metrics.contains("made-by-a-page"), "{metrics}");
+    assert_eq!(server.metric("snowmint_ids_issued_total").to_string(), "1", "by the console alone");
 }
 
 /// Goal: browsers get the page, and other clients get the same answer as before; without the console no client gets the page.

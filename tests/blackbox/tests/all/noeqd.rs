@@ -45,7 +45,7 @@ fn ids(bytes: &[u8]) -> Vec<u64> {
     bytes.chunks(8).map(|id| u64::from_be_bytes(id.try_into().unwrap())).collect()
 }
 
-/// Goal: a web page cannot use up ids: bytes that begin like an HTTP request get none.
+/// Goal: a web page cannot use up ids: bytes that begin like a request of HTTP, or like TLS, get none.
 #[test]
 fn a_request_of_http_takes_no_ids() {
     let folder = tempfile::tempdir().unwrap();
@@ -54,6 +54,7 @@ fn a_request_of_http_takes_no_ids() {
         "POST / HTTP/1.1\r\nhost: localhost\r\n\r\n",
         "GET /x HTTP/1.1\r\n\r\n",
         "OPTIONS * HTTP/1.1\r\n\r\n",
+        "\x16\x03\x01\x02\0\x01\0\x01\x7c\x03\x03",
     ] {
         assert_eq!(said(address, request.as_bytes()), b"", "{request}");
     }
