@@ -1,7 +1,9 @@
 //! Handles a request: checks it, asks the mint, chooses the format, and counts the outcome.
 //! HEAD is answered like GET, but without a body, and takes no ids.
 
-use std::pin::pin;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::body::Body as _;
@@ -10,7 +12,7 @@ use hyper::{Method, Request, Response, Version};
 use serde::Serialize;
 use snowmint::utc::Utc;
 use snowmint_cluster::LeaseStatus;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use crate::access::{Identity, Right};
 use crate::http::Serving;
@@ -53,7 +55,7 @@ struct LeaseHeld {
 /// Answers one request, which began to arrive at `began`. Also returns when the answer was made.
 pub(super) async fn handle<B>(
     serving: &Serving<'_>,
-    request: Request<B>,
+    mut request: Request<B>,
     began: Instant,
 ) -> (Response<Body>, Instant)
 where
@@ -73,7 +75,15 @@ where
         counted(serving, identity.as_ref(), began, answered.map_err(Failure::Problem))
     } else {
         let mut identity = None;
-        let answered = try_handle(serving, &request, &mut identity, line.as_deref_mut()).await;
+        let is_open = *request.method() == Method::POST && !request.body().is_end_stream();
+        let body = if is_open {
+            let within = serving.server.settings.timeouts.request;
+            // Boxed, since most clients say at once that there is no body.
+            Box::pin(expect_no_bytes(request.body_mut(), within)).await
+        } else {
+            Ok(())
+        };
+        let answered = try_handle(serving, &request, body, &mut identity, line.as_deref_mut()).await;
         let (mut response, made) = counted(serving, identity.as_ref(), began, answered);
         cors::mark(&serving.server.settings.cors_origins, request.headers(), &mut response);
         (response, made)
@@ -148,10 +158,12 @@ impl<P: Into<Problem>> From<P> for Failure {
     }
 }
 
-/// Answers a request. `identity` and `line` receive the identity of the client once it is known.
-async fn try_handle<B: hyper::body::Body>(
+/// Answers a request. `body` says whether its body may be ignored. `identity` and `line` receive the identity
+/// of the client once it is known.
+async fn try_handle<B>(
     serving: &Serving<'_>,
     request: &Request<B>,
+    body: Result<(), Problem>,
     identity: &mut Option<Identity>,
     line: Option<&mut RequestLine>,
 ) -> Result<Response<Body>, Failure> {
@@ -163,7 +175,7 @@ async fn try_handle<B: hyper::body::Body>(
     let (path, query) = (request.uri().path(), request.uri().query());
     let route = route(path, query).or_else(|problem| {
         // A method that the path never takes is reported before an invalid query.
-        check_method(&route(path, None)?, request)?;
+        check_method(&route(path, None)?, request.method())?;
         Err(problem)
     })?;
     if !matches!(route, Route::Health | Route::Ready | Route::Metrics) {
@@ -173,7 +185,7 @@ async fn try_handle<B: hyper::body::Body>(
         return Ok(answer?);
     }
     let head = request.method() == Method::HEAD;
-    check_method(&route, request)?;
+    check_method(&route, request.method())?;
     let mut key = None;
     if route.takes_ids() {
         body?;
@@ -286,21 +298,37 @@ pub(super) fn check_admission(serving: &Serving<'_>) -> Result<(), Problem> {
 }
 
 /// Checks the method: GET and HEAD for all paths, and POST for paths that take ids.
-fn check_method<B: hyper::body::Body>(route: &Route<'_>, request: &Request<B>) -> Result<(), Problem> {
-    match *request.method() {
+fn check_method(route: &Route<'_>, method: &Method) -> Result<(), Problem> {
+    match *method {
         Method::GET | Method::HEAD => Ok(()),
-        Method::POST if route.takes_ids() => {
-            // A count in the body would be ignored.
-            if request.body().is_end_stream() {
-                return Ok(());
-            }
-            let detail = "unexpected body: give the count in the query, such as ?count=5";
-            Err(Problem::new(ErrorKind::BadRequest, detail.to_owned()))
-        }
+        Method::POST if route.takes_ids() => Ok(()),
         ref method => {
             Err(Problem::bad_method(method, if route.takes_ids() { "GET, HEAD, POST" } else { "GET, HEAD" }))
         }
     }
+}
+
+/// Checks that a body has no bytes: a count in it would be ignored. Over HTTP/2, and in chunks, a client may
+/// begin a body that ends without any.
+async fn expect_no_bytes<B>(body: &mut B, within: Duration) -> Result<(), Problem>
+where
+    B: hyper::body::Body<Data = Bytes> + Unpin,
+{
+    let bad = |detail: String| Problem::new(ErrorKind::BadRequest, detail);
+    let unexpected = || bad("unexpected body: give the count in the query, such as ?count=5".to_owned());
+    if body.size_hint().lower() > 0 {
+        return Err(unexpected());
+    }
+    let ended = async {
+        while let Some(frame) = poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)).await {
+            let frame = frame.map_err(|_| bad("incomplete body".to_owned()))?;
+            if frame.data_ref().is_some_and(|data| !data.is_empty()) {
+                return Err(unexpected());
+            }
+        }
+        Ok(())
+    };
+    timeout(within, ended).await.unwrap_or_else(|_| Err(bad(format!("incomplete request after {within:?}"))))
 }
 
 /// Answers `/readyz`: ready if the node can make ids and is not shutting down.

@@ -275,6 +275,14 @@ async fn post_takes_ids_too() {
         assert!(head.starts_with("http/1.1 200 "), "{head}");
         assert_eq!(ids(std::str::from_utf8(&body).unwrap()).len(), 3);
     }
+    // Clients that cannot know the length in advance announce chunks, and then send none.
+    let mut client = server.http().await;
+    let head = "POST /v1/ids/default?count=3 HTTP/1.1\r\nhost: test\r\ntransfer-encoding: chunked\r\n";
+    client.send(format!("{head}\r\n0\r\n\r\n{head}connection: close\r\n\r\n").as_bytes()).await;
+    client.send(b"5\r\nhello\r\n0\r\n\r\n").await;
+    let answers = String::from_utf8(client.rest().await).unwrap();
+    assert!(answers.contains("HTTP/1.1 200 ") && answers.contains("HTTP/1.1 400 "), "{answers}");
+    assert!(answers.contains("unexpected body"), "{answers}");
     let mut client = server.http().await;
     client.send(b"POST /v1/ids/default HTTP/1.1\r\nhost: test\r\nconnection: close\r\ncontent-length: 11\r\n\r\n{\"count\":5}").await;
     let (head, body) = split(&client.rest().await);

@@ -279,6 +279,80 @@ fn curl_asks_with_head() {
     }
 }
 
+const POSTS_OF_NODE: &str = r"
+const http = require('node:http'), http2 = require('node:http2');
+const [, address] = process.argv;
+const path = '/v1/ids/default?count=2';
+const text = async (stream) => { let all = ''; for await (const part of stream.setEncoding('utf8')) all += part; return all; };
+const http1 = (send) => new Promise((done, fail) => {
+  const request = http.request(`${address}${path}`, { method: 'POST', agent: false });
+  request.on('response', async (answer) => done([answer.statusCode, await text(answer)])).on('error', fail);
+  send(request);
+});
+const session = http2.connect(address);
+const second = (bytes) => new Promise((done, fail) => {
+  const stream = session.request({ ':method': 'POST', ':path': path });
+  stream.on('response', async (head) => done([head[':status'], await text(stream)])).on('error', fail);
+  stream.end(bytes);
+});
+(async () => {
+  const fetched = await fetch(`${address}${path}`, { method: 'POST' });
+  const empty = [
+    [fetched.status, await fetched.text()],
+    await http1((request) => request.end()),
+    await http1((request) => { request.flushHeaders(); request.end(); }),
+    await second(),
+    await second(''),
+  ];
+  const full = [await http1((request) => { request.flushHeaders(); request.end('{}'); }), await second('{}')];
+  session.close();
+  console.log(JSON.stringify({ empty, full }));
+})();
+";
+
+/// Goal: a POST without a body draws ids, whether or not its client says at once that there is none; a body
+/// with bytes is refused. Method: curl in each version and with chunks, and Node.js, whose HTTP/2 ends the
+/// request in a frame of its own.
+#[test]
+fn a_post_without_a_body_draws_ids() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Serve::new(folder.path()).start();
+    let address = format!("http://{}", server.http());
+    let url = format!("{address}/v1/ids/default?count=2");
+    let curl = |args: &[&str]| {
+        let common = ["-sS", "-w", "\n%{http_code}", "-X", "POST", &url];
+        output("curl", common.into_iter().chain(args.iter().copied()))
+    };
+    let chunked = ["-H", "Transfer-Encoding: chunked", "--http1.1"];
+    for args in [
+        &["--http1.1"][..],
+        &["--http1.1", "-d", ""],
+        &[&chunked[..], &["-d", ""]].concat(),
+        &["--http2-prior-knowledge"],
+        &["--http2-prior-knowledge", "-d", ""],
+        // It offers h2c, and gets the answer over HTTP/1.1.
+        &["--http2", "-d", ""],
+    ] {
+        let answer = curl(args);
+        assert!(answer.ends_with("\n200") && answer.contains("\"ids\""), "{args:?}: {answer}");
+    }
+    for args in [
+        &["--http1.1", "-d", "{}"][..],
+        &[&chunked[..], &["-d", "{}"]].concat(),
+        &["--http2-prior-knowledge", "-d", "{}"],
+    ] {
+        let answer = curl(args);
+        assert!(answer.ends_with("\n400") && answer.contains("unexpected body"), "{args:?}: {answer}");
+    }
+    let done: Value = serde_json::from_str(&node(POSTS_OF_NODE, &[&address])).unwrap();
+    for (kind, status, word) in [("empty", 200, "\"ids\""), ("full", 400, "unexpected body")] {
+        for answer in done[kind].as_array().unwrap() {
+            assert!(answer[0] == status && answer[1].as_str().unwrap().contains(word), "{done}");
+        }
+    }
+    assert_eq!(server.metric("snowmint_ids_issued_total").to_string(), "22");
+}
+
 /// Goal: a page of an allowed origin may send requests and read answers over either version, and a repeated POST gets the same
 /// ids.
 #[test]
