@@ -26,7 +26,8 @@ Checks:
   clock      this machine's clock against the store's, if the store has one
   leases     no lease reaches further ahead than clocks that agree would write
   records    every record can be read
-  namespace  its layout and when that ends; no counter lacks its namespace
+  namespace  its layout and when that ends; it has numbers up to its maximum left;
+             no counter lacks its namespace
   workers    free workers of each pool, and the lease that ends first
 With --nodes, or through a node with --peers:
   node       it makes ids (/readyz), nothing fails meanwhile, and it has not found

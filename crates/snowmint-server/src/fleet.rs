@@ -599,10 +599,11 @@ impl LastRead {
         }
     }
 
-    /// Returns what fails on this node, without the error of the store if that is shown already.
+    /// Returns what fails on this node, without the error of the store if that is shown already, and without numbers that have
+    /// ended, which have problems of their own.
     fn trouble_of(&self, mint: &Mint) -> Option<String> {
         let of_store = self.error.as_ref().and_then(|_| mint.status().trouble).unwrap_or_default();
-        without(&mint.trouble()?, &of_store)
+        without(&mint.trouble_besides_ended_numbers()?, &of_store)
     }
 
     /// Lists the problems by check.

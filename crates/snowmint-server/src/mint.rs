@@ -12,6 +12,7 @@ mod namespace_table;
 mod received_numbers;
 mod write_numbers;
 
+use std::collections::BTreeSet;
 use std::ops::{Range, RangeInclusive};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -31,6 +32,7 @@ pub use error::{InvalidIdError, MintError, Quota};
 pub use id_pool::{IdHandle, IdHandles, IdPool, IdSource};
 pub use ids::{IdRange, Ids, Minted};
 pub use namespace::{Backend, Namespace, PartialIds, Taken};
+pub(crate) use namespace::{numbers_ended, raise_maximum};
 pub use namespace_table::NamespaceTable;
 pub(crate) use namespace_table::some_of;
 pub(crate) use received_numbers::{HighestReceived, ReceivedNumbers};
@@ -148,6 +150,18 @@ impl Mint {
 
     /// Returns the problems of a node that still makes ids but needs attention; `None` if there are none.
     pub fn trouble(&self) -> Option<String> {
+        let table = self.table();
+        let ended = |namespace: &Arc<Namespace>| {
+            Some(format!("{}: {}", namespace.numbers_ended()?, raise_maximum(namespace.name().as_str())))
+        };
+        let ended: Vec<String> = table.namespaces().iter().filter_map(ended).collect();
+        let ended = (!ended.is_empty()).then(|| some_of(ended.iter().map(String::as_str)));
+        let trouble: Vec<_> = self.trouble_besides_ended_numbers().into_iter().chain(ended).collect();
+        (!trouble.is_empty()).then(|| trouble.join("; "))
+    }
+
+    /// Returns the problems of [`trouble`](Self::trouble) without the namespaces whose maximum is reached.
+    pub(crate) fn trouble_besides_ended_numbers(&self) -> Option<String> {
         let unrecorded = self.unrecorded();
         let names: Vec<_> = unrecorded.iter().map(NamespaceName::as_str).collect();
         let lost = (!names.is_empty())
@@ -165,10 +179,30 @@ impl Mint {
         });
         let without_ids = self.without_ids(&table);
         let without_ids = (!without_ids.is_empty()).then(|| some_of(without_ids.iter().map(String::as_str)));
-        let trouble = self.status().trouble.into_iter();
-        let trouble = trouble.chain(lost).chain(unavailable).chain(without_ids).chain(left_out);
-        let trouble: Vec<_> = trouble.collect();
+        let numbers: Vec<String> =
+            table.namespaces().iter().filter_map(|it| it.reserves_no_numbers()).collect();
+        let numbers = (!numbers.is_empty()).then(|| some_of(numbers.iter().map(String::as_str)));
+        let trouble = self.of_leases(&table).into_iter().chain(lost).chain(unavailable);
+        let trouble: Vec<_> = trouble.chain(without_ids).chain(numbers).chain(left_out).collect();
         (!trouble.is_empty()).then(|| trouble.join("; "))
+    }
+
+    /// Returns the errors of the store since the leases of any layout were last renewed.
+    fn of_leases(&self, table: &NamespaceTable) -> Vec<String> {
+        let pools = table.namespaces().iter().filter_map(|namespace| match namespace.backend().plain() {
+            Backend::Snowflake(pool) => Some(pool),
+            _ => None,
+        });
+        let mut slots = BTreeSet::new();
+        let pools = [&self.pool].into_iter().chain(pools).filter(|pool| slots.insert(pool.slot));
+        let mut found: Vec<String> = Vec::new();
+        for trouble in pools.filter_map(|pool| pool.status().trouble) {
+            // The leases of all layouts are in one store.
+            if !found.contains(&trouble) {
+                found.push(trouble);
+            }
+        }
+        found
     }
 
     /// Returns a new pool, for namespaces of another layout or rule.

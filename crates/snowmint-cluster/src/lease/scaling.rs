@@ -191,6 +191,7 @@ impl Statuses {
         if let Some(first) = all.first() {
             (one.wall_ahead_ms, one.clock_steps) = (first.wall_ahead_ms, first.clock_steps);
         }
+        one.trouble = all.iter().find_map(|status| status.trouble.clone());
         one.clock_ahead_ms = all.iter().map(|status| status.clock_ahead_ms).max().unwrap_or_default();
         one.records_ahead_ms = all.iter().map(|status| status.records_ahead_ms).max().unwrap_or_default();
         one

@@ -111,6 +111,24 @@ async fn several_leases_have_workers_names_and_tags_of_their_own() {
     assert_eq!(all_held(&again, 3).await, workers, "each has its own worker again");
 }
 
+/// Goal: an error that retrying does not mend is in the status while the lease lasts, as one that may end by
+/// itself is. Method: a store that refuses writes, then one that is unreachable.
+#[tokio::test]
+async fn every_error_of_the_store_is_in_the_status_while_the_lease_lasts() {
+    let cut_off = Arc::new(CutOff::default());
+    let store: Arc<dyn Store> = Arc::clone(&cut_off) as Arc<dyn Store>;
+    let leases = start(&store, config("twitter", "me").window(Duration::from_secs(6)));
+    leases.ready().await.unwrap();
+    for kind in [StoreErrorKind::Full, StoreErrorKind::Unavailable] {
+        cut_off.fails_with(Some(kind));
+        let status = until(|| Some(leases.status()).filter(|status| status.trouble.is_some())).await;
+        assert!(status.trouble.unwrap().contains("unplugged") && status.worker.is_some());
+        cut_off.fails_with(None);
+        until(|| leases.status().trouble.is_none().then_some(())).await;
+        assert!(leases.status().failure.is_none());
+    }
+}
+
 /// The store is down for longer than the leases last. Then each lease finds its own record.
 #[tokio::test]
 async fn after_an_outage_each_lease_goes_on_with_its_own_worker() {

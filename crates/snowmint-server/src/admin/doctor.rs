@@ -1,6 +1,7 @@
 //! Checks a store, its leases, namespaces and counters, and the nodes that use it.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures_util::future::join;
@@ -12,11 +13,12 @@ use snowmint_cluster::lease::Record;
 use snowmint_cluster::lease::admin::{LeaseEntry, leases, strange_keys};
 use snowmint_cluster::namespace::registry::{self, Listed, Room};
 use snowmint_cluster::namespace::{MAX_NAMESPACES, Scheme};
-use snowmint_store::{Expected, Key, Store, StoreErrorKind, Visibility};
+use snowmint_store::{Expected, Key, Store, StoreErrorKind, Versioned, Visibility};
 
 use super::AdminError;
 use super::clock_offset::ClockOffset;
 use super::format::{age, date, thousands};
+use super::namespaces::all_reserved;
 use super::node_reports::{self, NodeError, NodeReports, Readiness};
 use super::recovery::{Behind, behind};
 use super::workers::workers_of;
@@ -51,6 +53,9 @@ const LOSSES: [(&str, &str); 4] = [
         "segments rejected because their counter went back or their reservation was lost",
     ),
 ];
+
+/// The counters of a store by key.
+type Counters = BTreeMap<Key, Versioned>;
 
 /// What a check found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -115,9 +120,12 @@ pub async fn examine(store: &dyn Store, nodes: &[String]) -> Result<Findings, Ad
     let now_unix_ms = offset.map_or(now_unix_ms, |offset| offset.of_store(now_unix_ms));
     findings.extend(of_leases(&entries, now_unix_ms).into_iter().map(Checked::in_full));
     let namespaces = registry::list(store).await?;
-    findings.extend(namespaces.iter().filter_map(|listed| namespace(listed, now_unix_ms)));
+    let counters = store.list(COUNTERS).await?.into_iter().collect();
+    let checked =
+        |listed: &Listed| numbers(listed, &counters, now_unix_ms).or_else(|| namespace(listed, now_unix_ms));
+    findings.extend(namespaces.iter().filter_map(checked));
     findings.extend(room(&namespaces));
-    findings.extend(without_namespace(store, &namespaces).await?);
+    findings.extend(without_namespace(&counters, &namespaces));
     let strange = strange_keys(store).await?;
     findings.extend(
         strange.iter().map(|key| problem("records", format!("`{key}`: its key names no worker; remove it"))),
@@ -344,12 +352,17 @@ fn workers_left(pool: &str, entries: &[LeaseEntry], now_unix_ms: u64) -> Checked
     Checked { finding: if enough { ok("workers", text) } else { problem("workers", text) }, detail }
 }
 
+/// Finds a namespace without numbers. One that was dropped needs none.
+fn numbers((name, record): &Listed, counters: &Counters, now_unix_ms: u64) -> Option<Finding> {
+    let record = record.as_ref().ok().filter(|record| record.dropped_unix_ms.is_none())?;
+    all_reserved(name, record, counters, now_unix_ms).map(|text| problem("namespace", text))
+}
+
 /// Finds counters whose namespace has no record. A drop leaves the record.
-async fn without_namespace(store: &dyn Store, namespaces: &[Listed]) -> Result<Option<Finding>, AdminError> {
-    let counters = store.list(COUNTERS).await?;
+fn without_namespace(counters: &Counters, namespaces: &[Listed]) -> Option<Finding> {
     let mut lost: Vec<&str> = counters
-        .iter()
-        .filter_map(|(key, _)| key.as_str().strip_prefix(COUNTERS)?.split('/').next())
+        .keys()
+        .filter_map(|key| key.as_str().strip_prefix(COUNTERS)?.split('/').next())
         .filter(|counted| namespaces.iter().all(|(name, _)| name != counted))
         .collect();
     lost.dedup();
@@ -360,7 +373,7 @@ async fn without_namespace(store: &dyn Store, namespaces: &[Listed]) -> Result<O
             lost.join(", ")
         )
     };
-    Ok((!lost.is_empty()).then(|| problem("namespace", text())))
+    (!lost.is_empty()).then(|| problem("namespace", text()))
 }
 
 /// Checks for problems that nodes report and the store alone does not show.

@@ -21,8 +21,9 @@ use snowmint_cluster::segment::{Mode, Period, SegmentConfig, Stripe};
 use snowmint_store::{Key, Store, Versioned};
 
 use super::audit::details_of;
-use super::format::date;
+use super::format::{date, thousands};
 use super::{AdminError, Author, check_sources, node_reports, warnings_of_skipped};
+use crate::mint::{numbers_ended, raise_maximum};
 use crate::nearest::with_nearest_field;
 
 /// Settings of a namespace in the form of a namespace file, as a JSON object.
@@ -299,6 +300,9 @@ pub async fn add(
     let resumes = before.as_ref().filter(|_| if_dropped == IfDropped::Resume);
     let found = check_sources::check(name, &definition, resumes, &mut warnings).await?;
     check_mode(store, &definition)?;
+    if let Some(before) = resumes {
+        warnings.extend(low_maximum(store, name, before, &definition).await?);
+    }
     warnings.extend(shared_key(name, &definition, &listed, shows));
     let nodes = addition.start_over.as_ref().map_or(&[][..], |over| &over.nodes);
     let action = match &before {
@@ -376,7 +380,7 @@ pub async fn set(
     if above.is_some() {
         return Err(AdminError::setting("above", "belongs to new `sources`: omit it, or name them"));
     }
-    let mut details = String::new();
+    let (mut details, mut warnings) = (String::new(), Vec::new());
     if let Some(before) = &before {
         let wanted = changed(name, settings, &before.definition)?;
         check_mode(store, &wanted)?;
@@ -388,6 +392,7 @@ pub async fn set(
                 return Ok(Changed::of(store, name, found, Vec::new()).await);
             }
         }
+        warnings.extend(low_maximum(store, name, before, &wanted).await?);
         details = details_of(&wanted, Some(&before.definition));
     }
     // Checked before the entry is written: requests that cannot change anything would push real changes out of the log.
@@ -401,7 +406,7 @@ pub async fn set(
     };
     let set = registry::set(store, name, patch);
     let record = author.record(store, Action::NamespaceSet, name, details, set).await??;
-    Ok(Changed::of(store, name, record, Vec::new()).await)
+    Ok(Changed::of(store, name, record, warnings).await)
 }
 
 /// Drops a namespace: nodes stop serving it, its record stays.
@@ -662,6 +667,50 @@ fn check_mode(store: &dyn Store, definition: &Definition) -> Result<(), AdminErr
     }
 }
 
+/// Returns a warning about a new maximum below the numbers that are reserved already: the namespace has no
+/// more to reserve.
+async fn low_maximum(
+    store: &dyn Store,
+    name: &NamespaceName,
+    before: &NamespaceRecord,
+    wanted: &Definition,
+) -> Result<Option<String>, AdminError> {
+    let (Scheme::Segment(old), Scheme::Segment(new)) = (&before.definition.scheme, &wanted.scheme) else {
+        return Ok(None);
+    };
+    if new.maximum == old.maximum {
+        return Ok(None);
+    }
+    let reserved = reserved_to(&Counters::Of(store), name.as_str(), before).await?;
+    Ok(reserved.filter(|reserved| *reserved > new.maximum).map(|reserved| {
+        let (maximum, reserved) = (thousands(new.maximum), thousands(reserved));
+        let until = if new.reset.is_some() { " until the next period" } else { "" };
+        format!(
+            "nodes have reserved numbers of {name} up to {reserved}, beyond the new maximum {maximum}: it has no more numbers{until}; \
+             for more, set a maximum above {reserved}"
+        )
+    }))
+}
+
+/// Returns that all numbers of a namespace up to its maximum are reserved, if they are, by the counter of
+/// this store.
+pub(crate) fn all_reserved(
+    name: &str,
+    record: &NamespaceRecord,
+    counters: &BTreeMap<Key, Versioned>,
+    now_unix_ms: u64,
+) -> Option<String> {
+    let Scheme::Segment(segment) = &record.definition.scheme else { return None };
+    let (key, stripe) = own_counter(name, record, now_unix_ms)?;
+    let slots = counters.get(&Key::new(key).ok()?).map(|value| String::from_utf8_lossy(&value.value));
+    let last = last_number(slots.as_deref(), stripe).filter(|last| *last > 0)?;
+    let next = last.saturating_add(stripe.of().into());
+    (next > segment.maximum).then(|| {
+        let ended = numbers_ended(name, segment.maximum, "reserved", segment.reset.is_some());
+        format!("{ended}: {}", raise_maximum(name))
+    })
+}
+
 /// Access to the counters of a store.
 enum Counters<'a> {
     /// Loads each counter when it is needed.
@@ -726,6 +775,66 @@ mod tests {
     use super::*;
     use crate::limits::MAX_SERVED_NAMESPACES;
     use crate::status::ErrorKind;
+
+    /// Goal: a new maximum below the reserved numbers is a warning, since the namespace has none left.
+    /// Numbers that are all reserved are a problem for `doctor`. Method: counters written by hand.
+    #[tokio::test]
+    async fn a_maximum_below_the_reserved_numbers_is_a_warning() {
+        let store = MemoryStore::new();
+        let author = Author { who: "ann".to_owned(), from: "test".to_owned() };
+        let now = WallClock.unix_ms();
+        let today = Period::at(Reset::Daily, now);
+        for (name, more, keys) in [
+            ("n", Value::Null, vec!["segments/n".to_owned()]),
+            (
+                "daily",
+                "daily".into(),
+                [today, today.next()].map(|it| format!("segments/daily/{it}")).to_vec(),
+            ),
+        ] {
+            let settings = serde_json::json!({ "scheme": "segment", "reset": more, "maximum": 1000,
+                                               "text": if more.is_null() { "{number}" } else { "{date}-{number}" } });
+            let Value::Object(settings) = settings else { unreachable!() };
+            let addition = Addition { settings, ..Addition::default() };
+            add(&store, &author, &name.parse().unwrap(), &addition, |_| true).await.unwrap();
+            for key in keys {
+                let _ =
+                    store.compare_and_set(&Key::new(key).unwrap(), Expected::Absent, b"700").await.unwrap();
+            }
+        }
+        let set_maximum = async |name: &str, maximum: u64| {
+            let settings = Settings::from_iter([("maximum".to_owned(), maximum.into())]);
+            let change = Change { settings, ..Change::default() };
+            set(&store, &author, &name.parse().unwrap(), &change).await
+        };
+        let used_up = async || -> Vec<String> {
+            let counters = store.list(COUNTERS).await.unwrap().into_iter().collect();
+            let listed = registry::list(&store).await.unwrap();
+            let checked =
+                |(name, record): &Listed| all_reserved(name, record.as_ref().unwrap(), &counters, now);
+            listed.iter().filter_map(checked).collect()
+        };
+        assert_eq!(used_up().await, [""; 0]);
+        let changed = set_maximum("n", 699).await.unwrap();
+        assert!(
+            changed.warnings[0].contains("up to 700, beyond the new maximum 699"),
+            "{:?}",
+            changed.warnings
+        );
+        assert_eq!(used_up().await.len(), 1);
+        assert_eq!(set_maximum("n", 700).await.unwrap().warnings, [""; 0]);
+        let texts = used_up().await;
+        assert!(texts.len() == 1 && texts[0].contains("n up to its maximum, 700, is reserved"), "{texts:?}");
+        let changed = set_maximum("daily", 500).await.unwrap();
+        assert!(
+            changed.warnings[0].contains("no more numbers until the next period"),
+            "{:?}",
+            changed.warnings
+        );
+        assert_eq!(used_up().await.len(), 2);
+        set_maximum("n", 5000).await.unwrap();
+        assert_eq!(used_up().await.len(), 1);
+    }
 
     #[tokio::test]
     async fn reserved_numbers_follow_the_stripe() {

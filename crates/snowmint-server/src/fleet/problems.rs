@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::admin::doctor::Finding;
 use crate::limits::fleet::PROBLEMS;
-use crate::mint::Namespace;
+use crate::mint::{Namespace, raise_maximum};
 
 /// How bad a problem is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -44,18 +44,12 @@ impl Problem {
 
     /// Returns the problem of a namespace whose numbers are all reserved.
     pub(super) fn of_numbers(namespace: &Namespace) -> Option<Self> {
-        let status = namespace.segment_status().filter(|status| status.exhausted)?;
-        let (severity, what) = match status.left {
-            0 => (Severity::Error, "used"),
-            _ => (Severity::Warning, "reserved"),
-        };
-        let until = if status.period.is_some() { " in this period" } else { "" };
-        let name = namespace.name();
+        let status = namespace.segment_status()?;
         Some(Self {
-            severity,
+            what: namespace.numbers_ended()?,
+            severity: if status.left == 0 { Severity::Error } else { Severity::Warning },
             check: Cow::Borrowed("numbers"),
-            what: format!("every number of {name} up to its maximum, {}, is {what}{until}", status.maximum),
-            remedy: Some(format!("raise it with `snowmint ns set {name} --maximum`, or use a new namespace")),
+            remedy: Some(raise_maximum(namespace.name().as_str())),
         })
     }
 }

@@ -392,6 +392,20 @@ impl Namespace {
         }
     }
 
+    /// Returns why no numbers are reserved, while reservations fail.
+    pub(crate) fn reserves_no_numbers(&self) -> Option<String> {
+        let why = self.segment_status()?.waiting?;
+        Some(format!("{} reserves no numbers: {why}", self.name))
+    }
+
+    /// Returns that all numbers up to the maximum are reserved, if they are.
+    pub(crate) fn numbers_ended(&self) -> Option<String> {
+        let status = self.segment_status()?;
+        let what = if status.left == 0 { "used" } else { "reserved" };
+        let ended = numbers_ended(self.name.as_str(), status.maximum, what, status.period.is_some());
+        status.exhausted.then_some(ended)
+    }
+
     /// Returns this namespace with its earlier text forms.
     #[must_use]
     pub fn with_earlier_texts(self, earlier_texts: Vec<Option<TextForm>>) -> Self {
@@ -565,4 +579,15 @@ fn steps_by_one(definition: &Definition) -> Result<(), &'static str> {
         Scheme::Segment(segment) => segment.counts_by_one(),
         Scheme::Snowflake { .. } | Scheme::Wide(_) => Ok(()),
     }
+}
+
+/// Returns that the numbers of a namespace are used or reserved, in the current period if `is_of_period`.
+pub(crate) fn numbers_ended(name: &str, maximum: u64, what: &str, is_of_period: bool) -> String {
+    let until = if is_of_period { " in this period" } else { "" };
+    format!("every number of {name} up to its maximum, {maximum}, is {what}{until}")
+}
+
+/// Returns what to do about numbers that have ended.
+pub(crate) fn raise_maximum(name: &str) -> String {
+    format!("raise it with `snowmint ns set {name} --maximum`, or use a new namespace")
 }

@@ -297,7 +297,12 @@ fn a_maximum_is_told_before_and_when_it_is_reached() {
         "{error}"
     );
     assert_eq!(server.get("/v1/ids/n").status, 500);
-    assert_eq!(server.get("/readyz").status, 200, "the other namespaces are served");
+    let ready = server.get("/readyz");
+    assert_eq!(ready.status, 200, "the other namespaces are served");
+    assert_says(&ready.body, &["trouble", "every number of n up to its maximum, 100, is used"]);
+    let doctor = snowmint::run(folder.path(), ["doctor", "--data", "data"]);
+    assert_eq!(doctor.status.code(), Some(1), "{}", snowmint::text(&doctor));
+    assert_says(&snowmint::text(&doctor), &["every number of n up to its maximum, 100, is reserved"]);
     ns(folder.path(), &["set", "n", "--maximum", "1000"]);
     let number = time::eventually("a number above", PATIENCE, || increment(&server, &["INCR", "n"]).ok());
     assert!(number > 100, "{number}");

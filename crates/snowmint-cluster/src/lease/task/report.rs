@@ -134,13 +134,14 @@ impl LeaseTask {
         self.status.send_modify(|status| {
             status.store_errors += 1;
             status.failure = None;
-            if !error.is_temporary() {
-                status.failure = Some(LeaseError::Store(Arc::new(error)));
-            } else if status.worker.is_none() {
+            if status.worker.is_some() {
+                status.trouble = Some(error.to_string());
+            } else if error.is_temporary() {
                 // Whether a worker is free is as unknown as before.
                 status.waiting = Some(error.to_string());
-            } else {
-                status.trouble = Some(error.to_string());
+            }
+            if !error.is_temporary() {
+                status.failure = Some(LeaseError::Store(Arc::new(error)));
             }
         });
     }
