@@ -85,9 +85,10 @@ pub(crate) struct Checked {
 pub(crate) fn check(mut args: Args, now_unix_ms: u64) -> Result<Checked, Failure> {
     let of_host = args.detach_from_host()?;
     let plan = Plan::check(args, now_unix_ms)?;
+    let of_layouts = plan.namespaces.layout_warnings(now_unix_ms);
     Ok(Checked {
         namespaces: plan.namespaces.count(),
-        warnings: plan.warnings.into_iter().chain(of_host).collect(),
+        warnings: plan.warnings.into_iter().chain(of_layouts).chain(of_host).collect(),
     })
 }
 

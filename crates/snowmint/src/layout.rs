@@ -14,7 +14,7 @@ pub use presets::{PRESETS, Preset};
 pub use text::LayoutParseError;
 
 use crate::field::{Field, Generation, Sequence, Timestamp};
-use crate::utc::{MAX_UNIX_MS, MS_PER_YEAR, Utc, UtcDate};
+use crate::utc::{END_OF_1970, MAX_UNIX_MS, MS_PER_YEAR, Utc, UtcDate};
 use crate::{DatacenterId, Id, Parts, WorkerId};
 
 /// Bits of an id: 63, so that it is never negative as a signed 64-bit number.
@@ -173,7 +173,9 @@ impl Layout {
         Duration::from_millis(self.ends_at_unix_ms().saturating_sub(unix_ms))
     }
 
-    /// Returns a warning once the layout ends within five average Gregorian years (157,784,760 s), or has ended.
+    /// Returns a warning once the layout ends within five average Gregorian years (157,784,760 s), or has
+    /// ended. It also warns of an epoch that is probably a mistake: one after the instant, and one in 1970
+    /// but not at its start, as unix seconds would be.
     ///
     /// Moving to another layout takes a while, so operators want to know early. The instant is in unix
     /// milliseconds.
@@ -186,11 +188,21 @@ impl Layout {
     /// let warning = Layout::TWITTER.expiry_warning(half_a_year_left).ok_or("it ends soon")?;
     /// assert!(warning.to_string().starts_with("the layout ends on 2080-07-10, in 0.5 years: "));
     /// assert_eq!(Layout::TWITTER.expiry_warning(1_785_542_400_000), None);
+    /// let seconds = Layout::builder().timestamp(41).sequence(22).epoch_unix_ms(1_704_067_200).build().unwrap();
+    /// let warning = seconds.expiry_warning(1_785_542_400_000).ok_or("it begins in 1970")?;
+    /// assert!(warning.to_string().starts_with("the epoch of the layout is 1970-01-20T17:21:07.200Z: "));
     /// # Ok::<(), &str>(())
     /// ```
     pub fn expiry_warning(&self, now_unix_ms: u64) -> Option<ExpiryWarning> {
-        let left = self.left_at(now_unix_ms);
-        (left < WARN_BELOW).then(|| ExpiryWarning { ends_unix_ms: self.ends_at_unix_ms(), left })
+        let (left, epoch_unix_ms) = (self.left_at(now_unix_ms), self.epoch_unix_ms);
+        let reason = match () {
+            () if left.is_zero() => WarningReason::Ended,
+            () if epoch_unix_ms > now_unix_ms => WarningReason::NotBegun,
+            () if (1..END_OF_1970).contains(&epoch_unix_ms) => WarningReason::Seconds,
+            () if left < WARN_BELOW => WarningReason::Ends { left },
+            () => return None,
+        };
+        Some(ExpiryWarning { epoch_unix_ms, ends_unix_ms: self.ends_at_unix_ms(), reason })
     }
 
     /// Returns the smallest id of the tick that contains an instant, for `WHERE id >= ...`.
@@ -514,25 +526,53 @@ impl fmt::Debug for Layout {
     }
 }
 
-/// A layout that ends within a few years, or has ended; see [`Layout::expiry_warning`]. Its text is one line for a log.
+/// A layout that ends within a few years, has ended, or has an unlikely epoch; see
+/// [`Layout::expiry_warning`]. Its text is one line for a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExpiryWarning {
+    epoch_unix_ms: u64,
     ends_unix_ms: u64,
-    left: Duration,
+    reason: WarningReason,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WarningReason {
+    Ended,
+    Ends {
+        left: Duration,
+    },
+    NotBegun,
+    /// The epoch is in unix seconds.
+    Seconds,
 }
 
 impl fmt::Display for ExpiryWarning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let date = UtcDate(self.ends_unix_ms);
-        if self.left.is_zero() {
-            return write!(f, "the layout ended on {date}: it has no ids left; move to another layout");
+        let (epoch, ends) = (self.epoch_unix_ms, UtcDate(self.ends_unix_ms));
+        match self.reason {
+            WarningReason::Ended => {
+                write!(f, "the layout ended on {ends}: it has no ids left; move to another layout")
+            }
+            WarningReason::NotBegun => write!(
+                f,
+                "the layout begins on {}: it has no ids before its epoch; check the digits of the epoch, and the clock",
+                UtcDate(epoch)
+            ),
+            WarningReason::Seconds => write!(
+                f,
+                "the epoch of the layout is {}: if unix seconds were meant, {}, multiply them by 1000",
+                Utc(epoch),
+                Utc(epoch.saturating_mul(1000))
+            ),
+            WarningReason::Ends { left } => {
+                let tenths = left.as_millis() / u128::from(MS_PER_YEAR / 10);
+                write!(
+                    f,
+                    "the layout ends on {ends}, in {}.{} years: it has no ids after that; plan the move to another layout",
+                    tenths / 10,
+                    tenths % 10
+                )
+            }
         }
-        let tenths = self.left.as_millis() / u128::from(MS_PER_YEAR / 10);
-        write!(
-            f,
-            "the layout ends on {date}, in {}.{} years: it has no ids after that; plan the move to another layout",
-            tenths / 10,
-            tenths % 10
-        )
     }
 }

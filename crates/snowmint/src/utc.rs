@@ -12,6 +12,9 @@ const MS_PER_DAY: u64 = 86_400_000;
 /// Milliseconds of the average Gregorian year, 365.2425 days.
 pub const MS_PER_YEAR: u64 = 31_556_952_000;
 
+/// The end of the year 1970, in unix milliseconds.
+pub(crate) const END_OF_1970: u64 = 365 * MS_PER_DAY;
+
 /// The last instant that RFC 3339 can represent, 9999-12-31T23:59:59.999Z, in unix milliseconds.
 pub const MAX_UNIX_MS: u64 = 253_402_300_799_999;
 
@@ -87,6 +90,11 @@ pub enum UtcError {
         /// The input.
         text: Snippet,
     },
+    /// The number lies in 1970 as unix milliseconds: most likely it is unix seconds.
+    Seconds {
+        /// The number.
+        number: u64,
+    },
     /// The instant is before 1970 or after 9999.
     OutOfRange {
         /// The input.
@@ -105,6 +113,13 @@ impl fmt::Display for UtcError {
                 f,
                 "ambiguous instant {text}: write 2024-01-01 for the start of a year, or add a leading 0 for unix milliseconds"
             ),
+            Self::Seconds { number } => write!(
+                f,
+                "ambiguous instant {number}: it is {} in unix milliseconds and {} in unix seconds: write the date, or add a leading 0 \
+                 for unix milliseconds",
+                Utc(*number),
+                Utc(number.saturating_mul(1000))
+            ),
             Self::OutOfRange { text } => {
                 write!(f, "instant {text} is out of range: expected 1970-01-01 to 9999-12-31")
             }
@@ -116,7 +131,8 @@ impl core::error::Error for UtcError {}
 
 /// Parses an instant: RFC 3339 (`2010-11-04T01:42:54.657Z`, or an offset such as `+08:00`), a date, or unix milliseconds.
 ///
-/// It rejects fractions of a millisecond instead of cutting them, and four digits alone, which may be a year.
+/// It rejects fractions of a millisecond instead of cutting them. It also rejects numbers that lie in 1970 as
+/// milliseconds: four digits may be a year, more may be unix seconds. With a leading 0 they are milliseconds.
 ///
 /// # Errors
 ///
@@ -128,7 +144,11 @@ pub fn parse(text: &str) -> Result<u64, UtcError> {
         return Err(UtcError::Year { text: Snippet::of(text) });
     }
     if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
-        return text.parse().ok().filter(|ms| *ms <= MAX_UNIX_MS).ok_or(out_of_range);
+        let number = text.parse().ok().filter(|ms| *ms <= MAX_UNIX_MS).ok_or(out_of_range)?;
+        if text.len() > 4 && !text.starts_with('0') && number < END_OF_1970 {
+            return Err(UtcError::Seconds { number });
+        }
+        return Ok(number);
     }
     let mut reader = Reader { rest: text.as_bytes() };
     let ms = reader.instant().ok_or(malformed)?;
@@ -321,7 +341,23 @@ mod tests {
             assert!(matches!(parse(year), Err(UtcError::Year { .. })), "{year}");
         }
         assert_eq!((parse("0"), parse("999"), parse("02024")), (Ok(0), Ok(999), Ok(2024)));
-        assert_eq!(parse("10000"), Ok(10_000));
+        assert_eq!(parse("0010000"), Ok(10_000));
+    }
+
+    /// Goal: unix seconds are not taken for milliseconds: the error shows the instant in both units. Method:
+    /// the borders of 1970, and numbers that people use as an epoch.
+    #[test]
+    fn unix_seconds_are_not_taken_for_milliseconds() {
+        for number in [10_000, 1_288_834_974, 1_704_067_200, END_OF_1970 - 1] {
+            assert_eq!(parse(&number.to_string()), Err(UtcError::Seconds { number }), "{number}");
+            assert_eq!(parse(&format!("0{number}")), Ok(number));
+        }
+        assert_eq!(parse(&END_OF_1970.to_string()), Ok(END_OF_1970));
+        assert_eq!(
+            parse("1704067200").unwrap_err().to_string(),
+            "ambiguous instant 1704067200: it is 1970-01-20T17:21:07.200Z in unix milliseconds and 2024-01-01T00:00:00.000Z in \
+             unix seconds: write the date, or add a leading 0 for unix milliseconds"
+        );
     }
 
     #[test]

@@ -205,6 +205,10 @@ fn warnings_and_what_depends_on_the_machine_are_told_and_the_file_is_valid() {
         ("http = '0.0.0.0:80'\ninsecure = true", "warning: listening on 0.0.0.0:80 without --store"),
         ("worker = 'ordinal'", "warning: --worker depends on the machine that serves; it "),
         (
+            "[namespaces.n]\nscheme = 'snowflake'\nlayout = 'time:41 worker:10 sequence:12 epoch:14200070400000'",
+            "warning: namespace n: the layout begins on 2419-12-",
+        ),
+        (
             "worker = 'ipv4:198.51.100.0/27'",
             "warning: --worker depends on the machine that serves; it has none here: ",
         ),

@@ -304,10 +304,12 @@ pub(crate) fn namespace((name, record): &Listed, now_unix_ms: u64) -> Option<Fin
     } else {
         format!("{name} makes no more ids: its layout `{layout}` ended on {} ({left})", date(ends))
     };
-    Some(if ends > now_unix_ms + 5 * MS_PER_YEAR {
-        ok("namespace", text)
-    } else {
-        problem("namespace", text)
+    if ends <= now_unix_ms + 5 * MS_PER_YEAR {
+        return Some(problem("namespace", text));
+    }
+    Some(match layout.expiry_warning(now_unix_ms) {
+        Some(warning) => problem("namespace", format!("{text}; {warning}")),
+        None => ok("namespace", text),
     })
 }
 

@@ -10,7 +10,7 @@ use snowmint::Layout;
 use snowmint_cluster::namespace::registry::Room;
 use snowmint_cluster::namespace::{
     AutoCreate, Definition, HideKeys, HideKeysError, NamespaceError, NamespaceFile, NamespaceFileError,
-    NamespaceRecord, ServedBy, TextForm, registry,
+    NamespaceRecord, Scheme, ServedBy, TextForm, registry,
 };
 use snowmint_cluster::{NamespaceName, NamespaceNameError};
 use snowmint_store::{Store, StoreError, Visibility};
@@ -240,6 +240,18 @@ impl NamespaceConfig {
     pub fn count(&self) -> usize {
         let named = self.names.iter().filter(|name| !self.file.namespaces.contains_key(name));
         self.file.namespaces.len() + named.count()
+    }
+
+    /// Returns a warning for each namespace whose layout ends soon or has an unlikely epoch, at an instant in
+    /// unix milliseconds.
+    pub fn layout_warnings(&self, now_unix_ms: u64) -> Vec<String> {
+        let warning = |(name, definition): (&NamespaceName, &Definition)| match &definition.scheme {
+            Scheme::Snowflake { layout, .. } => {
+                Some(format!("namespace {name}: {}", layout.expiry_warning(now_unix_ms)?))
+            }
+            _ => None,
+        };
+        self.file.namespaces.iter().filter_map(warning).collect()
     }
 
     /// Returns the configured namespaces of the service's own layout, without reading the store.
