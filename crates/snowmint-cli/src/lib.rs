@@ -217,6 +217,7 @@ fn parse(mut command: Clap) -> Result<(Cli, ArgMatches), clap::Error> {
 
 fn run(cli: Cli, matches: &ArgMatches) -> Result<(), Failure> {
     output::choose_colour(cli.color);
+    serve::misspelt_variables::refuse(matches, std::env::vars_os())?;
     match cli.command {
         Command::Serve(args) => serve::start(*args),
         Command::Config(args) => config::run(&args, matches),

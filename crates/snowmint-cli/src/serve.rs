@@ -8,7 +8,7 @@
 mod args;
 pub(crate) mod config_file;
 mod logging;
-mod misspelt_variables;
+pub(crate) mod misspelt_variables;
 mod start_without_store;
 mod systemd;
 mod trace_flags;
@@ -97,7 +97,7 @@ fn run(mut args: Args) -> Result<(), Failure> {
     args.resolve_sockets(&sockets)?;
     let plan = Plan::check(args, WallClock.unix_ms())?;
     let process = Process { sockets, logging: logging::start(&plan.log)? };
-    let misspelt = misspelt_variables::misspelt(std::env::vars_os().map(|(name, _)| name));
+    let misspelt = misspelt_variables::warnings(std::env::vars_os());
     for warning in plan.warnings.iter().chain(&misspelt) {
         tracing::warn!("{warning}");
     }

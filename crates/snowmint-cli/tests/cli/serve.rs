@@ -211,6 +211,22 @@ fn a_misspelt_variable_is_named() {
     assert_eq!(server.log().matches("environment variable").count(), 1, "{}", server.log());
 }
 
+/// Goal: a node does not serve from another store or under another worker than its operator meant.
+#[test]
+fn a_variable_that_means_the_store_is_refused() {
+    for (name, meant) in [
+        ("SNOWMINT_STORE_URL", "SNOWMINT_STORE"),
+        ("SNOWMINT_DATACENTER_ID", "SNOWMINT_DATACENTER"),
+        ("SNOWMINT_WORKER_ID", "SNOWMINT_WORKER"),
+    ] {
+        let sandbox = Sandbox::new().with_env(name, "7");
+        let told = sandbox.run(&["serve", "--http", "127.0.0.1:0", "--resp", "off"]);
+        let wanted = format!("error: unknown environment variable {name}: did you mean {meant}?");
+        assert!(told.code == 2 && told.err.starts_with(&wanted), "{name}: {told:?}");
+        assert!(!sandbox.path("snowmint-data").exists(), "{name}");
+    }
+}
+
 #[test]
 fn a_port_in_use_is_told_and_costs_no_lease() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
