@@ -221,6 +221,7 @@ def check_compose():
             require(service["environment"]["SNOWMINT_STORE"].split("//")[1].split(":")[0] in services, "the store is a service")
             build = HERE / "docker" / service["build"]["context"]
             require((build / service["build"]["dockerfile"]).is_file(), "the Dockerfile is there")
+    require("--auto-compaction-mode=periodic" in services["etcd"]["command"], "etcd compacts what renewals of leases add")
     print(f"docker/compose.yaml: {', '.join(services)}")
 
 

@@ -20,7 +20,7 @@ Examples:
       that of the node.
 
 Checks:
-  store      it answers, and how fast
+  store      it answers, and how fast; etcd has more than half of its quota left
   write      this user can write it: doctor writes one record, `doctor`. For a
              data file, run doctor as the user of the nodes
   clock      this machine's clock against the store's, if the store has one

@@ -215,6 +215,13 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
         Vec::new()
     }
 
+    /// Asks the store what an operator has to mend before calls fail, such as a quota that is half used; in
+    /// full sentences, each with the server. Empty for stores that have nothing to ask for, and if no server
+    /// answers.
+    async fn warnings(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Returns the time span of the newest acknowledged writes that this store may lose.
     ///
     /// Zero for a store that keeps point 4 of the contract. For any other store, a write may be relied on only once it has

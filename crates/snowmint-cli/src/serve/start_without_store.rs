@@ -113,6 +113,13 @@ impl Store for LateStore {
         self.arrived.get().map(|store| store.skipped()).unwrap_or_default()
     }
 
+    async fn warnings(&self) -> Vec<String> {
+        match self.arrived.get() {
+            Some(store) => store.warnings().await,
+            None => Vec::new(),
+        }
+    }
+
     /// Until then, no write is acknowledged.
     fn may_lose(&self) -> Duration {
         self.arrived.get().map_or(Duration::ZERO, |store| store.may_lose())

@@ -109,6 +109,7 @@ fn problem(check: &'static str, text: impl Into<String>) -> Finding {
 /// The error of the store, if it cannot be read at all; an error of the setting `nodes`, if an address is invalid.
 pub async fn examine(store: &dyn Store, nodes: &[String]) -> Result<Findings, AdminError> {
     let mut findings = vec![latency(store).await?, write(store).await];
+    findings.extend(store.warnings().await.into_iter().map(|warning| problem("store", warning)));
     let offset = ClockOffset::measure(store).await?;
     findings.push(match offset {
         Some(offset) => clocks(offset).in_full(),

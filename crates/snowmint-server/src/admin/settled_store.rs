@@ -185,6 +185,10 @@ impl Store for SettledStore {
         self.store.skipped()
     }
 
+    async fn warnings(&self) -> Vec<String> {
+        self.store.warnings().await
+    }
+
     fn may_lose(&self) -> Duration {
         self.store.may_lose()
     }

@@ -16,6 +16,7 @@ use super::error::{EtcdFailure, Protocol};
 use super::wire;
 use super::wire::auth_client::AuthClient;
 use super::wire::kv_client::KvClient;
+use super::wire::maintenance_client::MaintenanceClient;
 use crate::UrlError;
 use crate::error::chain;
 use crate::net::url::{Host, Location, Login};
@@ -120,6 +121,23 @@ impl Link {
             }
         }
         Ok(())
+    }
+
+    /// Returns the status of each member that answers, with its host.
+    pub(super) async fn statuses(&self) -> Vec<(String, wire::StatusResponse)> {
+        let mut statuses = Vec::new();
+        for member in &self.members {
+            let ask = async {
+                let channel = member.endpoint.connect().await.ok()?;
+                let token = self.token(&channel).await.ok()?;
+                let request = with_token(wire::StatusRequest {}, token);
+                Some(MaintenanceClient::new(channel).status(request).await.ok()?.into_inner())
+            };
+            if let Ok(Some(status)) = timeout(READ, ask).await {
+                statuses.push((member.host(), status));
+            }
+        }
+        statuses
     }
 
     /// Sends a write, once.

@@ -345,6 +345,7 @@ async fn a_full_server_is_told_and_reads_go_on() {
     let etcd = Etcd::with(&["--quota-backend-bytes=4194304"]);
     let store = open(&url(&etcd)).await;
     let (mut value, mut now) = (vec![0; 64 * 1024], put(&*store, "a", b"").await);
+    assert_eq!(store.warnings().await, [""; 0]);
     let mut refusals = Vec::new();
     for nth in 0..200_u8 {
         value[0] = nth;
@@ -370,4 +371,6 @@ async fn a_full_server_is_told_and_reads_go_on() {
     assert_eq!(last.kind(), StoreErrorKind::Full, "{last}");
     assert!(last.to_string().contains("etcdctl alarm disarm"), "{last}");
     assert_eq!(store.list("").await.unwrap().len(), 1);
+    let warnings = store.warnings().await;
+    assert!(warnings.len() == 1 && warnings[0].contains("alarm:NOSPACE"), "{warnings:?}");
 }
