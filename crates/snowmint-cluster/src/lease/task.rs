@@ -210,8 +210,8 @@ struct LeaseTask {
     outage: Outage,
     /// The last worker with an unreadable record, which is reported once.
     unreadable: Option<WorkerId>,
-    /// Why the task waits for a lease, as last logged.
-    reported: Option<Reported>,
+    /// Why the task waits for a lease, as logged.
+    reported: Reported,
     /// The worker whose lease is being released.
     released: Option<WorkerId>,
 }
@@ -259,7 +259,7 @@ impl LeaseTask {
             saver,
             outage: Outage::default(),
             unreadable: None,
-            reported: None,
+            reported: Reported::default(),
             released: None,
         }
     }
@@ -501,7 +501,7 @@ impl LeaseTask {
             saver.attach(generator).await;
         }
         self.clock_confirmed();
-        self.reported = None;
+        self.reported.clear();
         self.status.send_modify(|status| {
             status.worker = Some(worker);
             status.until_unix_ms = Some(held.until_unix_ms);

@@ -33,13 +33,38 @@ impl Reason {
     const fn is_none_free(self) -> bool {
         matches!(self, Self::NoneFree | Self::Taken)
     }
+
+    /// Returns whether both are the same problem: another node holds what this one waits for. They alternate
+    /// with each of its renewals.
+    fn is_same_problem(self, other: Self) -> bool {
+        let is_of_others = |reason| matches!(reason, Self::NoneFree | Self::Awaited | Self::Taken);
+        self == other || is_of_others(self) && is_of_others(other)
+    }
 }
 
-/// The last logged reason, and when.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Reported {
-    reason: Reason,
-    unix_ms: u64,
+/// The reasons logged since a lease was last granted, and when.
+#[derive(Debug, Default)]
+pub(super) struct Reported(Vec<(Reason, u64)>);
+
+impl Reported {
+    /// Returns whether to log a reason: the first time, and then each problem once a minute.
+    fn is_due(&mut self, reason: Reason, now_unix_ms: u64) -> bool {
+        let is_known = self.0.iter().any(|(logged, _)| *logged == reason);
+        let lately = self.0.iter().any(|(logged, unix_ms)| {
+            logged.is_same_problem(reason) && now_unix_ms.saturating_sub(*unix_ms) < REPEAT_MS
+        });
+        if is_known && lately {
+            return false;
+        }
+        self.0.retain(|(logged, _)| *logged != reason);
+        self.0.push((reason, now_unix_ms));
+        true
+    }
+
+    /// Forgets all reasons once this node waits no more.
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
 }
 
 impl LeaseTask {
@@ -235,7 +260,7 @@ impl LeaseTask {
         let ahead_ms = self.status.borrow().clock_ahead_ms;
         if ahead_ms > 0 {
             tracing::info!(ahead_ms, "the clock is correct again or confirmed; leases are renewed by it");
-            self.reported = None;
+            self.reported.clear();
         }
         self.status.send_modify(|status| status.clock_ahead_ms = 0);
     }
@@ -257,11 +282,8 @@ impl LeaseTask {
 
     /// Reports why the task waits for a lease.
     pub(super) fn wait_for(&mut self, reason: Reason, why: String) {
-        let now = self.node.clock.unix_ms();
-        let lately = |last: Reported| last.reason == reason && now.saturating_sub(last.unix_ms) < REPEAT_MS;
-        if !self.reported.is_some_and(lately) {
+        if self.reported.is_due(reason, self.node.clock.unix_ms()) {
             tracing::warn!("{why}");
-            self.reported = Some(Reported { reason, unix_ms: now });
         }
         // A failure before this one has passed.
         self.status.send_modify(|status| {
@@ -347,6 +369,24 @@ impl Outage {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Goal: a fixed worker that another node holds is logged when it begins and once a minute. Method: the
+    /// two reasons alternate with each renewal of the other node, for three minutes.
+    #[test]
+    fn reasons_that_alternate_are_logged_once_a_minute() {
+        let (mut reported, mut logged) = (Reported::default(), Vec::new());
+        for i in 0..600 {
+            let now = 1_000_000 + i * 300;
+            let reason = if i % 3 == 0 { Reason::Taken } else { Reason::Awaited };
+            logged.extend(reported.is_due(reason, now).then_some((reason, (now - 1_000_000) / 1000)));
+        }
+        let seconds: Vec<u64> = logged.iter().map(|(_, second)| *second).collect();
+        assert_eq!(seconds, [0, 0, 60, 120], "each reason at the beginning: {logged:?}");
+        assert!(reported.is_due(Reason::ClockJumped, 1_180_001), "another problem");
+        assert!(!reported.is_due(Reason::Taken, 1_180_001));
+        reported.clear();
+        assert!(reported.is_due(Reason::Taken, 1_180_002));
+    }
 
     #[test]
     fn an_outage_is_logged_when_it_begins_each_minute_and_when_it_ends() {
