@@ -225,6 +225,13 @@ def check_compose():
     print(f"docker/compose.yaml: {', '.join(services)}")
 
 
+def check_unit():
+    lines = (HERE / "systemd/snowmint.service").read_text().splitlines()
+    for line in ("StartLimitIntervalSec=0", "After=network-online.target time-sync.target", "Restart=on-failure"):
+        require(line in lines, f"snowmint.service: {line} is missing")
+    print("systemd/snowmint.service")
+
+
 def check_bill_of_materials():
     text = subprocess.check_output([sys.executable, HERE / "sbom.py"], text=True)
     wrong = JsonStrictValidator(SchemaVersion.V1_6).validate_str(text)
@@ -240,6 +247,7 @@ def check_bill_of_materials():
 
 check_docker()
 check_compose()
+check_unit()
 check_bill_of_materials()
 for file in sorted((HERE / "kubernetes").rglob("kustomization.yaml")):
     if file.parent.name != "base":
