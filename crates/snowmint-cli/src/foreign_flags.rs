@@ -51,6 +51,25 @@ const FLAGS: [(&[&str], &str, &str); 7] = [
     ),
 ];
 
+/// Flags of other systems that name a worker or a datacenter, for commands that have these.
+const OF_NODE: [(&[&str], &str, &str); 2] = [
+    (
+        &["--node", "--node-id", "--machine", "--machine-id", "--instance-id", "--worker-id"],
+        "worker",
+        "did you mean --worker? Without it, a node takes any free worker",
+    ),
+    (
+        &["--region", "--region-id", "--dc", "--dc-id", "--data-center", "--datacenter-id"],
+        "datacenter",
+        "did you mean --datacenter?",
+    ),
+];
+
+/// Names of `ns set`, and the flags of `ns add` whose settings it cannot change.
+const NS: [&str; 3] = ["ns", "namespace", "namespaces"];
+const SET: [&str; 4] = ["set", "update", "change", "edit"];
+const FIXED: [&str; 5] = ["--scheme", "--layout", "--stripe", "--reset", "--hide"];
+
 /// The names of `bench`, whose flags differ from those of store commands.
 const BENCH: [&str; 2] = ["bench", "benchmark"];
 /// Unknown flags of `bench`, and the replacement for each.
@@ -106,7 +125,23 @@ pub(crate) fn advice(error: &clap::Error) -> Option<String> {
     match error.kind() {
         ErrorKind::UnknownArgument => {
             let flag = text(ContextKind::InvalidArg)?;
-            let command = argv::words().into_iter().nth(1).unwrap_or_default();
+            let words = argv::words();
+            let command = words.get(1).cloned().unwrap_or_default();
+            if NS.contains(&command.as_str())
+                && words.iter().any(|word| SET.contains(&word.as_str()))
+                && let Some(setting) = FIXED.iter().find(|fixed| **fixed == flag)
+            {
+                let setting = &setting[2..];
+                return Some(format!(
+                    "unknown flag {flag}: the {setting} of a namespace is fixed, because a change could produce duplicates; add a \
+                     namespace of another name with it (`snowmint ns add NAME {flag} ...`)"
+                ));
+            }
+            let of_node =
+                OF_NODE.iter().find(|(flags, known, _)| flags.contains(&flag) && has(&command, known));
+            if let Some((_, _, advice)) = of_node {
+                return Some(format!("unknown flag {flag}: {advice}"));
+            }
             if BENCH.contains(&command.as_str())
                 && let Some((_, advice)) = BENCH_FLAGS.iter().find(|(flags, _)| flags.contains(&flag))
             {
@@ -127,6 +162,13 @@ pub(crate) fn advice(error: &clap::Error) -> Option<String> {
     }
 }
 
+/// Returns whether a command has a flag.
+fn has(command: &str, flag: &str) -> bool {
+    let parser = Cli::command();
+    let command = parser.find_subcommand(command);
+    command.is_some_and(|command| command.get_arguments().any(|it| it.get_long() == Some(flag)))
+}
+
 /// The names of `new`.
 const NEW: [&str; 5] = ["new", "generate", "gen", "next", "mint"];
 /// Beginnings of the URLs of nodes.
@@ -144,15 +186,10 @@ pub(crate) fn flag_of(error: &clap::Error) -> Option<String> {
 
 fn flag_of_word(command: &str, word: &str) -> Option<String> {
     let shown = without_credentials(word);
-    let parser = Cli::command();
-    let has = |flag: &str| {
-        let command = parser.find_subcommand(command);
-        command.is_some_and(|command| command.get_arguments().any(|it| it.get_long() == Some(flag)))
-    };
     let is_of_node = NODES.iter().any(|scheme| word.starts_with(scheme));
-    let advice = if is_of_node && has("server") {
+    let advice = if is_of_node && has(command, "server") {
         format!("name the node by --server {shown}")
-    } else if !is_of_node && word.contains("://") && has("store") {
+    } else if !is_of_node && word.contains("://") && has(command, "store") {
         "name the store by --store URL".to_owned()
     } else if NEW.contains(&command) && whole(word).is_some() {
         format!("the number of ids is a flag: -n {word}")

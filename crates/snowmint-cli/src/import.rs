@@ -109,6 +109,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         for url in &args.urls {
             // Rejects a password, as --source does, before the URL is shown.
             url.parse::<CounterSource>().map_err(Failure::usage)?;
+            check_kind(url)?;
             let surveyed = snowmint_store::survey(url).await.map_err(|error| match error {
                 OpenError::Url(error) => Failure::usage(error),
                 error => Failure::runtime(error),
@@ -134,6 +135,19 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         };
         show(args, &rows, store.as_deref())
     })
+}
+
+/// Refuses the URL of a server without the kind of counter before it.
+fn check_kind(url: &str) -> Result<(), Failure> {
+    let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
+    let (kinds, example) = match scheme {
+        "mysql" | "mariadb" => ("leaf:, tinyid: or tickets:", "leaf:mysql://HOST/DATABASE"),
+        "redis" | "rediss" => ("redis-counter:", "redis-counter:redis://HOST/0?counter=KEY"),
+        _ => return Ok(()),
+    };
+    Err(Failure::usage(format!(
+        "missing kind of counter before `{scheme}:`: write {kinds} before the URL of the server, such as {example}"
+    )))
 }
 
 /// Merges the counters of several servers with the same name; the highest number counts.

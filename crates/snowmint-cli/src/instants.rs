@@ -48,10 +48,22 @@ pub(crate) fn parse(text: &str) -> Result<When, String> {
         Err(UtcError::Malformed { .. }) => match text.parse::<Span>() {
             // `1 day`, `1 day ago` and `-1d` mean the same, since ids of the future do not exist.
             Ok(span) => Ok(When::Ago(span.abs())),
-            Err(_) => Err(EXPECTED.to_owned()),
+            Err(_) => Err(completed(text).map_or_else(
+                || EXPECTED.to_owned(),
+                |whole| format!("a time needs its seconds and an offset: write {whole}"),
+            )),
         },
         Err(error) => Err(error.to_string()),
     }
+}
+
+/// Returns an instant whose seconds or offset are missing, with `:00` and `Z` added.
+fn completed(text: &str) -> Option<String> {
+    const MINUTES: usize = "2026-11-22T08:00".len();
+    let (to_minutes, rest) = text.split_at_checked(MINUTES)?;
+    let with_seconds = if rest.starts_with(':') { text.to_owned() } else { format!("{to_minutes}:00{rest}") };
+    let with_offset = format!("{with_seconds}Z");
+    [with_seconds, with_offset].into_iter().find(|whole| utc::parse(whole).is_ok())
 }
 
 impl When {
@@ -105,6 +117,11 @@ mod tests {
         }
         // Future times and Unix seconds are rejected.
         for (text, wanted) in [
+            ("2026-11-01T08:00+01:00", "write 2026-11-01T08:00:00+01:00"),
+            ("2026-11-01T08:00Z", "write 2026-11-01T08:00:00Z"),
+            ("2026-11-01T08:00", "write 2026-11-01T08:00:00Z"),
+            ("2026-11-01 08:00:30", "write 2026-11-01 08:00:30Z"),
+            ("2026-13-01T08:00", "expected an instant"),
             ("+1 day", "counts back"),
             ("+1700000000000", "counts back"),
             ("1700000000", "by 1000"),

@@ -91,15 +91,9 @@ a second signal arrived. 2: invalid flag or setting.";
 
 /// Run the service: ids over HTTP, the Redis protocol, Thrift and gRPC
 #[derive(Debug, clap::Args)]
-#[command(after_long_help = EXAMPLES, after_help = "See --help for examples.")]
+#[command(after_long_help = EXAMPLES, after_help = "See --help for examples.", disable_help_flag = true)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub(crate) struct Args {
-    /// Configuration file (TOML): any of these flags, namespaces and tokens (`snowmint config --help` shows one). Flags and
-    /// environment variables win over it
-    #[arg(long, value_name = "FILE", env = "SNOWMINT_CONFIG", help_heading = "Configuration")]
-    pub(crate) config: Option<PathBuf>,
-    #[arg(skip)]
-    pub(crate) from_config: FromConfig,
     /// Address for HTTP, and for gRPC over HTTP/2: HOST:PORT (port 0 for any free port), unix:PATH, off, or systemd (a socket
     /// that systemd opens: see below)
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080", value_parser = flag_values::listen_or_unix, env = "SNOWMINT_HTTP", help_heading = "Addresses")]
@@ -134,6 +128,31 @@ pub(crate) struct Args {
     /// systemd
     #[arg(long, value_name = "ADDR", default_value = "off", value_parser = flag_values::listen_or_unix, env = "SNOWMINT_PROBE", help_heading = "Addresses")]
     pub(super) probe: Listen,
+    /// Store of leases and namespaces: sqlite:PATH, redis://, postgres://, mysql://, etcd://, zookeeper://,
+    /// kubernetes: or memory:; default: the file snowmint.db in the data directory
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "SNOWMINT_STORE",
+        hide_env_values = true,
+        help_heading = "Store and namespaces"
+    )]
+    pub(super) store: Option<String>,
+    /// Data directory; default: $XDG_STATE_HOME/snowmint, or ~/.local/state/snowmint; for root /var/lib/snowmint
+    #[arg(
+        long,
+        alias = "data-dir",
+        value_name = "DIR",
+        env = "SNOWMINT_DATA",
+        help_heading = "Store and namespaces"
+    )]
+    pub(super) data: Option<String>,
+    /// Configuration file (TOML): any of these flags, namespaces and tokens (`snowmint config --help` shows
+    /// one). Flags and environment variables win over it
+    #[arg(long, value_name = "FILE", env = "SNOWMINT_CONFIG", help_heading = "Configuration")]
+    pub(crate) config: Option<PathBuf>,
+    #[arg(skip)]
+    pub(crate) from_config: FromConfig,
     /// Certificate for TLS on every TCP port but that of --probe, followed by those of intermediate authorities (PEM). The TLS files are loaded
     /// again when they change, and at SIGHUP
     #[arg(long, value_name = "FILE", env = "SNOWMINT_TLS_CERT", help_heading = "TLS, tokens and web pages")]
@@ -171,25 +190,6 @@ pub(crate) struct Args {
     /// require --tls-client-ca, or --tokens-file with TLS
     #[arg(long, env = "SNOWMINT_INSECURE", value_parser = BoolishValueParser::new(), help_heading = "TLS, tokens and web pages")]
     pub(super) insecure: bool,
-    /// Store of leases and namespaces: sqlite:PATH, redis://, postgres://, mysql://, etcd://, zookeeper://, kubernetes: or
-    /// memory:; default: the file snowmint.db in the data directory
-    #[arg(
-        long,
-        value_name = "URL",
-        env = "SNOWMINT_STORE",
-        hide_env_values = true,
-        help_heading = "Store and namespaces"
-    )]
-    pub(super) store: Option<String>,
-    /// Data directory; default: $XDG_STATE_HOME/snowmint, or ~/.local/state/snowmint; for root /var/lib/snowmint
-    #[arg(
-        long,
-        alias = "data-dir",
-        value_name = "DIR",
-        env = "SNOWMINT_DATA",
-        help_heading = "Store and namespaces"
-    )]
-    pub(super) data: Option<String>,
     /// Layout of ids: a name (see `snowmint layouts`) or its text form (see `snowmint layout --help`)
     #[arg(
         long,
@@ -333,13 +333,19 @@ pub(crate) struct Args {
     /// HTTP addresses of nodes of the same store: http://HOST:PORT,... The console and `doctor --server` report which of them do not
     /// answer. The admin API asks these, and no others, for /metrics and /readyz. For nodes with TLS, the port of their --probe;
     /// default: none
-    #[arg(long, value_name = "URL,...", value_delimiter = ',', env = "SNOWMINT_PEERS")]
+    #[arg(
+        long,
+        value_name = "URL,...",
+        value_delimiter = ',',
+        env = "SNOWMINT_PEERS",
+        help_heading = "Store and namespaces"
+    )]
     pub(super) peers: Vec<String>,
     /// Serve the console, a page for browsers that explains ids and shows the fleet, at / of the HTTP port: true or false
-    #[arg(long, value_name = "BOOL", default_value = "true", action = ArgAction::Set, value_parser = BoolishValueParser::new(), env = "SNOWMINT_CONSOLE")]
+    #[arg(long, value_name = "BOOL", default_value = "true", action = ArgAction::Set, value_parser = BoolishValueParser::new(), env = "SNOWMINT_CONSOLE", help_heading = "TLS, tokens and web pages")]
     pub(super) console: bool,
     /// Do not serve the console; the same as --console false
-    #[arg(long)]
+    #[arg(long, help_heading = "TLS, tokens and web pages")]
     pub(super) no_console: bool,
     /// Time limit for requests in flight after SIGTERM and the drain delay; then their connections are cut
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = flag_values::drain, env = "SNOWMINT_DRAIN_TIMEOUT", help_heading = "Limits and shutdown")]
@@ -370,11 +376,15 @@ pub(crate) struct Args {
     pub(super) access_log: bool,
     /// OpenTelemetry collector for traces of requests (OTLP over HTTP), such as `http://localhost:4318`; default:
     /// `OTEL_EXPORTER_OTLP_ENDPOINT`. Requires a build with the feature `otlp`
-    #[arg(long, value_name = "URL", env = "SNOWMINT_OTLP_ENDPOINT")]
+    #[arg(long, value_name = "URL", env = "SNOWMINT_OTLP_ENDPOINT", help_heading = "Log")]
     pub(super) otlp_endpoint: Option<String>,
     /// Share of requests to trace, from 0 to 1, of those without a trace context; otherwise the caller decides
-    #[arg(long, value_name = "RATIO", default_value = "0", value_parser = trace_flags::ratio, env = "SNOWMINT_OTLP_SAMPLE_RATIO")]
+    #[arg(long, value_name = "RATIO", default_value = "0", value_parser = trace_flags::ratio, env = "SNOWMINT_OTLP_SAMPLE_RATIO", help_heading = "Log")]
     pub(super) otlp_sample_ratio: f64,
+    /// Print help (`--help` has examples)
+    // Not the one of clap: it would be alone under a heading of its own, before the addresses.
+    #[arg(short, long, action = ArgAction::Help, help_heading = "Global options")]
+    help: Option<bool>,
 }
 
 /// The path of the configuration file, for each part of it that the node reads again or watches.

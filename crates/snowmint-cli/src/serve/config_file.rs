@@ -289,8 +289,9 @@ fn is_of_namespaces(key: &str, value: &Value) -> bool {
     NAMESPACE_KEYS.contains(&key) && value.is_table()
 }
 
-/// Flags that a file cannot set: `config` names the file itself, and `no_console` is a short form of `console = false`.
-const NOT_IN_A_FILE: [&str; 2] = ["config", "no_console"];
+/// Flags that a file cannot set: `config` names the file itself, `no_console` is a short form of `console =
+/// false`, and `help` is no setting.
+const NOT_IN_A_FILE: [&str; 3] = ["config", "no_console", "help"];
 
 /// The flags that a file may set.
 pub(crate) fn flags() -> Vec<Arg> {

@@ -38,6 +38,20 @@ fn habits_work_or_lead_on() {
     assert!(sandbox.out(&["help", "gen"]).contains("snowmint new -n 1000"));
     for (args, wanted) in [
         (&["serve", "--port", "9000"][..], "unknown flag --port: use --http 127.0.0.1:PORT"),
+        (&["serve", "--node", "3"], "unknown flag --node: did you mean --worker?"),
+        (&["new", "--node", "3"], "unknown flag --node: did you mean --worker?"),
+        (&["serve", "--region", "3"], "unknown flag --region: did you mean --datacenter?"),
+        (&["doctor", "--node", "http://h:1"], "a similar argument exists: '--nodes'"),
+        (
+            &["ns", "set", "n", "--layout", "twitter"],
+            "unknown flag --layout: the layout of a namespace is fixed, because a change could produce duplicates",
+        ),
+        (&["ns", "set", "n", "--stripe", "1/2"], "unknown flag --stripe: the stripe of a namespace is fixed"),
+        (
+            &["import", "mysql://u@h/d"],
+            "missing kind of counter before `mysql:`: write leaf:, tinyid: or tickets: before",
+        ),
+        (&["ns", "add", "n", "--text", "ORD-{number:6"], "--text: unmatched brace at `{number:6`"),
         (&["serve", "-p", "9000"], "--resp 127.0.0.1:PORT for the Redis protocol"),
         (&["serve", "-v"], "use --log debug"),
         (&["serve", "--host", "0.0.0.0"], "use --http HOST:PORT"),

@@ -110,6 +110,10 @@ fn a_spec_that_is_none_is_refused() {
     let sandbox = Sandbox::new();
     for (spec, wanted) in [
         (&["nonesuch"][..], "unknown layout `nonesuch`: expected twitter, discord"),
+        (&["twiter"], "unknown layout `twiter`: did you mean twitter?"),
+        (&["Sonyflak"], "unknown layout `Sonyflak`: did you mean sonyflake?"),
+        (&["leif"], "unknown layout `leif`: did you mean leaf?"),
+        (&["x"], "unknown layout `x`: expected twitter, discord"),
         (&["time:41", "worker:10"], "missing epoch"),
         (&["worker:10", "epoch:2026-01-01"], "missing timestamp"),
         (&["time:41", "machine:10", "epoch:2026-01-01"], "`machine:10` is not part of a layout"),

@@ -198,6 +198,18 @@ fn new_works_beside_a_server_on_the_same_file() {
     assert_ne!(worker, server.ready("worker"));
 }
 
+/// Goal: what most users set comes first in the help of `serve`.
+#[test]
+fn help_begins_with_addresses_and_the_store() {
+    for help in ["-h", "--help"] {
+        let text = Sandbox::new().out(&["serve", help]);
+        let is_heading = |line: &&str| line.ends_with(':') && !line.starts_with([' ', '-']);
+        let headings: Vec<&str> = text.lines().filter(is_heading).collect();
+        assert_eq!(headings[..2], ["Addresses:", "Store and namespaces:"], "{help}: {headings:?}");
+        assert!(headings.contains(&"Global options:"), "{headings:?}");
+    }
+}
+
 #[test]
 fn a_misspelt_variable_is_named() {
     let sandbox =

@@ -90,7 +90,13 @@ pub enum TextFormError {
         /// The character.
         character: char,
     },
-    /// It has an unknown field, or a brace without its partner.
+    /// It has a brace without its partner.
+    #[error("unmatched brace at {at} in a text form: write a field as {{number}} or {{number:6}}")]
+    Brace {
+        /// The text from the brace on, up to the next closing brace.
+        at: Snippet,
+    },
+    /// It has an unknown field.
     #[error(
         "unknown field {field} in a text form: expected {{number}}, {{hex}}, {{base32}}, {{base36}}, {{base58}}, {{base62}}, \
          {{alphabet=CHARS}} (each also with a width up to {MAX_WIDTH}, as in {{number:6}}), {{id}}, {{date}}, {{yyyy}}, {{mm}} \
@@ -333,7 +339,8 @@ impl Part {
     /// Parses a field with its braces.
     fn field(field: &str) -> Result<Self, TextFormError> {
         let unknown = || TextFormError::Field { field: Snippet::of(field) };
-        let name = field.strip_prefix('{').and_then(|it| it.strip_suffix('}')).ok_or_else(unknown)?;
+        let unmatched = TextFormError::Brace { at: Snippet::of(field) };
+        let name = field.strip_prefix('{').and_then(|it| it.strip_suffix('}')).ok_or(unmatched)?;
         let (name, width) = name.split_once(':').map_or((name, None), |(name, width)| (name, Some(width)));
         let in_range = |width: &u8| (1..=MAX_WIDTH).contains(width);
         let width = match width {
@@ -702,8 +709,9 @@ mod tests {
             ("", "of 0 characters"),
             ("plain", "with 0 fields"),
             ("{number}{hex}", "with 2 fields"),
-            ("{number", "unknown field `{number`"),
-            ("number}", "unknown field `}`"),
+            ("{number", "unmatched brace at `{number`"),
+            ("ORD-{number:6", "unmatched brace at `{number:6`"),
+            ("number}", "unmatched brace at `}`"),
             ("{nummer}", "expected {number}, {hex}, {base32}"),
             ("{decimal}", "unknown field `{decimal}`"),
             ("{base64}", "unknown field `{base64}`"),

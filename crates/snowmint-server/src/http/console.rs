@@ -17,6 +17,7 @@ use sha2::{Digest as _, Sha256};
 use crate::http::Serving;
 use crate::http::handler::check_admission;
 use crate::http::response::{Body, Problem};
+use crate::status::ErrorKind;
 
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
@@ -73,6 +74,12 @@ pub(super) fn answer<B>(
     let shown = if path == "/" && accepts_html(request.headers()) { "/console" } else { path };
     if shown == "/console/" {
         return Some(check_admission(serving).map(|()| moved("../console")));
+    }
+    if shown == "/" {
+        let detail = "unknown path `/`: it is the console, for browsers; ids are at /v1/ids/{namespace}, such as /v1/ids/default, and \
+                      /openapi.json describes every path";
+        let unknown = Problem::new(ErrorKind::Unknown, detail.to_owned());
+        return Some(check_admission(serving).and(Err(unknown)));
     }
     let file = FILES.iter().find(|file| file.path == shown)?;
     let checked = check_admission(serving).and_then(|()| match *request.method() {

@@ -174,7 +174,8 @@ impl Call<'_> {
         };
         if !spec.takes(self.args.len()) {
             self.fail_transaction();
-            return self.wrong_arity(spec.text);
+            let usage = spec.usage().map_or_else(String::new, |usage| format!(": expected {usage}"));
+            return self.wrong_arguments(spec.text, &usage);
         }
         if !spec.flags.contains(&NO_AUTH)
             && let Err(error) = self.session.identity.verify()
@@ -456,7 +457,13 @@ impl Call<'_> {
 
     #[cold]
     pub(super) fn wrong_arity(&mut self, command: &str) -> Outcome {
-        self.fail(ErrorKind::BadRequest, &format!("wrong number of arguments for '{command}' command"))
+        self.wrong_arguments(command, "")
+    }
+
+    #[cold]
+    fn wrong_arguments(&mut self, command: &str, usage: &str) -> Outcome {
+        let text = format!("wrong number of arguments for '{command}' command{usage}");
+        self.fail(ErrorKind::BadRequest, &text)
     }
 
     #[cold]
@@ -705,7 +712,10 @@ mod tests {
     fn errors_of_id_next_and_id_inspect() {
         let mut client = Client::new();
         for (line, wanted) in [
-            ("ID.NEXT", "-ERR wrong number of arguments for 'id.next' command\r\n"),
+            (
+                "ID.NEXT",
+                "-ERR wrong number of arguments for 'id.next' command: expected ID.NEXT namespace [COUNT n] [INTEGER]\r\n",
+            ),
             ("ID.NEXT default COUNT", "-ERR syntax error near "),
             ("ID.NEXT default LIMIT 5", "-ERR syntax error near "),
             ("ID.NEXT default COUNT 5 6", "-ERR syntax error near "),
@@ -729,7 +739,11 @@ mod tests {
             ("ID.INSPECT 7 LAYOUT", "-ERR syntax error"),
             ("ID.INSPECT 7 NAMESPACE default x", "-ERR syntax error"),
             ("ID.INSPECT 7 OF default", "-ERR syntax error"),
-            ("ID.INSPECT", "-ERR wrong number of arguments for 'id.inspect' command\r\n"),
+            (
+                "ID.INSPECT",
+                "-ERR wrong number of arguments for 'id.inspect' command: expected ID.INSPECT id [NAMESPACE name | LAYOUT \
+                 spec]\r\n",
+            ),
         ] {
             let reply = client.reply(line);
             assert!(reply.starts_with(wanted), "{line}: {reply}");

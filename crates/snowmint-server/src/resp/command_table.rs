@@ -176,6 +176,11 @@ impl CommandSpec {
         if self.arity < 0 { args >= wanted } else { args == wanted }
     }
 
+    /// Returns how a command that Redis lacks is written; errors of the others are those of Redis.
+    pub(super) fn usage(&self) -> Option<&'static str> {
+        self.text.starts_with("id.").then(|| self.summary.split_once(": ").map(|(usage, _)| usage)).flatten()
+    }
+
     /// Writes the entry of `COMMAND` and `COMMAND INFO`: name, arity and flags.
     pub(super) fn write_info(&self, out: &mut Vec<u8>) {
         reply::array(out, 10);

@@ -31,7 +31,10 @@ async fn bad_commands_leave_the_connection_alive() {
     let mut client = server.resp().await;
     for (line, wanted) in [
         ("foo a b", "-ERR unknown command 'foo', with args beginning with: 'a' 'b' "),
-        ("ID.NEXT", "-ERR wrong number of arguments for 'id.next' command"),
+        (
+            "ID.NEXT",
+            "-ERR wrong number of arguments for 'id.next' command: expected ID.NEXT namespace [COUNT n] [INTEGER]",
+        ),
         ("ID.NEXT nope", "-NONAMESPACE unknown namespace `nope`: "),
         ("ID.NEXT default COUNT 0", "-ERR invalid count 0: expected 1 to 100000"),
         ("ID.NEXT default COUNT -1", "-ERR invalid count -1: expected 1 to 100000"),
@@ -282,7 +285,10 @@ async fn transactions_are_done_in_a_row() {
         ("PING", "+QUEUED"),
         ("DISCARD", "+OK"),
         ("MULTI", "+OK"),
-        ("ID.NEXT", "-ERR wrong number of arguments for 'id.next' command"),
+        (
+            "ID.NEXT",
+            "-ERR wrong number of arguments for 'id.next' command: expected ID.NEXT namespace [COUNT n] [INTEGER]",
+        ),
         ("PING", "+QUEUED"),
         ("EXEC", "-EXECABORT Transaction discarded because of previous errors."),
         ("MULTI", "+OK"),
@@ -438,7 +444,10 @@ async fn ranges_are_first_count_and_step() {
     let server = Running::start().await;
     let mut client = server.resp().await;
     for (command, error) in [
-        ("ID.RANGE default", "-ERR wrong number of arguments for 'id.range' command"),
+        (
+            "ID.RANGE default",
+            "-ERR wrong number of arguments for 'id.range' command: expected ID.RANGE namespace COUNT n",
+        ),
         ("ID.RANGE default TIMES 3", "-ERR syntax error near `TIMES`: expected ID.RANGE NAMESPACE COUNT n"),
         ("ID.RANGE default COUNT 1000001", "-ERR invalid count 1000001: expected 1 to 1000000"),
     ] {

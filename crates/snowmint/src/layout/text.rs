@@ -148,7 +148,11 @@ impl fmt::Display for LayoutParseError {
                 f.write_str("an empty text is not a layout: name a preset, or fields such as time:41@1ms")
             }
             Self::NoPreset { text } => {
-                write!(f, "unknown layout {text}: expected ")?;
+                write!(f, "unknown layout {text}: ")?;
+                if let Some(name) = nearest_preset(text.as_str()) {
+                    return write!(f, "did you mean {name}?");
+                }
+                f.write_str("expected ")?;
                 for (i, preset) in PRESETS.iter().enumerate() {
                     write!(f, "{}{}", if i == 0 { "" } else { ", " }, preset.name)?;
                 }
@@ -171,6 +175,35 @@ impl fmt::Display for LayoutParseError {
             Self::Layout(error) => write!(f, "{error}"),
         }
     }
+}
+
+/// Returns the preset whose name differs from a text by at most two letters, and by less than half of them.
+fn nearest_preset(text: &str) -> Option<&'static str> {
+    let names = PRESETS.iter().map(|preset| (distance(text.as_bytes(), preset.name.as_bytes()), preset.name));
+    let near = names.filter(|(typos, name)| *typos <= 2 && typos * 2 < name.len());
+    near.min_by_key(|(typos, _)| *typos).map(|(_, name)| name)
+}
+
+/// Returns the number of letters to insert, remove or replace in one name to get the other (Levenshtein).
+fn distance(one: &[u8], other: &[u8]) -> usize {
+    /// Longer texts are no names.
+    const LONGEST: usize = 32;
+    if one.len() > LONGEST || other.len() > LONGEST {
+        return usize::MAX;
+    }
+    let mut row = [0; LONGEST + 1];
+    for (at, cost) in row.iter_mut().enumerate() {
+        *cost = at;
+    }
+    for (at, letter) in one.iter().enumerate() {
+        let mut diagonal = core::mem::replace(&mut row[0], at + 1);
+        for (to, wanted) in other.iter().enumerate() {
+            let replaced = diagonal + usize::from(letter != wanted);
+            diagonal = row[to + 1];
+            row[to + 1] = replaced.min(diagonal + 1).min(row[to] + 1);
+        }
+    }
+    row[other.len()]
 }
 
 // The text contains that of the inner error, which therefore is no source.

@@ -221,6 +221,8 @@ fn console_is_served_to_browsers_unless_it_is_off() {
             "{path}"
         );
     }
+    let detail = get(&server, "/", "").json()["detail"].to_string();
+    assert!(detail.contains("the console, for browsers") && detail.contains("/v1/ids/default"), "{detail}");
     assert_eq!(get(&server, "/", "Accept: text/html\r\nHost: evil.example\r\n").status, 400, "two hosts");
     drop(server);
 
