@@ -46,6 +46,8 @@ pub struct Server {
     pub http: SocketAddr,
     /// The address of its RESP port.
     pub resp: SocketAddr,
+    /// The address of its port for probes.
+    pub probe: SocketAddr,
 }
 
 impl Server {
@@ -55,10 +57,11 @@ impl Server {
     ///
     /// The server ends, or returns no id in time.
     pub fn start(binary: &Path, data: &Path, flags: &[&str]) -> Outcome<(Self, Duration)> {
-        let (http, resp) = (free_port()?, free_port()?);
+        let (http, resp, probe) = (free_port()?, free_port()?, free_port()?);
         let started = Instant::now();
         let child = Command::new(binary)
-            .args(["serve", "--http", &http.to_string(), "--resp", &resp.to_string(), "--data"])
+            .args(["serve", "--http", &http.to_string(), "--resp", &resp.to_string()])
+            .args(["--probe", &probe.to_string(), "--data"])
             .arg(data)
             // The same node name each time, as with a fixed port.
             .args(["--holder", "bench"])
@@ -67,7 +70,7 @@ impl Server {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()?;
-        let mut server = Self { child, http, resp };
+        let mut server = Self { child, http, resp, probe };
         loop {
             if let Ok(true) = draw(resp) {
                 return Ok((server, started.elapsed()));

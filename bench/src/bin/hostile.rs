@@ -3,6 +3,7 @@
 //! had processors of their own: the measurement shows how the server divides its time among clients, not how the system divides
 //! the processors.
 
+use std::fs;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
@@ -23,6 +24,10 @@ const WINDOW: &str = "3s";
 const IDLE: usize = 8_000;
 /// The connection limit of the server: less than the flood.
 const MOST: &str = "7000";
+/// Namespaces of the rows about metrics, which then have about 2 MB.
+const NAMESPACES: usize = 2_000;
+/// Requests in flight of a connection of HTTP/2: as many as the server takes.
+const STREAMS: u32 = 100;
 /// Time limit for the server to return memory.
 const SETTLE: Duration = Duration::from_secs(5);
 
@@ -54,8 +59,26 @@ enum Attack {
     Resp(usize, &'static [u8]),
     /// The same over HTTP.
     Http(usize, &'static [u8]),
+    /// A number of connections of HTTP/2 that read this many bytes of each answer.
+    Unread(usize, Port, &'static str, u32),
     /// Anything else.
     Other(fn(&Server, &AtomicBool)),
+}
+
+/// A port of the server.
+#[derive(Clone, Copy)]
+enum Port {
+    Http,
+    Probe,
+}
+
+impl Port {
+    const fn of(self, server: &Server) -> SocketAddr {
+        match self {
+            Self::Http => server.http,
+            Self::Probe => server.probe,
+        }
+    }
 }
 
 impl Attack {
@@ -63,6 +86,9 @@ impl Attack {
         match self {
             Self::Resp(connections, request) => greedy(server.resp, connections, request, stop),
             Self::Http(connections, request) => greedy(server.http, connections, request, stop),
+            Self::Unread(connections, port, path, window) => {
+                unread(port.of(server), connections, (path, window), stop);
+            }
             Self::Other(attack) => attack(server, stop),
         }
     }
@@ -82,6 +108,25 @@ const IDLE_CROWD: Attack = Attack::Other(idle);
 const CONNECT: Attack = Attack::Other(connect);
 const SLOW: Attack = Attack::Other(slow);
 const WRONG: Attack = Attack::Other(wrong);
+
+const UNREAD_METRICS: Attack = Attack::Unread(8, Port::Http, "/metrics", 0);
+const UNREAD_PROBE: Attack = Attack::Unread(8, Port::Probe, "/metrics", 0);
+const HALF_READ: Attack = Attack::Unread(20, Port::Http, "/metrics", 20_000);
+const UNREAD_IDS: Attack = Attack::Unread(20, Port::Http, "/v1/ids/random?count=5000", 1);
+const UNREAD_LIST: Attack = Attack::Unread(8, Port::Http, "/v1/server", 1);
+const PIPELINES: Attack = Attack::Other(pipelines);
+const SCRAPERS: Attack = Attack::Other(scrapers);
+
+/// The rows on a server with thousands of namespaces.
+const CROWDED: [(&str, &[Attack]); 7] = [
+    ("none, 2,000 namespaces", &[]),
+    ("4 scrapers without a pause, 2,000 namespaces", &[SCRAPERS]),
+    ("8 x 100 unread `/metrics` over HTTP/2, 2,000 namespaces", &[UNREAD_METRICS]),
+    ("the same at `--probe`", &[UNREAD_PROBE]),
+    ("20 x 100 `/metrics` read in part", &[HALF_READ]),
+    ("100 unread pipelines of `/metrics` over HTTP/1.1", &[PIPELINES]),
+    ("unread ids, lists and metrics at once", &[UNREAD_IDS, UNREAD_LIST, HALF_READ, UNREAD_PROBE, PIPELINES]),
+];
 
 const ATTACKS: [(&str, &[Attack]); 13] = [
     ("none", &[]),
@@ -119,7 +164,8 @@ fn measure(binary: &Path, quick: bool) -> Outcome<()> {
         "after",
     ];
     let mut table = Table::new("Hostile clients beside an honest one", &columns);
-    for (what, attacks) in ATTACKS {
+    let rows = ATTACKS.iter().map(|row| (row, 0)).chain(CROWDED.iter().map(|row| (row, NAMESPACES)));
+    for (&(what, attacks), namespaces) in rows {
         let scratch = Scratch::new("hostile")?;
         let data = scratch.0.join("data");
         let commands: [&[&str]; 2] = [&["store", "init"], &["ns", "add", "random", "--scheme", "uuid4"]];
@@ -129,7 +175,17 @@ fn measure(binary: &Path, quick: bool) -> Outcome<()> {
                 return Err(String::from_utf8_lossy(&done.stderr).into());
             }
         }
-        let flags = ["--window", WINDOW, "--max-connections", MOST];
+        let file = scratch.0.join("namespaces.toml");
+        let numbers = (0..namespaces).map(|nth| {
+            format!("[namespaces.a-namespace-with-a-long-name-{nth}]\nscheme = 'segment'\n")
+        });
+        fs::write(&file, numbers.collect::<String>() + "[namespaces.random]\nscheme = 'uuid4'\n")?;
+        let file = file.to_string_lossy();
+        let mut flags = vec!["--window", WINDOW, "--max-connections", MOST];
+        if namespaces > 0 {
+            // Thousands of first reservations at once would keep SQLite busy during the measurement.
+            flags.extend(["--store", "memory:", "--namespaces-file", &file]);
+        }
         let (server, _) = Server::start(binary, &data, &flags)?;
         let row = beside(&server, attacks, time)?;
         server.stop(Signal::TERM)?;
@@ -179,12 +235,12 @@ fn beside(server: &Server, attacks: &[Attack], time: Duration) -> Outcome<Row> {
         ask_resp(&mut resp)?;
         ask_http(&mut http, "/v1/ids/default")?;
     }
-    let rss = |field| server.kib("status", field).map(|kib| kib / 1024.0);
-    let before = rss("VmRSS:")?;
     let (renewals, lost) = (
         metric(&mut http, "snowmint_lease_renewals_total")?,
         metric(&mut http, "snowmint_leases_lost_total")?,
     );
+    let rss = |field| server.kib("status", field).map(|kib| kib / 1024.0);
+    let before = rss("VmRSS:")?;
     let stop = AtomicBool::new(false);
     let (checks, failed) = (AtomicU64::new(0), AtomicU64::new(0));
     let (ms, cores) = thread::scope(|scope| {
@@ -376,6 +432,69 @@ fn connect(server: &Server, stop: &AtomicBool) {
         let _ = TcpStream::connect(server.resp);
         let _ = TcpStream::connect(server.http);
     }
+}
+
+/// Requests as much as connections of HTTP/2 may, and reads `window` bytes of each answer. Once the server resets the answers, the
+/// connections begin again.
+fn unread(address: SocketAddr, connections: usize, (path, window): (&str, u32), stop: &AtomicBool) {
+    let frame = |kind: u8, flags: u8, stream: u32, payload: &[u8]| {
+        let len = u32::try_from(payload.len()).unwrap_or(u32::MAX).to_be_bytes();
+        [&len[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+    };
+    // `:method: GET` and `:scheme: http`, then path and authority as literals.
+    let mut head = vec![0x82, 0x86];
+    for (name, value) in [(4, path), (1, "localhost")] {
+        head.extend([name, u8::try_from(value.len()).unwrap_or(u8::MAX)]);
+        head.extend(value.as_bytes());
+    }
+    let mut opening = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    opening.extend(frame(4, 0, 0, &[&[0, 4][..], &window.to_be_bytes()].concat()));
+    // All answers together may be sent as far as the windows of each allow.
+    opening.extend(frame(8, 0, 0, &(1_u32 << 30).to_be_bytes()));
+    opening.extend((0..STREAMS).flat_map(|nth| frame(1, 5, 2 * nth + 1, &head)));
+    let connect = || {
+        let mut stream = TcpStream::connect(address).ok()?;
+        stream.write_all(&opening).ok()?;
+        stream.set_nonblocking(true).ok()?;
+        Some(stream)
+    };
+    let mut held: Vec<Option<TcpStream>> = (0..connections).map(|_| connect()).collect();
+    let mut ignored = vec![0; 1 << 20];
+    while !stop.load(Ordering::Relaxed) {
+        for client in &mut held {
+            let is_open = client.as_mut().is_some_and(|client| match client.read(&mut ignored) {
+                Ok(read) => read > 0,
+                Err(error) => error.kind() == io::ErrorKind::WouldBlock,
+            });
+            if !is_open {
+                *client = connect();
+            }
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn pipelines(server: &Server, stop: &AtomicBool) {
+    let requests = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(100);
+    let connect = |_| {
+        let mut stream = TcpStream::connect(server.http).ok()?;
+        stream.write_all(&requests).ok()?;
+        Some(stream)
+    };
+    let held: Vec<TcpStream> = (0..100).filter_map(connect).collect();
+    wait_for(stop);
+    drop(held);
+}
+
+fn scrapers(server: &Server, stop: &AtomicBool) {
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let Ok(mut client) = connected(server.http) else { return };
+                while !stop.load(Ordering::Relaxed) && ask_http(&mut client, "/metrics").is_ok() {}
+            });
+        }
+    });
 }
 
 fn slow(server: &Server, stop: &AtomicBool) {

@@ -209,7 +209,7 @@ fn all() -> impl Iterator<Item = Entry> {
 const NONE_GIVEN: &str = "No id was given and nothing changed.";
 
 /// The errors of the service: code (its name in `status.rs`), cause, meaning for ids, remedy.
-const SERVICE: [[&str; 4]; 34] = [
+const SERVICE: [[&str; 4]; 35] = [
     [
         "unknown-namespace",
         "No namespace of this server has this name. The node may not have seen a new namespace yet: it looks every few seconds \
@@ -337,6 +337,13 @@ const SERVICE: [[&str; 4]; 34] = [
         "The node has as many connections as --max-connections, or as the system's limit of open files, allows.",
         NONE_GIVEN,
         "Reuse connections, or add a node. Raise --max-connections and `ulimit -n`.",
+    ],
+    [
+        "too-many-unread",
+        "Clients left answers unread that use the memory for answers: 4 MiB of one connection, or 12 MiB of all connections \
+         beyond the first 32 KiB of each.",
+        NONE_GIVEN,
+        "Read answers while you send. Send fewer requests at once over one connection, or ask for less at a time.",
     ],
     [
         "unknown-host",

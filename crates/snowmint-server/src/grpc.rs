@@ -35,11 +35,13 @@ use tonic_reflection::server::Builder as Reflection;
 
 use crate::accept::Accepted;
 use crate::access::{BearerCache, Identity, Right};
+use crate::answer_memory::{ConnectionAnswers, Full, Held};
 use crate::fairness::Turn;
 use crate::http_timeouts::Delivery;
 use crate::http2::{self, Ended, Peer};
 use crate::limits::admin::MAX_BODY;
 use crate::limits::grpc::{MAX_MESSAGE, MAX_PAGE};
+use crate::limits::unread::SMALL;
 use crate::mint::{InspectBy, MintError, Namespace};
 use crate::mint_access::MintAccess;
 use crate::protocol::{Admission, Protocol};
@@ -175,6 +177,12 @@ impl From<MintError> for Failure {
     }
 }
 
+impl From<Full> for Failure {
+    fn from(full: Full) -> Self {
+        Self { retry_after: Some(Full::RETRY_AFTER), ..Self::new(Full::KIND, full.to_string()) }
+    }
+}
+
 impl From<FrameError> for Failure {
     fn from(error: FrameError) -> Self {
         let kind =
@@ -258,7 +266,7 @@ pub(crate) async fn serve(
             return stream.close().await;
         };
         let client = Arc::new(MintAccess::new(&server.mint));
-        let session = Session::new(&server, &services, &peer, client);
+        let session = Session::new(&server, &services, &peer, client, server.answers.connection());
         let answer = |request, delivery| Arc::clone(&session).call(request, delivery);
         // Boxed, since it is much larger than the state of a silent client.
         if Box::pin(http2::serve(stream, preface, &peer, answer)).await == Ended::Broken {
@@ -276,6 +284,7 @@ pub(crate) struct Session {
     admission: Admission,
     bearer: BearerCache,
     client: Arc<MintAccess>,
+    answers: ConnectionAnswers,
 }
 
 impl Session {
@@ -284,6 +293,7 @@ impl Session {
         services: &Arc<Services>,
         peer: &Peer<'_>,
         client: Arc<MintAccess>,
+        answers: ConnectionAnswers,
     ) -> Arc<Self> {
         Arc::new(Self {
             server: Arc::clone(server),
@@ -292,7 +302,13 @@ impl Session {
             admission: peer.admission,
             bearer: BearerCache::new(server.settings.access.as_ref()),
             client,
+            answers,
         })
+    }
+
+    /// Holds the memory of an answer, if it needs any.
+    fn hold(&self, room: usize) -> Result<Option<Held>, Full> {
+        (room > 0).then(|| self.answers.hold(room)).transpose()
     }
 
     /// Answers one call.
@@ -446,6 +462,14 @@ impl Session {
         let mut reader = MessageReader::new(request.into_body(), MAX_BODY);
         let message = deadline.bound(self.read_one(&mut reader)).await?;
         let answer = admin::answer(&self.server, method, &identity, &message, deadline).await?;
+        let room = answer.room();
+        let held = if method.changes() {
+            // The change has taken place.
+            (room > 0).then(|| self.answers.hold_anyway(room))
+        } else {
+            self.hold(room)?
+        };
+        let answer = answer.counted(held);
         Ok(self.succeeded(&identity, began, answer))
     }
 
@@ -491,15 +515,17 @@ impl Session {
             CallMethod::Next | CallMethod::Stream => {
                 let request: messages::NextRequest = decode(message)?;
                 deadline.check(Instant::now())?;
-                match draw::try_draw(&self.server, identity, &self.client, &request)? {
-                    draw::Drawn::Done(answer) => Ok(answer),
+                let held = self.hold(draw::room(&request))?;
+                let answer = match draw::try_draw(&self.server, identity, &self.client, &request)? {
+                    draw::Drawn::Done(answer) => answer,
                     // Boxed, since most calls need not wait.
                     drawn => {
                         let finish =
                             Box::pin(draw::finish(&self.server, identity, &self.client, &request, drawn));
-                        deadline.bound(finish).await
+                        deadline.bound(finish).await?
                     }
-                }
+                };
+                Ok(answer.counted(held))
             }
             CallMethod::Inspect => {
                 let request: messages::InspectRequest = decode(message)?;
@@ -509,7 +535,7 @@ impl Session {
                     Some(By::Layout(layout)) => InspectBy::Layout(layout.as_bytes()),
                 };
                 let inspection = identity.inspect(&self.server.mint, request.id.as_bytes(), by)?;
-                Ok(Answer::of_message(&inspected(&inspection)))
+                self.bounded(Answer::of_message(&inspected(&inspection)))
             }
             CallMethod::TimeBounds => {
                 let request: messages::TimeBoundsRequest = decode(message)?;
@@ -522,9 +548,15 @@ impl Session {
             CallMethod::Namespaces => {
                 let request: messages::NamespacesRequest = decode(message)?;
                 identity.may_somewhere(Right::Inspect)?;
-                Ok(Answer::of_message(&self.namespaces(identity, &request)?))
+                self.bounded(Answer::of_message(&self.namespaces(identity, &request)?))
             }
         }
+    }
+
+    /// Returns the answer with memory for it, if there is enough.
+    fn bounded(&self, answer: Answer) -> Result<Answer, Failure> {
+        let held = self.hold(answer.room())?;
+        Ok(answer.counted(held))
     }
 
     fn namespaces(
@@ -571,7 +603,8 @@ impl Session {
         self.server.metrics.took(self.protocol(), 1, began.elapsed());
         let ends =
             ends.map(|shutdown| Box::pin(shutdown.ended()) as Pin<Box<dyn Future<Output = ()> + Send>>);
-        let response = response.map(|body| Body::Tonic { body, ends, trailers: Trailers::Due });
+        let answers = self.answers.clone();
+        let response = response.map(|body| Body::Tonic { body, ends, trailers: Trailers::Due, answers });
         Called { response, kind: CallKind::Unary { failed } }
     }
 }
@@ -733,7 +766,20 @@ pub(crate) enum Body {
         body: tonic::body::Body,
         ends: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
         trailers: Trailers,
+        answers: ConnectionAnswers,
     },
+}
+
+/// Returns the frame with memory for it: a list of the reflection service has thousands of bytes.
+fn held_frame(answers: &ConnectionAnswers, frame: Frame<Bytes>) -> Result<Frame<Bytes>, Full> {
+    match frame.into_data() {
+        Ok(data) if data.len() > SMALL => {
+            let held = Arc::new(answers.hold(data.len())?);
+            Ok(Frame::data(held.of(data)))
+        }
+        Ok(data) => Ok(Frame::data(data)),
+        Err(other) => Ok(other),
+    }
 }
 
 /// Returns the trailers of a call that succeeded.
@@ -758,7 +804,7 @@ impl hyper::body::Body for Body {
                     return Poll::Ready(Some(Err(cut)));
                 }
                 let frame = match (chunk.is_empty(), &trailers) {
-                    (false, _) => Frame::data(chunk.into()),
+                    (false, _) => Frame::data(answer.bytes(chunk)),
                     (true, Trailers::Due) => {
                         *trailers = Trailers::Sent;
                         Frame::trailers(succeeded())
@@ -768,9 +814,17 @@ impl hyper::body::Body for Body {
                 Poll::Ready(Some(Ok(frame)))
             }
             Self::Stream(call) => call.poll_frame(cx),
-            Self::Tonic { body, ends, trailers, .. } => {
+            Self::Tonic { body, ends, trailers, answers } => {
                 if let Poll::Ready(frame) = Pin::new(body).poll_frame(cx) {
-                    return Poll::Ready(frame);
+                    let held = frame.map(|frame| frame.map(|frame| held_frame(answers, frame)));
+                    return Poll::Ready(held.map(|frame| {
+                        frame.map(|held| {
+                            held.unwrap_or_else(|full| {
+                                *trailers = Trailers::Sent;
+                                Frame::trailers(Failure::from(full).trailers())
+                            })
+                        })
+                    }));
                 }
                 let Some(ends) = ends else { return Poll::Pending };
                 ready!(ends.as_mut().poll(cx));

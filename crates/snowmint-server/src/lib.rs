@@ -56,6 +56,7 @@ mod accept;
 pub mod access;
 mod access_log;
 pub mod admin;
+mod answer_memory;
 mod clock;
 mod connection;
 mod fairness;

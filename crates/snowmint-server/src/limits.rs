@@ -84,6 +84,32 @@ pub const UNSENT: u32 = 128 * 1024;
 /// A silent connection is probed after this time, so that a vanished client does not keep its connection.
 pub const KEEPALIVE: Duration = Duration::from_mins(5);
 
+/// Limits of the answers that wait for their clients to read them, over HTTP and gRPC.
+pub mod unread {
+    use std::time::Duration;
+
+    use super::http::CHUNK;
+
+    /// Bytes of an answer that does not count: the state of a request has more.
+    pub const SMALL: usize = 1024;
+    /// Bytes that a long answer holds if it is made while it is sent: a chunk that is being sent, and another one.
+    pub const LONG: usize = 2 * CHUNK;
+    /// Bytes that each connection may hold, whatever others hold.
+    pub const OWN: usize = LONG;
+    /// Bytes of all answers of a connection: as many long ones as it may have requests in flight.
+    pub const CONNECTION: usize = 4 * 1024 * 1024;
+    /// Bytes of all answers beyond what each connection may always hold.
+    pub const ALL: usize = 12 * 1024 * 1024;
+    /// Bytes of the renderings of the metrics that clients still read, in each format. Two may always be in memory.
+    pub const RENDERINGS: usize = 6 * 1024 * 1024;
+    /// How long a client has to read a rendering, if newer ones need its memory.
+    pub const READ_RENDERING: Duration = Duration::from_secs(5);
+    /// The longest pause between two renderings, and how long the last one is kept.
+    pub const RENDER_EVERY: Duration = Duration::from_secs(1);
+    /// How many times as long as a rendering the pause after it is.
+    pub const RENDER_PAUSE: u32 = 20;
+}
+
 /// Limits of the Redis protocol.
 pub mod resp {
     /// Arguments of a command, including its name. Redis allows a million; no command here needs many.

@@ -3,6 +3,7 @@
 //! namespaces and the process are read when they are scraped: see `collectors`.
 
 mod collectors;
+mod rendering;
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,14 +12,15 @@ use std::time::Duration;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
-use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _, NoLabelSet};
 use prometheus_client::metrics::MetricType;
-use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
+use crate::memory_trimmer::MemoryTrimmer;
 use crate::mint::Mint;
 use crate::protocol::Protocol;
 use crate::settings::Settings;
@@ -27,14 +29,15 @@ use collectors::{
     AdminCollector, CertificateCollector, LeaseCollector, LogCollector, NamespaceCollector, ProcessCollector,
     TokenCollector,
 };
+pub(crate) use rendering::Rendering;
+use rendering::Renderings;
 
 type Labels = Vec<(&'static str, String)>;
-type Counters = Family<Labels, Counter<u64, AtomicU64>>;
 
-/// The counters of one protocol. They are looked up once, since the lookup of a family takes a lock.
+/// The counters of one protocol.
 struct PerProtocol {
-    ok: Counter<u64, AtomicU64>,
-    failed: [Counter<u64, AtomicU64>; ErrorKind::ALL.len()],
+    requests: Arc<Requests>,
+    /// Looked up once, since the lookup of a family takes a lock.
     open: Gauge,
     latency: Arc<Latency>,
 }
@@ -45,16 +48,16 @@ pub(crate) struct Metrics {
     /// The standard metrics of a process, which have no prefix.
     process: Registry,
     protocols: [PerProtocol; Protocol::ALL.len()],
+    /// The renderings of each [`Exposition`].
+    renderings: [Arc<Renderings>; 2],
     #[cfg(feature = "otlp")]
     pub(crate) spans: Option<crate::otlp::SpanCounters>,
 }
 
 impl Metrics {
-    pub(crate) fn new(mint: &Arc<Mint>, settings: &Settings) -> Self {
+    pub(crate) fn new(mint: &Arc<Mint>, settings: &Settings, trimmer: &Arc<MemoryTrimmer>) -> Self {
         let Settings { clock, tls, access, admin, log, .. } = settings;
         let mut registry = Registry::with_prefix("snowmint");
-        let requests = Counters::default();
-        registry.register("requests", "Requests answered, by outcome", requests.clone());
         let open = Family::<Labels, Gauge>::default();
         registry.register("connections", "Open connections", open.clone());
         let build = Info::new(vec![
@@ -77,7 +80,10 @@ impl Metrics {
         if let Some(access) = access {
             registry.register_collector(Box::new(TokenCollector::new(Arc::clone(access))));
         }
-        let protocols = Protocol::ALL.map(|protocol| PerProtocol::new(protocol, &requests, &open));
+        let protocols = Protocol::ALL.map(|protocol| PerProtocol::new(protocol, &open));
+        let requests =
+            Protocol::ALL.map(|protocol| (protocol, Arc::clone(&protocols[protocol as usize].requests)));
+        registry.register_collector(Box::new(RequestCollector(requests)));
         let latencies =
             Protocol::ALL.map(|protocol| (protocol, Arc::clone(&protocols[protocol as usize].latency)));
         registry.register_collector(Box::new(LatencyCollector(latencies)));
@@ -89,6 +95,7 @@ impl Metrics {
             registry,
             process,
             protocols,
+            renderings: [(); 2].map(|()| Renderings::new(trimmer)),
             #[cfg(feature = "otlp")]
             spans,
         }
@@ -96,7 +103,7 @@ impl Metrics {
 
     /// Counts successful requests.
     pub(crate) fn succeeded(&self, protocol: Protocol, requests: u64) {
-        self.protocols[protocol as usize].ok.inc_by(requests);
+        self.protocols[protocol as usize].requests.ok.fetch_add(requests, Ordering::Relaxed);
     }
 
     /// Records requests that took `time` each.
@@ -106,7 +113,7 @@ impl Metrics {
 
     /// Counts a failed request.
     pub(crate) fn failed(&self, protocol: Protocol, kind: ErrorKind) {
-        self.protocols[protocol as usize].failed[kind as usize].inc();
+        self.protocols[protocol as usize].requests.failed[kind as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     /// Returns the gauge of open connections.
@@ -116,8 +123,17 @@ impl Metrics {
 
     /// Returns the number of requests answered since the start, failed ones included.
     pub(crate) fn requests(&self, protocol: Protocol) -> u64 {
-        let counters = &self.protocols[protocol as usize];
-        counters.ok.get() + counters.failed.iter().map(Counter::get).sum::<u64>()
+        let Requests { ok, failed } = &*self.protocols[protocol as usize].requests;
+        failed.iter().chain([ok]).map(|count| count.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Returns a rendering of all metrics that begins after this call.
+    pub(crate) async fn rendering(
+        self: &Arc<Self>,
+        exposition: Exposition,
+    ) -> Result<Arc<Rendering>, fmt::Error> {
+        let metrics = Arc::clone(self);
+        self.renderings[exposition as usize].next(move || metrics.text(exposition)).await
     }
 
     /// Returns all metrics as text.
@@ -134,19 +150,49 @@ impl Metrics {
 }
 
 impl PerProtocol {
-    fn new(protocol: Protocol, requests: &Counters, open: &Family<Labels, Gauge>) -> Self {
+    fn new(protocol: Protocol, open: &Family<Labels, Gauge>) -> Self {
         let labels = vec![("protocol", protocol.name().to_owned())];
-        let outcome = |name: &str| {
-            let mut labels = labels.clone();
-            labels.push(("outcome", name.to_owned()));
-            requests.get_or_create_owned(&labels)
-        };
-        Self {
-            ok: outcome("ok"),
-            failed: ErrorKind::ALL.map(|kind| outcome(kind.status().name)),
-            open: open.get_or_create_owned(&labels),
-            latency: Arc::default(),
+        Self { requests: Arc::default(), open: open.get_or_create_owned(&labels), latency: Arc::default() }
+    }
+}
+
+/// The requests of one protocol, by outcome.
+#[derive(Debug)]
+struct Requests {
+    ok: AtomicU64,
+    failed: [AtomicU64; ErrorKind::ALL.len()],
+}
+
+impl Default for Requests {
+    fn default() -> Self {
+        Self { ok: AtomicU64::new(0), failed: ErrorKind::ALL.map(|_| AtomicU64::new(0)) }
+    }
+}
+
+/// The failures that are shown before they occur: an alert on their rate would miss the first one, since a rate needs two samples.
+const ALARMING: [ErrorKind; 4] =
+    [ErrorKind::NotReady, ErrorKind::Busy, ErrorKind::TooManyClients, ErrorKind::TooManyUnread];
+
+/// Encodes the requests of all protocols. Other failures appear once they occur: most never do.
+#[derive(Debug)]
+struct RequestCollector([(Protocol, Arc<Requests>); Protocol::ALL.len()]);
+
+impl Collector for RequestCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let help = "Requests answered, by outcome";
+        let mut family = encoder.encode_descriptor("requests", help, None, MetricType::Counter)?;
+        for (protocol, Requests { ok, failed }) in self.0.iter().map(|(protocol, it)| (protocol, &**it)) {
+            let failed = ErrorKind::ALL.into_iter().zip(failed);
+            let failed = failed.map(|(kind, count)| (kind.status().name, count, ALARMING.contains(&kind)));
+            for (outcome, count, is_always_shown) in std::iter::once(("ok", ok, true)).chain(failed) {
+                let count = count.load(Ordering::Relaxed);
+                if count > 0 || is_always_shown {
+                    let labels = [("protocol", protocol.name()), ("outcome", outcome)];
+                    ConstCounter::new(count).encode(family.encode_family(&labels)?)?;
+                }
+            }
         }
+        Ok(())
     }
 }
 

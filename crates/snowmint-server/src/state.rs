@@ -8,6 +8,7 @@ use crate::access::Identity;
 use crate::access::secret::TokenName;
 use crate::access_log;
 use crate::admin::refusals::AdminRefusals;
+use crate::answer_memory::AnswerMemory;
 use crate::fairness::Turns;
 use crate::memory_trimmer::MemoryTrimmer;
 use crate::metrics::Metrics;
@@ -23,7 +24,7 @@ use crate::tls::HandshakeLog;
 /// The state that all connections share: the mint and everything around it.
 pub(crate) struct ServerState {
     pub(crate) mint: Arc<Mint>,
-    pub(crate) metrics: Metrics,
+    pub(crate) metrics: Arc<Metrics>,
     pub(crate) settings: Settings,
     pub(crate) started_unix_ms: u64,
     /// The address of the Redis protocol, which the console shows; `None` if it is off.
@@ -34,6 +35,7 @@ pub(crate) struct ServerState {
     /// Bytes of commands between `MULTI` and `EXEC`, over all connections.
     pub(crate) queued: Arc<AtomicUsize>,
     pub(crate) memory: Arc<MemoryTrimmer>,
+    pub(crate) answers: Arc<AnswerMemory>,
     pub(crate) turns: Turns,
     pub(crate) handshakes: HandshakeLog,
     pub(crate) admin_refusals: AdminRefusals,
@@ -42,7 +44,8 @@ pub(crate) struct ServerState {
 
 impl ServerState {
     pub(crate) fn new(mint: Arc<Mint>, settings: Settings) -> Self {
-        let metrics = Metrics::new(&mint, &settings);
+        let memory: Arc<MemoryTrimmer> = Arc::default();
+        let metrics = Arc::new(Metrics::new(&mint, &settings, &memory));
         Self {
             #[cfg(feature = "otlp")]
             tracer: settings
@@ -57,7 +60,8 @@ impl ServerState {
             resp: None,
             shutdown: Shutdown::new(),
             queued: Arc::default(),
-            memory: Arc::default(),
+            answers: AnswerMemory::new(Arc::clone(&memory)),
+            memory,
             turns: Turns::new(),
             handshakes: HandshakeLog::default(),
             admin_refusals: AdminRefusals::default(),

@@ -83,6 +83,8 @@ error_kinds! {
     Expired: "expired", 504, "Deadline exceeded", "TRYAGAIN", DeadlineExceeded;
     /// The connection limit is reached.
     TooManyClients: "too-many-clients", 503, "Too many connections", "ERR", Unavailable;
+    /// The answers that clients have not read use all the memory for answers.
+    TooManyUnread: "too-many-unread", 503, "Too many unread answers", "TRYAGAIN", ResourceExhausted;
     /// The request is addressed to a host name that this server does not serve.
     UnknownHost: "unknown-host", 421, "Unknown host", "ERR", PermissionDenied;
     /// The TLS handshake failed, or only one side speaks TLS.
@@ -154,6 +156,7 @@ mod tests {
             (Kind::BadRequest, 400, "ERR", Code::InvalidArgument),
             (Kind::Expired, 504, "TRYAGAIN", Code::DeadlineExceeded),
             (Kind::TooManyClients, 503, "ERR", Code::Unavailable),
+            (Kind::TooManyUnread, 503, "TRYAGAIN", Code::ResourceExhausted),
             (Kind::UnknownHost, 421, "ERR", Code::PermissionDenied),
             (Kind::BadTls, 400, "ERR", Code::Unauthenticated),
             (Kind::CrossSite, 403, "ERR", Code::PermissionDenied),

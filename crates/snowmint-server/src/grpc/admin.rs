@@ -70,7 +70,7 @@ methods!(
 
 impl AdminMethod {
     /// Returns whether a call of this method changes something, so that it may take place after its deadline.
-    const fn changes(self) -> bool {
+    pub(super) const fn changes(self) -> bool {
         matches!(
             self,
             Self::AddNamespace

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use snowmint::error::Snippet;
 
 use super::Failure;
-use super::message::Answer;
+use super::message::{Answer, room_of_ids};
 use super::messages::{Format, NextRequest, NextResponse, Range};
 use crate::access::{Identity, Right, Spent};
 use crate::limits::grpc::MAX_TEXTS;
+use crate::limits::unread::{LONG, SMALL};
 use crate::limits::{MAX_COUNT, MAX_RANGE_COUNT, MAX_WAIT};
 use crate::mint::{IdRange, Ids, MintError, Namespace};
 use crate::mint_access::{self, MintAccess, TryTake, issued};
@@ -22,6 +23,23 @@ pub(super) enum Drawn {
     Partial(Arc<Namespace>, mint_access::Drawn, Spent),
     /// The namespace must be created first.
     Unknown(MintError),
+}
+
+/// The digits of the longest number, with the head of its field.
+const MAX_DIGITS: usize = 22;
+
+/// Returns how many bytes the answer to a request may hold; 0 if they are few, or if the request is invalid.
+pub(super) fn room(request: &NextRequest) -> usize {
+    let Ok(form) = Form::of(request) else { return 0 };
+    let count = form.count(request).unwrap_or(0);
+    let room = match form {
+        Form::Numbers => room_of_ids(count),
+        Form::Ranges if count > 1 => LONG,
+        Form::Ranges => 0,
+        // A text may be longer, as the answer then shows.
+        Form::Texts => count * MAX_DIGITS,
+    };
+    Some(room).filter(|room| *room > SMALL).unwrap_or(0)
 }
 
 /// Draws ids without waiting.

@@ -2,6 +2,7 @@
 //! A response with many ids is written while it is sent; only its length is needed first.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf as _, Bytes, BytesMut};
@@ -10,7 +11,9 @@ use prost::Message;
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint, key_len};
 
 use super::Failure;
+use crate::answer_memory::Held;
 use crate::limits::grpc::{CHUNK, MAX_MESSAGE};
+use crate::limits::unread::{LONG, SMALL};
 use crate::mint::Ids;
 use crate::status::ErrorKind;
 
@@ -148,6 +151,8 @@ pub(crate) struct Answer {
     head: Vec<u8>,
     /// Boxed, since most answers have one id.
     ids: Option<Box<Ids>>,
+    /// The memory of an answer that is not small.
+    held: Option<Arc<Held>>,
 }
 
 impl Answer {
@@ -155,12 +160,12 @@ impl Answer {
     pub(super) fn of_id(id: u64) -> Self {
         let mut head = ids_head(1);
         head.extend_from_slice(&id.to_le_bytes());
-        Self { head, ids: None }
+        Self { head, ids: None, held: None }
     }
 
     /// Returns the answer with ids, which must be plain numbers.
     pub(super) fn of_ids(ids: Ids) -> Self {
-        Self { head: ids_head(ids.len()), ids: Some(Box::new(ids)) }
+        Self { head: ids_head(ids.len()), ids: Some(Box::new(ids)), held: None }
     }
 
     /// Returns the answer with any message.
@@ -168,7 +173,31 @@ impl Answer {
         let mut head = prefix(message.encoded_len());
         // A vector has room for every message.
         let _ = message.encode(&mut head);
-        Self { head, ids: None }
+        Self { head, ids: None, held: None }
+    }
+
+    /// Returns how many bytes the answer holds for a client that does not read it; 0 if they are few.
+    pub(super) fn room(&self) -> usize {
+        let ids = self.ids.as_ref().map_or(0, |ids| room_of_ids(ids.len()));
+        Some(self.head.len() + ids).filter(|room| *room > SMALL).unwrap_or(0)
+    }
+
+    /// Gives the answer the memory that was held for it.
+    pub(super) fn counted(self, held: Option<Held>) -> Self {
+        let room = self.room();
+        let held = held.filter(|_| room > 0).map(|mut held| {
+            held.resize(room);
+            Arc::new(held)
+        });
+        Self { held, ..self }
+    }
+
+    /// Returns the bytes of a part of this answer.
+    pub(super) fn bytes(&self, part: Vec<u8>) -> Bytes {
+        match &self.held {
+            Some(held) => Arc::clone(held).of(part),
+            None => part.into(),
+        }
     }
 
     /// Appends the next part, until `out` has the length of a chunk or the answer ends. Then it appends nothing.
@@ -194,6 +223,11 @@ impl Answer {
     pub(super) fn is_written(&self) -> bool {
         self.head.is_empty() && self.ids.is_none()
     }
+}
+
+/// Returns how many bytes an answer with this number of ids holds.
+pub(super) fn room_of_ids(count: usize) -> usize {
+    (count * size_of::<u64>()).min(LONG)
 }
 
 /// Returns the start of a message of this length.

@@ -16,9 +16,11 @@ use super::messages;
 use super::request_log::CallLine;
 use super::{BodyFrame, Deadline, Failure, Session, decode, succeeded};
 use crate::access::Identity;
+use crate::answer_memory::Held;
 use crate::http_timeouts::Delivery;
 use crate::limits::HEAR_OUT;
 use crate::limits::grpc::CHUNK;
+use crate::limits::unread::{LONG, SMALL};
 use crate::protocol::Protocol;
 
 /// A running call.
@@ -37,6 +39,8 @@ pub(crate) struct StreamCall {
     line: Option<CallLine>,
     /// The span of the call.
     call: CallLine,
+    /// The memory of the chunk that is being made.
+    held: Option<Arc<Held>>,
 }
 
 enum Phase {
@@ -80,6 +84,7 @@ impl StreamCall {
             ending: None,
             line: None,
             call,
+            held: None,
         }
     }
 
@@ -95,12 +100,12 @@ impl StreamCall {
                         self.phase = Phase::Reading;
                     }
                     if chunk.len() >= CHUNK - size_of::<u64>() {
-                        return data(chunk);
+                        return self.data(chunk);
                     }
                 }
                 Phase::Reading => match self.reader.poll_next(cx) {
                     Poll::Ready(Ok(Some(message))) => {
-                        if let Err(failure) = self.draw(&message) {
+                        if let Err(failure) = self.draw(&message, chunk.len()) {
                             self.fail(failure);
                         }
                     }
@@ -110,7 +115,7 @@ impl StreamCall {
                     }
                     Poll::Ready(Err(failure)) => self.fail(failure),
                     // Requests that have arrived are answered, even at shutdown.
-                    Poll::Pending if !chunk.is_empty() => return data(chunk),
+                    Poll::Pending if !chunk.is_empty() => return self.data(chunk),
                     Poll::Pending => {
                         self.delivery.wait();
                         let failure = ready!(self.ends.as_mut().poll(cx));
@@ -120,7 +125,7 @@ impl StreamCall {
                 Phase::Drawing(drawing) => {
                     let drawn = match drawing.poll_join_next(cx) {
                         Poll::Ready(drawn) => drawn,
-                        Poll::Pending if !chunk.is_empty() => return data(chunk),
+                        Poll::Pending if !chunk.is_empty() => return self.data(chunk),
                         Poll::Pending => return Poll::Pending,
                     };
                     let (came, answer) = match drawn {
@@ -137,7 +142,7 @@ impl StreamCall {
                         Err(failure) => self.fail(failure),
                     }
                 }
-                Phase::Ending(_) if !chunk.is_empty() => return data(chunk),
+                Phase::Ending(_) if !chunk.is_empty() => return self.data(chunk),
                 Phase::Ending(failure) => {
                     let trailers = failure.as_ref().map_or_else(succeeded, Failure::trailers);
                     self.phase = Phase::Ended;
@@ -148,8 +153,8 @@ impl StreamCall {
         }
     }
 
-    /// Draws the ids of a request, or starts to wait for them.
-    fn draw(&mut self, message: &bytes::Bytes) -> Result<(), Failure> {
+    /// Draws the ids of a request, or starts to wait for them. `unsent` bytes of earlier answers are in the same chunk.
+    fn draw(&mut self, message: &bytes::Bytes, unsent: usize) -> Result<(), Failure> {
         let came = Instant::now();
         self.identity.refresh();
         let mut line = self.line(came);
@@ -161,6 +166,10 @@ impl StreamCall {
         }
         self.delivery.make();
         let request: messages::NextRequest = decode(message)?;
+        if self.held.is_none() && unsent + draw::room(&request) > SMALL {
+            let room = LONG.max(draw::room(&request));
+            self.held = Some(Arc::new(self.session.answers.hold(room)?));
+        }
         match draw::try_draw(&self.session.server, &self.identity, &self.session.client, &request) {
             Ok(Drawn::Done(answer)) => self.answer(answer, came),
             Ok(drawn) => {
@@ -192,6 +201,17 @@ impl StreamCall {
         self.phase = Phase::Writing(answer);
     }
 
+    /// Returns a chunk, which holds its memory until it is sent.
+    fn data(&mut self, chunk: Vec<u8>) -> Poll<BodyFrame> {
+        let goes_on = matches!(self.phase, Phase::Writing(_) | Phase::Drawing(_));
+        let held = if goes_on { self.held.clone() } else { self.held.take() };
+        let bytes = match held.filter(|_| chunk.len() > SMALL) {
+            Some(held) => held.of(chunk),
+            None => chunk.into(),
+        };
+        Poll::Ready(Some(Ok(Frame::data(bytes))))
+    }
+
     fn line(&self, came: Instant) -> CallLine {
         let mut line = CallLine::of(Protocol::Grpc, came, || "/snowmint.v1.Snowmint/Stream".to_owned());
         line.sent_by(&self.identity);
@@ -209,8 +229,4 @@ impl StreamCall {
         self.call.set(Some(failure.kind));
         self.phase = Phase::Ending(Some(failure));
     }
-}
-
-fn data(chunk: Vec<u8>) -> Poll<BodyFrame> {
-    Poll::Ready(Some(Ok(Frame::data(chunk.into()))))
 }

@@ -267,13 +267,13 @@ impl Call<'_> {
                 fleet::once(&self.serving.services.fleet, self.serving.server, operator.node(), method).await
             }
             Resource::Events => {
-                let (identity, shutdown) = (operator.identity().clone(), &self.serving.peer.shutdown);
+                let (identity, answers) = (operator.identity().clone(), &self.serving.answers);
                 fleet::events(
                     &self.serving.services.fleet,
                     self.serving.server,
                     operator.node(),
                     identity,
-                    shutdown,
+                    answers,
                     method,
                 )
             }

@@ -6,7 +6,6 @@
 
 use std::sync::LazyLock;
 
-use bytes::Bytes;
 use hyper::header::{
     ACCEPT, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderName, HeaderValue,
     IF_NONE_MATCH, LOCATION, REFERRER_POLICY, VARY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
@@ -108,7 +107,7 @@ impl File {
     fn answer(&self, headers: &HeaderMap) -> Response<Body> {
         let is_same = headers.get_all(IF_NONE_MATCH).iter().any(|value| *value == *self.tag);
         let body = if is_same { "" } else { self.content };
-        let mut response = Response::new(Body::whole(Bytes::from_static(body.as_bytes())));
+        let mut response = Response::new(Body::constant(body));
         if is_same {
             *response.status_mut() = StatusCode::NOT_MODIFIED;
         }

@@ -16,6 +16,7 @@ use hyper::{Method, Response};
 
 use crate::access::{Identity, Right};
 use crate::admin::NodeAdmin;
+use crate::answer_memory::ConnectionAnswers;
 use crate::fleet::watch::{FleetWatch, TooManyViewers, Viewer};
 use crate::http::response::{Body, JSON, Problem, ok};
 use crate::limits::fleet::WITHIN;
@@ -53,14 +54,14 @@ pub(super) fn events(
     server: &Arc<ServerState>,
     node: &NodeAdmin,
     identity: Identity,
-    shutdown: &ShutdownListener,
+    answers: &ConnectionAnswers,
     method: &Method,
 ) -> Result<Response<Body>, Problem> {
     let body = if *method == Method::HEAD {
         Body::whole("")
     } else {
         let viewer = watch.view(server, node)?;
-        Body::Events(EventStream::new(viewer, identity, shutdown.clone()))
+        Body::Events(EventStream::new(viewer, identity, server.shutdown.listener(), answers.clone()))
     };
     let mut response = ok(EVENT_STREAM, body);
     let (name, value) = NO_BUFFERING;
@@ -94,11 +95,17 @@ struct Watching {
     viewer: Viewer,
     identity: Identity,
     shutdown: ShutdownListener,
+    answers: ConnectionAnswers,
 }
 
 impl EventStream {
-    fn new(viewer: Viewer, identity: Identity, shutdown: ShutdownListener) -> Self {
-        let begin = Phase::Begin(Watching { viewer, identity, shutdown });
+    fn new(
+        viewer: Viewer,
+        identity: Identity,
+        shutdown: ShutdownListener,
+        answers: ConnectionAnswers,
+    ) -> Self {
+        let begin = Phase::Begin(Watching { viewer, identity, shutdown, answers });
         Self(Box::pin(unfold(begin, |phase| async move {
             match phase {
                 // At once, so that the client knows that it is connected.
@@ -127,11 +134,13 @@ impl Watching {
             return (event("end", b"\"this node is shutting down\""), Phase::Ended);
         };
         if let Err(error) = self.may_watch() {
-            // A text always serializes.
-            let why = serde_json::to_vec(&error.to_string()).unwrap_or_default();
-            return (event("end", &why), Phase::Ended);
+            return (end(&error.to_string()), Phase::Ended);
         }
-        (event("fleet", &state), Phase::Watch(self))
+        let event = event("fleet", &state);
+        match self.answers.hold(event.len()) {
+            Ok(held) => (Arc::new(held).of(event), Phase::Watch(self)),
+            Err(full) => (end(&full.to_string()), Phase::Ended),
+        }
     }
 
     /// A token may be revoked or expire while its holder watches.
@@ -139,6 +148,12 @@ impl Watching {
         self.identity.refresh();
         self.identity.may_everywhere(Right::Admin)
     }
+}
+
+/// Returns the last event, with the reason.
+fn end(why: &str) -> Bytes {
+    // A text always serializes.
+    event("end", &serde_json::to_vec(why).unwrap_or_default())
 }
 
 /// Returns an event. The JSON has no line breaks.

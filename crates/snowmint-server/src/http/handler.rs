@@ -20,7 +20,7 @@ use crate::http::idempotency::{self, Caller, KeyedRequest};
 use crate::http::leaf::{self, LeafFailure};
 use crate::http::request::{OPENAPI, Route, check_host, exposition, ids_format, route};
 use crate::http::request_log::RequestLine;
-use crate::http::response::{Body, IdsFormat, JSON, Problem, TEXT, failure, json, ok};
+use crate::http::response::{Body, IdsFormat, JSON, Problem, Refusal, TEXT, failure, json, ok};
 use crate::http::tinyid::{self, TinyIdFailure};
 use crate::http::{admin, console, console_data, cors};
 use crate::metrics::Exposition;
@@ -62,7 +62,8 @@ where
     B: hyper::body::Body<Data = Bytes> + Unpin,
 {
     let version = request.version();
-    let is_head = *request.method() == Method::HEAD;
+    let method = request.method().clone();
+    let is_head = method == Method::HEAD;
     let mut line = RequestLine::begin(serving, &request, began);
     let (mut response, made) = if admin::is_admin(request.uri().path()) {
         // Boxed, since few requests are admin requests.
@@ -72,6 +73,7 @@ where
         if let Err(problem) = &answered {
             serving.server.admin_refusals.failed(identity.as_ref(), &action, problem.kind, &problem.detail);
         }
+        let answered = answered.and_then(|response| bounded(serving, &method, response));
         counted(serving, identity.as_ref(), began, answered.map_err(Failure::Problem))
     } else {
         let mut identity = None;
@@ -84,6 +86,7 @@ where
             Ok(())
         };
         let answered = try_handle(serving, &request, body, &mut identity, line.as_deref_mut()).await;
+        let answered = answered.and_then(|response| Ok(bounded(serving, &method, response)?));
         let (mut response, made) = counted(serving, identity.as_ref(), began, answered);
         cors::mark(&serving.server.settings.cors_origins, request.headers(), &mut response);
         (response, made)
@@ -101,6 +104,18 @@ where
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     (response, made)
+}
+
+/// Returns the answer with memory for its bytes, which it holds until the client has read them.
+fn bounded(
+    serving: &Serving<'_>,
+    method: &Method,
+    response: Response<Body>,
+) -> Result<Response<Body>, Problem> {
+    let is_read = matches!(*method, Method::GET | Method::HEAD);
+    let refusal = if is_read { Refusal::Possible } else { Refusal::TooLate };
+    let (parts, body) = response.into_parts();
+    Ok(Response::from_parts(parts, body.bounded(&serving.answers, refusal)?))
 }
 
 /// Removes the body of an answer and keeps its length.
@@ -217,9 +232,10 @@ async fn try_handle<B>(
                 return Ok(ok(format.media_type(), Body::whole("")));
             }
             let keyed = keyed(serving, identity, &namespace, key, count, format)?;
+            let held = Body::hold_ids(&serving.answers, count, format)?;
             // Borrowed: if it were moved, this future would reserve room for it twice.
             let draw = pin!(client.take(identity, &namespace, count, wait, Namespace::try_take));
-            Ok(idempotency::answer(serving, keyed, format, draw).await?)
+            Ok(idempotency::answer(serving, keyed, format, draw).await?.map(|body| body.counted(held)))
         }
         Route::Ranges { namespace, count, wait } => {
             let count = parse_range_count(&count);
@@ -231,9 +247,10 @@ async fn try_handle<B>(
             }
             let format = IdsFormat::Ranges;
             let keyed = keyed(serving, identity, &namespace, key, count, format)?;
+            let held = Body::hold_ids(&serving.answers, count, format)?;
             // Borrowed, as above.
             let draw = pin!(client.take(identity, &namespace, count, wait, Namespace::try_take_ranges));
-            Ok(idempotency::answer(serving, keyed, format, draw).await?)
+            Ok(idempotency::answer(serving, keyed, format, draw).await?.map(|body| body.counted(held)))
         }
         Route::TinyId { form, namespace, count, .. } => {
             let answer = tinyid::answer(serving, identity, form, &namespace, count.as_deref(), head);
@@ -256,14 +273,14 @@ async fn try_handle<B>(
         Route::Layouts => Ok(console_data::layouts(identity)?),
         Route::Layout { spec } => Ok(console_data::layout(identity, spec.as_deref())?),
         Route::Server { namespace } => Ok(console_data::server(server, identity, namespace.as_deref())?),
-        Route::OpenApi => Ok(ok(JSON, Body::whole(OPENAPI))),
+        Route::OpenApi => Ok(ok(JSON, Body::constant(OPENAPI))),
         Route::Health => Ok(ok(TEXT, Body::whole("ok\n"))),
         Route::Ready => Ok(ready(server, &serving.peer.shutdown)?),
         Route::Metrics => {
             let exposition = exposition(request.headers());
             let kind = if exposition == Exposition::OpenMetrics { OPENMETRICS } else { PROMETHEUS };
-            match server.metrics.text(exposition) {
-                Ok(text) => Ok(ok(kind, Body::whole(text))),
+            match server.metrics.rendering(exposition).await {
+                Ok(rendering) => Ok(ok(kind, Body::metrics(rendering, &serving.answers)?)),
                 Err(error) => Err(failure(&error).into()),
             }
         }

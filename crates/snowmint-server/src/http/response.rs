@@ -4,6 +4,7 @@
 
 use std::io::{self, Write as _};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -15,8 +16,11 @@ use serde::Serialize;
 use snowmint_cluster::namespace::TextForm;
 
 use crate::admin::node_admin::TokenScope;
+use crate::answer_memory::{ConnectionAnswers, Full, Held};
 use crate::http::fleet::EventStream;
 use crate::limits::http::{CHUNK, WHOLE_BODY_IDS};
+use crate::limits::unread::{LONG, SMALL};
+use crate::metrics::Rendering;
 use crate::mint::{Entry, IdRange, Ids, MintError};
 use crate::status::ErrorKind;
 
@@ -25,6 +29,8 @@ pub(super) const TEXT: &str = "text/plain; charset=utf-8";
 
 /// The longest text of one id with quotes and a comma.
 const MAX_ID_TEXT: usize = TextForm::MAX_LEN + 3;
+/// Room for one id more before the first one, and for two that `chunk` keeps free after the last.
+const SPARE_IDS: usize = 3;
 /// The longest text of one range with its comma.
 const MAX_RANGE_TEXT: usize = 96;
 /// The longest text of one plain number with quotes and a comma.
@@ -86,8 +92,12 @@ impl IdsFormat {
 pub(super) enum Body {
     /// The whole body, until it is sent.
     Whole(Option<Bytes>),
+    /// The same, with bytes that need no more memory: they are a part of the program, few, or hold their memory already.
+    Counted(Option<Bytes>),
     /// Ids that are written in chunks.
     Ids(Box<IdChunks>),
+    /// Metrics that are copied in chunks.
+    Metrics(Box<MetricsChunks>),
     /// Events, as they happen.
     Events(EventStream),
 }
@@ -103,12 +113,77 @@ pub(super) struct IdChunks {
     longest: usize,
     /// The first chunk, if it is written already.
     first: Option<Vec<u8>>,
+    /// The memory of the chunks; `None` until it is known.
+    held: Option<Arc<Held>>,
+}
+
+/// Copies metrics in chunks.
+#[derive(Debug)]
+pub(super) struct MetricsChunks {
+    rendering: Arc<Rendering>,
+    sent: usize,
+    /// The memory of the chunks.
+    held: Arc<Held>,
 }
 
 impl Body {
     /// Returns `true` if the body is sent as one piece, without a wait between its parts.
     pub(super) const fn is_whole(&self) -> bool {
-        matches!(self, Self::Whole(_))
+        matches!(self, Self::Whole(_) | Self::Counted(_))
+    }
+
+    /// Returns a body that is a part of the program.
+    pub(super) fn constant(text: &'static str) -> Self {
+        Self::Counted(Some(Bytes::from_static(text.as_bytes())).filter(|bytes| !bytes.is_empty()))
+    }
+
+    /// Returns a body of metrics.
+    pub(super) fn metrics(rendering: Arc<Rendering>, answers: &ConnectionAnswers) -> Result<Self, Full> {
+        let held = Arc::new(answers.hold(LONG)?);
+        Ok(Self::Metrics(Box::new(MetricsChunks { rendering, sent: 0, held })))
+    }
+
+    /// Holds memory for a body of this many ids, before they are drawn.
+    pub(super) fn hold_ids(
+        answers: &ConnectionAnswers,
+        count: usize,
+        format: IdsFormat,
+    ) -> Result<Option<Held>, Full> {
+        let room = if count > WHOLE_BODY_IDS || format == IdsFormat::Ranges {
+            LONG
+        } else {
+            // A text form may be longer, as the body then shows.
+            (count + SPARE_IDS) * MAX_NUMBER_TEXT
+        };
+        (room > SMALL).then(|| answers.hold(room)).transpose()
+    }
+
+    /// Returns the body with the memory that was held for it.
+    pub(super) fn counted(self, held: Option<Held>) -> Self {
+        match (self, held) {
+            (Self::Ids(mut chunks), Some(held)) => {
+                chunks.held = Some(Arc::new(held));
+                Self::Ids(chunks)
+            }
+            (Self::Whole(Some(bytes)), Some(mut held)) if bytes.len() > SMALL => {
+                held.resize(bytes.len());
+                Self::Counted(Some(Arc::new(held).of(bytes)))
+            }
+            (Self::Whole(bytes), _) => Self::Counted(bytes),
+            (body, _) => body,
+        }
+    }
+
+    /// Returns the body with memory for its bytes, if it has none yet.
+    pub(super) fn bounded(self, answers: &ConnectionAnswers, refusal: Refusal) -> Result<Self, Full> {
+        let held = match &self {
+            Self::Whole(Some(bytes)) if bytes.len() > SMALL => Some(match refusal {
+                Refusal::Possible => answers.hold(bytes.len())?,
+                Refusal::TooLate => answers.hold_anyway(bytes.len()),
+            }),
+            _ => None,
+        };
+        Ok(self.counted(held))
     }
 
     pub(super) fn whole(bytes: impl Into<Bytes>) -> Self {
@@ -123,16 +198,20 @@ impl Body {
             _ if ids.are_plain_numbers() => MAX_NUMBER_TEXT,
             _ => MAX_ID_TEXT,
         };
-        let mut chunks = IdChunks { ids, format, begun: false, ended: false, longest, first: None };
+        let mut chunks =
+            IdChunks { ids, format, begun: false, ended: false, longest, first: None, held: None };
         if few || format == IdsFormat::Ranges {
             let room = match format {
                 // Millions of ids may be a few ranges.
                 IdsFormat::Ranges => CHUNK,
-                // Room for one more before the first id, and for two that `chunk` keeps free after the last.
-                _ => (chunks.ids.len() + 3) * longest,
+                _ => (chunks.ids.len() + SPARE_IDS) * longest,
             };
-            let first = chunks.chunk(room)?;
+            let mut first = chunks.chunk(room)?;
             if chunks.ended {
+                // A client may leave a hundred answers unread.
+                if format == IdsFormat::Ranges {
+                    first.shrink_to_fit();
+                }
                 return Ok(Self::whole(first));
             }
             chunks.first = Some(first);
@@ -143,9 +222,9 @@ impl Body {
     /// Returns the whole body of these ids at once.
     pub(super) fn all_ids(ids: Ids, format: IdsFormat) -> io::Result<Bytes> {
         match Self::ids(ids, format)? {
-            Self::Whole(bytes) => Ok(bytes.unwrap_or_default()),
-            // Ids are never sent as events.
-            Self::Events(_) => Ok(Bytes::new()),
+            Self::Whole(bytes) | Self::Counted(bytes) => Ok(bytes.unwrap_or_default()),
+            // Ids are never sent as these.
+            Self::Metrics(_) | Self::Events(_) => Ok(Bytes::new()),
             Self::Ids(mut chunks) => {
                 let mut all = Vec::new();
                 while !chunks.ended || chunks.first.is_some() {
@@ -227,6 +306,27 @@ impl IdChunks {
     }
 }
 
+impl MetricsChunks {
+    fn next(&mut self) -> Option<io::Result<Bytes>> {
+        if self.sent == self.rendering.len() {
+            return None;
+        }
+        let Some(piece) = self.rendering.piece(self.sent, CHUNK) else {
+            return Some(Err(io::Error::other("the client reads the metrics too slowly")));
+        };
+        self.sent += piece.len();
+        Some(Ok(Arc::clone(&self.held).of(piece)))
+    }
+}
+
+/// Whether a request may fail because its answer is too large.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    Possible,
+    /// The request has changed something.
+    TooLate,
+}
+
 impl hyper::body::Body for Body {
     type Data = Bytes;
     type Error = io::Error;
@@ -237,10 +337,18 @@ impl hyper::body::Body for Body {
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
         Poll::Ready(match self.get_mut() {
             // A client of HTTP/2 that reads nothing makes us hold no more than it has asked for.
-            Self::Whole(Some(bytes)) if bytes.len() > CHUNK => Some(Ok(Frame::data(bytes.split_to(CHUNK)))),
-            Self::Whole(bytes) => bytes.take().map(|bytes| Ok(Frame::data(bytes))),
+            Self::Whole(Some(bytes)) | Self::Counted(Some(bytes)) if bytes.len() > CHUNK => {
+                Some(Ok(Frame::data(bytes.split_to(CHUNK))))
+            }
+            Self::Whole(bytes) | Self::Counted(bytes) => bytes.take().map(|bytes| Ok(Frame::data(bytes))),
             Self::Ids(chunks) if chunks.ended => None,
-            Self::Ids(chunks) => Some(chunks.chunk(CHUNK).map(|chunk| Frame::data(chunk.into()))),
+            Self::Ids(chunks) => Some(chunks.chunk(CHUNK).map(|chunk| {
+                Frame::data(match &chunks.held {
+                    Some(held) => Arc::clone(held).of(chunk),
+                    None => chunk.into(),
+                })
+            })),
+            Self::Metrics(chunks) => chunks.next().map(|chunk| chunk.map(Frame::data)),
             Self::Events(events) => {
                 return events.poll_next(cx).map(|event| event.map(|event| Ok(Frame::data(event))));
             }
@@ -249,22 +357,30 @@ impl hyper::body::Body for Body {
 
     fn is_end_stream(&self) -> bool {
         match self {
-            Self::Whole(bytes) => bytes.is_none(),
+            Self::Whole(bytes) | Self::Counted(bytes) => bytes.is_none(),
             Self::Ids(chunks) => chunks.ended,
+            Self::Metrics(chunks) => chunks.sent == chunks.rendering.len(),
             Self::Events(_) => false,
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Self::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
+            Self::Whole(bytes) | Self::Counted(bytes) => {
+                SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64)
+            }
+            Self::Metrics(chunks) => SizeHint::with_exact((chunks.rendering.len() - chunks.sent) as u64),
             Self::Ids(_) | Self::Events(_) => SizeHint::default(),
         }
     }
 }
 
 pub(super) fn json(value: &impl Serialize) -> Result<Response<Body>, Problem> {
-    let body = serde_json::to_vec(value).map_err(|error| failure(&error))?;
+    let mut body = serde_json::to_vec(value).map_err(|error| failure(&error))?;
+    if body.len() > SMALL {
+        // It may wait for its client for long.
+        body.shrink_to_fit();
+    }
     Ok(ok(JSON, Body::whole(body)))
 }
 
@@ -382,6 +498,12 @@ impl Problem {
             headers.insert(RETRY_AFTER, HeaderValue::from(u64::try_from(seconds).unwrap_or(u64::MAX)));
         }
         response
+    }
+}
+
+impl From<Full> for Problem {
+    fn from(full: Full) -> Self {
+        Self::new(Full::KIND, full.to_string()).retry_after(Full::RETRY_AFTER)
     }
 }
 

@@ -1,6 +1,6 @@
 //! HTTP/2 by prior knowledge over real sockets. The client writes frames by hand, so that it can also break the rules.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +12,7 @@ use snowmint_cluster::NamespaceName;
 use snowmint_cluster::namespace::{About, Definition, Fields, Scheme, SegmentScheme};
 use snowmint_cluster::segment::{SegmentConfig, Segments, Stripe};
 use snowmint_server::limits::http2::{MAX_RESETS, MAX_STREAMS};
+use snowmint_server::limits::unread::{ALL, LONG};
 use snowmint_server::mint::{Backend, Namespace};
 use snowmint_server::{Settings, SharedClock, Timeouts};
 use snowmint_store::{Counter, Key, MemoryStore};
@@ -153,6 +154,21 @@ impl Client {
         let (stream, request) = self.request(path);
         self.send(&request).await;
         self.answers(1).await.remove(&stream).unwrap()
+    }
+
+    /// Sends requests and reads the heads of all answers. Returns the streams whose status is not 200.
+    async fn refused(&mut self, paths: &[&str]) -> Vec<u32> {
+        let requests: Vec<u8> = paths.iter().flat_map(|path| self.request(path).1).collect();
+        self.send(&requests).await;
+        let (mut heads, mut refused) = (0, Vec::new());
+        while heads < paths.len() {
+            let frame = self.frame().await.expect("closed before all were answered");
+            if frame.kind == HEADERS {
+                heads += 1;
+                refused.extend((frame.payload[0] != OK).then_some(frame.stream));
+            }
+        }
+        refused
     }
 
     /// Reads until the server closes. Returns whether it said goodbye.
@@ -485,6 +501,134 @@ async fn many_requests_of_a_grpc_stream_before_the_first_answer() {
     let answers = client.answers(1).await;
     // Each has a head of 5 bytes, and a field of 2 with an id of 8.
     assert_eq!(answers[&1].body.len(), REQUESTS * 15);
+}
+
+/// Goal: answers that nobody reads hold a bounded amount of memory, by connection and in all. Past it requests fail with the
+/// reason, before they draw ids; clients with one request at a time are served, and all of it is given back with the connections.
+#[tokio::test]
+async fn unread_answers_are_bounded_and_given_back() {
+    let server = Running::start().await;
+    let long = "/v1/ids/default?count=1000";
+    let mut greedy = Vec::new();
+    let mut refused = Vec::new();
+    while refused.is_empty() {
+        assert!(greedy.len() <= ALL / (LONG * (MAX_STREAMS as usize - 1)), "no bound");
+        let mut client = Client::connect(&server, 0).await;
+        refused = client.refused(&[long; MAX_STREAMS as usize]).await;
+        greedy.push(client);
+    }
+    let last = greedy.last_mut().unwrap();
+    last.send(&frame(WINDOW_UPDATE, 0, refused[0], &WINDOW.to_be_bytes())).await;
+    let problem = last.answers(1).await.remove(&refused[0]).unwrap();
+    let problem: Value = serde_json::from_slice(&problem.body).unwrap();
+    assert_eq!((&problem["type"], &problem["status"]), (&"urn:snowmint:too-many-unread".into(), &503.into()));
+    assert!(problem["detail"].as_str().unwrap().contains("12 MiB"), "{problem}");
+
+    let mut honest = Client::connect(&server, WINDOW).await;
+    for path in [long, "/metrics", "/openapi.json", "/v1/ids/default?count=500", "/readyz", "/v1/ids/default"]
+    {
+        assert_eq!(honest.get(path).await.status, OK, "{path}");
+    }
+    let (_, metrics) = server.get("/metrics").await;
+    let counted = format!("outcome=\"too-many-unread\"}} {}\n", refused.len());
+    assert!(metrics.contains(&counted), "{metrics}");
+    drop((greedy, honest));
+    let given_back = async {
+        while !Client::connect(&server, 0).await.refused(&[long; MAX_STREAMS as usize]).await.is_empty() {}
+    };
+    tokio::time::timeout(Duration::from_mins(1), given_back).await.unwrap();
+}
+
+/// Returns the frames of a gRPC call with one message. It is the whole request if `flags` end the stream.
+fn call(stream: u32, path: &str, message: &[u8], flags: u8) -> Vec<u8> {
+    // POST, and a literal with the name `content-type`.
+    let mut head = head(path, Some("test"));
+    head[0] = 0x83;
+    head.extend(b"\x0f\x10\x10application/grpc");
+    let length = u32::try_from(message.len()).unwrap().to_be_bytes();
+    let message = [&[0], &length[..], message].concat();
+    [frame(HEADERS, END_HEADERS, stream, &head), frame(DATA, flags, stream, &message)].concat()
+}
+
+/// Goal: answers of gRPC calls that nobody reads are bounded in all, single ones and those of streams.
+#[tokio::test]
+async fn unread_answers_of_calls_are_bounded() {
+    for method in ["Next", "Stream"] {
+        let server = Running::start().await;
+        let mut all = Vec::new();
+        loop {
+            let mut client = Client::connect(&server, 0).await;
+            let path = format!("/snowmint.v1.Snowmint/{method}");
+            // 5,000 ids of `default`.
+            let request = |nth| call(2 * nth + 1, &path, b"\x0a\x07default\x10\x88\x27", END_STREAM);
+            client.send(&(0..MAX_STREAMS).flat_map(request).collect::<Vec<u8>>()).await;
+            let mut heads = BTreeSet::new();
+            while heads.len() < MAX_STREAMS as usize {
+                let frame = client.frame().await.expect("the connection goes on");
+                heads.extend((frame.kind == HEADERS).then_some(frame.stream));
+            }
+            all.push(client);
+            let (_, metrics) = server.get("/metrics").await;
+            if !metrics.contains("{protocol=\"grpc\",outcome=\"too-many-unread\"} 0\n") {
+                break;
+            }
+            assert!(all.len() <= ALL / (LONG * (MAX_STREAMS as usize - 1)), "{method}: no bound");
+        }
+    }
+}
+
+/// Goal: calls of every kind end at the write time limit if their answers are never read, although the client reads others.
+/// Method: paused time, a closed window, and a small request in between that is answered.
+#[tokio::test(start_paused = true)]
+async fn calls_on_a_closed_window_end() {
+    let (write, pause) = (Duration::from_mins(1), Duration::from_secs(20));
+    let list = b"\x3a\x00";
+    for (path, message, flags) in [
+        ("/snowmint.v1.Snowmint/Next", &b"\x0a\x07default"[..], END_STREAM),
+        ("/snowmint.v1.Snowmint/Namespaces", b"", END_STREAM),
+        ("/snowmint.v1.Snowmint/Stream", b"\x0a\x07default", END_STREAM),
+        ("/snowmint.v1.Snowmint/Stream", b"\x0a\x07default", 0),
+        ("/grpc.health.v1.Health/Check", b"", END_STREAM),
+        ("/grpc.health.v1.Health/Watch", b"", END_STREAM),
+        ("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", list, 0),
+    ] {
+        let timeouts = Timeouts { write, ..Timeouts::default() };
+        let server = Running::with(Settings { timeouts, ..settings() }).await;
+        let mut client = Client::connect(&server, 0).await;
+        let (stalled, _) = client.request("/");
+        client.send(&call(stalled, path, message, flags)).await;
+        let began = Instant::now();
+        let mut has_ended = false;
+        while !has_ended {
+            assert!(began.elapsed() <= write + 2 * pause, "{path} is left");
+            tokio::time::sleep(pause).await;
+            let (small, request) = client.request("/healthz");
+            let opens = frame(WINDOW_UPDATE, 0, small, &WINDOW.to_be_bytes());
+            client.reply(&[request, opens].concat()).await;
+            has_ended = loop {
+                match client.frame().await {
+                    None => break true,
+                    Some(frame) if frame.kind == RST_STREAM && frame.stream == stalled => break true,
+                    Some(frame) if frame.stream == small && frame.flags & END_STREAM != 0 => break false,
+                    Some(_) => {}
+                }
+            };
+        }
+        assert!(began.elapsed() >= write, "{path}: {:?}", began.elapsed());
+    }
+}
+
+/// Goal: files of the console and the OpenAPI document need no memory of their own. Method: connections that read nothing, each
+/// with as many requests as it may have; four of them would need more than all answers may.
+#[tokio::test]
+async fn files_hold_no_memory() {
+    let server = Running::start().await;
+    let mut all = Vec::new();
+    for path in ["/openapi.json", "/console/main.js", "/openapi.json", "/console/main.js", "/openapi.json"] {
+        let mut client = Client::connect(&server, 0).await;
+        assert!(client.refused(&[path; MAX_STREAMS as usize]).await.is_empty(), "{path}");
+        all.push(client);
+    }
 }
 
 /// Goal: a connection has no more streams in flight than its limit, and one that resets streams without end is closed or served

@@ -9,6 +9,7 @@
 )]
 
 mod abuse;
+mod abuse_unread;
 mod access_log;
 mod bad_data_file;
 mod bad_input;
