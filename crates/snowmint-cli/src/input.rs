@@ -1,8 +1,11 @@
 //! Standard input, cut into words or lines, with bounded memory.
 
+mod grouped;
+
 use std::io::{self, BufRead, BufReader, IsTerminal as _};
 
 use crate::error::Failure;
+use grouped::Grouped;
 
 /// Maximum length of an item; no id in any form is longer. Longer items are cut, so that memory is bounded, and end in [`CUT`].
 pub(crate) const MAX_LEN: usize = 80;
@@ -14,7 +17,7 @@ const BUFFER: usize = 128 * 1024;
 /// Where an item ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Items {
-    /// At blanks, line ends and commas.
+    /// At blanks, line ends and commas, but not at the thousands separators of one number.
     Words,
     /// At line ends; surrounding blanks are ignored.
     Lines,
@@ -54,10 +57,14 @@ pub(crate) trait Sink {
     fn pause(&mut self) -> Result<(), Failure>;
 }
 
+/// The mark at the start of a file that spreadsheets write.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
 /// Passes every item of an input that is not empty to a sink.
 pub(crate) fn each_item(input: &mut impl BufRead, items: Items, sink: &mut impl Sink) -> Result<(), Failure> {
     // The beginning of an item whose end is not in the buffer.
     let mut begun: Vec<u8> = Vec::with_capacity(MAX_LEN);
+    let mut grouped = Grouped::default();
     let mut line = 1;
     loop {
         sink.pause()?;
@@ -67,7 +74,8 @@ pub(crate) fn each_item(input: &mut impl BufRead, items: Items, sink: &mut impl 
             Err(error) => return Err(unread(&error)),
         };
         if room.is_empty() {
-            return give(&begun, line, sink);
+            grouped.piece(&begun, b'\n', line, sink)?;
+            return Ok(());
         }
         let mut start = 0;
         for (at, &byte) in room.iter().enumerate() {
@@ -76,10 +84,10 @@ pub(crate) fn each_item(input: &mut impl BufRead, items: Items, sink: &mut impl 
             }
             let item = &room[start..at];
             if begun.is_empty() {
-                give(item, line, sink)?;
+                grouped.piece(item, byte, line, sink)?;
             } else {
                 extend(&mut begun, item);
-                give(&begun, line, sink)?;
+                grouped.piece(&begun, byte, line, sink)?;
                 begun.clear();
             }
             line += u64::from(byte == b'\n');
@@ -103,6 +111,7 @@ fn extend(begun: &mut Vec<u8>, more: &[u8]) {
 
 fn give(item: &[u8], line: u64, sink: &mut impl Sink) -> Result<(), Failure> {
     let item = item.trim_ascii();
+    let item = if line == 1 { item.strip_prefix(BYTE_ORDER_MARK).unwrap_or(item).trim_ascii() } else { item };
     if item.is_empty() {
         return Ok(());
     }
@@ -162,6 +171,35 @@ mod tests {
         assert_eq!(seen(&long, 4096, Items::Words), of(&[(&cut, 1)]));
         let long = [&long[..], b"\n1"].concat();
         assert_eq!(seen(&long, 4096, Items::Lines)[1], ("1".to_owned(), 2));
+    }
+
+    /// Goal: a number that a spreadsheet wrote with thousands separators is one id, and a list is a list. Method: columns and lists,
+    /// split by buffers of any size.
+    #[test]
+    fn thousands_separators_end_no_number() {
+        let one = "1,541,815,603,606,036,480";
+        let cases: [(String, Vec<&str>); 10] = [
+            (one.to_owned(), vec![one]),
+            (format!("{one}\r\n{one}\n"), vec![one, one]),
+            (format!("\"{one}\",7"), vec!["\"1,541,815,603,606,036,480\"", "7"]),
+            ("\"7,103\"".to_owned(), vec!["\"7,103\""]),
+            (format!("=\"{one}\""), vec!["=\"1,541,815,603,606,036,480\""]),
+            ("7,103,226".to_owned(), vec!["7", "103", "226"]),
+            ("101,102,103,104,105,106".to_owned(), vec!["101", "102", "103", "104", "105", "106"]),
+            (format!("{one},12"), vec!["1", "541", "815", "603", "606", "036", "480", "12"]),
+            ("12, 541, 815, 603, 606".to_owned(), vec!["12", "541", "815", "603", "606"]),
+            ("\"12,x\"".to_owned(), vec!["\"12", "x\""]),
+        ];
+        for (text, wanted) in cases {
+            for room in 1..40 {
+                let words = seen(text.as_bytes(), room, Items::Words);
+                let words: Vec<&str> = words.iter().map(|(word, _)| word.as_str()).collect();
+                assert_eq!(words, wanted, "{room} {text}");
+            }
+        }
+        let marked = seen("\u{feff}12\n34".as_bytes(), 3, Items::Words);
+        assert_eq!(marked, of(&[("12", 1), ("34", 2)]));
+        assert_eq!(seen("\u{feff}12\n34".as_bytes(), 40, Items::Lines), of(&[("12", 1), ("34", 2)]));
     }
 
     /// Goal: no id in a long line is lost or becomes another id. Method: blanks before, after and inside, leading zeros, each

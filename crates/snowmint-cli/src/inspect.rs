@@ -1,5 +1,6 @@
 //! `snowmint inspect`: explains ids, as a drawing or a table for people, or as JSON for programs.
 
+mod of_namespace;
 mod rows;
 
 use std::path::PathBuf;
@@ -8,11 +9,12 @@ use snowmint::codec::{Alphabet, Digits, hex};
 use snowmint::error::Snippet;
 use snowmint::field::Field;
 use snowmint::hide::Hider;
-use snowmint::inspect::{Candidate, Decoded, Inspection};
+use snowmint::inspect::{Candidate, Column, Decoded, Inspection, cell};
 use snowmint::layout::SplitError;
-use snowmint::scheme::SchemeId;
+use snowmint::scheme::SchemeField;
 use snowmint::utc::Utc;
 use snowmint::{Clock as _, Id, Layout, Parts, WallClock};
+use snowmint_cluster::NamespaceName;
 use snowmint_cluster::namespace::HideKeyName;
 
 use crate::bit_picture::Drawing;
@@ -20,19 +22,27 @@ use crate::error::{Failure, report};
 use crate::hide_key;
 use crate::input::{Items, Sink, each_item, standard_input};
 use crate::output::{self, Output, thousands};
+use crate::target::{Target, TargetArgs};
+use of_namespace::OfNamespace;
 use rows::{GuessedRow, Rows};
 
 const EXAMPLES: &str = "\
 Examples:
   snowmint inspect 1541815603606036480
       Without --layout, draws the likeliest reading and lists the others:
-      other layouts and epochs, other text forms, UUID, ULID, ObjectId, a plain
-      number. The likelihoods are estimates from the fields and the age. If you
-      know the layout, name it with --layout.
+      other layouts and epochs, other text forms, UUID, ULID, ObjectId, KSUID,
+      XID, TypeID, TID, a plain number. The likelihoods are estimates from the
+      fields and the age. If you know the layout, name it with --layout.
   snowmint inspect --layout sonyflake 500000000000000000
   snowmint inspect 01ARZ3NDEKTSV4RRFFQ69G5FAV
   snowmint new -n 3 | snowmint inspect
-      Several ids are a table, a line each; --view drawing draws each of them.
+      Several ids are a table, a line each, and judged together: a column mostly
+      has ids of one layout. --view drawing draws each of them.
+  snowmint inspect --namespace orders ORD-20261121-000042
+      The layout, the text form and the hide key are those of the namespace in
+      the store; with --server, of a running node.
+  snowmint inspect < export.csv
+      Cells of a spreadsheet are read: quotes, =\"…\", thousands separators.
   cut -f1 ids.tsv | snowmint inspect --layout twitter > decoded.txt
       With --layout, and a table or --json, a pipe runs fastest.
   snowmint inspect --format base62 1ptWyK4WgZU --json
@@ -41,9 +51,6 @@ Examples:
 Text forms for --format: decimal (or dec), hex, base32 (Crockford), base36,
 base58 (Bitcoin's order), base58_flickr, base62, and alphabet=CHARS for an
 alphabet of your own. Without --format, all but the last are recognised.
-A running service reads the text forms of its namespaces, see docs/protocols.md:
-  curl 'localhost:8080/v1/inspect/ORD-20261121-000042?namespace=orders'
-
 JSON, one object a line, for --layout and --format, or for the likeliest reading:
   id         the id in decimal, a string: JavaScript keeps only 53 bits
   layout     the layout as text
@@ -53,6 +60,8 @@ JSON, one object a line, for --layout and --format, or for the likeliest reading
   datacenter, worker, generation, sequence
              the other fields; only those that the layout has
   binary     all 64 bits, a space before each field
+  notes      that the id may be rounded or hidden, as sentences
+  near_ties  only without --layout: names of readings that are nearly as likely
   guesses    only without --layout: the possible readings, the likeliest first;
              the members above are those of the first
     name       a layout of `snowmint layouts` or as text, a scheme, or `number`
@@ -63,8 +72,9 @@ JSON, one object a line, for --layout and --format, or for the likeliest reading
                times less likely than the first are omitted, and layouts without
                a name from a hundred times
     likelihood the estimate, 0 to 0.99 over all readings together
-A plain number has only `id` and `guesses`. A UUID, ULID or ObjectId has its
-text as `id`, `scheme`, `unix_ms` and `utc` if it has an instant, and its fields.
+A plain number has only `id` and `guesses`. Other ids, such as UUIDs, have their
+text as `id`, `scheme`, `unix_ms` and `utc` if they have an instant, and their
+fields.
 
 Invalid ids are reported on standard error, the others are shown, and the exit
 code is 2.";
@@ -80,6 +90,8 @@ pub(crate) struct Args {
     reading: Reading,
     #[command(flatten)]
     shown: Shown,
+    #[command(flatten)]
+    target: TargetArgs,
 }
 
 /// The way in which ids are read.
@@ -92,6 +104,9 @@ struct Reading {
     /// Text form of the ids, such as hex or base58; default: the likeliest
     #[arg(long, value_name = "FORM")]
     format: Option<Digits>,
+    /// Namespace of the ids: its layout, text form and hide key are read from the store, or from --server
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["format", "hide_key"])]
+    namespace: Option<NamespaceName>,
     /// Key that hides the ids, by its name in --hide-keys-file: shows the ids that they stand for
     #[arg(long, value_name = "KEY", requires = "hide_keys_file")]
     hide_key: Option<HideKeyName>,
@@ -124,9 +139,14 @@ enum View {
     Table,
 }
 
+/// Number of ids that are held, so that they are judged together before the first is written.
+const HELD: usize = 100;
+/// Number of ids that are held even if the input pauses.
+const HELD_IN_A_PAUSE: usize = 3;
+
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let now_unix_ms = args.shown.now.unwrap_or_else(|| WallClock.unix_ms());
-    let Reading { hide_key, hide_keys_file, layout, .. } = &args.reading;
+    let Reading { hide_key, hide_keys_file, namespace, .. } = &args.reading;
     let hider = match (hide_key, hide_keys_file) {
         (Some(key), Some(file)) => {
             let found = hide_key::read(file)?.key(key).cloned();
@@ -134,12 +154,32 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         }
         _ => None,
     };
+    let namespace = match namespace {
+        Some(name) => Some(OfNamespace::find(name, hide_keys_file.as_deref(), &args.target)?),
+        None => match args.target.open()? {
+            Target::Store(_) => None,
+            Target::Server(_) => {
+                return Err(Failure::usage("--server without --namespace: name the namespace of the ids"));
+            }
+        },
+    };
+    let layout = args.reading.layout.filter(|_| namespace.is_none());
     let out = Output::new();
-    let rows = layout.map(|layout| Rows::new(layout, out.paint));
-    let view = args.shown.view;
-    let (held, row) = (None, Vec::with_capacity(512));
-    let mut inspector =
-        Inspector { args, hider, out, rows, row, now_unix_ms, view, held, shown: 0, refused: 0 };
+    let mut inspector = Inspector {
+        args,
+        layout,
+        namespace,
+        hider,
+        rows: layout.map(|layout| Rows::new(layout, out.paint)),
+        out,
+        row: Vec::with_capacity(512),
+        now_unix_ms,
+        view: args.shown.view,
+        column: Column::new(now_unix_ms),
+        held: Vec::new(),
+        shown: 0,
+        refused: 0,
+    };
     if args.ids.is_empty() {
         let mut input = standard_input("snowmint new | snowmint inspect")?;
         each_item(&mut input, Items::Words, &mut inspector)?;
@@ -153,55 +193,77 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 
 struct Inspector<'a> {
     args: &'a Args,
+    /// The layout of all ids, if it is given.
+    layout: Option<Layout>,
+    /// The namespace of all ids, if it is given.
+    namespace: Option<OfNamespace>,
     hider: Option<Hider>,
-    out: Output,
     /// Writes rows if the layout is known.
     rows: Option<Rows>,
+    out: Output,
     /// The row in progress.
     row: Vec<u8>,
     now_unix_ms: u64,
     /// The form of the output, once it is known.
     view: Option<View>,
-    /// The first id, until it is known whether there is a second one.
-    held: Option<String>,
+    /// What the ids say of each other.
+    column: Column,
+    /// The ids that are not written yet.
+    held: Vec<String>,
     shown: u64,
     refused: u64,
 }
 
 impl Sink for Inspector<'_> {
     fn item(&mut self, text: &str, _line: u64) -> Result<(), Failure> {
-        if self.view.is_some() || self.args.shown.json {
+        if self.is_known() && (self.view.is_some() || self.args.shown.json) {
             return self.one(text);
         }
-        match self.held.take() {
-            None => self.held = Some(text.to_owned()),
-            Some(first) => {
-                self.view = Some(View::Table);
-                self.one(&first)?;
-                self.one(text)?;
-            }
-        }
-        Ok(())
+        self.held.push(text.to_owned());
+        // Ids that are known need not wait for others, but one alone is drawn.
+        let most = if self.is_known() { 2 } else { HELD };
+        if self.held.len() >= most { self.write_held() } else { Ok(()) }
     }
 
     fn pause(&mut self) -> Result<(), Failure> {
+        if self.held.len() >= HELD_IN_A_PAUSE {
+            self.write_held()?;
+        }
         self.out.flush()
     }
 }
 
 impl Inspector<'_> {
+    /// Returns whether what the ids are is given.
+    const fn is_known(&self) -> bool {
+        self.layout.is_some() || self.namespace.is_some()
+    }
+
     fn finish(&mut self) -> Result<(), Failure> {
-        if let Some(only) = self.held.take() {
-            self.view = Some(View::Drawing);
-            self.one(&only)?;
-        }
+        self.write_held()?;
         self.out.flush()?;
         if self.refused > 0 { Err(Failure::Reported) } else { Ok(()) }
     }
 
+    /// Writes the ids that were held, judged together and with those before.
+    fn write_held(&mut self) -> Result<(), Failure> {
+        let held = std::mem::take(&mut self.held);
+        if self.view.is_none() && !held.is_empty() {
+            let is_one = held.len() == 1 && self.shown == 0 && self.refused == 0;
+            self.view = Some(if is_one { View::Drawing } else { View::Table });
+        }
+        if !self.is_known() {
+            for text in &held {
+                let (text, digits) = self.column_text(text);
+                self.column.add(&text, digits.as_ref());
+            }
+        }
+        held.iter().try_for_each(|text| self.one(text))
+    }
+
     fn one(&mut self, text: &str) -> Result<(), Failure> {
         let is_drawn = self.view == Some(View::Drawing);
-        if let Some(layout) = self.args.reading.layout.filter(|_| !is_drawn) {
+        if let Some(layout) = self.layout.filter(|_| !is_drawn) {
             return self.row(text, &layout);
         }
         let inspection = match self.read(text) {
@@ -260,31 +322,54 @@ impl Inspector<'_> {
     fn read_id(&self, text: &str) -> Result<Id, String> {
         let form = self.args.reading.format.as_ref();
         let hint = if form.is_none() && self.hider.is_none() { OTHER_FORMS } else { "" };
-        let id = form.unwrap_or(&Digits::Decimal).decode(text);
-        let id = id.map_err(|error| format!("invalid id {}: {error}{hint}", Snippet::of(text)))?;
+        let form = form.unwrap_or(&Digits::Decimal);
+        // A cell of a spreadsheet is read without its quotes and separators.
+        let id = form.decode(text).or_else(|error| form.decode(&cell(text)).map_err(|_| error));
+        let id = id.map_err(|error| {
+            let why = rounded_by_a_spreadsheet(text).unwrap_or_else(|| format!("{error}{hint}"));
+            format!("invalid id {}: {why}", Snippet::of(text))
+        })?;
         Ok(self.hider.as_ref().map_or(id, |hider| hider.reveal(id)))
     }
 
-    /// Reads a text by the given layout and form, or else as the likeliest id.
+    /// Returns a text as the column reads it, and its form if it is given.
+    fn column_text(&self, text: &str) -> (String, Option<Digits>) {
+        let form = &self.args.reading.format;
+        if form.is_none() && self.hider.is_none() {
+            return (text.to_owned(), None);
+        }
+        match self.read_id(text) {
+            Ok(id) if self.hider.is_some() => (id.to_string(), Some(Digits::Decimal)),
+            Ok(id) => {
+                let form = form.clone().unwrap_or(Digits::Decimal);
+                (form.encode(id).to_string(), Some(form))
+            }
+            Err(_) => (text.to_owned(), None),
+        }
+    }
+
+    /// Reads a text by the given layout, namespace and form, or else as the likeliest id.
     fn read(&self, text: &str) -> Result<Inspection, String> {
+        if let Some(namespace) = &self.namespace {
+            return namespace.read(text);
+        }
         let form = self.args.reading.format.as_ref();
-        if let Some(layout) = self.args.reading.layout {
+        if let Some(layout) = self.layout {
             let id = self.read_id(text)?;
             let decoded = Decoded::by_layout(id, layout).map_err(|error| not_of_layout(text, &error))?;
             return Ok(Inspection::known(decoded, form.unwrap_or(&Digits::Decimal).name()));
         }
-        let read = match (form, &self.hider) {
-            (_, Some(_)) => {
-                let revealed = self.read_id(text)?.to_string();
-                Inspection::of_digits(&revealed, &Digits::Decimal, self.now_unix_ms)
-                    .map_err(|it| it.to_string())
-            }
-            (Some(form), None) => {
-                Inspection::of_digits(text, form, self.now_unix_ms).map_err(|error| error.to_string())
-            }
-            (None, None) => Inspection::of_text(text, Vec::new(), self.now_unix_ms)
-                .ok_or_else(|| format!("{}{OTHER_FORMS}", why_not_decimal(text))),
-        };
+        if form.is_some() || self.hider.is_some() {
+            self.read_id(text)?;
+        }
+        let (read, digits) = self.column_text(text);
+        let read = self.column.inspect(&read, digits.as_ref()).map_err(|error| error.to_string());
+        let read = read.and_then(|read| {
+            read.ok_or_else(|| {
+                let not_decimal = || format!("{}{OTHER_FORMS}", why_not_decimal(text));
+                rounded_by_a_spreadsheet(text).unwrap_or_else(not_decimal)
+            })
+        });
         read.map_err(|why| format!("invalid id {}: {why}", Snippet::of(text)))
     }
 
@@ -292,23 +377,48 @@ impl Inspector<'_> {
     fn draw(&mut self, inspection: &Inspection) -> Result<(), Failure> {
         let decoded = &inspection.likeliest().decoded;
         let name = with_likelihood(&decoded.name(), inspection.likeliest().likelihood);
+        let near_ties = inspection.near_ties();
+        let name = if near_ties.is_empty() {
+            name
+        } else {
+            format!("{name}, nearly as likely: {}", near_ties.join(", "))
+        };
         match decoded {
             Decoded::Snowflake { id, layout, parts } => self.bits(*id, layout, parts, &name)?,
-            Decoded::Scheme(id) => {
-                self.title(&id.to_string(), &name)?;
-                self.facts(scheme_facts(id, self.now_unix_ms))?;
-            }
+            Decoded::Scheme(id) => self.wide(&id.to_string(), &name, id.values(), id.unix_ms())?,
+            Decoded::Foreign(id) => self.wide(&id.to_string(), &name, id.values(), id.unix_ms())?,
             Decoded::Number(id) => {
                 self.title(&id.to_string(), &name)?;
                 self.facts(texts(*id))?;
             }
             _ => self.title("", &name)?,
         }
+        self.facts(inspection.notes().iter().map(|note| ("note", note.clone())))?;
         for other in others(inspection.candidates(), self.now_unix_ms) {
             let name = self.out.paint.faint("or     ");
             self.out.line(&format!("  {name} {other}"))?;
         }
         Ok(())
+    }
+
+    /// Draws an id of a scheme.
+    fn wide(
+        &mut self,
+        id: &str,
+        name: &str,
+        fields: impl Iterator<Item = (&'static SchemeField, u128)>,
+        unix_ms: Option<u64>,
+    ) -> Result<(), Failure> {
+        self.title(id, name)?;
+        self.facts(fields.map(|(field, value)| (field.name, field.show(value).to_string())))?;
+        match unix_ms {
+            Some(unix_ms) => self.facts([
+                ("utc", Utc(unix_ms).to_string()),
+                ("local", output::local(unix_ms)),
+                ("age", output::age(unix_ms, self.now_unix_ms)),
+            ]),
+            None => Ok(()),
+        }
     }
 
     fn title(&mut self, id: &str, name: &str) -> Result<(), Failure> {
@@ -357,6 +467,19 @@ const OTHER_FORMS: &str = "; name another text form with --format";
 fn why_not_decimal(text: &str) -> String {
     text.parse::<Id>()
         .map_or_else(|error| error.to_string(), |_| "it matches no layout, scheme or text form".to_owned())
+}
+
+/// Returns why a number such as `1.54182E+18` is no id; `None` for other texts.
+fn rounded_by_a_spreadsheet(text: &str) -> Option<String> {
+    let text = cell(text);
+    let (digits, exponent) = text.split_once(['e', 'E'])?;
+    let is_number = digits.contains(['.', ',']) && exponent.starts_with('+') && exponent.len() > 1;
+    let is_digits =
+        |text: &str| text.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b','));
+    (is_number && is_digits(digits) && is_digits(&exponent[1..])).then(|| {
+        "a spreadsheet kept only its first digits: format the column as text before the import, and export again"
+            .to_owned()
+    })
 }
 
 fn binary(value: u64, width: u32) -> String {
@@ -439,16 +562,4 @@ fn candidate_line(candidate: &Candidate, first_form: &str, now_unix_ms: u64) -> 
         None => String::new(),
     };
     with_likelihood(&format!("{name}{form}{instant}"), candidate.likelihood)
-}
-
-/// Returns the fields of an id of a wide scheme, such as a UUID.
-fn scheme_facts(id: &SchemeId, now_unix_ms: u64) -> Vec<(&'static str, String)> {
-    let mut facts: Vec<_> =
-        id.values().map(|(field, value)| (field.name, field.show(value).to_string())).collect();
-    if let Some(unix_ms) = id.unix_ms() {
-        facts.push(("utc", Utc(unix_ms).to_string()));
-        facts.push(("local", output::local(unix_ms)));
-        facts.push(("age", output::age(unix_ms, now_unix_ms)));
-    }
-    facts
 }

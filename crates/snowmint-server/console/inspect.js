@@ -1,6 +1,6 @@
 // Inspect: what a text may be. The server reads it (`/v1/readings`); here it is drawn.
 
-import { $, age, copyButton, drawing, el, explain, fill, local, request, say, swatch, thousands } from './page.js';
+import { $, age, banner, copyButton, drawing, el, explain, fill, local, request, say, swatch, thousands } from './page.js';
 
 const EXAMPLES = [
   ['Twitter', '1541815603606036480'],
@@ -74,8 +74,14 @@ const key = (reading) => `${reading.name} ${reading.form}`;
 function choose(as) {
   const chosen = shown.readings.find((reading) => key(reading) === as) ?? shown.readings[0];
   const list = shown.readings.length > 1 && [el('h2', {}, 'What else it may be'), others(chosen), el('p', { class: 'note' }, 'Likelihoods are estimates from the fields and the age. If you know the layout or namespace, choose it above.')];
-  fill($('inspect-result'), reading(chosen), list || null);
+  fill($('inspect-result'), chosen === shown.readings[0] && doubts(), reading(chosen), list || null);
   say(`${chosen.name}${chosen.utc ? `, ${chosen.utc}` : ''}`);
+}
+
+/** What to know of the likeliest reading: others that are nearly as likely, and that the id may be rounded or hidden. */
+function doubts() {
+  const near = shown.near_ties?.length > 0 && `nearly as likely: ${shown.near_ties.join(', ')}`;
+  return [near, ...(shown.notes ?? [])].filter(Boolean).map((note) => banner('warn', note));
 }
 
 function reading(it) {

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use snowmint::error::Snippet;
-use snowmint::inspect::{Candidate, Decoded, Inspection};
+use snowmint::inspect::{Candidate, Decoded, Inspection, cell};
 use snowmint::utc::Utc;
 use snowmint::{Clock as _, DatacenterId, GenerateError, Id, Layout, WallClock};
 use snowmint_cluster::namespace::{Definition, Scheme};
@@ -325,18 +325,14 @@ impl Mint {
         let text = String::from_utf8_lossy(text);
         let bad = |why: InvalidIdError| MintError::BadId { text: Snippet::of(&text), why };
         match by {
-            InspectBy::Anything => {
-                let now_unix_ms = WallClock.unix_ms();
-                let inspection =
-                    Inspection::of_text(&text, self.candidates(&text, now_unix_ms, sees), now_unix_ms);
-                inspection.ok_or_else(|| {
-                    bad(text.parse::<Id>().map_or_else(InvalidIdError::Text, |_| InvalidIdError::Nothing))
-                })
-            }
+            InspectBy::Anything => self.inspect_anything(&text, sees).ok_or_else(|| {
+                bad(text.parse::<Id>().map_or_else(InvalidIdError::Text, |_| InvalidIdError::Nothing))
+            }),
             InspectBy::Namespace(name) => {
                 let table = self.table();
                 let namespace = table.find(name)?;
-                match namespace.inspect(&text) {
+                match namespace.inspect(&text).or_else(|why| namespace.inspect(&cell(&text)).map_err(|_| why))
+                {
                     Ok((decoded, form)) => Ok(Inspection::known(decoded, form)),
                     Err(why) => {
                         let name = Snippet::of(namespace.name().as_str());
@@ -350,7 +346,7 @@ impl Mint {
                     layout: Snippet::of(&layout),
                     why: Box::new(why),
                 })?;
-                let id: Id = text.parse().map_err(|error| bad(InvalidIdError::Text(error)))?;
+                let id: Id = cell(&text).parse().map_err(|error| bad(InvalidIdError::Text(error)))?;
                 let decoded = Decoded::by_layout(id, layout).map_err(|error| bad(error.into()))?;
                 Ok(Inspection::known(decoded, "decimal"))
             }
@@ -392,20 +388,36 @@ impl Mint {
         Ok(first..=last)
     }
 
-    /// Decodes a text by each served namespace. Any number could be an id of a hidden namespace, so these are left out.
-    fn candidates(&self, text: &str, now_unix_ms: u64, sees: impl Fn(&[u8]) -> bool) -> Vec<Candidate> {
+    /// Decodes a text as the likeliest id. A cell of a spreadsheet is read without its quotes and separators.
+    fn inspect_anything(&self, text: &str, sees: impl Fn(&[u8]) -> bool) -> Option<Inspection> {
+        let now_unix_ms = WallClock.unix_ms();
+        let inspect = |text: &str| {
+            let (of_namespaces, hidden) = self.candidates(text, now_unix_ms, &sees);
+            let inspection = Inspection::of_text(text, of_namespaces, now_unix_ms)?;
+            Some(with_hidden(inspection, &hidden))
+        };
+        inspect(text).or_else(|| inspect(&cell(text)))
+    }
+
+    /// Decodes a text by each served namespace. The readings of hidden namespaces are apart: any number could be one of their
+    /// ids.
+    fn candidates(
+        &self,
+        text: &str,
+        now_unix_ms: u64,
+        sees: impl Fn(&[u8]) -> bool,
+    ) -> (Vec<Candidate>, Vec<Candidate>) {
         let table = self.table();
         let read = |namespace: &Arc<Namespace>| {
-            if !sees(namespace.name().as_str().as_bytes()) {
-                return None;
-            }
-            if namespace.definition().scheme.hide().is_some() {
-                return None;
-            }
-            let (decoded, form) = namespace.inspect(text).ok()?;
-            Some(Candidate::of_namespace(namespace.name().as_str(), decoded, form, now_unix_ms))
+            let name = namespace.name().as_str();
+            let (decoded, form) = sees(name.as_bytes()).then(|| namespace.inspect(text).ok())??;
+            let is_hidden = namespace.definition().scheme.hide().is_some();
+            Some((is_hidden, Candidate::of_namespace(name, decoded, form, now_unix_ms)))
         };
-        table.namespaces().iter().filter_map(read).collect()
+        let (hidden, plain): (Vec<_>, Vec<_>) =
+            table.namespaces().iter().filter_map(read).partition(|(is_hidden, _)| *is_hidden);
+        let only = |read: Vec<(bool, Candidate)>| read.into_iter().map(|(_, candidate)| candidate).collect();
+        (only(plain), only(hidden))
     }
 
     /// Returns the layout of the service.
@@ -496,6 +508,26 @@ fn parse_count_within(text: &[u8], limit: usize) -> Result<usize, MintError> {
         Some(count) if (1..=limit).contains(&count) => Ok(count),
         _ => Err(MintError::BadCount { value: Snippet::of(&String::from_utf8_lossy(text)), limit }),
     }
+}
+
+/// How much likelier a hidden namespace has to make a number than the likeliest reading does, in bits: of a
+/// million numbers that are not its ids, it then reads one as such.
+const HIDDEN_EVIDENCE_BITS: f64 = 20.0;
+
+/// Notes which namespaces may have hidden the id: under their keys it is a plausible id, which chance seldom makes.
+fn with_hidden(inspection: Inspection, hidden: &[Candidate]) -> Inspection {
+    let cost = |candidate: &Candidate| candidate.cost_bits.unwrap_or(f64::INFINITY);
+    let likeliest = cost(inspection.likeliest());
+    let is_plausible = |it: &&Candidate| cost(it) + HIDDEN_EVIDENCE_BITS < likeliest;
+    let names: Vec<&str> =
+        hidden.iter().filter(is_plausible).flat_map(|it| &it.namespaces).map(String::as_str).collect();
+    if names.is_empty() {
+        return inspection;
+    }
+    inspection.with_note(format!(
+        "may be hidden by namespace {}: name the namespace to reveal it",
+        names.join(", ")
+    ))
 }
 
 #[cfg(test)]
@@ -792,10 +824,13 @@ mod tests {
             let id = check(id);
             let known = mint.inspect(&shown, InspectBy::Namespace(name)).unwrap();
             assert_eq!(known.likeliest().decoded, Decoded::by_layout(id, LAYOUT).unwrap());
-            let guesses = anything(&mint, &shown);
-            assert!(
-                guesses.is_err() || guesses.unwrap().candidates().iter().all(|it| it.namespaces.is_empty())
-            );
+            // Any number could be hidden: it is no candidate, but the reader is told.
+            if let Ok(guesses) = anything(&mint, &shown) {
+                assert!(guesses.candidates().iter().all(|it| it.namespaces.is_empty()), "{guesses:?}");
+                let note =
+                    format!("may be hidden by namespace {}", if name == b"plain" { "plain" } else { "text" });
+                assert!(guesses.notes().iter().any(|it| it.starts_with(&note)), "{guesses:?}");
+            }
         }
     }
 

@@ -45,6 +45,20 @@ impl<const N: usize> Text<N> {
         &self.bytes[usize::from(self.start)..]
     }
 
+    /// The empty text.
+    #[cfg(feature = "schemes")]
+    pub(crate) const EMPTY: Self = Self::of_ascii(b"");
+
+    /// Keeps ASCII characters, at most `N` of them.
+    #[cfg(feature = "schemes")]
+    pub(crate) const fn of_ascii(text: &[u8]) -> Self {
+        let mut bytes = [0; N];
+        let start = N - text.len();
+        bytes.split_at_mut(start).1.copy_from_slice(text);
+        #[expect(clippy::cast_possible_truncation, reason = "start is at most N, which is below 256")]
+        Self { bytes, start: start as u8 }
+    }
+
     /// Returns the same text with more room; `M` is at least `N`.
     #[cfg(feature = "std")]
     fn widened<const M: usize>(&self) -> Text<M> {

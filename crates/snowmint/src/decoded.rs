@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use crate::field::Field;
 use crate::layout::{PRESETS, SplitError};
 #[cfg(feature = "schemes")]
-use crate::scheme::SchemeId;
+use crate::scheme::{ForeignId, SchemeField, SchemeId};
 use crate::utc::Utc;
 use crate::{Id, Layout, Parts};
 
@@ -26,6 +26,9 @@ pub enum Decoded {
     /// An id of a scheme, such as a UUID.
     #[cfg(feature = "schemes")]
     Scheme(SchemeId),
+    /// An id of another system that Snowmint does not make, such as a KSUID.
+    #[cfg(feature = "schemes")]
+    Foreign(ForeignId),
     /// A plain number, such as one of a segment or a database sequence.
     Number(Id),
 }
@@ -67,6 +70,8 @@ impl Decoded {
                 .map_or_else(|| layout.to_string().into(), |preset| preset.name.into()),
             #[cfg(feature = "schemes")]
             Self::Scheme(id) => id.scheme().name().into(),
+            #[cfg(feature = "schemes")]
+            Self::Foreign(id) => id.kind().name().into(),
             Self::Number(_) => "number".into(),
         }
     }
@@ -77,6 +82,8 @@ impl Decoded {
             Self::Snowflake { layout, parts, .. } => Some(layout.unix_ms(parts.timestamp)),
             #[cfg(feature = "schemes")]
             Self::Scheme(id) => id.unix_ms(),
+            #[cfg(feature = "schemes")]
+            Self::Foreign(id) => id.unix_ms(),
             Self::Number(_) => None,
         }
     }
@@ -86,7 +93,9 @@ impl Decoded {
         match self {
             Self::Snowflake { id, layout, parts } => snowflake_values(*id, layout, parts),
             #[cfg(feature = "schemes")]
-            Self::Scheme(id) => scheme_values(id),
+            Self::Scheme(id) => wide_values(&id.to_string(), id.scheme().name(), id.unix_ms(), id.values()),
+            #[cfg(feature = "schemes")]
+            Self::Foreign(id) => wide_values(&id.to_string(), id.kind().name(), id.unix_ms(), id.values()),
             Self::Number(id) => vec![("id", Value::Text(id.to_string()))],
         }
     }
@@ -121,16 +130,21 @@ fn binary(layout: &Layout, parts: &Parts) -> String {
     bits
 }
 
-/// Returns the values of a scheme's id. Numbers of at most 64 bits stay numbers; random bits and wider values are texts.
+/// Returns the values of an id with fields of its own. Numbers of at most 64 bits stay numbers; random bits and wider values are
+/// texts.
 #[cfg(feature = "schemes")]
-fn scheme_values(id: &SchemeId) -> Values {
-    let mut values =
-        vec![("id", Value::Text(id.to_string())), ("scheme", Value::Text(id.scheme().name().to_owned()))];
-    if let Some(unix_ms) = id.unix_ms() {
+fn wide_values(
+    id: &str,
+    scheme: &str,
+    unix_ms: Option<u64>,
+    fields: impl Iterator<Item = (&'static SchemeField, u128)>,
+) -> Values {
+    let mut values = vec![("id", Value::Text(id.to_owned())), ("scheme", Value::Text(scheme.to_owned()))];
+    if let Some(unix_ms) = unix_ms {
         values.push(("unix_ms", Value::Number(unix_ms)));
         values.push(("utc", Value::Text(Utc(unix_ms).to_string())));
     }
-    values.extend(id.values().map(|(field, value)| match u64::try_from(value) {
+    values.extend(fields.map(|(field, value)| match u64::try_from(value) {
         Ok(value) if field.is_number => (field.name, Value::Number(value)),
         _ => (field.name, Value::Text(field.show(value).to_string())),
     }));

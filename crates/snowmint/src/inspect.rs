@@ -11,8 +11,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+use crate::Id;
+pub use crate::cell::cell;
 use crate::codec::{Digits, ParseIdError};
 pub use crate::decoded::{Decoded, Value, Values};
+use crate::field::Field;
 use crate::guess::{self, Guess};
 use crate::layout::PRESETS;
 use crate::utc::Utc;
@@ -23,6 +26,14 @@ const NOISE_BITS: f64 = 20.0;
 const UNNAMED_NOISE_BITS: f64 = 6.6;
 /// The total likelihood of all readings. The rest is for systems that are unknown here.
 const KNOWN: f64 = 0.99;
+/// How much less likely than the first a reading is at most, in bits, to be named as nearly as likely.
+const NEAR_TIE_BITS: f64 = 1.0;
+/// How many such readings are named.
+const MAX_TIES: usize = 3;
+/// What a hidden id or a random number costs, in bits: its 63 bits, and some for how rare such ids are.
+const HIDDEN_BITS: f64 = 63.0 + 4.0;
+/// Below this, chance often makes a number one that a double holds: the doubles are at most 8 apart.
+const OFTEN_A_DOUBLE: u64 = 1 << 56;
 /// The maximum number of candidates from namespaces; more would help nobody.
 const MAX_OWNED: usize = 16;
 /// The maximum number of namespaces that a candidate lists.
@@ -91,6 +102,7 @@ pub struct Inspection {
     likeliest: Candidate,
     /// Readings that namespaces do not make appear once per name, with the likeliest form.
     candidates: Vec<Candidate>,
+    notes: Vec<String>,
 }
 
 impl Inspection {
@@ -99,14 +111,7 @@ impl Inspection {
     ///
     /// Returns `None` if the text is not an id, or if it reads only as a plain number in another base than ten, as any word does.
     pub fn of_text(text: &str, of_namespaces: Vec<Candidate>, now_unix_ms: u64) -> Option<Self> {
-        let mut guesses = guess::of_text(text, now_unix_ms);
-        let is_any_word = guesses.first().is_some_and(|first| {
-            matches!(first.decoded(), Decoded::Number(_)) && first.form() != Digits::Decimal.name()
-        });
-        if is_any_word {
-            guesses.clear();
-        }
-        Self::of_candidates(merged(of_namespaces, &guesses))
+        Self::of_guesses(&guesses_of_text(text, now_unix_ms), of_namespaces)
     }
 
     /// Lists the possible readings of a text in a given form, like [`of_text`](Self::of_text).
@@ -116,22 +121,55 @@ impl Inspection {
     /// [`ParseIdError`] if the text does not have that form.
     pub fn of_digits(text: &str, digits: &Digits, now_unix_ms: u64) -> Result<Self, ParseIdError> {
         let id = digits.decode(text)?;
-        let mut candidates = merged(Vec::new(), &guess::of_id(id, now_unix_ms));
-        for candidate in &mut candidates {
-            candidate.form = digits.name();
+        Ok(Self::of_id(id, &guess::of_id(id, now_unix_ms), digits.name()))
+    }
+
+    fn of_id(id: Id, guesses: &[Guess], form: &'static str) -> Self {
+        let Some(mut inspection) = Self::of_guesses(guesses, Vec::new()) else {
+            return Self::known(Decoded::Number(id), form);
+        };
+        inspection.likeliest.form = form;
+        for candidate in &mut inspection.candidates {
+            candidate.form = form;
         }
-        Ok(Self::of_candidates(candidates).unwrap_or_else(|| Self::known(Decoded::Number(id), digits.name())))
+        inspection
+    }
+
+    fn of_guesses(guesses: &[Guess], of_namespaces: Vec<Candidate>) -> Option<Self> {
+        let candidates = merged(of_namespaces, guesses);
+        let likeliest = candidates.first()?.clone();
+        let notes = notes(&likeliest);
+        Some(Self { likeliest, candidates, notes })
     }
 
     /// Returns the inspection of a text whose meaning is known.
     pub fn known(decoded: Decoded, form: &'static str) -> Self {
         let likeliest =
             Candidate { decoded, form, namespaces: Vec::new(), cost_bits: None, likelihood: None };
-        Self { likeliest, candidates: Vec::new() }
+        Self { likeliest, candidates: Vec::new(), notes: Vec::new() }
     }
 
-    fn of_candidates(candidates: Vec<Candidate>) -> Option<Self> {
-        Some(Self { likeliest: candidates.first()?.clone(), candidates })
+    /// Adds what a reader should know of the id, as one sentence.
+    #[must_use]
+    pub fn with_note(mut self, note: String) -> Self {
+        self.notes.push(note);
+        self
+    }
+
+    /// Returns what a reader should know of the id, as sentences: that it may be rounded, or hidden.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// Returns the names of up to three readings that are at least half as likely as the first: the first may
+    /// well be wrong.
+    pub fn near_ties(&self) -> Vec<String> {
+        let cost_bits = self.likeliest.cost_bits;
+        let is_near = |it: &&Candidate| {
+            cost_bits.zip(it.cost_bits).is_some_and(|(first, other)| other <= first + NEAR_TIE_BITS)
+        };
+        let others = self.candidates.iter().skip(1).filter(is_near);
+        others.take(MAX_TIES).map(|it| it.decoded.name().into_owned()).collect()
     }
 
     /// Returns the first reading, in general the likeliest.
@@ -144,14 +182,126 @@ impl Inspection {
         &self.candidates
     }
 
-    /// Returns the values of the likeliest reading, and `guesses`: every reading with its name, text form and instant.
+    /// Returns the values of the likeliest reading, `notes` and `near_ties` if there are any, and `guesses`: every
+    /// reading with its name, text form and instant.
     pub fn values(&self) -> Values {
         let mut values = self.likeliest.decoded.values();
+        for (name, texts) in [("notes", self.notes.clone()), ("near_ties", self.near_ties())] {
+            if !texts.is_empty() {
+                values.push((name, Value::Texts(texts)));
+            }
+        }
         if !self.candidates.is_empty() {
             values.push(("guesses", Value::List(self.candidates.iter().map(Candidate::values).collect())));
         }
         values
     }
+}
+
+/// Texts of one column, such as one of a table, judged together: see [`guess::Column`].
+///
+/// # Examples
+///
+/// ```
+/// use snowmint::inspect::Column;
+/// let mut column = Column::new(1_785_542_400_000); // 2026-08-01
+/// let ids = ["867793854505943041", "943865945699532811", "1053092877443551252"];
+/// for id in ids {
+///     column.add(id, None);
+/// }
+/// let inspection = column.inspect(ids[0], None)?;
+/// assert_eq!(inspection.ok_or("not an id")?.likeliest().decoded.name(), "discord");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Column {
+    now_unix_ms: u64,
+    seen: guess::Column,
+}
+
+impl Column {
+    /// Starts a column. `now_unix_ms` is the current time.
+    pub fn new(now_unix_ms: u64) -> Self {
+        Self { now_unix_ms, seen: guess::Column::default() }
+    }
+
+    /// Adds a text in a given form, or in any.
+    pub fn add(&mut self, text: &str, digits: Option<&Digits>) {
+        if let Ok(guesses) = self.guesses(text, digits) {
+            self.seen.add(&guesses);
+        }
+    }
+
+    /// Lists the possible readings of a text that was [added](Self::add), like [`Inspection::of_text`] and
+    /// [`Inspection::of_digits`].
+    ///
+    /// # Errors
+    ///
+    /// [`ParseIdError`] if the text does not have the given form.
+    pub fn inspect(&self, text: &str, digits: Option<&Digits>) -> Result<Option<Inspection>, ParseIdError> {
+        let guesses = self.seen.judge(self.guesses(text, digits)?);
+        Ok(match digits {
+            Some(digits) => Some(Inspection::of_id(digits.decode(text)?, &guesses, digits.name())),
+            None => Inspection::of_guesses(&guesses, Vec::new()),
+        })
+    }
+
+    fn guesses(&self, text: &str, digits: Option<&Digits>) -> Result<Vec<Guess>, ParseIdError> {
+        match digits {
+            Some(digits) => Ok(guess::of_id(digits.decode(text)?, self.now_unix_ms)),
+            None => Ok(guesses_of_text(text, self.now_unix_ms)),
+        }
+    }
+}
+
+/// Returns the guesses for a text; none if it reads only as a plain number in another base than ten, as any word
+/// does.
+fn guesses_of_text(text: &str, now_unix_ms: u64) -> Vec<Guess> {
+    let guesses = guess::of_text(text, now_unix_ms);
+    let is_any_word = guesses.first().is_some_and(|first| {
+        matches!(first.decoded(), Decoded::Number(_)) && first.form() != Digits::Decimal.name()
+    });
+    if is_any_word { Vec::new() } else { guesses }
+}
+
+/// Returns what a reader should know of the likeliest reading.
+fn notes(likeliest: &Candidate) -> Vec<String> {
+    let mut notes = Vec::new();
+    let (id, low) = match likeliest.decoded {
+        Decoded::Snowflake { id, layout, .. } => {
+            (id, Field::ALL.into_iter().find(|field| layout.width(*field) > 0 && layout.shift(*field) == 0))
+        }
+        Decoded::Number(id) => (id, None),
+        #[cfg(feature = "schemes")]
+        Decoded::Scheme(_) | Decoded::Foreign(_) => return notes,
+    };
+    if likeliest.form == Digits::Decimal.name() && may_be_rounded(id, low) {
+        let why =
+            "may be rounded: a JavaScript number keeps 53 bits; get the id as a string and inspect that";
+        notes.push(why.to_owned());
+    }
+    let is_random = likeliest.cost_bits.is_some_and(|bits| bits > HIDDEN_BITS);
+    if id.get() >> 48 != 0 && likeliest.namespaces.is_empty() && is_random {
+        let why = "may be hidden or random: no known layout explains it; if a namespace hides its ids, name \
+                   the namespace or its hide key";
+        notes.push(why.to_owned());
+    }
+    notes
+}
+
+/// Returns whether a JavaScript number may have changed an id: it is one that JavaScript prints, or a double holds
+/// it exactly though its lowest field is not a sequence, which is mostly 0.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    clippy::cast_possible_truncation,
+    reason = "its point"
+)]
+fn may_be_rounded(id: Id, lowest: Option<Field>) -> bool {
+    let double = id.get() as f64;
+    let is_exact = lowest != Some(Field::Sequence) && double as u64 == id.get();
+    // Like JavaScript, Rust prints the fewest digits that name the double, and zeros after them.
+    id.get() >= OFTEN_A_DOUBLE && (is_exact || format!("{double}") == id.to_string())
 }
 
 /// Returns the readings of namespaces and the guesses, in display order.
@@ -276,8 +426,8 @@ mod tests {
         let fresh: Layout = "time:41 worker:10 sequence:12 epoch:2026-01-01".parse().unwrap();
         let fresh = fresh.first_id_at(Utc(NOW - 60_000)).unwrap().to_string();
         for (text, least, most) in [
-            ("1541815603606036480", 0.2, 0.6),
-            (&*fresh, 0.4, 0.5),
+            ("1541815603606036480", 0.9, 0.99),
+            (&*fresh, 0.4, 0.75),
             ("01ARZ3NDEKTSV4RRFFQ69G5FAV", 0.98, 0.99),
         ] {
             let inspection = Inspection::of_text(text, Vec::new(), NOW).unwrap();
@@ -289,6 +439,51 @@ mod tests {
         }
         let id = Id::new(7).unwrap();
         assert_eq!(Inspection::known(Decoded::Number(id), "decimal").likeliest().likelihood, None);
+    }
+
+    /// Goal: readings that are at least half as likely as the first are named, and a likely one is not doubted. Method: readings of
+    /// given costs, and a tweet.
+    #[test]
+    fn a_near_tie_is_named() {
+        let of_cost = |layout: &str, cost_bits: f64| Candidate {
+            cost_bits: Some(cost_bits),
+            ..of_layout("a", layout, 1_541_815_603_606_036_480)
+        };
+        let candidates = vec![of_cost("leaf", 50.0), of_cost("discord", 50.9), of_cost("cosid", 51.1)];
+        let near = Inspection { likeliest: candidates[0].clone(), candidates, notes: Vec::new() };
+        assert_eq!(near.near_ties(), ["discord"]);
+        let texts = Value::Texts(vec!["discord".to_owned()]);
+        assert!(near.values().contains(&("near_ties", texts)));
+        let tweet = Inspection::of_text("1541815603606036480", Vec::new(), NOW).unwrap();
+        assert!(tweet.near_ties().is_empty() && tweet.notes().is_empty(), "{tweet:?}");
+    }
+
+    /// Goal: an id that JavaScript rounded, and one that is hidden, are told from others. Method: ids of which both are published,
+    /// and numbers of 63 random bits.
+    #[test]
+    fn rounded_and_hidden_ids_have_a_note() {
+        let notes = |id: &str| Inspection::of_text(id, Vec::new(), NOW).unwrap().notes().join("; ");
+        for (exact, rounded) in [
+            ("636507967185264641", "636507967185264600"),
+            ("606631627273625612", "606631627273625600"),
+            ("1143214899109277697", "1143214899109277700"),
+        ] {
+            assert!(!notes(exact).contains("rounded"), "{exact}: {}", notes(exact));
+            assert!(
+                notes(rounded).starts_with("may be rounded: a JavaScript number keeps 53 bits"),
+                "{rounded}"
+            );
+        }
+        for small in ["9007199254740993", "7", "72057594037927900"] {
+            assert!(!notes(small).contains("rounded"), "{small}");
+        }
+        // Any layout would date these far ahead.
+        for random in ["9100000000000000123", "9087654321098765432"] {
+            assert!(notes(random).contains("may be hidden or random"), "{random}: {}", notes(random));
+        }
+        for known in ["1541815603606036480", "103270115826048975", "6893804295968394510", "7"] {
+            assert_eq!(notes(known), "", "{known}");
+        }
     }
 
     #[test]

@@ -104,6 +104,8 @@
 #![cfg_attr(not(feature = "std"), no_std)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[cfg(feature = "std")]
+mod cell;
 pub mod clock;
 pub mod codec;
 mod cursor;

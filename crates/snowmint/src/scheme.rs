@@ -1,6 +1,7 @@
 //! Ids that are not 64-bit layouts: `ObjectId` (96 bits), UUID v4, UUID v7 and ULID (128 bits).
 //! One enum over the usual crates: it parses and splits ids, and makes ids that strictly increase within a process.
 
+mod foreign;
 mod object_id;
 mod ulid;
 mod uuid;
@@ -16,6 +17,8 @@ use crate::Clock;
 use crate::error::Snippet;
 use crate::fork::ForkMark;
 use crate::utc::Utc;
+
+pub use foreign::{ForeignId, ForeignKind};
 
 /// A kind of id other than the 64-bit ids of a layout.
 ///

@@ -192,7 +192,11 @@ impl GuessedRow<'_> {
         } else {
             format!(", read as {}", likeliest.form)
         };
-        format!("{id:>TEXT$}  {utc:<UTC$}  {likely:>8}  {name}{form}{age}")
+        let near_ties = self.0.near_ties();
+        let or = if near_ties.is_empty() { String::new() } else { format!(" or {}", near_ties.join(", ")) };
+        let notes = self.0.notes().iter().filter_map(|note| note.split_once(':'));
+        let notes: String = notes.map(|(note, _)| format!("; {note}")).collect();
+        format!("{id:>TEXT$}  {utc:<UTC$}  {likely:>8}  {name}{or}{form}{age}{notes}")
     }
 }
 

@@ -349,6 +349,7 @@ fn a_store_without_permission_is_not_a_missing_one() {
         &["ns", "add", "n", "--scheme", "segment"],
         &["audit"],
         &["range", "--since", "1 day", "--namespace", "default"],
+        &["inspect", "--namespace", "default", "17"],
         &["store", "recover", "--add", "0"],
     ]
     .map(|args| (args, Ran::from(sandbox.command_under_permissions(args).output().unwrap())));

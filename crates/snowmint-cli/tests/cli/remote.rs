@@ -308,6 +308,7 @@ fn a_token_flag_needs_a_server_and_a_variable_does_not() {
         &["ns", "list"],
         &["ns", "drop", "n"],
         &["range", "--since", "2026-01-01", "--namespace", "n"],
+        &["inspect", "--namespace", "n", "17"],
         &["workers"],
         &["workers", "release", "5"],
         &["doctor"],

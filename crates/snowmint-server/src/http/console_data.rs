@@ -8,6 +8,7 @@ use snowmint::codec::Digits;
 use snowmint::error::Snippet;
 use snowmint::field::Field;
 use snowmint::inspect::{Candidate, Decoded, Inspection};
+use snowmint::scheme::SchemeField;
 use snowmint::utc::Utc;
 use snowmint::{Clock as _, Id, Layout, WallClock};
 
@@ -32,7 +33,13 @@ pub(super) fn readings(text: &[u8], inspection: &Inspection) -> Result<Response<
     let likeliest = [inspection.likeliest().clone()];
     let candidates = if inspection.candidates().is_empty() { &likeliest } else { inspection.candidates() };
     let readings: Vec<Value> = candidates.iter().map(reading).collect();
-    json(&json!({ "text": String::from_utf8_lossy(text), "readings": readings }))
+    let mut all = json!({ "text": String::from_utf8_lossy(text), "readings": readings });
+    for (name, texts) in [("notes", inspection.notes().to_vec()), ("near_ties", inspection.near_ties())] {
+        if !texts.is_empty() {
+            all[name] = texts.into();
+        }
+    }
+    json(&all)
 }
 
 fn reading(candidate: &Candidate) -> Value {
@@ -66,23 +73,12 @@ fn reading(candidate: &Candidate) -> Value {
             add("texts", texts(*id));
         }
         Decoded::Scheme(id) => {
-            let field = |(field, value): (&snowmint::scheme::SchemeField, u128)| FieldReading {
-                name: field.name,
-                bits: field.width,
-                shift: field.shift,
-                value: field.show(value).to_string(),
-            };
-            let bytes = id.write_bytes(&mut [0; 16]).len();
-            let hex = format!("{:0digits$x}", id.as_u128(), digits = 2 * bytes);
-            add("id", id.to_string().into());
-            add("width", (8 * bytes).into());
-            add("scheme", id.scheme().name().into());
-            add("hex", hex.clone().into());
-            add("fields", json!(id.values().map(field).collect::<Vec<_>>()));
-            add(
-                "texts",
-                json!([{"form": id.scheme().name(), "text": id.to_string()}, {"form": "hex", "text": hex}]),
-            );
+            let digits = 2 * id.scheme().byte_len();
+            let hex = format!("{:0digits$x}", id.as_u128());
+            reading.extend(wide(id.scheme().name(), id.to_string(), hex, id.values()));
+        }
+        Decoded::Foreign(id) => {
+            reading.extend(wide(id.kind().name(), id.to_string(), id.hex(), id.values()));
         }
         Decoded::Number(id) => {
             add("id", id.to_string().into());
@@ -93,6 +89,30 @@ fn reading(candidate: &Candidate) -> Value {
         _ => {}
     }
     Value::Object(reading)
+}
+
+/// Returns what is shown of an id with fields of its own.
+fn wide(
+    scheme: &'static str,
+    id: String,
+    hex: String,
+    values: impl Iterator<Item = (&'static SchemeField, u128)>,
+) -> Map<String, Value> {
+    let field = |(field, value): (&SchemeField, u128)| FieldReading {
+        name: field.name,
+        bits: field.width,
+        shift: field.shift,
+        value: field.show(value).to_string(),
+    };
+    let mut shown = Map::new();
+    let mut add = |name: &str, value: Value| shown.insert(name.to_owned(), value);
+    add("width", (4 * hex.len()).into());
+    add("scheme", scheme.into());
+    add("fields", json!(values.map(field).collect::<Vec<_>>()));
+    add("texts", json!([{"form": scheme, "text": id}, {"form": "hex", "text": hex}]));
+    add("id", id.into());
+    add("hex", hex.into());
+    shown
 }
 
 /// Returns the id in every text form that has a name.
@@ -221,10 +241,23 @@ mod tests {
 
     #[test]
     fn a_scheme_has_its_bits() {
-        let ulid = &all("01ARZ3NDEKTSV4RRFFQ69G5FAV")[0];
-        assert_eq!((&ulid["name"], &ulid["width"]), (&"ulid".into(), &128.into()));
-        let bits: u64 =
-            ulid["fields"].as_array().unwrap().iter().map(|it| it["bits"].as_u64().unwrap()).sum();
-        assert_eq!((bits, ulid["hex"].as_str().unwrap().len()), (128, 32));
+        for (text, name, width) in [
+            ("01ARZ3NDEKTSV4RRFFQ69G5FAV", "ulid", 128),
+            ("0ujtsYcgvSTl8PAuAdqWYSMnLOv", "ksuid", 160),
+            ("3laulgolrfz2f", "tid", 64),
+            ("prefix_01h2xcejqtf2nbrexx3vqjhp41", "typeid", 128),
+        ] {
+            let read = &all(text)[0];
+            assert_eq!(
+                (&read["name"], &read["width"], &read["id"]),
+                (&name.into(), &width.into(), &text.into())
+            );
+            let bits: u64 =
+                read["fields"].as_array().unwrap().iter().map(|it| it["bits"].as_u64().unwrap()).sum();
+            assert_eq!(
+                (bits, read["hex"].as_str().unwrap().len()),
+                (width, usize::try_from(width / 4).unwrap())
+            );
+        }
     }
 }

@@ -215,4 +215,34 @@ pub const PRESETS: &[Preset] = &[
         "SCRU64; its node and counter share the 24 low bits; as text base36 of 12 digits",
         "scru64/spec",
     ),
+    preset(
+        "linkedin",
+        of_ms(41, 0).sequence(22),
+        "LinkedIn posts, comments and messages; its 22 low bits are undocumented",
+        "Ollie-Boyd/Linkedin-post-timestamp-extractor, README",
+    ),
+    preset(
+        "tiktok",
+        of_ticks(31, SECOND, 0).sequence(24).worker(8),
+        "TikTok and Douyin; the top 10 bits of the sequence are milliseconds, its low 6 the type; the worker is a machine",
+        "Steel et al., \"Just Another Hour on TikTok\", arXiv:2504.13279",
+    ),
+    preset(
+        "pgedge",
+        of_ms(41, 1_672_531_200_000).sequence(12).worker(10),
+        "pgEdge's snowflake sequences for PostgreSQL; the node is our worker, below the sequence",
+        "pgEdge/snowflake, README",
+    ),
+    preset(
+        "hazelcast",
+        of_ms(41, 1_514_764_800_000).sequence(6).worker(16),
+        "Hazelcast's FlakeIdGenerator by default; the node is our worker, below the sequence",
+        "hazelcast/hazelcast, FlakeIdGenerator.java",
+    ),
+    preset(
+        "clickhouse",
+        of_ms(41, 0).worker(10).sequence(12),
+        "ClickHouse's generateSnowflakeID; its machine id is our worker, a hash of the server",
+        "ClickHouse/ClickHouse, generateSnowflakeID.cpp",
+    ),
 ];

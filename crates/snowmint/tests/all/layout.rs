@@ -214,6 +214,11 @@ fn presets_are_exactly_these() {
         ("mesh", "time:41@1ms datacenter:5 worker:5 sequence:12 epoch:2019-12-31T16:00:00.000Z"),
         ("ferroid-instagram", "time:40@1ms worker:13 sequence:10 epoch:2011-01-01T00:00:00.000Z"),
         ("scru64", "time:39@256ms sequence:24 epoch:1970-01-01T00:00:00.000Z"),
+        ("linkedin", "time:41@1ms sequence:22 epoch:1970-01-01T00:00:00.000Z"),
+        ("tiktok", "time:31@1s sequence:24 worker:8 epoch:1970-01-01T00:00:00.000Z"),
+        ("pgedge", "time:41@1ms sequence:12 worker:10 epoch:2023-01-01T00:00:00.000Z"),
+        ("hazelcast", "time:41@1ms sequence:6 worker:16 epoch:2018-01-01T00:00:00.000Z"),
+        ("clickhouse", "time:41@1ms worker:10 sequence:12 epoch:1970-01-01T00:00:00.000Z"),
     ];
     let texts: Vec<_> = PRESETS.iter().map(|preset| (preset.name, preset.layout.to_string())).collect();
     assert_eq!(texts, expected.map(|(name, text)| (name, text.to_owned())));

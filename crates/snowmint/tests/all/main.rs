@@ -13,6 +13,8 @@ mod hide;
 mod layout;
 mod model;
 mod pool;
+#[cfg(feature = "schemes")]
+mod published_ids;
 mod sequence_starts;
 #[cfg(feature = "serde")]
 mod serde;

@@ -1,0 +1,79 @@
+//! Ids of a namespace: what they are stands in the store, or is known to a running node.
+
+use std::path::Path;
+
+use snowmint::Layout;
+use snowmint::error::Snippet;
+use snowmint::hide::Hider;
+use snowmint::inspect::{Inspection, cell};
+use snowmint_cluster::NamespaceName;
+use snowmint_cluster::namespace::Definition;
+use snowmint_server::admin::namespaces;
+
+use crate::admin_failure::warn;
+use crate::argv;
+use crate::error::Failure;
+use crate::hide_key;
+use crate::runtime;
+use crate::target::{Target, TargetArgs};
+
+/// A namespace whose ids are read.
+pub(super) struct OfNamespace {
+    name: NamespaceName,
+    definition: Definition,
+    hider: Option<Hider>,
+}
+
+impl OfNamespace {
+    /// Reads the definition of a namespace.
+    pub(super) fn find(
+        name: &NamespaceName,
+        hide_keys_file: Option<&Path>,
+        target: &TargetArgs,
+    ) -> Result<Self, Failure> {
+        // An environment variable may set the layout for other commands.
+        if argv::has_flag("--layout") {
+            let why = "--layout and --namespace: the namespace has its layout, omit --layout";
+            return Err(Failure::usage(why));
+        }
+        let found = runtime()?.block_on(async {
+            match target.open()? {
+                Target::Store(store) => Ok(namespaces::list(&*store.open_read_only().await?).await?),
+                Target::Server(server) => server.namespaces().await,
+            }
+        })?;
+        warn(&found.warnings);
+        let refuse = |why: String| Failure::flag("--namespace", why);
+        let Some(namespace) = found.namespaces.into_iter().find(|it| it.name == name.as_str()) else {
+            return Err(refuse(format!(
+                "unknown namespace {name}: `snowmint ns list` lists those of the store"
+            )));
+        };
+        let Some(settings) = namespace.settings else {
+            return Err(refuse(format!(
+                "the record of namespace {name} is unreadable: name the layout with --layout"
+            )));
+        };
+        // A record always has a layout, so this one is never used.
+        let definition = settings.define(&Layout::TWITTER).map_err(|error| refuse(error.to_string()))?;
+        let hider = match (definition.scheme.hide(), hide_keys_file) {
+            (Some(hide), Some(file)) => {
+                let keys = hide_key::read(file)?;
+                let hider = keys.key(&hide.key).cloned();
+                Some(hider.map_err(|error| Failure::flag("--hide-keys-file", error))?)
+            }
+            _ => None,
+        };
+        Ok(Self { name: name.clone(), definition, hider })
+    }
+
+    /// Reads a text of the namespace.
+    pub(super) fn read(&self, text: &str) -> Result<Inspection, String> {
+        let read = |text: &str| self.definition.inspect(text, &[], self.hider.as_ref());
+        let read = read(text).or_else(|error| read(&cell(text)).map_err(|_| error));
+        let (decoded, form) = read.map_err(|error| {
+            format!("invalid id {} of namespace {}: {error}", Snippet::of(text), self.name)
+        })?;
+        Ok(Inspection::known(decoded, form))
+    }
+}
