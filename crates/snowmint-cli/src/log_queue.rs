@@ -198,7 +198,7 @@ mod tests {
 
     use super::*;
 
-    const LONG: Duration = Duration::from_secs(60);
+    const LONG: Duration = Duration::from_mins(1);
 
     /// An output whose reader takes one write when the test says so.
     struct Pipe {

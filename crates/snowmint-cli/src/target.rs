@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use snowmint_cluster::audit;
+use snowmint_cluster::audit::{self, AuthorRights};
 use snowmint_server::admin;
 
 use crate::argv;
@@ -118,7 +118,7 @@ impl Author {
     /// Returns the author of the changes of this command.
     pub(crate) fn author(&self) -> admin::Author {
         let who = self.author_name.clone().unwrap_or_else(system_user);
-        admin::Author { who, from: audit::this_host() }
+        admin::Author { who, from: audit::this_host(), rights: AuthorRights::All }
     }
 }
 

@@ -19,7 +19,9 @@
 //! than 2,000.
 //!
 //! A page that replaces another one keeps some of its entries, up to a third of a page: none of the author with the most bytes in
-//! the log, and fewer of authors with many entries. So one author cannot push out the entries of all others.
+//! the log, and fewer of authors with many entries. So one author cannot push out the entries of all others. Authors that may
+//! change [some namespaces](AuthorRights::SomeNamespaces) only count as one, and their entries make room first: any number of
+//! their tokens cannot push out the entries of others.
 //!
 //! The log helps to find mistakes and to reconstruct what happened. It is not evidence: anyone who can write to the store can
 //! also rewrite the log.
@@ -30,6 +32,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display, Write as _};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use snowmint::utc::Utc;
 use snowmint_store::{Store, StoreError, StoreErrorKind};
 
@@ -73,6 +76,26 @@ pub struct Entry {
     pub subject: String,
     /// The new settings, at most 512 bytes.
     pub details: String,
+    /// What its author may change.
+    pub rights: AuthorRights,
+}
+
+/// What the author of a change may change. It decides whose entries make room for others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum AuthorRights {
+    /// The whole store.
+    #[default]
+    All,
+    /// Some namespaces, by a token of a node.
+    SomeNamespaces,
+}
+
+impl AuthorRights {
+    const fn is_all(self) -> bool {
+        matches!(self, Self::All)
+    }
 }
 
 /// A kind of change.
@@ -292,6 +315,7 @@ pub async fn append(store: &dyn Store, entry: Entry) -> Result<Written, AuditErr
         action: cut(entry.action.name(), MAX_NAME),
         subject: cut(&entry.subject, MAX_NAME),
         details: cut(&entry.details, MAX_DETAILS),
+        rights: Some(entry.rights).filter(|rights| !rights.is_all()),
         ..Line::default()
     };
     write(store, &line).await?;
@@ -496,6 +520,7 @@ mod tests {
             action: Action::NamespaceAdd,
             subject: subject.to_owned(),
             details: "segment cached, all numbers".to_owned(),
+            rights: AuthorRights::All,
         }
     }
 
@@ -617,6 +642,28 @@ mod tests {
             assert!(matches!(failures(&listed)[at], Some(ChangeFailure::Unknown(_))));
             assert_eq!(failures(&listed).iter().flatten().count(), 1);
         }
+    }
+
+    /// Goal: tokens for some namespaces cannot push out the entries of those who may change the whole store, however many tokens
+    /// there are. Method: many entries of an administrator, and then several rings of entries of 30 such tokens.
+    #[tokio::test]
+    async fn tokens_for_some_namespaces_do_not_push_out_administrators() {
+        let store = MemoryStore::new();
+        let details = "x".repeat(MAX_DETAILS);
+        for number in 0..300 {
+            let early = Entry { details: details.clone(), ..entry(&format!("early-{number}")) };
+            let _written = append(&store, early).await.unwrap();
+        }
+        for number in 0..3000 {
+            let who = format!("token {}", number % 30);
+            let rights = AuthorRights::SomeNamespaces;
+            let late = Entry { who, details: details.clone(), rights, ..entry("late") };
+            let _written = append(&store, late).await.unwrap();
+        }
+        let all = subjects(&list(&store, usize::MAX).await.unwrap());
+        let kept = all.iter().filter(|it| it.starts_with("early")).count();
+        // A third of the four pages that they filled.
+        assert!(kept >= 80, "{kept}");
     }
 
     /// Goal: the log is bounded, and the newest entries are there in their order. Method: more entries than the ring holds.

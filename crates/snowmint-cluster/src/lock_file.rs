@@ -13,6 +13,8 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Interval between two attempts to get the lock.
 const INTERVAL: Duration = Duration::from_millis(10);
+/// Number of attempts to lock a file that is not removed at the same moment.
+const TRIES: u32 = 100;
 /// Only the owner may open the file, so that nobody else can hold the lock.
 #[cfg(unix)]
 const MODE: u32 = 0o600;
@@ -58,7 +60,7 @@ impl LockFile {
     /// As [`take`](Self::take).
     pub fn try_take(path: &Path, after: AfterUse) -> io::Result<Option<Self>> {
         // A lock counts only if its file is still there: its last holder may have removed it.
-        loop {
+        for _ in 0..TRIES {
             let file = open(path)?;
             match file.try_lock() {
                 Ok(()) => {}
@@ -75,6 +77,7 @@ impl LockFile {
                 return Ok(Some(Self { file, path: path.to_owned(), after }));
             }
         }
+        Ok(None)
     }
 
     /// Returns the locked file.

@@ -613,7 +613,10 @@ impl Refund {
 
 impl fmt::Debug for Refund {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Refund").field("token", &self.held.token.name).field("count", &self.count).finish()
+        f.debug_struct("Refund")
+            .field("token", &self.held.token.name)
+            .field("count", &self.count)
+            .finish_non_exhaustive()
     }
 }
 

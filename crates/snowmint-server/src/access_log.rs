@@ -5,7 +5,7 @@
 //!
 //! The line of a small answer is written when the answer is made, before it is sent, so `ok` says that the server did its part: the
 //! ids count as issued. To write it after the send would hold back the lines of a whole pipeline, and prove no more: a sent answer
-//! may still be lost on its way.
+//! may still be lost on its way. If the answers of a pipeline cannot be sent, one more line says so: [`unsent`].
 
 use std::fmt;
 use std::future::Future;
@@ -54,7 +54,7 @@ impl fmt::Display for Peer {
 
 /// Returns the address of the client that this task serves, as the audit log names it.
 pub(crate) fn client() -> String {
-    match PEER.try_with(|peer| *peer).unwrap_or(Peer::Gone) {
+    match peer() {
         Peer::Tcp(address) => address.ip().to_string(),
         Peer::Unix => "unix socket".to_owned(),
         Peer::Gone => "unknown".to_owned(),
@@ -83,6 +83,27 @@ pub(crate) fn refused(protocol: Protocol, outcome: &str) {
     }
 }
 
+/// Logs that the answers to the newest `requests` lines of a connection could not be sent.
+#[cold]
+pub(crate) fn unsent(protocol: Protocol, token: Option<&str>, requests: u64) {
+    if requests > 0 && is_on() {
+        tracing::info!(
+            target: "snowmint::access",
+            protocol = protocol.name(),
+            peer = peer().to_string(),
+            token,
+            request = "-",
+            requests,
+            outcome = "unsent",
+            "answers not sent"
+        );
+    }
+}
+
+fn peer() -> Peer {
+    PEER.try_with(|peer| *peer).unwrap_or(Peer::Gone)
+}
+
 /// A request that was answered.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LoggedRequest<'a> {
@@ -105,11 +126,10 @@ impl LoggedRequest<'_> {
     pub(crate) fn log(&self) {
         let Self { protocol, token, request, namespace, count, outcome, took } = *self;
         let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-        let peer = PEER.try_with(|peer| *peer).unwrap_or(Peer::Gone);
         tracing::info!(
             target: "snowmint::access",
             protocol = protocol.name(),
-            peer = peer.to_string(),
+            peer = peer().to_string(),
             token,
             request = shortened(request),
             namespace = namespace.map(shortened),

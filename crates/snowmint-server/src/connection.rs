@@ -60,6 +60,8 @@ pub(crate) struct Wire {
     pub(crate) state: ConnectionState,
     pub(crate) counts: PendingCounts,
     pub(crate) out: Vec<u8>,
+    /// The requests that were logged since output was sent.
+    pub(crate) logged: u64,
     stream: Stream,
     turn: Arc<Turn>,
 }
@@ -68,8 +70,13 @@ impl Wire {
     /// Sends the output, and adds up the counts.
     pub(crate) async fn flush(&mut self) -> io::Result<()> {
         self.counts.add_up(&self.server.metrics);
-        let sent = send(&mut self.stream, &self.out, self.server.settings.timeouts.write).await?;
-        self.turn.spend(sent);
+        let sent = send(&mut self.stream, &self.out, self.server.settings.timeouts.write).await;
+        let logged = std::mem::take(&mut self.logged);
+        if sent.is_err() {
+            // The token is that of the lines before.
+            access_log::unsent(self.counts.protocol, None, logged);
+        }
+        self.turn.spend(sent?);
         self.out.clear();
         Ok(())
     }
@@ -84,7 +91,8 @@ impl Wire {
     }
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 impl Wire {
     /// Returns the connection of a client, and its end.
     pub(crate) fn for_tests(server: ServerState, protocol: Protocol) -> (Self, tokio::net::UnixStream) {
@@ -93,6 +101,7 @@ impl Wire {
             state: server.mint.connection_state(),
             counts: PendingCounts::new(protocol),
             out: Vec::new(),
+            logged: 0,
             turn: Arc::default(),
             server: Arc::new(server),
             stream: Stream::Unix(stream),
@@ -133,6 +142,7 @@ pub(crate) async fn serve<D: Dialogue>(
         state: server.mint.connection_state(),
         counts: PendingCounts::new(D::PROTOCOL),
         out: Vec::new(),
+        logged: 0,
         turn: Arc::default(),
         server,
         stream,

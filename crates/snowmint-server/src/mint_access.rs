@@ -217,7 +217,7 @@ mod tests {
     /// one that is answered does.
     #[tokio::test]
     async fn a_dropped_request_gives_its_ids_back() {
-        const WITHIN: Duration = Duration::from_secs(60);
+        const WITHIN: Duration = Duration::from_mins(1);
         let source = TestSource::new(Layout::TWITTER);
         source.set_stuck(true);
         let mint = mint_of(source.clone(), Layout::TWITTER);

@@ -199,6 +199,7 @@ impl Dialogue for Noeqd {
             };
             if let Some(began) = began {
                 self.log(&wire.server, count, answered.as_ref().err().map(|broken| broken.kind), began);
+                wire.logged += 1;
             }
             if let Err(broken) = answered {
                 break Err(broken);

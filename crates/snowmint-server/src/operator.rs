@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use snowmint::Layout;
 use snowmint_cluster::NamespaceName;
-use snowmint_cluster::audit::{Action, this_host};
+use snowmint_cluster::audit::{Action, AuthorRights, this_host};
 use snowmint_cluster::namespace::registry::{self, Required};
 use snowmint_cluster::namespace::{Fields, NamespaceRecord};
 use snowmint_store::Store;
@@ -104,6 +104,9 @@ pub struct LogLevel {
     pub warnings: Vec<String>,
 }
 
+/// The store, for a token for some namespaces.
+const OF_THIS_NODE: &str = "the store of this node";
+
 /// An authorized client, within the limits of its token.
 pub(crate) struct Operator<'a> {
     server: &'a ServerState,
@@ -125,7 +128,11 @@ impl<'a> Operator<'a> {
             .as_ref()
             .ok_or(AdminError::Unsupported("this server has no store to administer"))?;
         let who = format!("token {}", identity.name().unwrap_or_default());
-        Ok(Self { server, node, identity, author: Author { who, from } })
+        let rights = match scope_of(identity) {
+            TokenScope::All => AuthorRights::All,
+            TokenScope::Some => AuthorRights::SomeNamespaces,
+        };
+        Ok(Self { server, node, identity, author: Author { who, from, rights } })
     }
 
     pub(crate) const fn node(&self) -> &'a NodeAdmin {
@@ -172,8 +179,10 @@ impl<'a> Operator<'a> {
             self.node.check_nodes(&start_over.nodes)?;
         }
         let (author, identity, scope) = (self.author.clone(), self.identity.clone(), self.scope());
+        let adding = self.node.adding();
         let added = move |store: Arc<dyn Store>| {
             boxed(async move {
+                let _one_at_a_time = adding.lock().await;
                 let mut addition = addition;
                 if scope == TokenScope::Some {
                     let listed = registry::list(&*store).await?;
@@ -309,7 +318,7 @@ impl<'a> Operator<'a> {
     /// Records a change of this node in the log and the audit log. Never fails, so a node whose store is down can still be
     /// administered; returns a warning if the audit log does not have the change.
     async fn note(&self, action: Action, details: &str) -> Vec<String> {
-        let Author { who, from } = &self.author;
+        let Author { who, from, .. } = &self.author;
         tracing::info!(by = who, from, "{action}: {details}");
         let (author, of, details) = (self.author.clone(), action.clone(), details.to_owned());
         let node = self.holder().unwrap_or_else(this_host);
@@ -342,10 +351,14 @@ impl<'a> Operator<'a> {
     }
 
     fn scope(&self) -> TokenScope {
-        if self.identity.may_everywhere(Right::Admin).is_ok() { TokenScope::All } else { TokenScope::Some }
+        scope_of(self.identity)
     }
 
-    fn here(&self, changed: Changed) -> ChangedHere {
+    fn here(&self, mut changed: Changed) -> ChangedHere {
+        if self.scope() == TokenScope::Some {
+            // Its path or address is not for the holder of a token for some namespaces.
+            OF_THIS_NODE.clone_into(&mut changed.store);
+        }
         let table = self.server.mint.table();
         let served = table.find(changed.namespace.name.as_bytes()).ok();
         let served_here = served.is_some_and(|it| !matches!(it.backend(), Backend::Unavailable(_)));
@@ -369,6 +382,10 @@ impl<'a> Operator<'a> {
     fn needs_all(&self, setting: &'static str) -> Result<(), AdminError> {
         needs_all(self.identity, setting)
     }
+}
+
+fn scope_of(identity: &Identity) -> TokenScope {
+    if identity.may_everywhere(Right::Admin).is_ok() { TokenScope::All } else { TokenScope::Some }
 }
 
 /// What `null` means as the value of a setting.
@@ -438,10 +455,12 @@ fn check_room(listed: &[registry::Listed], identity: &Identity) -> Result<(), Ad
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use std::num::NonZeroU64;
+
     use serde_json::{Value, json};
     use snowmint_cluster::namespace::Definition;
     use snowmint_cluster::namespace::registry::IfDropped;
-    use snowmint_store::MemoryStore;
+    use snowmint_store::{Expected, Key, MemoryStore, StoreError, Swap, Versioned};
     use tokio::runtime::Handle;
 
     use super::*;
@@ -454,6 +473,10 @@ pub(crate) mod tests {
 
     /// A server, a token for all namespaces, and one for `a-*`.
     pub(crate) fn server(store: Arc<MemoryStore>) -> (ServerState, [Identity; 2]) {
+        server_over(store)
+    }
+
+    fn server_over(store: Arc<dyn Store>) -> (ServerState, [Identity; 2]) {
         let (all, all_secret) = row("ops", "namespaces = ['*']\nrights = ['admin']");
         let (some, some_secret) = row("team-a", "namespaces = ['a-*']\nrights = ['admin']");
         let clock = Arc::new(snowmint::ManualClock::at_unix_ms(START_UNIX_MS));
@@ -602,17 +625,70 @@ pub(crate) mod tests {
         }
     }
 
+    /// A store that lets other tasks run between a count and the next write.
+    #[derive(Debug, Default)]
+    struct Slow(MemoryStore);
+
+    #[async_trait::async_trait]
+    impl Store for Slow {
+        async fn load(&self, key: &Key) -> Result<Option<Versioned>, StoreError> {
+            self.0.load(key).await
+        }
+
+        async fn compare_and_set(&self, key: &Key, at: Expected, value: &[u8]) -> Result<Swap, StoreError> {
+            self.0.compare_and_set(key, at, value).await
+        }
+
+        async fn list(&self, prefix: &str) -> Result<Vec<(Key, Versioned)>, StoreError> {
+            let listed = self.0.list(prefix).await;
+            for _ in 0..20 {
+                tokio::task::yield_now().await;
+            }
+            listed
+        }
+
+        async fn add(&self, key: &Key, count: NonZeroU64) -> Result<u64, StoreError> {
+            self.0.add(key, count).await
+        }
+
+        fn describe(&self) -> String {
+            self.0.describe()
+        }
+    }
+
+    /// Goal: requests at the same time exceed no limit together. Method: they begin while one more namespace is allowed, on a store
+    /// that is slow to list.
+    #[tokio::test]
+    async fn requests_at_the_same_time_exceed_no_limit() {
+        let (store, definition) = (Arc::new(Slow::default()), Definition::snowflake(Layout::TWITTER));
+        for number in 1..MAX_OWN_NAMESPACES {
+            let (name, room) = (name(&format!("a-{number}")), registry::Room::default());
+            let added =
+                registry::add_within(&store.0, room, &name, &definition, IfDropped::Refuse, Required::Any);
+            added.await.unwrap();
+        }
+        let (server, [_, team]) = server_over(store);
+        let operator = Operator::new(&server, &team, "10.0.0.9".to_owned()).unwrap();
+        let add =
+            |nth: u32| operator.add(name(&format!("a-more-{nth}")), addition(json!({"scheme": "segment"})));
+        let added = futures_util::future::join_all((0..4).map(add)).await;
+        assert_eq!(added.iter().filter(|it| it.is_ok()).count(), 1, "{added:?}");
+    }
+
     /// Goal: a token for some namespaces learns nothing about other records. Method: unreadable records of others, in each list.
     #[tokio::test]
     async fn a_token_for_some_namespaces_sees_no_other_records() {
-        use snowmint_store::{Expected, Key};
         let store = Arc::new(MemoryStore::new());
         for key in ["namespaces/secret-plan", "audit/03"] {
             let _ = store.compare_and_set(&Key::new(key).unwrap(), Expected::Absent, b"{").await.unwrap();
         }
         let (server, [ops, team]) = server(Arc::clone(&store));
         let operator = |identity| Operator::new(&server, identity, "10.0.0.9".to_owned()).unwrap();
-        operator(&team).add(name("a-1"), addition(json!({"scheme": "segment"}))).await.unwrap();
+        let segment = || addition(json!({"scheme": "segment"}));
+        let added = operator(&team).add(name("a-1"), segment()).await.unwrap().changed;
+        let dropped = operator(&team).drop_namespace(name("a-1"), Required::Any).await.unwrap().changed;
+        assert_eq!([added.store, dropped.store], [OF_THIS_NODE; 2], "it may be a path");
+        assert_eq!(operator(&ops).add(name("b-1"), segment()).await.unwrap().changed.store, store.describe());
         let seen = async |identity| {
             let operator = operator(identity);
             let listed = operator.namespaces().await.unwrap();

@@ -63,6 +63,7 @@ pub(crate) async fn serve(
         out: Vec::new(),
         turn: Arc::default(),
         flushes: 0,
+        logged: 0,
         server,
         stream,
     };
@@ -115,6 +116,8 @@ struct Connection {
     turn: Arc<Turn>,
     /// How often output was sent.
     flushes: u64,
+    /// The commands that were logged since then.
+    logged: u64,
 }
 
 impl Connection {
@@ -237,6 +240,7 @@ impl Connection {
                             None,
                             observed.began,
                         );
+                        self.logged += 1;
                     }
                 }
                 outcome => {
@@ -297,19 +301,21 @@ impl Connection {
 
     /// Writes the lines and spans of `times` equal commands.
     #[cold]
-    fn log(&self, command: &[u8], times: usize, observed: &Observed) {
+    fn log(&mut self, command: &[u8], times: usize, observed: &Observed) {
         let error = self.error_since(observed);
         request_log::answered(&self.server, self.identity(), command, times, error, observed.began);
+        self.logged += times as u64;
     }
 
     /// Writes the line and the span of the command that ended the connection. An HTTP request gets no answer.
     #[cold]
-    fn log_last(&self, command: &[u8], end: &End, observed: &Observed) {
+    fn log_last(&mut self, command: &[u8], end: &End, observed: &Observed) {
         let error = match end {
             End::AfterReply => self.error_since(observed),
             End::Quiet => Some(ErrorKind::Unknown.status().resp.as_bytes()),
         };
         request_log::answered(&self.server, self.identity(), command, 1, error, observed.began);
+        self.logged += u64::from(matches!(end, End::AfterReply));
     }
 
     /// Runs the command at the start of `input`. Returns the outcome and the length of the command; `None` if it is
@@ -503,8 +509,12 @@ impl Connection {
     /// Sends the output, and adds up the counts.
     async fn flush(&mut self) -> io::Result<()> {
         self.counts.add_up(&self.server.metrics);
-        let sent = send(&mut self.stream, &self.out, self.server.settings.timeouts.write).await?;
-        self.turn.spend(sent);
+        let sent = send(&mut self.stream, &self.out, self.server.settings.timeouts.write).await;
+        let logged = std::mem::take(&mut self.logged);
+        if sent.is_err() {
+            access_log::unsent(Protocol::Resp, self.identity().name(), logged);
+        }
+        self.turn.spend(sent?);
         self.out.clear();
         self.flushes += 1;
         Ok(())
@@ -610,6 +620,7 @@ mod tests {
     fn connection(server: &Arc<ServerState>, stream: UnixStream) -> Connection {
         Connection {
             flushes: 0,
+            logged: 0,
             session: Session::new(7, server.anonymous()),
             counts: PendingCounts::new(Protocol::Resp),
             state: server.mint.connection_state(),
@@ -740,6 +751,32 @@ mod tests {
             connection.answer(&mut Parser::default(), fewer).await.unwrap();
             assert_eq!(source.waits(), 3, "fewer may be there");
         });
+    }
+
+    /// Goal: the access log tells answers that could not be sent, although each had its line before. Method: a client that left
+    /// before a small pipeline was answered.
+    #[test]
+    fn answers_that_cannot_be_sent_are_logged_as_unsent() {
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let lines = tracing_subscriber::fmt().with_ansi(false).with_writer(log.reopen().unwrap()).finish();
+        let serving = async {
+            let server = server().await;
+            let (near, mut far) = UnixStream::pair().unwrap();
+            let mut connection = connection(&server, near);
+            let mut input = "PING\r\n".repeat(2).into_bytes();
+            connection.answer(&mut Parser::default(), &mut input).await.unwrap();
+            connection.flush().await.unwrap();
+            far.read_exact(&mut [0; 14]).await.unwrap();
+            drop(far);
+            let mut input = "PING\r\n".repeat(3).into_bytes();
+            connection.answer(&mut Parser::default(), &mut input).await.unwrap();
+            connection.flush().await.unwrap_err();
+        };
+        tracing::subscriber::with_default(lines, || block_on(serving));
+        let text = std::fs::read_to_string(log.path()).unwrap();
+        assert_eq!(text.matches("outcome=\"ok\"").count(), 5, "{text}");
+        let unsent: Vec<_> = text.lines().filter(|line| line.contains("outcome=\"unsent\"")).collect();
+        assert!(matches!(&unsent[..], [line] if line.contains("requests=3 ")), "{text}");
     }
 
     /// Goal: a pipeline is really answered together; without it the tests above would compare the same with the same.

@@ -120,6 +120,7 @@ impl Dialogue for Thrift {
                     let outcome = self.call(wire, &request).await?;
                     if let Some(began) = began {
                         self.log(&wire.server, &request, outcome, began);
+                        wire.logged += 1;
                     }
                     (start, requests) = (start + len, requests + 1);
                 }
@@ -333,7 +334,8 @@ fn is_user_agent(text: &[u8]) -> bool {
         && rest.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-'))
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use futures_util::FutureExt as _;
     use snowmint::Layout;

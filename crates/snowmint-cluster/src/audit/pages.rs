@@ -30,6 +30,9 @@ pub(super) struct Line {
     pub(super) subject: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(super) details: String,
+    /// What the author may change, unless it is everything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) rights: Option<AuthorRights>,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(super) failed: String,
     /// The name of the failure.
@@ -71,8 +74,8 @@ impl Line {
         let at = self.at.ok_or("missing time")?;
         let at_unix_ms = utc::parse(&at).map_err(|error| error.to_string())?;
         let action = Action::named(&self.action);
-        let Self { who, from, subject, details, .. } = self;
-        Ok(Entry { at_unix_ms, who, from, action, subject, details })
+        let Self { who, from, subject, details, rights, .. } = self;
+        Ok(Entry { at_unix_ms, who, from, action, subject, details, rights: rights.unwrap_or_default() })
     }
 }
 
@@ -176,19 +179,38 @@ fn begun(number: u64, lines: &str, store: &dyn Store) -> Result<Vec<u8>, AuditEr
     Ok(format!("{header}\n{lines}").into_bytes())
 }
 
+/// The rights of an author, and its name.
+type Author = (AuthorRights, String);
+
+/// Returns the author whose entries make room first: of those for some namespaces if they have more bytes together than each other
+/// author.
+fn heaviest(of_author: &BTreeMap<Author, usize>) -> Option<&Author> {
+    let most = |rights| {
+        let of_rights = of_author.iter().filter(move |((its, _), _)| *its == rights);
+        of_rights.max_by_key(|(_, bytes)| **bytes)
+    };
+    let some: usize =
+        of_author.iter().filter(|((rights, _), _)| !rights.is_all()).map(|(_, bytes)| *bytes).sum();
+    match most(AuthorRights::All) {
+        Some((author, bytes)) if *bytes >= some => Some(author),
+        _ => most(AuthorRights::SomeNamespaces).map(|(author, _)| author),
+    }
+}
+
 /// An entry of a page that is about to be replaced, and its author.
 struct Keepable {
-    who: String,
+    author: Author,
     /// The line of the entry, and that of its failure.
     lines: String,
 }
 
 /// Returns the lines that the page which replaces `replaced` keeps: none of the author with the most bytes in the ring, and up to
-/// [`KEPT_BYTES`] of the others. The oldest lines are dropped first, those of the author with the most bytes before others.
+/// [`KEPT_BYTES`] of the others. The oldest lines are dropped first: those of authors for some namespaces before others, and those
+/// of the author with the most bytes before others.
 fn kept(ring: &[(Key, Versioned)], replaced: &Page<'_>) -> String {
     let pages = ring.iter().filter(|(key, _)| key.as_str() != NEWEST);
     let pages: Vec<_> = pages.filter_map(|(_, record)| Page::read(&record.value).ok()).collect();
-    let mut of_author: BTreeMap<String, usize> = BTreeMap::new();
+    let mut of_author: BTreeMap<Author, usize> = BTreeMap::new();
     let mut failures = BTreeMap::new();
     for page in &pages {
         for text in page.lines.lines() {
@@ -196,32 +218,33 @@ fn kept(ring: &[(Key, Versioned)], replaced: &Page<'_>) -> String {
             if line.is_failure() {
                 failures.insert(line.tag.0, Line { page: line.page.or(Some(page.number)), ..line });
             } else {
-                *of_author.entry(line.who).or_default() += text.len();
+                *of_author.entry((line.rights.unwrap_or_default(), line.who)).or_default() += text.len();
             }
         }
     }
-    let Some((heaviest, _)) = of_author.iter().max_by_key(|(_, bytes)| **bytes) else { return String::new() };
+    let Some(heaviest) = heaviest(&of_author) else { return String::new() };
     let keepable = |text: &str| {
         let line: Line = serde_json::from_str(text).ok().filter(|line: &Line| !line.is_failure())?;
         // A failure is kept with its entry: without it, the change would count as made.
         let failure = failures.get(&line.tag.0);
-        let who = line.who.clone();
+        let author = (line.rights.unwrap_or_default(), line.who.clone());
         let line = Line { page: line.page.or(Some(replaced.number)), ..line };
         let lines =
             std::iter::once(&line).chain(failure).map(|line| serde_json::to_string(line).map(|it| it + "\n"));
         let lines = lines.collect::<Result<String, _>>().ok()?;
-        (who != *heaviest).then_some(Keepable { who, lines })
+        (author != *heaviest).then_some(Keepable { author, lines })
     };
     let mut all: Vec<_> = replaced.lines.lines().filter_map(keepable).collect();
     loop {
-        let mut of_author: BTreeMap<&str, usize> = BTreeMap::new();
+        let mut of_author: BTreeMap<&Author, usize> = BTreeMap::new();
         for it in &all {
-            *of_author.entry(&it.who).or_default() += it.lines.len();
+            *of_author.entry(&it.author).or_default() += it.lines.len();
         }
         let bytes: usize = of_author.values().sum();
-        let heaviest = of_author.into_iter().max_by_key(|(_, bytes)| *bytes);
-        let Some((heaviest, _)) = heaviest.filter(|_| bytes > KEPT_BYTES) else { break };
-        let Some(oldest) = all.iter().position(|it| it.who == heaviest) else { break };
+        // The order of the rights is that in which they keep their entries.
+        let first = of_author.into_iter().max_by_key(|((rights, _), bytes)| (*rights, *bytes));
+        let Some((first, _)) = first.filter(|_| bytes > KEPT_BYTES) else { break };
+        let Some(oldest) = all.iter().position(|it| it.author == *first) else { break };
         all.remove(oldest);
     }
     all.into_iter().map(|it| it.lines).collect()

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use snowmint_cluster::audit::{Action, Entry, Listed, Logged, append, list};
+use snowmint_cluster::audit::{Action, AuthorRights, Entry, Listed, Logged, append, list};
 use snowmint_test_servers::{Etcd, Postgres, Redis};
 use tokio::task::JoinSet;
 
@@ -18,6 +18,7 @@ fn entry(subject: String) -> Entry {
         action: Action::NamespaceSet,
         subject,
         details: "segment cached, all numbers".to_owned(),
+        rights: AuthorRights::All,
     }
 }
 

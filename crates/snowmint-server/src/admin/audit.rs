@@ -7,7 +7,7 @@ use serde_json::Value;
 use snowmint::utc::Utc;
 use snowmint::{Clock as _, WallClock};
 use snowmint_cluster::NamespaceName;
-use snowmint_cluster::audit::{self, Action, ChangeFailure, Entry, Listed, Logged};
+use snowmint_cluster::audit::{self, Action, AuthorRights, ChangeFailure, Entry, Listed, Logged};
 use snowmint_cluster::namespace::{Definition, Fields};
 use snowmint_store::Store;
 
@@ -21,6 +21,8 @@ pub struct Author {
     pub who: String,
     /// The host or address.
     pub from: String,
+    /// What it may change.
+    pub rights: AuthorRights,
 }
 
 impl Author {
@@ -47,6 +49,7 @@ impl Author {
             action,
             subject: subject.to_string(),
             details: details.to_string(),
+            rights: self.rights,
         };
         Ok(audit::around(store, entry, change).await?)
     }

@@ -765,7 +765,7 @@ pub(crate) fn last_number(slots: Option<&str>, stripe: Stripe) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use crate::admin::audit::{LogLine, SHOWN};
-    use snowmint_cluster::audit;
+    use snowmint_cluster::audit::{self, AuthorRights};
     use snowmint_cluster::segment::Reset;
     use snowmint_store::{Expected, MemoryStore};
 
@@ -870,7 +870,7 @@ mod tests {
     }
 
     fn author() -> Author {
-        Author { who: "ops".to_owned(), from: "10.0.0.9".to_owned() }
+        Author { who: "ops".to_owned(), from: "10.0.0.9".to_owned(), rights: AuthorRights::All }
     }
 
     fn name(text: &str) -> NamespaceName {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use snowmint_cluster::audit::ChangeFailure;
 use snowmint_store::{Store, StoreError, StoreErrorKind};
 use tokio::runtime::Handle;
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{Mutex, Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
 
 use super::audit::Outcome;
@@ -36,6 +36,8 @@ pub struct NodeAdmin {
     refresher: Refresher,
     permits: Arc<Semaphore>,
     permits_of_some: Arc<Semaphore>,
+    /// Held from the count of the namespaces to the write of one more, so that requests at the same time exceed no limit.
+    adding: Arc<Mutex<()>>,
     /// The addresses of nodes that this node may ask for their metrics.
     peers: Arc<[String]>,
     outcomes: Arc<[AtomicU64; Outcome::ALL.len()]>,
@@ -72,6 +74,7 @@ impl NodeAdmin {
             refresher,
             permits: Arc::new(Semaphore::new(OPERATIONS)),
             permits_of_some: Arc::new(Semaphore::new(OPERATIONS_OF_SOME)),
+            adding: Arc::default(),
             peers: Arc::default(),
             outcomes: Arc::default(),
         }
@@ -121,6 +124,11 @@ impl NodeAdmin {
     /// Returns the name of the store, as errors and logs show it.
     pub(crate) fn describe(&self) -> String {
         self.store.describe()
+    }
+
+    /// Returns the lock of operations that add a namespace.
+    pub(crate) fn adding(&self) -> Arc<Mutex<()>> {
+        Arc::clone(&self.adding)
     }
 
     /// Runs an operation that reads.

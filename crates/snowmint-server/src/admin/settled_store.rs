@@ -212,7 +212,7 @@ impl Store for SettledStore {
 
 #[cfg(test)]
 mod tests {
-    use snowmint_cluster::audit::{Action, Listed, Logged};
+    use snowmint_cluster::audit::{Action, AuthorRights, Listed, Logged};
     use snowmint_cluster::lease::Tag;
     use snowmint_cluster::{Holder, NamespaceName};
     use snowmint_store::MemoryStore;
@@ -321,7 +321,7 @@ mod tests {
     async fn a_change_that_is_there_already_has_to_settle_too() {
         let inner = Arc::new(forgetful(MAY_LOSE));
         let (name, key) = (NamespaceName::new("n").unwrap(), Key::new("namespaces/n").unwrap());
-        let author = Author { who: "w".to_owned(), from: "f".to_owned() };
+        let author = Author { who: "w".to_owned(), from: "f".to_owned(), rights: AuthorRights::All };
         let of = |text: &str| serde_json::from_str::<Settings>(text).unwrap();
         let addition = Addition { settings: of(r#"{"scheme": "segment"}"#), ..Addition::default() };
         namespaces::add(&*inner, &author, &name, &addition, |_| true).await.unwrap();
@@ -342,7 +342,7 @@ mod tests {
         for outcome in [Ok(()), Err(AdminError::Unsupported("a later step"))] {
             let inner = Arc::new(forgetful(MAY_LOSE));
             let (name, key) = (NamespaceName::new("n").unwrap(), Key::new("namespaces/n").unwrap());
-            let author = Author { who: "w".to_owned(), from: "f".to_owned() };
+            let author = Author { who: "w".to_owned(), from: "f".to_owned(), rights: AuthorRights::All };
             let of = |text: &str| serde_json::from_str::<Settings>(text).unwrap();
             let store = SettledStore::new(Arc::clone(&inner) as _);
             let addition = Addition { settings: of(r#"{"scheme": "segment"}"#), ..Addition::default() };
