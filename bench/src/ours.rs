@@ -179,7 +179,8 @@ pub fn saturated() -> Vec<Saturated> {
 
 /// Many ids at once.
 pub fn bulk() -> Vec<(&'static str, Fill)> {
-    let generator = Generator::builder(wide(27)).worker(WorkerId(0)).build(AnchoredClock::new()).expect(BUILDS);
+    let generator =
+        Generator::builder(wide(27)).worker(WorkerId(0)).build(AnchoredClock::new()).expect(BUILDS);
     let fill = move |out: &mut [u64]| {
         // SAFETY: an `Id` is a transparent `u64`, and only ids are written to the slice, which are valid numbers.
         let out = unsafe { &mut *(std::ptr::from_mut(out) as *mut [Id]) };

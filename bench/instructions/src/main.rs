@@ -101,7 +101,8 @@ fn shared_in_new_ticks(n: u64) {
 
 fn shared_refused(n: u64) {
     let clock = ManualClock::at_unix_ms(NOW);
-    let generator = black_box(Generator::builder(Layout::TWITTER).worker(WorkerId(0)).build(&clock).expect(BUILDS));
+    let generator =
+        black_box(Generator::builder(Layout::TWITTER).worker(WorkerId(0)).build(&clock).expect(BUILDS));
     while generator.try_next_id().is_ok() {}
     for _ in 0..n {
         assert!(matches!(black_box(generator.try_next_id()), Err(GenerateError::Exhausted { .. })));

@@ -176,9 +176,8 @@ fn measure(binary: &Path, quick: bool) -> Outcome<()> {
             }
         }
         let file = scratch.0.join("namespaces.toml");
-        let numbers = (0..namespaces).map(|nth| {
-            format!("[namespaces.a-namespace-with-a-long-name-{nth}]\nscheme = 'segment'\n")
-        });
+        let numbers = (0..namespaces)
+            .map(|nth| format!("[namespaces.a-namespace-with-a-long-name-{nth}]\nscheme = 'segment'\n"));
         fs::write(&file, numbers.collect::<String>() + "[namespaces.random]\nscheme = 'uuid4'\n")?;
         let file = file.to_string_lossy();
         let mut flags = vec!["--window", WINDOW, "--max-connections", MOST];
@@ -434,8 +433,8 @@ fn connect(server: &Server, stop: &AtomicBool) {
     }
 }
 
-/// Requests as much as connections of HTTP/2 may, and reads `window` bytes of each answer. Once the server resets the answers, the
-/// connections begin again.
+/// Requests as much as connections of HTTP/2 may, and reads `window` bytes of each answer. Once the server
+/// resets the answers, the connections begin again.
 fn unread(address: SocketAddr, connections: usize, (path, window): (&str, u32), stop: &AtomicBool) {
     let frame = |kind: u8, flags: u8, stream: u32, payload: &[u8]| {
         let len = u32::try_from(payload.len()).unwrap_or(u32::MAX).to_be_bytes();

@@ -244,6 +244,11 @@ fn schema() -> serde_json::Value {
             "additionalProperties": false,
         }),
     );
+    // As for namespaces: a list for the flag, or a table.
+    if let Some(logins) = properties.get_mut("logins") {
+        logins["type"] = json!(["string", "object"]);
+        logins["additionalProperties"] = json!({"type": "string"});
+    }
     properties.insert(
         "tokens".to_owned(),
         json!({

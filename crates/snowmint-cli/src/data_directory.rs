@@ -119,12 +119,12 @@ mod file_system {
 
     /// Returns the name of the file system of a folder, if machines share it.
     pub(super) fn of_network(folder: &Path) -> Option<&'static str> {
-        name(rustix::fs::statfs(folder).ok()?.f_type.into())
+        name(rustix::fs::statfs(folder).ok()?.f_type)
     }
 
-    /// The magic numbers are those of linux/magic.h and of the file systems.
-    pub(super) fn name(magic: i64) -> Option<&'static str> {
-        match magic & 0xFFFF_FFFF {
+    /// The magic numbers are those of linux/magic.h and of the file systems. Their type depends on the architecture.
+    pub(super) fn name(magic: impl Into<i64>) -> Option<&'static str> {
+        match magic.into() & 0xFFFF_FFFF {
             0x6969 => Some("NFS"),
             0x517B | 0xFF53_4D42 | 0xFE53_4D42 => Some("SMB"),
             0x5346_414F | 0x6B41_4653 => Some("AFS"),

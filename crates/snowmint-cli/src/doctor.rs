@@ -1,5 +1,6 @@
 //! `snowmint doctor`: checks a store, its leases, namespaces and counters, and the nodes that use it.
 
+use snowmint::foreign::{Most, shown};
 use snowmint_server::admin::doctor::{Findings, examine};
 
 use crate::error::Failure;
@@ -64,7 +65,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             out.json(finding)?;
         } else {
             let mark = if finding.ok { "ok     ".to_owned() } else { out.paint.alarm("PROBLEM") };
-            out.line(&format!("{mark} {:<10} {}", finding.check, finding.text))?;
+            out.line(&format!("{mark} {:<10} {}", finding.check, shown(&finding.text, Most::Message)))?;
         }
     }
     out.flush()?;

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use serde::Serialize;
+use snowmint::foreign::{Most, shown, shown_in_json};
 use snowmint::utc::Utc;
 use snowmint::{Clock as _, WallClock};
 use snowmint_cluster::audit::ChangeFailure;
@@ -86,7 +87,7 @@ impl Failure {
         let timestamp = Utc(WallClock.unix_ms()).to_string();
         let line = LogLine { timestamp, level: "ERROR", message, target: "snowmint" };
         if let Ok(line) = serde_json::to_string(&line) {
-            write_line(&line);
+            write_line(&shown_in_json(&line, Most::Line));
         }
         Self::Logged(code)
     }
@@ -121,7 +122,8 @@ pub(crate) fn finish(outcome: Result<(), Failure>) -> ExitCode {
 /// Writes `kind: what` to standard error as one line.
 pub(crate) fn report(kind: &str, what: &str) {
     let line = what.split_whitespace().collect::<Vec<_>>().join(" ");
-    write_line(&format!("{kind}: {line}"));
+    // It may quote a server, or records that others wrote.
+    write_line(&format!("{kind}: {}", shown(&line, Most::Message)));
 }
 
 /// Prints the help or version text from clap; turns its errors into one line.

@@ -340,10 +340,11 @@ const SERVICE: [[&str; 4]; 35] = [
     ],
     [
         "too-many-unread",
-        "Clients left answers unread that use the memory for answers: 4 MiB of one connection, or 12 MiB of all connections \
-         beyond the first 32 KiB of each.",
+        "Clients left answers unread that use the memory for answers: 4 MiB of one connection, or 12 MiB of all \
+         connections beyond the first 32 KiB of each.",
         NONE_GIVEN,
-        "Read answers while you send. Send fewer requests at once over one connection, or ask for less at a time.",
+        "Read answers while you send. Send fewer requests at once over one connection, or ask for less at a \
+         time.",
     ],
     [
         "unknown-host",
@@ -490,7 +491,7 @@ mod tests {
         for code in ["not-ready", "NOT_READY", "urn:snowmint:not-ready", "NOTREADY"] {
             assert_eq!(found(code), ["not-ready"], "{code}");
         }
-        assert_eq!(found("TRYAGAIN"), ["busy", "expired", "over-quota", "key-in-use"]);
+        assert_eq!(found("TRYAGAIN"), ["busy", "expired", "too-many-unread", "over-quota", "key-in-use"]);
         assert_eq!(found("429"), ["over-quota"]);
         assert_eq!(found("WRONGPASS"), ["unauthorized"]);
         assert_eq!(found("DATA_LOSS"), ["unreadable"]);

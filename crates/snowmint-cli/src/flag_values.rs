@@ -10,6 +10,7 @@ use jiff::SignedDuration;
 use snowmint::error::Chain;
 use snowmint::field::Field;
 use snowmint::{DatacenterId, Layout, WorkerId};
+use snowmint_cluster::namespace::Logins;
 use snowmint_cluster::{LeaseConfig, WorkerSource};
 use snowmint_server::admin::recovery::AtLeast;
 use snowmint_store::MAX_NUMBER;
@@ -282,6 +283,11 @@ pub(crate) fn check_lifetime(layout: &Layout, now_unix_ms: u64) -> Result<Option
         ));
     }
     Ok(layout.expiry_warning(now_unix_ms).map(|warning| warning.to_string()))
+}
+
+/// Reads `--logins`. Not a parser of the flag: its error would repeat a password.
+pub(crate) fn logins(texts: &[String]) -> Result<Logins, Failure> {
+    texts.join(" ").parse().map_err(|error| Failure::flag("--logins", error))
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use snowmint::foreign::{Most, shown_in_json};
 
 use crate::client_credentials::TlsFiles;
 use crate::error::Failure;
@@ -80,7 +81,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         // A word.
         Health::Process if args.json => out.json(&serde_json::json!({ "status": answer.trim() }))?,
         // JSON in any case.
-        Health::Process | Health::Ids => out.line(answer.trim())?,
+        Health::Process | Health::Ids => out.line(&shown_in_json(answer.trim(), Most::Message))?,
     }
     out.flush()
 }

@@ -13,7 +13,7 @@ use snowmint::error::Snippet;
 use snowmint_cluster::NamespaceName;
 use snowmint_cluster::audit::Action;
 use snowmint_cluster::namespace::registry::{self, IfDropped, Required, Room};
-use snowmint_cluster::namespace::{CounterSource, Definition, Fields, NamespaceError};
+use snowmint_cluster::namespace::{CounterSource, CounterSourceError, Definition, Fields, NamespaceError};
 use snowmint_server::admin::namespaces::{self, Addition};
 use snowmint_store::{MAX_NUMBER, OpenError, Rejected, Store, Surveyed};
 
@@ -108,7 +108,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         let (mut found, mut rejected) = (Vec::new(), Vec::new());
         for url in &args.urls {
             // Rejects a password, as --source does, before the URL is shown.
-            url.parse::<CounterSource>().map_err(Failure::usage)?;
+            url.parse::<CounterSource>().map_err(|error| match error {
+                CounterSourceError::Password => Failure::usage(
+                    "the URL has a password, which other users of this machine can see: use SNOWMINT_STORE_PASSWORD, or a file with \
+                     the parameter ?password_file=PATH",
+                ),
+                error => Failure::usage(error),
+            })?;
             check_kind(url)?;
             let surveyed = snowmint_store::survey(url).await.map_err(|error| match error {
                 OpenError::Url(error) => Failure::usage(error),

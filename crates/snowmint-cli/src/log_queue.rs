@@ -144,7 +144,7 @@ impl LogQueue {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => thread::sleep(RETRY),
                 _ => {
-                    let rest = lines.iter().filter(|byte| **byte == b'\n').count();
+                    let rest = lines.split_inclusive(|byte| *byte == b'\n').count();
                     self.dropped.fetch_add(rest as u64, Ordering::Relaxed);
                     return false;
                 }
@@ -263,7 +263,7 @@ mod tests {
             thread::yield_now();
         }
         let lines = Lines(Arc::clone(&queue));
-        let line = [b'a'; 1 << 16];
+        let line = vec![b'a'; 1 << 16];
         let mut access = LineWriter { queue: &queue, room: ROOM_FOR_REQUESTS };
         for _ in 0..=ROOM / line.len() {
             access.write_all(&line).unwrap();

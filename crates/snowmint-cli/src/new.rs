@@ -112,7 +112,7 @@ pub(crate) struct Args {
         help_heading = "Store"
     )]
     store: Option<String>,
-    /// Data directory; default: $XDG_STATE_HOME/snowmint, or ~/.local/state/snowmint; for root /var/lib/snowmint
+    /// Data directory; default: `$XDG_STATE_HOME/snowmint`, or `~/.local/state/snowmint`; for root /var/lib/snowmint
     #[arg(long, value_name = "DIR", alias = "data-dir", env = "SNOWMINT_DATA", help_heading = "Store")]
     data: Option<String>,
 }

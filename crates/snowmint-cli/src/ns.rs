@@ -39,8 +39,11 @@ Examples:
       --source '1/2 mysql://mint@a/ids' --source '2/2 mysql://mint@b/ids'
       Two ticket servers: odd numbers from one, even from the other; one of
       them may be down. Sources that could give the same number are rejected.
-  snowmint ns add order --scheme segment --source 'leaf:mysql://leaf@db/leaf?tag=order'
-      From the row of a Leaf, which may keep running. See also snowmint import.
+  snowmint ns add order --scheme segment \\
+      --source 'leaf:mysql://leaf@db/leaf?tag=order&login=shop' \\
+      --logins 'shop=mysql://leaf:PASSWORD@db/leaf'
+      From the row of a Leaf, which may keep running. Each node needs the login
+      too (serve --logins). See also snowmint import.
   snowmint ns add keys --scheme uuid7 --text 'key_{id}'
   snowmint ns add invites --scheme segment --text '{base62}' \\
       --hide invites --hide-keys-file hide-keys.toml
@@ -49,8 +52,8 @@ Examples:
       inspect ids can reveal them.
   snowmint ns set orders --maximum 999999
   snowmint ns set orders --owner team-web --description 'orders of the web shop'
-  snowmint ns set order --source 'leaf:mysql://mint@db/leaf?tag=order&ssl-mode=required'
-      The same row, by another user and over TLS.
+  snowmint ns set order --source 'leaf:mysql://mint@db/leaf?tag=order&login=mint'
+      The same row, by another login.
   snowmint ns drop orders
       Nodes stop serving it. Its record stays: `snowmint ns add orders`
       resumes it above the last number.
@@ -110,6 +113,9 @@ The same in a file, for snowmint serve --namespaces-file FILE (TOML):
   scheme = \"snowflake\"
   layout = \"time:41 worker:10 sequence:12 epoch:2026-01-01\"
 
+  [logins]                # for sources with login=NAME; never in the store
+  shop = \"mysql://leaf@db/leaf?password_file=/etc/snowmint/leaf&ssl-ca=/etc/ca.pem\"
+
   [auto_create]           # create a namespace for an unknown name
   like = \"ids\"            # as a copy of this one
   at_most = 100           # while the store has fewer";
@@ -124,6 +130,16 @@ pub(crate) struct Args {
     target: TargetArgs,
     #[command(flatten)]
     author: Author,
+    /// Logins with which add and set check sources, as for `snowmint serve`: NAME=URL; separate several by spaces
+    #[arg(
+        long,
+        global = true,
+        value_name = "NAME=URL",
+        env = "SNOWMINT_LOGINS",
+        hide_env_values = true,
+        help_heading = "Store"
+    )]
+    logins: Vec<String>,
     /// Print one JSON object per line
     #[arg(long, global = true, help_heading = "Output")]
     json: bool,
@@ -218,7 +234,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             Action::Add { name, pinned, changeable, start_over, nodes } => {
                 let settings = settings(&changeable.over(pinned.fields()?))?;
                 let start_over = start_over.then(|| StartOver { nodes: nodes.clone() });
-                let addition = Addition { settings, start_over, ..Addition::default() };
+                let logins = flag_values::logins(&args.logins)?;
+                let addition = Addition { settings, start_over, logins, ..Addition::default() };
                 show_added(
                     &match target {
                         Target::Store(store) => {
@@ -233,7 +250,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
                 )
             }
             Action::Set { name, changeable, plain, sources, above } => {
-                let change = changed(changeable, *plain, sources, *above)?;
+                let logins = flag_values::logins(&args.logins)?;
+                let change = Change { logins, ..changed(changeable, *plain, sources, *above)? };
                 show_set(
                     &match target {
                         Target::Store(store) => {
@@ -289,7 +307,7 @@ fn changed(
              --size-min, --size-max, --description, --owner or --source",
         ));
     }
-    Ok(Change { settings, above, required: Required::Any })
+    Ok(Change { settings, above, ..Change::default() })
 }
 
 /// The settings of a namespace that can change: flags of `add` and `set`.
@@ -345,7 +363,7 @@ struct Pinned {
     #[arg(long, value_name = "I/N")]
     stripe: Option<Stripe>,
     /// Source of numbers (segment) instead of the store of the service: a stripe and the URL of a store, or the URL of a
-    /// counter of another system; once for each source
+    /// counter of another system, without a password (login=NAME names a login of each node); once for each source
     #[arg(long = "source", value_name = "SOURCE")]
     sources: Vec<String>,
     /// Reset period (segment): daily, monthly or yearly, in UTC. The text form must contain the date

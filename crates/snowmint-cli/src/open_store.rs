@@ -22,7 +22,7 @@ pub(crate) struct StoreArgs {
     /// Store; default: the file snowmint.db in the data directory
     #[arg(long, value_name = "URL", env = "SNOWMINT_STORE", hide_env_values = true, global = true)]
     store: Option<String>,
-    /// Data directory; default: $XDG_STATE_HOME/snowmint, or ~/.local/state/snowmint; for root /var/lib/snowmint
+    /// Data directory; default: `$XDG_STATE_HOME/snowmint`, or `~/.local/state/snowmint`; for root /var/lib/snowmint
     #[arg(long, value_name = "DIR", alias = "data-dir", env = "SNOWMINT_DATA", global = true)]
     data: Option<String>,
 }

@@ -1,11 +1,13 @@
 //! Output for people: buffered standard output, colours, numbers and times.
 
+use std::borrow::Cow;
 use std::io::{self, BufWriter, StdoutLock, Write};
 use std::sync::OnceLock;
 
 use jiff::tz::TimeZone;
 use snowmint::Layout;
 use snowmint::field::Field;
+use snowmint::foreign::{Most, shown, shown_in_json};
 use snowmint::utc::MS_PER_YEAR;
 pub(crate) use snowmint_server::admin::format::{age, date, thousands};
 
@@ -28,9 +30,15 @@ impl Output {
         }
     }
 
+    /// Writes a line. What others wrote into a store, or a node answered, reaches no terminal as a control character.
     pub(crate) fn line(&mut self, text: &str) -> Result<(), Failure> {
-        self.bytes(text.as_bytes())?;
-        self.bytes(b"\n")
+        for line in text.split('\n') {
+            let clean =
+                if self.paint.on { clean_line(line, Most::Output) } else { shown(line, Most::Output) };
+            self.bytes(clean.as_bytes())?;
+            self.bytes(b"\n")?;
+        }
+        Ok(())
     }
 
     pub(crate) fn bytes(&mut self, bytes: &[u8]) -> Result<(), Failure> {
@@ -40,12 +48,31 @@ impl Output {
     /// Writes a value as a line of JSON.
     pub(crate) fn json(&mut self, value: &impl serde::Serialize) -> Result<(), Failure> {
         let line = serde_json::to_string(value).map_err(Failure::runtime)?;
-        self.line(&line)
+        self.bytes(shown_in_json(&line, Most::Output).as_bytes())?;
+        self.bytes(b"\n")
     }
 
     pub(crate) fn flush(&mut self) -> Result<(), Failure> {
         self.out.flush().map_err(|error| Failure::output(&error))
     }
+}
+
+/// Returns a line with the colours that this program writes, and no other control characters.
+pub(crate) fn clean_line(line: &str, most: Most) -> Cow<'_, str> {
+    if !line.contains('\x1b') {
+        return shown(line, most);
+    }
+    let mut clean = String::with_capacity(line.len());
+    for (nth, part) in line.split('\x1b').enumerate() {
+        let colour = part.split_once('m').map(|(code, _)| code).filter(|_| nth > 0);
+        match colour.filter(|code| COLOURS.contains(&code.trim_start_matches('['))) {
+            Some(_) => clean.push('\x1b'),
+            None if nth > 0 => clean.push_str(&shown("\x1b", most)),
+            None => {}
+        }
+        clean.push_str(&shown(part, most));
+    }
+    Cow::Owned(clean)
 }
 
 /// Whether output is coloured.
@@ -93,6 +120,8 @@ pub(crate) fn wants_colour(stream: &impl io::IsTerminal) -> bool {
     }
 }
 
+/// The codes of all colours, and of their end.
+const COLOURS: [&str; 10] = ["0", "1", "2", "3", "31", "32", "33", "34", "35", "36"];
 /// The sequence that ends a colour.
 const END: &str = "\x1b[0m";
 

@@ -151,6 +151,7 @@ async fn until_stopped(plan: &Plan, process: &Process, serving: &Handle) -> Resu
     let store = Arc::clone(&prepared.store);
     let sync = sync(plan, &mint, prepared.store, prepared.holder, clock, prepared.saved);
     let admin = NodeAdmin::new(Arc::clone(&store), Handle::current(), sync.refresher());
+    let admin = admin.with_logins(sync.logins());
     settings.admin = Some(admin.with_peers(&args.peers).map_err(|error| Failure::flag("--peers", error))?);
     let late = prepared.late;
     let service = Service { leases, mint: Arc::clone(&mint), sync, settings, late };

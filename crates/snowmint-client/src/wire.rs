@@ -13,6 +13,7 @@ use hyper::header::{AUTHORIZATION, DATE, HeaderMap, HeaderValue, RETRY_AFTER, US
 use hyper::{Method, Request, Response, StatusCode, Uri};
 use serde::Deserialize;
 use snowmint::error::Chain;
+use snowmint::foreign::{Most, shown};
 use snowmint::{Clock as _, Id, WallClock};
 use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
@@ -230,7 +231,7 @@ impl Server {
         let text = if problem.detail.is_empty() {
             status.canonical_reason().unwrap_or("unexpected status").to_owned()
         } else {
-            problem.detail
+            shown(&problem.detail, Most::Message).into_owned()
         };
         let detail = format!("status {}: {text}", status.as_u16());
         RequestFailure {

@@ -585,7 +585,7 @@ mod tests {
         };
         assert!(matches!(refused, ChangeFailure::Refused(why) if why.starts_with("unknown namespace n")));
         assert!(matches!(unknown, ChangeFailure::Unknown(why) if why.contains("may have happened")));
-        assert!(matches!(failed, ChangeFailure::Failed(why) if why.ends_with("is full")));
+        assert!(matches!(failed, ChangeFailure::Failed(why) if why.ends_with("is\\nfull")));
 
         let newest = Key::new(NEWEST).unwrap();
         let pointer = store.load(&newest).await.unwrap();

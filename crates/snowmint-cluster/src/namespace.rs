@@ -9,6 +9,7 @@
 //! | definition | scheme, settings and text form of a namespace: [`Definition`] |
 //! | text form | how an id is written, such as `ORD-{date}-{number:6}`: [`TextForm`] |
 //! | source | a store or foreign counter, other than the service's own store, that numbers come from: [`CounterSource`] |
+//! | login | a server to which a node sends a password, by the name that sources use: [`Logins`] |
 //! | hide key | the secret under which a namespace serves its ids as other numbers: [`HideKeys`] |
 //! | record | a namespace as the store holds it: [`NamespaceRecord`] |
 //! | registry | the records of all namespaces of a store: [`registry`] |
@@ -17,6 +18,7 @@
 //! |---|---|
 //! | `definition` | checks a definition, decides which changes are safe, and parses ids |
 //! | `text_form` | parses templates, writes and reads ids by them |
+//! | `logins` | the servers that a node trusts with secrets, and the URLs that open sources |
 //! | `hide` | the keys that hide ids, and which one a namespace has |
 //! | `counter_source` | parses the URLs of sources and finds two that overlap |
 //! | `record` | the record in the store, and the settings that a definition is written as |
@@ -27,6 +29,7 @@ mod counter_source;
 mod definition;
 mod file;
 mod hide;
+mod logins;
 mod record;
 pub mod registry;
 mod text_form;
@@ -45,6 +48,7 @@ pub use file::{AutoCreate, NamespaceFile, NamespaceFileError};
 pub use hide::{
     Hide, HideCheck, HideCheckError, HideError, HideKeyName, HideKeyNameError, HideKeys, HideKeysError,
 };
+pub use logins::{Logins, LoginsError, SourceRefusal, SourceUrl};
 pub use record::{Fields, NamespaceRecord, Numbers, NumbersError, ServedBy};
 pub use registry::NamespaceError;
 pub use text_form::{Day, TextForm, TextFormError};

@@ -7,11 +7,13 @@
 //! ids count as issued. To write it after the send would hold back the lines of a whole pipeline, and prove no more: a sent answer
 //! may still be lost on its way. If the answers of a pipeline cannot be sent, one more line says so: [`unsent`].
 
+use std::borrow::Cow;
 use std::fmt;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use snowmint::foreign::{Most, shown};
 use tracing::Level;
 
 use crate::protocol::Protocol;
@@ -61,12 +63,10 @@ pub(crate) fn client() -> String {
     }
 }
 
-/// Maximum bytes of a client's text that a log line or a span shows.
-const SHOWN: usize = 256;
-
-/// Returns the start of a client's text: clients may send long ones before they are authenticated.
-pub(crate) fn shortened(text: &str) -> &str {
-    &text[..text.floor_char_boundary(SHOWN)]
+/// Returns the start of a client's text, without control characters and secrets: clients may send any text before they are
+/// authenticated, and a token in place of a name.
+pub(crate) fn shortened(text: &str) -> Cow<'_, str> {
+    shown(text, Most::Name)
 }
 
 /// The outcome of a request that succeeded.
@@ -131,8 +131,8 @@ impl LoggedRequest<'_> {
             protocol = protocol.name(),
             peer = peer().to_string(),
             token,
-            request = shortened(request),
-            namespace = namespace.map(shortened),
+            request = &*shortened(request),
+            namespace = namespace.map(shortened).as_deref(),
             count,
             outcome,
             duration_us = us,
@@ -148,7 +148,9 @@ mod tests {
     #[test]
     fn only_long_texts_are_shortened_and_at_a_character() {
         assert_eq!(shortened("DELETE /v1/admin/namespaces/orders"), "DELETE /v1/admin/namespaces/orders");
-        assert_eq!(shortened(&"a".repeat(16 * 1024)), "a".repeat(256));
-        assert_eq!(shortened(&format!("a{}", "é".repeat(200))), format!("a{}", "é".repeat(127)));
+        assert_eq!(shortened(&"a".repeat(16 * 1024)), format!("{}… (16384 bytes)", "a".repeat(200)));
+        let secret = "Ab9".repeat(17);
+        let line = format!("GET /v1/ids/smt_ops_{secret}\n");
+        assert_eq!(shortened(&line), "GET /v1/ids/smt_ops_Ab9A…\\n");
     }
 }

@@ -1,8 +1,9 @@
 //! Bounds the bytes of answers that wait for their clients to read them.
 //!
-//! An answer counts until its last byte is written or dropped. Each connection may hold a long answer, whatever others hold; what
-//! it holds beyond that counts for all connections together. Past a limit a request fails before it draws ids. An answer to a
-//! change is never refused, since the change has taken place.
+//! An answer counts until its last byte is written or dropped. Each connection may hold a long answer,
+//! whatever others hold; what it holds beyond that counts for all connections together. Past a limit a
+//! request fails before it draws ids. An answer to a change is never refused, since the change has taken
+//! place.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -61,7 +62,10 @@ pub(crate) enum Full {
         CONNECTION >> 20
     )]
     Connection,
-    #[error("the unread answers of all connections reached {} MiB: retry later, or request less at a time", ALL >> 20)]
+    #[error(
+        "the unread answers of all connections reached {} MiB: retry later, or request less at a time",
+        ALL >> 20
+    )]
     All,
 }
 
@@ -172,7 +176,8 @@ mod tests {
         assert_eq!((*greedy.lock(), memory.shared.load(Ordering::Relaxed)), (0, 0));
     }
 
-    /// Goal: whatever greedy connections hold, each connection still gets a long answer, and all get more once it is given back.
+    /// Goal: whatever greedy connections hold, each connection still gets a long answer, and all get more
+    /// once it is given back.
     #[test]
     fn each_connection_has_a_part_of_its_own() {
         let memory = memory();

@@ -846,9 +846,9 @@ mod tests {
         );
         assert_eq!((problem(&last), lapsed(&last)), (Some(what.clone()), vec![1, 6, 7]));
         // It stays, in the same words, for an hour, in which the others renew.
-        let renews = |(worker, holder, tag, from, end)| match end == renewed {
-            true => (worker, holder, tag + 100, from, end + 3_600_000),
-            false => (worker, holder, tag, from, end),
+        let renews = |(worker, holder, tag, from, end)| {
+            let (tag, end) = if end == renewed { (tag + 100, end + 3_600_000) } else { (tag, end) };
+            (worker, holder, tag, from, end)
         };
         let later = second.map(renews);
         last.has_leases(read(&later, until + 3_599_999).await);

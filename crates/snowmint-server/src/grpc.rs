@@ -9,6 +9,7 @@ mod admin;
 mod draw;
 mod health;
 pub mod message;
+mod request_body;
 mod request_log;
 mod stream_call;
 
@@ -52,6 +53,7 @@ use admin::AdminMethod;
 use health::NodeHealth;
 use message::{Answer, FrameError, MessageReader};
 use messages::inspect_request::By;
+use request_body::{RequestBody, RequestEnd};
 use request_log::CallLine;
 use stream_call::StreamCall;
 
@@ -74,7 +76,10 @@ const CONTENT: HeaderValue = HeaderValue::from_static("application/grpc");
 
 /// A service of tonic.
 type TonicService = Box<
-    dyn Fn(Request<Incoming>) -> BoxFuture<Response<tonic::body::Body>, Infallible> + Send + Sync + 'static,
+    dyn Fn(Request<RequestBody>) -> BoxFuture<Response<tonic::body::Body>, Infallible>
+        + Send
+        + Sync
+        + 'static,
 >;
 
 /// The services that all gRPC connections share.
@@ -399,8 +404,9 @@ impl Session {
             }
             // A watch may last forever, and tonic may wait forever for the message of a call: neither keeps the connection busy.
             delivery.wait();
+            let (request, end) = for_tonic(request);
             let answered = self.arrived(self.services.health.clone().call(request)).await?;
-            return Ok(self.tonic(answered, ends, began));
+            return Ok(self.tonic(answered, (ends, end), began));
         }
         match self.admission {
             Admission::Client => {}
@@ -420,8 +426,9 @@ impl Session {
         if let Some((_, service)) = self.services.reflection.iter().find(|(at, _)| path.starts_with(at)) {
             delivery.goes_on();
             delivery.wait();
+            let (request, end) = for_tonic(request);
             let answered = service(request).await;
-            return Ok(self.tonic(answered, Some(self.shutdown.clone()), began));
+            return Ok(self.tonic(answered, (Some(self.shutdown.clone()), end), began));
         }
         if let Some(name) = path.strip_prefix(admin::SERVICE) {
             // Boxed, since few calls are admin calls.
@@ -587,11 +594,11 @@ impl Session {
         })
     }
 
-    /// Forwards the answer of a tonic service. `ends` ends its stream at shutdown.
+    /// Forwards the answer of a tonic service. `ends` ends its stream at shutdown, `end` its request.
     fn tonic(
         &self,
         answered: Result<Response<tonic::body::Body>, Infallible>,
-        ends: Option<ShutdownListener>,
+        (ends, end): (Option<ShutdownListener>, RequestEnd),
         began: Instant,
     ) -> Called {
         let Ok(response) = answered;
@@ -604,7 +611,8 @@ impl Session {
         let ends =
             ends.map(|shutdown| Box::pin(shutdown.ended()) as Pin<Box<dyn Future<Output = ()> + Send>>);
         let answers = self.answers.clone();
-        let response = response.map(|body| Body::Tonic { body, ends, trailers: Trailers::Due, answers });
+        let response =
+            response.map(|body| Body::Tonic { body, ends, trailers: Trailers::Due, answers, _end: end });
         Called { response, kind: CallKind::Unary { failed } }
     }
 }
@@ -767,7 +775,15 @@ pub(crate) enum Body {
         ends: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
         trailers: Trailers,
         answers: ConnectionAnswers,
+        _end: RequestEnd,
     },
+}
+
+/// Returns the request as services of tonic read it.
+fn for_tonic(request: Request<Incoming>) -> (Request<RequestBody>, RequestEnd) {
+    let (parts, body) = request.into_parts();
+    let (body, end) = RequestBody::new(body);
+    (Request::from_parts(parts, body), end)
 }
 
 /// Returns the frame with memory for it: a list of the reflection service has thousands of bytes.
@@ -814,7 +830,7 @@ impl hyper::body::Body for Body {
                 Poll::Ready(Some(Ok(frame)))
             }
             Self::Stream(call) => call.poll_frame(cx),
-            Self::Tonic { body, ends, trailers, answers } => {
+            Self::Tonic { body, ends, trailers, answers, .. } => {
                 if let Poll::Ready(frame) = Pin::new(body).poll_frame(cx) {
                     let held = frame.map(|frame| frame.map(|frame| held_frame(answers, frame)));
                     return Poll::Ready(held.map(|frame| {

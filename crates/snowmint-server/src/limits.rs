@@ -92,7 +92,8 @@ pub mod unread {
 
     /// Bytes of an answer that does not count: the state of a request has more.
     pub const SMALL: usize = 1024;
-    /// Bytes that a long answer holds if it is made while it is sent: a chunk that is being sent, and another one.
+    /// Bytes that a long answer holds if it is made while it is sent: a chunk that is being sent, and another
+    /// one.
     pub const LONG: usize = 2 * CHUNK;
     /// Bytes that each connection may hold, whatever others hold.
     pub const OWN: usize = LONG;
@@ -100,7 +101,8 @@ pub mod unread {
     pub const CONNECTION: usize = 4 * 1024 * 1024;
     /// Bytes of all answers beyond what each connection may always hold.
     pub const ALL: usize = 12 * 1024 * 1024;
-    /// Bytes of the renderings of the metrics that clients still read, in each format. Two may always be in memory.
+    /// Bytes of the renderings of the metrics that clients still read, in each format. Two may always be in
+    /// memory.
     pub const RENDERINGS: usize = 6 * 1024 * 1024;
     /// How long a client has to read a rendering, if newer ones need its memory.
     pub const READ_RENDERING: Duration = Duration::from_secs(5);

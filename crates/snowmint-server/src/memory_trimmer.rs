@@ -11,11 +11,12 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 const MANY: usize = 250;
 /// Bytes of given-back answers that justify a walk: many times what the usual clients hold.
 const LARGE: usize = 4 * 1024 * 1024;
-/// Minimum interval between two walks while many connections are opened, or that are caused only by resting ones: a walk delays
-/// everything that needs memory, and a flood would cause one at each check.
+/// Minimum interval between two walks while many connections are opened, or that are caused only by resting
+/// ones: a walk delays everything that needs memory, and a flood would cause one at each check.
 const BUSY_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Returns memory to the system after many connections have closed or freed their buffers, or large answers were sent.
+/// Returns memory to the system after many connections have closed or freed their buffers, or large answers
+/// were sent.
 ///
 /// The allocator keeps the memory that thousands of connections have freed, because blocks in use lie between. Without trimming,
 /// a node that was flooded once would hold this memory until it restarts.

@@ -169,7 +169,8 @@ impl Default for Requests {
     }
 }
 
-/// The failures that are shown before they occur: an alert on their rate would miss the first one, since a rate needs two samples.
+/// The failures that are shown before they occur: an alert on their rate would miss the first one, since a
+/// rate needs two samples.
 const ALARMING: [ErrorKind; 4] =
     [ErrorKind::NotReady, ErrorKind::Busy, ErrorKind::TooManyClients, ErrorKind::TooManyUnread];
 

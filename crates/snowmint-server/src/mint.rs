@@ -510,9 +510,9 @@ fn parse_count_within(text: &[u8], limit: usize) -> Result<usize, MintError> {
     }
 }
 
-/// How much likelier a hidden namespace has to make a number than the likeliest reading does, in bits: of a
-/// million numbers that are not its ids, it then reads one as such.
-const HIDDEN_EVIDENCE_BITS: f64 = 20.0;
+/// How much likelier a hidden namespace has to make a number than the likeliest reading does, in bits: of
+/// sixteen numbers that nothing else explains, one is then noted though it is not its id.
+const HIDDEN_EVIDENCE_BITS: f64 = 4.0;
 
 /// Notes which namespaces may have hidden the id: under their keys it is a plausible id, which chance seldom makes.
 fn with_hidden(inspection: Inspection, hidden: &[Candidate]) -> Inspection {

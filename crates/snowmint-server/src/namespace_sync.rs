@@ -12,12 +12,13 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use futures_util::future::BoxFuture;
 use snowmint::error::Chain;
 use snowmint::{Layout, Rule, Start};
 use snowmint_cluster::namespace::registry::{self, IfDropped, Required, Room};
 use snowmint_cluster::namespace::{
-    Definition, NamespaceError, NamespaceRecord, NumberSource, Scheme, SegmentScheme, TextForm,
+    Definition, Logins, NamespaceError, NamespaceRecord, NumberSource, Scheme, SegmentScheme, TextForm,
 };
 use snowmint_cluster::{NamespaceName, NoNumberError, SavedLeases, SavedList};
 use snowmint_store::{Store, StoreError};
@@ -112,6 +113,8 @@ pub struct NamespaceSync {
     releasing: JoinSet<()>,
     refresher: Refresher,
     refreshes: RefreshRequests,
+    /// The logins of this node, which change when its files are read again.
+    logins: Arc<ArcSwap<Logins>>,
 }
 
 impl NamespaceSync {
@@ -119,8 +122,11 @@ impl NamespaceSync {
     pub fn new(mint: Arc<Mint>, config: NamespaceConfig, options: SyncOptions) -> Self {
         let received = Arc::clone(mint.received());
         let (refresher, requests) = Refresher::new();
-        let opener = SourceOpener::new(Arc::clone(&options.store), Arc::clone(&options.wall), received);
+        let mut opener = SourceOpener::new(Arc::clone(&options.store), Arc::clone(&options.wall), received);
+        opener.set_logins(config.logins());
+        let logins = Arc::new(ArcSwap::new(config.logins()));
         Self {
+            logins,
             mint,
             options,
             config,
@@ -138,6 +144,11 @@ impl NamespaceSync {
             refresher,
             refreshes: requests,
         }
+    }
+
+    /// Returns the logins of this node, as they are now and later.
+    pub fn logins(&self) -> Arc<ArcSwap<Logins>> {
+        Arc::clone(&self.logins)
     }
 
     /// Returns a handle that makes [`run`](Self::run) poll the store at once.
@@ -599,6 +610,8 @@ impl NamespaceSync {
             tracing::error!(%error, "nothing was reloaded; the namespaces stay as they are");
             return;
         }
+        self.opener.set_logins(config.logins());
+        self.logins.store(config.logins());
         self.config = config;
         self.warned.clear();
         self.poll_store().await;

@@ -179,11 +179,11 @@ impl<'a> Operator<'a> {
             self.node.check_nodes(&start_over.nodes)?;
         }
         let (author, identity, scope) = (self.author.clone(), self.identity.clone(), self.scope());
-        let adding = self.node.adding();
+        let (adding, logins) = (self.node.adding(), self.node.logins());
         let added = move |store: Arc<dyn Store>| {
             boxed(async move {
                 let _one_at_a_time = adding.lock().await;
-                let mut addition = addition;
+                let mut addition = Addition { logins, ..addition };
                 if scope == TokenScope::Some {
                     let listed = registry::list(&*store).await?;
                     match listed.iter().find(|(known, _)| known == name.as_str()) {
@@ -212,7 +212,7 @@ impl<'a> Operator<'a> {
         if change.above.is_some() {
             return Err(only_with_store("above"));
         }
-        let author = self.author.clone();
+        let (author, change) = (self.author.clone(), Change { logins: self.node.logins(), ..change });
         let set = move |store: Arc<dyn Store>| {
             boxed(async move { namespaces::set(&*store, &author, &name, &change).await })
         };
@@ -435,7 +435,7 @@ fn check_resume(
 }
 
 pub(crate) fn only_with_store(setting: &'static str) -> AdminError {
-    let why = "not through a node, which would open any file and host that a source names: use `snowmint ns` with --store";
+    let why = "not through a node, which would connect to any host that a source names: use `snowmint ns` with --store";
     AdminError::Forbidden { setting, why: why.to_owned() }
 }
 

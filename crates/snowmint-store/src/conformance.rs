@@ -23,6 +23,7 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use snowmint::foreign::{Most, shown};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
@@ -194,6 +195,63 @@ pub async fn run(open: impl AsyncFn() -> Arc<dyn Store>) -> Result<(), Violation
     drop(handles);
     named("records_survive_reopening", records_survive_reopening(&area(), &open).await)?;
     named("added_numbers_survive_reopening", added_numbers_survive_reopening(&area(), &open).await)
+}
+
+/// Names that other programs may write where a store keeps its records: not UTF-8, not keys, and hostile to terminals.
+const FOREIGN: [&[u8]; 5] = [
+    b"conformance/\xff\xfe",
+    b"conformance/a/\xe2\x82",
+    b"conformance/a/what is this?",
+    b"conformance/a/line\nERROR forged \x1b[31mred",
+    b"conformance/b/\xe2\x80\xae7",
+];
+
+/// Checks that records of other programs do not hide those of the store, and are named without their control characters.
+///
+/// `put` writes a record with this name into the backend, beside those of the store, and returns whether the backend can hold
+/// such a name. `open` opens the store, as for [`run`].
+///
+/// # Errors
+///
+/// The [`Violation`].
+pub async fn skips_foreign_names(
+    open: impl AsyncFn() -> Arc<dyn Store>,
+    put: impl AsyncFn(&[u8]) -> bool,
+) -> Result<(), Violation> {
+    named("skips_foreign_names", skips_names(open, put).await)
+}
+
+async fn skips_names(open: impl AsyncFn() -> Arc<dyn Store>, put: impl AsyncFn(&[u8]) -> bool) -> Checked {
+    let area = Area::new(open().await);
+    let key = area.key("ours")?;
+    area.write(&key, Expected::Absent, b"ours").await?;
+    let mut held = Vec::new();
+    for name in FOREIGN {
+        if put(name).await {
+            held.push(shown(name, Most::Name));
+        }
+    }
+    // A node that is running, and one that starts.
+    for store in [Arc::clone(&area.store), open().await] {
+        for prefix in ["conformance/", &area.prefix] {
+            let found = store.list(prefix).await?;
+            let ours = found.iter().filter(|(it, _)| *it == key).count();
+            ensure!(ours == 1, "a list of {prefix:?} found {ours} records of its own beside foreign ones");
+            let strange = found.iter().find(|(it, _)| held.contains(&it.as_str().into()));
+            ensure!(strange.is_none(), "a list of {prefix:?} returned the foreign {strange:?}");
+        }
+        let skipped = store.skipped();
+        // A backend may write `/` in another way.
+        let one_level = |text: &str| text.replace('/', ",");
+        for name in &held {
+            let is_named = skipped.iter().any(|it| one_level(it).contains(&one_level(name)));
+            ensure!(is_named, "{name} is not named: {skipped:?}");
+        }
+        ensure!(store.list("").await?.iter().any(|(it, _)| *it == key), "a list of everything lacks {key}");
+        let control = skipped.iter().find(|it| it.chars().any(char::is_control));
+        ensure!(control.is_none(), "a name has control characters: {control:?}");
+    }
+    Ok(())
 }
 
 fn named(check: &'static str, checked: Checked) -> Result<(), Violation> {

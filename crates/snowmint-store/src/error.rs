@@ -9,6 +9,7 @@ use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::Duration;
 
+use snowmint::foreign::{Most, shown};
 use tokio::time::{Instant, sleep};
 
 /// The kind of a [`StoreError`], as far as a caller can act on it.
@@ -128,7 +129,9 @@ impl StoreError {
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { kind, operation, store, cause } = self;
-        write!(f, "{operation} failed on {store}: {}{cause}", kind.phrase())
+        // It may quote a server, or keys of other programs.
+        let cause = cause.to_string();
+        write!(f, "{operation} failed on {store}: {}{}", kind.phrase(), shown(&cause, Most::Message))
     }
 }
 

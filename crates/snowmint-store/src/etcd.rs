@@ -196,8 +196,8 @@ impl Store for EtcdStore {
             for found in page.kvs {
                 let key = str::from_utf8(&found.key).ok().and_then(|it| it.strip_prefix(&self.prefix));
                 let Some(key) = key.and_then(|it| Key::new(it).ok()) else {
-                    let found = String::from_utf8_lossy(&found.key);
-                    self.skipped.note(&found, "not a Snowmint key: another program writes under this prefix");
+                    self.skipped
+                        .note(&found.key, "not a Snowmint key: another program writes under this prefix");
                     continue;
                 };
                 records.push((key, self.record(OPERATION, found)?));

@@ -254,7 +254,7 @@ impl Store for MySqlStore {
         let rows = self.pool.run(Effect::Reads, ask).await;
         let rows = rows.map_err(|failure| self.error(OPERATION, Effect::Reads, failure))?;
         let row = |(_, name, revision, value): (i64, Option<Vec<u8>>, Option<i64>, Option<Vec<u8>>)| {
-            Some((String::from_utf8_lossy(&name?).into_owned(), revision?, value?))
+            Some((name?, revision?, value?))
         };
         Ok(table::records(&self.name, OPERATION, &self.skipped, rows.into_iter().filter_map(row).collect()))
     }

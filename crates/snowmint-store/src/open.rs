@@ -44,6 +44,9 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// `sqlite:` is followed by a path, absolute or relative to the working directory, without escapes; `sqlite://PATH` means the
 /// same. `memory:` creates a new, empty store at each call. The page of each other store type describes its URL.
 ///
+/// A URL without a password takes it from the environment variable `SNOWMINT_STORE_PASSWORD`. With the parameter
+/// `environment=no` it does not, for a URL that somebody else wrote.
+///
 /// # Errors
 ///
 /// [`OpenError::Url`] if the URL is invalid or names a store that this build lacks. [`OpenError::Store`] if the store could not

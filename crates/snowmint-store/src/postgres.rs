@@ -204,7 +204,7 @@ const fn confirmation(has_synchronous_standbys: bool) -> Confirmation {
 }
 
 /// Whether the read is fenced; then name, revision and value, all empty if there is no record.
-type ListRow = (bool, Option<String>, Option<i64>, Option<Vec<u8>>);
+type ListRow = (bool, Option<Vec<u8>>, Option<i64>, Option<Vec<u8>>);
 
 /// Returns the `may_lose` of a URL without connecting.
 pub(crate) fn may_lose(url: &str) -> Result<Duration, UrlError> {
@@ -265,8 +265,9 @@ impl Store for PostgresStore {
         let Some((from, to)) = table::bounds(prefix) else {
             return Ok(Vec::new());
         };
+        // Bytes, since a server without an encoding (SQL_ASCII) refuses to send a name that is not UTF-8.
         let list = format!(
-            "name, revision, value FROM {FENCE} LEFT JOIN {} ON name >= {} AND name < {} ORDER BY name",
+            "convert_to(name, 'SQL_ASCII'), revision, value FROM {FENCE} LEFT JOIN {} ON name >= {} AND name < {} ORDER BY name",
             self.table,
             name(&from),
             name(&to)

@@ -192,7 +192,8 @@ impl RedisStore {
             (Some(revision), Some(value)) => (revision, value),
             _ => return Err(self.invalid(operation, "a record lacks one of its fields")),
         };
-        match revision.parse().ok().and_then(Revision::from_database) {
+        let number = str::from_utf8(&revision).ok().and_then(|it| it.parse().ok());
+        match number.and_then(Revision::from_database) {
             Some(revision) => Ok(Some(Versioned { value, revision })),
             None => Err(self.invalid(operation, "a record has a revision that is not a number")),
         }
@@ -204,8 +205,9 @@ impl RedisStore {
         StoreError::new(StoreErrorKind::Corrupt, operation, &*self.server.name, text)
     }
 
-    /// Returns at most [`PAGE`] keys, from `from` (inclusive) or after it, up to `to` (exclusive).
-    async fn keys(&self, from: &str, to: &str) -> Result<Vec<String>, StoreError> {
+    /// Returns at most [`PAGE`] keys, from `from` (inclusive) or after it, up to `to` (exclusive). Those of another program need
+    /// not be UTF-8.
+    async fn keys(&self, from: &[u8], to: &str) -> Result<Vec<Vec<u8>>, StoreError> {
         let request = Request::keys(&self.names, from, to, PAGE);
         for _ in 0..=REBUILDS {
             match self.server.call(LIST, Effect::Reads, &request).await? {
@@ -217,11 +219,21 @@ impl RedisStore {
         Err(StoreError::new(StoreErrorKind::Unavailable, LIST, &*self.server.name, text))
     }
 
+    /// Returns the key of an index entry, and records an invalid one as skipped.
+    fn key(&self, name: &[u8]) -> Option<Key> {
+        let key = Key::of_bytes(name).map_err(|error| self.invalid(LIST, &error.to_string()));
+        key.map_err(|error| {
+            let record = [self.names.record("").as_bytes(), name].concat();
+            self.skipped.note(&record, &error.to_string());
+        })
+        .ok()
+    }
+
     /// Rebuilds the index from the records.
     async fn rebuild_index(&self) -> Result<(), StoreError> {
         let records = self.names.record("");
         let found = self.server.scan(LIST, &format!("{}*", scripts::literal(&records))).await?;
-        let keys = found.keys.iter().filter_map(|it| it.strip_prefix(&records));
+        let keys = found.keys.iter().filter_map(|it| it.strip_prefix(records.as_bytes()));
         let request = Request::index(&self.names, &found.server, keys);
         // The script is idempotent, like a read.
         match self.server.call(LIST, Effect::Reads, &request).await? {
@@ -232,7 +244,7 @@ impl RedisStore {
 }
 
 /// The revision and the value of a record.
-type Fields = (Option<String>, Option<Vec<u8>>);
+type Fields = (Option<Vec<u8>>, Option<Vec<u8>>);
 
 #[async_trait]
 impl Store for RedisStore {
@@ -265,21 +277,20 @@ impl Store for RedisStore {
         if !Key::may_begin_with(prefix) {
             return Ok(found);
         }
-        // All characters of keys are below `~`.
-        let to = format!("({prefix}~");
-        let mut names = self.keys(&format!("[{prefix}"), &to).await?;
+        let to = format!("({}", Key::end_of(prefix));
+        let mut names = self.keys(format!("[{prefix}").as_bytes(), &to).await?;
         while let Some(last) = names.last() {
-            let next = format!("({last}");
-            let request = Request::records(&self.names, names.iter().map(|it| &**it));
+            let next = [b"(", &**last].concat();
+            let whole = names.len() < PAGE;
+            let keys: Vec<Key> = names.iter().filter_map(|name| self.key(name)).collect();
+            let request = Request::records(&self.names, keys.iter().map(Key::as_str));
             let records = self.server.call(LIST, Effect::Reads, &request).await?;
             let records: Vec<Fields> = self.server.parse(LIST, Effect::Reads, records)?;
-            let whole = names.len() < PAGE;
-            for (name, fields) in names.into_iter().zip(records) {
-                let record = Key::new(&*name).map_err(|error| self.invalid(LIST, &error.to_string()));
-                match record.and_then(|key| Ok((key, self.record(LIST, fields)?))) {
+            for (key, fields) in keys.into_iter().zip(records) {
+                match self.record(LIST, fields) {
                     // The script writes the index before the record.
-                    Ok((key, record)) => found.extend(record.map(|record| (key, record))),
-                    Err(error) => self.skipped.note(&self.names.record(&name), &error.to_string()),
+                    Ok(record) => found.extend(record.map(|record| (key, record))),
+                    Err(error) => self.skipped.note(&self.names.record(key.as_str()), &error.to_string()),
                 }
             }
             if whole {

@@ -19,8 +19,7 @@ use crate::store::add;
 use crate::{Expected, Key, Revision, Store, StoreError, StoreErrorKind, Swap, Versioned, Visibility, sql};
 
 const LOAD: &str = "SELECT revision, value FROM snowmint_records WHERE key = ?1";
-const LIST: &str =
-    "SELECT key, revision, value FROM snowmint_records WHERE key >= ?1 AND key < ?2 ORDER BY key";
+const LIST: &str = "SELECT CAST(key AS BLOB), revision, value FROM snowmint_records WHERE key >= ?1 AND key < ?2 ORDER BY key";
 const INSERT: &str =
     "INSERT INTO snowmint_records (key, revision, value) VALUES (?1, ?2, ?3) ON CONFLICT (key) DO NOTHING";
 const UPDATE: &str = "UPDATE snowmint_records SET revision = ?2, value = ?3 WHERE key = ?1 AND revision = ?4";
@@ -185,16 +184,13 @@ impl Store for SqliteStore {
     async fn list(&self, prefix: &str) -> Result<Vec<(Key, Versioned)>, StoreError> {
         const OPERATION: &str = "list";
         let mut connection = self.connection(OPERATION).await?;
-        // Keys are ASCII, so this bound is above every key with the prefix, and below every greater key without it.
-        let query = sqlx::query_as::<_, (String, i64, Vec<u8>)>(LIST)
-            .bind(prefix)
-            .bind(format!("{prefix}\u{10FFFF}"));
+        let query = sqlx::query_as::<_, (Vec<u8>, i64, Vec<u8>)>(LIST).bind(prefix).bind(Key::end_of(prefix));
         let rows = query.fetch_all(&mut *connection).await;
         self.check_in_place(OPERATION, StoreErrorKind::Other)?;
         let rows = rows.map_err(|error| self.error(OPERATION, Effect::Reads, &error))?;
         let mut records = Vec::with_capacity(rows.len());
         for (name, revision, value) in rows {
-            let key = Key::new(&*name).map_err(|error| self.invalid_row(OPERATION, error.to_string()));
+            let key = Key::of_bytes(&name).map_err(|error| self.invalid_row(OPERATION, error.to_string()));
             match key.and_then(|key| Ok((key, self.record(OPERATION, revision, value)?))) {
                 Ok(record) => records.push(record),
                 Err(error) => self.skipped.note(&name, &error.to_string()),

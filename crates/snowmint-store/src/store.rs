@@ -13,6 +13,8 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 use async_trait::async_trait;
+#[cfg(any(feature = "sqlite", feature = "_network"))]
+use snowmint::foreign::{Most, shown};
 
 use crate::{StoreError, Visibility};
 #[cfg(any(feature = "sqlite", feature = "_network"))]
@@ -274,11 +276,11 @@ pub(crate) struct SkippedRecords(Mutex<BTreeSet<String>>);
 #[cfg(any(feature = "sqlite", feature = "_network"))]
 impl SkippedRecords {
     /// Records a name that a list omits, and the reason.
-    pub(crate) fn note(&self, name: &str, why: &str) {
+    pub(crate) fn note(&self, name: &(impl AsRef<[u8]> + ?Sized), why: &str) {
         // Each change is one insertion, so a panic cannot leave the set half changed.
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() < MOST_SKIPPED {
-            all.insert(format!("`{name}`: {why}"));
+            all.insert(format!("`{}`: {}", shown(name, Most::Name), shown(why, Most::Message)));
         }
     }
 
@@ -316,6 +318,27 @@ impl Key {
         let text = text.into();
         check(&text)?;
         Ok(Self(text))
+    }
+
+    /// Returns the least text above all that begin with this prefix, also above names of other programs.
+    #[cfg(any(feature = "sqlite", feature = "redis", feature = "postgres", feature = "mysql"))]
+    pub(crate) fn end_of(prefix: &str) -> String {
+        match prefix.char_indices().next_back() {
+            // Below 0x80, so that the text stays UTF-8.
+            Some((at, last)) if last < '\x7f' => {
+                let next = char::from_u32(u32::from(last) + 1).unwrap_or('\x7f');
+                format!("{}{next}", &prefix[..at])
+            }
+            // MySQL has its fences above.
+            None => "~".to_owned(),
+            Some(_) => format!("{prefix}\u{10ffff}"),
+        }
+    }
+
+    /// Checks bytes that a store returned, which need not be UTF-8.
+    #[cfg(any(feature = "sqlite", feature = "redis", feature = "postgres", feature = "mysql"))]
+    pub(crate) fn of_bytes(bytes: &[u8]) -> Result<Self, KeyError> {
+        Self::new(String::from_utf8_lossy(bytes))
     }
 
     /// Returns the key as text.

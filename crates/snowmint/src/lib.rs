@@ -113,6 +113,8 @@ mod cursor;
 mod decoded;
 pub mod error;
 pub mod field;
+#[cfg(feature = "std")]
+pub mod foreign;
 pub mod fork;
 pub mod generator;
 #[cfg(feature = "std")]

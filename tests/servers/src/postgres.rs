@@ -205,8 +205,17 @@ impl Postgres {
     ///
     /// With the error of the server.
     pub fn sql(&self, sql: &str) -> String {
+        self.sql_in("postgres", sql)
+    }
+
+    /// Runs SQL in another database, as [`sql`](Self::sql) does.
+    ///
+    /// # Panics
+    ///
+    /// With the error of the server.
+    pub fn sql_in(&self, database: &str, sql: &str) -> String {
         let mut psql = Command::new(find("psql", PACKAGE));
-        psql.args(["-XAtq", "-v", "ON_ERROR_STOP=1", "-U", "postgres", "-d", "postgres", "-c", sql]);
+        psql.args(["-XAtq", "-v", "ON_ERROR_STOP=1", "-U", "postgres", "-d", database, "-c", sql]);
         psql.arg("-h").arg(self.folder()).arg("-p").arg(self.port().to_string());
         let output = run(psql.env_remove("PGPASSWORD"));
         String::from_utf8(output.stdout).unwrap().trim_end().to_owned()

@@ -25,7 +25,8 @@ impl Grouped {
         line: u64,
         sink: &mut impl Sink,
     ) -> Result<(), Failure> {
-        let goes_on = end == b',';
+        // A quote ends the number, whatever comes after it.
+        let goes_on = end == b',' && !(self.is_quoted() && piece.ends_with(b"\""));
         if self.ends.is_empty() && !goes_on {
             return give(piece, line, sink);
         }
@@ -66,9 +67,14 @@ impl Grouped {
     /// Returns whether the pieces of a whole word are one number: in quotes, or with so many groups that are not in the order of
     /// a list.
     fn is_number(&self) -> bool {
-        let is_quoted = self.groups().next().is_some_and(|first| opened(first).is_some());
+        let is_quoted = self.is_quoted();
         is_quoted == self.pieces.ends_with(b"\"")
             && (is_quoted || self.ends.len() >= LEAST && !self.is_ascending())
+    }
+
+    /// Returns whether the first group begins with a quote.
+    fn is_quoted(&self) -> bool {
+        self.groups().next().is_some_and(|first| opened(first).is_some())
     }
 
     /// Returns whether the groups increase, as numbers of a list do.

@@ -195,7 +195,7 @@ impl GuessedRow<'_> {
         let near_ties = self.0.near_ties();
         let or = if near_ties.is_empty() { String::new() } else { format!(" or {}", near_ties.join(", ")) };
         let notes = self.0.notes().iter().filter_map(|note| note.split_once(':'));
-        let notes: String = notes.map(|(note, _)| format!("; {note}")).collect();
+        let notes = notes.fold(String::new(), |notes, (note, _)| notes + "; " + note);
         format!("{id:>TEXT$}  {utc:<UTC$}  {likely:>8}  {name}{or}{form}{age}{notes}")
     }
 }

@@ -138,7 +138,7 @@ pub(crate) struct Args {
         help_heading = "Store and namespaces"
     )]
     pub(super) store: Option<String>,
-    /// Data directory; default: $XDG_STATE_HOME/snowmint, or ~/.local/state/snowmint; for root /var/lib/snowmint
+    /// Data directory; default: `$XDG_STATE_HOME/snowmint`, or `~/.local/state/snowmint`; for root /var/lib/snowmint
     #[arg(
         long,
         alias = "data-dir",
@@ -251,6 +251,17 @@ pub(crate) struct Args {
     /// node serves no namespace whose key it lacks; SIGHUP reads it again
     #[arg(long, value_name = "FILE", env = "SNOWMINT_HIDE_KEYS_FILE", help_heading = "Store and namespaces")]
     pub(crate) hide_keys_file: Option<PathBuf>,
+    /// Passwords and certificates for sources of namespaces: NAME=URL, such as `shop=mysql://leaf:PASSWORD@db/leaf`. A source
+    /// with `login=NAME` and the same scheme, user, hosts and database uses it; no other source gets a password. Separate
+    /// several by spaces. A file has a table [logins] instead (see `snowmint ns --help`), which SIGHUP reads again
+    #[arg(
+        long,
+        value_name = "NAME=URL",
+        env = "SNOWMINT_LOGINS",
+        hide_env_values = true,
+        help_heading = "Store and namespaces"
+    )]
+    pub(super) logins: Vec<String>,
     /// Interval at which this node looks for namespaces that were added, changed or dropped in the store
     #[arg(long, value_name = "TIME", default_value = flag_values::NAMESPACES_POLL, value_parser = flag_values::poll, env = "SNOWMINT_NAMESPACES_POLL", help_heading = "Store and namespaces")]
     pub(super) namespaces_poll: Duration,
@@ -553,7 +564,8 @@ impl Plan {
             None => ("--namespaces-file", args.namespaces_file.clone().map(NamespaceSource::from)),
         };
         let (names, hide_keys) = (args.namespaces.clone(), args.hide_keys_file.clone());
-        let namespace_flags = NamespaceFlags { names, file, hide_keys, layout };
+        let logins = flag_values::logins(&args.logins)?;
+        let namespace_flags = NamespaceFlags { names, file, hide_keys, logins, layout };
         let namespaces = namespace_flags.read().map_err(|error| namespaces_failure(flag, error))?;
         // The saved lease is in the data directory too.
         if args.start_without_store {

@@ -1,8 +1,8 @@
 //! The configuration file of `snowmint serve`.
 //!
 //! A key is the name of a flag of `serve` with `_` for `-`. So the file needs no separate list of keys: it accepts the flags'
-//! values. Its values become the defaults of the flags, below environment and command line. The tables `namespaces` and
-//! `auto_create` are those of a namespace file, and the tables `tokens` those of a tokens file.
+//! values. Its values become the defaults of the flags, below environment and command line. The tables `namespaces`,
+//! `auto_create` and `logins` are those of a namespace file, and the tables `tokens` those of a tokens file.
 
 use std::collections::BTreeMap;
 use std::error::Error as _;
@@ -280,7 +280,7 @@ fn line_of(text: &str, at: usize) -> usize {
     1 + text[..at.min(text.len())].matches('\n').count()
 }
 
-const NAMESPACE_KEYS: [&str; 2] = ["namespaces", "auto_create"];
+const NAMESPACE_KEYS: [&str; 3] = ["namespaces", "auto_create", "logins"];
 /// The key of the tables of a tokens file.
 const TOKENS: &str = "tokens";
 

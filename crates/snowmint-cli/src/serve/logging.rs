@@ -9,9 +9,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use clap::ValueEnum;
 use snowmint::error::Snippet;
+use snowmint::foreign::{Most, shown_in_json};
 use snowmint_server::admin::LogControl;
+use tracing::Metadata;
 use tracing_subscriber::filter::{LevelFilter, Targets};
-use tracing_subscriber::fmt::layer;
+use tracing_subscriber::fmt::{MakeWriter, layer};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::reload::{Handle, Layer};
 use tracing_subscriber::util::SubscriberInitExt as _;
@@ -22,7 +24,7 @@ use crate::argv;
 use crate::error::Failure;
 use crate::foreign_flags::SERVE;
 use crate::log_queue::{self, ACCESS, Lines, LogQueue};
-use crate::output::wants_colour;
+use crate::output::{clean_line, wants_colour};
 
 /// The format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -153,10 +155,55 @@ impl State {
     }
 }
 
+/// A writer of log lines without the control characters of the texts in them: a name from a client or a store could forge a
+/// line, or give orders to a terminal.
+struct CleanLines<M> {
+    inner: M,
+    format: Format,
+}
+
+/// The writer of one line.
+struct CleanLine<W> {
+    inner: W,
+    format: Format,
+}
+
+impl<'a, M: MakeWriter<'a>> MakeWriter<'a> for CleanLines<M> {
+    type Writer = CleanLine<M::Writer>;
+
+    fn make_writer(&'a self) -> Self::Writer {
+        CleanLine { inner: self.inner.make_writer(), format: self.format }
+    }
+
+    fn make_writer_for(&'a self, about: &Metadata<'_>) -> Self::Writer {
+        CleanLine { inner: self.inner.make_writer_for(about), format: self.format }
+    }
+}
+
+impl<W: io::Write> io::Write for CleanLine<W> {
+    /// Writes a line, which the formatter passes as a whole.
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(line);
+        let body = text.strip_suffix('\n').unwrap_or(&text);
+        let end = &text[body.len()..];
+        let clean = match self.format {
+            Format::Json => shown_in_json(body, Most::Line),
+            Format::Text => clean_line(body, Most::Line),
+        };
+        self.inner.write_all(format!("{clean}{end}").as_bytes())?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
+
 /// Starts to log. From here on only the thread of the log writes to standard error, and panics are log lines.
 pub(crate) fn start(log: &Log) -> Result<Logging, Failure> {
     let queue = log_queue::start().map_err(Failure::runtime)?;
-    let lines = layer().with_writer(Lines(Arc::clone(&queue))).with_ansi(wants_colour(&io::stderr()));
+    let writer = CleanLines { inner: Lines(Arc::clone(&queue)), format: log.format };
+    let lines = layer().with_writer(writer).with_ansi(wants_colour(&io::stderr()));
     let (filter, handle) = Layer::new(log.targets());
     let filtered = registry().with(filter);
     match log.format {
@@ -241,6 +288,20 @@ impl LogControl for Logging {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Goal: no text in a log line forges another line or reaches a terminal as an order. Method: a line with a name that tries.
+    #[test]
+    fn a_log_line_is_one_clean_line() {
+        let hostile = "WARN unknown namespace a\nERROR forged \u{202e} \u{9b}2J\n";
+        for (format, clean) in [
+            (Format::Text, "WARN unknown namespace a\\nERROR forged \\u{202e} \\u{9b}2J\n"),
+            (Format::Json, "WARN unknown namespace a\\u000aERROR forged \\u202e \\u009b2J\n"),
+        ] {
+            let mut line = CleanLine { inner: Vec::new(), format };
+            io::Write::write_all(&mut line, hostile.as_bytes()).unwrap();
+            assert_eq!(String::from_utf8(line.inner).unwrap(), clean);
+        }
+    }
 
     #[test]
     fn a_filter_is_a_level_or_a_module_with_one() {

@@ -89,7 +89,7 @@ fn is_set(matches: &ArgMatches, flag: &Arg) -> bool {
         // The values of a configuration file are defaults too.
         Some(ValueSource::DefaultValue) => {
             let given = matches.get_raw(id).into_iter().flatten();
-            !given.eq(flag.get_default_values().iter().map(|default| default.as_os_str()))
+            !given.eq(flag.get_default_values().iter().map(clap::builder::OsStr::as_os_str))
         }
         Some(_) => true,
     }

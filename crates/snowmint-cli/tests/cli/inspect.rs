@@ -51,7 +51,6 @@ fn what_is_no_number_is_recognised_by_itself() {
         ("017F22E2-79B0-7CC3-98C4-DC0C0C07398F", "uuid7", "2022-02-22T19:22:22.000Z"),
         ("507f1f77bcf86cd799439011", "objectid", "2012-10-17T21:13:27.000Z"),
         ("1ptWyK4WgZU", "twitter", "2022-06-28T16:07:40.105Z"),
-        ("56705782302306333", "sonyflake", "2015-09-27T04:41:20.100Z"),
     ] {
         let out = sandbox.out(&["inspect", TODAY, text]);
         assert!(out.contains(&format!("  {kind}, ")) && out.contains(instant), "{text}: {out}");
@@ -151,10 +150,9 @@ fn layouts_of_the_same_bits_do_not_fill_the_list() {
     let others: Vec<&str> = out.lines().filter(|line| line.starts_with("  or ")).collect();
     assert_eq!(others.len(), 5, "{out}");
     assert!(others[4].ends_with(" likely") && others[4].contains(" more, see --json"), "{out}");
-    assert!(
-        others[..3].iter().all(|line| ["leaf", "discord", "tsid"].iter().any(|name| line.contains(name)))
-    );
-    assert!(others[3].contains("game") || others[3].contains("sonyflake"), "{out}");
+    let same_bits = ["leaf", "cosid", "tsid", "shardingsphere", "icicle"];
+    let of_same_bits = |line: &&&str| same_bits.iter().any(|name| line.contains(name));
+    assert!(others[..4].iter().filter(of_same_bits).count() <= 2, "{out}");
 }
 
 /// Goal: an id that is minutes old by a commonly chosen epoch is read by that epoch, and no reading is called certain. Method:
@@ -367,10 +365,16 @@ fn the_ids_of_a_column_are_judged_together() {
     let names: Vec<_> = read.lines().map(|line| json(line)["guesses"][0]["name"].clone()).collect();
     assert_eq!(names, ["discord", "discord", "discord", "ulid", "number"]);
     // A long column is written while it is read, and the first rows are of the same layout as the last.
+    let low_bits = DISCORD.map(|id| id.parse::<u64>().unwrap() & 0x003f_ffff);
+    let at = |nth: u64| (867_793_854_505_943_041 >> 22 << 22) + (nth << 32);
     let many: Vec<String> =
-        (0..1000_u64).map(|nth| (867_793_854_505_943_041 + (nth << 32)).to_string()).collect();
+        (0..1000_u64).zip(low_bits.iter().cycle()).map(|(nth, low)| (at(nth) + low).to_string()).collect();
     let rows = sandbox.run_with_input(&["inspect", TODAY], &many.join("\n")).out;
-    assert_eq!((rows.lines().count(), rows.matches("%  discord").count()), (1001, 1000));
+    let reading =
+        |row: &str| row.split_once("%  ").map(|(_, reading)| reading.split(',').next().unwrap().to_owned());
+    let readings: Vec<_> = rows.lines().filter_map(reading).collect();
+    assert_eq!(readings.len(), 1000, "{rows:.2000}");
+    assert!(readings.iter().all(|reading| *reading == readings[0]), "{rows:.2000}");
 }
 
 /// Goal: what people copy out of spreadsheets is read, and what a spreadsheet or JavaScript broke is told. Method: a file with a
@@ -427,17 +431,9 @@ fn the_ids_of_a_namespace_are_read_as_it_writes_them() {
     sandbox.out(&["ns", "add", "users", "--scheme", "snowflake", "--layout", "game", "--text", "U-{base62}"]);
     sandbox.out(&["ns", "add", "keys", "--scheme", "uuid7"]);
     sandbox.out(&[&["ns", "add", "orders", "--scheme", "segment", "--hide", "public"][..], &keys].concat());
-    let token = sandbox.out(&[
-        "token",
-        "create",
-        "ops",
-        "--namespaces",
-        "*",
-        "--rights",
-        "admin,mint",
-        "--file",
-        "tokens.toml",
-    ]);
+    let create =
+        ["token", "create", "ops", "--namespaces", "*", "--rights", "admin,mint", "--file", "tokens.toml"];
+    let token = sandbox.run(&create).out;
     std::fs::write(sandbox.path("ops.token"), token.trim()).unwrap();
     let mut node = sandbox.serve(&[&["--tokens-file", "tokens.toml"][..], &keys].concat());
     let url = format!("http://{}", node.ready("http"));

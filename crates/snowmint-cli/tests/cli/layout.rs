@@ -130,7 +130,7 @@ fn a_spec_that_is_none_is_refused() {
 fn the_presets_are_listed() {
     let sandbox = Sandbox::new();
     let out = sandbox.out(&["layouts"]);
-    assert_eq!(out.lines().count(), 1 + 2 * 25, "{out}");
+    assert_eq!(out.lines().count(), 1 + 2 * 30, "{out}");
     for wanted in [
         "name                 ids/s a worker  ends         about\n",
         "twitter                   4,096,000  2080-07-10   Twitter Snowflake",
@@ -142,7 +142,7 @@ fn the_presets_are_listed() {
         assert!(out.contains(wanted), "{wanted:?} in {out}");
     }
     let lines: Vec<_> = sandbox.out(&["layouts", "--json"]).lines().map(json).collect();
-    assert_eq!(lines.len(), 25);
+    assert_eq!(lines.len(), 30);
     for line in &lines {
         assert!(line["about"].is_string() && line["source"].is_string());
         let name = line["name"].as_str().unwrap();

@@ -1,5 +1,6 @@
 //! Sources of numbers outside the service's own store: `1/2 mysql://a/ids`, or a counter of another system such as
-//! `leaf:mysql://db/leaf?tag=order`. Files, records and flags hold them as text, never with a password.
+//! `leaf:mysql://db/leaf?tag=order`. Files, records and flags hold them as text, never with a password or the path of a file:
+//! those are in the [logins](super::Logins) of each node.
 //!
 //! Two spellings of one place are recognized by their text. Two names of one server are not recognized: nodes detect
 //! that their numbers overlap when they open the sources.
@@ -7,7 +8,6 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
-use std::path::Path;
 use std::str::FromStr;
 
 use percent_encoding::percent_decode_str;
@@ -24,6 +24,27 @@ const WHOLE: [&str; 2] = ["leaf", "redis-counter"];
 /// The parameter that declares that every node reaches the same server by a loopback address, and its only value. It is
 /// removed before a URL is opened.
 const SHARED: (&str, &str) = ("shared", "yes");
+/// The parameter that names the login of each node.
+pub(super) const LOGIN: &str = "login";
+/// The parameters that decide which numbers a source gives, and how long they need to settle.
+pub(super) const WHICH_COUNTER: [&str; 12] = [
+    "tag",
+    "biz_type",
+    "table",
+    "stub",
+    "counter",
+    "prefix",
+    "may_lose",
+    "durable",
+    "wait_replicas",
+    "wait_ms",
+    SHARED.0,
+    LOGIN,
+];
+/// The further parameters that a source may have: none names a file.
+const TIMEOUT: &str = "timeout_ms";
+/// The parameters that turn TLS on or off. With a login, they belong to the login.
+const TLS: [&str; 3] = ["ssl-mode", "sslmode", "tls"];
 /// The longest text, in bytes.
 const MAX_LEN: usize = 512;
 
@@ -34,7 +55,7 @@ const MAX_LEN: usize = 512;
 /// ```
 /// use snowmint_cluster::namespace::CounterSource;
 /// let source: CounterSource = "1/2 mysql://mint@a/ids".parse()?;
-/// assert_eq!(source.url(), "mysql://mint@a/ids");
+/// assert_eq!(source.to_string(), "1/2 mysql://mint@a/ids");
 /// assert!("mysql://root:secret@a/ids".parse::<CounterSource>().is_err());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -65,8 +86,8 @@ pub enum CounterSourceError {
     Stripe(#[from] StripeError),
     /// The URL contains a password, which everyone who reads the definition would see.
     #[error(
-        "the URL of a source has a password, which everybody who reads the definition would see: use SNOWMINT_STORE_PASSWORD, \
-         or a file with the parameter ?password_file=PATH"
+        "the URL of a source has a password, which everybody who reads the definition would see: add login=NAME to the URL, and \
+         the password to each node as that login (--logins, SNOWMINT_LOGINS, or the table [logins] of its namespace file)"
     )]
     Password,
     /// The value of `shared` is invalid.
@@ -87,9 +108,56 @@ pub enum CounterSourceError {
 }
 
 impl CounterSource {
-    /// Returns the URL that opens the store or counter, without `shared=yes`.
-    pub fn url(&self) -> &str {
-        &self.url
+    /// Returns the name of the other system, empty for a store, and the URL of the store, without `shared=yes`.
+    pub(super) fn system_and_url(&self) -> (&str, &str) {
+        split_takeover(&self.url)
+    }
+
+    /// Returns the name of the login that it needs.
+    pub fn login(&self) -> Option<String> {
+        let (_, query) = self.url.split_once('?')?;
+        parameters_of(query).find(|(name, _)| *name == LOGIN).map(|(_, value)| value.to_owned())
+    }
+
+    /// Returns whether a URL names a counter of another system.
+    pub(super) fn is_counter_url(url: &str) -> bool {
+        !split_takeover(url).0.is_empty()
+    }
+
+    /// Checks that opening it uses no file of the node, and no secret besides those of its login. Everyone who can write to the
+    /// store can write sources, so they are checked again by each process that opens one.
+    pub(super) fn check_safe(&self) -> Result<(), String> {
+        const REMEDY: &str = "a source names no file and no secret of a node; add login=NAME to its URL, and what it needs to \
+                              each node as that login (--logins, SNOWMINT_LOGINS, or the table [logins] of its namespace file)";
+        if has_password(&self.url) {
+            // Without its text.
+            return Err(CounterSourceError::Password.to_string());
+        }
+        let (_, url) = self.system_and_url();
+        if url.starts_with("sqlite:") {
+            return Err(format!(
+                "invalid source `{self}`: a source names no file of a node; use a store on the network, or omit the source"
+            ));
+        }
+        let login = self.login();
+        if url.starts_with("kubernetes:") && login.is_none() {
+            return Err(format!(
+                "invalid source `{self}`: it would use the account of each node's pod: {REMEDY}"
+            ));
+        }
+        let query = url.split_once('?').map_or("", |(_, query)| query);
+        for (name, _) in parameters_of(query) {
+            if TLS.contains(&name) && login.is_some() {
+                return Err(format!(
+                    "invalid source `{self}`: with a login, `{name}` belongs to the login: move it there"
+                ));
+            }
+            if !WHICH_COUNTER.contains(&name) && !TLS.contains(&name) && name != TIMEOUT {
+                let name = Snippet::of(name);
+                return Err(format!("invalid source `{self}`: unexpected parameter {name}: {REMEDY}"));
+            }
+        }
+        Ok(())
     }
 
     /// Returns the stripe; a counter of another system has none.
@@ -148,6 +216,7 @@ impl CounterSource {
     pub(super) fn check_disjoint(sources: &[Self], visibility: Option<Visibility>) -> Result<(), String> {
         for source in sources {
             source.check_visibility(visibility)?;
+            source.check_safe()?;
         }
         for (at, source) in sources.iter().enumerate() {
             let before = &sources[..at];
@@ -170,7 +239,6 @@ impl CounterSource {
     }
 
     fn check_visibility(&self, visibility: Option<Visibility>) -> Result<(), String> {
-        let file = self.url.strip_prefix("sqlite:").map(|path| path.strip_prefix("//").unwrap_or(path));
         match (Visibility::of_url(&self.url), visibility) {
             // This build cannot open a source of an unknown scheme either; the error then names the known ones.
             (Visibility::Process, _) if self.url.starts_with("memory:") => Err(format!(
@@ -186,11 +254,6 @@ impl CounterSource {
                  so numbers would be given twice; use an address by which every machine reaches the same server; if a proxy \
                  on every machine leads there, add the parameter shared=yes to the URL; or omit the source"
             )),
-            (Visibility::Machine, _) if file.is_some_and(|path| !Path::new(path).is_absolute()) => {
-                Err(format!(
-                    "invalid source `{self}`: processes with another working directory would open another file; use an absolute path"
-                ))
-            }
             _ => Ok(()),
         }
     }
@@ -247,6 +310,17 @@ fn split_shared(url: &str) -> Result<(String, bool), CounterSourceError> {
     Ok((url, is_shared))
 }
 
+/// Returns the parameters of a query, as written.
+fn parameters_of(query: &str) -> impl Iterator<Item = (&str, &str)> {
+    query.split('&').filter(|it| !it.is_empty()).map(|it| it.split_once('=').unwrap_or((it, "")))
+}
+
+/// Returns whether a URL has a parameter, also if its name is escaped.
+pub(super) fn has_parameter(url: &str, name: &str) -> bool {
+    let query = url.split_once('?').map_or("", |(_, query)| query);
+    parameters_of(query).any(|(it, _)| decoded(it) == name)
+}
+
 /// Returns whether the login has a password, or a parameter looks like one.
 fn has_password(url: &str) -> bool {
     let rest = url.split_once("//").map_or(url, |(_, rest)| rest);
@@ -299,7 +373,8 @@ const WHICH: [(&str, &str); 7] = [
 ];
 
 /// The parameters that control how to connect: they do not change the location.
-const HOW: [&str; 14] = [
+const HOW: [&str; 15] = [
+    LOGIN,
     "password_file",
     "timeout_ms",
     "ssl-mode",
@@ -315,6 +390,76 @@ const HOW: [&str; 14] = [
     "key",
     "wait_ms",
 ];
+
+/// A server and database, as the part of a URL before `?` names them.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    scheme: String,
+    user: String,
+    hosts: BTreeSet<String>,
+    path: String,
+}
+
+impl Place {
+    pub(super) fn of(base: &str) -> Self {
+        let (scheme, rest) = base.split_once(':').unwrap_or((base, ""));
+        let (kind, port) = kind_and_port(scheme);
+        let (authority, path) = authority_and_path(rest, port);
+        let (login, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
+        let hosts = hosts.split(',').filter(|host| !host.is_empty());
+        Self {
+            scheme: scheme.to_owned(),
+            user: decoded(login.split(':').next().unwrap_or(login)),
+            hosts: hosts.map(|host| host_as_written(host, port)).collect(),
+            path: database(kind, path),
+        }
+    }
+
+    /// Returns its URL with this text in place of the password.
+    pub(super) fn with_password(&self, password: &str) -> String {
+        let Self { scheme, user, hosts, path } = self;
+        if hosts.is_empty() {
+            return format!("{scheme}:{path}");
+        }
+        let hosts = hosts.iter().map(|it| &**it).collect::<Vec<_>>().join(",");
+        let password = if password.is_empty() { String::new() } else { format!(":{password}") };
+        let login = if user.is_empty() && password.is_empty() { "" } else { "@" };
+        format!("{scheme}://{user}{password}{login}{hosts}{path}")
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.with_password(""))
+    }
+}
+
+/// Returns the kind of the store of a scheme, and its default port; 0 for stores without hosts.
+fn kind_and_port(scheme: &str) -> (&str, u16) {
+    match scheme {
+        "mysql" | "mariadb" => ("mysql", 3306),
+        "postgres" | "postgresql" => ("postgres", 5432),
+        "redis" | "rediss" => ("redis", 6379),
+        "etcd" | "etcds" => ("etcd", 2379),
+        "zookeeper" => (scheme, 2181),
+        other => (other, 0),
+    }
+}
+
+/// Splits what follows the scheme, without parameters.
+fn authority_and_path(rest: &str, port: u16) -> (&str, &str) {
+    match rest.strip_prefix("//").filter(|_| port != 0) {
+        Some(rest) => rest.split_at(rest.find('/').unwrap_or(rest.len())),
+        None => ("", rest.trim_start_matches("//")),
+    }
+}
+
+fn database(kind: &str, path: &str) -> String {
+    match path.trim_end_matches('/') {
+        "" if kind == "redis" => "/0".to_owned(),
+        path => decoded(path),
+    }
+}
 
 /// The counter that a URL leads to.
 #[derive(Debug)]
@@ -336,26 +481,13 @@ impl Location {
     fn of(url: &str) -> Self {
         let (takeover, url) = split_takeover(url);
         let (scheme, rest) = url.split_once(':').unwrap_or((url, ""));
-        let (scheme, port) = match scheme {
-            "mysql" | "mariadb" => ("mysql", 3306),
-            "postgres" | "postgresql" => ("postgres", 5432),
-            "redis" | "rediss" => ("redis", 6379),
-            "etcd" | "etcds" => ("etcd", 2379),
-            "zookeeper" => (scheme, 2181),
-            other => (other, 0),
-        };
+        let (scheme, port) = kind_and_port(scheme);
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let (authority, path) = match rest.strip_prefix("//").filter(|_| port != 0) {
-            Some(rest) => rest.split_at(rest.find('/').unwrap_or(rest.len())),
-            None => ("", rest.trim_start_matches("//")),
-        };
+        let (authority, path) = authority_and_path(rest, port);
         let (login, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
         // A URL with a password is rejected, but a record may have been written by hand.
         let user = if scheme == "postgres" { login.split(':').next().unwrap_or(login) } else { "" };
-        let path = match path.trim_end_matches('/') {
-            "" if scheme == "redis" => "/0".to_owned(),
-            path => decoded(path),
-        };
+        let path = database(scheme, path);
         let parameters: Vec<_> = query
             .split('&')
             .filter_map(|it| it.split_once('='))
@@ -443,7 +575,7 @@ mod tests {
             ("leaf:mysql://[::1]/l?tag=a&shared=yes", "leaf:mysql://[::1]/l?tag=a"),
         ] {
             let source: CounterSource = text.parse().unwrap();
-            assert_eq!((source.to_string(), source.url()), (text.to_owned(), url));
+            assert_eq!((source.to_string(), &*source.url), (text.to_owned(), url));
         }
         let [shared, plain] =
             &sources(&["leaf:mysql://localhost/l?shared=yes&tag=a", "leaf:mysql://localhost/l?tag=a"])[..]
@@ -456,10 +588,10 @@ mod tests {
             ("orders", "invalid source"),
             ("3/2 mysql://h/ids", "invalid stripe 3/2"),
             ("mysql://localhost/ids?shared=no", "expected shared=yes"),
-            ("mysql://u:hunter2@h/ids", "SNOWMINT_STORE_PASSWORD"),
-            ("leaf:mysql://u:hunter2@h/ids?tag=a", "?password_file=PATH"),
-            ("redis-counter:redis://:hunter2@h/0?counter=a", "?password_file=PATH"),
-            ("1/2 postgres://u@h/ids?sslmode=require&Password=hunter2", "?password_file=PATH"),
+            ("mysql://u:hunter2@h/ids", "login=NAME"),
+            ("leaf:mysql://u:hunter2@h/ids?tag=a", "--logins"),
+            ("redis-counter:redis://:hunter2@h/0?counter=a", "--logins"),
+            ("1/2 postgres://u@h/ids?sslmode=require&Password=hunter2", "--logins"),
         ] {
             let error = bad.parse::<CounterSource>().unwrap_err().to_string();
             assert!(error.contains(words) && !error.contains("hunter2"), "{bad}: {error}");
@@ -500,7 +632,6 @@ mod tests {
             (&["tickets:mysql://a/t", "tickets:mysql://b/t"], Network),
             (&["tinyid:mysql://a/t?biz_type=x", "tinyid:mysql://b/t?biz_type=x"], Network),
             (&["1/2 mysql://a/ids", "2/2 mysql://b/ids"], Network),
-            (&["1/2 sqlite:/a.db", "2/2 sqlite:/b.db"], Machine),
             (&["tickets:mysql://localhost/t", "tickets:mysql://localhost:3307/t"], Machine),
             (&["tickets:mysql://localhost/t"], Loopback),
             (&["tickets:mysql://localhost/t?shared=yes", "tickets:mysql://b/t"], Network),
@@ -530,7 +661,12 @@ mod tests {
             (&["sqlite:/a.db"], Network, &["do not see that file", "a store on the network"]),
             // A proxy on each machine may lead to the same server.
             (&["sqlite:/a.db"], Loopback, &["do not see that file"]),
-            (&["sqlite:a.db"], Machine, &["absolute path"]),
+            (&["sqlite:/a.db"], Machine, &["names no file of a node"]),
+            (
+                &["1/2 mysql://a/ids?password_file=/proc/self/environ"],
+                Network,
+                &["unexpected parameter `password_file`", "login=NAME", "--logins"],
+            ),
             (
                 &["tickets:mysql://localhost/t"],
                 Network,

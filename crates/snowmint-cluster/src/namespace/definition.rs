@@ -686,7 +686,7 @@ mod tests {
                 "leaf:mysql://v@h:3306/l?tag=a&ssl-mode=required&timeout_ms=9",
                 true,
             ),
-            ("1/2 mysql://h/i", "1/2 mariadb://h/i?password_file=/p", true),
+            ("1/2 mysql://h/i", "1/2 mariadb://h/i?login=shop", true),
             ("1/2 mysql://h/i", "2/2 mysql://h/i", false),
             // Each user may have its own table there, by `search_path`.
             ("1/2 postgres://u@h/i", "1/2 postgresql://v@h/i", false),

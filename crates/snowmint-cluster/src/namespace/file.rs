@@ -10,6 +10,7 @@ use toml::Spanned;
 
 use super::definition::Definition;
 use super::hide::{HideError, HideKeys};
+use super::logins::Logins;
 use super::record::Fields;
 use super::{MAX_NAMESPACES, NamespaceName};
 
@@ -43,6 +44,8 @@ pub struct NamespaceFile {
     pub namespaces: BTreeMap<NamespaceName, Definition>,
     /// What is created for an unknown name; `None` if it is rejected.
     pub auto_create: Option<AutoCreate>,
+    /// The logins for sources of any namespace.
+    pub logins: Logins,
 }
 
 /// The namespace that is created when an unknown name is requested.
@@ -70,6 +73,8 @@ struct Document {
     #[serde(default)]
     namespaces: BTreeMap<Spanned<String>, Spanned<Fields>>,
     auto_create: Option<Spanned<AutoCreateFields>>,
+    #[serde(default)]
+    logins: BTreeMap<Spanned<String>, Spanned<toml::Value>>,
 }
 
 #[derive(Deserialize)]
@@ -101,7 +106,7 @@ impl NamespaceFile {
                 .unwrap_or(auto_create.definition),
             ..auto_create
         });
-        Ok(Self { namespaces, auto_create })
+        Ok(Self { namespaces, auto_create, logins: self.logins })
     }
 
     /// Parses a file; `layout` is for snowflake namespaces without one.
@@ -139,7 +144,8 @@ impl NamespaceFile {
             let span = fields.span();
             fields.into_inner().resolve(&namespaces).map_err(|message| at(Some(span), message))
         });
-        Ok(Self { auto_create: auto_create.transpose()?, namespaces })
+        let logins = Logins::of_table(document.logins).map_err(|(span, message)| at(Some(span), message))?;
+        Ok(Self { auto_create: auto_create.transpose()?, namespaces, logins })
     }
 }
 

@@ -19,7 +19,7 @@
 //! with [`LAST_LINE`], and a file with the first line and without the last one is invalid.
 //!
 //! Files without these two lines are as valid as before, since people write them too. When a node reads one again, it compares it
-//! with the text in use: [`check_successor`].
+//! with the text in use: `check_successor`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

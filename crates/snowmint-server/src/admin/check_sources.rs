@@ -1,17 +1,17 @@
 //! Checks the sources of a namespace: that their numbers are disjoint, and that a source may move to another place.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use snowmint_cluster::NamespaceName;
 use snowmint_cluster::namespace::{
-    CounterSource, Definition, NamespaceRecord, NumberSource, Numbers, NumbersError, Scheme, SegmentScheme,
-    registry,
+    CounterSource, Definition, Logins, NamespaceRecord, NumberSource, Numbers, NumbersError, Scheme,
+    SegmentScheme, SourceRefusal, registry,
 };
 use snowmint_cluster::segment::{Mode, SegmentConfig, Stripe};
 use snowmint_store::{Counter, Key, OpenError, Store, StoreError, raise_settled};
 
 use super::AdminError;
+use super::namespaces::Change;
 
 /// How many numbers two counters give in turns to show that they are the same.
 const TURNS: usize = 4;
@@ -21,19 +21,30 @@ pub(super) type Found = Vec<(usize, Numbers)>;
 
 /// Checks that the counters of other systems exist and give no number twice, also compared with the sources in `before`. A
 /// counter that is unreachable from here is only a warning: the nodes may reach it.
+///
+/// The same holds for one whose login is unknown here.
 pub(super) async fn check(
     name: &NamespaceName,
     definition: &Definition,
     before: Option<&NamespaceRecord>,
+    logins: &Logins,
     warnings: &mut Vec<String>,
 ) -> Result<Found, AdminError> {
     let Scheme::Segment(segment) = &definition.scheme else { return Ok(Found::new()) };
     let NumberSource::Other(sources) = &segment.source else { return Ok(Found::new()) };
     let mut found = Found::new();
     for (nth, source) in sources.iter().enumerate().filter(|(_, source)| source.is_takeover()) {
+        let url = match logins.url(source) {
+            Ok(url) => url,
+            Err(error @ SourceRefusal::UnknownLogin { .. }) => {
+                warnings.push(format!("not checked from here; each node needs the login: {error}"));
+                continue;
+            }
+            Err(error) => return Err(AdminError::setting("sources", error)),
+        };
         let opened = async {
-            let counter = snowmint_store::open_counter(source.url()).await?;
-            Ok((counter, snowmint_store::survey(source.url()).await?))
+            let counter = snowmint_store::open_counter(url.as_str()).await?;
+            Ok((counter, snowmint_store::survey(url.as_str()).await?))
         };
         match opened.await {
             Ok((counter, counters)) => {
@@ -93,8 +104,9 @@ pub(super) async fn check_move(
     name: &NamespaceName,
     record: &NamespaceRecord,
     sources: &[CounterSource],
-    above: Option<u64>,
+    change: &Change,
 ) -> Result<(), AdminError> {
+    let (logins, above) = (&change.logins, change.above);
     let Scheme::Segment(segment) = &record.definition.scheme else { return Ok(()) };
     let NumberSource::Other(old) = &segment.source else { return Ok(()) };
     for (old, new) in old.iter().zip(sources).filter(|(old, new)| !old.is_same(new)) {
@@ -106,12 +118,12 @@ pub(super) async fn check_move(
         }
         let key =
             Key::new(segment.counter_key(name)).map_err(|error| AdminError::Failed(error.to_string()))?;
-        let counter = open(new, &key).await.map_err(|error| {
+        let counter = open(new, &key, logins).await.map_err(|error| {
             AdminError::Failed(format!(
                 "source {new}: unreachable from here, so not comparable with {old}: {error}"
             ))
         })?;
-        match (open_old(old, &key).await, above) {
+        match (open(old, &key, logins).await, above) {
             (Ok(before), _) => {
                 if !are_one(&*before, &*counter).await? {
                     let why = format!(
@@ -144,26 +156,18 @@ async fn raise(counter: &dyn Counter, number: u64, source: &CounterSource) -> Re
     Err(AdminError::setting("above", format!("{source}: its counter does not go above {number}")))
 }
 
-/// Opens the counter of an old source, but does not create a missing SQLite file.
-async fn open_old(source: &CounterSource, key: &Key) -> Result<Arc<dyn Counter>, String> {
-    if let Some(path) = source.url().strip_prefix("sqlite:") {
-        match Path::new(path.strip_prefix("//").unwrap_or(path)).try_exists() {
-            Ok(true) => {}
-            Ok(false) => return Err("no such file".to_owned()),
-            // It may be there, and in use.
-            Err(error) => return Err(format!("cannot look for the file: {error}")),
-        }
-    }
-    open(source, key).await.map_err(|error| error.to_string())
-}
-
 /// Opens the counter of a source.
-async fn open(source: &CounterSource, key: &Key) -> Result<Arc<dyn Counter>, OpenError> {
-    if source.is_takeover() {
-        return snowmint_store::open_counter(source.url()).await;
-    }
-    let store = snowmint_store::open(source.url()).await?;
-    Ok(Arc::new(source.stripe().unwrap_or(Stripe::WHOLE).counter(store, key.clone(), 1)))
+async fn open(source: &CounterSource, key: &Key, logins: &Logins) -> Result<Arc<dyn Counter>, String> {
+    let url = logins.url(source).map_err(|error| error.to_string())?;
+    let opened = async {
+        if source.is_takeover() {
+            return snowmint_store::open_counter(url.as_str()).await;
+        }
+        let store = snowmint_store::open(url.as_str()).await?;
+        let stripe = source.stripe().unwrap_or(Stripe::WHOLE);
+        Ok(Arc::new(stripe.counter(store, key.clone(), 1)) as Arc<dyn Counter>)
+    };
+    opened.await.map_err(|error| error.to_string())
 }
 
 /// Returns whether two counters are the same: the numbers that they give in turns grow, and both are on one server. On two

@@ -14,7 +14,7 @@ use snowmint_cluster::NamespaceName;
 use snowmint_cluster::audit::Action;
 use snowmint_cluster::namespace::registry::{self, IfDropped, Listed, Required, Room};
 use snowmint_cluster::namespace::{
-    ChangeError, CounterSource, Definition, DefinitionError, Fields, NamespaceError, NamespaceRecord,
+    ChangeError, CounterSource, Definition, DefinitionError, Fields, Logins, NamespaceError, NamespaceRecord,
     NumberSource, Scheme, ServedBy,
 };
 use snowmint_cluster::segment::{Mode, Period, SegmentConfig, Stripe};
@@ -208,6 +208,8 @@ pub struct Addition {
     pub start_over: Option<StartOver>,
     /// The condition that the existing record must meet.
     pub required: Required,
+    /// The logins with which this process checks its sources.
+    pub logins: Logins,
 }
 
 /// A change of a namespace.
@@ -219,6 +221,8 @@ pub struct Change {
     pub above: Option<u64>,
     /// The condition that the existing record must meet.
     pub required: Required,
+    /// The logins with which this process checks its sources.
+    pub logins: Logins,
 }
 
 /// Lists the namespaces of a store.
@@ -298,7 +302,7 @@ pub async fn add(
         warnings.extend(check_time(name, layout, WallClock.unix_ms())?);
     }
     let resumes = before.as_ref().filter(|_| if_dropped == IfDropped::Resume);
-    let found = check_sources::check(name, &definition, resumes, &mut warnings).await?;
+    let found = check_sources::check(name, &definition, resumes, &addition.logins, &mut warnings).await?;
     check_mode(store, &definition)?;
     if let Some(before) = resumes {
         warnings.extend(low_maximum(store, name, before, &definition).await?);
@@ -362,7 +366,7 @@ pub async fn set(
     name: &NamespaceName,
     change: &Change,
 ) -> Result<Changed, AdminError> {
-    let Change { settings, above, required } = change;
+    let Change { settings, above, required, logins: _ } = change;
     if settings.is_empty() {
         return Err(AdminError::Request("nothing to change: expected at least one setting".to_owned()));
     }
@@ -577,12 +581,12 @@ async fn move_sources(
                 compared = old;
             }
         }
-        check_sources::check(name, &definition, Some(before), &mut warnings).await?;
+        check_sources::check(name, &definition, Some(before), &change.logins, &mut warnings).await?;
     }
     let moved = async {
         if let Some(before) = &before {
             // Raises the new counter, so it is a part of the change.
-            check_sources::check_move(name, before, &wanted, change.above).await?;
+            check_sources::check_move(name, before, &wanted, change).await?;
         }
         Ok::<_, AdminError>(registry::move_sources(store, name, &compared, &wanted).await?)
     };
@@ -778,7 +782,7 @@ mod tests {
     #[tokio::test]
     async fn a_maximum_below_the_reserved_numbers_is_a_warning() {
         let store = MemoryStore::new();
-        let author = Author { who: "ann".to_owned(), from: "test".to_owned() };
+        let author = Author { who: "ann".to_owned(), from: "test".to_owned(), rights: AuthorRights::All };
         let now = WallClock.unix_ms();
         let today = Period::at(Reset::Daily, now);
         for (name, more, keys) in [
@@ -1127,7 +1131,7 @@ mod tests {
         let to = |maximum: u64| Change {
             settings: Settings::from_iter([("maximum".to_owned(), maximum.into())]),
             required: Required::Edition(edition.unwrap()),
-            above: None,
+            ..Change::default()
         };
         set(&store, &author(), &name("n"), &to(5)).await.unwrap();
         let error = set(&store, &author(), &name("n"), &to(6)).await.unwrap_err();
@@ -1169,8 +1173,10 @@ mod tests {
             let settings = settings(r#"{"scheme":"segment"}"#);
             let (store, required) = (&store, Required::Absent);
             async move {
-                add(store, &author(), &name, &Addition { settings, required, start_over: None }, |_| true)
-                    .await
+                add(store, &author(), &name, &Addition { settings, required, ..Addition::default() }, |_| {
+                    true
+                })
+                .await
             }
         };
         new(name("n")).await.unwrap();

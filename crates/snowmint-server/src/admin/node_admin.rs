@@ -5,7 +5,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use arc_swap::ArcSwap;
 use snowmint_cluster::audit::ChangeFailure;
+use snowmint_cluster::namespace::Logins;
 use snowmint_store::{Store, StoreError, StoreErrorKind};
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex, Semaphore, mpsc, oneshot};
@@ -41,6 +43,7 @@ pub struct NodeAdmin {
     /// The addresses of nodes that this node may ask for their metrics.
     peers: Arc<[String]>,
     outcomes: Arc<[AtomicU64; Outcome::ALL.len()]>,
+    logins: Arc<ArcSwap<Logins>>,
 }
 
 /// The kind of token behind an operation. Operations of tokens for some namespaces leave room for others.
@@ -77,6 +80,7 @@ impl NodeAdmin {
             adding: Arc::default(),
             peers: Arc::default(),
             outcomes: Arc::default(),
+            logins: Arc::default(),
         }
     }
 
@@ -88,6 +92,17 @@ impl NodeAdmin {
     pub fn with_peers(self, peers: &[String]) -> Result<Self, NodeError> {
         let peers = peers.iter().map(|peer| node_reports::address(peer).map(str::to_ascii_lowercase));
         Ok(Self { peers: peers.collect::<Result<_, _>>()?, ..self })
+    }
+
+    /// Sets the logins with which this node checks the sources of namespaces.
+    #[must_use]
+    pub fn with_logins(self, logins: Arc<ArcSwap<Logins>>) -> Self {
+        Self { logins, ..self }
+    }
+
+    /// Returns the logins of this node.
+    pub(crate) fn logins(&self) -> Logins {
+        (**self.logins.load()).clone()
     }
 
     /// Returns the addresses of the peers.

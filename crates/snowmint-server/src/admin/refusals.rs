@@ -33,7 +33,7 @@ impl AdminRefusals {
         if let Some(attempts) = attempts {
             let token = token.map_or("-", TokenName::as_str);
             let (action, from) = (access_log::shortened(action), access_log::client());
-            tracing::warn!(token, action, from, error = why, attempts, "admin request refused");
+            tracing::warn!(token, action = &*action, from, error = why, attempts, "admin request refused");
         }
     }
 }

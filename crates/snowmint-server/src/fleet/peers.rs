@@ -131,7 +131,7 @@ mod tests {
         let killed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().to_string();
         let addresses = [&ready, &troubled, &unready, &killed].map(String::clone);
         let mut peers = Peers::new(addresses.into());
-        peers.update(Instant::now() + Duration::from_secs(60)).await;
+        peers.update(Instant::now() + Duration::from_mins(1)).await;
         let states: Vec<_> = peers.last().iter().map(|peer| (&peer.address, peer.state)).collect();
         let wanted = [
             (&ready, PeerState::Ready),
@@ -158,7 +158,7 @@ mod tests {
         let began = Instant::now();
         peers.update(began + Duration::from_millis(500)).await;
         assert_eq!((began.elapsed(), peers.last().len()), (Duration::from_millis(500), 0));
-        peers.update(began + Duration::from_secs(60)).await;
+        peers.update(began + Duration::from_mins(1)).await;
         assert_eq!((peers.last()[0].state, peers.due), (PeerState::Silent, began + PEERS_EVERY));
     }
 }

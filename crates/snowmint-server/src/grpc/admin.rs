@@ -138,7 +138,9 @@ async fn answer_at_leisure(
             let required = required_to_add(&request)?;
             let start_over = request.start_over.map(|messages::StartOver { nodes }| StartOver { nodes });
             let settings = settings(request.settings.unwrap_or_default());
-            let added = operator.add(name, Addition { settings, start_over, required }).await?;
+            let added = operator
+                .add(name, Addition { settings, start_over, required, ..Addition::default() })
+                .await?;
             Ok(Answer::of_message(&changed(added)))
         }
         AdminMethod::SetNamespace => {
@@ -146,7 +148,7 @@ async fn answer_at_leisure(
             let (name, operator) = of_namespace(&request.name, allowed)?;
             let settings = settings_to_set(request.settings.unwrap_or_default(), request.remove)?;
             let required = request.edition.map_or(Required::Any, Required::Edition);
-            let set = operator.set(name, Change { settings, above: None, required }).await?;
+            let set = operator.set(name, Change { settings, required, ..Change::default() }).await?;
             Ok(Answer::of_message(&changed(set)))
         }
         AdminMethod::DropNamespace => {

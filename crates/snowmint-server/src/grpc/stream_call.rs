@@ -153,7 +153,8 @@ impl StreamCall {
         }
     }
 
-    /// Draws the ids of a request, or starts to wait for them. `unsent` bytes of earlier answers are in the same chunk.
+    /// Draws the ids of a request, or starts to wait for them. `unsent` bytes of earlier answers are in the
+    /// same chunk.
     fn draw(&mut self, message: &bytes::Bytes, unsent: usize) -> Result<(), Failure> {
         let came = Instant::now();
         self.identity.refresh();

@@ -378,7 +378,7 @@ fn addition(mut object: Settings, required: Required) -> Result<Addition, Proble
             return Err(AdminError::setting(START_OVER, why).into());
         }
     };
-    Ok(Addition { settings: object, start_over, required })
+    Ok(Addition { settings: object, start_over, required, ..Addition::default() })
 }
 
 /// Reads a change.
@@ -389,7 +389,7 @@ fn change(mut object: Settings, required: Required) -> Result<Change, Problem> {
         // Rejected whatever its value: it belongs to sources.
         return Err(only_with_store(ABOVE).into());
     }
-    Ok(Change { settings: object, above: None, required })
+    Ok(Change { settings: object, required, ..Change::default() })
 }
 
 /// Checks that every field is known.

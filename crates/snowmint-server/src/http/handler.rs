@@ -86,7 +86,10 @@ where
             Ok(())
         };
         let answered = try_handle(serving, &request, body, &mut identity, line.as_deref_mut()).await;
-        let answered = answered.and_then(|response| Ok(bounded(serving, &method, response)?));
+        let answered = match answered {
+            Ok(response) => bounded(serving, &method, response).map_err(Failure::from),
+            Err(failure) => Err(failure),
+        };
         let (mut response, made) = counted(serving, identity.as_ref(), began, answered);
         cors::mark(&serving.server.settings.cors_origins, request.headers(), &mut response);
         (response, made)
@@ -232,10 +235,10 @@ async fn try_handle<B>(
                 return Ok(ok(format.media_type(), Body::whole("")));
             }
             let keyed = keyed(serving, identity, &namespace, key, count, format)?;
-            let held = Body::hold_ids(&serving.answers, count, format)?;
+            let held_bytes = Body::hold_ids(&serving.answers, count, format)?;
             // Borrowed: if it were moved, this future would reserve room for it twice.
             let draw = pin!(client.take(identity, &namespace, count, wait, Namespace::try_take));
-            Ok(idempotency::answer(serving, keyed, format, draw).await?.map(|body| body.counted(held)))
+            Ok(idempotency::answer(serving, keyed, format, draw).await?.map(|body| body.counted(held_bytes)))
         }
         Route::Ranges { namespace, count, wait } => {
             let count = parse_range_count(&count);
@@ -247,10 +250,10 @@ async fn try_handle<B>(
             }
             let format = IdsFormat::Ranges;
             let keyed = keyed(serving, identity, &namespace, key, count, format)?;
-            let held = Body::hold_ids(&serving.answers, count, format)?;
+            let held_bytes = Body::hold_ids(&serving.answers, count, format)?;
             // Borrowed, as above.
             let draw = pin!(client.take(identity, &namespace, count, wait, Namespace::try_take_ranges));
-            Ok(idempotency::answer(serving, keyed, format, draw).await?.map(|body| body.counted(held)))
+            Ok(idempotency::answer(serving, keyed, format, draw).await?.map(|body| body.counted(held_bytes)))
         }
         Route::TinyId { form, namespace, count, .. } => {
             let answer = tinyid::answer(serving, identity, form, &namespace, count.as_deref(), head);

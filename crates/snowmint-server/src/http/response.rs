@@ -92,7 +92,8 @@ impl IdsFormat {
 pub(super) enum Body {
     /// The whole body, until it is sent.
     Whole(Option<Bytes>),
-    /// The same, with bytes that need no more memory: they are a part of the program, few, or hold their memory already.
+    /// The same, with bytes that need no more memory: they are a part of the program, few, or hold their
+    /// memory already.
     Counted(Option<Bytes>),
     /// Ids that are written in chunks.
     Ids(Box<IdChunks>),

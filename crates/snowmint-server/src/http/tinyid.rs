@@ -63,14 +63,14 @@ pub(super) async fn answer(
         return Err(failed(MintError::WrongScheme { name, what: "a namespace of plain numbers" }));
     }
     let full = |full: Full| TinyIdFailure { form, kind: Full::KIND, message: full.to_string() };
-    let held = Body::hold_ids(&serving.answers, count, format).map_err(full)?;
+    let held_bytes = Body::hold_ids(&serving.answers, count, format).map_err(full)?;
     let ids =
         client.take(identity, &namespace, count, MAX_WAIT, Namespace::try_take).await.map_err(failed)?;
     let body = Body::ids(ids, format).map_err(|error| {
         let problem = failure(&error);
         TinyIdFailure { form, kind: problem.kind, message: problem.detail }
     })?;
-    Ok(ok(format.media_type(), body.counted(held)))
+    Ok(ok(format.media_type(), body.counted(held_bytes)))
 }
 
 /// Reads `batchSize` as TinyID does: 1 by default and for numbers below it, [`MAX_COUNT`] for numbers above it.

@@ -1,8 +1,9 @@
 //! Renderings of the metrics, which their readers share.
 //!
-//! A request gets a rendering that begins after the request has arrived. Requests that arrive before it begins share it, and a
-//! pause follows it, so that many scrapers cost little more than one. Readers copy a rendering piece by piece: if newer renderings
-//! need the memory, old ones are discarded although clients still read them.
+//! A request gets a rendering that begins after the request has arrived. Requests that arrive before it
+//! begins share it, and a pause follows it, so that many scrapers cost little more than one. Readers copy a
+//! rendering piece by piece: if newer renderings need the memory, old ones are discarded although clients
+//! still read them.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -85,7 +86,8 @@ pub(crate) struct Renderings {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Whether a task renders. Requests begin and the task ends under this lock, so no request waits for a task that has ended.
+    /// Whether a task renders. Requests begin and the task ends under this lock, so no request waits for a
+    /// task that has ended.
     is_running: bool,
     /// The renderings, oldest first, for as long as anybody reads them.
     live: VecDeque<Weak<Rendering>>,
@@ -139,7 +141,8 @@ impl Renderings {
             let _ = self.wanted.notified().now_or_never();
             let began = Instant::now();
             let render = Arc::clone(&render);
-            // Metrics of thousands of namespaces take milliseconds, in which no other client of this thread would be served.
+            // Metrics of thousands of namespaces take milliseconds, in which no other client of this thread
+            // would be served.
             let text = tokio::task::spawn_blocking(move || render()).await;
             let outcome =
                 text.unwrap_or(Err(fmt::Error)).map(|text| Rendering::new(text, began, &self.trimmer));
@@ -171,7 +174,8 @@ impl Renderings {
         }
     }
 
-    /// Discards renderings that are old enough. Returns when the next one is, if another rendering does not fit yet.
+    /// Discards renderings that are old enough. Returns when the next one is, if another rendering does not
+    /// fit yet.
     fn try_make_room(&self) -> Option<Instant> {
         let mut state = self.state();
         state.live.retain(|it| it.strong_count() > 0);
@@ -217,7 +221,8 @@ mod tests {
         of.next(render).await.unwrap()
     }
 
-    /// Goal: requests at the same time share one rendering, a later one gets a newer one, and none is kept when nobody asks.
+    /// Goal: requests at the same time share one rendering, a later one gets a newer one, and none is kept
+    /// when nobody asks.
     #[tokio::test(start_paused = true)]
     async fn requests_share_a_rendering() {
         let (renderings, count) = renderings();
@@ -233,7 +238,8 @@ mod tests {
         assert_eq!(next(&renderings, &count, 1).await.piece(0, 1).unwrap(), b"2");
     }
 
-    /// Goal: clients that hold old renderings keep a bounded number of them, each for long enough, and new ones are still made.
+    /// Goal: clients that hold old renderings keep a bounded number of them, each for long enough, and new
+    /// ones are still made.
     #[tokio::test(start_paused = true)]
     async fn renderings_that_nobody_reads_are_discarded() {
         const LEN: usize = RENDERINGS / 4 - 10;
@@ -247,7 +253,7 @@ mod tests {
             assert!(alive.clone().count() <= 4);
             assert!(held.iter().all(|it| it.piece(0, 1).is_some() || it.began.elapsed() >= READ_RENDERING));
             // As with a client that comes back after everybody has left.
-            if held.len() % 5 == 0 {
+            if held.len().is_multiple_of(5) {
                 tokio::time::sleep(2 * RENDER_EVERY).await;
             }
         }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use snowmint::Layout;
 use snowmint_cluster::namespace::registry::Room;
 use snowmint_cluster::namespace::{
-    AutoCreate, Definition, HideKeys, HideKeysError, NamespaceError, NamespaceFile, NamespaceFileError,
-    NamespaceRecord, Scheme, ServedBy, TextForm, registry,
+    AutoCreate, Definition, HideKeys, HideKeysError, Logins, NamespaceError, NamespaceFile,
+    NamespaceFileError, NamespaceRecord, Scheme, ServedBy, TextForm, registry,
 };
 use snowmint_cluster::{NamespaceName, NamespaceNameError};
 use snowmint_store::{Store, StoreError, Visibility};
@@ -29,6 +29,8 @@ pub struct NamespaceFlags {
     pub file: Option<NamespaceSource>,
     /// The file of hide keys (`--hide-keys-file`), read together with the namespace file.
     pub hide_keys: Option<PathBuf>,
+    /// The logins for sources (`--logins`); those of the file are added.
+    pub logins: Logins,
     /// The layout of the service.
     pub layout: Layout,
 }
@@ -55,6 +57,7 @@ pub struct NamespaceConfig {
     names: Vec<NamespaceName>,
     file: NamespaceFile,
     hide_keys: Arc<HideKeys>,
+    logins: Arc<Logins>,
     layout: Layout,
     /// The settled records of the store; clones share them.
     settled: Arc<Mutex<registry::Follower>>,
@@ -163,6 +166,7 @@ impl NamespaceFlags {
             .map_err(|(name, error)| NamespaceError::Hide { name, error })?;
         Ok(NamespaceConfig {
             names: self.names.clone(),
+            logins: Arc::new(file.logins.clone().overridden_by(&self.logins)),
             file,
             hide_keys: Arc::new(hide_keys),
             layout: self.layout,
@@ -350,6 +354,11 @@ impl NamespaceConfig {
     /// Returns the hide keys of this node.
     pub(super) fn hide_keys(&self) -> &HideKeys {
         &self.hide_keys
+    }
+
+    /// Returns the logins of this node.
+    pub(super) fn logins(&self) -> Arc<Logins> {
+        Arc::clone(&self.logins)
     }
 
     /// Returns how unknown names become namespaces, if they do.

@@ -13,8 +13,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use snowmint_cluster::namespace::registry::{self, Claimed, Recorded};
 use snowmint_cluster::namespace::{
-    About, CounterSource, Definition, NamespaceError, NumberSource, Numbers, NumbersError, Scheme,
-    SegmentScheme,
+    About, CounterSource, Definition, Logins, NamespaceError, NumberSource, Numbers, NumbersError, Scheme,
+    SegmentScheme, SourceRefusal, SourceUrl,
 };
 use snowmint_cluster::segment::{CountersOf, Period, Stripe};
 use snowmint_cluster::{NamespaceName, Segments};
@@ -37,6 +37,7 @@ pub(super) struct SourceOpener {
     wall: ServiceClock,
     stores: Arc<StoreCache>,
     received: Arc<ReceivedNumbers>,
+    logins: Arc<Logins>,
 }
 
 /// Started segments, and the claimed numbers of their sources if there are several.
@@ -48,7 +49,12 @@ pub(super) struct OpenedSegments {
 
 impl SourceOpener {
     pub(super) fn new(store: Arc<dyn Store>, wall: SharedClock, received: Arc<ReceivedNumbers>) -> Self {
-        Self { store, wall: ServiceClock(wall), stores: Arc::default(), received }
+        Self { store, wall: ServiceClock(wall), stores: Arc::default(), received, logins: Arc::default() }
+    }
+
+    /// Uses these logins for the sources that it opens from now on.
+    pub(super) fn set_logins(&mut self, logins: Arc<Logins>) {
+        self.logins = logins;
     }
 
     /// Starts the segments of a namespace. Returns the reason if that is not possible now. Does not wait if the numbers are
@@ -113,6 +119,7 @@ impl SourceOpener {
             nth,
             source: source.clone(),
             stores: Arc::clone(&self.stores),
+            logins: Arc::clone(&self.logins),
             claims: claims.map(Arc::clone),
         };
         let all: Vec<UnopenedSource> = sources.iter().enumerate().map(unopened).collect();
@@ -182,7 +189,9 @@ where
         match answer {
             Ok(Ok(answer)) => answers.push(answer),
             Ok(Err(error)) if error.is_temporary() => errors.push(error.to_string()),
-            Ok(Err(OpenSourceError::Open(OpenError::Store(error)))) => errors.push(error.to_string()),
+            Ok(Err(error @ (OpenSourceError::NoLogin(_) | OpenSourceError::Open(OpenError::Store(_))))) => {
+                errors.push(error.to_string());
+            }
             Ok(Err(error)) => return Err(error.to_string()),
             Err(_) => {
                 errors.push(format!("{source} did not answer within {within:?}; retrying"));
@@ -214,7 +223,7 @@ impl CounterSet {
 /// The stores besides that of the service, by URL. The lock is held to find a store, never while it is opened: a store that
 /// hangs must not block the others.
 #[derive(Debug, Default)]
-pub(super) struct StoreCache(Mutex<HashMap<String, StoreCell>>);
+pub(super) struct StoreCache(Mutex<HashMap<SourceUrl, StoreCell>>);
 
 /// A store, once it is open.
 type StoreCell = Arc<OnceCell<Arc<dyn Store>>>;
@@ -234,6 +243,7 @@ pub(super) struct UnopenedSource {
     pub(super) nth: usize,
     pub(super) source: CounterSource,
     pub(super) stores: Arc<StoreCache>,
+    pub(super) logins: Arc<Logins>,
     /// The claimed numbers; `None` if the namespace has only one source.
     pub(super) claims: Option<Arc<NumberClaims>>,
 }
@@ -245,20 +255,47 @@ pub(super) enum OpenSourceError {
     Open(#[from] OpenError),
     #[error(transparent)]
     Claim(#[from] NamespaceError),
+    /// The server seems to require a password.
+    #[error("{0}; {NO_SECRET}")]
+    NoLogin(StoreError),
+    #[error(transparent)]
+    Refused(#[from] SourceRefusal),
 }
+
+/// What an operator may have forgotten if a server refuses a source without a login.
+const NO_SECRET: &str = "a source without login=NAME gets no password: if this server needs one, add the login to the source and \
+                         to each node";
 
 impl OpenSourceError {
     /// Returns `true` if waiting may help.
     pub(super) fn is_temporary(&self) -> bool {
         match self {
             Self::Open(error) => error.is_temporary(),
-            Self::Claim(NamespaceError::Store(error)) => error.is_temporary(),
-            Self::Claim(_) => false,
+            Self::Claim(NamespaceError::Store(error)) | Self::NoLogin(error) => error.is_temporary(),
+            Self::Claim(_) | Self::Refused(_) => false,
         }
     }
 }
 
 impl UnopenedSource {
+    fn url(&self) -> Result<SourceUrl, SourceRefusal> {
+        self.logins.url(&self.source)
+    }
+
+    /// Returns an error that names the remedy if the server may have refused a source without a password.
+    fn explained(&self, error: OpenError) -> OpenSourceError {
+        let is_of_login = |error: &StoreError| {
+            let text = error.to_string().to_ascii_lowercase();
+            ["password", "denied", "auth"].iter().any(|word| text.contains(word))
+        };
+        match error {
+            OpenError::Store(error) if self.source.login().is_none() && is_of_login(&error) => {
+                OpenSourceError::NoLogin(error)
+            }
+            error => OpenSourceError::Open(error),
+        }
+    }
+
     /// Opens the source, unless it may give numbers of another source of its namespace.
     pub(super) async fn open(&self) -> Result<SourceConnection, OpenSourceError> {
         let found = self.survey().await?;
@@ -271,12 +308,13 @@ impl UnopenedSource {
         if !self.source.is_takeover() || self.claims.is_none() {
             return Ok(None);
         }
-        let url = self.source.url();
-        if let Some(numbers) = snowmint_store::survey(url).await?.counters.first() {
+        let url = self.url()?;
+        let surveyed = snowmint_store::survey(url.as_str()).await.map_err(|error| self.explained(error))?;
+        if let Some(numbers) = surveyed.counters.first() {
             return Ok(Some(Numbers::of(numbers)));
         }
         // This error names what is missing.
-        let counter = snowmint_store::open_counter(url).await?;
+        let counter = snowmint_store::open_counter(url.as_str()).await?;
         let gone = StoreError::new(
             StoreErrorKind::Other,
             "survey",
@@ -292,14 +330,17 @@ impl UnopenedSource {
         &self,
         found: Option<Numbers>,
     ) -> Result<SourceConnection, OpenSourceError> {
+        let url = self.url()?;
         if !self.source.is_takeover() {
-            return Ok(self.stores.open(&self.source).await?);
+            let opened = self.stores.open(&self.source, &url).await;
+            return opened.map_err(|error| self.explained(error));
         }
         let numbers = match (&self.claims, found) {
             (Some(claims), Some(found)) => Some((claims, claims.claim(self.nth, found).await?)),
             _ => None,
         };
-        let counter = snowmint_store::open_counter(self.source.url()).await?;
+        let opened = snowmint_store::open_counter(url.as_str()).await;
+        let counter = opened.map_err(|error| self.explained(error))?;
         Ok(SourceConnection::Counter(match numbers {
             Some((claims, numbers)) => {
                 Arc::new(ClaimedCounter { counter, numbers, claims: Arc::clone(claims) })
@@ -311,17 +352,16 @@ impl UnopenedSource {
 
 impl StoreCache {
     /// Opens a store, once.
-    async fn open(&self, source: &CounterSource) -> Result<SourceConnection, OpenError> {
-        let url = source.url();
+    async fn open(&self, source: &CounterSource, url: &SourceUrl) -> Result<SourceConnection, OpenError> {
         let stripe = source.stripe().unwrap_or(Stripe::WHOLE);
-        let store = Arc::clone(self.cell(url).get_or_try_init(|| snowmint_store::open(url)).await?);
+        let store = Arc::clone(self.cell(url).get_or_try_init(|| snowmint_store::open(url.as_str())).await?);
         Ok(SourceConnection::Store { store, stripe })
     }
 
-    fn cell(&self, url: &str) -> StoreCell {
+    fn cell(&self, url: &SourceUrl) -> StoreCell {
         // Each change is one insertion, so a panic elsewhere leaves the map consistent.
         let mut stores = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(stores.entry(url.to_owned()).or_default())
+        Arc::clone(stores.entry(url.clone()).or_default())
     }
 }
 
@@ -370,6 +410,7 @@ impl LazyCounter {
             Ok(connection) => Ok(connection.counter(&self.key)),
             Err(
                 OpenSourceError::Open(OpenError::Store(error))
+                | OpenSourceError::NoLogin(error)
                 | OpenSourceError::Claim(NamespaceError::Store(error)),
             ) => Err(error),
             Err(error) => {

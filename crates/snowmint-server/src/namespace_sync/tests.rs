@@ -6,7 +6,7 @@ use std::sync::Mutex;
 
 use snowmint::inspect::Decoded;
 use snowmint::{Clock as _, DatacenterId, ManualClock, WallClock};
-use snowmint_cluster::namespace::{Fields, NamespaceRecord, ServedBy};
+use snowmint_cluster::namespace::{Fields, Logins, NamespaceRecord, ServedBy};
 use snowmint_store::{Expected, Key, MemoryStore, Swap, Versioned};
 use tokio::sync::oneshot;
 
@@ -53,6 +53,7 @@ impl Node {
     async fn by(wall: SharedClock, store: Arc<dyn Store>, names: &[&str], file: Option<&Path>) -> Self {
         let flags = NamespaceFlags {
             hide_keys: None,
+            logins: Logins::default(),
             names: names.iter().map(|it| name(it)).collect(),
             file: file.map(|path| path.to_owned().into()),
             layout: LAYOUT,

@@ -105,7 +105,7 @@ pub(super) const ERROR: i32 = 2;
 impl KeyValue {
     /// Returns an attribute with a text. The text is shortened, since the queue limits the number of spans, not their size.
     pub(crate) fn text(key: &str, value: &str) -> Self {
-        Self::of(key, Value::Text(shortened(value).to_owned()))
+        Self::of(key, Value::Text(shortened(value).into_owned()))
     }
 
     pub(crate) fn number(key: &str, value: u64) -> Self {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use snowmint::{DatacenterId, Layout, Rule, Start, WallClock};
+use snowmint_cluster::namespace::Logins;
 use snowmint_cluster::{NamespaceName, audit};
 use snowmint_server::access::TokensSource;
 use snowmint_server::access::secret::{Secret, TokenName};
@@ -53,6 +54,7 @@ impl Node {
         let store = Arc::new(CutOff::default());
         let flags = NamespaceFlags {
             hide_keys: None,
+            logins: Logins::default(),
             names: vec![NamespaceName::new("default").unwrap()],
             file: None,
             layout: Layout::TWITTER,

@@ -791,7 +791,7 @@ async fn calls_require_a_token() {
     let mut stream = client.open(STREAM, &right).await;
     stream.send(&next(1, Format::Numbers));
     assert!(stream.read().await.is_some());
-    tokens.change("");
+    tokens.change("# end of tokens\n");
     let ended = loop {
         stream.send(&next(1, Format::Numbers));
         if stream.read().await.is_none() {

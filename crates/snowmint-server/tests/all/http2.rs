@@ -503,8 +503,9 @@ async fn many_requests_of_a_grpc_stream_before_the_first_answer() {
     assert_eq!(answers[&1].body.len(), REQUESTS * 15);
 }
 
-/// Goal: answers that nobody reads hold a bounded amount of memory, by connection and in all. Past it requests fail with the
-/// reason, before they draw ids; clients with one request at a time are served, and all of it is given back with the connections.
+/// Goal: answers that nobody reads hold a bounded amount of memory, by connection and in all. Past it
+/// requests fail with the reason, before they draw ids; clients with one request at a time are served, and
+/// all of it is given back with the connections.
 #[tokio::test]
 async fn unread_answers_are_bounded_and_given_back() {
     let server = Running::start().await;
@@ -577,8 +578,8 @@ async fn unread_answers_of_calls_are_bounded() {
     }
 }
 
-/// Goal: calls of every kind end at the write time limit if their answers are never read, although the client reads others.
-/// Method: paused time, a closed window, and a small request in between that is answered.
+/// Goal: calls of every kind end at the write time limit if their answers are never read, although the client
+/// reads others. Method: paused time, a closed window, and a small request in between that is answered.
 #[tokio::test(start_paused = true)]
 async fn calls_on_a_closed_window_end() {
     let (write, pause) = (Duration::from_mins(1), Duration::from_secs(20));
@@ -618,8 +619,9 @@ async fn calls_on_a_closed_window_end() {
     }
 }
 
-/// Goal: files of the console and the OpenAPI document need no memory of their own. Method: connections that read nothing, each
-/// with as many requests as it may have; four of them would need more than all answers may.
+/// Goal: files of the console and the OpenAPI document need no memory of their own. Method: connections that
+/// read nothing, each with as many requests as it may have; four of them would need more than all answers
+/// may.
 #[tokio::test]
 async fn files_hold_no_memory() {
     let server = Running::start().await;

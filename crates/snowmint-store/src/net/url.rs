@@ -30,6 +30,8 @@ pub(crate) struct Location {
     /// With its leading `/`; empty if the URL has none.
     pub(crate) path: String,
     parameters: Vec<(String, String)>,
+    /// Whether the environment may give a password: not with `environment=no`.
+    pub(crate) uses_environment: bool,
 }
 
 /// The content of a file with certificates or a key.
@@ -109,14 +111,17 @@ impl Location {
         };
         let hosts: Result<_, _> =
             hosts.split(',').filter(|it| !it.is_empty()).map(|it| host(it, port)).collect();
-        Ok(Self {
+        let mut location = Self {
             scheme,
             user: Some(user).filter(|it| !it.is_empty()),
             password: Some(password).filter(|it| !it.is_empty()).map(Secret::new),
             hosts: hosts.map_err(malformed)?,
             path: decode(scheme, path.trim_end_matches('/'))?,
             parameters: parameters(scheme, query)?,
-        })
+            uses_environment: true,
+        };
+        location.uses_environment = location.take_switch(ENVIRONMENT)?.unwrap_or(true);
+        Ok(location)
     }
 
     /// Removes and returns a parameter.
@@ -245,11 +250,12 @@ impl Location {
                 Ok(None)
             };
         };
-        let password = Password::find(self.password.take(), file)?;
+        let password = self.find_password(file)?;
         if password == Password::Fixed(None) {
-            let variable = VARIABLE;
-            let text = format!("user without a password: add ?password_file=PATH or set {variable}");
-            return Err(self.malformed(&text));
+            let variable = if self.uses_environment { format!(" or set {VARIABLE}") } else { String::new() };
+            return Err(
+                self.malformed(&format!("user without a password: add ?password_file=PATH{variable}"))
+            );
         }
         Ok(Some(Login { user, password }))
     }
@@ -258,7 +264,20 @@ impl Location {
     #[cfg(any(feature = "redis", feature = "postgres", feature = "mysql"))]
     pub(crate) fn take_password(&mut self) -> Result<Password, UrlError> {
         let file = self.take_path("password_file");
-        Password::find(self.password.take(), file)
+        self.find_password(file)
+    }
+
+    #[cfg(any(
+        test,
+        feature = "etcd",
+        feature = "zookeeper",
+        feature = "redis",
+        feature = "postgres",
+        feature = "mysql"
+    ))]
+    fn find_password(&mut self, file: Option<PathBuf>) -> Result<Password, UrlError> {
+        let environment = if self.uses_environment { std::env::var(VARIABLE).ok() } else { None };
+        Password::find(self.password.take(), file, environment.map(Secret::new))
     }
 
     /// Rejects parameters that no caller has taken: a mistyped `ca` must not mean "no check".
@@ -335,6 +354,8 @@ fn decode(scheme: &str, text: &str) -> Result<String, UrlError> {
     }
 }
 
+/// The parameter that says whether the environment may give a password.
+const ENVIRONMENT: &str = "environment";
 /// The environment variable with the password, if neither the URL nor a file has one.
 pub(crate) const VARIABLE: &str = "SNOWMINT_STORE_PASSWORD";
 
@@ -374,8 +395,11 @@ impl Password {
     /// # Errors
     ///
     /// [`UrlError::PasswordFile`] if the file is not readable. The environment never replaces a file that is named.
-    pub(crate) fn find(in_url: Option<Secret>, file: Option<PathBuf>) -> Result<Self, UrlError> {
-        let in_environment = std::env::var(VARIABLE).ok().map(Secret::new);
+    pub(crate) fn find(
+        in_url: Option<Secret>,
+        file: Option<PathBuf>,
+        in_environment: Option<Secret>,
+    ) -> Result<Self, UrlError> {
         let found = Self::choose(in_url, file, in_environment);
         // Read it now, so that a mistake in the URL is reported as one.
         found.read()?;
@@ -552,7 +576,7 @@ mod tests {
         let (reader, mut writer) = std::io::pipe().unwrap();
         writer.write_all(b"hunter2\n").unwrap();
         drop(writer);
-        let refused = |path: &str| Password::find(None, Some(path.into())).unwrap_err().to_string();
+        let refused = |path: &str| Password::find(None, Some(path.into()), None).unwrap_err().to_string();
         let error = refused(&format!("/dev/fd/{}", reader.as_raw_fd()));
         assert!(error.contains("expected a regular file") && !error.contains("hunter2"), "{error}");
         for path in ["/dev/null", "/"] {

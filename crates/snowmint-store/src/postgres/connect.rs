@@ -20,6 +20,9 @@ const PORT: u16 = 5432;
 const PARAMETERS: &str =
     "password_file, may_lose, durable, sslmode, sslrootcert, sslcert, sslkey, socket and timeout_ms";
 
+/// The variables of the environment that sqlx sends, or uses to authenticate.
+const SENT: [&str; 3] = ["PGOPTIONS", "PGSSLCERT", "PGSSLKEY"];
+
 /// Returns the first message to a server. Its settings end with this message, as another program may use the session next.
 ///
 /// A cancelled call leaves a session on the server that still waits for the standby. To limit their number, each new session
@@ -98,6 +101,15 @@ impl PostgresSettings {
             options = options.username(&user);
         }
         let password = location.take_password()?;
+        if !location.uses_environment {
+            // sqlx has read the variables of libpq. The password can be replaced, but these cannot.
+            if let Some(name) = SENT.into_iter().find(|name| std::env::var_os(name).is_some()) {
+                return Err(
+                    location.malformed(&format!("{name} is set, which a source must not get: unset it"))
+                );
+            }
+            options = options.password("");
+        }
         options = tls(&mut location, options)?;
         let may_lose = location.take_may_lose(Duration::ZERO)?;
         let must_keep = location.take_durable()?;

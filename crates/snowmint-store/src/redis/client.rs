@@ -615,7 +615,8 @@ fn refused(first: Option<&Value>) -> Option<ServerError> {
 pub(crate) struct Found {
     /// The run id of the server.
     pub(super) server: String,
-    pub(crate) keys: Vec<String>,
+    /// Those of another program need not be UTF-8.
+    pub(crate) keys: Vec<Vec<u8>>,
 }
 
 /// A connection to the primary, and its name for logs.
@@ -693,7 +694,7 @@ impl Server {
         loop {
             let answers = self.ask(operation, || scripts::scan(&cursor, pattern)).await?;
             let mut answers = answers.into_iter();
-            let (next, page): (String, Vec<String>) =
+            let (next, page): (String, Vec<Vec<u8>>) =
                 self.parse(operation, Effect::Reads, answers.next().unwrap_or(Value::Nil))?;
             let told: String = answers.next().and_then(|it| from_redis_value(it).ok()).unwrap_or_default();
             let server =

@@ -231,15 +231,19 @@ impl Request {
     }
 
     /// Builds the read of the keys in a range, in order; its answer is 0 if the index has to be rebuilt first.
-    pub(super) fn keys(names: &Names, from: &str, to: &str, limit: usize) -> Self {
+    pub(super) fn keys(names: &Names, from: &[u8], to: &str, limit: usize) -> Self {
         let arguments: [Vec<u8>; 3] = [from.into(), to.into(), limit.to_string().into()];
         let keys = vec![names.fence(), names.index(), names.count()];
         Self { code: &KEYS, reads: true, keys, arguments: arguments.into() }
     }
 
     /// Builds the write of the complete index, from the keys of all records of a server; its answer is 0 on any other server.
-    pub(super) fn index<'a>(names: &Names, server: &'a str, keys: impl IntoIterator<Item = &'a str>) -> Self {
-        let arguments = [server].into_iter().chain(keys).map(Into::into).collect();
+    pub(super) fn index<'a>(
+        names: &Names,
+        server: &'a str,
+        keys: impl IntoIterator<Item = &'a [u8]>,
+    ) -> Self {
+        let arguments = [server.as_bytes()].into_iter().chain(keys).map(Into::into).collect();
         let keys = vec![names.fence(), names.index(), names.count()];
         Self { code: &INDEX, reads: false, keys, arguments }
     }

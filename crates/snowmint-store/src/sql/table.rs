@@ -5,14 +5,12 @@ use crate::net::url::Location;
 use crate::store::SkippedRecords;
 use crate::{Key, Revision, StoreError, StoreErrorKind, UrlError, Versioned};
 
-/// A row of the table: name, revision, value.
-pub(crate) type Row = (String, i64, Vec<u8>);
+/// A row of the table: name, revision, value. Another program may have written a name that is not UTF-8.
+pub(crate) type Row = (Vec<u8>, i64, Vec<u8>);
 
 /// Returns the bounds of all keys with a prefix, the first inclusive and the last exclusive; or `None` if no key can have it.
-///
-/// All characters in keys are below `~`, so every text from the prefix to the prefix plus `~` begins with the prefix.
 pub(crate) fn bounds(prefix: &str) -> Option<(String, String)> {
-    Key::may_begin_with(prefix).then(|| (prefix.to_owned(), format!("{prefix}~")))
+    Key::may_begin_with(prefix).then(|| (prefix.to_owned(), Key::end_of(prefix)))
 }
 
 /// Builds a record from a row. The database has checked its types but not its ranges.
@@ -37,7 +35,7 @@ pub(crate) fn records(
 ) -> Vec<(Key, Versioned)> {
     let mut records = Vec::with_capacity(rows.len());
     for (name, revision, value) in rows {
-        let key = Key::new(&*name).map_err(|error| invalid(store, operation, &error.to_string()));
+        let key = Key::of_bytes(&name).map_err(|error| invalid(store, operation, &error.to_string()));
         match key.and_then(|key| Ok((key, record(store, operation, revision, value)?))) {
             Ok(record) => records.push(record),
             Err(error) => skipped.note(&name, &error.to_string()),

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use redis::{Value, from_redis_value};
+use snowmint::foreign::{self, Most};
 
 use super::{Rejected, Survey, Surveyed};
 use crate::counter::claims::{self, Sightings};
@@ -248,6 +249,15 @@ pub(super) async fn survey(url: &str) -> Result<Survey, OpenError> {
     keys.sort_unstable();
     keys.dedup();
     let mut found = Survey::default();
+    let of_text = |key| {
+        String::from_utf8(key).map_err(|error| Rejected {
+            name: foreign::shown(error.as_bytes(), Most::Name).into_owned(),
+            why: "its name is not UTF-8".to_owned(),
+        })
+    };
+    let (keys, unnamed): (Vec<_>, Vec<_>) = keys.into_iter().map(of_text).partition(Result::is_ok);
+    let keys: Vec<String> = keys.into_iter().flatten().collect();
+    found.rejected.extend(unnamed.into_iter().filter_map(Result::err));
     for keys in keys.chunks(1000) {
         let answers = server.ask(OPERATION, || scripts::texts(keys)).await?;
         let [texts]: [Vec<Option<Vec<u8>>>; 1] =
@@ -263,6 +273,7 @@ pub(super) async fn survey(url: &str) -> Result<Survey, OpenError> {
             }
         }
     }
+    found.rejected.sort_by(|one, other| one.name.cmp(&other.name));
     Ok(found)
 }
 

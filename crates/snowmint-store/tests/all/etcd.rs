@@ -1,7 +1,9 @@
 //! The etcd store against real servers: the suite, crashes, a cluster whose leader fails, a bad network, logins, TLS, and a full
 //! disk.
 
+use std::ffi::OsStr;
 use std::io::Write as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
@@ -90,6 +92,19 @@ async fn records_are_plain_keys() {
         matches!(&skipped[..], [it] if it.contains("what is this?") && it.contains("not a Snowmint key")),
         "{skipped:?}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn names_of_other_programs_are_skipped_and_told() {
+    let etcd = Etcd::start();
+    let url = url(&etcd);
+    let put = async |name: &[u8]| {
+        let mut etcdctl = Command::new("etcdctl");
+        etcdctl.env("ETCDCTL_API", "3").arg(format!("--endpoints=http://{}", etcd.address()));
+        etcdctl.arg("put").arg(OsStr::from_bytes(&[b"snowmint/", name].concat())).arg("x");
+        etcdctl.output().unwrap().status.success()
+    };
+    conformance::skips_foreign_names(async || open(&url).await, put).await.unwrap();
 }
 
 /// Replaces the password of the user `snow`.

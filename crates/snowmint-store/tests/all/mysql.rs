@@ -38,6 +38,18 @@ async fn a_row_that_is_no_record_is_skipped_and_told() {
     assert_eq!(store.load(&key("workers/a/2")).await.unwrap_err().kind(), StoreErrorKind::Corrupt);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn names_of_other_programs_are_skipped_and_told() {
+    let server = MariaDb::start();
+    let url = url(&server);
+    let put = async |name: &[u8]| {
+        let name = name.iter().fold(String::new(), |text, it| text + &format!("{it:02x}"));
+        server.sql(&format!("INSERT INTO test.snowmint_records VALUES (x'{name}', 7, '')"));
+        true
+    };
+    conformance::skips_foreign_names(async || open(&url).await, put).await.unwrap();
+}
+
 /// Goal: the contract holds whatever the defaults of the server are. Method: the least suitable ones.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn it_keeps_the_contract_under_strange_defaults() {

@@ -37,6 +37,33 @@ async fn a_row_that_is_no_record_is_skipped_and_told() {
     assert_eq!(store.load(&key("workers/a/2")).await.unwrap_err().kind(), StoreErrorKind::Corrupt);
 }
 
+/// Goal: names of other programs are skipped, also in a database without an encoding, whose server accepts any bytes. Method: a
+/// database of each kind.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn names_of_other_programs_are_skipped_and_told() {
+    let server = Postgres::start();
+    for (database, encoding) in [("bytes", "SQL_ASCII"), ("latin", "LATIN1"), ("utf", "UTF8")] {
+        server.sql(&format!(
+            "CREATE DATABASE {database} ENCODING '{encoding}' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'"
+        ));
+        let url = format!("postgres://postgres@{}/{database}", server.address());
+        let put = async |name: &[u8]| {
+            // The server of an encoding refuses bytes that are no text in it.
+            if encoding == "UTF8" && str::from_utf8(name).is_err() {
+                return false;
+            }
+            let name = name.iter().fold(String::new(), |text, it| text + &format!("\\x{it:02x}"));
+            // Escapes are in the encoding of the server.
+            server.sql_in(
+                database,
+                &format!("SET client_encoding TO '{encoding}'; INSERT INTO snowmint_records VALUES (E'{name}', 7, '')"),
+            );
+            true
+        };
+        conformance::skips_foreign_names(async || open(&url).await, put).await.unwrap();
+    }
+}
+
 /// Goal: the contract holds whatever the defaults of the database are. Method: the least suitable ones.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn it_keeps_the_contract_under_strange_defaults() {

@@ -1,6 +1,8 @@
 //! The Redis store against real servers: the suite, crashes, bad networks, replicas, memory, clusters, TLS.
 
+use std::ffi::OsStr;
 use std::net::SocketAddr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,8 +21,13 @@ fn url(server: &Server) -> String {
 
 /// Queries the server itself, without the store.
 fn cli(address: SocketAddr, command: &[&str]) -> String {
+    cli_bytes(address, &command.iter().map(|it| it.as_bytes()).collect::<Vec<_>>())
+}
+
+fn cli_bytes(address: SocketAddr, command: &[&[u8]]) -> String {
     let mut cli = Command::new("redis-cli");
-    cli.args(["-h", "127.0.0.1", "-p", &address.port().to_string()]).args(command);
+    cli.args(["-h", "127.0.0.1", "-p", &address.port().to_string()]);
+    cli.args(command.iter().map(|it| OsStr::from_bytes(it)));
     let output = cli.output().expect("redis-cli: apt-get install redis-tools");
     String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
 }
@@ -160,6 +167,38 @@ async fn what_a_server_refuses_has_a_kind() {
     // A server that has lost all scripts gets them again.
     cli(server.address(), &["SCRIPT", "FLUSH"]);
     assert_ne!(swap().await.unwrap(), Swap::Conflict);
+}
+
+/// Goal: a name that is not UTF-8 stops no list, no start and no survey, with the index and without it. Method: names of other
+/// programs among the records, and an index that has to be rebuilt from them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn names_of_other_programs_are_skipped_and_told() {
+    let server = Redis::start();
+    let put_foreign = async |name: &[u8]| {
+        let record = [b"{snowmint}:record:", name].concat();
+        cli_bytes(server.address(), &[b"HSET", &record, b"r", b"1"]) == "1"
+    };
+    let url = url(&server);
+    conformance::skips_foreign_names(
+        async || {
+            let store = open(&url).await;
+            cli(server.address(), &["DEL", "{snowmint}:index", "{snowmint}:count"]);
+            store
+        },
+        put_foreign,
+    )
+    .await
+    .unwrap();
+    cli_bytes(server.address(), &[b"SET", b"seq:\xff", b"7"]);
+    cli(server.address(), &["SET", "seq:a", "5"]);
+    let survey = snowmint_store::survey(&format!("redis-counter:{url}?counter=seq:*")).await.unwrap();
+    assert_eq!(survey.counters.len(), 1, "{survey:?}");
+    assert!(survey.rejected[0].name.contains("seq:\\xff"), "{survey:?}");
+    // A revision that is not UTF-8.
+    let store = open(&url).await;
+    put(&*store, "workers/x", b"1").await;
+    cli_bytes(server.address(), &[b"HSET", b"{snowmint}:record:workers/x", b"r", b"\xff"]);
+    assert!(store.list("workers/").await.unwrap().is_empty());
 }
 
 /// Goal: a record that lost its revision does not count as a free key. Method: delete each field without the store, and claim the

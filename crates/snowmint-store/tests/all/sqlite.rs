@@ -23,6 +23,22 @@ async fn it_keeps_the_contract() {
     conformance::run(open).await.unwrap();
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn names_of_other_programs_are_skipped_and_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("leases.db");
+    let open = async || Arc::new(SqliteStore::open(&path).await.unwrap()) as Arc<dyn Store>;
+    let put = async |name: &[u8]| {
+        let name = name.iter().fold(String::new(), |text, it| text + &format!("{it:02x}"));
+        let mut connection = SqliteConnectOptions::new().filename(&path).connect().await.unwrap();
+        let insert = format!("INSERT INTO snowmint_records VALUES (CAST(x'{name}' AS TEXT), 7, x'')");
+        sqlx::raw_sql(AssertSqlSafe(insert)).execute(&mut connection).await.unwrap();
+        connection.close().await.unwrap();
+        true
+    };
+    conformance::skips_foreign_names(open, put).await.unwrap();
+}
+
 #[tokio::test]
 async fn records_are_there_after_a_close() {
     let folder = tempfile::tempdir().unwrap();

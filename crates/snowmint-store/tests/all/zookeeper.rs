@@ -111,6 +111,24 @@ async fn records_are_plain_znodes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn names_of_other_programs_are_skipped_and_told() {
+    let server = ZooKeeper::start();
+    let url = url(&server);
+    let client = Client::connect(&server.address().to_string()).await.unwrap();
+    let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
+    let put = async |name: &[u8]| {
+        // The names of znodes are text without control characters.
+        let Some((folder, child)) = str::from_utf8(name).ok().and_then(|it| it.rsplit_once('/')) else {
+            return false;
+        };
+        let folder = format!("/snowmint/{}", folder.replace('/', ","));
+        let _ = client.create(&folder, b"", &options).await;
+        client.create(&format!("{folder}/{child}"), b"", &options).await.is_ok()
+    };
+    conformance::skips_foreign_names(async || open(&url).await, put).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn it_tells_the_time_of_the_server() {
     let server = ZooKeeper::start();
     let store = open(&url(&server)).await;

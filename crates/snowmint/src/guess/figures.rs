@@ -20,8 +20,7 @@ const WIDEST_TIMESTAMP: f64 = 48.0;
 pub(super) fn rarity_bits(name: &str) -> f64 {
     match name {
         "twitter" => 1.0,
-        "discord" => 1.5,
-        "leaf" => 2.0,
+        "leaf" | "discord" => 2.0,
         "linkedin" => 2.5,
         "tiktok" => 3.0,
         "sonyflake" => 3.5,
@@ -82,16 +81,9 @@ impl Habits {
                 either(0.7 + twitter(parts), of_a_port)
             }
             Self::Discord => {
+                let numbers = [Field::Datacenter, Field::Worker].map(|field| numbered(parts.value(field), 5));
                 // Its increment counts on from millisecond to millisecond: any order of magnitude is as likely.
-                let increment = match parts.value(Field::Sequence) {
-                    0 => 2.7,
-                    increment => 3.2 + log2(increment),
-                };
-                let few = |field: Field| match parts.value(field) {
-                    0 | 1 => 2.0,
-                    value => 2.3 + log2(value),
-                };
-                few(Field::Datacenter) + few(Field::Worker) + increment
+                numbers[0] + numbers[1] + 3.2 + log2(parts.value(Field::Sequence))
             }
             Self::Tsid => {
                 let worker = either(0.7 + 10.0, 1.3 + numbered(parts.value(Field::Worker), 10));

@@ -1,4 +1,5 @@
-//! Clients that leave answers unread: memory stays bounded, other clients are served, and all of it is given back.
+//! Clients that leave answers unread: memory stays bounded, other clients are served, and all of it is given
+//! back.
 
 use std::fmt::Write as _;
 use std::io::{Read, Write};
@@ -31,19 +32,19 @@ impl Unread {
         Self(stream)
     }
 
-    /// Sends as many requests as a connection may have in flight, and waits until all of them are answered. Returns how many
-    /// answers are not refusals.
+    /// Sends as many requests as a connection may have in flight, and waits until all of them are answered.
+    /// Returns how many answers are not refusals.
     fn request(&mut self, path: &str) -> usize {
         let requests: Vec<u8> = (0..STREAMS).flat_map(|nth| frame(1, 5, 2 * nth + 1, &head(path))).collect();
         self.0.write_all(&requests).unwrap();
-        let (mut heads, mut held) = (0, 0);
-        while heads < STREAMS {
-            let mut head = [0; 9];
-            self.0.read_exact(&mut head).unwrap();
-            let mut payload = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];
+        let (mut answered, mut held) = (0, 0);
+        while answered < STREAMS {
+            let mut prefix = [0; 9];
+            self.0.read_exact(&mut prefix).unwrap();
+            let mut payload = vec![0; u32::from_be_bytes([0, prefix[0], prefix[1], prefix[2]]) as usize];
             self.0.read_exact(&mut payload).unwrap();
-            if head[3] == 1 {
-                heads += 1;
+            if prefix[3] == 1 {
+                answered += 1;
                 // An indexed `:status: 200`.
                 held += usize::from(payload[0] == 0x88);
             }
@@ -89,8 +90,9 @@ fn crowded(folder: &std::path::Path) -> (Server, SocketAddrV4) {
     (server, probe)
 }
 
-/// Goal: connections that read nothing grow the server by a bounded amount, whatever they request at whichever port, over HTTP/2
-/// and HTTP/1.1. Other clients get ids and metrics meanwhile, and the memory is given back once the connections are gone.
+/// Goal: connections that read nothing grow the server by a bounded amount, whatever they request at
+/// whichever port, over HTTP/2 and HTTP/1.1. Other clients get ids and metrics meanwhile, and the memory is
+/// given back once the connections are gone.
 #[test]
 fn answers_that_nobody_reads_hold_bounded_memory() {
     let folder = tempfile::tempdir().unwrap();

@@ -9,7 +9,7 @@ use snowmint_test_servers::snowmint::http::Http;
 use snowmint_test_servers::snowmint::{self, Serve};
 use snowmint_test_servers::{Redis, time};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 #[test]
 fn fleet_and_doctor_notice_a_killed_node() {
@@ -47,11 +47,10 @@ fn fleet_and_doctor_notice_a_killed_node() {
     let request = format!("GET /v1/admin/events HTTP/1.1\r\nHost: localhost\r\n{header}\r\n");
     viewer.write(request.as_bytes()).unwrap();
     let lines = BufReader::new(viewer.socket().try_clone().unwrap()).lines();
-    let data = lines.map_while(Result::ok).filter_map(|line| {
+    let mut states = lines.map_while(Result::ok).filter_map(|line| {
         let data = line.strip_prefix("data: ")?;
         serde_json::from_str::<Value>(data).ok().filter(|state| state["problems"].is_array())
     });
-    let mut states = data;
     let has = |state: &Value, severity: &str, text: &str| {
         let mut problems = state["problems"].as_array().unwrap().iter();
         problems.any(|it| it["severity"] == severity && it["what"].as_str().unwrap().contains(text))

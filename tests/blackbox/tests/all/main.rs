@@ -22,6 +22,7 @@ mod console;
 mod docs;
 mod examples;
 mod footprint;
+mod foreign_text;
 mod greedy_clients;
 mod grpc;
 mod hand_over;

@@ -1,6 +1,12 @@
 //! Numbers from outside the service's own store: a Leaf row, a Redis key, two ticket servers.
 
 use std::fs;
+use std::io::Read as _;
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -337,7 +343,7 @@ fn a_source_that_not_every_node_sees_is_refused() {
     };
     for (source, words) in [
         ("memory:", "forgets it when it ends"),
-        (&*file, "nodes on other machines"),
+        (&*file, "names no file of a node"),
         (tickets, "each would reach a server of its own"),
     ] {
         let (code, text) = add(&store, source);
@@ -345,8 +351,8 @@ fn a_source_that_not_every_node_sees_is_refused() {
         assert_says(&text, &[source, words]);
     }
     let (code, text) = add(&loopback, &file);
-    assert_eq!(code, Some(2), "a proxy on each machine may lead to the store: {text}");
-    assert_says(&text, &[&file, "do not see that file"]);
+    assert_eq!(code, Some(2), "{text}");
+    assert_says(&text, &[&file, "names no file of a node"]);
     let (code, text) = add(&loopback, tickets);
     assert!(
         !text.contains("a server of its own"),
@@ -354,7 +360,8 @@ fn a_source_that_not_every_node_sees_is_refused() {
     );
     snowmint::run(folder.path(), ["store", "init", "--store", "sqlite:own.db"]);
     let (code, text) = add("sqlite:own.db", &file);
-    assert_eq!(code, Some(0), "processes of one machine share a file: {text}");
+    assert_eq!(code, Some(2), "everyone who can write to the store could make nodes open files: {text}");
+    assert_says(&text, &[&file, "names no file of a node"]);
 }
 
 /// Goal: two ticket servers that return the same numbers are noticed although no node ever reaches both. Method: each node starts
@@ -440,9 +447,9 @@ fn a_late_source_is_used_over_a_store_that_may_lose_writes() {
 #[test]
 fn a_source_that_says_nothing_delays_no_other() {
     let folder = tempfile::tempdir().unwrap();
-    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = silent.local_addr().unwrap();
-    std::thread::spawn(move || {
+    thread::spawn(move || {
         let mut held = Vec::new();
         while let Ok((connection, _)) = silent.accept() {
             held.push(connection);
@@ -530,7 +537,7 @@ fn a_source_may_move_under_the_same_numbers() {
     for (source, words) in [
         (key("127.0.0.1", 1), &["two counters", "--above N"][..]),
         (key("127.0.0.1", 0).replace("counter=n", "counter=m"), &["no key m"]),
-        (key("u:hunter2@127.0.0.1", 0), &["password_file"]),
+        (key("u:hunter2@127.0.0.1", 0), &["login=NAME", "--logins"]),
         ("leaf:mysql://127.0.0.1/l?tag=n".to_owned(), &["unreachable from here"]),
     ] {
         let (code, text) = set(&source, &[]);
@@ -555,6 +562,184 @@ fn a_source_may_move_under_the_same_numbers() {
         (drawn[0] > 9000).then_some(())
     });
     ids.assert_unique();
+}
+
+/// A server that says nothing and remembers what it was sent.
+struct Listener {
+    address: SocketAddr,
+    connections: Arc<AtomicUsize>,
+    heard: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Listener {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let (connections, heard) = (Arc::<AtomicUsize>::default(), Arc::<Mutex<Vec<u8>>>::default());
+        let (counted, all) = (Arc::clone(&connections), Arc::clone(&heard));
+        thread::spawn(move || {
+            for mut connection in listener.incoming().flatten() {
+                counted.fetch_add(1, Ordering::SeqCst);
+                let all = Arc::clone(&all);
+                thread::spawn(move || {
+                    let mut part = [0; 4096];
+                    while let Ok(length @ 1..) = connection.read(&mut part) {
+                        all.lock().unwrap().extend(&part[..length]);
+                    }
+                });
+            }
+        });
+        Self { address, connections, heard }
+    }
+}
+
+/// Overwrites the record of a namespace, as whoever can write to the store can.
+fn overwrite(folder: &Path, namespace: &str, record: &str) {
+    let script = "import sqlite3, sys\n\
+                  c = sqlite3.connect(sys.argv[1], timeout=10)\n\
+                  c.execute(\"update snowmint_records set value = ?, revision = revision + 1 where key = ?\", [sys.argv[3].encode(), 'namespaces/' + sys.argv[2]])\n\
+                  c.commit()";
+    let file = folder.join("data/snowmint.db").display().to_string();
+    output("python3", ["-c", script, &file, namespace, record]);
+}
+
+/// Goal: whoever can write to the store gets no file, password or login of a node. Method: records whose sources ask for each, at a
+/// server that remembers what nodes send; the namespaces stop with the reason, and the others go on.
+#[test]
+fn a_record_gets_neither_files_nor_secrets_of_a_node() {
+    let (folder, listener) = (tempfile::tempdir().unwrap(), Listener::start());
+    let secret = folder.path().join("hide-keys.toml");
+    fs::write(&secret, "hunter2-of-a-file\n").unwrap();
+    let (address, secret, file) = (listener.address, secret.display(), folder.path().join("stolen.db"));
+    let counter = format!("redis-counter:redis://u@{address}/0?counter=a");
+    let evil = [
+        (format!("{counter}&password_file={secret}"), "unexpected parameter `password_file`"),
+        (format!("{counter}&password_file=/proc/self/environ"), "unexpected parameter `password_file`"),
+        (format!("{counter}&p%61ssword_file={secret}"), "unexpected parameter"),
+        (format!("sqlite:{}", file.display()), "names no file of a node"),
+        (format!("mysql://u@{address}/a?ssl-ca={secret}"), "unexpected parameter `ssl-ca`"),
+        (format!("mysql://u@localhost/a?socket={secret}"), "unexpected parameter `socket`"),
+        (format!("kubernetes:a?server=http://{address}"), "account of each node"),
+        (format!("{counter}&login=shop"), "login shop is for redis://u@10.255.255.1:6379/0"),
+        (format!("{counter}&login=gone"), "unknown login `gone`"),
+        // Tried, without a password.
+        (counter, "NOTREADY"),
+    ];
+    ns(folder.path(), &["add", "good", "--scheme", "segment"]);
+    for (nth, (source, _)) in evil.iter().enumerate() {
+        let name = format!("evil{nth}");
+        ns(folder.path(), &["add", &name, "--scheme", "segment"]);
+        let record = format!(r#"{{"scheme":"segment","sources":["{source}"],"everywhere":true}}"#);
+        overwrite(folder.path(), &name, &record);
+    }
+    let server = serve(folder.path())
+        .args(["--logins", "shop=redis://u:hunter2-of-a-login@10.255.255.1/0"])
+        .env("SNOWMINT_STORE_PASSWORD", "hunter2-of-the-store")
+        .env("PGPASSWORD", "hunter2-of-postgres")
+        .start();
+    wait_for(&server, "good");
+    let reason = |nth: usize| {
+        time::eventually("the reason", PATIENCE, || {
+            let error = increment(&server, &["INCR", &format!("evil{nth}")]).unwrap_err();
+            (!error.contains("being opened")).then_some(error)
+        })
+    };
+    let errors: Vec<String> = (0..evil.len()).map(reason).collect();
+    assert!(listener.connections.load(Ordering::SeqCst) > 0, "the source without a password was tried");
+    let heard = || String::from_utf8_lossy(&listener.heard.lock().unwrap()).into_owned();
+    assert!(!heard().contains("hunter2") && !heard().contains("PATH="), "{}", heard());
+    assert!(!file.exists());
+    for ((source, words), error) in evil.iter().zip(errors) {
+        assert!(error.contains("NOTREADY") && error.contains(words), "{source}: {error}");
+    }
+    let trouble = server.get("/readyz").json()["trouble"].to_string();
+    assert!(trouble.contains("unavailable namespaces") && trouble.contains("evil0"), "{trouble}");
+    assert_eq!(server.get("/readyz").status, 200);
+    assert!(increment(&server, &["INCR", "good"]).is_ok());
+    assert!(!server.log().contains("hunter2"), "{}", server.log());
+    // Nor from the machine of an operator.
+    let mut set = snowmint::command();
+    set.current_dir(folder.path()).env("SNOWMINT_STORE_PASSWORD", "hunter2-of-the-store");
+    set.args(["ns", "set", "evil0", "--data", "data", "--above", "7", "--source"]);
+    let set = set.arg("redis-counter:redis://127.0.0.1:1/0?counter=a").output().unwrap();
+    assert_ne!(set.status.code(), Some(0), "{}", snowmint::text(&set));
+    assert!(!heard().contains("hunter2"), "{}", heard());
+}
+
+/// Goal: a source with a password works on every node that has its login, and only there. Method: a Redis with a password, a login
+/// by a flag and by a file with a password file, and a node that gets the login with SIGHUP.
+#[test]
+fn a_source_with_a_login_works_on_every_node_that_has_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let redis = Redis::with(&["--requirepass", "hunter2"]);
+    let cli = |words: &[&str]| {
+        let port = redis.port().to_string();
+        output("redis-cli", [&["--no-auth-warning", "-a", "hunter2", "-p", &port], words].concat())
+    };
+    cli(&["SET", "n", "100"]);
+    let address = redis.address();
+    let source = format!("redis-counter:redis://{address}/0?counter=n&may_lose=0&login=cache");
+    let add = |source: &str, more: &[&str]| {
+        init(folder.path());
+        let args = ["ns", "add", "n", "--data", "data", "--scheme", "segment", "--source", source];
+        let ran = snowmint::run(folder.path(), [&args, more].concat());
+        (ran.status.code(), snowmint::text(&ran))
+    };
+    let flag = format!("cache=redis://:hunter2@{address}/0");
+    for (source, more, words) in [
+        (source.replace("redis://", "redis://:hunter2@"), &[][..], &["has a password", "login=NAME"][..]),
+        (source.replace("login=", "password_file="), &[], &["`password_file`", "login=NAME", "--logins"]),
+        (
+            source.clone(),
+            &["--logins", &flag.replace("/0", "/1")],
+            &["login cache is for", "have to be the same"],
+        ),
+        (
+            source.clone(),
+            &["--logins", &flag.replace("hunter2", "wrong-hunter2")],
+            &["redis-counter:redis://"],
+        ),
+    ] {
+        let (code, text) = add(&source, more);
+        assert_ne!(code, Some(0), "{text}");
+        assert_says(&text, words);
+        assert!(!text.contains("hunter2"), "{text}");
+    }
+    let (code, text) = add(&source, &["--logins", &flag]);
+    assert_eq!(code, Some(0), "{text}");
+
+    let by_flag = serve(folder.path()).args(["--logins", &flag]).start();
+    wait_for(&by_flag, "n");
+    fs::write(folder.path().join("ns.toml"), "").unwrap();
+    let by_file = serve(folder.path()).args(["--namespaces-file", "ns.toml"]).start();
+    let error = time::eventually("the reason", PATIENCE, || {
+        increment(&by_file, &["INCR", "n"]).err().filter(|it| !it.contains("being opened"))
+    });
+    assert_says(&error, &["NOTREADY", "unknown login `cache`", "[logins]"]);
+    fs::write(folder.path().join("password"), "hunter2\n").unwrap();
+    let path = folder.path().join("password");
+    let file = format!("[logins]\ncache = \"redis://{address}/0?password_file={}\"\n", path.display());
+    fs::write(folder.path().join("ns.toml"), file).unwrap();
+    by_file.hang_up();
+    wait_for(&by_file, "n");
+    let mut ids = Ids::new();
+    for _ in 0..20 {
+        for server in [&by_flag, &by_file] {
+            ids.add(&server.client().next("n", 7).unwrap().unwrap());
+        }
+    }
+    ids.assert_unique();
+    // A server that wants a password says so, and the node names the remedy.
+    ns(folder.path(), &["add", "plain", "--scheme", "segment"]);
+    let plain = source.replace("&login=cache", "");
+    let record = format!(r#"{{"scheme":"segment","sources":["{plain}"],"everywhere":true}}"#);
+    let third = serve(folder.path());
+    overwrite(folder.path(), "plain", &record);
+    let third = third.env("SNOWMINT_STORE_PASSWORD", "hunter2").start();
+    let error = time::eventually("the reason", PATIENCE, || {
+        increment(&third, &["INCR", "plain"]).err().filter(|it| !it.contains("being opened"))
+    });
+    assert_says(&error, &["without login=NAME gets no password"]);
 }
 
 const TICKETS: &str = "CREATE TABLE test.Tickets64 (id bigint(20) unsigned NOT NULL auto_increment, \

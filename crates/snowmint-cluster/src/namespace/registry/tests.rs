@@ -355,7 +355,7 @@ async fn a_text_form_that_could_repeat_a_text_is_refused() {
 #[tokio::test]
 async fn sources_that_not_every_node_sees_are_refused() {
     let store = MemoryStore::new();
-    let file = defined("scheme = 'segment'\nsources = ['sqlite:/var/ids.db']");
+    let file = defined("scheme = 'segment'\nsources = ['1/2 mysql://localhost/ids']");
     add(&store, &name(), &file, IfDropped::Resume).await.unwrap();
     drop_namespace(&store, &name(), 5).await.unwrap();
     let shared = Said { store, may_lose: Duration::ZERO, reach: Visibility::Network };
