@@ -66,7 +66,7 @@ impl LockFile {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => return Ok(None),
                 Err(TryLockError::Error(error)) => {
-                    if after == AfterUse::Remove {
+                    if after == AfterUse::Remove && error.kind() == io::ErrorKind::Unsupported {
                         // Nobody can hold a lock of it. The first error counts.
                         let _ = fs::remove_file(path);
                     }

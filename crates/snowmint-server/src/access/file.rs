@@ -330,9 +330,14 @@ pub(super) fn check_successor(before: &str, text: &str, known: usize, lost: &[&s
     if text.lines().rfind(|line| !line.trim().is_empty()).is_some_and(|line| line.trim() == LAST_LINE) {
         return Ok(());
     }
+    // What follows in the file in use. A comment says nothing: there may be one within a table.
+    let next = |rest: &str| {
+        let mut lines = rest.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+        lines.next().is_some_and(|line| !line.starts_with('['))
+    };
     let why = match (before.strip_prefix(text), lost) {
         // Not at the end of a table, which is where a person would cut it.
-        (Some(rest), _) if !rest.trim().is_empty() && !rest.trim_start().starts_with(['[', '#']) => {
+        (Some(rest), _) if next(rest) => {
             "its text is that of the file in use, but ends within a table".to_owned()
         }
         (_, [first, ..]) if lost.len() * 2 > known => {
@@ -827,5 +832,15 @@ mod tests {
         fn any_text_is_read_or_refused(text in "(\\[tokens\\.[a-z\"']{1,3}\\]\n|[a-z]+ = ['\"]?[a-z0-9]*['\"]?\n|#.*\n){0,8}") {
             check_file(&text);
         }
+    }
+
+    /// Goal: a cut before a comment within a table is seen as one. Method: a token whose quota follows the comment.
+    #[test]
+    fn a_comment_does_not_end_a_table() {
+        let before =
+            "[tokens.a]\nsha256 = 'x'\nnamespaces = ['*']\n# five a second\nrate = 5\n# end\n[tokens.b]\n";
+        let check = |until: &str| check_successor(before, &before[..before.find(until).unwrap()], 2, &[]);
+        assert!(check("# five").is_err() && check("rate").is_err());
+        assert_eq!((check("# end"), check("[tokens.b]")), (Ok(()), Ok(())));
     }
 }
