@@ -18,7 +18,7 @@ use snowmint_store::{MAX_NUMBER, Visibility};
 use super::NamespaceName;
 use super::counter_source::CounterSource;
 use super::hide::{Hide, HideKeyName};
-use super::text_form::TextForm;
+use super::text_form::{LONGEST_ID, TextForm};
 use super::text_form::{Periods, Plain, can_meet};
 use crate::segment::{Mode, Reset, SegmentConfig, SegmentConfigError, Stripe};
 
@@ -233,6 +233,16 @@ impl Definition {
     /// Returns whether an id is a number and is written as a decimal number.
     pub const fn is_plain_number(&self) -> bool {
         self.text.is_none() && !matches!(self.scheme, Scheme::Wide(_))
+    }
+
+    /// Returns the length of the longest text of an id in bytes.
+    pub fn longest_text(&self) -> usize {
+        match (&self.text, &self.scheme) {
+            (Some(form), _) => form.longest(),
+            (None, Scheme::Wide(_)) => LONGEST_ID,
+            // 2^63 - 1.
+            (None, _) => 19,
+        }
     }
 }
 

@@ -20,6 +20,8 @@ use crate::segment::Reset;
 const MS_PER_DAY: u64 = 86_400_000;
 /// The longest template in bytes, without its alphabet.
 const MAX_TEMPLATE: usize = 64;
+/// The length of the longest text of an id with 96 or 128 bits, that of a UUID.
+pub(super) const LONGEST_ID: usize = 36;
 /// The largest width of a number.
 const MAX_WIDTH: u8 = 32;
 
@@ -166,6 +168,16 @@ impl TextForm {
     /// The length of the longest text in bytes: of a number in base 2, with 63 digits, among dates, which are two characters longer
     /// than their field.
     pub const MAX_LEN: usize = MAX_TEMPLATE + 2 * (MAX_TEMPLATE / "{date}".len()) + 64;
+
+    /// Returns the length of the longest text of this form in bytes.
+    pub fn longest(&self) -> usize {
+        let longest_of = |part: &Part| match part {
+            Part::Number { digits, width } => digits.encode(Id::MAX).len().max(usize::from(*width)),
+            Part::Id => LONGEST_ID,
+            part => part.len(),
+        };
+        self.parts.iter().map(longest_of).sum()
+    }
 
     /// Appends the text of a number of at most 63 bits that was made at an instant.
     pub fn write_number(&self, number: u64, unix_ms: u64, out: &mut Vec<u8>) {
@@ -648,6 +660,7 @@ mod tests {
         let template = format!("{}ABCD-{{alphabet=01}}", "{date}".repeat(8));
         let longest = text(&template, u64::MAX >> 1);
         assert!(longest.len() > 130 && longest.len() <= TextForm::MAX_LEN, "{}", longest.len());
+        assert_eq!(template.parse::<TextForm>().unwrap().longest(), longest.len());
     }
 
     #[test]

@@ -23,6 +23,7 @@ use crate::http::request_log::RequestLine;
 use crate::http::response::{Body, IdsFormat, JSON, Problem, Refusal, TEXT, failure, json, ok};
 use crate::http::tinyid::{self, TinyIdFailure};
 use crate::http::{admin, console, console_data, cors};
+use crate::limits::unread::LONG;
 use crate::metrics::Exposition;
 use crate::mint::{Namespace, parse_count, parse_range_count};
 use crate::protocol::Admission;
@@ -118,7 +119,7 @@ fn bounded(
     let is_read = matches!(*method, Method::GET | Method::HEAD);
     let refusal = if is_read { Refusal::Possible } else { Refusal::TooLate };
     let (parts, body) = response.into_parts();
-    Ok(Response::from_parts(parts, body.bounded(&serving.answers, refusal)?))
+    Ok(Response::from_parts(parts, body.bounded(&serving.peer.answers, refusal)?))
 }
 
 /// Removes the body of an answer and keeps its length.
@@ -235,7 +236,7 @@ async fn try_handle<B>(
                 return Ok(ok(format.media_type(), Body::whole("")));
             }
             let keyed = keyed(serving, identity, &namespace, key, count, format)?;
-            let held_bytes = Body::hold_ids(&serving.answers, count, format)?;
+            let held_bytes = Body::hold_ids(&serving.peer.answers, &namespace, count, keyed.as_ref())?;
             // Borrowed: if it were moved, this future would reserve room for it twice.
             let draw = pin!(client.take(identity, &namespace, count, wait, Namespace::try_take));
             Ok(idempotency::answer(serving, keyed, format, draw).await?.map(|body| body.counted(held_bytes)))
@@ -250,7 +251,7 @@ async fn try_handle<B>(
             }
             let format = IdsFormat::Ranges;
             let keyed = keyed(serving, identity, &namespace, key, count, format)?;
-            let held_bytes = Body::hold_ids(&serving.answers, count, format)?;
+            let held_bytes = Some(serving.peer.answers.hold(LONG)?);
             // Borrowed, as above.
             let draw = pin!(client.take(identity, &namespace, count, wait, Namespace::try_take_ranges));
             Ok(idempotency::answer(serving, keyed, format, draw).await?.map(|body| body.counted(held_bytes)))
@@ -283,7 +284,7 @@ async fn try_handle<B>(
             let exposition = exposition(request.headers());
             let kind = if exposition == Exposition::OpenMetrics { OPENMETRICS } else { PROMETHEUS };
             match server.metrics.rendering(exposition).await {
-                Ok(rendering) => Ok(ok(kind, Body::metrics(rendering, &serving.answers)?)),
+                Ok(rendering) => Ok(ok(kind, Body::metrics(rendering, &serving.peer.answers)?)),
                 Err(error) => Err(failure(&error).into()),
             }
         }

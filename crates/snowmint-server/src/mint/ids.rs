@@ -48,11 +48,8 @@ pub(super) struct IdFormat {
     pub(super) layout: Option<Layout>,
     /// The instant of an id that has none itself.
     pub(super) unix_ms: u64,
-}
-
-impl IdFormat {
-    /// Plain numbers, or the scheme's own text.
-    pub(super) const NUMBER: Self = Self { form: None, layout: None, unix_ms: 0 };
+    /// The length of the longest text in bytes.
+    pub(super) longest: usize,
 }
 
 /// A batch of ids.
@@ -119,6 +116,11 @@ impl Ids {
     /// Returns `true` if the ids are plain numbers, without a text form.
     pub const fn are_plain_numbers(&self) -> bool {
         self.format.form.is_none() && !matches!(self.rest, Rest::Wide { .. })
+    }
+
+    /// Returns the length of the longest text in bytes.
+    pub const fn longest_text(&self) -> usize {
+        self.format.longest
     }
 
     /// Takes the next ids that increase by one step each; `None` after the last, and for ids of 96 or 128 bits.
