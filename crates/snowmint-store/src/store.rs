@@ -16,7 +16,7 @@ use async_trait::async_trait;
 #[cfg(any(feature = "sqlite", feature = "_network"))]
 use snowmint::foreign::{Most, shown};
 
-use crate::{StoreError, Visibility};
+use crate::{Identity, StoreError, Visibility};
 #[cfg(any(feature = "sqlite", feature = "_network"))]
 use std::sync::{Mutex, PoisonError};
 
@@ -249,6 +249,14 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     ///
     /// `None` before the first call, and for stores whose servers all show the same records.
     fn server(&self) -> Option<String> {
+        None
+    }
+
+    /// Returns which store this process uses, once its identity has settled. Does not call the store.
+    ///
+    /// Stores of [`open`](crate::open) have an identity, which the first call reads, or writes if it is missing. `None` before
+    /// that, for stores that were opened without `open`, and after [`open_to_read`](crate::open_to_read) of a store without one.
+    fn identity(&self) -> Option<Identity> {
         None
     }
 
