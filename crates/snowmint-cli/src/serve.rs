@@ -439,7 +439,7 @@ async fn serve(
             noeqd = shown.noeqd,
             probe = shown.probe,
             version = env!("CARGO_PKG_VERSION"),
-            store = store.describe(),
+            store = store.place(),
             store_id = store_id(&*store),
             visibility = Visibility::of_url(&plan.store_url).to_string(),
             "listening; ids are rejected until this node holds a lease"
@@ -572,7 +572,7 @@ async fn announce_lease(
         layout = %plan.args.layout,
         ends = output::date(plan.args.layout.ends_at_unix_ms()),
         version = env!("CARGO_PKG_VERSION"),
-        store = store.describe(),
+        store = store.place(),
         store_id = store_id(store),
         visibility = Visibility::of_url(&plan.store_url).to_string(),
         "ready: ids are served"

@@ -381,6 +381,10 @@ impl Store for IdentifiedStore {
     fn describe(&self) -> String {
         self.inner.describe()
     }
+
+    fn place(&self) -> String {
+        self.inner.place()
+    }
 }
 
 #[cfg(all(test, feature = "memory"))]

@@ -270,6 +270,12 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
 
     /// Returns the kind and place of this store for logs, such as `sqlite:/var/lib/snowmint/leases.db`, without any password.
     fn describe(&self) -> String;
+
+    /// Returns the place in full, for people who compare two nodes: also what [`describe`](Self::describe) leaves out, such as the
+    /// schema of a table or the folder of a relative path.
+    fn place(&self) -> String {
+        self.describe()
+    }
 }
 
 /// Maximum number of skipped entries to keep. An operator who looks at these finds the others.

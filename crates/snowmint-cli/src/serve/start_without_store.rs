@@ -149,6 +149,10 @@ impl Store for LateStore {
     fn describe(&self) -> String {
         self.arrived.get().map_or_else(|| self.name.clone(), |store| store.describe())
     }
+
+    fn place(&self) -> String {
+        self.arrived.get().map_or_else(|| self.name.clone(), |store| store.place())
+    }
 }
 
 #[cfg(test)]

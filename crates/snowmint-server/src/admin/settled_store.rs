@@ -214,6 +214,10 @@ impl Store for SettledStore {
     fn describe(&self) -> String {
         self.store.describe()
     }
+
+    fn place(&self) -> String {
+        self.store.place()
+    }
 }
 
 #[cfg(test)]
