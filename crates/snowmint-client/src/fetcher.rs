@@ -252,7 +252,11 @@ impl Fetcher {
                         Retry::Fewer | Retry::Elsewhere | Retry::After(_) => {}
                     }
                     is_over_quota |= failure.kind == ErrorKind::OverQuota;
-                    *lock(&namespace.last_failure) = Some(failure);
+                    let mut last = lock(&namespace.last_failure);
+                    // A second store is what somebody has to know of, whatever else fails too.
+                    if failure.retry == Retry::OtherStore || last.as_ref().is_none_or(|it| it.retry != Retry::OtherStore) {
+                        *last = Some(failure);
+                    }
                 }
                 () = sleep_until(hedge_at.unwrap_or(deadline)), if hedges => {
                     if !self.states().may_hedge() {
