@@ -131,6 +131,8 @@ pub enum Count {
     Steps,
     /// Grants that reach further ahead than a grant by any clock within `max_skew` of the store's clock.
     FutureTaken,
+    /// Ids that the client dropped, because they were of another store.
+    OfAnotherStore,
     /// Duplicate ids.
     Duplicates,
     /// Ids that were not larger than the one before from the same process.
@@ -139,7 +141,7 @@ pub enum Count {
 
 impl Count {
     /// Every count, with its name.
-    pub const ALL: [(Self, &'static str); 23] = [
+    pub const ALL: [(Self, &'static str); 24] = [
         (Self::Ids, "ids"),
         (Self::Grants, "grants"),
         (Self::Renewals, "renewals"),
@@ -161,6 +163,7 @@ impl Count {
         (Self::Pauses, "pauses"),
         (Self::Steps, "clock steps"),
         (Self::FutureTaken, "of the future"),
+        (Self::OfAnotherStore, "of another store"),
         (Self::Duplicates, "duplicates"),
         (Self::Disorder, "out of order"),
     ];

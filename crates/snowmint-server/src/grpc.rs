@@ -339,7 +339,8 @@ impl Session {
         let client = identity.as_ref().ok().cloned();
         let attempt = path.starts_with(admin::SERVICE).then(|| path.to_owned());
         match self.try_call(request, began, delivery, identity, &mut line).await {
-            Ok(Called { response, kind }) => {
+            Ok(Called { mut response, kind }) => {
+                self.server.store.mark(response.headers_mut());
                 match kind {
                     CallKind::Unary { failed } => line.end(failed),
                     // Each of its requests has a line; the call has the span.

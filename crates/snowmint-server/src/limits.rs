@@ -206,6 +206,8 @@ pub mod fleet {
     pub const WITHIN: Duration = Duration::from_secs(5);
     /// Time between two questions to the peers of a node.
     pub const PEERS_EVERY: Duration = Duration::from_secs(5);
+    /// Time between two questions to the peers of a node which store they use.
+    pub const STORES_EVERY: Duration = Duration::from_secs(30);
     /// How long a node is named whose lease ended without a release, unless its worker gets another holder before.
     pub const LAPSED_FOR: Duration = Duration::from_hours(1);
     /// A list of the workers that takes longer than this causes a warning.

@@ -42,6 +42,10 @@ struct Readiness {
     #[serde(skip_serializing_if = "Option::is_none")]
     until: Option<String>,
     leases: Vec<LeaseHeld>,
+    /// The identity of the store.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    store: Option<String>,
+    instance: String,
     /// Problems that need attention, such as a lease that is not being renewed or records that the store has lost.
     #[serde(skip_serializing_if = "Option::is_none")]
     trouble: Option<String>,
@@ -50,6 +54,7 @@ struct Readiness {
 #[derive(Serialize)]
 struct LeaseHeld {
     worker: u32,
+    pool: String,
     until: String,
 }
 
@@ -95,6 +100,7 @@ where
         cors::mark(&serving.server.settings.cors_origins, request.headers(), &mut response);
         (response, made)
     };
+    serving.server.store.mark(response.headers_mut());
     if let Some(line) = &mut line {
         line.status = Some(response.status());
     }
@@ -374,15 +380,18 @@ fn ready(server: &ServerState, shutdown: &ShutdownListener) -> Result<Response<B
     let now_unix_ms = server.settings.clock.unix_ms();
     let held = |lease: LeaseStatus| {
         let (worker, until_unix_ms) = lease.held_at(now_unix_ms)?;
-        Some(LeaseHeld { worker: worker.0, until: Utc(until_unix_ms).to_string() })
+        Some(LeaseHeld { worker: worker.0, until: Utc(until_unix_ms).to_string(), pool: lease.pool })
     };
     // A worker that was set by hand has no end.
+    let trouble: Vec<String> = server.store.troubles().into_iter().chain(server.mint.trouble()).collect();
     let has_ended = status.until_unix_ms.is_some_and(|until| until <= now_unix_ms);
     json(&Readiness {
         ready: true,
         worker: status.worker.filter(|_| !has_ended).map(|worker| worker.0),
         until: status.until_unix_ms.filter(|_| !has_ended).map(|until| Utc(until).to_string()),
         leases: server.mint.leases().into_iter().filter_map(held).collect(),
-        trouble: server.mint.trouble(),
+        store: server.store.text().map(str::to_owned),
+        instance: server.instance.clone(),
+        trouble: (!trouble.is_empty()).then(|| trouble.join("; ")),
     })
 }
