@@ -214,8 +214,8 @@ impl IdentifiedStore {
         }
         let Some(Identity { id, another: Some(another) }) = self.identity() else { return Ok(()) };
         let cause = format!(
-            "its identity is {another}, and this process uses the store {id}: nothing was written; if the URL is right, find out why \
-             another store answers there, and if this one shall be used from now on, restart the process"
+            "its identity is {another}, and this process uses {id}: nothing was written; check the URL and where its address leads; to \
+             use the other store from now on, restart the process"
         );
         Err(StoreError::new(StoreErrorKind::AnotherStore, operation, self.describe(), cause))
     }
