@@ -322,7 +322,7 @@ struct Changeable {
     #[arg(long, value_name = "RULE")]
     rule: Option<Rule>,
     /// Start of the sequence in each new tick (snowflake): zero, random, random(N) or rolling (see `snowmint serve
-    /// --help`). Do not use zero if ids are rare and `id % n` picks a shard. Default: the start of the service
+    /// --help`). With zero, rare ids are even. Default: the start of the service
     #[arg(long, value_name = "START")]
     sequence_start: Option<Start>,
     /// Mode (segment): cached (from memory: fast, increasing on each node) or direct (from the store each time:

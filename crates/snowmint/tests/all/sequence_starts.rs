@@ -1,10 +1,10 @@
 //! Goal: ids spread evenly over shards however rarely they are drawn, and no start costs uniqueness.
-//! Method: a chi-squared test of `id % n` for n in 2..64, for one consumer and for two and three that draw in turn
-//! from one generator; the skew of a start at zero shows that the test can fail.
+//! Method: a chi-squared test of `id % n` for n from 2 to 1,024 for one consumer, and below 64 for two and three that draw in
+//! turn from one generator; the skew of a start at zero shows that the test can fail.
 
 use std::collections::HashSet;
 
-use snowmint::{Generator, Id, Layout, ManualClock, Start, WorkerId};
+use snowmint::{Clock as _, Generator, Id, Layout, ManualClock, Start, WorkerId};
 
 const T0: u64 = 1_700_000_000_000;
 const DRAWS: usize = 40_000;
@@ -13,8 +13,7 @@ const EVEN: [Start; 2] = [Start::RANDOM, Start::Rolling];
 /// Draws ids at a low rate: `burst` at once, at irregular intervals.
 fn drawn(start: Start, burst: usize) -> Vec<Id> {
     let clock = ManualClock::at_unix_ms(T0);
-    let generator =
-        Generator::builder(Layout::TWITTER).worker(WorkerId(0)).start(start).build(&clock).unwrap();
+    let generator = generator(start, &clock);
     let mut ids = Vec::new();
     let mut dice = 1_u64;
     for _ in 0..DRAWS / burst {
@@ -37,8 +36,12 @@ fn is_even(ids: &[Id], n: u64) -> bool {
     chi < freedom + 5.0 * (2.0 * freedom).sqrt() + 5.0
 }
 
-fn uneven(ids: &[Id]) -> Vec<u64> {
-    (2..64).filter(|n| !is_even(ids, *n)).collect()
+fn uneven(ids: &[Id], most: u64) -> Vec<u64> {
+    (2..=most).filter(|n| !is_even(ids, *n)).collect()
+}
+
+fn generator(start: Start, clock: &ManualClock) -> Generator<&ManualClock> {
+    Generator::builder(Layout::TWITTER).worker(WorkerId(0)).start(start).build(clock).unwrap()
 }
 
 #[test]
@@ -53,7 +56,27 @@ fn a_start_at_zero_skews_shards() {
 #[cfg_attr(miri, ignore = "statistics: tens of thousands of ids")]
 fn random_and_rolling_starts_do_not() {
     for start in EVEN {
-        assert_eq!(uneven(&drawn(start, 1)), [] as [u64; 0], "{start:?}");
+        assert_eq!(uneven(&drawn(start, 1), 1024), [] as [u64; 0], "{start:?}");
+    }
+}
+
+/// Each id comes from a generator of its own, as with one process per id: in a later tick than the one it was built in, or in
+/// the first tick that it may use.
+#[test]
+#[cfg_attr(miri, ignore = "statistics: tens of thousands of ids")]
+fn first_ids_of_new_generators_are_even() {
+    let clock = ManualClock::at_unix_ms(T0);
+    for (start, wait_ms) in EVEN.into_iter().flat_map(|start| [(start, 0), (start, 3)]) {
+        let first = || {
+            let next_tick_unix_ms = clock.unix_ms() + 1;
+            let builder = Generator::builder(Layout::TWITTER).worker(WorkerId(0)).start(start);
+            let generator = builder.not_before_unix_ms(next_tick_unix_ms).build(&clock).unwrap();
+            clock.advance_ms(1 + wait_ms);
+            generator.try_next_id().unwrap()
+        };
+        let ids: Vec<Id> = std::iter::repeat_with(first).take(DRAWS).collect();
+        assert!(ids.is_sorted_by(|a, b| a < b));
+        assert_eq!(uneven(&ids, 1024), [] as [u64; 0], "{start}, {wait_ms} ms");
     }
 }
 
@@ -66,7 +89,7 @@ fn each_of_two_and_three_consumers_in_turn_gets_an_even_share() {
             let ids = drawn(start, burst);
             for consumer in 0..consumers {
                 let mine: Vec<Id> = ids.iter().copied().skip(consumer).step_by(consumers).collect();
-                let uneven = uneven(&mine);
+                let uneven = uneven(&mine, 63);
                 assert_eq!(
                     uneven,
                     [] as [u64; 0],
@@ -80,8 +103,7 @@ fn each_of_two_and_three_consumers_in_turn_gets_an_even_share() {
 #[test]
 fn a_random_start_wraps_inside_its_tick_and_loses_nothing() {
     let clock = ManualClock::at_unix_ms(T0);
-    let generator =
-        Generator::builder(Layout::TWITTER).worker(WorkerId(0)).start(Start::RANDOM).build(&clock).unwrap();
+    let generator = generator(Start::RANDOM, &clock);
     let mut seen = HashSet::new();
     let ticks = if cfg!(miri) { 1 } else { 20 };
     for ms in 0..ticks {
@@ -123,16 +145,24 @@ fn rolling_goes_on_from_the_last_value_and_ids_increase() {
 }
 
 #[test]
-fn under_load_a_rolling_start_uses_every_sequence() {
+fn under_load_a_rolling_start_uses_every_sequence_in_order() {
     let clock = ManualClock::at_unix_ms(T0);
-    let generator =
-        Generator::builder(Layout::TWITTER).worker(WorkerId(0)).start(Start::Rolling).build(&clock).unwrap();
-    let mut made = 0;
-    for _ in 0..100 {
+    let generator = generator(Start::Rolling, &clock);
+    let mut last = generator.try_next_id().unwrap();
+    for ms in 0..if cfg!(miri) { 3 } else { 100 } {
+        let mut made = 0;
         while let Ok(batch) = generator.try_take(1000) {
-            made += batch.len();
+            for id in batch {
+                assert!(last < id);
+                assert_eq!(Layout::TWITTER.unix_ms(Layout::TWITTER.split(id).unwrap().timestamp), T0 + ms);
+                (last, made) = (id, made + 1);
+            }
+        }
+        if ms == 0 {
+            assert!((2048 - 1..4096).contains(&made), "{made}: at least the upper half of the first tick");
+        } else {
+            assert_eq!(made, 4096, "all of a tick after a full one");
         }
         clock.advance_ms(1);
     }
-    assert!((100 * 4096 - 7..=100 * 4096).contains(&made), "{made}: all but the gap before the first");
 }

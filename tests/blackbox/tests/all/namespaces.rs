@@ -140,11 +140,11 @@ fn draw_rarely<const N: usize>(server: &Server, namespaces: [&str; N], count: us
     drawn
 }
 
-/// Goal: `id % 8` spreads rare ids if the sequence start is random or rolling, and only then; ids stay unique and increase from
-/// tick to tick. Method: ids drawn one at a time with pauses, with the flag of the service and those of namespaces of the same
+/// Goal: `id % 8` spreads rare ids unless the sequence starts at zero; ids stay unique and increase from tick to tick. Method:
+/// ids drawn one at a time with pauses, with the flag of the service, without it, and with those of namespaces of the same
 /// layout.
 #[test]
-fn rare_ids_go_to_every_shard_where_they_are_told_to() {
+fn rare_ids_go_to_every_shard_unless_the_sequence_starts_at_zero() {
     let folder = tempfile::tempdir().unwrap();
     for start in ["zero", "rolling"] {
         ns(folder.path(), &["add", start, "--scheme", "snowflake", "--sequence-start", start]);
@@ -169,12 +169,16 @@ fn rare_ids_go_to_every_shard_where_they_are_told_to() {
     server.stop();
 
     let folder = tempfile::tempdir().unwrap();
-    ns(folder.path(), &["add", "spread", "--scheme", "snowflake", "--sequence-start", "random"]);
+    ns(folder.path(), &["add", "twitter", "--scheme", "snowflake", "--sequence-start", "zero"]);
     let server = serve(folder.path()).start();
-    wait_for(&server, "spread");
-    let [default, spread] = draw_rarely(&server, ["default", "spread"], 200);
-    assert!(default.iter().all(|id| id % 2 == 0), "without the flag rare ids are even");
-    assert!(shards(&spread).iter().all(|count| *count > 0), "{:?}", shards(&spread));
+    wait_for(&server, "twitter");
+    let [default, twitter] = draw_rarely(&server, ["default", "twitter"], 200);
+    assert!(shards(&default).iter().all(|count| *count > 0), "without the flag: {:?}", shards(&default));
+    assert_eq!(shards(&twitter), [200, 0, 0, 0, 0, 0, 0, 0]);
+    server.stop();
+    let server = serve(folder.path()).args(["--sequence-start", "zero"]).start();
+    let [default] = draw_rarely(&server, ["default"], 50);
+    assert!(default.iter().all(|id| id % 2 == 0), "rare ids are even with the flag");
 }
 
 /// Goal: no number is returned twice, and a clean stop wastes none. Method: numbers drawn across a clean stop and across kill -9,
