@@ -464,7 +464,9 @@ impl Namespace {
         };
         let layout =
             if let Backend::Snowflake(pool) = self.backend.plain() { Some(pool.layout) } else { None };
-        IdFormat { form: Some(Arc::clone(form)), layout, unix_ms: self.clock.unix_ms() }
+        let time_zone = self.definition.time_zone.clone();
+        let local_ms = time_zone.local_ms(self.clock.unix_ms());
+        IdFormat { form: Some(Arc::clone(form)), layout, time_zone, local_ms }
     }
 
     async fn in_time<T>(

@@ -181,6 +181,59 @@ fn rare_ids_go_to_every_shard_unless_the_sequence_starts_at_zero() {
     assert!(default.iter().all(|id| id % 2 == 0), "rare ids are even with the flag");
 }
 
+/// Compiles a time zone database with one zone, at this distance from UTC.
+fn database(folder: &Path, name: &str, zone: &str, offset: &str) -> std::path::PathBuf {
+    let (rules, database) = (folder.join(format!("{name}.zi")), folder.join(name));
+    fs::write(&rules, format!("Zone {zone} {offset} - %z\n")).unwrap();
+    output("zic", ["-d", database.to_str().unwrap(), rules.to_str().unwrap()]);
+    database
+}
+
+/// Goal: two nodes whose databases have different rules for a zone give different dates and never one text twice, nor after both
+/// have restarted with the other's rules; a node that does not know the zone refuses. Method: a zone that one release has 14
+/// hours ahead of UTC and the other 12 behind, so that the dates always differ; drawn in turn.
+#[test]
+fn nodes_with_different_releases_of_the_time_zones_give_no_text_twice() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let releases = [("east", "14:00"), ("west", "-12:00")]
+        .map(|(name, offset)| database(folder, name, "Test/Office", offset));
+    ns(
+        folder,
+        &["add", "orders", "--scheme", "segment", "--reset", "daily", "--text", "ORD-{date}-{number}"],
+    );
+    let set = snowmint::command()
+        .current_dir(folder)
+        .env("TZDIR", &releases[0])
+        .args(["ns", "set", "orders", "--time-zone", "Test/Office", "--data", "data"])
+        .output()
+        .unwrap();
+    assert!(set.status.success(), "{}", snowmint::text(&set));
+    let mut seen = std::collections::BTreeSet::new();
+    for round in 0..2 {
+        let nodes: Vec<Server> =
+            (0..2).map(|nth| serve(folder).env("TZDIR", &releases[(nth + round) % 2]).start()).collect();
+        let mut dates = [const { std::collections::BTreeSet::new() }; 2];
+        for node in &nodes {
+            wait_for(node, "orders");
+        }
+        for nth in 0..200 {
+            let Reply::Bulk(text) = nodes[nth % 2].client().call(&["ID.NEXT", "orders"]).unwrap() else {
+                panic!("no text")
+            };
+            dates[nth % 2].insert(text[4..12].to_owned());
+            assert!(seen.insert(text.clone()), "{text} twice");
+        }
+        assert!(dates[0].is_disjoint(&dates[1]), "{dates:?}");
+        for node in nodes {
+            node.stop();
+        }
+    }
+    let node = serve(folder).env("TZDIR", database(folder, "other", "Test/Other", "1:00")).start();
+    let Reply::Error(error) = node.client().call(&["ID.NEXT", "orders"]).unwrap() else { panic!("served") };
+    assert!(error.contains("unknown time zone Test/Office"), "{error}");
+}
+
 /// Goal: no number is returned twice, and a clean stop wastes none. Method: numbers drawn across a clean stop and across kill -9,
 /// after each of which the node restarts on the same data.
 #[test]
