@@ -293,13 +293,13 @@ pub(crate) struct Args {
         help_heading = "Ids and leases"
     )]
     pub(super) rule: Rule,
-    /// Start of the sequence in each new millisecond: zero, random, random(N) (below N) or rolling. Do not use zero if ids
-    /// are rare and `id % n` picks a shard: most ids would end in sequence 0 and go to one shard. rolling keeps ids in order;
-    /// with random, the ids of a connection increase only from one millisecond to the next
+    /// Start of the sequence in each new millisecond: rolling (after the last one, in order), zero (Twitter's bits), random
+    /// or random(N) (below N). With zero, an id that is alone in its millisecond has sequence 0: rare ids are even, and
+    /// `id % n` sends them to one shard. With random, the ids of a connection increase only from one millisecond to the next
     #[arg(
         long,
         value_name = "START",
-        default_value = "zero",
+        default_value = "rolling",
         env = "SNOWMINT_SEQUENCE_START",
         help_heading = "Ids and leases"
     )]

@@ -33,7 +33,7 @@ const MAX_WIDTH: u8 = 32;
 /// | `{hex}`, `{base32}`, `{base36}`, `{base58}`, `{base62}`, optionally with a width | the number in those [`Digits`] |
 /// | `{alphabet=CHARS}`, `{alphabet=CHARS:11}` | the number in an alphabet of your own: 2 to 94 characters, except `{`, `}`, `:`, quotes and `\\` |
 /// | `{id}` | an id of 96 or 128 bits, in the text of its scheme |
-/// | `{date}` | the day in UTC as `20261121`; `{yyyy}`, `{mm}`, `{dd}` are its parts |
+/// | `{date}` | the day in the time zone of the namespace as `20261121`; `{yyyy}`, `{mm}`, `{dd}` are its parts |
 ///
 /// Everything else is literal text. A template has exactly one number or `{id}`, so that a text can be parsed. A number with
 /// more digits than its width is written in full.
@@ -179,7 +179,8 @@ impl TextForm {
         self.parts.iter().map(longest_of).sum()
     }
 
-    /// Appends the text of a number of at most 63 bits that was made at an instant.
+    /// Appends the text of a number of at most 63 bits that was made at an instant: unix milliseconds, or those of
+    /// [`TimeZone::local_ms`](super::TimeZone::local_ms).
     pub fn write_number(&self, number: u64, unix_ms: u64, out: &mut Vec<u8>) {
         self.write(unix_ms, out, |part, out| match part {
             Part::Number { digits, width } => write_number(digits, number, *width, out),
@@ -187,7 +188,8 @@ impl TextForm {
         });
     }
 
-    /// Appends the text of an id that was made at an instant and has a text of its own.
+    /// Appends the text of an id that was made at an instant, as for [`write_number`](Self::write_number), and has a text of
+    /// its own.
     pub fn write_id(&self, id: impl fmt::Display, unix_ms: u64, out: &mut Vec<u8>) {
         self.write(unix_ms, out, |_, out| out.extend_from_slice(id.to_string().as_bytes()));
     }

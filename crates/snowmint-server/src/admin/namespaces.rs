@@ -519,7 +519,7 @@ fn define(mut settings: Settings) -> Result<Definition, AdminError> {
 }
 
 /// The settings that a namespace may have.
-pub(super) const KNOWN: [&str; 18] = [
+pub(super) const KNOWN: [&str; 19] = [
     SCHEME,
     LAYOUT,
     "rule",
@@ -534,6 +534,7 @@ pub(super) const KNOWN: [&str; 18] = [
     "size_max",
     "series",
     "text",
+    "time_zone",
     "hide",
     "hide_check",
     "description",
@@ -742,7 +743,7 @@ async fn reserved_to(
 }
 
 /// Returns the key and the stripe of the namespace's counter in this store, of the current period if its numbers restart; `None`
-/// if they come from elsewhere.
+/// if they come from elsewhere, or if this machine does not know its time zone.
 pub(crate) fn own_counter(
     name: &str,
     record: &NamespaceRecord,
@@ -752,7 +753,12 @@ pub(crate) fn own_counter(
     let NumberSource::Own(stripe) = &segment.source else { return None };
     let key = segment.counter_key(&NamespaceName::new(name).ok()?);
     let key = match segment.reset {
-        Some(reset) => format!("{key}/{}", Period::at(reset, now_unix_ms)),
+        Some(reset) => {
+            let time_zone = &record.definition.time_zone;
+            // Without its rules, the current period is not known here.
+            time_zone.check().ok()?;
+            format!("{key}/{}", Period::at(reset, time_zone.local_ms(now_unix_ms)))
+        }
         None => key,
     };
     Some((key, *stripe))
@@ -1045,6 +1051,7 @@ mod tests {
             size_max: Some(2),
             series: Some(1),
             text: "{number}".parse().ok(),
+            time_zone: "Asia/Shanghai".parse().ok(),
             hide: "public".parse().ok(),
             hide_check: "0011223344556677".parse().ok(),
             description: Some("orders".to_owned()),

@@ -12,7 +12,7 @@ use snowmint::generator::Batch;
 use snowmint::hide::Hider;
 use snowmint::inspect::Decoded;
 use snowmint::{Clock as _, Id};
-use snowmint_cluster::namespace::{Definition, InspectError, NumberSource, Scheme, TextForm};
+use snowmint_cluster::namespace::{Definition, InspectError, NumberSource, Scheme, TextForm, TimeZone};
 use snowmint_cluster::segment::Run;
 use snowmint_cluster::{NamespaceName, NoNumberError, SegmentStatus, Segments};
 
@@ -470,11 +470,13 @@ impl Namespace {
     fn id_format(&self) -> IdFormat {
         let longest = self.longest_text;
         let Some(form) = &self.form else {
-            return IdFormat { form: None, layout: None, unix_ms: 0, longest };
+            return IdFormat { form: None, layout: None, time_zone: TimeZone::UTC, local_ms: 0, longest };
         };
         let layout =
             if let Backend::Snowflake(pool) = self.backend.plain() { Some(pool.layout) } else { None };
-        IdFormat { form: Some(Arc::clone(form)), layout, unix_ms: self.clock.unix_ms(), longest }
+        let time_zone = self.definition.time_zone.clone();
+        let local_ms = time_zone.local_ms(self.clock.unix_ms());
+        IdFormat { form: Some(Arc::clone(form)), layout, time_zone, local_ms, longest }
     }
 
     async fn in_time<T>(

@@ -9,7 +9,7 @@ use serde_json::Value;
 use snowmint::{Layout, ManualClock};
 use snowmint_cluster::NamespaceName;
 
-use snowmint_cluster::namespace::{About, Definition, Fields, Scheme, SegmentScheme};
+use snowmint_cluster::namespace::{Definition, Fields, Scheme, SegmentScheme};
 use snowmint_cluster::segment::{SegmentConfig, Segments, Stripe};
 use snowmint_server::limits::http2::{MAX_RESETS, MAX_STREAMS};
 use snowmint_server::limits::unread::{ALL, LONG, READ_SOON};
@@ -260,7 +260,7 @@ async fn a_stream_that_waits_for_its_store_holds_up_no_other() {
     let clock = || ManualClock::at_unix_ms(START_UNIX_MS);
     let segments = Segments::start(counters, SegmentConfig::new(), clock()).unwrap();
     let scheme = Scheme::Segment(SegmentScheme::new());
-    let definition = Definition { scheme, text: None, about: About::NONE };
+    let definition = Definition { scheme, ..Definition::snowflake(Layout::TWITTER) };
     let shared: SharedClock = Arc::new(clock());
     let name = NamespaceName::new("numbers").unwrap();
     let numbers = Namespace::new(name, definition, Backend::Segment(segments), &shared);
