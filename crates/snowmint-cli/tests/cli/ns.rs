@@ -183,7 +183,9 @@ fn a_time_zone_is_set_shown_and_changed() {
     let (code, told) = run(&["ns", "set", "orders", "--time-zone", "Test/Office"]);
     assert!(code == Some(0) && told.contains("dates of Test/Office"), "{told}");
     let listed = sandbox.out(&["ns", "list"]);
-    assert!(listed.contains("dates of Test/Office"), "{listed}");
+    assert!(listed.contains("dates of Test/Office") && !listed.contains("unknown"), "{listed}");
+    let read = sandbox.out(&["inspect", "--json", "--namespace", "orders", "ORD-20261122-000042"]);
+    assert_eq!(json(&read)["id"], "42", "{read}");
     let (code, told) = run(&["ns", "set", "orders", "--time-zone", "UTC"]);
     assert!(code == Some(0) && !told.contains("dates of"), "{told}");
     assert!(json(&sandbox.out(&["ns", "show", "orders", "--json"])).get("time_zone").is_none());

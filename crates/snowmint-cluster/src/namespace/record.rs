@@ -423,9 +423,13 @@ impl Fields {
         Ok(definition)
     }
 
-    /// Returns the definition of a record. It accepts sources that overlap, and a time zone without rules here, so that the
-    /// namespace can be listed and dropped; no node serves it.
-    pub(super) fn define_pinned(self, layout: &Layout) -> Result<Definition, DefinitionError> {
+    /// Returns the definition of a record, as [`define`](Self::define) does. It accepts sources that overlap, and a time zone
+    /// without rules here, so that the namespace can be listed, dropped and inspected; no node serves it.
+    ///
+    /// # Errors
+    ///
+    /// [`DefinitionError`] with the setting that is invalid or does not fit the others.
+    pub fn define_pinned(self, layout: &Layout) -> Result<Definition, DefinitionError> {
         let hide = match (&self.hide, self.hide_check) {
             (Some(key), check) => Some(Hide { key: key.clone(), check }),
             (None, Some(_)) => {

@@ -101,7 +101,12 @@ impl NamespaceView {
     pub fn summary(&self) -> String {
         let Some(settings) = &self.settings else { return self.unreadable.clone().unwrap_or_default() };
         // A record always has a layout, so this one is never used.
-        match settings.clone().define(&Layout::TWITTER) {
+        let defined = match settings.clone().define(&Layout::TWITTER) {
+            // Nodes need its rules, not the machine that lists it.
+            Err(DefinitionError::TimeZone(_)) => settings.clone().define_pinned(&Layout::TWITTER),
+            defined => defined,
+        };
+        match defined {
             Ok(definition) => definition.to_string(),
             Err(error) => format!("{}, but {error}", settings.scheme),
         }
