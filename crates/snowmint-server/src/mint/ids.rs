@@ -54,6 +54,12 @@ pub(super) struct IdFormat {
     pub(super) longest: usize,
 }
 
+impl IdFormat {
+    /// Plain numbers, up to 2^63 - 1.
+    pub(super) const NUMBER: Self =
+        Self { form: None, layout: None, time_zone: TimeZone::UTC, local_ms: 0, longest: 19 };
+}
+
 /// A batch of ids.
 #[derive(Debug)]
 #[must_use = "unread ids are lost"]

@@ -12,7 +12,7 @@ use snowmint::generator::Batch;
 use snowmint::hide::Hider;
 use snowmint::inspect::Decoded;
 use snowmint::{Clock as _, Id};
-use snowmint_cluster::namespace::{Definition, InspectError, NumberSource, Scheme, TextForm, TimeZone};
+use snowmint_cluster::namespace::{Definition, InspectError, NumberSource, Scheme, TextForm};
 use snowmint_cluster::segment::Run;
 use snowmint_cluster::{NamespaceName, NoNumberError, SegmentStatus, Segments};
 
@@ -207,7 +207,7 @@ impl Namespace {
     /// Takes plain numbers, whatever the text form.
     fn several_numbers(&self, segments: &Segments, count: usize) -> Result<Option<Ids>, MintError> {
         match segments.try_take(count) {
-            Ok(run) => Ok(Some(Ids::segment(Some(run), Vec::new(), self.id_format()))),
+            Ok(run) => Ok(Some(Ids::segment(Some(run), Vec::new(), IdFormat::NUMBER))),
             Err(no_number) => self.numbers_may_come(no_number).map(|()| None),
         }
     }
@@ -470,7 +470,7 @@ impl Namespace {
     fn id_format(&self) -> IdFormat {
         let longest = self.longest_text;
         let Some(form) = &self.form else {
-            return IdFormat { form: None, layout: None, time_zone: TimeZone::UTC, local_ms: 0, longest };
+            return IdFormat { longest, ..IdFormat::NUMBER };
         };
         let layout =
             if let Backend::Snowflake(pool) = self.backend.plain() { Some(pool.layout) } else { None };
