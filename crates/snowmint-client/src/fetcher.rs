@@ -309,14 +309,13 @@ impl Fetcher {
     fn check_store(&self, server: &Server, named: Option<String>) -> Result<(), RequestFailure> {
         let mut own = lock(&self.store);
         let detail = match (&*own, named) {
-            (None, None) => return Ok(()),
+            // A server of an earlier version, or behind a proxy that removes headers.
+            (None | Some(OwnStore { named_by: Some(_), .. }), None) => return Ok(()),
             (None, Some(id)) => {
                 *own = Some(OwnStore { id, named_by: Some(Arc::clone(&server.url)) });
                 return Ok(());
             }
             (Some(own), Some(named)) if own.id == named => return Ok(()),
-            // A server of an earlier version, or behind a proxy that removes headers.
-            (Some(OwnStore { named_by: Some(_), .. }), None) => return Ok(()),
             (Some(own), None) => format!("the answer names no store: expected {own}"),
             (Some(own), Some(named)) => {
                 let named = shown(&named, Most::Name);

@@ -9,6 +9,7 @@ use snowmint_store::StoreId;
 use tokio::time::{Instant, sleep_until};
 
 use crate::admin::doctor::NODES;
+use crate::admin::node_admin::NodeAdmin;
 use crate::admin::node_reports::{self, NodeStore};
 use crate::limits::fleet::STORES_EVERY;
 use crate::recurring_problem::RecurringProblem;
@@ -26,7 +27,7 @@ type Worker = (String, u32);
 
 /// Asks the peers until the service ends.
 pub(crate) async fn compare(server: Arc<ServerState>) -> std::convert::Infallible {
-    let peers = server.settings.admin.as_ref().map(|admin| admin.peers()).unwrap_or_default();
+    let peers = server.settings.admin.as_ref().map(NodeAdmin::peers).unwrap_or_default();
     if peers.is_empty() {
         return std::future::pending().await;
     }

@@ -25,7 +25,7 @@ const PREFIX: &str = "smst_";
 const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 const BITS_PER_DIGIT: u32 = 5;
 /// 26 digits of 5 bits hold 128 bits.
-const LENGTH: usize = 26;
+const LENGTH: u32 = 26;
 /// The time for which a look counts.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Tries to write a missing record. A second one is needed only if another node writes it at the same moment.
@@ -62,7 +62,7 @@ impl StoreId {
 impl fmt::Display for StoreId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(PREFIX)?;
-        for place in (0..LENGTH as u32).rev() {
+        for place in (0..LENGTH).rev() {
             let digit = (self.0 >> (place * BITS_PER_DIGIT)) & 31;
             write!(f, "{}", char::from(DIGITS[digit as usize]))?;
         }
@@ -75,7 +75,8 @@ impl FromStr for StoreId {
 
     fn from_str(text: &str) -> Result<Self, StoreIdError> {
         let refused = || StoreIdError { text: shown(text, Most::Name).to_string() };
-        let digits = text.strip_prefix(PREFIX).filter(|digits| digits.len() == LENGTH).ok_or_else(refused)?;
+        let digits =
+            text.strip_prefix(PREFIX).filter(|digits| digits.len() == LENGTH as usize).ok_or_else(refused)?;
         let mut bits = 0_u128;
         for byte in digits.bytes() {
             let digit = DIGITS.iter().position(|digit| *digit == byte).ok_or_else(refused)?;

@@ -124,6 +124,7 @@ pub(crate) const fn rolled(fresh: u64, next: u64, sequence_bits: u32) -> u64 {
     let (tick, half) = (fresh >> sequence_bits, mask / 2);
     if next & mask == 0 {
         // No sequence to roll on from: a new generator, maybe one of many that make one id each, as processes do.
+        #[allow(clippy::cast_possible_truncation, reason = "below `u32::MAX`")]
         let starts = if half < u32::MAX as u64 { half as u32 + 1 } else { u32::MAX };
         return fresh | random_start(tick, starts, 0);
     }

@@ -139,8 +139,8 @@ pub(crate) struct Args {
         help_heading = "Store and namespaces"
     )]
     pub(super) store: Option<String>,
-    /// Identity that the store must have, such as smst_2hs8sknr1g0v9aqz5ffk4twv3c: this node does not start on another store.
-    /// `snowmint doctor` shows the identity of a store; default: any
+    /// Identity that the store must have, as `snowmint doctor` shows it, such as `smst_2hs8sknr1g0v9aqz5ffk4twv3c`: this node does not
+    /// start on another store; default: any
     #[arg(long, value_name = "ID", env = "SNOWMINT_EXPECT_STORE", help_heading = "Store and namespaces")]
     pub(super) expect_store: Option<StoreId>,
     /// Data directory; default: `$XDG_STATE_HOME/snowmint`, or `~/.local/state/snowmint`; for root /var/lib/snowmint

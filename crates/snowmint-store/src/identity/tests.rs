@@ -1,5 +1,7 @@
 //! One process over a store whose place other stores take.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "this is test code: a panic is how a test fails")]
+
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::time::advance;

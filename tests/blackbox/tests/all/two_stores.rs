@@ -201,10 +201,10 @@ fn prometheus_fires(folder: &Path, nodes: &[SocketAddrV4]) {
         let answer = http::get(address, "/api/v1/alerts").ok()?.body;
         (answer.contains("SnowmintTwoStores") && answer.contains("firing")).then_some(())
     };
-    let fired = time::holds_within(A_MINUTE, || fires().is_some());
+    let is_told = time::holds_within(A_MINUTE, || fires().is_some());
     prometheus.kill().unwrap();
     prometheus.wait().unwrap();
-    assert!(fired, "SnowmintTwoStores does not fire");
+    assert!(is_told, "SnowmintTwoStores does not fire");
 }
 
 /// Goal: a node whose address leads to another store writes nothing there, serves to the end of its lease, says so, and goes on when
