@@ -1,112 +1,28 @@
-//! The identity of a store, and the wrapper that compares it around calls.
+//! A wrapper that compares the identity of a store around calls.
 //!
 //! Two stores that grant the same worker make duplicates, and nothing else shows that there are two. So each store holds a random
 //! identity in the record [`KEY`], and a node uses only the store in which it began.
 
-use std::fmt;
 use std::num::NonZeroU64;
-use std::str::FromStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use snowmint::foreign::{Most, shown};
 use tokio::time::Instant;
 
-use crate::{Expected, Key, OpenError, Store, StoreError, StoreErrorKind, Swap, Versioned, Visibility};
+use crate::{
+    Expected, Identity, Key, OpenError, Store, StoreError, StoreErrorKind, StoreId, StoreIdError, Swap,
+    Versioned, Visibility,
+};
 
 /// The key of the record that holds the identity.
 const KEY: &str = "store/identity";
 /// The name of the look in errors.
 const OPERATION: &str = "identify";
-/// Every text of an identity begins with this.
-const PREFIX: &str = "smst_";
-/// The digits of Crockford's base 32, without letters that look like a digit.
-const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
-const BITS_PER_DIGIT: u32 = 5;
-/// 26 digits of 5 bits hold 128 bits.
-const LENGTH: u32 = 26;
 /// The time for which a look counts.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Tries to write a missing record. A second one is needed only if another node writes it at the same moment.
 const TRIES: usize = 4;
-
-/// The identity of a store: 128 random bits, written when the store is first used. A copy or restored backup has the same one.
-///
-/// # Examples
-///
-/// ```
-/// use snowmint_store::StoreId;
-/// let id: StoreId = "smst_2hs8sknr1g0v9aqz5ffk4twv3c".parse()?;
-/// assert_eq!(id.to_string(), "smst_2hs8sknr1g0v9aqz5ffk4twv3c");
-/// assert!("smst_2hs8".parse::<StoreId>().is_err());
-/// # Ok::<(), snowmint_store::StoreIdError>(())
-/// ```
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct StoreId(u128);
-
-impl StoreId {
-    /// Returns the identity with these 128 bits.
-    pub const fn new(bits: u128) -> Self {
-        Self(bits)
-    }
-
-    /// Returns a fresh identity.
-    fn random() -> Result<Self, getrandom::Error> {
-        let mut bits = [0; 16];
-        getrandom::fill(&mut bits)?;
-        Ok(Self(u128::from_be_bytes(bits)))
-    }
-}
-
-impl fmt::Display for StoreId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(PREFIX)?;
-        for place in (0..LENGTH).rev() {
-            let digit = (self.0 >> (place * BITS_PER_DIGIT)) & 31;
-            write!(f, "{}", char::from(DIGITS[digit as usize]))?;
-        }
-        Ok(())
-    }
-}
-
-impl FromStr for StoreId {
-    type Err = StoreIdError;
-
-    fn from_str(text: &str) -> Result<Self, StoreIdError> {
-        let refused = || StoreIdError { text: shown(text, Most::Name).to_string() };
-        let digits =
-            text.strip_prefix(PREFIX).filter(|digits| digits.len() == LENGTH as usize).ok_or_else(refused)?;
-        let mut bits = 0_u128;
-        for byte in digits.bytes() {
-            let digit = DIGITS.iter().position(|digit| *digit == byte).ok_or_else(refused)?;
-            // The first of 26 digits has room for 3 bits only.
-            if bits >> (u128::BITS - BITS_PER_DIGIT) > 0 {
-                return Err(refused());
-            }
-            bits = bits << BITS_PER_DIGIT | digit as u128;
-        }
-        Ok(Self(bits))
-    }
-}
-
-/// The error of a text that is not a [`StoreId`].
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error(
-    "invalid store identity {text:?}: expected {PREFIX} and {LENGTH} digits, as `snowmint doctor` and GET /v1/server show it"
-)]
-pub struct StoreIdError {
-    text: String,
-}
-
-/// Which store a process uses, and whether another one answers in its place.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Identity {
-    /// The identity of the store that this process uses.
-    pub id: StoreId,
-    /// The identity of the store that answers at its address instead.
-    pub another: Option<StoreId>,
-}
 
 /// What a process does with the store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

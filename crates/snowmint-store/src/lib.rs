@@ -90,6 +90,7 @@ mod sql;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod store;
+mod store_id;
 mod takeover;
 mod url_scheme;
 mod visibility;
@@ -107,7 +108,6 @@ pub use error::{StoreError, StoreErrorKind};
 pub use etcd::EtcdStore;
 #[doc(hidden)]
 pub use identity::KnownIdentity;
-pub use identity::{Identity, StoreId, StoreIdError};
 #[cfg(feature = "kubernetes")]
 pub use kubernetes::KubernetesStore;
 #[cfg(feature = "memory")]
@@ -122,6 +122,7 @@ pub use postgres::PostgresStore;
 pub use sqlite::SqliteStore;
 pub use store::add::MAX_NUMBER;
 pub use store::{Expected, Key, KeyError, Revision, Store, Swap, Versioned};
+pub use store_id::{Identity, StoreId, StoreIdError};
 #[cfg(feature = "redis")]
 pub use takeover::RedisCounter;
 #[cfg(feature = "mysql")]
