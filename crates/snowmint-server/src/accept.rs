@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_rustls::TlsAcceptor;
 
 use crate::access_log;
-use crate::limits::{HEAR_OUT, KEEPALIVE, LINGER, UNSENT};
+use crate::limits::{HEAR_OUT, KEEPALIVE, LINGER, NEW_AT_ONCE, UNSENT};
 use crate::listener::{Listener, Socket};
 use crate::memory_trimmer::MemoryTrimmer;
 use crate::metrics::Metrics;
@@ -77,7 +77,12 @@ impl Acceptor<'_> {
         let mut replaceable = Replaceable::default();
         let (mut failing, mut full) = (RecurringProblem::default(), RecurringProblem::default());
         let mut ends = std::pin::pin!(self.shutdown.clone().ended());
+        let mut at_once = 0;
         loop {
+            if at_once == NEW_AT_ONCE {
+                at_once = 0;
+                tokio::task::yield_now().await;
+            }
             let accepted = tokio::select! {
                 biased;
                 () = &mut ends => break,
@@ -87,6 +92,7 @@ impl Acceptor<'_> {
             };
             match accepted {
                 Ok(socket) => {
+                    at_once += 1;
                     if let Some(failures) = failing.ended() {
                         tracing::info!(
                             protocol = self.protocol.name(),
