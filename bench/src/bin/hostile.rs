@@ -155,6 +155,7 @@ fn measure(binary: &Path, quick: bool) -> Outcome<()> {
         "p50 ms",
         "p99 ms",
         "slowest ms",
+        "p99 ms of a server that nobody attacks",
         "server's CPU, cores",
         "health checks failed",
         "lease renewals",
@@ -186,7 +187,9 @@ fn measure(binary: &Path, quick: bool) -> Outcome<()> {
             flags.extend(["--store", "memory:", "--namespaces-file", &file]);
         }
         let (server, _) = Server::start(binary, &data, &flags)?;
-        let row = beside(&server, attacks, time)?;
+        let (quiet, _) = Server::start(binary, &scratch.0.join("quiet"), &["--window", WINDOW])?;
+        let row = beside(&server, &quiet, attacks, time)?;
+        quiet.stop(Signal::TERM)?;
         server.stop(Signal::TERM)?;
         let [before, most, after] = row.rss_mib.map(|mib| format!("{mib:.1}"));
         table.row(&[
@@ -195,6 +198,7 @@ fn measure(binary: &Path, quick: bool) -> Outcome<()> {
             figure(median(&row.ms)),
             figure(quantile(&row.ms, 0.99)),
             figure(quantile(&row.ms, 1.0)),
+            figure(quantile(&row.quiet_ms, 0.99)),
             figure(row.cores),
             format!("{} of {}", row.failed, row.checks),
             row.renewals.to_string(),
@@ -208,7 +212,8 @@ fn measure(binary: &Path, quick: bool) -> Outcome<()> {
     println!(
         "\nThe honest client asks for one id at a time over RESP and HTTP; a health check opens a connection each 50 ms. All \
          clients\nand the server share {} processors. Hostile threads run at nice 19, so that the honest client waits for the \
-         server rather\nthan for a processor; the server's CPU shows how busy they keep it.",
+         server rather\nthan for a processor; the server's CPU shows how busy they keep it. The same client also asks a second server, without\nhostile clients: its \
+         p99 is what the machine costs by itself.",
         thread::available_parallelism()?
     );
     Ok(())
@@ -216,6 +221,8 @@ fn measure(binary: &Path, quick: bool) -> Outcome<()> {
 
 struct Row {
     ms: Vec<f64>,
+    /// Of a server without hostile clients on the same machine at the same time: what the machine itself costs.
+    quiet_ms: Vec<f64>,
     /// CPU that the server used during the attack, in cores.
     cores: f64,
     checks: u64,
@@ -226,13 +233,15 @@ struct Row {
 }
 
 /// Measures an honest client during an attack.
-fn beside(server: &Server, attacks: &[Attack], time: Duration) -> Outcome<Row> {
+fn beside(server: &Server, quiet: &Server, attacks: &[Attack], time: Duration) -> Outcome<Row> {
     // The honest client connects before the attack, as a service's clients do.
     let mut resp = connected(server.resp)?;
     let mut http = connected(server.http)?;
+    let mut quiet = connected(quiet.resp)?;
     for _ in 0..2000 {
         ask_resp(&mut resp)?;
         ask_http(&mut http, "/v1/ids/default")?;
+        ask_resp(&mut quiet)?;
     }
     let (renewals, lost) = (
         metric(&mut http, "snowmint_lease_renewals_total")?,
@@ -242,7 +251,7 @@ fn beside(server: &Server, attacks: &[Attack], time: Duration) -> Outcome<Row> {
     let before = rss("VmRSS:")?;
     let stop = AtomicBool::new(false);
     let (checks, failed) = (AtomicU64::new(0), AtomicU64::new(0));
-    let (ms, cores) = thread::scope(|scope| {
+    let (ms, quiet_ms, cores) = thread::scope(|scope| {
         let (stop, checks, failed) = (&stop, &checks, &failed);
         for attack in attacks {
             scope.spawn(move || {
@@ -269,7 +278,7 @@ fn beside(server: &Server, attacks: &[Attack], time: Duration) -> Outcome<Row> {
         });
         let asked = (|| {
             let cpu_ms = server.cpu_ms()?;
-            let (began, mut ms) = (Instant::now(), Vec::new());
+            let (began, mut ms, mut quiet_ms) = (Instant::now(), Vec::new(), Vec::new());
             while began.elapsed() < time {
                 let asked = Instant::now();
                 ask_resp(&mut resp)?;
@@ -277,10 +286,13 @@ fn beside(server: &Server, attacks: &[Attack], time: Duration) -> Outcome<Row> {
                 let asked = Instant::now();
                 ask_http(&mut http, "/v1/ids/default")?;
                 ms.push(asked.elapsed().as_secs_f64() * 1e3);
+                let asked = Instant::now();
+                ask_resp(&mut quiet)?;
+                quiet_ms.push(asked.elapsed().as_secs_f64() * 1e3);
                 thread::sleep(Duration::from_millis(1));
             }
             let cores = (server.cpu_ms()? - cpu_ms) / began.elapsed().as_secs_f64() / 1e3;
-            Outcome::Ok((ms, cores))
+            Outcome::Ok((ms, quiet_ms, cores))
         })();
         stop.store(true, Ordering::Relaxed);
         asked
@@ -294,6 +306,7 @@ fn beside(server: &Server, attacks: &[Attack], time: Duration) -> Outcome<Row> {
     }
     Ok(Row {
         ms,
+        quiet_ms,
         cores,
         checks: checks.into_inner(),
         failed: failed.into_inner(),
