@@ -184,9 +184,9 @@ listen ids
         let config = format!(
             "load_module /usr/lib/nginx/modules/ngx_stream_module.so;
 daemon off;
+master_process off;
 pid {folder_text}/nginx.pid;
 error_log {folder_text}/nginx.log;
-worker_processes 1;
 events {{ worker_connections 1024; }}
 stream {{
     proxy_connect_timeout 2s;
