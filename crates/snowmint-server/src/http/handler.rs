@@ -382,8 +382,8 @@ fn ready(server: &ServerState, shutdown: &ShutdownListener) -> Result<Response<B
         let (worker, until_unix_ms) = lease.held_at(now_unix_ms)?;
         Some(LeaseHeld { worker: worker.0, until: Utc(until_unix_ms).to_string(), pool: lease.pool })
     };
-    // A worker that was set by hand has no end.
     let trouble: Vec<String> = server.store.troubles().into_iter().chain(server.mint.trouble()).collect();
+    // A worker that was set by hand has no end.
     let has_ended = status.until_unix_ms.is_some_and(|until| until <= now_unix_ms);
     json(&Readiness {
         ready: true,

@@ -64,6 +64,8 @@ fn doctor_names_a_node_on_another_file_or_prefix() {
                 "{text}"
             );
             assert!(!text.contains(&format!("{own} uses")), "{text}");
+            let is_praised = text.lines().any(|line| line.starts_with("ok") && line.contains(other.as_str()));
+            assert!(!is_praised, "{text}");
         }
     }
 }
