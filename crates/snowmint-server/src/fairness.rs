@@ -90,7 +90,9 @@ impl Turns {
         poll_fn(|cx| {
             if is_new {
                 ready!(position.poll(&self.new, cx));
-            } else if last_long.is_some_and(|ended| !matches!(position, Position::None) || ended.elapsed() < REST) {
+            } else if last_long
+                .is_some_and(|ended| !matches!(position, Position::None) || ended.elapsed() < REST)
+            {
                 ready!(position.poll(&self.greedy, cx));
             }
             turn.begin();

@@ -400,18 +400,16 @@ async fn nodes_and_counters(store: &dyn Store, nodes: &[String]) -> Result<Vec<F
     for node in nodes {
         let Some(answer) = answers.next().await else { break };
         match answer {
-            (Ok(metrics), readiness) => {
-                match (node_reports::store_of(&metrics), store.identity()) {
-                    (Some(other), Some(own)) if other != own.id => {
-                        findings.push(on_another_store(node, other, own.id, &store.describe()));
-                    }
-                    _ => {
-                        findings.push(node_met(node, &metrics, readiness.map(|(readiness, _)| readiness)));
-                        reports.add(&metrics);
-                        leases.add(node, &metrics);
-                    }
+            (Ok(metrics), readiness) => match (node_reports::store_of(&metrics), store.identity()) {
+                (Some(other), Some(own)) if other != own.id => {
+                    findings.push(on_another_store(node, other, own.id, &store.describe()));
                 }
-            }
+                _ => {
+                    findings.push(node_met(node, &metrics, readiness.map(|(readiness, _)| readiness)));
+                    reports.add(&metrics);
+                    leases.add(node, &metrics);
+                }
+            },
             (Err(error @ NodeError::Address { .. }), _) => return Err(AdminError::setting("nodes", error)),
             (Err(error), _) => findings.push(problem("node", error.to_string())),
         }

@@ -124,7 +124,8 @@ impl IdPool {
     /// Takes exactly `count` ids; waits if it has to.
     ///
     /// All waiting requests wake up in the same tick, and each takes as many ids as it can. Hundreds of large requests
-    /// would leave nothing for a request for a single id. So large requests wait one after the other.
+    /// would leave nothing for a request for a single id. So large requests wait one after the other, and
+    /// [take nothing before](Self::is_short_for).
     pub(super) async fn take(
         &self,
         handle: &mut dyn IdHandle,
@@ -133,6 +134,11 @@ impl IdPool {
         // The semaphore is never closed; if it were, only fairness would be lost.
         let _turn = if count > FEW { self.turn.acquire().await.ok() } else { None };
         handle.take(count).await
+    }
+
+    /// Returns whether a request for `count` ids has to wait behind a large one.
+    pub(super) fn is_short_for(&self, count: usize) -> bool {
+        count > FEW && self.turn.available_permits() == 0
     }
 
     /// Returns the state of the lease.
@@ -220,5 +226,37 @@ impl IdHandles {
     #[cold]
     fn grow(&mut self, slot: usize) {
         self.of_slot.resize_with(slot + 1, || None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use snowmint::Layout;
+
+    use crate::mint::Taken;
+    use crate::testing::{TestSource, mint_of};
+
+    /// Goal: where ids are short, a small request finds some. Method: while a large request waits, another large one takes none of
+    /// the next tick.
+    #[tokio::test]
+    async fn a_large_request_takes_nothing_before_one_that_waits() {
+        let source = TestSource::new(Layout::TWITTER);
+        let mint = mint_of(source.clone(), Layout::TWITTER);
+        source.set_stuck(true);
+        let mut first = mint.connection_state();
+        let waiting = tokio::spawn(async move {
+            let (namespace, handles) = first.find(b"default").unwrap();
+            namespace.take(handles, 10_000).await.map(Iterator::count)
+        });
+        source.waiting(1).await;
+        source.clock().advance_ms(1);
+
+        let mut second = mint.connection_state();
+        let (namespace, handles) = second.find(b"default").unwrap();
+        assert!(matches!(namespace.try_take(handles, 4096).unwrap(), Taken::Partial(_)));
+        assert!(matches!(namespace.try_take(handles, super::FEW).unwrap(), Taken::All(_)));
+        source.set_stuck(false);
+        assert_eq!(waiting.await.unwrap().unwrap(), 10_000);
+        assert!(matches!(namespace.take(handles, 4096).await, Ok(ids) if ids.count() == 4096));
     }
 }

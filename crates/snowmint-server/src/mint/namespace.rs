@@ -268,6 +268,7 @@ impl Namespace {
             return Err(MintError::BadCount { value, limit });
         }
         let (first, got) = match self.backend.plain() {
+            Backend::Snowflake(pool) if pool.is_short_for(count) => (First::Nothing, 0),
             Backend::Snowflake(pool) => match handles.of(pool).try_take(count) {
                 Ok(batch) if batch.len() == count => {
                     return Ok(Taken::All(Ids::snowflake(Some(batch), Vec::new(), self.id_format())));
