@@ -109,6 +109,14 @@ impl Store for LateStore {
         self.store("unix_ms")?.unix_ms().await
     }
 
+    fn clock_error(&self) -> Duration {
+        self.arrived.get().map_or(Duration::ZERO, |store| store.clock_error())
+    }
+
+    fn clock_missing(&self) -> Option<String> {
+        self.arrived.get()?.clock_missing()
+    }
+
     fn skipped(&self) -> Vec<String> {
         self.arrived.get().map(|store| store.skipped()).unwrap_or_default()
     }

@@ -80,6 +80,11 @@ impl Node {
         &self.clock
     }
 
+    /// Returns how far a reading of the store's clock may be off, in milliseconds.
+    fn store_clock_error_ms(&self) -> u64 {
+        u64::try_from(self.store.clock_error().as_millis()).unwrap_or(u64::MAX)
+    }
+
     /// Returns at most the milliseconds that have passed. The time during which the machine was suspended may be missing.
     fn steady_ms(&self) -> u64 {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
@@ -210,6 +215,8 @@ struct LeaseTask {
     outage: Outage,
     /// The last worker with an unreadable record, which is reported once.
     unreadable: Option<WorkerId>,
+    /// Why the store has no clock, as logged.
+    clock_missing: Option<String>,
     /// Why the task waits for a lease, as logged.
     reported: Reported,
     /// The worker whose lease is being released.
@@ -259,6 +266,7 @@ impl LeaseTask {
             saver,
             outage: Outage::default(),
             unreadable: None,
+            clock_missing: None,
             reported: Reported::default(),
             released: None,
         }
@@ -343,6 +351,9 @@ impl LeaseTask {
                 let listed = self.outcome(answer, "list", Access::Reads);
                 if let Ok(listing) = &listed {
                     self.report_unreadable(scope, listing);
+                    if time == StoreTime::Wanted && listing.store_unix_ms.is_none() {
+                        self.report_missing_clock();
+                    }
                 }
                 Input::Looked(listed)
             }
@@ -406,7 +417,10 @@ impl LeaseTask {
         };
         // Read last, so that the duration of the list does not look like a clock that is ahead.
         let store_unix_ms = match time {
-            StoreTime::Wanted => self.node.store.unix_ms().await?,
+            StoreTime::Wanted => {
+                let unix_ms = self.node.store.unix_ms().await?;
+                unix_ms.map(|unix_ms| unix_ms.saturating_add(self.node.store_clock_error_ms()))
+            }
             StoreTime::Known => None,
         };
         Ok(Listing { entries, store_unix_ms })

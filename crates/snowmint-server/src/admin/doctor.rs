@@ -113,7 +113,7 @@ pub async fn examine(store: &dyn Store, nodes: &[String]) -> Result<Findings, Ad
     let offset = ClockOffset::measure(store).await?;
     findings.push(match offset {
         Some(offset) => clocks(offset).in_full(),
-        None => ok("clock", "this store has no clock to compare with"),
+        None => ok("clock", without_clock(store.clock_missing())),
     });
     let entries = leases(store).await?;
     // This clock may be wrong.
@@ -135,6 +135,11 @@ pub async fn examine(store: &dyn Store, nodes: &[String]) -> Result<Findings, Ad
     findings.extend(of_pools(&entries, now_unix_ms).into_iter().map(Checked::in_full));
     findings.extend(nodes_and_counters(store, nodes).await?);
     Ok(Findings { findings })
+}
+
+fn without_clock(why: Option<String>) -> String {
+    let none = "this store has no clock to compare with";
+    why.map_or_else(|| none.to_owned(), |why| format!("{none}: {why}"))
 }
 
 #[expect(clippy::disallowed_methods, reason = "the check measures how long a call takes")]

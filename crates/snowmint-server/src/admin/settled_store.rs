@@ -181,6 +181,14 @@ impl Store for SettledStore {
         self.store.unix_ms().await
     }
 
+    fn clock_error(&self) -> Duration {
+        self.store.clock_error()
+    }
+
+    fn clock_missing(&self) -> Option<String> {
+        self.store.clock_missing()
+    }
+
     fn skipped(&self) -> Vec<String> {
         self.store.skipped()
     }

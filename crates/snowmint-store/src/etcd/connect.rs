@@ -3,9 +3,14 @@
 
 use std::error::Error;
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::header::DATE;
+use hyper::{Request as HttpRequest, Uri};
+use rustls::ClientConfig;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout, timeout_at};
 use tonic::metadata::{Ascii, MetadataValue};
@@ -19,6 +24,7 @@ use super::wire::kv_client::KvClient;
 use super::wire::maintenance_client::MaintenanceClient;
 use crate::UrlError;
 use crate::error::chain;
+use crate::net::https::{self, HttpsClient, Roots, date_unix_ms};
 use crate::net::url::{Host, Location, Login};
 
 /// The limit for connecting to one member, including TLS.
@@ -31,6 +37,12 @@ const READS: Duration = Duration::from_secs(6);
 const WRITE_CONNECT: Duration = Duration::from_secs(4);
 /// The limit for the answer to a write; etcd itself gives up after 7 s.
 const WRITE: Duration = Duration::from_secs(5);
+/// The limit for one member to tell its time, which costs it no work.
+const TIME: Duration = CONNECT;
+/// The page that tells the time. Every version has it, for every user, and makes it from memory.
+const TIME_PAGE: &str = "/version";
+/// The maximum bytes of that page, which are not used: another program may answer.
+const LARGEST_PAGE: usize = 64 << 10;
 /// The maximum bytes of one answer: a page of records of 64 KiB.
 pub(super) const LARGEST_ANSWER: usize = 64 << 20;
 
@@ -43,6 +55,29 @@ pub(super) struct Link {
     login: Option<Login>,
     protocol: Protocol,
     token: Mutex<Option<MetadataValue<Ascii>>>,
+    /// Calls the members' clocks; all other calls are gRPC.
+    http: HttpsClient,
+    /// Whether any member has told its time.
+    has_told_time: AtomicBool,
+}
+
+/// What the members say about the time.
+#[derive(Debug)]
+pub(super) enum Time {
+    /// A member told its time, in Unix milliseconds.
+    Told(u64),
+    /// No member answers HTTP on this port, for these reasons.
+    NoClock(String),
+}
+
+/// The reason why a member did not tell its time.
+enum NoTime {
+    /// It could not be reached.
+    Unreachable(String),
+    /// It did not answer in time.
+    Late,
+    /// It answers, but not with a time.
+    NotTold(String),
 }
 
 struct Member {
@@ -62,13 +97,23 @@ impl Link {
         shown_hosts: String,
         login: Option<Login>,
         protocol: Protocol,
+        tls: ClientConfig,
     ) -> Self {
         let member = |endpoint: Endpoint| {
             let endpoint = endpoint.connect_timeout(CONNECT).tcp_keepalive(Some(Duration::from_secs(10)));
             Member { endpoint, channel: Mutex::new(None) }
         };
         let members = endpoints.into_iter().map(member).collect();
-        Self { members, current: AtomicUsize::new(0), shown_hosts, login, protocol, token: Mutex::new(None) }
+        Self {
+            members,
+            current: AtomicUsize::new(0),
+            shown_hosts,
+            login,
+            protocol,
+            token: Mutex::new(None),
+            http: https::client(tls, CONNECT),
+            has_told_time: AtomicBool::new(false),
+        }
     }
 
     pub(super) fn shown_hosts(&self) -> &str {
@@ -138,6 +183,38 @@ impl Link {
             }
         }
         statuses
+    }
+
+    /// Asks one member after the other for its time, from the current one on.
+    ///
+    /// gRPC tells no time, but the client port of etcd also answers HTTP, with a `Date`. A port for gRPC alone does not
+    /// (`--listen-client-http-urls` moves HTTP to another one): without a time from any member, the store has no clock. If a member
+    /// told its time before, silence is a failure.
+    pub(super) async fn time(&self) -> Result<Time, EtcdFailure> {
+        let first = self.current.load(Ordering::Relaxed);
+        let (mut failed, mut silent) = (Vec::new(), Vec::new());
+        for step in 0..self.members.len() {
+            let member = &self.members[(first + step) % self.members.len()];
+            let answer = timeout(TIME, member.time(&self.http)).await;
+            let host = member.host();
+            match answer.unwrap_or(Err(NoTime::Late)) {
+                Ok(unix_ms) => {
+                    self.has_told_time.store(true, Ordering::Relaxed);
+                    return Ok(Time::Told(unix_ms));
+                }
+                Err(NoTime::NotTold(why)) => silent.push(format!("{host}: {why}")),
+                Err(NoTime::Late) => {
+                    let why = format!("{host}: no answer to an HTTP request within {} ms", TIME.as_millis());
+                    let told = self.has_told_time.load(Ordering::Relaxed);
+                    if told { failed.push(why) } else { silent.push(why) }
+                }
+                Err(NoTime::Unreachable(why)) => failed.push(format!("{host}: {why}")),
+            }
+        }
+        if silent.is_empty() {
+            return Err(EtcdFailure::to_connect(failed.join("; "), self.protocol));
+        }
+        Ok(Time::NoClock(silent.join("; ")))
     }
 
     /// Sends a write, once.
@@ -320,6 +397,24 @@ impl Call for wire::TxnRequest {
 }
 
 impl Member {
+    async fn time(&self, http: &HttpsClient) -> Result<u64, NoTime> {
+        let not_told = |why: &dyn fmt::Display| NoTime::NotTold(why.to_string());
+        let uri: Uri = format!("{}{TIME_PAGE}", self.endpoint.uri().to_string().trim_end_matches('/'))
+            .parse()
+            .map_err(|error| not_told(&error))?;
+        let request =
+            HttpRequest::get(uri).body(Full::<Bytes>::default()).map_err(|error| not_told(&error))?;
+        let response = match http.request(request).await {
+            Ok(response) => response,
+            Err(error) if error.is_connect() => return Err(NoTime::Unreachable(chain(&error))),
+            Err(error) => return Err(not_told(&chain(&error))),
+        };
+        let date = response.headers().get(DATE).and_then(|date| date_unix_ms(date.to_str().ok()?));
+        // Read to its end, so that the connection can be used again.
+        let _ = Limited::new(response.into_body(), LARGEST_PAGE).collect().await;
+        date.ok_or_else(|| not_told(&"an HTTP answer without a Date"))
+    }
+
     fn host(&self) -> String {
         self.endpoint.uri().authority().map(ToString::to_string).unwrap_or_default()
     }
@@ -409,10 +504,7 @@ pub(super) fn settings(url: &str) -> Result<(Link, String), UrlError> {
     let mut location = location(url)?;
     let login = location.take_login()?;
     let prefix = prefix(&mut location)?;
-    let (tls, protocol) = match tls(&mut location)? {
-        Some((tls, protocol)) => (Some(tls), protocol),
-        None => (None, Protocol::Plain),
-    };
+    let Tls { grpc: tls, http, protocol } = tls(&mut location)?;
     location.finish(PARAMETERS)?;
     let endpoint = |host: &Host| {
         let scheme = if tls.is_some() { "https" } else { "http" };
@@ -424,30 +516,50 @@ pub(super) fn settings(url: &str) -> Result<(Link, String), UrlError> {
         }
     };
     let endpoints: Result<Vec<_>, _> = location.hosts.iter().map(endpoint).collect();
-    Ok((Link::new(endpoints?, location.shown_hosts(), login, protocol), prefix))
+    Ok((Link::new(endpoints?, location.shown_hosts(), login, protocol, http), prefix))
 }
 
-fn tls(location: &mut Location) -> Result<Option<(ClientTlsConfig, Protocol)>, UrlError> {
+/// The same settings of TLS for both protocols.
+struct Tls {
+    /// `None` without TLS.
+    grpc: Option<ClientTlsConfig>,
+    http: ClientConfig,
+    protocol: Protocol,
+}
+
+fn tls(location: &mut Location) -> Result<Tls, UrlError> {
     let said = location.take_switch("tls")?;
     let (ca, client) = (location.take_path("ca"), location.read_pair("cert", "key")?);
     let wanted = location.scheme == "etcds" || ca.is_some() || client.is_some();
     if said == Some(false) && wanted {
         return Err(location.malformed("tls=false excludes etcds:, ca=, cert= and key="));
     }
-    if !wanted && said != Some(true) {
-        return Ok(None);
+    let uses_tls = wanted || said == Some(true);
+    let authorities = ca.map(|path| location.read_file("ca", &path)).transpose()?;
+    let roots = match &authorities {
+        Some(pem) => Roots::Pem(pem),
+        None if uses_tls => Roots::System,
+        None => Roots::Nobody,
+    };
+    let shown = client.as_ref().map(|(cert, key)| (&**cert, &**key));
+    let http = https::tls(roots, shown).map_err(|fault| {
+        let parameter = fault.parameter.map_or_else(String::new, |parameter| format!("{parameter}=: "));
+        location.malformed(&format!("{parameter}{}", fault.text))
+    })?;
+    if !uses_tls {
+        return Ok(Tls { grpc: None, http, protocol: Protocol::Plain });
     }
-    let config = match ca {
-        Some(path) => {
-            let pem = location.read_file("ca", &path)?;
-            ClientTlsConfig::new().ca_certificate(Certificate::from_pem(pem))
-        }
+    let config = match authorities {
+        Some(pem) => ClientTlsConfig::new().ca_certificate(Certificate::from_pem(pem)),
         None => ClientTlsConfig::new().with_native_roots(),
     };
-    Ok(Some(match client {
-        None => (config, Protocol::Tls),
-        Some((cert, key)) => (config.identity(Identity::from_pem(cert, key)), Protocol::TlsWithCertificate),
-    }))
+    Ok(match client {
+        None => Tls { grpc: Some(config), http, protocol: Protocol::Tls },
+        Some((cert, key)) => {
+            let grpc = Some(config.identity(Identity::from_pem(cert, key)));
+            Tls { grpc, http, protocol: Protocol::TlsWithCertificate }
+        }
+    })
 }
 
 #[cfg(test)]
@@ -469,7 +581,7 @@ mod tests {
         {
             let url = format!("etcd://h?tls={word}");
             let mut location = location(&url).unwrap();
-            assert_eq!(tls(&mut location).unwrap().is_some(), uses_tls, "{word}");
+            assert_eq!(tls(&mut location).unwrap().grpc.is_some(), uses_tls, "{word}");
         }
     }
 

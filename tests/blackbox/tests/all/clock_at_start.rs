@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use snowmint_test_servers::snowmint::ids::{self, increase};
 use snowmint_test_servers::snowmint::{FakeClock, Ids, Serve, Server};
-use snowmint_test_servers::time;
+use snowmint_test_servers::{Etcd, snowmint, time};
 
 const HOUR_MS: u64 = 3_600_000;
 const SLACK_MS: u64 = 60_000;
@@ -128,6 +128,36 @@ fn every_mix_of_clocks_at_start_makes_no_duplicate() {
             ids.add(&server.take(1000));
         }
     }
+    ids.assert_unique();
+}
+
+/// Goal: a node whose clock is years ahead takes no worker of an etcd, which has a clock. Method: 32 workers; two healthy nodes,
+/// 32 starts with a clock 20 years ahead, and a third healthy node.
+#[test]
+fn etcd_refuses_starts_years_ahead() {
+    let (folder, etcd) = (tempfile::tempdir().unwrap(), Etcd::start());
+    let url = format!("etcd://{}", etcd.address());
+    let serve = Serve::new(folder.path()).args(["--store", &url, "--layout", "twitter"]);
+    let healthy = [serve.start(), serve.start()];
+    let clock = FakeClock::new(folder.path(), "+20y");
+    let ahead = serve.clone().clock(&clock);
+    for _ in 0..32 {
+        ahead.refused().assert_says(&["ahead of the store's, more than the 30000 ms allowed"]);
+    }
+    let mut ids = Ids::new();
+    let third = serve.start();
+    for server in healthy.iter().chain([&third]) {
+        take(server, 0, &mut ids);
+        assert_eq!(server.get("/metrics").status, 200);
+    }
+    let listed = snowmint::run(folder.path(), ["workers", "--store", &url]);
+    assert!(
+        listed.status.success() && !snowmint::text(&listed).contains("204"),
+        "{}",
+        snowmint::text(&listed)
+    );
+    let doctor = snowmint::run(folder.path(), ["doctor", "--store", &url]);
+    assert!(snowmint::text(&doctor).contains("clock equals the store's"), "{}", snowmint::text(&doctor));
     ids.assert_unique();
 }
 

@@ -89,7 +89,8 @@ pub struct Entry {
 pub struct Listing {
     /// The records.
     pub entries: Vec<Entry>,
-    /// The store's time after the look, in unix milliseconds, if it has a clock and was asked.
+    /// The latest time that the store's clock can show after the look, in unix milliseconds, if it has a clock and was asked. Some
+    /// clocks show whole seconds.
     pub store_unix_ms: Option<u64>,
 }
 
@@ -206,7 +207,7 @@ pub enum Event {
     },
     /// The clock is too far ahead of the store's clock to take or renew a lease.
     ClockAhead {
-        /// How far, in milliseconds.
+        /// How far at least, in milliseconds.
         ahead_ms: u64,
         /// The limit, in milliseconds.
         max_skew_ms: u64,

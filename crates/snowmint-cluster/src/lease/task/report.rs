@@ -280,6 +280,17 @@ impl LeaseTask {
         }
     }
 
+    /// Logs why the store has no clock, once for each reason.
+    pub(super) fn report_missing_clock(&mut self) {
+        let why = self.node.store.clock_missing();
+        if let Some(why) = &why
+            && self.clock_missing.as_ref() != Some(why)
+        {
+            tracing::warn!("a wrong clock of this node goes unnoticed: {why}");
+        }
+        self.clock_missing = why;
+    }
+
     /// Reports why the task waits for a lease.
     pub(super) fn wait_for(&mut self, reason: Reason, why: String) {
         if self.reported.is_due(reason, self.node.clock.unix_ms()) {
