@@ -1,6 +1,7 @@
 //! The background task of one lease: it makes the protocol's store calls, and keeps a generator under the lease.
 
 mod lease_clock;
+mod other_nodes;
 mod report;
 
 use std::ops::Range;
@@ -12,7 +13,7 @@ use snowmint::generator::{GeneratorPool, PoolError};
 use snowmint::utc::Utc;
 use snowmint::{Clock, Generator, Lease, WorkerId};
 use snowmint_store::{Key, KeyError, Store, StoreError, StoreErrorKind, Swap, Versioned};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Mutex, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, sleep, timeout};
@@ -48,6 +49,8 @@ pub(super) struct Node {
     /// Until this time of the steady clock, no lease of this node claims a worker, because one of them found that the store had
     /// lost writes.
     claim_nothing_before_ms: AtomicU64,
+    /// Whether this clock was compared with the store's, or with those of other nodes.
+    clock_compared: Mutex<bool>,
 }
 
 /// A lease that is sought or held, until it is released.
@@ -69,7 +72,8 @@ impl Node {
         generators: GeneratorPool<NodeClock>,
     ) -> Self {
         let (started, claim_nothing_before_ms) = (Instant::now(), AtomicU64::new(0));
-        Self { store, settings, config, clock, generators, started, claim_nothing_before_ms }
+        let clock_compared = Mutex::new(false);
+        Self { store, settings, config, clock, generators, started, claim_nothing_before_ms, clock_compared }
     }
 
     pub(super) const fn settings(&self) -> &LeaseSettings {
@@ -78,6 +82,10 @@ impl Node {
 
     pub(super) const fn clock(&self) -> &NodeClock {
         &self.clock
+    }
+
+    fn clock_unix_ms(&self) -> u64 {
+        self.clock.unix_ms()
     }
 
     /// Returns how far a reading of the store's clock may be off, in milliseconds.
@@ -284,7 +292,10 @@ impl LeaseTask {
                 }
                 true
             }
-            () = self.resume() => false,
+            () = async {
+                self.resume().await;
+                self.compare_with_other_nodes().await;
+            } => false,
         };
         let mut input = if asked_to_release { self.release().await } else { Input::Wake };
         loop {
@@ -469,8 +480,10 @@ impl LeaseTask {
     /// Replaces the current generator by one for a new lease. Returns whether it can make ids; otherwise there is none.
     async fn start_generator(&mut self, held: SettledLease) -> bool {
         let SettledLease { worker, from_unix_ms, mut until_unix_ms, .. } = held;
-        if let Some(saver) = &self.saver {
+        if let Some(saver) = self.lease_saver() {
             until_unix_ms = saver.begin(held).await;
+        } else {
+            self.forget_saved().await;
         }
         if until_unix_ms <= from_unix_ms {
             let why = format!("the lease of worker {worker} can neither be saved nor its file removed");
@@ -511,7 +524,7 @@ impl LeaseTask {
         }
         // Before the next await: if the task ends there, it ends this generator.
         self.current = Some(ActiveGenerator { generator: Arc::clone(&generator), worker, from_unix_ms });
-        if let Some(saver) = &self.saver {
+        if let Some(saver) = self.lease_saver() {
             saver.attach(generator).await;
         }
         self.clock_confirmed();
@@ -524,6 +537,11 @@ impl LeaseTask {
         true
     }
 
+    /// Returns where the current lease is saved. A lease in a gap is not: see [`Protocol::is_in_gap`].
+    fn lease_saver(&self) -> Option<&Arc<Saver>> {
+        self.saver.as_ref().filter(|_| !self.protocol.is_in_gap())
+    }
+
     async fn extended(&mut self, until_unix_ms: u64) {
         // A protocol that reports a renewal holds the lease.
         let Some(held) = self.protocol.settled_lease() else { return };
@@ -531,11 +549,11 @@ impl LeaseTask {
             // The lease could not be saved when it was granted.
             None => self.start_generator(held).await,
             Some(current) => {
-                if self.saver.is_none() {
+                if self.lease_saver().is_none() {
                     current.generator.extend_lease(until_unix_ms);
                 }
                 self.advance_clock();
-                if let Some(saver) = &self.saver {
+                if let Some(saver) = self.lease_saver() {
                     saver.extended(held).await;
                 }
                 true

@@ -228,6 +228,8 @@ pub(crate) fn wrong_with_leases(entries: &[LeaseEntry], now_unix_ms: u64) -> Vec
 fn far_ahead(entries: &[LeaseEntry], now_unix_ms: u64) -> Option<Checked> {
     let records: Vec<(&LeaseEntry, &Record)> =
         entries.iter().filter_map(|entry| Some((entry, entry.record.as_ref().ok()?))).collect();
+    let is_over = |record: &Record| record.until_unix_ms > now_unix_ms && !record.is_held_at(now_unix_ms);
+    let records: Vec<_> = records.into_iter().filter(|(_, record)| !is_over(record)).collect();
     let (last, last_record) = records.iter().max_by_key(|(_, record)| record.until_unix_ms)?;
     let ahead = |record: &Record| record.until_unix_ms.saturating_sub(now_unix_ms);
     if ahead(last_record) == 0 {
@@ -249,9 +251,16 @@ fn far_ahead(entries: &[LeaseEntry], now_unix_ms: u64) -> Option<Checked> {
         1 => ", as is 1 other".to_owned(),
         more => format!(", as are {more} others"),
     };
+    let way_out = match record.granted.gap_at(now_unix_ms, 1) {
+        Some(_) => format!(
+            "once that node is stopped or its clock is correct, `snowmint workers release {} --force` frees the worker",
+            entry.worker
+        ),
+        None => "no node takes the worker before that".to_owned(),
+    };
     let what = format!(
         "worker {} of {} is held by {} far beyond a window{more}: this clock is behind, the clock of that node was ahead, or an \
-         operator took the worker from it",
+         operator took the worker from it; {way_out}",
         entry.worker, entry.pool, record.holder
     );
     let detail = format!("; the lease ends in {} s, at {}", ahead(record) / 1000, Utc(record.until_unix_ms));
@@ -347,7 +356,7 @@ fn workers_left(pool: &str, entries: &[LeaseEntry], now_unix_ms: u64) -> Checked
     // No node takes a worker whose record is unreadable.
     let unreadable = of_pool().filter(|entry| entry.record.is_err()).count() as u64;
     let held = of_pool().filter_map(|entry| Some((entry.worker, entry.record.as_ref().ok()?)));
-    let held: Vec<_> = held.filter(|(_, record)| record.until_unix_ms > now_unix_ms).collect();
+    let held: Vec<_> = held.filter(|(_, record)| record.is_held_at(now_unix_ms)).collect();
     let workers = workers_of(pool);
     let left = workers.saturating_sub(held.len() as u64 + unreadable);
     let text = format!("{left} of {workers} workers of {pool} are free");

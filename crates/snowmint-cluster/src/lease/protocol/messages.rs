@@ -196,6 +196,14 @@ pub enum Event {
         /// The end of the lease, in unix milliseconds.
         until_unix_ms: u64,
     },
+    /// The lease lies in a gap and reaches to the next grant of its worker. It stays usable to its end, and the protocol seeks
+    /// another one.
+    GapEnds {
+        /// The worker.
+        worker: WorkerId,
+        /// The end of the lease, in unix milliseconds.
+        until_unix_ms: u64,
+    },
     /// The store's records reach further ahead than a clock like this one would have written.
     RecordsAhead {
         /// The worker whose record reaches furthest.
