@@ -39,7 +39,7 @@ def handed_on(source: Path) -> dict[str, str]:
 
 def imports(source: Path) -> dict[str, dict[str, str]]:
     """Returns for each top-level module those that it imports, each with a file that does."""
-    files = [path for path in source.rglob("*.rs") if path.name not in ("lib.rs", "main.rs")]
+    files = [path for path in source.rglob("*.rs") if path.name not in ("lib.rs", "main.rs", "tests.rs")]
     origin = handed_on(source)
     found: dict[str, dict[str, str]] = {path.stem: {} for path in files if path.parent == source}
     for path in files:

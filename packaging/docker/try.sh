@@ -20,6 +20,7 @@ install -D -m 755 "$binary" "$root/usr/bin/snowmint"
 libraries=$(ldd "$binary" 2>/dev/null | grep -o '/[^ ]*' || true)
 for library in $libraries; do install -D "$library" "$root$library"; done
 install -D -m 644 /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/ca-certificates.crt"
+install -d "$root/usr/share" && cp -a /usr/share/zoneinfo "$root/usr/share/" && rm -rf "$root"/usr/share/zoneinfo/{posix,right}
 install -d -m 1777 "$root/tmp"
 mkdir -p "$root/var/lib/snowmint" "$root/proc"
 # Files that a container engine adds.
@@ -60,6 +61,9 @@ kill -TERM $pid
 wait $pid || fail "the node ended with $?"
 ! in_image "${health[@]}" >/dev/null 2>&1 || fail "healthy without a node"
 echo "user $user; id $id"
+
+in_image /usr/bin/snowmint ns add day --scheme segment --text '{date}-{number}' --time-zone Asia/Shanghai >"$log" 2>&1 \
+    || fail "no time zones"
 
 # Without --insecure, a node in the image refuses to serve other machines.
 if in_image /usr/bin/snowmint serve >"$log" 2>&1; then fail "it serves all comers"; else [[ $? == 2 ]] || fail "another error"; fi

@@ -137,6 +137,8 @@ pub enum Count {
     GapEnds,
     /// Nodes without a lease at the end of a world in which nothing fails any more.
     Stranded,
+    /// Ids that the client dropped, because they were of another store.
+    OfAnotherStore,
     /// Duplicate ids.
     Duplicates,
     /// Ids that were not larger than the one before from the same process.
@@ -145,7 +147,7 @@ pub enum Count {
 
 impl Count {
     /// Every count, with its name.
-    pub const ALL: [(Self, &'static str); 26] = [
+    pub const ALL: [(Self, &'static str); 27] = [
         (Self::Ids, "ids"),
         (Self::Grants, "grants"),
         (Self::Renewals, "renewals"),
@@ -170,6 +172,7 @@ impl Count {
         (Self::GrantsInGaps, "in gaps"),
         (Self::GapEnds, "gap ends"),
         (Self::Stranded, "stranded"),
+        (Self::OfAnotherStore, "of another store"),
         (Self::Duplicates, "duplicates"),
         (Self::Disorder, "out of order"),
     ];

@@ -128,7 +128,8 @@ impl Scenario {
             store_faults_per_mille: [0, 20, 300][rng.usize(..3)],
             store_tells_time: rng.u8(..4) == 0,
             wish: if rng.u8(..4) == 0 { Wish::Fixed } else { Wish::Any },
-            saves: rng.bool(),
+            // A saved lease does not know its store.
+            saves: rng.bool() && !store.has_two(),
             same_name: rng.bool(),
             small_pool: [0, 2, 64][rng.usize(..3)],
         }

@@ -3,15 +3,18 @@
 
 mod failover;
 mod records;
+mod two_stores;
 
 use std::fmt;
 
 use fastrand::Rng;
 use snowmint_cluster::lease::protocol::{Call, Input};
+use snowmint_store::StoreId;
 
 use crate::Scenario;
 use failover::{Failover, Losing};
 use records::{Log, Records};
+use two_stores::TwoStores;
 
 /// The context of a call: its time, its client, and the random numbers of the world.
 pub(crate) struct Visit<'a> {
@@ -19,6 +22,8 @@ pub(crate) struct Visit<'a> {
     /// The reading of the store's own clock, if it has one.
     pub(crate) store_unix_ms: Option<u64>,
     pub(crate) client: usize,
+    /// The process of the client, which grows at each restart.
+    pub(crate) process: u32,
     pub(crate) rng: &'a mut Rng,
 }
 
@@ -63,6 +68,11 @@ pub(crate) trait SimStore: fmt::Debug {
     fn lapses(&self) -> Lapses {
         Lapses::default()
     }
+
+    /// Returns the identity that answers of this process name, if there are several stores.
+    fn named_by(&self, _client: usize, _process: u32) -> Option<StoreId> {
+        None
+    }
 }
 
 /// `redis-losing-more` loses this many times what its nodes expect.
@@ -88,6 +98,7 @@ pub(crate) fn of(scenario: &Scenario) -> Box<dyn SimStore> {
             Box::new(Failover::new(may_lose_ms.max(1), 0, losing))
         }
         StoreProfile::Restored => Box::new(Restored::new(window_ms * 3)),
+        StoreProfile::TwoStores | StoreProfile::TwoStoresUnnoticed => Box::new(TwoStores::default()),
     }
 }
 
@@ -120,10 +131,15 @@ pub enum StoreProfile {
     AsyncStandby,
     /// A store that keeps acknowledged writes, but is restored from a backup of up to three windows ago while nodes run.
     Restored,
+    /// Two stores. The address of each node leads to one of them, and to the other one for a while. A client of all nodes takes the
+    /// ids of the store that it saw first.
+    TwoStores,
+    /// The same with a client that takes all ids.
+    TwoStoresUnnoticed,
 }
 
 impl StoreProfile {
-    /// Every kind; seeds take them in turn.
+    /// The kinds with one store; seeds take them in turn.
     pub const ALL: [Self; 11] = [
         Self::Linearizable,
         Self::StaleReads,
@@ -148,14 +164,30 @@ impl StoreProfile {
     /// Returns whether it loses no more than its nodes expect. Then there must be no duplicates; otherwise there are some, and
     /// the simulation must find them.
     pub const fn loses_no_more_than_told(self) -> bool {
-        use StoreProfile::{RedisForgetting, RedisLosingMore, RedisWaitingForOne, Restored};
-        !matches!(self, RedisForgetting | RedisLosingMore | RedisWaitingForOne | Restored)
+        use StoreProfile::{
+            RedisForgetting, RedisLosingMore, RedisWaitingForOne, Restored, TwoStoresUnnoticed,
+        };
+        !matches!(
+            self,
+            RedisForgetting | RedisLosingMore | RedisWaitingForOne | Restored | TwoStoresUnnoticed
+        )
     }
 
     /// Returns whether it loses acknowledged writes.
     pub const fn forgets(self) -> bool {
-        use StoreProfile::{AsyncStandby, Redis};
-        !self.loses_no_more_than_told() || matches!(self, Redis | AsyncStandby)
+        use StoreProfile::{AsyncStandby, Redis, TwoStoresUnnoticed};
+        matches!(self, Redis | AsyncStandby)
+            || !(self.loses_no_more_than_told() || matches!(self, TwoStoresUnnoticed))
+    }
+
+    /// Returns whether there are two stores.
+    pub(crate) const fn has_two(self) -> bool {
+        matches!(self, Self::TwoStores | Self::TwoStoresUnnoticed)
+    }
+
+    /// Returns whether the client drops ids of a second store.
+    pub(crate) const fn client_compares(self) -> bool {
+        matches!(self, Self::TwoStores)
     }
 
     /// Returns whether nodes expect that it loses its newest writes.
@@ -179,7 +211,7 @@ impl StoreProfile {
             // Followers always lag by any amount.
             Self::Linearizable | Self::OneServer | Self::StaleReads => &[Down],
             Self::Kubernetes => &[Down, Own, Own, Own],
-            Self::Restored => &[Down, Own],
+            Self::Restored | Self::TwoStores | Self::TwoStoresUnnoticed => &[Down, Own],
             Self::RedisWaiting
             | Self::RedisWaitingForOne
             | Self::RedisForgetting
@@ -204,6 +236,8 @@ impl fmt::Display for StoreProfile {
             Self::RedisLosingMore => "redis-losing-more",
             Self::AsyncStandby => "async-standby",
             Self::Restored => "restored",
+            Self::TwoStores => "two-stores",
+            Self::TwoStoresUnnoticed => "two-stores-unnoticed",
         })
     }
 }

@@ -8,7 +8,7 @@ use fastrand::Rng;
 use snowmint::Lease;
 use snowmint_cluster::lease::protocol::{Begin, Call, CallFailure, Event, Input, Next, Scope, StoreTime};
 use snowmint_cluster::lease::{Record, Tag};
-use snowmint_store::Expected;
+use snowmint_store::{Expected, StoreId};
 
 use crate::history::{History, Maker};
 use crate::node::Node;
@@ -28,6 +28,8 @@ pub(crate) struct World<'a, B> {
     history: History,
     /// Whether all clocks are correct, and nothing fails any more.
     mended: bool,
+    /// The store whose ids the client takes: the first one that an answer named.
+    client_store: Option<StoreId>,
 }
 
 impl<'a, B: Begin> World<'a, B> {
@@ -45,6 +47,7 @@ impl<'a, B: Begin> World<'a, B> {
             nodes,
             history: History::default(),
             mended: false,
+            client_store: None,
         };
         for node in 0..scenario.nodes {
             let wait_ms = world.rng.u64(..1000);
@@ -92,9 +95,13 @@ impl<'a, B: Begin> World<'a, B> {
     }
 
     /// Performs an operation on the store at this instant.
-    fn visit<T>(&mut self, client: usize, does: impl FnOnce(&mut dyn SimStore, &mut Visit<'_>) -> T) -> T {
+    fn visit<T>(
+        &mut self,
+        (client, process): (usize, u32),
+        does: impl FnOnce(&mut dyn SimStore, &mut Visit<'_>) -> T,
+    ) -> T {
         let store_unix_ms = self.scenario.store_tells_time.then_some(self.now_ms);
-        let mut visit = Visit { now_ms: self.now_ms, store_unix_ms, client, rng: &mut self.rng };
+        let mut visit = Visit { now_ms: self.now_ms, store_unix_ms, client, process, rng: &mut self.rng };
         does(self.store.as_mut(), &mut visit)
     }
 
@@ -155,9 +162,20 @@ impl<'a, B: Begin> World<'a, B> {
         let (ids, disorder) = self.nodes[index].draw(reading_ms, count);
         self.history.figures[Count::Disorder] += disorder;
         let maker = Maker { node: index, process: self.nodes[index].process, at_ms: self.now_ms };
+        if ids.is_empty() || !self.client_takes(index) {
+            self.history.figures[Count::OfAnotherStore] += ids.len() as u64;
+            return;
+        }
         for id in ids {
             self.history.made(id, maker);
         }
+    }
+
+    /// Returns whether the client takes the ids of a node now. The first store that it sees is its own.
+    fn client_takes(&mut self, index: usize) -> bool {
+        let named = self.store.named_by(index, self.nodes[index].process);
+        self.client_store = self.client_store.or(named);
+        !self.scenario.store.client_compares() || named.is_none() || self.client_store == named
     }
 
     fn step(&mut self, index: usize, input: Input) {
@@ -273,7 +291,7 @@ impl<B: Begin> World<'_, B> {
         if !still_waiting && matches!(sent, Call::Swap { .. }) {
             self.history.figures[Count::LateWrites] += 1;
         }
-        let reply = self.visit(index, |store, visit| store.call(visit, sent));
+        let reply = self.visit((index, process), |store, visit| store.call(visit, sent));
         if answer == Answer::Lost {
             return;
         }
@@ -342,7 +360,7 @@ impl<B: Begin> World<'_, B> {
         self.after(wait_ms, 0, Happening::StoreFault);
         self.history.figures[Count::StoreFaults] += 1;
         match self.rng.choice(self.scenario.store.own_faults()) {
-            Some(StoreFault::Own) => self.visit(0, |store, visit| store.fail(visit)),
+            Some(StoreFault::Own) => self.visit((0, 0), |store, visit| store.fail(visit)),
             // Equally often shorter and longer than nodes can continue without it.
             Some(StoreFault::Down) => {
                 let lasts_ms = self.rng.u64(..self.scenario.window_ms * 3 / 2);
@@ -380,7 +398,7 @@ impl<B: Begin> World<'_, B> {
         let operator = self.scenario.nodes;
         let all = Call::Look { scope: Scope::Pool, time: StoreTime::Known };
         let Reply::Now(Input::Looked(Ok(listing))) =
-            self.visit(operator, |store, visit| store.call(visit, all))
+            self.visit((operator, 0), |store, visit| store.call(visit, all))
         else {
             return;
         };
@@ -391,7 +409,7 @@ impl<B: Begin> World<'_, B> {
         let expected = Expected::Revision(entry.revision);
         let swap = Call::Swap { worker: entry.worker, expected, record };
         self.history.figures[Count::Evictions] += 1;
-        self.visit(operator, |store, visit| store.call(visit, swap));
+        self.visit((operator, 0), |store, visit| store.call(visit, swap));
     }
 }
 

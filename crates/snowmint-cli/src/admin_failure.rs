@@ -15,7 +15,7 @@ const FLAGS: [(&str, &str); 6] = [
     ("start_over", "--start-over"),
 ];
 /// Settings of a namespace that messages name in backticks, and their flags.
-const SETTINGS: [(&str, &str); 10] = [
+const SETTINGS: [(&str, &str); 11] = [
     ("hide", "--hide"),
     ("maximum", "--maximum"),
     ("mode", "--mode"),
@@ -26,6 +26,7 @@ const SETTINGS: [(&str, &str); 10] = [
     ("sources", "--source"),
     ("start", "--start"),
     ("stripe", "--stripe"),
+    ("time_zone", "--time-zone"),
 ];
 
 /// A problem document of a node.

@@ -19,6 +19,8 @@ use tracing_subscriber::fmt::MakeWriter;
 
 /// Maximum bytes of the lines that wait. As many may be with the writer.
 const ROOM: usize = 4 << 20;
+/// Room beyond that for the lines of a command that ends: the last words of a process.
+const RESERVE: usize = 64 << 10;
 /// The part of it for the lines about requests: a flood of requests must not push out the lines about the node.
 const ROOM_FOR_REQUESTS: usize = ROOM / 4 * 3;
 /// Wait between two attempts to write to an output that somebody made non-blocking, and that is full.
@@ -74,7 +76,7 @@ pub(crate) fn start() -> io::Result<Arc<LogQueue>> {
 /// Writes a line to standard error: through the queue if it was started, else at once.
 pub(crate) fn write_line(line: &str) {
     match STARTED.get() {
-        Some(queue) => queue.push(format!("{line}\n").as_bytes(), usize::MAX),
+        Some(queue) => queue.push(format!("{line}\n").as_bytes(), ROOM + RESERVE),
         // If standard error is closed, nobody is listening.
         None => drop(writeln!(io::stderr(), "{line}")),
     }

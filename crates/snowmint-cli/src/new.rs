@@ -85,13 +85,13 @@ pub(crate) struct Args {
     /// Datacenter, if the layout has one
     #[arg(long, value_name = "D", default_value = "0", value_parser = flag_values::node_number, allow_negative_numbers = true, env = "SNOWMINT_DATACENTER", help_heading = "Ids")]
     datacenter: u32,
-    /// Start of the sequence in each new millisecond: zero, random, random(N) (below N) or rolling. Do not use zero if
-    /// `id % n` picks a shard: each run would start with sequence 0. With random, ids increase only from one millisecond
-    /// to the next
+    /// Start of the sequence in each new millisecond: rolling (after the last one, in order), zero (Twitter's bits), random
+    /// or random(N) (below N). With zero, each run starts with sequence 0, and `id % n` sends its first id to the same
+    /// shard. With random, ids increase only from one millisecond to the next
     #[arg(
         long,
         value_name = "START",
-        default_value = "zero",
+        default_value = "rolling",
         env = "SNOWMINT_SEQUENCE_START",
         help_heading = "Ids"
     )]

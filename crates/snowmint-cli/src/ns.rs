@@ -7,7 +7,7 @@ use serde_json::Value;
 use snowmint::{Layout, Rule, Start};
 use snowmint_cluster::NamespaceName;
 use snowmint_cluster::namespace::registry::Required;
-use snowmint_cluster::namespace::{CounterSource, Fields, HideKeyName, TextForm};
+use snowmint_cluster::namespace::{CounterSource, Fields, HideKeyName, TextForm, TimeZone};
 use snowmint_cluster::segment::{Mode, Reset, Stripe};
 use snowmint_server::admin::namespaces::{
     self, Addition, Change, Changed, NamespaceView, Namespaces, Settings, StartOver,
@@ -31,8 +31,9 @@ A namespace is a named source of ids. Its scheme says how they are made:
 
 Examples:
   snowmint ns add orders --scheme segment --reset daily \\
-      --text 'ORD-{date}-{number:6}'
-      ORD-20261121-000001 and so on, restarting at 1 each day (UTC).
+      --text 'ORD-{date}-{number:6}' --time-zone Asia/Shanghai
+      ORD-20261121-000001 and so on, restarting at 1 at each midnight in
+      Shanghai; without --time-zone, in UTC.
   snowmint ns add tickets --scheme segment --mode direct
       Each number is greater than all earlier ones, on every node.
   snowmint ns add ids --scheme segment \\
@@ -78,12 +79,12 @@ Text forms (--text): literal text around one number field, or around {id}.
                    --hide hides numbers
   {id}             the text of uuid7, uuid4, ulid and objectid
   {date} {yyyy} {mm} {dd}
-                   the day in UTC
+                   the day in the time zone (--time-zone)
   snowmint ns add tickets --scheme segment --text 'T-{base32:8}'
 
 Nodes read the store every few seconds: no restart is needed. Scheme, layout,
 stripe, reset and hide key are fixed: a change could produce duplicates. Rule, sequence
-start, mode, sizes, start, maximum, description and owner can change. The text
+start, mode, sizes, start, maximum, time zone, description and owner can change. The text
 form can change if no new text can equal an earlier one: another width, or
 another literal at its start. The place of a source can change (--source) if it
 is still the same counter, or if the old one is stopped for good and --above
@@ -102,6 +103,7 @@ The same in a file, for snowmint serve --namespaces-file FILE (TOML):
   scheme = \"segment\"
   reset = \"daily\"
   text = \"ORD-{date}-{number:6}\"
+  time_zone = \"Asia/Shanghai\"
 
   [namespaces.ids]
   scheme = \"segment\"
@@ -183,8 +185,8 @@ enum Action {
             long = "source",
             value_name = "SOURCE",
             conflicts_with_all = [
-                "text", "plain", "rule", "sequence_start", "mode", "start", "maximum", "size_min", "size_max", "description",
-                "owner"
+                "text", "plain", "time_zone", "rule", "sequence_start", "mode", "start", "maximum", "size_min", "size_max",
+                "description", "owner"
             ]
         )]
         sources: Vec<String>,
@@ -303,8 +305,8 @@ fn changed(
     }
     if settings.is_empty() {
         return Err(Failure::usage(
-            "nothing to change: expected --text, --plain, --rule, --sequence-start, --mode, --start, --maximum, \
-             --size-min, --size-max, --description, --owner or --source",
+            "nothing to change: expected --text, --plain, --time-zone, --rule, --sequence-start, --mode, --start, \
+             --maximum, --size-min, --size-max, --description, --owner or --source",
         ));
     }
     Ok(Change { settings, above, ..Change::default() })
@@ -318,11 +320,15 @@ struct Changeable {
     /// {alphabet=CHARS}, or {id} (of uuid7, uuid4, ulid, objectid), with {date}, {yyyy}, {mm}, {dd}
     #[arg(long, value_name = "TEMPLATE")]
     text: Option<TextForm>,
+    /// Time zone of {date} in --text and of --reset: a name such as Asia/Shanghai, from the time zone database of the system
+    /// (package tzdata), or UTC, the default
+    #[arg(long, value_name = "ZONE", alias = "timezone")]
+    time_zone: Option<TimeZone>,
     /// Rule for a clock that goes back (snowflake); default: the rule of the service
     #[arg(long, value_name = "RULE")]
     rule: Option<Rule>,
     /// Start of the sequence in each new tick (snowflake): zero, random, random(N) or rolling (see `snowmint serve
-    /// --help`). Do not use zero if ids are rare and `id % n` picks a shard. Default: the start of the service
+    /// --help`). With zero, rare ids are even. Default: the start of the service
     #[arg(long, value_name = "START")]
     sequence_start: Option<Start>,
     /// Mode (segment): cached (from memory: fast, increasing on each node) or direct (from the store each time:
@@ -366,7 +372,7 @@ struct Pinned {
     /// counter of another system, without a password (login=NAME names a login of each node); once for each source
     #[arg(long = "source", value_name = "SOURCE")]
     sources: Vec<String>,
-    /// Reset period (segment): daily, monthly or yearly, in UTC. The text form must contain the date
+    /// Reset period (segment): daily, monthly or yearly, in the time zone. The text form must contain the date
     #[arg(long, value_name = "PERIOD")]
     reset: Option<Reset>,
     /// Name of the key that hides the ids (snowflake, segment; see `snowmint hide-key --help`): they reveal neither time nor
@@ -410,6 +416,7 @@ impl Changeable {
     fn over(&self, fields: Fields) -> Fields {
         Fields {
             text: self.text.clone().or(fields.text),
+            time_zone: self.time_zone.clone().or(fields.time_zone),
             rule: self.rule.or(fields.rule),
             sequence_start: self.sequence_start.or(fields.sequence_start),
             mode: self.mode.or(fields.mode),

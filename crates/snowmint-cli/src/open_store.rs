@@ -156,6 +156,7 @@ async fn open_read_only(url: &str) -> Result<Arc<dyn Store>, Failure> {
 pub(crate) fn open_failure(error: OpenError) -> Failure {
     match error {
         OpenError::Url(error) => Failure::flag("--store", error),
+        error @ OpenError::AnotherStore { .. } => Failure::flag("--expect-store", error),
         error => Failure::runtime(error),
     }
 }

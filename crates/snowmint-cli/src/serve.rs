@@ -154,7 +154,8 @@ async fn until_stopped(plan: &Plan, process: &Process, serving: &Handle) -> Resu
     let admin = admin.with_logins(sync.logins());
     settings.admin = Some(admin.with_peers(&args.peers).map_err(|error| Failure::flag("--peers", error))?);
     let late = prepared.late;
-    let service = Service { leases, mint: Arc::clone(&mint), sync, settings, late };
+    let service =
+        Service { store: Arc::clone(&store), leases, mint: Arc::clone(&mint), sync, settings, late };
     // Boxed, because it is large and lives until the end.
     let outcome = Box::pin(serve(plan, &process.logging, &stop, service, listeners, &shown, serving)).await;
     mint.release(RELEASE_PATIENCE).await;
@@ -170,6 +171,7 @@ struct Process {
 
 /// The parts of a running service.
 struct Service {
+    store: Arc<dyn Store>,
     leases: Leases,
     mint: Arc<Mint>,
     sync: NamespaceSync,
@@ -216,7 +218,8 @@ async fn prepare(plan: &Plan, sockets: &Sockets, serving: &Handle) -> Result<Pre
     let (store, late) = if let Some(store) = opened {
         (store, None)
     } else {
-        let late = Arc::new(LateStore::new(open_store::without_credentials(&plan.store_url)));
+        let late =
+            Arc::new(LateStore::new(open_store::without_credentials(&plan.store_url), args.expect_store));
         (Arc::clone(&late) as Arc<dyn Store>, Some(late))
     };
     let open_port = async |listen: &Listen, flag| open_port(listen, flag, sockets, serving).await;
@@ -263,7 +266,11 @@ async fn open_and_pin(plan: &Plan) -> Result<Arc<dyn Store>, Attempt> {
 }
 
 async fn open(plan: &Plan) -> Result<Arc<dyn Store>, Attempt> {
-    snowmint_store::open(&plan.store_url).await.map_err(|error| match error {
+    let opened = match plan.args.expect_store {
+        Some(expected) => snowmint_store::open_expecting(&plan.store_url, expected).await,
+        None => snowmint_store::open(&plan.store_url).await,
+    };
+    opened.map_err(|error| match error {
         error if error.is_temporary() => Attempt::Retry(error.to_string()),
         OpenError::Store(error) if a_failover_may_end(plan, &error) => {
             Attempt::ReadOnly(Failure::runtime(error))
@@ -407,14 +414,14 @@ async fn serve(
     shown: &Shown,
     serving: &Handle,
 ) -> Result<(), Failure> {
-    let Service { leases, mint, mut sync, settings, late } = service;
+    let Service { store, leases, mint, mut sync, settings, late } = service;
     let reload = Reload::on_hangup(logging.clone()).map_err(Failure::runtime)?;
     tokio::select! {
         biased;
         () = stop.asked() => return Ok(()),
         looked = first_look(&mut sync, late.as_deref()) => looked?,
     }
-    let mut announced = pin!(announce_lease(plan, &leases, shown));
+    let mut announced = pin!(announce_lease(plan, &leases, &*store, shown));
     let soon = tokio::time::Instant::now() + open_store::MOMENT;
     let early = tokio::select! {
         biased;
@@ -432,7 +439,8 @@ async fn serve(
             noeqd = shown.noeqd,
             probe = shown.probe,
             version = env!("CARGO_PKG_VERSION"),
-            store = open_store::without_credentials(&plan.store_url),
+            store = store.place(),
+            store_id = store_id(&*store),
             visibility = Visibility::of_url(&plan.store_url).to_string(),
             "listening; ids are rejected until this node holds a lease"
         );
@@ -516,7 +524,12 @@ async fn open_late_store(plan: &Plan, late: Option<&LateStore>) -> Failure {
     std::future::pending().await
 }
 
-async fn announce_lease(plan: &Plan, leases: &Leases, shown: &Shown) -> Result<(), Failure> {
+async fn announce_lease(
+    plan: &Plan,
+    leases: &Leases,
+    store: &dyn Store,
+    shown: &Shown,
+) -> Result<(), Failure> {
     // With a store that may lose writes, every start waits that long: not yet worth a warning.
     let wait = || {
         open_store::wait_for_lease(leases, |waited, why| {
@@ -559,12 +572,18 @@ async fn announce_lease(plan: &Plan, leases: &Leases, shown: &Shown) -> Result<(
         layout = %plan.args.layout,
         ends = output::date(plan.args.layout.ends_at_unix_ms()),
         version = env!("CARGO_PKG_VERSION"),
-        store = open_store::without_credentials(&plan.store_url),
+        store = store.place(),
+        store_id = store_id(store),
         visibility = Visibility::of_url(&plan.store_url).to_string(),
         "ready: ids are served"
     );
     systemd::status("ids are served");
     Ok(())
+}
+
+/// Returns the identity of a store, once it is known.
+fn store_id(store: &dyn Store) -> Option<String> {
+    store.identity().map(|identity| identity.id.to_string())
 }
 
 /// Builds the task that keeps the mint in sync with the flags, the file and the store.

@@ -9,7 +9,7 @@ use crate::buffer_target::MAX_REQUEST;
 use crate::client::Client;
 use crate::connect::{TlsFiles, connections};
 use crate::error::BuildError;
-use crate::fetcher::{Fetcher, Times};
+use crate::fetcher::{Fetcher, OwnStore, Times};
 use crate::refill::BufferSettings;
 use crate::server_choice::shuffle;
 use crate::wire::{Server, Token};
@@ -30,6 +30,7 @@ pub enum ServerOrder {
 #[must_use = "a builder does nothing before `build`"]
 pub struct ClientBuilder {
     servers: Vec<String>,
+    store: Option<String>,
     order: ServerOrder,
     token: Option<Credential>,
     tls: TlsFiles,
@@ -63,6 +64,7 @@ impl ClientBuilder {
     pub(crate) fn new() -> Self {
         Self {
             servers: Vec::new(),
+            store: None,
             order: ServerOrder::default(),
             token: None,
             tls: TlsFiles::default(),
@@ -76,7 +78,8 @@ impl ClientBuilder {
 
     /// Adds a server by its URL, such as `http://localhost:8080`. `https://` needs the feature `tls`, which is on by default.
     ///
-    /// All servers must share one store, as the nodes of one service do: otherwise they return duplicates.
+    /// All servers must share one store, as the nodes of one service do. The client drops ids of a server that names another store
+    /// than the first answer did: see [`ErrorKind::AnotherStore`](crate::ErrorKind::AnotherStore).
     pub fn server(mut self, url: impl Into<String>) -> Self {
         self.servers.push(url.into());
         self
@@ -85,6 +88,13 @@ impl ClientBuilder {
     /// Adds servers by their URLs.
     pub fn servers<U: Into<String>>(mut self, urls: impl IntoIterator<Item = U>) -> Self {
         self.servers.extend(urls.into_iter().map(Into::into));
+        self
+    }
+
+    /// Sets the identity of the store of the servers, as `snowmint doctor` and `GET /v1/server` show it. The client then drops ids
+    /// of any other store, also of the first server that answers, and ids without a store. Default: the store of the first answer.
+    pub fn store(mut self, id: impl Into<String>) -> Self {
+        self.store = Some(id.into());
         self
     }
 
@@ -183,7 +193,7 @@ impl ClientBuilder {
         let https = servers.iter().find(|server| server.has_tls).map(|server| &*server.url);
         let connections = connections(https, &self.tls)?;
         let times = Times { hedge_after: self.hedge_after, timeout: self.timeout };
-        let fetcher = Fetcher::new(servers, connections, token, times, seed);
+        let fetcher = Fetcher::new(servers, connections, token, times, seed, self.store.map(OwnStore::set));
         let settings = BufferSettings { sizes, max_age: self.max_age, timeout: self.timeout };
         Client::start(fetcher, settings, self.max_ages)
     }
@@ -204,12 +214,21 @@ impl ClientBuilder {
         if self.hedge_after.is_zero() {
             return invalid("hedge_after", format!("{:?}", self.hedge_after), "more than 0");
         }
+        if let Some(id) = self.store.as_ref().filter(|id| !is_store_id(id)) {
+            return invalid("store", format!("{id:?}"), "smst_ and 26 digits, as `snowmint doctor` shows it");
+        }
         let (least, most) = (*self.buffer.start() as u64, *self.buffer.end() as u64);
         if least > most || most > MAX_REQUEST {
             return invalid("buffer", format!("{:?}", self.buffer), "a range within 0..=1000000");
         }
         Ok(least..=most)
     }
+}
+
+/// Returns whether a text has the form of the identity of a store.
+fn is_store_id(text: &str) -> bool {
+    let is_digit = |byte: u8| byte.is_ascii_digit() || byte.is_ascii_lowercase();
+    text.strip_prefix("smst_").is_some_and(|digits| digits.len() == 26 && digits.bytes().all(is_digit))
 }
 
 #[cfg(test)]
@@ -233,6 +252,7 @@ mod tests {
             #[expect(clippy::reversed_empty_ranges, reason = "the mistake that is tested")]
             (builder().buffer(5..=4), "invalid buffer 5..=4"),
             (builder().token("hunter2 x"), "expected visible ASCII"),
+            (builder().store("prod"), "invalid store \"prod\": expected smst_ and 26 digits"),
         ];
         for (builder, said) in cases {
             assert!(!format!("{builder:?}").contains("hunter2"));

@@ -140,6 +140,11 @@ impl Client {
         Ok(Ids(shared))
     }
 
+    /// Returns the identity of the store whose ids this client returns: the one that was set, or that the first answer named.
+    pub fn store(&self) -> Option<String> {
+        self.0.fetcher.store()
+    }
+
     /// Returns the request counts so far, for metrics.
     pub fn stats(&self) -> Stats {
         self.0.fetcher.stats()

@@ -40,6 +40,10 @@ pub enum ErrorKind {
     UnknownNamespace,
     /// The client trusts no server's certificate, or the servers rejected the client's. Do not retry.
     InvalidCertificate,
+    /// The ids of the server are of another store than those before, or than the one set with
+    /// [`ClientBuilder::store`](crate::ClientBuilder::store): together they may have duplicates, so they were dropped. Correct the
+    /// servers. Do not retry.
+    AnotherStore,
     /// The server rejected the request for another reason, for instance because the namespace's ids are not plain numbers. Do not
     /// retry.
     Rejected,
@@ -144,6 +148,12 @@ impl fmt::Display for ClientError {
                 "{detail}; check the certificates of the servers, and those set with ClientBuilder::ca_file and \
                  ClientBuilder::client_certificate"
             ),
+            ErrorKind::AnotherStore => {
+                write!(
+                    f,
+                    "{detail}; its ids were dropped: correct the list of servers, or the store of that server"
+                )
+            }
             ErrorKind::Unavailable => write!(f, "{detail}; check that a server runs and can be reached"),
             ErrorKind::Unauthorized => write!(f, "{detail}; set a valid token with ClientBuilder::token"),
             ErrorKind::Forbidden => {
@@ -198,6 +208,8 @@ pub(crate) enum Retry {
     Elsewhere,
     /// Retry at another server, or later at the same one. The same error returns until somebody replaces a certificate.
     OtherCertificate,
+    /// Retry at another server, or later at the same one. The same error returns until its store is the one of this client.
+    OtherStore,
     /// Retry at another server, or at the same one after this time.
     After(RetryAfter),
     /// Retry with fewer ids.
@@ -291,7 +303,9 @@ mod tests {
             let rejected = ClientError::rejected("a", &failure);
             assert_eq!([late, rejected].map(|error| error.retry_after()), [Some(expected); 2], "{asked:?}");
         }
-        for retry in [Retry::Never, Retry::Elsewhere, Retry::OtherCertificate, Retry::Fewer] {
+        for retry in
+            [Retry::Never, Retry::Elsewhere, Retry::OtherCertificate, Retry::OtherStore, Retry::Fewer]
+        {
             assert_eq!(ClientError::rejected("a", &failure(retry)).retry_after(), None, "{retry:?}");
         }
     }

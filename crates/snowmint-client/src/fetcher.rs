@@ -2,12 +2,14 @@
 //!
 //! Each answer is used once. If nobody awaits an answer any more, its ids are lost.
 
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use snowmint::foreign::{Most, shown};
 use snowmint::{AnchoredClock, Clock};
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
@@ -15,7 +17,7 @@ use crate::buffer::IdRange;
 use crate::connect::Connections;
 use crate::error::{About, ErrorKind, RequestFailure, Retry, RetryAfter};
 use crate::server_choice::{OfNamespace, ServerChange, ServerChoice};
-use crate::wire::{Ask, Server, Token};
+use crate::wire::{Ask, Received, Server, Token};
 
 /// The timeout for one request to one server; shorter if the caller's timeout is, so that there is time for another server.
 const ATTEMPT: Duration = Duration::from_secs(2);
@@ -41,6 +43,30 @@ struct Counters {
     failed: AtomicU64,
 }
 
+/// The store whose ids a client returns.
+#[derive(Debug)]
+pub(crate) struct OwnStore {
+    id: String,
+    /// The server that named it first; `None` if the program set it.
+    named_by: Option<Arc<str>>,
+}
+
+impl OwnStore {
+    /// A store that the program set.
+    pub(crate) const fn set(id: String) -> Self {
+        Self { id, named_by: None }
+    }
+}
+
+impl fmt::Display for OwnStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.named_by {
+            Some(server) => write!(f, "{}, the store of {server}", self.id),
+            None => write!(f, "{}, as set with ClientBuilder::store", self.id),
+        }
+    }
+}
+
 /// All servers and their states.
 #[derive(Debug)]
 pub(crate) struct Fetcher {
@@ -54,6 +80,7 @@ pub(crate) struct Fetcher {
     /// The timeout for one request to one server.
     attempt: Duration,
     counters: Counters,
+    store: Mutex<Option<OwnStore>>,
 }
 
 /// A namespace and the state of its requests. Other namespaces do not change it.
@@ -114,11 +141,13 @@ impl Fetcher {
         token: Option<Token>,
         Times { hedge_after, timeout }: Times,
         seed: u64,
+        store: Option<OwnStore>,
     ) -> Self {
         let states = Mutex::new(ServerChoice::new(servers.len(), seed));
         let attempt = ATTEMPT.min(timeout / 2);
         let (clock, counters) = (Arc::new(AnchoredClock::new()), Counters::default());
-        Self { servers, states, connections, token, clock, hedge_after, attempt, counters }
+        let store = Mutex::new(store);
+        Self { servers, states, connections, token, clock, hedge_after, attempt, counters, store }
     }
 
     pub(crate) fn stats(&self) -> Stats {
@@ -213,7 +242,7 @@ impl Fetcher {
                     match failure.retry {
                         Retry::Never => return Err(Unfilled::Rejected(failure)),
                         Retry::Fewer if count > 1 => return Err(Unfilled::TooMany),
-                        Retry::OtherCertificate => {
+                        Retry::OtherCertificate | Retry::OtherStore => {
                             distrusted += 1;
                             // No retry within the caller's timeout will help.
                             if distrusted == self.servers.len() {
@@ -223,7 +252,11 @@ impl Fetcher {
                         Retry::Fewer | Retry::Elsewhere | Retry::After(_) => {}
                     }
                     is_over_quota |= failure.kind == ErrorKind::OverQuota;
-                    *lock(&namespace.last_failure) = Some(failure);
+                    let mut last = lock(&namespace.last_failure);
+                    // A second store is what somebody has to know of, whatever else fails too.
+                    if failure.retry == Retry::OtherStore || last.as_ref().is_none_or(|it| it.retry != Retry::OtherStore) {
+                        *last = Some(failure);
+                    }
                 }
                 () = sleep_until(hedge_at.unwrap_or(deadline)), if hedges => {
                     if !self.states().may_hedge() {
@@ -265,7 +298,36 @@ impl Fetcher {
         let limit = self.attempt.min(deadline - sent);
         let request = server.request(&self.connections, self.token.as_ref(), ask, limit * TO_MAKE / 100);
         let settled = timeout(limit, request).await.unwrap_or_else(|_| Err(server.timed_out(limit)));
-        (index, settled.map(|ranges| Answer { ranges, sent_ms }))
+        let settled = settled.and_then(|Received { ranges, store }| {
+            self.check_store(server, store)?;
+            Ok(Answer { ranges, sent_ms })
+        });
+        (index, settled)
+    }
+
+    /// Rejects an answer of another store. The first store that an answer names is the one of this client, unless one was set.
+    fn check_store(&self, server: &Server, named: Option<String>) -> Result<(), RequestFailure> {
+        let mut own = lock(&self.store);
+        let detail = match (&*own, named) {
+            // A server of an earlier version, or behind a proxy that removes headers.
+            (None | Some(OwnStore { named_by: Some(_), .. }), None) => return Ok(()),
+            (None, Some(id)) => {
+                *own = Some(OwnStore { id, named_by: Some(Arc::clone(&server.url)) });
+                return Ok(());
+            }
+            (Some(own), Some(named)) if own.id == named => return Ok(()),
+            (Some(own), None) => format!("the answer names no store: expected {own}"),
+            (Some(own), Some(named)) => {
+                let named = shown(&named, Most::Name);
+                format!("the ids are of another store, {named}: expected {own}")
+            }
+        };
+        Err(server.of_another_store(detail))
+    }
+
+    /// Returns the identity of the store of this client, once it is known.
+    pub(crate) fn store(&self) -> Option<String> {
+        lock(&self.store).as_ref().map(|own| own.id.clone())
     }
 
     fn succeeded(&self, namespace: &Namespace, server: usize) {
@@ -283,7 +345,7 @@ impl Fetcher {
         let retry_after = match failure.retry {
             // The server is healthy.
             Retry::Never | Retry::Fewer => return,
-            Retry::Elsewhere | Retry::OtherCertificate => None,
+            Retry::Elsewhere | Retry::OtherCertificate | Retry::OtherStore => None,
             Retry::After(after) => Some(after),
         };
         self.note_failure(namespace, server, failure.about, retry_after, &failure.detail);

@@ -25,8 +25,9 @@
 //!
 //! # What uniqueness depends on
 //!
-//! All servers of one client must share one store. Then no id is returned twice, by this client or any other. The client uses
-//! each answer once; a retried or hedged request only skips ids. A truncated or invalid answer is rejected as a whole.
+//! All servers of one client must share one store. Then no id is returned twice, by this client or any other. Each answer names
+//! its store: the client drops ids of a second one, and reports both servers ([`ErrorKind::AnotherStore`]). The client uses each
+//! answer once; a retried or hedged request only skips ids. A truncated or invalid answer is rejected as a whole.
 //!
 //! Ids in memory must not be copied:
 //!

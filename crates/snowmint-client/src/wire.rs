@@ -28,6 +28,9 @@ const LONGEST_FRAME: usize = 1024;
 const LONGEST_RANGE: usize = 128;
 const LONGEST_ERROR: usize = 16 * 1024;
 
+/// The header with the identity of the store behind an answer.
+const STORE: &str = "snowmint-store";
+
 /// One server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Server {
@@ -74,6 +77,11 @@ impl Server {
     /// Returns the failure of a server that gets no request because of an earlier `Retry-After`.
     pub(crate) fn closed(&self) -> RequestFailure {
         self.unavailable("server asked to retry later (Retry-After)".to_owned())
+    }
+
+    /// Returns the failure of a server whose ids are of another store than this client's.
+    pub(crate) fn of_another_store(&self, detail: String) -> RequestFailure {
+        self.failure(ErrorKind::AnotherStore, Some(StatusCode::OK.as_u16()), detail, Retry::OtherStore)
     }
 
     /// Returns the failure of a connection or request.
@@ -165,6 +173,13 @@ impl Token {
     }
 }
 
+/// The ids of an answer, and the identity of the store behind them, unless the server did not name it.
+#[derive(Debug)]
+pub(crate) struct Received {
+    pub(crate) ranges: Vec<IdRange>,
+    pub(crate) store: Option<String>,
+}
+
 /// The namespace and the number of ids to request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ask<'a> {
@@ -180,7 +195,7 @@ impl Server {
         token: Option<&Token>,
         ask: Ask<'_>,
         wait: Duration,
-    ) -> Result<Vec<IdRange>, RequestFailure> {
+    ) -> Result<Received, RequestFailure> {
         let authorization = match token {
             Some(token) => Some(token.header(self, wait).await?),
             None => None,
@@ -191,11 +206,13 @@ impl Server {
         if response.status() != StatusCode::OK {
             return Err(self.refusal(response).await);
         }
+        let store = response.headers().get(STORE).and_then(|it| it.to_str().ok()).map(str::to_owned);
         let ranges = usize::try_from(ask.count).unwrap_or(usize::MAX);
         let limit = ranges.saturating_mul(LONGEST_RANGE).saturating_add(LONGEST_FRAME);
         let body = Limited::new(response.into_body(), limit).collect().await;
         let body = body.map_err(|error| self.unavailable(format!("broken answer: {}", Chain(&*error))))?;
-        parse(&body.to_bytes(), ask.count).map_err(|why| self.invalid(&why))
+        let ranges = parse(&body.to_bytes(), ask.count).map_err(|why| self.invalid(&why))?;
+        Ok(Received { ranges, store })
     }
 
     /// Uses POST, so that no cache between client and server answers, and no proxy sends the request twice.

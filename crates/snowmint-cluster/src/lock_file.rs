@@ -115,6 +115,7 @@ fn open(path: &Path) -> io::Result<File> {
     if !found.is_file() {
         return Err(invalid("not a file, as a lock has to be; remove it"));
     }
+    // Another user may have linked a file of ours here, whose mode would change below.
     if found.nlink() > 1 {
         return Err(invalid("the lock file has another name, by a hard link; remove it"));
     }

@@ -8,6 +8,7 @@
 //! | scheme | how ids are made: snowflake (by a layout), segment (plain numbers), or a UUID-like one |
 //! | definition | scheme, settings and text form of a namespace: [`Definition`] |
 //! | text form | how an id is written, such as `ORD-{date}-{number:6}`: [`TextForm`] |
+//! | time zone | the zone of the dates in ids, and of the reset period: [`TimeZone`] |
 //! | source | a store or foreign counter, other than the service's own store, that numbers come from: [`CounterSource`] |
 //! | login | a server to which a node sends a password, by the name that sources use: [`Logins`] |
 //! | hide key | the secret under which a namespace serves its ids as other numbers: [`HideKeys`] |
@@ -18,6 +19,7 @@
 //! |---|---|
 //! | `definition` | checks a definition, decides which changes are safe, and parses ids |
 //! | `text_form` | parses templates, writes and reads ids by them |
+//! | `time_zone` | finds the rules of a zone, and tells its date |
 //! | `logins` | the servers that a node trusts with secrets, and the URLs that open sources |
 //! | `hide` | the keys that hide ids, and which one a namespace has |
 //! | `counter_source` | parses the URLs of sources and finds two that overlap |
@@ -33,6 +35,7 @@ mod logins;
 mod record;
 pub mod registry;
 mod text_form;
+mod time_zone;
 
 use std::fmt;
 
@@ -52,6 +55,7 @@ pub use logins::{Logins, LoginsError, SourceRefusal, SourceUrl};
 pub use record::{Fields, NamespaceRecord, Numbers, NumbersError, ServedBy};
 pub use registry::NamespaceError;
 pub use text_form::{Day, TextForm, TextFormError};
+pub use time_zone::{LocalClock, TimeZone, TimeZoneError, TimeZoneNameError};
 
 /// The maximum number of namespaces in a file, and of those in a store that [every node](ServedBy::EveryNode) serves.
 pub const MAX_NAMESPACES: usize = 10_000;

@@ -150,7 +150,7 @@ function draw() {
     state.more_problems > 0 && el('p', { class: 'note' }, `and ${thousands(state.more_problems)} more problems; \`snowmint doctor\` lists all`),
   ]);
   (isDrawn ? update : fill)($('fleet-body'),
-    el('div', { class: 'cards' }, nodeCard(node), storeCard(store, node), peersCard(state.peers ?? [])),
+    el('div', { class: 'cards' }, nodeCard(node), storeCard(store, node), peersCard(state.peers ?? [], store.id)),
     el('h2', {}, 'Workers'), workers(),
     el('h2', {}, 'Namespaces'), namespaces(),
     el('h2', {}, 'Newest changes'), changes(),
@@ -185,6 +185,8 @@ function storeCard(store, node) {
   return el('section', { class: 'panel card' }, el('h2', {}, 'Store'), rows([
     ['state', badge(store.answers, 'answers', 'does not answer')],
     ['address', store.name],
+    store.id && ['identity', store.id],
+    store.another && ['answers instead', el('span', { class: 'badge bad' }, store.another)],
     store.took_ms !== undefined && ['last call took', `${store.took_ms} ms`],
     ['its clock', store.clock_ahead_ms === undefined ? 'none to compare with' : store.clock_ahead_ms === 0 ? `the same as here, within ${Math.max(store.clock_within_ms, 1)} ms` : `at least ${offset(-store.clock_ahead_ms)} this clock`],
     node.records_ahead_ms > 0 && ['records', `${span(node.records_ahead_ms)} ahead of this node's clock`],
@@ -196,10 +198,11 @@ function storeCard(store, node) {
 const PEER = { ready: ['good', 'ready'], 'not-ready': ['warn', 'not ready'], silent: ['bad', 'does not answer'] };
 
 /** The nodes of --peers, if this node has any. */
-function peersCard(peers) {
+function peersCard(peers, own) {
   return peers.length > 0 && el('section', { class: 'panel card' }, el('h2', {}, 'Peers'), el('ul', { class: 'peers' }, peers.map((it) => {
     const [kind, text] = PEER[it.state] ?? ['', it.state];
-    return el('li', {}, el('span', { class: `badge ${kind}` }, text), el('span', {}, it.address), it.why && el('small', {}, it.why));
+    const another = it.store && own && it.store !== own;
+    return el('li', {}, el('span', { class: `badge ${kind}` }, text), el('span', {}, it.address), another && el('span', { class: 'badge bad' }, `another store: ${it.store}`), it.why && el('small', {}, it.why));
   })));
 }
 

@@ -840,7 +840,9 @@ pub(crate) mod tests {
             let kept = access.tokens();
             assert!(kept.len() == 2 && kept.iter().all(|it| it.row.quotas.rate.is_some()), "{cut}");
         }
-        assert_eq!(reload(&row("a", "namespaces = ['*']").0).await, Ok(()), "one of two was removed");
+        assert_eq!(reload(&row("a", "namespaces = ['*']").0).await, Err(()), "the last row lacks its rate");
+        let limited = row("a", "namespaces = ['*']\nrate = 1").0;
+        assert_eq!(reload(&limited).await, Ok(()), "one of two was removed");
         assert_eq!(reload(&rows).await, Ok(()));
         assert_eq!(reload("# end of tokens\n").await, Ok(()));
         assert!(access.tokens().is_empty());

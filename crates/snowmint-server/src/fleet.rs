@@ -127,6 +127,12 @@ struct PoolState<'a> {
 #[derive(Debug, Serialize)]
 struct StoreState<'a> {
     name: String,
+    /// Its identity.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<String>,
+    /// The identity of the store that answers in its place.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    another: Option<String>,
     answers: bool,
     /// Why it does not answer, and since when.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -537,6 +543,7 @@ impl LastRead {
         let node = Node::of(server, issued, before, server.settings.clock.unix_ms());
         let (workers, pools) = self.leases.as_ref().map(|leases| leases.shown(&node)).unzip();
         let clock = self.leases.as_ref().and_then(|leases| leases.clock);
+        let identity = server.store.identity();
         let (problems, more_problems) = problems::shown(self.problems(server, &node, &store));
         let fleet = Fleet {
             at_unix_ms: now_unix_ms,
@@ -545,6 +552,8 @@ impl LastRead {
             more_problems,
             store: StoreState {
                 name: store,
+                id: identity.map(|it| it.id.to_string()),
+                another: identity.and_then(|it| it.another).map(|another| another.to_string()),
                 answers: self.error.is_none(),
                 error: self.error.as_deref(),
                 failing_since_unix_ms: self.failing_since_unix_ms,
@@ -642,6 +651,7 @@ impl LastRead {
             let what = format!("{store} is slow: a list of the workers takes longer than {SLOW_CALL:?}");
             add(Severity::Warning, what, None);
         }
+        problems.extend(server.store.troubles().into_iter().map(Problem::of_store));
         problems.extend(mint.table().namespaces().iter().filter_map(|it| Problem::of_numbers(it)));
         problems.extend(self.peers.iter().filter_map(Peer::problem));
         problems.extend(self.leases.as_ref().and_then(LeaseRecords::lapsed));

@@ -265,13 +265,13 @@ pub(crate) async fn serve(
 ) {
     let Some(mut stream) = accepted.establish(&server, &shutdown).await else { return };
     let turn = Turn::default();
-    let peer = Peer::new(&turn, server.settings.timeouts, shutdown, admission);
+    let peer = Peer::new(&turn, server.settings.timeouts, shutdown, admission, server.answers.connection());
     let serving = async {
         let Some(preface) = http2::wait_for_bytes(&mut stream, &peer).await else {
             return stream.close().await;
         };
         let client = Arc::new(MintAccess::new(&server.mint));
-        let session = Session::new(&server, &services, &peer, client, server.answers.connection());
+        let session = Session::new(&server, &services, &peer, client);
         let answer = |request, delivery| Arc::clone(&session).call(request, delivery);
         // Boxed, since it is much larger than the state of a silent client.
         if Box::pin(http2::serve(stream, preface, &peer, answer)).await == Ended::Broken {
@@ -298,7 +298,6 @@ impl Session {
         services: &Arc<Services>,
         peer: &Peer<'_>,
         client: Arc<MintAccess>,
-        answers: ConnectionAnswers,
     ) -> Arc<Self> {
         Arc::new(Self {
             server: Arc::clone(server),
@@ -307,7 +306,7 @@ impl Session {
             admission: peer.admission,
             bearer: BearerCache::new(server.settings.access.as_ref()),
             client,
-            answers,
+            answers: peer.answers.clone(),
         })
     }
 
@@ -340,7 +339,8 @@ impl Session {
         let client = identity.as_ref().ok().cloned();
         let attempt = path.starts_with(admin::SERVICE).then(|| path.to_owned());
         match self.try_call(request, began, delivery, identity, &mut line).await {
-            Ok(Called { response, kind }) => {
+            Ok(Called { mut response, kind }) => {
+                self.server.store.mark(response.headers_mut());
                 match kind {
                     CallKind::Unary { failed } => line.end(failed),
                     // Each of its requests has a line; the call has the span.
@@ -522,7 +522,7 @@ impl Session {
             CallMethod::Next | CallMethod::Stream => {
                 let request: messages::NextRequest = decode(message)?;
                 deadline.check(Instant::now())?;
-                let held = self.hold(draw::room(&request))?;
+                let held = self.hold(draw::room(&self.client, &request))?;
                 let answer = match draw::try_draw(&self.server, identity, &self.client, &request)? {
                     draw::Drawn::Done(answer) => answer,
                     // Boxed, since most calls need not wait.

@@ -36,7 +36,6 @@ use tokio::time::Instant;
 use crate::accept::Accepted;
 use crate::access::BearerCache;
 use crate::access_log;
-use crate::answer_memory::ConnectionAnswers;
 use crate::fairness::Turn;
 use crate::fleet::watch::FleetWatch;
 use crate::grpc;
@@ -69,11 +68,11 @@ pub(crate) async fn serve(
 ) {
     let Some(stream) = accepted.establish(&server, &shutdown).await else { return };
     let turn = Turn::default();
-    let peer = Peer::new(&turn, server.settings.timeouts, shutdown, admission);
+    let peer = Peer::new(&turn, server.settings.timeouts, shutdown, admission, server.answers.connection());
     let (client, address) = (Arc::new(MintAccess::new(&server.mint)), stream.peer());
     let bearer = BearerCache::new(server.settings.access.as_ref());
-    let (known_host, answers) = (KnownHost::default(), server.answers.connection());
-    let serving = Serving { server: &server, services, peer, client, address, bearer, known_host, answers };
+    let known_host = KnownHost::default();
+    let serving = Serving { server: &server, services, peer, client, address, bearer, known_host };
     server.turns.take(&turn, pin!(serving.run(stream))).await;
 }
 
@@ -100,7 +99,6 @@ struct Serving<'a> {
     address: Option<SocketAddr>,
     bearer: BearerCache,
     known_host: KnownHost,
-    answers: ConnectionAnswers,
 }
 
 impl Serving<'_> {
@@ -135,8 +133,7 @@ impl Serving<'_> {
         let answer = |request: Request<Incoming>, delivery| {
             let session = grpc::is_grpc(request.headers()).then(|| {
                 Arc::clone(session.get_or_init(|| {
-                    let (client, answers) = (Arc::clone(&self.client), self.answers.clone());
-                    grpc::Session::new(self.server, &self.services.grpc, &self.peer, client, answers)
+                    grpc::Session::new(self.server, &self.services.grpc, &self.peer, Arc::clone(&self.client))
                 }))
             });
             async move {

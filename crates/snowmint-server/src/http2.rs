@@ -24,11 +24,13 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
+use crate::answer_memory::ConnectionAnswers;
 use crate::fairness::Turn;
 use crate::http_timeouts::{ClientTimer, DeliveredBody, Delivery, Making};
 use crate::limits::http2::{
     CONNECTION_WINDOW, MAX_FAULTS, MAX_HEAD, MAX_RESETS, MAX_SEND_BUFFER, MAX_STREAMS, STREAM_WINDOW,
 };
+use crate::limits::unread::READ_SOON;
 use crate::limits::{HEAR_OUT, LINGER};
 use crate::protocol::Admission;
 use crate::settings::Timeouts;
@@ -54,6 +56,7 @@ pub(crate) struct Peer<'a> {
     pub(crate) timer: ClientTimer,
     pub(crate) shutdown: ShutdownListener,
     pub(crate) admission: Admission,
+    pub(crate) answers: ConnectionAnswers,
 }
 
 impl<'a> Peer<'a> {
@@ -62,12 +65,13 @@ impl<'a> Peer<'a> {
         timeouts: Timeouts,
         shutdown: ShutdownListener,
         admission: Admission,
+        answers: ConnectionAnswers,
     ) -> Self {
         let timeouts = match admission {
             Admission::Client | Admission::Probe => timeouts,
             Admission::Reserved => Timeouts { request: timeouts.request.min(LINGER), ..timeouts },
         };
-        Self { turn, timer: ClientTimer::new(timeouts), shutdown, admission }
+        Self { turn, timer: ClientTimer::new(timeouts), shutdown, admission, answers }
     }
 
     /// Returns `true` if the client should send its next request on another connection.
@@ -310,9 +314,9 @@ where
         any
     }
 
-    /// Resets answers of which the client has read no byte for the write time limit. The connection ends if the client has read
-    /// nothing of the other answers either, or if hyper has the last bytes of such an answer: then it can no longer be reset.
-    /// Returns once anything has changed.
+    /// Resets answers of which the client has read no byte for the write time limit, or for a few seconds if others need their
+    /// memory. The connection ends if the client has read nothing of the other answers either, or if hyper has the last bytes of
+    /// such an answer: then it can no longer be reset. Returns once anything has changed.
     fn poll_stalled(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.tails.retain(|tail| tail.is_unsent());
         if self.peer.timer.is_hung_up() {
@@ -326,15 +330,23 @@ where
         loop {
             let timer = self.timer.get_or_insert_with(|| Timer::Check(Box::pin(sleep(write))));
             let Timer::Check(check) = timer else { return Poll::Pending };
+            let limit = if self.peer.answers.hinders_others() { write.min(READ_SOON) } else { write };
+            // What hinders nobody now may do so at the next check.
+            if self.peer.answers.is_sharing() {
+                let soon = Instant::now() + READ_SOON;
+                if check.deadline() > soon {
+                    check.as_mut().reset(soon);
+                }
+            }
             ready!(check.as_mut().poll(cx));
-            let is_stalled = |delivery: &Delivery| delivery.left() == Some(Duration::ZERO);
+            let is_stalled = |delivery: &Delivery| delivery.left(limit) == Some(Duration::ZERO);
             let deliveries = || self.running.iter().map(|it| &it.delivery).chain(&self.tails);
             let any_stalled = deliveries().any(|it| is_stalled(it));
-            let next = deliveries().filter_map(|it| it.left()).filter(|left| !left.is_zero()).min();
-            check.as_mut().reset(Instant::now() + next.unwrap_or(write).min(write));
+            let next = deliveries().filter_map(|it| it.left(limit)).filter(|left| !left.is_zero()).min();
+            check.as_mut().reset(Instant::now() + next.unwrap_or(limit).min(limit));
             if any_stalled {
                 tracing::debug!("HTTP answer reset; the client does not read it");
-                if self.peer.timer.is_deaf() || self.tails.iter().any(|tail| is_stalled(tail)) {
+                if self.peer.timer.is_deaf(limit) || self.tails.iter().any(|tail| is_stalled(tail)) {
                     self.peer.timer.hang_up();
                 }
                 // Dropping the task resets its stream.
@@ -675,8 +687,13 @@ mod tests {
     use tokio::io::AsyncWriteExt as _;
 
     use super::*;
+    use crate::answer_memory::AnswerMemory;
     use crate::limits::TURN;
     use crate::shutdown::Shutdown;
+
+    fn answers() -> ConnectionAnswers {
+        AnswerMemory::new(Arc::default()).connection()
+    }
 
     /// Goal: a client that reads everything and sends without end does not occupy a thread. Method: a stream that is always
     /// ready; input of HTTP/2 uses up the turn by itself.
@@ -688,7 +705,7 @@ mod tests {
             // What one task does without a pause is limited by tokio, too.
             tokio::task::yield_now().await;
             let turn = Turn::default();
-            let peer = Peer::new(&turn, timeouts, shutdown.listener(), Admission::Client);
+            let peer = Peer::new(&turn, timeouts, shutdown.listener(), Admission::Client, answers());
             let endless = tokio::io::join(tokio::io::repeat(0), tokio::io::sink());
             let endless = Preface::default().before(endless);
             let mut stream =
@@ -721,7 +738,7 @@ mod tests {
     async fn a_client_does_not_rest_before_its_answer_is_flushed() {
         let (turn, shutdown) = (Turn::default(), Shutdown::new());
         let timeouts = crate::Settings::default().timeouts;
-        let peer = Peer::new(&turn, timeouts, shutdown.listener(), Admission::Client);
+        let peer = Peer::new(&turn, timeouts, shutdown.listener(), Admission::Client, answers());
         let (mut client, stream) = tokio::io::duplex(16);
         let stream = Preface::default().before(tokio::io::BufWriter::new(stream));
         let mut stream = PeerStream::http1(stream, &peer);
@@ -742,7 +759,7 @@ mod tests {
     async fn requests_use_up_the_turn() {
         let (turn, shutdown) = (Turn::default(), Shutdown::new());
         let timeouts = crate::Settings::default().timeouts;
-        let peer = Peer::new(&turn, timeouts, shutdown.listener(), Admission::Client);
+        let peer = Peer::new(&turn, timeouts, shutdown.listener(), Admission::Client, answers());
         let (mut client, stream) = tokio::io::duplex(64 * 1024);
         let answer = async |_, _| Response::new(http_body_util::Empty::<Bytes>::new());
         let mut serving = pin!(serve(stream, Preface::default(), &peer, |it, to| Box::pin(answer(it, to))));
@@ -780,7 +797,7 @@ mod tests {
         let timeouts = crate::Settings::default().timeouts;
         for (len, within) in [(100, timeouts.idle.unwrap()), (1 << 20, timeouts.write)] {
             let turn = Turn::default();
-            let peer = Peer::new(&turn, timeouts, shutdown.listener(), Admission::Client);
+            let peer = Peer::new(&turn, timeouts, shutdown.listener(), Admission::Client, answers());
             let (mut client, stream) = tokio::net::UnixStream::pair().unwrap();
             let answer = async |_, _| Response::new(Full::new(Bytes::from(vec![7; len])));
             let serving = serve(stream, Preface::default(), &peer, |it, to| Box::pin(answer(it, to)));

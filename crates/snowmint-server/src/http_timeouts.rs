@@ -139,9 +139,9 @@ impl ClientTimer {
         }
     }
 
-    /// Returns `true` if the client has read no byte of any answer for the write time limit. Only for HTTP/2.
-    pub(crate) fn is_deaf(&self) -> bool {
-        self.unmoved_since(&self.0.moved) >= self.0.timeouts.write
+    /// Returns `true` if the client has read no byte of any answer for this time. Only for HTTP/2.
+    pub(crate) fn is_deaf(&self, limit: Duration) -> bool {
+        self.unmoved_since(&self.0.moved) >= limit
     }
 
     fn unmoved_since(&self, moved: &AtomicU64) -> Duration {
@@ -363,18 +363,19 @@ impl Delivery {
         }
     }
 
-    /// Returns the time left for the client to read a byte of the answer; `None` if no limit applies now.
-    pub(crate) fn left(&self) -> Option<Duration> {
-        let (moved, write) = (self.moved.as_ref()?, self.timer.0.timeouts.write);
-        self.is_unsent().then(|| write.saturating_sub(self.timer.unmoved_since(moved)))
+    /// Returns the time left of `limit` for the client to read a byte of the answer; `None` if no limit applies now.
+    pub(crate) fn left(&self, limit: Duration) -> Option<Duration> {
+        let moved = self.moved.as_ref()?;
+        self.is_unsent().then(|| limit.saturating_sub(self.timer.unmoved_since(moved)))
     }
 
     /// Returns once the client has read no byte of the answer for the write time limit.
     pub(crate) async fn stalled(&self) {
+        let write = self.timer.0.timeouts.write;
         loop {
-            match self.left() {
+            match self.left(write) {
                 Some(Duration::ZERO) => return,
-                left => sleep(left.unwrap_or(self.timer.0.timeouts.write)).await,
+                left => sleep(left.unwrap_or(write)).await,
             }
         }
     }
@@ -501,7 +502,7 @@ mod tests {
         let making = Making::of(&call);
         timer.received(false);
         advance(30).await;
-        assert_eq!((timer.left(), call.left()), (None, None));
+        assert_eq!((timer.left(), call.left(TIMEOUTS.write)), (None, None));
         let making_other = Making::of(&other);
         drop(making);
         assert_eq!(timer.left(), None, "the other one");
@@ -559,21 +560,25 @@ mod tests {
         let (stalled, read) = (Delivery::new(timer.clone()), Delivery::new(timer.clone()));
         let bytes = |delivery| DeliveredBytes::new(Bytes::from_static(&[0; 100]), delivery);
         let (unread, mut taken) = (bytes(&stalled), bytes(&read));
-        assert_eq!((stalled.left(), read.left()), (Some(TIMEOUTS.write), Some(TIMEOUTS.write)));
+        assert_eq!(
+            (stalled.left(TIMEOUTS.write), read.left(TIMEOUTS.write)),
+            (Some(TIMEOUTS.write), Some(TIMEOUTS.write))
+        );
         for _ in 0..6 {
             advance(1).await;
             taken.advance(10);
         }
-        assert_left(stalled.left(), 1);
-        assert_left(read.left(), 7);
+        assert_left(stalled.left(TIMEOUTS.write), 1);
+        assert_left(stalled.left(Duration::from_secs(6)), 0);
+        assert_left(read.left(TIMEOUTS.write), 7);
         advance(2).await;
         stalled.stalled().await;
-        assert_left(read.left(), 5);
+        assert_left(read.left(TIMEOUTS.write), 5);
         taken.advance(40);
-        assert_eq!((read.left(), timer.left()), (None, None), "the other one is unsent");
-        assert!(!timer.is_deaf(), "it has read of the other one");
+        assert_eq!((read.left(TIMEOUTS.write), timer.left()), (None, None), "the other one is unsent");
+        assert!(!timer.is_deaf(TIMEOUTS.write), "it has read of the other one");
         advance(7).await;
-        assert!(timer.is_deaf());
+        assert!(timer.is_deaf(TIMEOUTS.write));
         drop(unread);
         assert!(!stalled.is_unsent());
         assert_left(timer.left(), 20);

@@ -78,6 +78,7 @@ mod noeqd;
 mod operator;
 #[cfg(feature = "otlp")]
 mod otlp;
+mod peer_stores;
 mod protocol;
 mod recurring_problem;
 mod resp;
@@ -87,6 +88,7 @@ mod shutdown;
 mod socket_stream;
 mod state;
 pub mod status;
+mod store_label;
 mod thrift;
 mod tls;
 pub mod url_without_credentials;

@@ -101,6 +101,8 @@ pub mod unread {
     pub const CONNECTION: usize = 4 * 1024 * 1024;
     /// Bytes of all answers beyond what each connection may always hold.
     pub const ALL: usize = 12 * 1024 * 1024;
+    /// How long a client may read no byte of an answer over HTTP/2 while others need the memory that its connection holds.
+    pub const READ_SOON: Duration = Duration::from_secs(5);
     /// Bytes of the renderings of the metrics that clients still read, in each format. Two may always be in
     /// memory.
     pub const RENDERINGS: usize = 6 * 1024 * 1024;
@@ -204,6 +206,8 @@ pub mod fleet {
     pub const WITHIN: Duration = Duration::from_secs(5);
     /// Time between two questions to the peers of a node.
     pub const PEERS_EVERY: Duration = Duration::from_secs(5);
+    /// Time between two questions to the peers of a node which store they use.
+    pub const STORES_EVERY: Duration = Duration::from_secs(30);
     /// How long a node is named whose lease ended without a release, unless its worker gets another holder before.
     pub const LAPSED_FOR: Duration = Duration::from_hours(1);
     /// A list of the workers that takes longer than this causes a warning.

@@ -25,9 +25,10 @@ use crate::mint::Mint;
 use crate::protocol::Protocol;
 use crate::settings::Settings;
 use crate::status::ErrorKind;
+use crate::store_label::StoreLabel;
 use collectors::{
     AdminCollector, CertificateCollector, LeaseCollector, LogCollector, NamespaceCollector, ProcessCollector,
-    TokenCollector,
+    StoreCollector, TokenCollector,
 };
 pub(crate) use rendering::Rendering;
 use rendering::Renderings;
@@ -55,7 +56,12 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    pub(crate) fn new(mint: &Arc<Mint>, settings: &Settings, trimmer: &Arc<MemoryTrimmer>) -> Self {
+    pub(crate) fn new(
+        mint: &Arc<Mint>,
+        settings: &Settings,
+        trimmer: &Arc<MemoryTrimmer>,
+        store: &Arc<StoreLabel>,
+    ) -> Self {
         let Settings { clock, tls, access, admin, log, .. } = settings;
         let mut registry = Registry::with_prefix("snowmint");
         let open = Family::<Labels, Gauge>::default();
@@ -68,6 +74,7 @@ impl Metrics {
         registry.register("build", "Version and layout of this node", build);
         registry.register_collector(Box::new(LeaseCollector::new(Arc::clone(mint), Arc::clone(clock))));
         registry.register_collector(Box::new(NamespaceCollector::new(Arc::clone(mint), Arc::clone(clock))));
+        registry.register_collector(Box::new(StoreCollector(Arc::clone(store))));
         if let Some(tls) = tls {
             registry.register_collector(Box::new(CertificateCollector(Arc::clone(tls))));
         }

@@ -371,8 +371,16 @@ impl NamespaceSync {
             return self.replaced(before, name, definition, Backend::Unavailable(why.into()));
         }
         let running = before.filter(|it| !matches!(it.backend(), Backend::Unavailable(_)));
+        // A zone that was found before keeps its rules, even if the database is gone.
+        if let Err(why) = definition.time_zone.check()
+            && running.is_none_or(|it| *it.definition() != definition)
+        {
+            return self.replaced(before, name, definition, Backend::Unavailable(why.to_string().into()));
+        }
         if let Some(running) = running
             && running.definition().scheme == definition.scheme
+            // Segments follow the dates of their zone.
+            && (running.definition().time_zone == definition.time_zone || !matches!(definition.scheme, Scheme::Segment(_)))
         {
             self.pending.retain(|it| *it != name);
             if *running.definition() == definition {
@@ -406,7 +414,7 @@ impl NamespaceSync {
                 };
             }
         }
-        let backend = self.open(&name, &definition.scheme).await;
+        let backend = self.open(&name, &definition).await;
         self.replaced(before, name, definition, backend)
     }
 
@@ -419,9 +427,10 @@ impl NamespaceSync {
         segment: &SegmentScheme,
         has_numbers: bool,
     ) {
-        let (opener, of, segment) = (self.opener.clone(), name.clone(), segment.clone());
+        let (opener, of) = (self.opener.clone(), name.clone());
+        let (wanted, segment) = (definition.clone(), segment.clone());
         self.pending.start(name, definition, || async move {
-            let started = opener.segments(&of, &segment).await?;
+            let started = opener.segments(&of, &wanted, &segment).await?;
             while has_numbers && let Err(NoNumberError::NotReady { .. }) = started.segments.ready().await {
                 tokio::time::sleep(RETRY_PAUSE).await;
             }
@@ -452,13 +461,14 @@ impl NamespaceSync {
         })
     }
 
-    async fn open(&mut self, name: &NamespaceName, scheme: &Scheme) -> Backend {
+    async fn open(&mut self, name: &NamespaceName, definition: &Definition) -> Backend {
+        let scheme = &definition.scheme;
         let opened = match scheme {
             Scheme::Snowflake { layout, rule, sequence_start, hide: _ } => {
                 self.pool(layout, *rule, *sequence_start).map(Backend::Snowflake)
             }
             Scheme::Segment(scheme) => {
-                let started = self.opener.segments(name, scheme).await;
+                let started = self.opener.segments(name, definition, scheme).await;
                 started.map(|started| Backend::Segment(started.segments))
             }
             Scheme::Wide(scheme) => scheme

@@ -544,7 +544,7 @@ mod tests {
     use proptest::prelude::*;
     use snowmint::Layout;
     use snowmint_cluster::NamespaceName;
-    use snowmint_cluster::namespace::{About, Definition, Scheme, SegmentScheme};
+    use snowmint_cluster::namespace::{Definition, Scheme, SegmentScheme};
     use snowmint_cluster::segment::{SegmentConfig, Segments, Stripe};
     use snowmint_store::{Counter, Key, MemoryStore};
     use tokio::net::UnixStream;
@@ -608,8 +608,11 @@ mod tests {
             let config = SegmentConfig::new().sizes(100_000..=100_000);
             let segments = Segments::start(counters, config, snowmint::ManualClock::at_unix_ms(0)).unwrap();
             segments.ready().await.unwrap();
-            let definition =
-                Definition { scheme: Scheme::Segment(SegmentScheme::new()), text, about: About::NONE };
+            let definition = Definition {
+                scheme: Scheme::Segment(SegmentScheme::new()),
+                text,
+                ..Definition::snowflake(Layout::TWITTER)
+            };
             let name = NamespaceName::new(name).unwrap();
             namespaces.push(Arc::new(Namespace::new(name, definition, Backend::Segment(segments), &clock)));
         }

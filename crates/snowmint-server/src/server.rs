@@ -15,7 +15,7 @@ use crate::protocol::Protocol;
 use crate::settings::Settings;
 use crate::state::ServerState;
 use crate::thrift::{Thrift, ThriftListener};
-use crate::{connection, grpc, http, resp};
+use crate::{connection, grpc, http, peer_stores, resp};
 
 /// The open ports. A protocol without a port is off.
 #[derive(Debug, Default)]
@@ -147,6 +147,7 @@ pub fn serve(
         let (http_cut, resp_cut, thrift_cut, grpc_cut, noeqd_cut, probe_cut, ()) = tokio::select! {
             ended = serving => ended,
             never = server.memory.run() => never,
+            never = peer_stores::compare(Arc::clone(&server)) => match never {},
         };
         #[cfg(feature = "otlp")]
         if let Some(tracer) = &server.tracer {

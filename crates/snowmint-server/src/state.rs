@@ -4,9 +4,12 @@ use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use snowmint_cluster::LeaseStatus;
+
 use crate::access::Identity;
 use crate::access::secret::TokenName;
 use crate::access_log;
+use crate::admin::NodeAdmin;
 use crate::admin::refusals::AdminRefusals;
 use crate::answer_memory::AnswerMemory;
 use crate::fairness::Turns;
@@ -19,6 +22,7 @@ use crate::protocol::{Admission, Protocol};
 use crate::settings::{AllowedHosts, Settings};
 use crate::shutdown::Shutdown;
 use crate::status::ErrorKind;
+use crate::store_label::StoreLabel;
 use crate::tls::HandshakeLog;
 
 /// The state that all connections share: the mint and everything around it.
@@ -27,6 +31,9 @@ pub(crate) struct ServerState {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) settings: Settings,
     pub(crate) started_unix_ms: u64,
+    pub(crate) store: Arc<StoreLabel>,
+    /// A text that tells this process from every other, so that a node knows itself among its peers.
+    pub(crate) instance: String,
     /// The address of the Redis protocol, which the console shows; `None` if it is off.
     pub(crate) resp: Option<String>,
     #[cfg(feature = "otlp")]
@@ -45,7 +52,8 @@ pub(crate) struct ServerState {
 impl ServerState {
     pub(crate) fn new(mint: Arc<Mint>, settings: Settings) -> Self {
         let memory: Arc<MemoryTrimmer> = Arc::default();
-        let metrics = Arc::new(Metrics::new(&mint, &settings, &memory));
+        let store = Arc::new(StoreLabel::new(settings.admin.as_ref().map(NodeAdmin::store)));
+        let metrics = Arc::new(Metrics::new(&mint, &settings, &memory, &store));
         Self {
             #[cfg(feature = "otlp")]
             tracer: settings
@@ -56,6 +64,8 @@ impl ServerState {
             mint,
             metrics,
             started_unix_ms: settings.clock.unix_ms(),
+            store,
+            instance: random_text(),
             settings,
             resp: None,
             shutdown: Shutdown::new(),
@@ -72,6 +82,13 @@ impl ServerState {
     /// Returns the hosts that requests of an HTTP connection may be addressed to.
     pub(crate) fn hosts_of(&self, admission: Admission) -> &AllowedHosts {
         if admission == Admission::Probe { &self.settings.probe_hosts } else { &self.settings.allowed_hosts }
+    }
+
+    /// Returns the workers that this node holds, each with its pool, as `/readyz` shows them.
+    pub(crate) fn workers_held(&self) -> Vec<(String, u32)> {
+        let now_unix_ms = self.settings.clock.unix_ms();
+        let held = |lease: LeaseStatus| Some((lease.pool.clone(), lease.held_at(now_unix_ms)?.0.0));
+        self.mint.leases().into_iter().filter_map(held).collect()
     }
 
     /// Counts a failed handshake and logs it.
@@ -107,6 +124,13 @@ impl ServerState {
         // Numbers only have to differ, so no ordering is needed.
         self.clients.fetch_add(1, Ordering::Relaxed) + 1
     }
+}
+
+/// Returns 64 random bits. Without random bits, every node is another one.
+fn random_text() -> String {
+    let mut bits = [0; 8];
+    getrandom::fill(&mut bits)
+        .map_or_else(|_| String::new(), |()| format!("{:016x}", u64::from_ne_bytes(bits)))
 }
 
 #[cfg(test)]

@@ -23,6 +23,9 @@ pub enum StoreErrorKind {
     /// Two servers accept writes, and one of them was replaced without knowing it. Nothing was written. A failover ends like that
     /// for a moment, so a retry may succeed; if it lasts, an operator has to stop one of them.
     SplitBrain,
+    /// Another store answers at the address of this one: its [identity](crate::Store::identity) differs. Nothing was written. It
+    /// ends when the own store is back; if it lasts, an operator has to correct the address.
+    AnotherStore,
     /// The store accepts no writes until an operator changes that. Nothing was written.
     ReadOnly,
     /// There is no room left. Nothing was written.
@@ -42,6 +45,7 @@ impl StoreErrorKind {
             Self::ReadOnly => "read-only, nothing was written: ",
             Self::Full => "no space left, nothing was written: ",
             Self::Corrupt => "invalid data: ",
+            Self::AnotherStore => "another store answers there: ",
             Self::SplitBrain | Self::Other => "",
         }
     }
@@ -89,11 +93,11 @@ impl StoreError {
 
     /// Returns whether the same call may succeed later without an operator.
     ///
-    /// True for [`StoreErrorKind::Unavailable`], [`StoreErrorKind::SplitBrain`] and [`StoreErrorKind::OutcomeUnknown`]; after the
-    /// last, load first.
+    /// True for [`StoreErrorKind::Unavailable`], [`StoreErrorKind::SplitBrain`], [`StoreErrorKind::AnotherStore`] and
+    /// [`StoreErrorKind::OutcomeUnknown`]; after the last, load first.
     pub const fn is_temporary(&self) -> bool {
-        use StoreErrorKind::{OutcomeUnknown, SplitBrain, Unavailable};
-        matches!(self.kind, Unavailable | SplitBrain | OutcomeUnknown)
+        use StoreErrorKind::{AnotherStore, OutcomeUnknown, SplitBrain, Unavailable};
+        matches!(self.kind, Unavailable | SplitBrain | AnotherStore | OutcomeUnknown)
     }
 
     /// Turns a failed call into an error. The refusal of a demoted server is temporary while `another_may_accept`, since another
@@ -258,6 +262,7 @@ mod tests {
     fn only_what_may_end_by_itself_is_temporary() {
         let cases = [
             (StoreErrorKind::SplitBrain, true),
+            (StoreErrorKind::AnotherStore, true),
             (StoreErrorKind::Unavailable, true),
             (StoreErrorKind::OutcomeUnknown, true),
             (StoreErrorKind::ReadOnly, false),

@@ -258,6 +258,10 @@ impl Store for KubernetesStore {
     fn describe(&self) -> String {
         self.name.clone()
     }
+
+    fn place(&self) -> String {
+        format!("{}&prefix={}", self.name, self.prefix)
+    }
 }
 
 /// Returns the objects and permissions that a store of this URL needs in Kubernetes.

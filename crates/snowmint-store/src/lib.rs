@@ -13,6 +13,7 @@
 //! - **counter**: a source of whole numbers. Each number is given to one caller.
 //! - **segment**: a range of numbers that one caller has reserved ([`Segment`]).
 //! - **slot**: the position of a number in a [`StoreCounter`].
+//! - **identity**: the random number that tells a store from every other ([`StoreId`]).
 //! - **settled**: a write that the store can no longer lose. A store that may lose its newest writes says so by
 //!   [`Store::may_lose`]; a write has settled when it is found again that long after it was acknowledged.
 //! - **mark**: a random number that finds a reservation again ([`Mark`]).
@@ -59,6 +60,7 @@ mod counter;
 mod error;
 #[cfg(feature = "etcd")]
 mod etcd;
+mod identity;
 #[cfg(feature = "kubernetes")]
 mod kubernetes;
 #[cfg(feature = "memory")]
@@ -88,6 +90,7 @@ mod sql;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod store;
+mod store_id;
 mod takeover;
 mod url_scheme;
 mod visibility;
@@ -103,11 +106,15 @@ pub use counter::{Counter, Reserved, Segment, StoreCounter, raise_settled, reser
 pub use error::{StoreError, StoreErrorKind};
 #[cfg(feature = "etcd")]
 pub use etcd::EtcdStore;
+#[doc(hidden)]
+pub use identity::KnownIdentity;
 #[cfg(feature = "kubernetes")]
 pub use kubernetes::KubernetesStore;
 #[cfg(feature = "memory")]
 pub use memory::MemoryStore;
-pub use open::{BoxFuture, may_lose, open, open_to_read, schema};
+#[doc(hidden)]
+pub use open::open_backend;
+pub use open::{BoxFuture, may_lose, open, open_expecting, open_to_read, schema};
 pub use open_error::{OpenError, UrlError};
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresStore;
@@ -115,6 +122,7 @@ pub use postgres::PostgresStore;
 pub use sqlite::SqliteStore;
 pub use store::add::MAX_NUMBER;
 pub use store::{Expected, Key, KeyError, Revision, Store, Swap, Versioned};
+pub use store_id::{Identity, StoreId, StoreIdError};
 #[cfg(feature = "redis")]
 pub use takeover::RedisCounter;
 #[cfg(feature = "mysql")]

@@ -30,8 +30,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::identity::IdentifiedStore;
 use crate::url_scheme::Scheme;
-use crate::{OpenError, Store, UrlError};
+use crate::{OpenError, Store, StoreId, UrlError};
 
 /// A future on the heap, which may be sent to another thread.
 ///
@@ -46,6 +47,8 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 ///
 /// A URL without a password takes it from the environment variable `SNOWMINT_STORE_PASSWORD`. With the parameter
 /// `environment=no` it does not, for a URL that somebody else wrote.
+///
+/// The first call writes the identity of the store, if it has none: see [`Store::identity`].
 ///
 /// # Errors
 ///
@@ -65,6 +68,31 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// # });
 /// ```
 pub fn open(url: &str) -> BoxFuture<'_, Result<Arc<dyn Store>, OpenError>> {
+    Box::pin(async move { Ok(Arc::new(IdentifiedStore::new(open_store(url).await?)) as Arc<dyn Store>) })
+}
+
+/// Opens the store of a URL if it has this identity.
+///
+/// # Errors
+///
+/// As for [`open`], and [`OpenError::AnotherStore`] if the store has another identity, or none.
+///
+/// # Cancel safety
+///
+/// As for [`open`].
+pub fn open_expecting(url: &str, id: StoreId) -> BoxFuture<'_, Result<Arc<dyn Store>, OpenError>> {
+    Box::pin(async move {
+        Ok(Arc::new(IdentifiedStore::expecting(open_store(url).await?, id).await?) as Arc<dyn Store>)
+    })
+}
+
+/// Opens a store that holds exactly the records that its callers write, without an identity: for tests of backends.
+///
+/// # Errors
+///
+/// As for [`open`].
+#[doc(hidden)]
+pub fn open_backend(url: &str) -> BoxFuture<'_, Result<Arc<dyn Store>, OpenError>> {
     Box::pin(open_store(url))
 }
 
@@ -109,7 +137,7 @@ fn unknown(url: &str) -> UrlError {
 
 /// Opens a store for a tool that only looks. An SQLite file is opened even if it is read-only, and MySQL for a user who may only
 /// read, or while its disk hangs: what it then shows may be undone by a crash. Writes fail with
-/// [`StoreErrorKind::ReadOnly`](crate::StoreErrorKind::ReadOnly).
+/// [`StoreErrorKind::ReadOnly`](crate::StoreErrorKind::ReadOnly). No identity is written.
 ///
 /// # Errors
 ///
@@ -119,11 +147,13 @@ fn unknown(url: &str) -> UrlError {
 ///
 /// As for [`open`].
 pub fn open_to_read(url: &str) -> BoxFuture<'_, Result<Arc<dyn Store>, OpenError>> {
-    Box::pin(open_store_to_read(url))
+    Box::pin(async move {
+        Ok(Arc::new(IdentifiedStore::to_read(open_store_to_read(url).await?)) as Arc<dyn Store>)
+    })
 }
 
 async fn open_store_to_read(url: &str) -> Result<Arc<dyn Store>, OpenError> {
-    match open(url).await {
+    match open_store(url).await {
         Err(OpenError::Store(error)) => match scheme(url)? {
             #[cfg(feature = "sqlite")]
             Scheme::Sqlite if error.kind() == crate::StoreErrorKind::ReadOnly => {

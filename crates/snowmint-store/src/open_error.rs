@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use crate::StoreError;
 use crate::url_scheme::Scheme;
+use crate::{StoreError, StoreId};
 
 /// The reason why [`open`](crate::open) failed.
 #[derive(Debug, thiserror::Error)]
@@ -15,13 +15,36 @@ pub enum OpenError {
     /// The URL is valid, and the store could not be opened.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The store was opened, and is not the one that [`open_expecting`](crate::open_expecting) was to open.
+    #[error("{store} is another store: its identity is {}, expected {expected}", Found(*.found))]
+    AnotherStore {
+        /// The store, as [`Store::describe`](crate::Store::describe) names it.
+        store: String,
+        /// The expected identity.
+        expected: StoreId,
+        /// Its identity; `None` for a store that was never used.
+        found: Option<StoreId>,
+    },
+}
+
+/// Displays the identity of a store, which it may lack.
+struct Found(Option<StoreId>);
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(id) => id.fmt(f),
+            None => f.write_str("missing"),
+        }
+    }
 }
 
 impl OpenError {
-    /// Returns whether the same call may succeed later without an operator. False for an invalid URL.
+    /// Returns whether the same call may succeed later without an operator. False for an invalid URL and for another
+    /// store than the expected one.
     pub const fn is_temporary(&self) -> bool {
         match self {
-            Self::Url(_) => false,
+            Self::Url(_) | Self::AnotherStore { .. } => false,
             Self::Store(error) => error.is_temporary(),
         }
     }

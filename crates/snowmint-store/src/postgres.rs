@@ -303,6 +303,11 @@ impl Store for PostgresStore {
     fn describe(&self) -> String {
         self.name.clone()
     }
+
+    /// Also shows the schema that the `search_path` leads to.
+    fn place(&self) -> String {
+        format!("{}?table={}", self.name, self.table)
+    }
 }
 
 impl std::fmt::Debug for PostgresStore {

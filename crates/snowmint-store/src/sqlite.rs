@@ -227,6 +227,11 @@ impl Store for SqliteStore {
     fn describe(&self) -> String {
         error::describe(self.files.path())
     }
+
+    fn place(&self) -> String {
+        let path = self.files.path();
+        error::describe(&path.canonicalize().unwrap_or_else(|_| path.to_owned()))
+    }
 }
 
 /// Returns the SQL that creates the objects in the file at this path.

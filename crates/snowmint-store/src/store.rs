@@ -16,7 +16,7 @@ use async_trait::async_trait;
 #[cfg(any(feature = "sqlite", feature = "_network"))]
 use snowmint::foreign::{Most, shown};
 
-use crate::{StoreError, Visibility};
+use crate::{Identity, StoreError, Visibility};
 #[cfg(any(feature = "sqlite", feature = "_network"))]
 use std::sync::{Mutex, PoisonError};
 
@@ -263,6 +263,14 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
         None
     }
 
+    /// Returns which store this process uses, once its identity has settled. Does not call the store.
+    ///
+    /// Stores of [`open`](crate::open) have an identity, which the first call reads, or writes if it is missing. `None` before
+    /// that, for stores that were opened without `open`, and after [`open_to_read`](crate::open_to_read) of a store without one.
+    fn identity(&self) -> Option<Identity> {
+        None
+    }
+
     /// Returns which processes see these records. Ids are unique among those, and only among those.
     ///
     /// The default implementation reads [`describe`](Self::describe), and returns [`Visibility::Network`] unless that begins with
@@ -273,6 +281,12 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
 
     /// Returns the kind and place of this store for logs, such as `sqlite:/var/lib/snowmint/leases.db`, without any password.
     fn describe(&self) -> String;
+
+    /// Returns the place in full, for people who compare two nodes: also what [`describe`](Self::describe) leaves out, such as the
+    /// schema of a table or the folder of a relative path.
+    fn place(&self) -> String {
+        self.describe()
+    }
 }
 
 /// Maximum number of skipped entries to keep. An operator who looks at these finds the others.

@@ -158,7 +158,7 @@ impl Limits {
         // Far beyond any layout's end; keeps the shift below from losing bits.
         let now_tick = clock_tick.min(self.layout_end >> self.sequence_bits);
         let fresh = now_tick << self.sequence_bits;
-        let mut start = if at.cursor >= fresh || trails { at.cursor } else { self.fresh(fresh, at.cursor) };
+        let mut start = if at.cursor > fresh || trails { at.cursor } else { self.fresh(fresh, at.cursor) };
         if start >= at.lease_end {
             return Err(self.end_error(at, start));
         }
@@ -172,8 +172,8 @@ impl Limits {
     }
 
     #[inline]
-    fn fresh(&self, fresh: Cursor, last: Cursor) -> Cursor {
-        if self.rolling { rolled(fresh, last, self.sequence_bits) } else { fresh }
+    fn fresh(&self, fresh: Cursor, next: Cursor) -> Cursor {
+        if self.rolling { rolled(fresh, next, self.sequence_bits) } else { fresh }
     }
 
     /// Returns start, reach and generation of a run if the clock went back or its tick is used up.

@@ -50,7 +50,8 @@ pub enum Start {
         bound: NonZeroU32,
     },
     /// At 0 to 7 values after the end of the last tick's sequence if that is in the lower half, otherwise at one of the first 8
-    /// values. A sequence of less than 6 bits skips none, and consumers in turn may get uneven shares.
+    /// values. A sequence of less than 6 bits skips none, and consumers in turn may get uneven shares. The first tick of a
+    /// generator starts anywhere in the lower half.
     Rolling,
 }
 
@@ -117,13 +118,19 @@ pub(crate) const fn random_start(tick: u64, bound: u32, seed: u64) -> u64 {
 /// ids.
 const GAPS: u32 = 8;
 
-/// Returns the first cursor of a new tick that rolls on from the last used one.
-pub(crate) const fn rolled(fresh: u64, last: u64, sequence_bits: u32) -> u64 {
+/// Returns the first cursor of a new tick that rolls on from the next unused one.
+pub(crate) const fn rolled(fresh: u64, next: u64, sequence_bits: u32) -> u64 {
     let mask = (1 << sequence_bits) - 1;
-    let from = if last & mask <= mask / 2 { last & mask } else { 0 };
-    let gap = random_start(fresh >> sequence_bits, GAPS, 0);
+    let (tick, half) = (fresh >> sequence_bits, mask / 2);
+    if next & mask == 0 {
+        // No sequence to roll on from: a new generator, maybe one of many that make one id each, as processes do.
+        #[allow(clippy::cast_possible_truncation, reason = "below `u32::MAX`")]
+        let starts = if half < u32::MAX as u64 { half as u32 + 1 } else { u32::MAX };
+        return fresh | random_start(tick, starts, 0);
+    }
+    let from = if next & mask <= half { next & mask } else { 0 };
     // With few sequence bits, the gaps would take most of a tick.
-    fresh | if GAPS as u64 <= mask / 4 { from + gap } else { from }
+    fresh | if GAPS as u64 <= mask / 4 { from + random_start(tick, GAPS, 0) } else { from }
 }
 
 #[cfg(test)]
@@ -144,17 +151,23 @@ mod tests {
         let mut gaps = [false; 8];
         for tick in 1..100 {
             let rolled_from = |sequence: u64| rolled(tick << 12, 3 << 12 | sequence, 12) - (tick << 12);
-            let gap = rolled_from(0);
+            let gap = rolled_from(2048);
             gaps[usize::try_from(gap).unwrap()] = true;
-            assert_eq!((rolled_from(7), rolled_from(2047), rolled_from(2048)), (7 + gap, 2047 + gap, gap));
+            assert_eq!((rolled_from(7), rolled_from(2047), rolled_from(4095)), (7 + gap, 2047 + gap, gap));
         }
         assert_eq!(gaps, [true; 8]);
+        let bits_of_first_output = |bits: u32| 1 << 12 | 0xe220_a839 >> (32 - bits);
+        assert_eq!(rolled(1 << 12, 2048, 12), bits_of_first_output(3), "one of 8 gaps");
         assert_eq!(
             rolled(1 << 12, 0, 12),
-            1 << 12 | 0xe220_a839 >> 29,
-            "the upper bits of the first output for seed 0"
+            bits_of_first_output(11),
+            "without a last sequence, one of 2,048 starts"
         );
-        for sequence in 0..8 {
+        for bits in [0, 1, 2, 40, 62] {
+            let first = rolled(1 << bits, 0, bits);
+            assert!((1 << bits..(1 << bits) + (1 << bits) / 2 + 1).contains(&first), "{bits}: {first}");
+        }
+        for sequence in 1..8 {
             let goes_on = if sequence <= 3 { sequence } else { 0 };
             assert_eq!(rolled(5 << 3, 3 << 3 | sequence, 3), 5 << 3 | goes_on, "no gaps in three bits");
         }

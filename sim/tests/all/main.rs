@@ -4,3 +4,4 @@
 
 mod leases;
 mod segments;
+mod two_stores;

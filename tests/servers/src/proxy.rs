@@ -21,7 +21,7 @@ pub struct Proxy {
 
 #[derive(Debug)]
 struct Shared {
-    target: SocketAddr,
+    target: Mutex<SocketAddr>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -51,7 +51,8 @@ impl Proxy {
     /// If no port is free.
     pub fn start(target: SocketAddr) -> Self {
         let port = Port::reserve();
-        let shared = Arc::new(Shared { target, state: Mutex::default(), changed: Condvar::new() });
+        let shared =
+            Arc::new(Shared { target: Mutex::new(target), state: Mutex::default(), changed: Condvar::new() });
         let (listener, serving) = (TcpListener::bind(port.address()).unwrap(), Arc::clone(&shared));
         thread::spawn(move || serving.serve(listener));
         Self { port, shared }
@@ -60,6 +61,12 @@ impl Proxy {
     /// Where clients connect.
     pub fn address(&self) -> SocketAddr {
         self.port.address()
+    }
+
+    /// Leads to another server from now on, and cuts the open connections.
+    pub fn lead_to(&self, target: SocketAddr) {
+        *self.shared.target.lock().unwrap_or_else(PoisonError::into_inner) = target;
+        self.cut();
     }
 
     /// Stops passing data in either direction until [`thaw`](Self::thaw); connections are accepted and stay open, as with a
@@ -228,8 +235,9 @@ impl Shared {
         let connecting = Arc::clone(self);
         // In a thread, because connecting to a paused server may take a while.
         thread::spawn(move || {
+            let target = *connecting.target.lock().unwrap_or_else(PoisonError::into_inner);
             // If the server is down, the client sees a connection that closes at once.
-            let Ok(server) = TcpStream::connect_timeout(&connecting.target, Duration::from_secs(5)) else {
+            let Ok(server) = TcpStream::connect_timeout(&target, Duration::from_secs(5)) else {
                 return;
             };
             connecting.pass(client, server);

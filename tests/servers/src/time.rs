@@ -33,7 +33,7 @@ pub fn eventually<T>(what: &str, patience: Duration, ask: impl FnMut() -> Option
 }
 
 /// Repeats a call until it returns true; returns false if the time is up first.
-pub(crate) fn holds_within(patience: Duration, mut ask: impl FnMut() -> bool) -> bool {
+pub fn holds_within(patience: Duration, mut ask: impl FnMut() -> bool) -> bool {
     within(patience, || ask().then_some(())).is_some()
 }
 

@@ -55,7 +55,8 @@ impl OfNamespace {
             )));
         };
         // A record always has a layout, so this one is never used.
-        let definition = settings.define(&Layout::TWITTER).map_err(|error| refuse(error.to_string()))?;
+        let definition =
+            settings.define_pinned(&Layout::TWITTER).map_err(|error| refuse(error.to_string()))?;
         let hider = match (definition.scheme.hide(), hide_keys_file) {
             (Some(hide), Some(file)) => {
                 let keys = hide_key::read(file)?;

@@ -22,6 +22,7 @@ use snowmint_server::namespace_sync::{
     NamespaceConfig, NamespaceConfigError, NamespaceFlags, NamespaceSource,
 };
 use snowmint_server::{AllowedHosts, CorsOrigins, Settings, ThriftExceptions, Timeouts, Tls, TlsFiles};
+use snowmint_store::StoreId;
 
 use super::config_file::{namespaces_of, token_tables};
 use super::logging::{Filter, Format, Log};
@@ -138,6 +139,10 @@ pub(crate) struct Args {
         help_heading = "Store and namespaces"
     )]
     pub(super) store: Option<String>,
+    /// Identity that the store must have, as `snowmint doctor` shows it, such as `smst_2hs8sknr1g0v9aqz5ffk4twv3c`: this node does not
+    /// start on another store; default: any
+    #[arg(long, value_name = "ID", env = "SNOWMINT_EXPECT_STORE", help_heading = "Store and namespaces")]
+    pub(super) expect_store: Option<StoreId>,
     /// Data directory; default: `$XDG_STATE_HOME/snowmint`, or `~/.local/state/snowmint`; for root /var/lib/snowmint
     #[arg(
         long,
@@ -288,13 +293,13 @@ pub(crate) struct Args {
         help_heading = "Ids and leases"
     )]
     pub(super) rule: Rule,
-    /// Start of the sequence in each new millisecond: zero, random, random(N) (below N) or rolling. Do not use zero if ids
-    /// are rare and `id % n` picks a shard: most ids would end in sequence 0 and go to one shard. rolling keeps ids in order;
-    /// with random, the ids of a connection increase only from one millisecond to the next
+    /// Start of the sequence in each new millisecond: rolling (after the last one, in order), zero (Twitter's bits), random
+    /// or random(N) (below N). With zero, an id that is alone in its millisecond has sequence 0: rare ids are even, and
+    /// `id % n` sends them to one shard. With random, the ids of a connection increase only from one millisecond to the next
     #[arg(
         long,
         value_name = "START",
-        default_value = "zero",
+        default_value = "rolling",
         env = "SNOWMINT_SEQUENCE_START",
         help_heading = "Ids and leases"
     )]
@@ -342,7 +347,7 @@ pub(crate) struct Args {
     )]
     pub(super) cors_origin: Vec<String>,
     /// HTTP addresses of nodes of the same store: http://HOST:PORT,... The console and `doctor --server` report which of them do not
-    /// answer. The admin API asks these, and no others, for /metrics and /readyz. For nodes with TLS, the port of their --probe;
+    /// answer, and /readyz, the log and a metric which of them use another store. The admin API asks these, and no others, for /metrics and /readyz. For nodes with TLS, the port of their --probe;
     /// default: none
     #[arg(
         long,

@@ -16,7 +16,7 @@ const PREFIX: &str = "SNOWMINT_";
 const OTHERS: [&str; 1] = ["SNOWMINT_STORE_PASSWORD"];
 const STORE: &str = "SNOWMINT_STORE";
 const DATA: &str = "SNOWMINT_DATA";
-/// Settings whose default on one node makes duplicates: another store, or the worker of another node.
+/// Settings whose default on one node makes duplicates: another store, or without a store the worker of another node.
 const REFUSED: [&str; 4] = [STORE, DATA, "SNOWMINT_DATACENTER", "SNOWMINT_WORKER"];
 /// Endings of variables that people try, and the variable that they mean.
 #[rustfmt::skip]
@@ -49,8 +49,8 @@ pub(crate) fn refuse(
         else {
             continue;
         };
-        // The data directory is for the default store.
-        if meant != DATA || unset.contains(STORE) {
+        // The data directory is for the default store, and nodes on one store lease different workers.
+        if meant == STORE || unset.contains(STORE) {
             return Err(Failure::usage(format!(
                 "unknown environment variable {name}: did you mean {meant}? It is not set, and with its default, nodes could make \
                  duplicates; rename the variable, or remove it"
@@ -237,6 +237,8 @@ mod tests {
             (&["serve"], "SNOWMINT_STOER", false),
             (&["serve", "--store", "redis://h"], "SNOWMINT_STORE_URL", false),
             (&["serve", "--store", "redis://h"], "SNOWMINT_DATA_DIR", false),
+            (&["serve", "--store", "redis://h"], "SNOWMINT_NODE_ID", false),
+            (&["serve", "--store", "redis://h"], "SNOWMINT_REGION", false),
             (&["serve", "--worker", "3"], "SNOWMINT_WORKER_ID", false),
             (&["serve", "--worker", "3"], "SNOWMINT_DATACENTER_ID", true),
             (&["ns", "list"], "SNOWMINT_STORE_URL", true),

@@ -10,7 +10,9 @@ use async_trait::async_trait;
 use snowmint::error::Chain;
 use snowmint::{Clock as _, WallClock};
 use snowmint_cluster::{Holder, SavedLeases, WorkerPool};
-use snowmint_store::{Expected, Key, Store, StoreError, StoreErrorKind, Swap, Versioned, Visibility};
+use snowmint_store::{
+    Expected, Identity, Key, Store, StoreError, StoreErrorKind, StoreId, Swap, Versioned, Visibility,
+};
 
 use super::args::Plan;
 use crate::data_directory::data_directory;
@@ -65,12 +67,14 @@ fn holder(plan: &Plan) -> Option<Holder> {
 pub(super) struct LateStore {
     /// Its URL, for logs.
     name: String,
+    /// The identity without which it does not arrive.
+    expected: Option<StoreId>,
     arrived: OnceLock<Arc<dyn Store>>,
 }
 
 impl LateStore {
-    pub(super) const fn new(name: String) -> Self {
-        Self { name, arrived: OnceLock::new() }
+    pub(super) const fn new(name: String, expected: Option<StoreId>) -> Self {
+        Self { name, expected, arrived: OnceLock::new() }
     }
 
     /// Forwards calls to this store from now on.
@@ -141,12 +145,21 @@ impl Store for LateStore {
         self.arrived.get().and_then(|store| store.server())
     }
 
+    fn identity(&self) -> Option<Identity> {
+        let expected = || self.expected.map(|id| Identity { id, another: None });
+        self.arrived.get().map_or_else(expected, |store| store.identity())
+    }
+
     fn visibility(&self) -> Visibility {
         Visibility::of_url(&self.name)
     }
 
     fn describe(&self) -> String {
         self.arrived.get().map_or_else(|| self.name.clone(), |store| store.describe())
+    }
+
+    fn place(&self) -> String {
+        self.arrived.get().map_or_else(|| self.name.clone(), |store| store.place())
     }
 }
 
@@ -159,7 +172,7 @@ mod tests {
     fn calls_fail_until_it_arrives() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
-            let (store, key) = (LateStore::new("redis://r".to_owned()), Key::new("k").unwrap());
+            let (store, key) = (LateStore::new("redis://r".to_owned(), None), Key::new("k").unwrap());
             let error = store.load(&key).await.unwrap_err();
             assert!(error.is_temporary() && error.to_string().contains("redis://r"), "{error}");
             assert!(store.compare_and_set(&key, Expected::Absent, b"v").await.is_err());

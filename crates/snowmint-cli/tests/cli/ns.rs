@@ -1,5 +1,6 @@
 //! `snowmint ns`: its output, its errors, and the effect on a running node.
 
+use std::process::Command;
 use std::time::Duration;
 
 use crate::support::{Ran, Sandbox, json};
@@ -145,6 +146,51 @@ fn a_sequence_start_is_set_changed_and_listed() {
     assert!(changed.ends_with(", sequence start rolling\n"), "{changed}");
     assert!(sandbox.out(&["ns", "list"]).contains(", sequence start rolling"));
     assert_eq!(json(&sandbox.out(&["ns", "list", "--json"]))["sequence_start"], "rolling");
+}
+
+/// Goal: a time zone is set, shown, changed and removed; one that the machine does not know is refused with the remedy, and such a
+/// machine still lists namespaces. Method: the real database, and one that has another zone only.
+#[test]
+fn a_time_zone_is_set_shown_and_changed() {
+    let sandbox = Sandbox::with_store();
+    let daily =
+        ["ns", "add", "orders", "--scheme", "segment", "--reset", "daily", "--text", "ORD-{date}-{number:6}"];
+    let zoned = |zone| [&daily[..], &["--time-zone", zone]].concat();
+    let unknown = sandbox.refused(&zoned("Asia/Shangai"), 2);
+    assert!(unknown.contains("unknown time zone Asia/Shangai") && unknown.contains("tzdata"), "{unknown}");
+    let bad = sandbox.refused(&zoned("UTC+8"), 2);
+    assert!(bad.contains("unknown time zone UTC+8"), "{bad}");
+    let bad = sandbox.refused(&zoned("+08:00"), 2);
+    assert!(bad.contains("invalid time zone `+08:00`: expected UTC or a name"), "{bad}");
+    let made = sandbox.out(&zoned("asia/shanghai"));
+    assert!(made.contains("as ORD-{date}-{number:6}, dates of Asia/Shanghai\n"), "{made}");
+    assert!(sandbox.out(&["ns", "show", "orders"]).contains("Asia/Shanghai"));
+    assert_eq!(json(&sandbox.out(&["ns", "show", "orders", "--json"]))["time_zone"], "Asia/Shanghai");
+    let read = sandbox.out(&["inspect", "--json", "--namespace", "orders", "ORD-20261122-000042"]);
+    assert_eq!(json(&read)["id"], "42", "{read}");
+    let changed = sandbox.out(&["ns", "set", "orders", "--time-zone", "America/New_York"]);
+    assert!(changed.contains("dates of America/New_York"), "{changed}");
+
+    std::fs::write(sandbox.path("zone.zi"), "Zone Test/Office 1:00 - %z\n").unwrap();
+    let made = Command::new("zic").arg("-d").arg(sandbox.path("zones")).arg(sandbox.path("zone.zi")).status();
+    assert!(made.unwrap().success());
+    let run = |args: &[&str]| {
+        let ran = sandbox.command(args).env("TZDIR", sandbox.path("zones")).output().unwrap();
+        (ran.status.code(), String::from_utf8_lossy(&[ran.stdout, ran.stderr].concat()).into_owned())
+    };
+    let (code, told) = run(&["ns", "set", "orders", "--time-zone", "Asia/Tokyo"]);
+    assert!(code == Some(2) && told.contains("unknown time zone Asia/Tokyo"), "{told}");
+    let (code, told) = run(&["ns", "set", "orders", "--time-zone", "Test/Office"]);
+    assert!(code == Some(0) && told.contains("dates of Test/Office"), "{told}");
+    let listed = sandbox.out(&["ns", "list"]);
+    assert!(listed.contains("dates of Test/Office") && !listed.contains("unknown"), "{listed}");
+    let read = sandbox.out(&["inspect", "--json", "--namespace", "orders", "ORD-20261122-000042"]);
+    assert_eq!(json(&read)["id"], "42", "{read}");
+    let (code, told) = run(&["ns", "set", "orders", "--time-zone", "UTC"]);
+    assert!(code == Some(0) && !told.contains("dates of"), "{told}");
+    assert!(json(&sandbox.out(&["ns", "show", "orders", "--json"])).get("time_zone").is_none());
+    let plain = sandbox.refused(&["ns", "add", "x", "--scheme", "segment", "--time-zone", "Asia/Tokyo"], 2);
+    assert!(plain.contains("the text form shows no date"), "{plain}");
 }
 
 #[test]

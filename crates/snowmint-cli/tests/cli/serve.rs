@@ -402,7 +402,8 @@ fn the_ready_line_names_the_visibility_of_the_store() {
     outside.ready("visibility");
     outside.wait_for(&format!("listening on 0.0.0.0:0 without --store: {store} {warning}"));
     let mut named = sandbox.serve(&["--resp", "0.0.0.0:0", "--store", "sqlite:named.db", "--insecure"]);
-    assert_eq!(named.ready("store"), "sqlite:named.db");
+    let place = format!("sqlite:{}", sandbox.path("named.db").canonicalize().unwrap().display());
+    assert_eq!(named.ready("store"), place, "a relative path is another store in another folder");
     assert!(!named.log().contains(warning), "{}", named.log());
 }
 

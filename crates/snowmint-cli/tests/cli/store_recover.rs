@@ -76,6 +76,7 @@ fn restored(
     let mut seen = HashSet::new();
     let mut node = sandbox.serve(&[&["--store", old][..], &window].concat());
     assert_eq!(draw(&mut node, &mut seen), 0);
+    let identity = node.ready("store_id");
     backup();
     for _ in 0..5 {
         assert_eq!(draw(&mut node, &mut seen), 0);
@@ -85,6 +86,7 @@ fn restored(
     recover(sandbox, &address);
     drop(node);
     let mut node = sandbox.serve(&[&["--store", new][..], &window].concat());
+    assert_eq!(node.ready("store_id"), identity, "a restore keeps the identity");
     (0..5).map(|_| draw(&mut node, &mut seen)).sum()
 }
 

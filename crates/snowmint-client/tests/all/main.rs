@@ -8,6 +8,7 @@ mod faults;
 mod rejections;
 mod tls;
 mod tokens;
+mod two_stores;
 
 use std::time::Duration;
 

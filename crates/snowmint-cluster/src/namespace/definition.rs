@@ -18,8 +18,9 @@ use snowmint_store::{MAX_NUMBER, Visibility};
 use super::NamespaceName;
 use super::counter_source::CounterSource;
 use super::hide::{Hide, HideKeyName};
-use super::text_form::TextForm;
+use super::text_form::{LONGEST_ID, TextForm};
 use super::text_form::{Periods, Plain, can_meet};
+use super::time_zone::{TimeZone, TimeZoneError};
 use crate::segment::{Mode, Reset, SegmentConfig, SegmentConfigError, Stripe};
 
 /// The default bounds of a segment's size.
@@ -38,6 +39,8 @@ pub struct Definition {
     pub scheme: Scheme,
     /// How they are written; `None` for plain numbers, or the scheme's own text.
     pub text: Option<TextForm>,
+    /// The time zone of the dates in the text form, and of the reset period.
+    pub time_zone: TimeZone,
     /// What it is for, and who is responsible. Ids do not depend on it.
     pub about: About,
 }
@@ -165,6 +168,17 @@ pub enum DefinitionError {
     /// The ids cannot be hidden.
     #[error("invalid setting `hide`: {0}")]
     Hide(&'static str),
+    /// This machine does not have the rules of the time zone.
+    #[error(transparent)]
+    TimeZone(#[from] TimeZoneError),
+    /// The ids show no date, so they have no time zone.
+    #[error(
+        "invalid setting `time_zone` {time_zone}: the text form shows no date; add {{date}}, or set `time_zone` to UTC"
+    )]
+    UnusedTimeZone {
+        /// The time zone.
+        time_zone: TimeZone,
+    },
     /// The text form does not fit the scheme.
     #[error("invalid text form `{form}`: {why}")]
     Text {
@@ -181,6 +195,7 @@ impl Definition {
         Self {
             scheme: Scheme::Snowflake { layout, rule: None, sequence_start: None, hide: None },
             text: None,
+            time_zone: TimeZone::UTC,
             about: About::NONE,
         }
     }
@@ -200,6 +215,9 @@ impl Definition {
                 let why = "the text form shows the date, which a hidden id must not reveal; omit one of them";
                 return Err(DefinitionError::Hide(why));
             }
+        }
+        if self.time_zone != TimeZone::UTC && !self.text.as_ref().is_some_and(TextForm::has_date) {
+            return Err(DefinitionError::UnusedTimeZone { time_zone: self.time_zone });
         }
         let needed = self.scheme.reset().map_or("", date_for);
         let Some(form) = &self.text else {
@@ -233,6 +251,16 @@ impl Definition {
     /// Returns whether an id is a number and is written as a decimal number.
     pub const fn is_plain_number(&self) -> bool {
         self.text.is_none() && !matches!(self.scheme, Scheme::Wide(_))
+    }
+
+    /// Returns the length of the longest text of an id in bytes.
+    pub fn longest_text(&self) -> usize {
+        match (&self.text, &self.scheme) {
+            (Some(form), _) => form.longest(),
+            (None, Scheme::Wide(_)) => LONGEST_ID,
+            // 2^63 - 1.
+            (None, _) => 19,
+        }
     }
 }
 
@@ -388,6 +416,9 @@ impl fmt::Display for Definition {
         if let Some(text) = &self.text {
             write!(f, ", as {text}")?;
         }
+        if self.time_zone != TimeZone::UTC {
+            write!(f, ", dates of {}", self.time_zone)?;
+        }
         match self.scheme.hide() {
             Some(hide) => write!(f, ", {hide}"),
             None => Ok(()),
@@ -437,10 +468,7 @@ impl fmt::Display for NumberSource {
 
 /// A change of a definition that could produce duplicates.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "namespace {name} is pinned to `{pinned}` and cannot become `{wanted}`: another {what} could produce duplicates; keep the \
-     pinned definition, or use a new namespace"
-)]
+#[error("namespace {name} is pinned to `{pinned}` and cannot become `{wanted}`: {}", consequence(.what))]
 pub struct ChangeError {
     /// The namespace.
     pub name: NamespaceName,
@@ -450,6 +478,20 @@ pub struct ChangeError {
     pub wanted: String,
     /// The setting that cannot change.
     pub what: &'static str,
+}
+
+/// The setting that nodes may not set each for themselves, although a change of it produces no duplicates.
+const TIME_ZONE: &str = "time zone";
+
+/// Returns why a setting cannot change, and what to do.
+fn consequence(what: &str) -> String {
+    if what == TIME_ZONE {
+        "with another time zone, nodes would write different dates at the same time; keep the pinned time zone, or change it for \
+         all nodes with `snowmint ns set NAME --time-zone ZONE`"
+            .to_owned()
+    } else {
+        format!("another {what} could produce duplicates; keep the pinned definition, or use a new namespace")
+    }
 }
 
 /// A new text form that could write an id like an earlier one.
@@ -501,6 +543,7 @@ impl Definition {
     /// | how a source is reached: user (not for PostgreSQL), TLS, files, timeouts | yes |
     /// | mode, sizes, start, maximum | yes: a counter only goes up, whatever the start |
     /// | rule, sequence start | yes: another sequence start uses another worker |
+    /// | time zone | only by [`registry::set`](super::registry::set), for all nodes; numbers are unique within a date |
     /// | description, owner | yes |
     /// | text form | checked by the record, which has all earlier forms |
     ///
@@ -508,7 +551,8 @@ impl Definition {
     ///
     /// [`ChangeError`] with both definitions.
     pub fn may_become(&self, wanted: &Self, name: &NamespaceName) -> Result<(), ChangeError> {
-        match self.scheme.differs(&wanted.scheme) {
+        let differs = self.scheme.differs(&wanted.scheme);
+        match differs.or((self.time_zone != wanted.time_zone).then_some(TIME_ZONE)) {
             None => Ok(()),
             Some(what) => Err(ChangeError {
                 name: name.clone(),
@@ -725,6 +769,46 @@ mod tests {
         );
     }
 
+    /// Goal: a time zone is shown, fits the text form, and nodes with other zones are refused by both definitions. Method: a
+    /// definition in a zone, and the same one in UTC.
+    #[test]
+    fn a_time_zone_is_pinned_and_needs_a_date() {
+        let name = NamespaceName::new("orders").unwrap();
+        let daily = "scheme = 'segment'\nreset = 'daily'\ntext = '{date}{number}'\n";
+        let (utc, shanghai) = (defined(daily), defined(&format!("{daily}time_zone = 'Asia/Shanghai'")));
+        assert_eq!(defined(&format!("{daily}time_zone = 'UTC'")), utc);
+        assert_eq!(
+            shanghai.to_string(),
+            "segment cached, all numbers, reset daily, as {date}{number}, dates of Asia/Shanghai"
+        );
+        for (pinned, wanted) in [(&utc, &shanghai), (&shanghai, &utc)] {
+            let error = pinned.may_become(wanted, &name).unwrap_err();
+            assert_eq!(error.what, "time zone");
+            let text = error.to_string();
+            assert!(
+                text.contains("`snowmint ns set NAME --time-zone ZONE`") && !text.contains("duplicates"),
+                "{text}"
+            );
+        }
+        for (toml, words) in [
+            (
+                "time_zone = 'Asia/Shanghai'",
+                "invalid setting `time_zone` Asia/Shanghai: the text form shows no date",
+            ),
+            ("text = 'A{number}'\ntime_zone = 'Asia/Shanghai'", "add {date}, or set `time_zone` to UTC"),
+            ("text = '{date}{number}'\ntime_zone = 'Asia/Shangai'", "unknown time zone Asia/Shangai"),
+        ] {
+            for scheme in ["segment", "snowflake"] {
+                let fields: Fields = toml::from_str(&format!("scheme = '{scheme}'\n{toml}")).unwrap();
+                let error = fields.define(&Layout::TWITTER).unwrap_err().to_string();
+                assert!(error.contains(words), "{toml}: {error}");
+            }
+        }
+        let error =
+            toml::from_str::<Fields>("scheme = 'segment'\ntime_zone = 'CST 8'").unwrap_err().to_string();
+        assert!(error.contains("invalid time zone `CST 8`"), "{error}");
+    }
+
     /// Goal: ids of every scheme are read in every text form, current and earlier. Method: one definition of each kind.
     #[test]
     fn texts_of_every_scheme_are_parsed() {
@@ -763,6 +847,13 @@ mod tests {
             (
                 "scheme = 'segment'\nreset = 'daily'\ntext = 'ORD-{date}-{number:6}'",
                 "ORD-20261121-000042",
+                "number",
+                "decimal",
+                "42",
+            ),
+            (
+                "scheme = 'segment'\nreset = 'daily'\ntext = 'ORD-{date}-{number:6}'\ntime_zone = 'Asia/Shanghai'",
+                "ORD-20261122-000042",
                 "number",
                 "decimal",
                 "42",

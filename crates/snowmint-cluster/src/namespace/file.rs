@@ -218,6 +218,14 @@ mod tests {
             ("[namespaces.a]\nscheme = 'segment'\nreset = 'daily'", "add {date}"),
             ("[namespaces.a]\nscheme = 'segment'\nmode = 'fast'", "line 3: invalid mode `fast`"),
             (
+                "[namespaces.a]\nscheme = 'segment'\ntext = '{date}{number}'\ntime_zone = 'CST 8'",
+                "line 4: invalid time zone `CST 8`: expected UTC or a name",
+            ),
+            (
+                "[namespaces.a]\nscheme = 'segment'\ntext = '{date}{number}'\ntime_zone = 'Asia/Shangai'",
+                "line 1: unknown time zone Asia/Shangai",
+            ),
+            (
                 "[namespaces.a]\nscheme = 'segment'\nmode = 'direct'\nsources = ['1/2 mysql://a/i', '2/2 mysql://b/i']",
                 "has one source",
             ),

@@ -24,6 +24,7 @@ use super::definition::{
 };
 use super::hide::{Hide, HideCheck, HideKeyName};
 use super::text_form::TextForm;
+use super::time_zone::TimeZone;
 use crate::segment::{Mode, Reset, Stripe};
 
 /// The prefix of the keys of all records.
@@ -390,6 +391,9 @@ pub struct Fields {
     /// How ids are written, such as `ORD-{date}-{number:6}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<TextForm>,
+    /// The time zone of dates in ids and of the reset period, such as `Asia/Shanghai`; `None` for UTC.
+    #[serde(default, with = "text", skip_serializing_if = "Option::is_none")]
+    pub time_zone: Option<TimeZone>,
     /// The name of the key that hides the ids (snowflake, segment).
     #[serde(default, with = "text", skip_serializing_if = "Option::is_none")]
     pub hide: Option<HideKeyName>,
@@ -412,15 +416,20 @@ impl Fields {
     /// [`DefinitionError`] with the setting that is invalid or does not fit the others.
     pub fn define(self, layout: &Layout) -> Result<Definition, DefinitionError> {
         let definition = self.define_pinned(layout)?;
+        definition.time_zone.check()?;
         if let Scheme::Segment(segment) = &definition.scheme {
             segment.sources_disjoint(None)?;
         }
         Ok(definition)
     }
 
-    /// Returns the definition of a record. It accepts sources that overlap, so that the namespace can be listed and dropped;
-    /// no node serves it.
-    pub(super) fn define_pinned(self, layout: &Layout) -> Result<Definition, DefinitionError> {
+    /// Returns the definition of a record, as [`define`](Self::define) does. It accepts sources that overlap, and a time zone
+    /// without rules here, so that the namespace can be listed, dropped and inspected; no node serves it.
+    ///
+    /// # Errors
+    ///
+    /// [`DefinitionError`] with the setting that is invalid or does not fit the others.
+    pub fn define_pinned(self, layout: &Layout) -> Result<Definition, DefinitionError> {
         let hide = match (&self.hide, self.hide_check) {
             (Some(key), check) => Some(Hide { key: key.clone(), check }),
             (None, Some(_)) => {
@@ -454,7 +463,8 @@ impl Fields {
         };
         let given = |text: Option<String>| text.filter(|text| !text.is_empty());
         let about = About { description: given(self.description), owner: given(self.owner) };
-        Definition { scheme, text: self.text, about }.checked()
+        let time_zone = self.time_zone.unwrap_or_default();
+        Definition { scheme, text: self.text, time_zone, about }.checked()
     }
 
     fn segment(&self) -> Result<SegmentScheme, DefinitionError> {
@@ -519,6 +529,7 @@ impl From<&Definition> for Fields {
         let mut fields = Self {
             scheme: definition.scheme.name().to_owned(),
             text: definition.text.clone(),
+            time_zone: Some(definition.time_zone.clone()).filter(|zone| *zone != TimeZone::UTC),
             description: definition.about.description.clone(),
             owner: definition.about.owner.clone(),
             ..Self::default()
@@ -596,6 +607,8 @@ mod tests {
             "scheme = 'segment'",
             "scheme = 'segment'\nmode = 'direct'\nstripe = '2/3'\nstart = 5\nmaximum = 500\nseries = 3\nsize_min = 4\nsize_max = 9",
             "scheme = 'segment'\nsources = ['1/2 mysql://a/i', '2/2 mysql://b/i']\nreset = 'yearly'\ntext = '{yyyy}-{base62:4}'",
+            "scheme = 'segment'\nreset = 'daily'\ntext = '{date}-{number}'\ntime_zone = 'Asia/Shanghai'",
+            "scheme = 'snowflake'\ntext = '{date}-{base62}'\ntime_zone = 'America/New_York'",
             "scheme = 'segment'\nhide = 'public'\nhide_check = '0011223344556677'",
             "scheme = 'snowflake'\nhide = 'a:b'\nhide_check = 'ff11223344556677'\ntext = 'T{base62}'",
             "scheme = 'ulid'\ntext = 'usr_{id}'\ndescription = 'users of the \"shop\"'\nowner = 'team-web'",
@@ -633,6 +646,27 @@ mod tests {
         assert_eq!(written, serde_json::from_slice::<Value>(pin).unwrap());
     }
 
+    /// Goal: no version reads dates in the wrong zone. Method: a record in a zone has a field that versions without zones reject
+    /// as unknown; a record in UTC has none, as before; a machine without the rules of the zone reads it, to list it.
+    #[test]
+    fn a_time_zone_is_in_the_record_unless_it_is_utc() {
+        let record = |zone: &str| {
+            let toml = format!("scheme = 'segment'\ntext = '{{date}}{{number}}'\ntime_zone = '{zone}'");
+            let definition =
+                toml::from_str::<Fields>(&toml).unwrap().define_pinned(&Layout::TWITTER).unwrap();
+            NamespaceRecord::new(definition, ServedBy::EveryNode)
+        };
+        for (zone, written) in
+            [("UTC", None), ("Asia/Shanghai", Some("Asia/Shanghai")), ("Test/None", Some("Test/None"))]
+        {
+            let bytes = record(zone).to_bytes().unwrap();
+            let json: Value = serde_json::from_slice(&bytes).unwrap();
+            assert_eq!(json.get("time_zone").and_then(Value::as_str), written);
+            assert_eq!(NamespaceRecord::from_bytes(&bytes).unwrap(), record(zone));
+        }
+        assert!(record("Test/None").definition.time_zone.check().is_err());
+    }
+
     #[test]
     fn an_invalid_record_is_rejected_with_the_reason() {
         for (bad, words) in [
@@ -646,6 +680,7 @@ mod tests {
             (r#"{"scheme":"segment","dropped":"yesterday"}"#, "invalid instant"),
             (r#"{"scheme":"segment","numbers":[{"remainder":2,"delta":2}]}"#, "invalid remainder 2"),
             (r#"{"scheme":"segment","edition":"2"}"#, "invalid edition"),
+            (r#"{"scheme":"segment","time_zone":"../x"}"#, "invalid time zone `../x`"),
             (r#"{"scheme":"segment","hide":"public"}"#, "hide key public was not checked"),
             (r#"{"scheme":"segment","hide":"public","hide_check":"7"}"#, "invalid check value `7`"),
         ] {

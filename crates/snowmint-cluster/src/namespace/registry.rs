@@ -577,7 +577,9 @@ pub async fn set<E: From<NamespaceError>>(
         let record = found.ok_or_else(|| missing(store, name))?;
         alive(name, &record)?;
         let definition = change(&record.definition)?;
-        record.definition.may_become(&definition, name).map_err(NamespaceError::from)?;
+        let time_zone = definition.time_zone.clone();
+        let in_that_zone = Definition { time_zone, ..record.definition.clone() };
+        in_that_zone.may_become(&definition, name).map_err(NamespaceError::from)?;
         let record = record.redefined(definition, name).map_err(NamespaceError::from)?;
         Ok(Decision::Write(record))
     };

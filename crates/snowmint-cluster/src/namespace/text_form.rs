@@ -20,6 +20,8 @@ use crate::segment::Reset;
 const MS_PER_DAY: u64 = 86_400_000;
 /// The longest template in bytes, without its alphabet.
 const MAX_TEMPLATE: usize = 64;
+/// The length of the longest text of an id with 96 or 128 bits, that of a UUID.
+pub(super) const LONGEST_ID: usize = 36;
 /// The largest width of a number.
 const MAX_WIDTH: u8 = 32;
 
@@ -31,7 +33,7 @@ const MAX_WIDTH: u8 = 32;
 /// | `{hex}`, `{base32}`, `{base36}`, `{base58}`, `{base62}`, optionally with a width | the number in those [`Digits`] |
 /// | `{alphabet=CHARS}`, `{alphabet=CHARS:11}` | the number in an alphabet of your own: 2 to 94 characters, except `{`, `}`, `:`, quotes and `\\` |
 /// | `{id}` | an id of 96 or 128 bits, in the text of its scheme |
-/// | `{date}` | the day in UTC as `20261121`; `{yyyy}`, `{mm}`, `{dd}` are its parts |
+/// | `{date}` | the day in the time zone of the namespace as `20261121`; `{yyyy}`, `{mm}`, `{dd}` are its parts |
 ///
 /// Everything else is literal text. A template has exactly one number or `{id}`, so that a text can be parsed. A number with
 /// more digits than its width is written in full.
@@ -167,7 +169,18 @@ impl TextForm {
     /// than their field.
     pub const MAX_LEN: usize = MAX_TEMPLATE + 2 * (MAX_TEMPLATE / "{date}".len()) + 64;
 
-    /// Appends the text of a number of at most 63 bits that was made at an instant.
+    /// Returns the length of the longest text of this form in bytes.
+    pub fn longest(&self) -> usize {
+        let longest_of = |part: &Part| match part {
+            Part::Number { digits, width } => digits.encode(Id::MAX).len().max(usize::from(*width)),
+            Part::Id => LONGEST_ID,
+            part => part.len(),
+        };
+        self.parts.iter().map(longest_of).sum()
+    }
+
+    /// Appends the text of a number of at most 63 bits that was made at an instant: unix milliseconds, or those of
+    /// [`TimeZone::local_ms`](super::TimeZone::local_ms).
     pub fn write_number(&self, number: u64, unix_ms: u64, out: &mut Vec<u8>) {
         self.write(unix_ms, out, |part, out| match part {
             Part::Number { digits, width } => write_number(digits, number, *width, out),
@@ -175,7 +188,8 @@ impl TextForm {
         });
     }
 
-    /// Appends the text of an id that was made at an instant and has a text of its own.
+    /// Appends the text of an id that was made at an instant, as for [`write_number`](Self::write_number), and has a text of
+    /// its own.
     pub fn write_id(&self, id: impl fmt::Display, unix_ms: u64, out: &mut Vec<u8>) {
         self.write(unix_ms, out, |_, out| out.extend_from_slice(id.to_string().as_bytes()));
     }
@@ -648,6 +662,7 @@ mod tests {
         let template = format!("{}ABCD-{{alphabet=01}}", "{date}".repeat(8));
         let longest = text(&template, u64::MAX >> 1);
         assert!(longest.len() > 130 && longest.len() <= TextForm::MAX_LEN, "{}", longest.len());
+        assert_eq!(template.parse::<TextForm>().unwrap().longest(), longest.len());
     }
 
     #[test]

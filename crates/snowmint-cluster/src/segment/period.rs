@@ -1,6 +1,7 @@
-//! Periods after which numbers restart (a day, a month or a year, in UTC), and the counters of each.
+//! Periods after which numbers restart (a day, a month or a year), and the counters of each.
 //!
-//! Each period has counters of its own, so nodes whose clocks differ cannot mix up the numbers of two periods.
+//! A period is a date. Its clock may show the date of another time zone than UTC: then begin and end are local milliseconds too.
+//! //! Each period has counters of its own, so nodes whose clocks differ cannot mix up the numbers of two periods.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,11 +17,11 @@ const MS_PER_DAY: u64 = 86_400_000;
 /// How often numbers restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reset {
-    /// Each day, at midnight UTC.
+    /// Each day, at midnight.
     Daily,
-    /// Each month, at midnight UTC of its first day.
+    /// Each month, at midnight of its first day.
     Monthly,
-    /// Each year, at midnight UTC of 1 January.
+    /// Each year, at midnight of 1 January.
     Yearly,
 }
 
@@ -75,7 +76,7 @@ impl fmt::Display for Reset {
     }
 }
 
-/// A day, a month or a year in UTC, within which a number is unique if numbers restart.
+/// A day, a month or a year, within which a number is unique if numbers restart.
 ///
 /// Its text, `2026-11-21`, `2026-11` or `2026`, is valid in a key of a store.
 ///
@@ -149,7 +150,7 @@ impl Period {
         ends_unix_ms.saturating_sub(self.begin_unix_ms) > self.reset.longest_ms()
     }
 
-    /// Returns its first instant, in unix milliseconds.
+    /// Returns its first instant, in unix milliseconds if its clock shows UTC.
     pub const fn begin_unix_ms(self) -> u64 {
         self.begin_unix_ms
     }

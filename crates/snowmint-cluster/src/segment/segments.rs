@@ -121,9 +121,9 @@ impl Segments {
     /// Like [`start`](Self::start), with numbers that restart in each period.
     ///
     /// A number is then unique together with its period, which every [`Run`] carries. The clock decides the period, so use
-    /// the wall clock. Numbers of the next period are reserved shortly before it begins. In cached mode, no number of a
-    /// period is handed out after its end. A clock that goes back over the start of a period by more than a second is
-    /// followed within a second.
+    /// the wall clock, or [`TimeZone::clock`](crate::namespace::TimeZone::clock) for the dates of a time zone. Numbers of the
+    /// next period are reserved shortly before it begins. In cached mode, no number of a period is handed out after its end.
+    /// A clock that goes back over the start of a period by more than a second is followed within a second.
     ///
     /// `counters_of` must return separate counters for each period, and the same ones on every node.
     ///

@@ -19,7 +19,7 @@
 //! with [`LAST_LINE`], and a file with the first line and without the last one is invalid.
 //!
 //! Files without these two lines are as valid as before, since people write them too. When a node reads one again, it compares it
-//! with the text in use: `check_successor`.
+//! with the file in use: `check_successor`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -320,8 +320,9 @@ pub fn parse(text: &str) -> Result<TokenRows, String> {
     Ok(rows)
 }
 
-/// Checks a text that replaces another one, both valid, by which tokens it lacks: a file that was cut, or emptied by mistake, must
-/// neither reject clients nor free them from their quotas. A text that ends with [`LAST_LINE`] is complete, whatever it lacks.
+/// Checks a text that replaces another one, both valid, by which tokens and keys it lacks: a file that was cut, or emptied by
+/// mistake, must neither reject clients nor free them from their quotas. A text that ends with [`LAST_LINE`] is complete, whatever
+/// it lacks.
 ///
 /// # Errors
 ///
@@ -343,11 +344,24 @@ pub(super) fn check_successor(before: &str, text: &str, known: usize, lost: &[&s
         (_, [first, ..]) if lost.len() * 2 > known => {
             format!("it lacks {} of {known} tokens, such as `{first}`", lost.len())
         }
-        _ => return Ok(()),
+        _ => match key_lost_at_the_end(before, text) {
+            Some((name, key)) => format!("its last table, of token `{name}`, lacks the key `{key}`"),
+            None => return Ok(()),
+        },
     };
     Err(format!(
         "the file may have been cut: {why}; if it is complete, end it with the line \"{LAST_LINE}\", as `snowmint token` does"
     ))
+}
+
+/// Returns a key that the last table of a text lacks, although the file in use has it, with the name of the token.
+fn key_lost_at_the_end(before: &str, text: &str) -> Option<(String, String)> {
+    // Both are valid.
+    let tables = |text| toml::from_str(text).map_or_else(|_| BTreeMap::new(), |File { tokens }| tokens);
+    let (name, row) = tables(text).into_iter().max_by_key(|(name, _)| name.span().start)?;
+    let before = tables(before).remove(&name)?;
+    let lost = before.into_keys().find(|key| !row.contains_key(key))?;
+    Some((name.into_inner(), lost.into_inner()))
 }
 
 #[derive(serde::Deserialize)]
@@ -753,14 +767,17 @@ mod tests {
         assert!(again.ends_with(&format!("\n\n{LAST_LINE}\n")) && again.matches(LAST_LINE).count() == 2);
 
         let by_hand = unmarked(&written).trim().to_owned() + "\n";
-        for end in 0..by_hand.len() {
-            let cut = &by_hand[..end];
-            let Ok(left) = parse(cut) else { continue };
-            let lost: Vec<_> =
-                rows.keys().filter(|it| !left.contains_key(*it)).map(TokenName::as_str).collect();
-            let checked = check_successor(&by_hand, cut, rows.len(), &lost);
-            let is_whole = left.iter().all(|(name, row)| rows[name] == *row);
-            assert!(checked.is_err() || (is_whole && lost.len() <= 1), "{end}: {left:?}");
+        // The second was edited before it was cut.
+        for text in [by_hand.clone(), format!("# Edited.\n{by_hand}")] {
+            for end in 0..text.len() {
+                let cut = &text[..end];
+                let Ok(left) = parse(cut) else { continue };
+                let lost: Vec<_> =
+                    rows.keys().filter(|it| !left.contains_key(*it)).map(TokenName::as_str).collect();
+                let checked = check_successor(&by_hand, cut, rows.len(), &lost);
+                let is_whole = left.iter().all(|(name, row)| rows[name] == *row);
+                assert!(checked.is_err() || (is_whole && lost.len() <= 1), "{end}: {left:?}");
+            }
         }
         let lost = ["a", "b"];
         let why = check_successor(&by_hand, "", 2, &lost).unwrap_err();

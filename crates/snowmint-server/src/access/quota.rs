@@ -127,7 +127,8 @@ impl Usage {
     /// Gives back ids that no client gets, to the time in which they were counted: to their day if it has not ended, and as much
     /// of the rate as has not refilled since. Otherwise requests that failed late could be followed by a second helping.
     pub(super) fn give_back(&self, quotas: &Quotas, count: u64, counted: Counted, now_unix_ms: u64) {
-        if let Some(rate) = quotas.rate {
+        // If the clock went back, the quota refills from then on whatever was counted before.
+        if let Some(rate) = quotas.rate.filter(|_| now_unix_ms >= counted.at_unix_ms) {
             let refilled = allowance(rate, now_unix_ms).saturating_sub(allowance(rate, counted.at_unix_ms));
             update(&self.spent, |spent| spent.saturating_sub(count.saturating_sub(refilled)));
         }
@@ -293,6 +294,12 @@ mod tests {
         assert!(usage.spend(&quotas, 10, NOW + 60_000).is_ok());
         usage.give_back(&quotas, 10, late, NOW + 60_000);
         assert!(usage.spend(&quotas, 1, NOW + 60_000).is_err());
+        // The clock went back, and the quota refilled since.
+        let early = NOW + 5_000;
+        assert!(usage.spend(&quotas, 10, early).is_err());
+        assert!(usage.spend(&quotas, 10, early + 1000).is_ok());
+        usage.give_back(&quotas, 10, late, early + 1000);
+        assert!(usage.spend(&quotas, 1, early + 1000).is_err());
     }
 
     /// Goal: a clock that goes back or a changed rate never blocks a token for longer than a second.

@@ -13,7 +13,7 @@ use snowmint_cluster::lease::Record;
 use snowmint_cluster::lease::admin::{LeaseEntry, leases, strange_keys};
 use snowmint_cluster::namespace::registry::{self, Listed, Room};
 use snowmint_cluster::namespace::{MAX_NAMESPACES, Scheme};
-use snowmint_store::{Expected, Key, Store, StoreErrorKind, Versioned, Visibility};
+use snowmint_store::{Expected, Key, Store, StoreErrorKind, StoreId, Versioned, Visibility};
 
 use super::AdminError;
 use super::clock_offset::ClockOffset;
@@ -108,7 +108,7 @@ fn problem(check: &'static str, text: impl Into<String>) -> Finding {
 ///
 /// The error of the store, if it cannot be read at all; an error of the setting `nodes`, if an address is invalid.
 pub async fn examine(store: &dyn Store, nodes: &[String]) -> Result<Findings, AdminError> {
-    let mut findings = vec![latency(store).await?, write(store).await];
+    let mut findings = vec![latency(store).await?, identity(store), write(store).await];
     findings.extend(store.warnings().await.into_iter().map(|warning| problem("store", warning)));
     let offset = ClockOffset::measure(store).await?;
     findings.push(match offset {
@@ -152,6 +152,14 @@ async fn latency(store: &dyn Store) -> Result<Finding, AdminError> {
     }
     let text = format!("{} answers; the slowest of {CALLS} calls took {slowest:.1?}", store.describe());
     Ok(if slowest < Duration::from_secs(1) { ok("store", text) } else { problem("store", text) })
+}
+
+/// Shows the identity of the store, for comparisons by people.
+fn identity(store: &dyn Store) -> Finding {
+    match store.identity() {
+        Some(identity) => ok("identity", identity.id.to_string()),
+        None => ok("identity", "this store has none yet: the first node that uses it writes one"),
+    }
 }
 
 /// Writes a record: only a write detects a full disk or a read-only database.
@@ -396,6 +404,7 @@ fn without_namespace(counters: &Counters, namespaces: &[Listed]) -> Option<Findi
 /// Checks for problems that nodes report and the store alone does not show.
 async fn nodes_and_counters(store: &dyn Store, nodes: &[String]) -> Result<Vec<Finding>, AdminError> {
     let (mut findings, mut reports) = (Vec::new(), NodeReports::default());
+    let mut leases = ReportedLeases::begin(store).await?;
     let asked: Vec<_> = nodes
         .iter()
         .map(|node| join(node_reports::fetch(node), node_reports::fetch_readiness(node)))
@@ -406,13 +415,22 @@ async fn nodes_and_counters(store: &dyn Store, nodes: &[String]) -> Result<Vec<F
         let Some(answer) = answers.next().await else { break };
         match answer {
             (Ok(metrics), readiness) => {
-                reports.add(&metrics);
-                findings.push(node_met(node, &metrics, readiness));
+                findings.push(node_met(node, &metrics, readiness.map(|(readiness, _)| readiness)));
+                match (node_reports::store_of(&metrics), store.identity()) {
+                    (Some(other), Some(own)) if other != own.id => {
+                        findings.push(on_another_store(node, other, own.id, &store.describe()));
+                    }
+                    _ => {
+                        reports.add(&metrics);
+                        leases.add(node, &metrics);
+                    }
+                }
             }
             (Err(error @ NodeError::Address { .. }), _) => return Err(AdminError::setting("nodes", error)),
             (Err(error), _) => findings.push(problem("node", error.to_string())),
         }
     }
+    findings.extend(leases.disagreements(store).await?);
     // Read after the nodes were asked: a reported number that the store does not have is lost.
     for Behind { key, given, at_least } in behind(store, reports).await? {
         let text = format!(
@@ -424,6 +442,109 @@ async fn nodes_and_counters(store: &dyn Store, nodes: &[String]) -> Result<Vec<F
         findings.push(problem("counter", text));
     }
     Ok(findings)
+}
+
+/// Returns the finding of a node on another store, whose numbers and leases say nothing about this one.
+fn on_another_store(node: &str, other: StoreId, own: StoreId, store: &str) -> Finding {
+    let text = format!(
+        "{node} uses another store: {other}, and {store} is {own}; both may give one worker to two nodes, which make duplicates: \
+         stop the node, and start it with the right --store"
+    );
+    problem("identity", text)
+}
+
+/// The leases that nodes report, to compare with the records. In a copy of the store, or in one that lost records, they differ.
+struct ReportedLeases {
+    /// The records before the nodes were asked.
+    before: LeaseEnds,
+    /// Each node with its leases.
+    reported: Vec<(String, Vec<ReportedLease>)>,
+}
+
+/// The end of each readable lease in a store, by pool and worker.
+type LeaseEnds = BTreeMap<(String, u32), u64>;
+/// Pool, worker and end of a lease.
+type ReportedLease = (String, u32, u64);
+
+async fn lease_ends(store: &dyn Store) -> Result<LeaseEnds, AdminError> {
+    let end = |entry: LeaseEntry| Some(((entry.pool, entry.worker.0), entry.record.ok()?.until_unix_ms));
+    Ok(leases(store).await?.into_iter().filter_map(end).collect())
+}
+
+impl ReportedLeases {
+    async fn begin(store: &dyn Store) -> Result<Self, AdminError> {
+        Ok(Self { before: lease_ends(store).await?, reported: Vec::new() })
+    }
+
+    fn add(&mut self, node: &str, metrics: &str) {
+        self.reported.push((node.to_owned(), node_reports::leases_of(metrics)));
+    }
+
+    /// Returns a problem for each node whose leases are not those of the store, and for nodes that hold one worker.
+    async fn disagreements(mut self, store: &dyn Store) -> Result<Vec<Finding>, AdminError> {
+        let mut after = lease_ends(store).await?;
+        let mut suspects = self.suspects(&after, store.may_lose());
+        if !suspects.is_empty() {
+            // A lease may have been renewed or released meanwhile: only what is still so at a second look counts.
+            self.before = after;
+            self.reported.clear();
+            for (node, _) in &suspects {
+                if let Ok(metrics) = node_reports::fetch(node).await {
+                    self.add(node, &metrics);
+                }
+            }
+            after = lease_ends(store).await?;
+            suspects = self.suspects(&after, store.may_lose());
+        }
+        Ok(suspects.into_iter().map(|(node, why)| problem("identity", format!("{node}: {why}"))).collect())
+    }
+
+    /// Returns the nodes with leases that disagree with the records, or with those of another node, and how.
+    fn suspects(&self, after: &LeaseEnds, may_lose: Duration) -> Vec<(String, String)> {
+        let now_unix_ms = WallClock.unix_ms();
+        let mut suspects = Vec::new();
+        let mut held: BTreeMap<(&str, u32), (&str, u64)> = BTreeMap::new();
+        for (node, leases) in &self.reported {
+            let of_now = leases.iter().filter(|(.., until)| *until > now_unix_ms);
+            let mut wrong = Vec::new();
+            for (pool, worker, until) in of_now {
+                let key = (pool.clone(), *worker);
+                let ends = [self.before.get(&key), after.get(&key)];
+                // A grant that has not settled is not reported yet.
+                let is_recorded = if may_lose.is_zero() {
+                    ends.contains(&Some(until))
+                } else {
+                    ends[1].is_some_and(|end| end >= until)
+                };
+                if !is_recorded {
+                    let shown = after
+                        .get(&key)
+                        .map_or_else(|| "has none".to_owned(), |end| format!("has one until {}", Utc(*end)));
+                    wrong.push(format!(
+                        "it holds worker {worker} of {pool} until {}, and this store {shown}: it uses another store or a copy of this \
+                         one, or the store lost records",
+                        Utc(*until)
+                    ));
+                }
+                // One node may be named by two addresses.
+                if let Some((other, end)) = held.insert((pool, *worker), (node, *until))
+                    && end != *until
+                {
+                    wrong.push(format!(
+                        "it holds worker {worker} of {pool}, as {other} does: one of them uses a copy of this store"
+                    ));
+                    suspects.push((
+                        other.to_owned(),
+                        format!("it holds worker {worker} of {pool}, as {node} does"),
+                    ));
+                }
+            }
+            if !wrong.is_empty() {
+                suspects.push((node.clone(), wrong.join("; ")));
+            }
+        }
+        suspects
+    }
 }
 
 fn node_met(node: &str, metrics: &str, readiness: Result<Readiness, NodeError>) -> Finding {

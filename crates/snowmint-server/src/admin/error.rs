@@ -331,6 +331,7 @@ mod tests {
         for (kind, answer, is_retried) in [
             (StoreErrorKind::Unavailable, ErrorKind::NotReady, true),
             (StoreErrorKind::SplitBrain, ErrorKind::NotReady, true),
+            (StoreErrorKind::AnotherStore, ErrorKind::NotReady, true),
             (StoreErrorKind::OutcomeUnknown, ErrorKind::OutcomeUnknown, false),
             (StoreErrorKind::ReadOnly, ErrorKind::StoreNotWritable, false),
             (StoreErrorKind::Full, ErrorKind::StoreNotWritable, false),

@@ -101,7 +101,12 @@ impl NamespaceView {
     pub fn summary(&self) -> String {
         let Some(settings) = &self.settings else { return self.unreadable.clone().unwrap_or_default() };
         // A record always has a layout, so this one is never used.
-        match settings.clone().define(&Layout::TWITTER) {
+        let defined = match settings.clone().define(&Layout::TWITTER) {
+            // Nodes need its rules, not the machine that lists it.
+            Err(DefinitionError::TimeZone(_)) => settings.clone().define_pinned(&Layout::TWITTER),
+            defined => defined,
+        };
+        match defined {
             Ok(definition) => definition.to_string(),
             Err(error) => format!("{}, but {error}", settings.scheme),
         }
@@ -519,7 +524,7 @@ fn define(mut settings: Settings) -> Result<Definition, AdminError> {
 }
 
 /// The settings that a namespace may have.
-pub(super) const KNOWN: [&str; 18] = [
+pub(super) const KNOWN: [&str; 19] = [
     SCHEME,
     LAYOUT,
     "rule",
@@ -534,6 +539,7 @@ pub(super) const KNOWN: [&str; 18] = [
     "size_max",
     "series",
     "text",
+    "time_zone",
     "hide",
     "hide_check",
     "description",
@@ -742,7 +748,7 @@ async fn reserved_to(
 }
 
 /// Returns the key and the stripe of the namespace's counter in this store, of the current period if its numbers restart; `None`
-/// if they come from elsewhere.
+/// if they come from elsewhere, or if this machine does not know its time zone.
 pub(crate) fn own_counter(
     name: &str,
     record: &NamespaceRecord,
@@ -752,7 +758,12 @@ pub(crate) fn own_counter(
     let NumberSource::Own(stripe) = &segment.source else { return None };
     let key = segment.counter_key(&NamespaceName::new(name).ok()?);
     let key = match segment.reset {
-        Some(reset) => format!("{key}/{}", Period::at(reset, now_unix_ms)),
+        Some(reset) => {
+            let time_zone = &record.definition.time_zone;
+            // Without its rules, the current period is not known here.
+            time_zone.check().ok()?;
+            format!("{key}/{}", Period::at(reset, time_zone.local_ms(now_unix_ms)))
+        }
         None => key,
     };
     Some((key, *stripe))
@@ -1045,6 +1056,7 @@ mod tests {
             size_max: Some(2),
             series: Some(1),
             text: "{number}".parse().ok(),
+            time_zone: "Asia/Shanghai".parse().ok(),
             hide: "public".parse().ok(),
             hide_check: "0011223344556677".parse().ok(),
             description: Some("orders".to_owned()),

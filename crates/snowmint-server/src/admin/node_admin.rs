@@ -141,6 +141,11 @@ impl NodeAdmin {
         self.store.describe()
     }
 
+    /// Returns the store.
+    pub(crate) fn store(&self) -> Arc<dyn Store> {
+        Arc::clone(&self.store)
+    }
+
     /// Returns the lock of operations that add a namespace.
     pub(crate) fn adding(&self) -> Arc<Mutex<()>> {
         Arc::clone(&self.adding)

@@ -10,11 +10,13 @@ use serde_json::Value;
 use snowmint::DatacenterId;
 use snowmint_cluster::segment::Stripe;
 use snowmint_cluster::{NamespaceName, WorkerPool};
+use snowmint_store::StoreId;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use super::format::thousands;
 use crate::status::ErrorKind;
+use crate::store_label::STORE;
 use crate::url_without_credentials::masked;
 
 const NODE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -144,6 +146,24 @@ pub fn sum_of(metrics: &str, name: &str) -> u64 {
     values.sum()
 }
 
+/// Returns the identity of the store of a node; `None` if it does not report any.
+pub(super) fn store_of(metrics: &str) -> Option<StoreId> {
+    metrics.lines().find_map(|line| labelled(line, "snowmint_store_info", "store")?.0.parse().ok())
+}
+
+/// Returns the leases that a node reports: pool, worker and end in unix milliseconds.
+pub(super) fn leases_of(metrics: &str) -> Vec<(String, u32, u64)> {
+    let lease = |line: &str| {
+        let (labels, value) = labelled(line, "snowmint_lease_until_seconds", "worker")?;
+        let (worker, pool) = labels.split_once("\",pool=\"")?;
+        let until = Duration::try_from_secs_f64(value.parse().ok()?).ok()?;
+        // The text is exact to less than a millisecond.
+        let until_unix_ms = u64::try_from((until.as_micros() + 500) / 1000).ok()?;
+        Some((pool.to_owned(), worker.parse().ok()?, until_unix_ms))
+    };
+    metrics.lines().filter_map(lease).collect()
+}
+
 /// Returns whether a node serves a namespace.
 pub fn serves(metrics: &str, name: &NamespaceName) -> bool {
     let of_name = |line: &str| {
@@ -229,15 +249,43 @@ pub enum Readiness {
     },
 }
 
-/// Fetches `/readyz` of a node. It follows no redirect.
+/// Fetches `/readyz` of a node: whether it can make ids, and in which store. It follows no redirect.
 ///
 /// # Errors
 ///
 /// [`NodeError`] if the address is invalid, or the node does not answer within 5 s, or not as a node does.
-pub async fn fetch_readiness(node: &str) -> Result<Readiness, NodeError> {
+pub async fn fetch_readiness(node: &str) -> Result<(Readiness, NodeStore), NodeError> {
     let address = address(node)?;
-    let readiness = async { readiness_in(&get(address, "/readyz", MAX_READINESS).await?) };
+    let readiness = async {
+        let answer = get(address, "/readyz", MAX_READINESS).await?;
+        Ok((readiness_in(&answer)?, store_in(&answer)?))
+    };
     readiness.await.map_err(|why| NodeError::Node { node: node.to_owned(), what: "readiness", why })
+}
+
+/// The store of a node, and the workers that it holds there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeStore {
+    /// The identity of its store; `None` if it is not known yet, and for nodes of earlier versions.
+    pub id: Option<StoreId>,
+    /// A text of this process alone.
+    pub instance: Option<String>,
+    /// The workers that it holds, each with its pool.
+    pub workers: Vec<(String, u32)>,
+}
+
+/// Returns the store that an answer of `/readyz` names. A node that is not ready names it in the header alone.
+fn store_in(answer: &[u8]) -> Result<NodeStore, String> {
+    let (head, body) = parts(answer)?;
+    let headers = head.split("\r\n").filter_map(|header| header.split_once(':'));
+    let mut stores = headers.filter(|(name, _)| name.eq_ignore_ascii_case(STORE.as_str()));
+    let id = stores.next().and_then(|(_, id)| id.trim().parse().ok());
+    let said: Value = serde_json::from_slice(body).unwrap_or_default();
+    let worker = |lease: &Value| {
+        Some((lease["pool"].as_str()?.to_owned(), u32::try_from(lease["worker"].as_u64()?).ok()?))
+    };
+    let workers = said["leases"].as_array().into_iter().flatten().filter_map(worker).collect();
+    Ok(NodeStore { id, instance: said["instance"].as_str().map(str::to_owned), workers })
 }
 
 /// Returns the answer of a node, with its headers, and at most `max_body` bytes after them.

@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use snowmint::{Clock as _, WallClock};
 use snowmint_cluster::NamespaceName;
-use snowmint_cluster::namespace::{NumberSource, Scheme, SegmentScheme, registry};
+use snowmint_cluster::namespace::{DefinitionError, NumberSource, Scheme, SegmentScheme, TimeZone, registry};
 use snowmint_cluster::segment::{Period, Reset, Stripe};
 use snowmint_store::{Key, MAX_NUMBER, Store, Versioned};
 
@@ -17,6 +17,9 @@ use super::node_reports::{NodeReports, Received};
 
 /// How long before its start a period may already have numbers.
 const PERIOD_AHEAD_MS: u64 = 120_000;
+/// How far the time zones of the world are behind UTC and ahead of it.
+const BEHIND_UTC_MS: u64 = 12 * 3_600_000;
+const AHEAD_OF_UTC_MS: u64 = 14 * 3_600_000;
 
 /// A namespace and a number.
 #[derive(Clone, Debug)]
@@ -99,7 +102,8 @@ impl Counters {
             let periods = of_period.remove(&name).unwrap_or_default();
             match &segment.source {
                 NumberSource::Own(stripe) => {
-                    this.raise_namespace(&namespace, segment, *stripe, above, periods)?;
+                    let time_zone = &record.definition.time_zone;
+                    this.raise_namespace(&namespace, segment, time_zone, *stripe, above, periods)?;
                 }
                 NumberSource::Other(_) if stated.contains_key(&name) => {
                     let why = format!(
@@ -142,6 +146,7 @@ impl Counters {
         &mut self,
         name: &NamespaceName,
         segment: &SegmentScheme,
+        time_zone: &TimeZone,
         stripe: Stripe,
         above: u64,
         periods: BTreeMap<String, u64>,
@@ -155,13 +160,16 @@ impl Counters {
             }
             return Ok(());
         };
-        let now_unix_ms = WallClock.unix_ms();
-        let period = Period::at(reset, now_unix_ms);
+        if above > 0 {
+            time_zone.check().map_err(DefinitionError::from)?;
+        }
+        let now_local_ms = time_zone.local_ms(WallClock.unix_ms());
+        let period = Period::at(reset, now_local_ms);
         self.raise(&format!("{base}/{period}"), slots(above))?;
         let next = period.next();
         let next_key = format!("{base}/{next}");
         let is_there = Key::new(next_key.as_str()).is_ok_and(|key| self.all.contains_key(&key));
-        if is_there || is_soon(next, now_unix_ms) {
+        if is_there || is_soon(next, now_local_ms) {
             self.raise(&next_key, slots(above))?;
         }
         for (period, number) in periods {
@@ -190,7 +198,7 @@ impl Counters {
         Ok(())
     }
 
-    /// Raises every counter that a name could use if it is added again, with or without a reset period.
+    /// Raises every counter that a name could use if it is added again, with or without a reset period, in any time zone.
     ///
     /// # Errors
     ///
@@ -202,11 +210,15 @@ impl Counters {
                 NamespaceName::new(&name).map_err(|error| AdminError::setting("numbers_at_least", error))?;
             let base = format!("segments/{name}");
             self.raise(&base, number)?;
+            let anywhere = [
+                now_unix_ms.saturating_sub(BEHIND_UTC_MS),
+                now_unix_ms,
+                now_unix_ms + AHEAD_OF_UTC_MS,
+                now_unix_ms + AHEAD_OF_UTC_MS + PERIOD_AHEAD_MS,
+            ];
             for reset in [Reset::Daily, Reset::Monthly, Reset::Yearly] {
-                let period = Period::at(reset, now_unix_ms);
-                self.raise(&format!("{base}/{period}"), number)?;
-                if is_soon(period.next(), now_unix_ms) {
-                    self.raise(&format!("{base}/{}", period.next()), number)?;
+                for local_ms in anywhere {
+                    self.raise(&format!("{base}/{}", Period::at(reset, local_ms)), number)?;
                 }
             }
         }
@@ -221,8 +233,8 @@ pub fn name_of(key: &str) -> &str {
 }
 
 /// Returns whether a period may already have numbers.
-fn is_soon(period: Period, now_unix_ms: u64) -> bool {
-    period.begin_unix_ms().saturating_sub(now_unix_ms) < PERIOD_AHEAD_MS
+fn is_soon(period: Period, now_local_ms: u64) -> bool {
+    period.begin_unix_ms().saturating_sub(now_local_ms) < PERIOD_AHEAD_MS
 }
 
 /// A counter that is behind the numbers that nodes received.
@@ -309,6 +321,42 @@ mod tests {
             nodes.add(&told(name, period, 3));
             let said = Counters::of(&store, &[], &nodes).await.unwrap().notes;
             assert!(said[0].contains(&format!("number 3 of {name} in {period}")), "{said:?}");
+        }
+    }
+
+    /// Goal: the current counter of a namespace in a time zone is raised, and for a name that may be added again, that of every
+    /// zone. Method: zones 26 hours apart, one of which is always in another day than UTC.
+    #[tokio::test]
+    async fn the_day_of_a_time_zone_is_raised() {
+        let store = snowmint_store::MemoryStore::new();
+        let hour = 3_600_000;
+        let now = WallClock.unix_ms();
+        for (name, zone, local_ms) in
+            [("east", "Etc/GMT-14", now + 14 * hour), ("west", "Etc/GMT+12", now - 12 * hour)]
+        {
+            let fields = Fields {
+                scheme: "segment".to_owned(),
+                reset: Some(Reset::Daily),
+                text: "{date}-{number}".parse().ok(),
+                time_zone: zone.parse().ok(),
+                ..Fields::default()
+            };
+            let wanted = fields.define(&Layout::TWITTER).unwrap();
+            registry::add(&store, &NamespaceName::new(name).unwrap(), &wanted, IfDropped::Refuse)
+                .await
+                .unwrap();
+            let (day, stated) =
+                (Period::at(Reset::Daily, local_ms), AtLeast { name: name.to_owned(), number: 70 });
+            let gone = AtLeast { name: "gone".to_owned(), number: 9 };
+            let mut counters = Counters::of(&store, &[stated, gone], &NodeReports::default()).await.unwrap();
+            counters.raise_unknown().unwrap();
+            let at_least = |key: String| counters.all[&Key::new(key).unwrap()].at_least;
+            // Midnight may pass in between.
+            let all = [day, day.next()].map(|day| format!("segments/{name}/{day}"));
+            assert!(all.iter().any(|key| {
+                counters.all.get(&Key::new(key.as_str()).unwrap()).is_some_and(|it| it.at_least == 70)
+            }));
+            assert_eq!(at_least(format!("segments/gone/{day}")), 9);
         }
     }
 

@@ -9,7 +9,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use snowmint_cluster::audit::{self, ChangeFailure, MadeEntries};
 use snowmint_cluster::lease::Record;
-use snowmint_store::{Expected, Key, Store, StoreError, StoreErrorKind, Swap, Versioned, Visibility};
+use snowmint_store::{
+    Expected, Identity, Key, Store, StoreError, StoreErrorKind, Swap, Versioned, Visibility,
+};
 
 use super::AdminError;
 
@@ -61,9 +63,9 @@ impl SettledStore {
     /// Returns the error of a call. "Nothing was written" may be true of this call, but not of the command if it wrote something
     /// before.
     fn failed(&self, error: StoreError) -> StoreError {
-        use StoreErrorKind::{Full, ReadOnly, SplitBrain, Unavailable};
+        use StoreErrorKind::{AnotherStore, Full, ReadOnly, SplitBrain, Unavailable};
         // Other kinds do not say that nothing was written; callers rely on their kind, for example to skip a damaged record.
-        if !matches!(error.kind(), Unavailable | SplitBrain | ReadOnly | Full)
+        if !matches!(error.kind(), Unavailable | SplitBrain | AnotherStore | ReadOnly | Full)
             || !self.may_have_changed.load(Ordering::Relaxed)
         {
             return error;
@@ -211,12 +213,20 @@ impl Store for SettledStore {
         self.store.server()
     }
 
+    fn identity(&self) -> Option<Identity> {
+        self.store.identity()
+    }
+
     fn visibility(&self) -> Visibility {
         self.store.visibility()
     }
 
     fn describe(&self) -> String {
         self.store.describe()
+    }
+
+    fn place(&self) -> String {
+        self.store.place()
     }
 }
 

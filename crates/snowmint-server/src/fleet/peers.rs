@@ -22,6 +22,9 @@ pub(super) struct Peer {
     /// Why it does not answer or makes no ids, or what fails meanwhile.
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<String>,
+    /// The identity of its store.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    store: Option<String>,
 }
 
 /// Whether a peer makes ids.
@@ -36,13 +39,13 @@ enum PeerState {
 
 impl Peer {
     async fn ask(address: String) -> Self {
-        let (state, why) = match node_reports::fetch_readiness(&address).await {
-            Ok(Readiness::Ready { trouble }) => (PeerState::Ready, trouble),
-            Ok(Readiness::NotReady { why }) => (PeerState::NotReady, Some(why)),
-            Err(NodeError::Node { why, .. }) => (PeerState::Silent, Some(why)),
-            Err(error) => (PeerState::Silent, Some(error.to_string())),
+        let (state, why, store) = match node_reports::fetch_readiness(&address).await {
+            Ok((Readiness::Ready { trouble }, store)) => (PeerState::Ready, trouble, store.id),
+            Ok((Readiness::NotReady { why }, store)) => (PeerState::NotReady, Some(why), store.id),
+            Err(NodeError::Node { why, .. }) => (PeerState::Silent, Some(why), None),
+            Err(error) => (PeerState::Silent, Some(error.to_string()), None),
         };
-        Self { address, state, why }
+        Self { address, state, why, store: store.map(|id| id.to_string()) }
     }
 
     /// Returns its problem, if it has one.

@@ -42,6 +42,12 @@ impl Problem {
         })
     }
 
+    /// Returns the problem of a second store: duplicates are possible.
+    pub(super) fn of_store(what: String) -> Self {
+        let remedy = "docs/troubleshooting.md, \"Two stores\", says which node to stop, and how".to_owned();
+        Self { severity: Severity::Error, check: Cow::Borrowed("store"), what, remedy: Some(remedy) }
+    }
+
     /// Returns the problem of a namespace whose numbers are all reserved.
     pub(super) fn of_numbers(namespace: &Namespace) -> Option<Self> {
         let status = namespace.segment_status()?;

@@ -329,7 +329,7 @@ macro_rules! settings {
 }
 
 settings!(
-    texts: scheme, layout, rule, sequence_start, mode, stripe, reset, text, hide, hide_check, description, owner;
+    texts: scheme, layout, rule, sequence_start, mode, stripe, reset, text, time_zone, hide, hide_check, description, owner;
     numbers: start, maximum, size_min, size_max, series
 );
 
@@ -497,6 +497,7 @@ mod tests {
             size_max: Some(2),
             series: Some(1),
             text: "{number}".parse().ok(),
+            time_zone: "Asia/Shanghai".parse().ok(),
             hide: "public".parse().ok(),
             hide_check: "0011223344556677".parse().ok(),
             description: Some("orders".to_owned()),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use snowmint::error::Snippet;
+use snowmint_cluster::namespace::TextForm;
 
 use super::Failure;
 use super::message::{Answer, room_of_ids};
@@ -25,19 +26,22 @@ pub(super) enum Drawn {
     Unknown(MintError),
 }
 
-/// The digits of the longest number, with the head of its field.
-const MAX_DIGITS: usize = 22;
+/// The bytes of the head of a text: tag and length.
+const HEAD: usize = 3;
 
 /// Returns how many bytes the answer to a request may hold; 0 if they are few, or if the request is invalid.
-pub(super) fn room(request: &NextRequest) -> usize {
+pub(super) fn room(client: &MintAccess, request: &NextRequest) -> usize {
     let Ok(form) = Form::of(request) else { return 0 };
     let count = form.count(request).unwrap_or(0);
     let room = match form {
         Form::Numbers => room_of_ids(count),
         Form::Ranges if count > 1 => LONG,
         Form::Ranges => 0,
-        // A text may be longer, as the answer then shows.
-        Form::Texts => count * MAX_DIGITS,
+        // An unknown namespace may be created with ids of any kind.
+        Form::Texts => {
+            let found = client.find(request.namespace.as_bytes());
+            count * (HEAD + found.map_or(TextForm::MAX_LEN, |namespace| namespace.longest_text()))
+        }
     };
     Some(room).filter(|room| *room > SMALL).unwrap_or(0)
 }

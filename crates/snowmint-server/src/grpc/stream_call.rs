@@ -167,8 +167,10 @@ impl StreamCall {
         }
         self.delivery.make();
         let request: messages::NextRequest = decode(message)?;
-        if self.held.is_none() && unsent + draw::room(&request) > SMALL {
-            let room = LONG.max(draw::room(&request));
+        let room = draw::room(&self.session.client, &request);
+        let is_held = self.held.as_ref().is_some_and(|held| held.bytes() >= room);
+        if !is_held && unsent + room > SMALL {
+            let room = LONG.max(room);
             self.held = Some(Arc::new(self.session.answers.hold(room)?));
         }
         match draw::try_draw(&self.session.server, &self.identity, &self.session.client, &request) {

@@ -267,7 +267,7 @@ impl Call<'_> {
                 fleet::once(&self.serving.services.fleet, self.serving.server, operator.node(), method).await
             }
             Resource::Events => {
-                let (identity, answers) = (operator.identity().clone(), &self.serving.answers);
+                let (identity, answers) = (operator.identity().clone(), &self.serving.peer.answers);
                 fleet::events(
                     &self.serving.services.fleet,
                     self.serving.server,

@@ -143,6 +143,9 @@ struct ServerInfo<'a> {
     /// The layout of namespaces without one of their own.
     layout: String,
     datacenter: u32,
+    /// The identity of the store.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    store: Option<&'a str>,
     /// The address of the Redis protocol: `host:port`, or `unix:` and a path.
     #[serde(skip_serializing_if = "Option::is_none")]
     resp: Option<&'a str>,
@@ -192,6 +195,7 @@ pub(super) fn server(
         version: env!("CARGO_PKG_VERSION"),
         layout: state.mint.pool().layout().to_string(),
         datacenter: state.mint.datacenter().0,
+        store: state.store.text(),
         resp: state.resp.as_deref(),
         tokens: state.settings.access.is_some(),
         admin: state.settings.admin.is_some() && identity.may_everywhere(Right::Admin).is_ok(),

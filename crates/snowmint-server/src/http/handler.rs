@@ -23,6 +23,7 @@ use crate::http::request_log::RequestLine;
 use crate::http::response::{Body, IdsFormat, JSON, Problem, Refusal, TEXT, failure, json, ok};
 use crate::http::tinyid::{self, TinyIdFailure};
 use crate::http::{admin, console, console_data, cors};
+use crate::limits::unread::LONG;
 use crate::metrics::Exposition;
 use crate::mint::{Namespace, parse_count, parse_range_count};
 use crate::protocol::Admission;
@@ -41,6 +42,10 @@ struct Readiness {
     #[serde(skip_serializing_if = "Option::is_none")]
     until: Option<String>,
     leases: Vec<LeaseHeld>,
+    /// The identity of the store.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    store: Option<String>,
+    instance: String,
     /// Problems that need attention, such as a lease that is not being renewed or records that the store has lost.
     #[serde(skip_serializing_if = "Option::is_none")]
     trouble: Option<String>,
@@ -49,6 +54,7 @@ struct Readiness {
 #[derive(Serialize)]
 struct LeaseHeld {
     worker: u32,
+    pool: String,
     until: String,
 }
 
@@ -94,6 +100,7 @@ where
         cors::mark(&serving.server.settings.cors_origins, request.headers(), &mut response);
         (response, made)
     };
+    serving.server.store.mark(response.headers_mut());
     if let Some(line) = &mut line {
         line.status = Some(response.status());
     }
@@ -118,7 +125,7 @@ fn bounded(
     let is_read = matches!(*method, Method::GET | Method::HEAD);
     let refusal = if is_read { Refusal::Possible } else { Refusal::TooLate };
     let (parts, body) = response.into_parts();
-    Ok(Response::from_parts(parts, body.bounded(&serving.answers, refusal)?))
+    Ok(Response::from_parts(parts, body.bounded(&serving.peer.answers, refusal)?))
 }
 
 /// Removes the body of an answer and keeps its length.
@@ -235,7 +242,7 @@ async fn try_handle<B>(
                 return Ok(ok(format.media_type(), Body::whole("")));
             }
             let keyed = keyed(serving, identity, &namespace, key, count, format)?;
-            let held_bytes = Body::hold_ids(&serving.answers, count, format)?;
+            let held_bytes = Body::hold_ids(&serving.peer.answers, &namespace, count, keyed.as_ref())?;
             // Borrowed: if it were moved, this future would reserve room for it twice.
             let draw = pin!(client.take(identity, &namespace, count, wait, Namespace::try_take));
             Ok(idempotency::answer(serving, keyed, format, draw).await?.map(|body| body.counted(held_bytes)))
@@ -250,7 +257,7 @@ async fn try_handle<B>(
             }
             let format = IdsFormat::Ranges;
             let keyed = keyed(serving, identity, &namespace, key, count, format)?;
-            let held_bytes = Body::hold_ids(&serving.answers, count, format)?;
+            let held_bytes = Some(serving.peer.answers.hold(LONG)?);
             // Borrowed, as above.
             let draw = pin!(client.take(identity, &namespace, count, wait, Namespace::try_take_ranges));
             Ok(idempotency::answer(serving, keyed, format, draw).await?.map(|body| body.counted(held_bytes)))
@@ -283,7 +290,7 @@ async fn try_handle<B>(
             let exposition = exposition(request.headers());
             let kind = if exposition == Exposition::OpenMetrics { OPENMETRICS } else { PROMETHEUS };
             match server.metrics.rendering(exposition).await {
-                Ok(rendering) => Ok(ok(kind, Body::metrics(rendering, &serving.answers)?)),
+                Ok(rendering) => Ok(ok(kind, Body::metrics(rendering, &serving.peer.answers)?)),
                 Err(error) => Err(failure(&error).into()),
             }
         }
@@ -373,15 +380,18 @@ fn ready(server: &ServerState, shutdown: &ShutdownListener) -> Result<Response<B
     let now_unix_ms = server.settings.clock.unix_ms();
     let held = |lease: LeaseStatus| {
         let (worker, until_unix_ms) = lease.held_at(now_unix_ms)?;
-        Some(LeaseHeld { worker: worker.0, until: Utc(until_unix_ms).to_string() })
+        Some(LeaseHeld { worker: worker.0, until: Utc(until_unix_ms).to_string(), pool: lease.pool })
     };
     // A worker that was set by hand has no end.
+    let trouble: Vec<String> = server.store.troubles().into_iter().chain(server.mint.trouble()).collect();
     let has_ended = status.until_unix_ms.is_some_and(|until| until <= now_unix_ms);
     json(&Readiness {
         ready: true,
         worker: status.worker.filter(|_| !has_ended).map(|worker| worker.0),
         until: status.until_unix_ms.filter(|_| !has_ended).map(|until| Utc(until).to_string()),
         leases: server.mint.leases().into_iter().filter_map(held).collect(),
-        trouble: server.mint.trouble(),
+        store: server.store.text().map(str::to_owned),
+        instance: server.instance.clone(),
+        trouble: (!trouble.is_empty()).then(|| trouble.join("; ")),
     })
 }

@@ -267,7 +267,8 @@ impl Drop for Place<'_> {
 
 #[cfg(test)]
 mod tests {
-    use snowmint_cluster::namespace::{About, Scheme, SegmentScheme};
+    use snowmint::Layout;
+    use snowmint_cluster::namespace::{Scheme, SegmentScheme};
 
     use super::*;
 
@@ -278,8 +279,10 @@ mod tests {
     fn keyed(token: &'static str, namespace: &str, key: &str, count: usize) -> KeyedRequest {
         let token = TokenName::new(token).unwrap();
         let caller = Caller { address: None, token: Some(&token) };
-        let definition =
-            Definition { scheme: Scheme::Segment(SegmentScheme::new()), text: None, about: About::NONE };
+        let definition = Definition {
+            scheme: Scheme::Segment(SegmentScheme::new()),
+            ..Definition::snowflake(Layout::TWITTER)
+        };
         KeyedRequest::new(caller, namespace, &definition, key.as_bytes(), count, IdsFormat::Json).unwrap()
     }
 
@@ -289,8 +292,7 @@ mod tests {
         let kept = KeptAnswers::default();
         let segment = |series| Definition {
             scheme: Scheme::Segment(SegmentScheme { series, ..SegmentScheme::new() }),
-            text: None,
-            about: About::NONE,
+            ..Definition::snowflake(Layout::TWITTER)
         };
         let (before, after) = (segment(1), segment(2));
         let at = |last| Caller { address: Some([10, 0, 0, last].into()), token: None };

@@ -13,28 +13,26 @@ use hyper::body::{Frame, SizeHint};
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use hyper::{Method, Response, StatusCode};
 use serde::Serialize;
-use snowmint_cluster::namespace::TextForm;
 
 use crate::admin::node_admin::TokenScope;
 use crate::answer_memory::{ConnectionAnswers, Full, Held};
 use crate::http::fleet::EventStream;
+use crate::http::idempotency::KeyedRequest;
 use crate::limits::http::{CHUNK, WHOLE_BODY_IDS};
 use crate::limits::unread::{LONG, SMALL};
 use crate::metrics::Rendering;
-use crate::mint::{Entry, IdRange, Ids, MintError};
+use crate::mint::{Entry, IdRange, Ids, MintError, Namespace};
 use crate::status::ErrorKind;
 
 pub(super) const JSON: &str = "application/json";
 pub(super) const TEXT: &str = "text/plain; charset=utf-8";
 
-/// The longest text of one id with quotes and a comma.
-const MAX_ID_TEXT: usize = TextForm::MAX_LEN + 3;
+/// The bytes of an entry besides its id: quotes and a comma.
+const AROUND_ID: usize = 3;
 /// Room for one id more before the first one, and for two that `chunk` keeps free after the last.
 const SPARE_IDS: usize = 3;
 /// The longest text of one range with its comma.
 const MAX_RANGE_TEXT: usize = 96;
-/// The longest text of one plain number with quotes and a comma.
-const MAX_NUMBER_TEXT: usize = 22;
 
 /// The format of ids in a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,17 +142,18 @@ impl Body {
         Ok(Self::Metrics(Box::new(MetricsChunks { rendering, sent: 0, held })))
     }
 
-    /// Holds memory for a body of this many ids, before they are drawn.
+    /// Holds memory for a body of this many ids, before they are drawn. The answer to a request with a key is made at once, so
+    /// that it can be kept.
     pub(super) fn hold_ids(
         answers: &ConnectionAnswers,
+        namespace: &Namespace,
         count: usize,
-        format: IdsFormat,
+        keyed: Option<&KeyedRequest>,
     ) -> Result<Option<Held>, Full> {
-        let room = if count > WHOLE_BODY_IDS || format == IdsFormat::Ranges {
+        let room = if keyed.is_none() && count > WHOLE_BODY_IDS {
             LONG
         } else {
-            // A text form may be longer, as the body then shows.
-            (count + SPARE_IDS) * MAX_NUMBER_TEXT
+            (count + SPARE_IDS) * (namespace.longest_text() + AROUND_ID)
         };
         (room > SMALL).then(|| answers.hold(room)).transpose()
     }
@@ -196,8 +195,7 @@ impl Body {
         let few = ids.len() <= WHOLE_BODY_IDS;
         let longest = match format {
             IdsFormat::Ranges => MAX_RANGE_TEXT,
-            _ if ids.are_plain_numbers() => MAX_NUMBER_TEXT,
-            _ => MAX_ID_TEXT,
+            _ => ids.longest_text() + AROUND_ID,
         };
         let mut chunks =
             IdChunks { ids, format, begun: false, ended: false, longest, first: None, held: None };

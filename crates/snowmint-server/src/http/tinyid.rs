@@ -63,7 +63,7 @@ pub(super) async fn answer(
         return Err(failed(MintError::WrongScheme { name, what: "a namespace of plain numbers" }));
     }
     let full = |full: Full| TinyIdFailure { form, kind: Full::KIND, message: full.to_string() };
-    let held_bytes = Body::hold_ids(&serving.answers, count, format).map_err(full)?;
+    let held_bytes = Body::hold_ids(&serving.peer.answers, &namespace, count, None).map_err(full)?;
     let ids =
         client.take(identity, &namespace, count, MAX_WAIT, Namespace::try_take).await.map_err(failed)?;
     let body = Body::ids(ids, format).map_err(|error| {

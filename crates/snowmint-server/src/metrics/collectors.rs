@@ -10,6 +10,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::metrics::info::Info;
 use snowmint::Layout;
 use snowmint::field::Field;
 use snowmint_cluster::namespace::Scheme;
@@ -19,6 +20,7 @@ use crate::access::Access;
 use crate::admin::{LogControl, NodeAdmin};
 use crate::clock::SharedClock;
 use crate::mint::{Backend, HighestReceived, Mint, Namespace};
+use crate::store_label::StoreLabel;
 use crate::tls::Tls;
 
 /// Encodes the state of the leases.
@@ -380,6 +382,30 @@ impl Collector for AdminCollector {
             ConstCounter::new(changes).encode(family.encode_family(&labels)?)?;
         }
         Ok(())
+    }
+}
+
+/// Encodes the identity of the store, and what shows a second one.
+#[derive(Debug)]
+pub(super) struct StoreCollector(pub(super) Arc<StoreLabel>);
+
+impl Collector for StoreCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let Some(identity) = self.0.identity() else { return Ok(()) };
+        let id = identity.id.to_string();
+        let help = "Identity of the store of this node";
+        let family = encoder.encode_descriptor("store", help, None, MetricType::Info)?;
+        Info::new([("store", id)]).encode(family)?;
+        let mut gauge = |name: &str, help: &str, value: usize| {
+            let gauge = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
+            gauge.encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)
+        };
+        let help = "1 while another store answers at the address of this node's store, else 0";
+        gauge("store_replaced", help, usize::from(identity.another.is_some()))?;
+        let peers = self.0.peers();
+        gauge("peers_of_other_stores", "Peers that use another store", peers.other_stores.len())?;
+        let help = "Peers that hold a worker of this node: their store is a copy, or lost records";
+        gauge("peers_with_same_worker", help, peers.same_workers.len())
     }
 }
 

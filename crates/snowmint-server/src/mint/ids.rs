@@ -10,7 +10,7 @@ use snowmint::generator::Batch;
 use snowmint::hide::Hider;
 use snowmint::scheme::{SchemeGenerator, SchemeId};
 use snowmint::{Id, Layout};
-use snowmint_cluster::namespace::TextForm;
+use snowmint_cluster::namespace::{TextForm, TimeZone};
 use snowmint_cluster::segment::Run;
 
 use super::write_numbers::Entry;
@@ -46,13 +46,18 @@ pub(super) struct IdFormat {
     pub(super) form: Option<Arc<TextForm>>,
     /// Decodes the instant of a number; `None` if numbers have no instant.
     pub(super) layout: Option<Layout>,
-    /// The instant of an id that has none itself.
-    pub(super) unix_ms: u64,
+    /// The time zone of dates.
+    pub(super) time_zone: TimeZone,
+    /// The instant of an id that has none itself, in [local milliseconds](TimeZone::local_ms).
+    pub(super) local_ms: u64,
+    /// The length of the longest text in bytes.
+    pub(super) longest: usize,
 }
 
 impl IdFormat {
-    /// Plain numbers, or the scheme's own text.
-    pub(super) const NUMBER: Self = Self { form: None, layout: None, unix_ms: 0 };
+    /// Plain numbers, up to 2^63 - 1.
+    pub(super) const NUMBER: Self =
+        Self { form: None, layout: None, time_zone: TimeZone::UTC, local_ms: 0, longest: 19 };
 }
 
 /// A batch of ids.
@@ -121,6 +126,11 @@ impl Ids {
         self.format.form.is_none() && !matches!(self.rest, Rest::Wide { .. })
     }
 
+    /// Returns the length of the longest text in bytes.
+    pub const fn longest_text(&self) -> usize {
+        self.format.longest
+    }
+
     /// Takes the next ids that increase by one step each; `None` after the last, and for ids of 96 or 128 bits.
     pub fn next_range(&mut self) -> Option<IdRange> {
         self.next_range_within(usize::MAX)
@@ -150,7 +160,8 @@ impl Ids {
             Rest::Segment(rest) => {
                 let Some(run) = rest.next() else { return false };
                 if let Some(period) = run.period() {
-                    self.format.unix_ms = period.begin_unix_ms();
+                    // A period is a date, whatever its zone.
+                    self.format.local_ms = period.begin_unix_ms();
                 }
                 IdRange { first: run.first(), count: run.count().get(), step: run.step().get() }
             }
@@ -212,8 +223,11 @@ impl IdFormat {
             (Minted::Number(number), None) => {
                 out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
             }
-            (Minted::Number(number), Some(form)) => form.write_number(number, self.instant_of(number), out),
-            (Minted::Wide(id), Some(form)) => form.write_id(id, id.unix_ms().unwrap_or(self.unix_ms), out),
+            (Minted::Number(number), Some(form)) => form.write_number(number, self.local_ms_of(number), out),
+            (Minted::Wide(id), Some(form)) => {
+                let local_ms = id.unix_ms().map_or(self.local_ms, |unix_ms| self.time_zone.local_ms(unix_ms));
+                form.write_id(id, local_ms, out);
+            }
             (Minted::Wide(id), None) => {
                 let mut text = String::new();
                 // Writing to a `String` never fails.
@@ -223,12 +237,12 @@ impl IdFormat {
         }
     }
 
-    fn instant_of(&self, number: u64) -> u64 {
+    fn local_ms_of(&self, number: u64) -> u64 {
         let instant = self.layout.and_then(|layout| {
             let parts = layout.split(Id::new(number).ok()?).ok()?;
-            Some(layout.unix_ms(parts.timestamp))
+            Some(self.time_zone.local_ms(layout.unix_ms(parts.timestamp)))
         });
-        instant.unwrap_or(self.unix_ms)
+        instant.unwrap_or(self.local_ms)
     }
 }
 

@@ -34,6 +34,8 @@ pub struct Namespace {
     /// backend. Computed once, read for each command.
     steps_by_one: Result<(), &'static str>,
     form: Option<Arc<TextForm>>,
+    /// The length of the longest text of an id in bytes. Computed once, read for each request.
+    longest_text: usize,
     /// Earlier text forms, in which existing ids are written; `None` for ids without a text form.
     earlier_texts: Vec<Option<TextForm>>,
     backend: Backend,
@@ -125,6 +127,7 @@ impl Namespace {
         Self {
             name,
             steps_by_one: steps_by_one(&definition),
+            longest_text: definition.longest_text(),
             definition,
             form,
             earlier_texts: Vec::new(),
@@ -140,6 +143,7 @@ impl Namespace {
         Self {
             name: self.name.clone(),
             steps_by_one: steps_by_one(&definition),
+            longest_text: definition.longest_text(),
             form: definition.text.clone().map(Arc::new),
             definition,
             earlier_texts: self.earlier_texts.clone(),
@@ -426,6 +430,11 @@ impl Namespace {
         self.definition.inspect(text, &self.earlier_texts, self.backend.hider().map(|hider| &**hider))
     }
 
+    /// Returns the length of the longest text of an id in bytes.
+    pub(crate) const fn longest_text(&self) -> usize {
+        self.longest_text
+    }
+
     /// Returns the name.
     pub const fn name(&self) -> &NamespaceName {
         &self.name
@@ -459,12 +468,15 @@ impl Namespace {
     }
 
     fn id_format(&self) -> IdFormat {
+        let longest = self.longest_text;
         let Some(form) = &self.form else {
-            return IdFormat::NUMBER;
+            return IdFormat { longest, ..IdFormat::NUMBER };
         };
         let layout =
             if let Backend::Snowflake(pool) = self.backend.plain() { Some(pool.layout) } else { None };
-        IdFormat { form: Some(Arc::clone(form)), layout, unix_ms: self.clock.unix_ms() }
+        let time_zone = self.definition.time_zone.clone();
+        let local_ms = time_zone.local_ms(self.clock.unix_ms());
+        IdFormat { form: Some(Arc::clone(form)), layout, time_zone, local_ms, longest }
     }
 
     async fn in_time<T>(

@@ -13,8 +13,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use snowmint_cluster::namespace::registry::{self, Claimed, Recorded};
 use snowmint_cluster::namespace::{
-    About, CounterSource, Definition, Logins, NamespaceError, NumberSource, Numbers, NumbersError, Scheme,
-    SegmentScheme, SourceRefusal, SourceUrl,
+    CounterSource, Definition, Logins, NamespaceError, NumberSource, Numbers, NumbersError, SegmentScheme,
+    SourceRefusal, SourceUrl,
 };
 use snowmint_cluster::segment::{CountersOf, Period, Stripe};
 use snowmint_cluster::{NamespaceName, Segments};
@@ -62,13 +62,21 @@ impl SourceOpener {
     pub(super) async fn segments(
         &self,
         name: &NamespaceName,
+        definition: &Definition,
         scheme: &SegmentScheme,
     ) -> Result<OpenedSegments, String> {
         // At the highest level, so that no filter drops the span: it puts the name of the namespace into every log line.
-        self.start(name, scheme).instrument(tracing::error_span!("numbers", namespace = %name)).await
+        self.start(name, definition, scheme)
+            .instrument(tracing::error_span!("numbers", namespace = %name))
+            .await
     }
 
-    async fn start(&self, name: &NamespaceName, scheme: &SegmentScheme) -> Result<OpenedSegments, String> {
+    async fn start(
+        &self,
+        name: &NamespaceName,
+        definition: &Definition,
+        scheme: &SegmentScheme,
+    ) -> Result<OpenedSegments, String> {
         // The record may be older than this check.
         scheme.check_sources(self.store.visibility()).map_err(|error| error.to_string())?;
         let (connections, claims) = match &scheme.source {
@@ -77,19 +85,15 @@ impl SourceOpener {
             }
             NumberSource::Other(sources) => {
                 let claims = (sources.len() > 1).then(|| {
-                    let definition = Definition {
-                        scheme: Scheme::Segment(scheme.clone()),
-                        text: None,
-                        about: About::NONE,
-                    };
-                    Arc::new(NumberClaims::new(Arc::clone(&self.store), name.clone(), definition))
+                    let (store, definition) = (Arc::clone(&self.store), definition.clone());
+                    Arc::new(NumberClaims::new(store, name.clone(), definition))
                 });
                 (self.connections(sources, claims.as_ref()).await?, claims)
             }
         };
         let counters = CounterSet { connections, base: scheme.counter_key(name) };
         let received = self.received.of(&counters.base, &scheme.source);
-        let clock = self.wall.clone();
+        let clock = definition.time_zone.clone().clock(self.wall.clone());
         let started = match scheme.reset {
             None => Segments::start_after(received, counters.at(None)?, scheme.config(), clock),
             Some(reset) => {

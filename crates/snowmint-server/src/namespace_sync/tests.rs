@@ -340,6 +340,82 @@ async fn each_sequence_start_has_a_source_of_its_own_under_the_other_settings_of
     assert_eq!(node.sync.pools.len(), 2, "the source of random(100) ended");
 }
 
+/// Goal: dates are those of the namespace's time zone, in texts and in reset periods; a changed zone is followed, and no text
+/// comes twice. Method: an injected wall clock at midnight in Shanghai.
+#[tokio::test]
+async fn dates_are_those_of_the_time_zone() {
+    let store = MemoryStore::new();
+    let wall = Arc::new(ManualClock::at_unix_ms(1_795_276_800_000 - 1));
+    let mut node = Node::by(wall.clone(), Arc::new(store.clone()), &[], None).await;
+    let daily = |zone: &str| Fields {
+        reset: "daily".parse().ok(),
+        text: "{date}-{number}".parse().ok(),
+        time_zone: zone.parse().ok(),
+        ..segment()
+    };
+    add(&store, "utc", daily("UTC")).await;
+    add(&store, "shanghai", daily("Asia/Shanghai")).await;
+    add(&store, "plain", Fields { reset: None, ..daily("Asia/Shanghai") }).await;
+    add(&store, "flake", Fields { scheme: "snowflake".to_owned(), reset: None, ..daily("Etc/GMT-14") }).await;
+    node.look().await;
+    for (name, text) in [("utc", "20261121-1"), ("shanghai", "20261121-1"), ("plain", "20261121-1")] {
+        assert_eq!(node.take(name, 1).await.unwrap(), [text], "{name}");
+    }
+    wall.advance_ms(1);
+    for (name, text) in [("utc", "20261121-2"), ("shanghai", "20261122-1"), ("plain", "20261122-2")] {
+        assert_eq!(node.take(name, 1).await.unwrap(), [text], "{name}");
+    }
+    let flake = node.take("flake", 1).await.unwrap().remove(0);
+    let (date, id) = flake.split_once('-').unwrap();
+    let made_unix_ms = LAYOUT.unix_ms(LAYOUT.split(id.parse().unwrap()).unwrap().timestamp);
+    assert_eq!(date, snowmint_cluster::namespace::Day::of(made_unix_ms + 14 * 3_600_000).as_str());
+
+    let mut seen = BTreeSet::from(["20261121-1".to_owned(), "20261122-1".to_owned()]);
+    for (zone, date) in [("UTC", "20261121"), ("Asia/Tokyo", "20261122"), ("Asia/Shanghai", "20261122")] {
+        let next = defined(daily(zone));
+        registry::set(&store, &name("shanghai"), |_| Ok::<_, NamespaceError>(next.clone())).await.unwrap();
+        registry::set(&store, &name("plain"), |before| {
+            Ok::<_, NamespaceError>(Definition { time_zone: next.time_zone.clone(), ..before.clone() })
+        })
+        .await
+        .unwrap();
+        node.look().await;
+        for text in node.take("shanghai", 5).await.unwrap() {
+            assert!(text.starts_with(date) && seen.insert(text.clone()), "{text} in {zone}");
+        }
+        assert!(node.take("plain", 1).await.unwrap()[0].starts_with(date), "{zone}");
+    }
+}
+
+/// Goal: a node without the rules of a time zone serves no date of another one. Method: a record of another machine, whose zone
+/// is unknown here; then a change of a namespace that is served.
+#[tokio::test]
+async fn a_time_zone_without_rules_here_is_not_served() {
+    let store = MemoryStore::new();
+    let mut node = Node::start(&store, &[], None).await;
+    let text = Fields { text: "{date}-{number}".parse().ok(), ..segment() };
+    add(&store, "served", text.clone()).await;
+    add(&store, "flake", Fields { scheme: "snowflake".to_owned(), ..text }).await;
+    let record =
+        br#"{"scheme":"segment","text":"{date}-{number}","time_zone":"Test/None","everywhere":true}"#;
+    let key = Key::new("namespaces/foreign").unwrap();
+    let _ = store.compare_and_set(&key, Expected::Absent, record).await.unwrap();
+    node.look().await;
+    assert!(node.take("served", 1).await.is_ok() && node.take("flake", 1).await.is_ok());
+    for of in ["served", "flake"] {
+        registry::set(&store, &name(of), |before| {
+            Ok::<_, NamespaceError>(Definition { time_zone: "Test/None".parse().unwrap(), ..before.clone() })
+        })
+        .await
+        .unwrap();
+    }
+    node.look().await;
+    for of in ["foreign", "served", "flake"] {
+        let error = node.take(of, 1).await.unwrap_err().to_string();
+        assert!(error.contains("unknown time zone Test/None") && error.contains("tzdata"), "{of}: {error}");
+    }
+}
+
 #[tokio::test]
 async fn ids_of_wide_schemes_have_their_text() {
     let store = MemoryStore::new();

@@ -86,7 +86,8 @@ impl Call<'_> {
 
     fn greet(&mut self) {
         let (out, version) = (&mut *self.out, self.session.version);
-        reply::map(out, version, 7);
+        let store = self.server.store.text();
+        reply::map(out, version, 7 + usize::from(store.is_some()));
         let mut text = |key: &str, value: &str| {
             reply::bulk(out, key.as_bytes());
             reply::bulk(out, value.as_bytes());
@@ -103,6 +104,9 @@ impl Call<'_> {
         };
         text("mode", "standalone");
         text("role", "master");
+        if let Some(store) = store {
+            text("store", store);
+        }
         reply::bulk(out, b"modules");
         reply::array(out, 0);
     }
@@ -435,6 +439,9 @@ fn write_snowmint(text: &mut String, server: &ServerState, identity: &Identity) 
     let mint = &server.mint;
     let status = mint.status();
     write!(text, "layout:{}\r\ndatacenter:{}\r\n", mint.layout(), mint.datacenter())?;
+    if let Some(store) = server.store.text() {
+        write!(text, "store:{store}\r\n")?;
+    }
     text.write_str("namespaces:")?;
     let table = mint.table();
     let seen = table.namespaces().iter().filter(|it| identity.sees(it.name().as_str().as_bytes()));

@@ -531,6 +531,6 @@ async fn checks_and_workers_are_listed() {
     let (status, found) = node.admin("GET /v1/admin/doctor", None).await;
     let checks: Vec<_> =
         found["findings"].as_array().unwrap().iter().map(|it| it["check"].as_str().unwrap()).collect();
-    assert!(status == 200 && checks.starts_with(&["store", "write", "clock"]), "{found}");
+    assert!(status == 200 && checks.starts_with(&["store", "identity", "write", "clock"]), "{found}");
     assert_eq!(node.admin("GET /v1/admin/workers", None).await, (200, json!({"workers": []})));
 }

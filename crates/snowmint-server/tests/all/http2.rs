@@ -9,10 +9,10 @@ use serde_json::Value;
 use snowmint::{Layout, ManualClock};
 use snowmint_cluster::NamespaceName;
 
-use snowmint_cluster::namespace::{About, Definition, Fields, Scheme, SegmentScheme};
+use snowmint_cluster::namespace::{Definition, Fields, Scheme, SegmentScheme};
 use snowmint_cluster::segment::{SegmentConfig, Segments, Stripe};
 use snowmint_server::limits::http2::{MAX_RESETS, MAX_STREAMS};
-use snowmint_server::limits::unread::{ALL, LONG};
+use snowmint_server::limits::unread::{ALL, LONG, READ_SOON};
 use snowmint_server::mint::{Backend, Namespace};
 use snowmint_server::{Settings, SharedClock, Timeouts};
 use snowmint_store::{Counter, Key, MemoryStore};
@@ -260,7 +260,7 @@ async fn a_stream_that_waits_for_its_store_holds_up_no_other() {
     let clock = || ManualClock::at_unix_ms(START_UNIX_MS);
     let segments = Segments::start(counters, SegmentConfig::new(), clock()).unwrap();
     let scheme = Scheme::Segment(SegmentScheme::new());
-    let definition = Definition { scheme, text: None, about: About::NONE };
+    let definition = Definition { scheme, ..Definition::snowflake(Layout::TWITTER) };
     let shared: SharedClock = Arc::new(clock());
     let name = NamespaceName::new("numbers").unwrap();
     let numbers = Namespace::new(name, definition, Backend::Segment(segments), &shared);
@@ -538,6 +538,39 @@ async fn unread_answers_are_bounded_and_given_back() {
         while !Client::connect(&server, 0).await.refused(&[long; MAX_STREAMS as usize]).await.is_empty() {}
     };
     tokio::time::timeout(Duration::from_mins(1), given_back).await.unwrap();
+}
+
+/// Goal: clients that read nothing do not keep others from having several long answers at once, and lose theirs after
+/// seconds, not after the write time limit, but only while others need the memory. Method: paused time, and twenty
+/// clients with as many requests as each may have.
+#[tokio::test(start_paused = true)]
+async fn unread_answers_that_hinder_others_are_reset_soon() {
+    let server = Running::start().await;
+    let long = "/v1/ids/default?count=100000";
+    let mut greedy = Vec::new();
+    for _ in 0..20 {
+        let mut client = Client::connect(&server, 0).await;
+        client.refused(&[long; MAX_STREAMS as usize]).await;
+        greedy.push(client);
+        if greedy.len() == 6 {
+            let mut honest = Client::connect(&server, 0).await;
+            assert_eq!(honest.refused(&[long; 8]).await, [0; 0], "each client may have some");
+        }
+    }
+    let many = [long; 60];
+    let mut honest = Client::connect(&server, 0).await;
+    assert_ne!(honest.refused(&many).await, [0; 0], "not so many");
+    tokio::time::sleep(3 * READ_SOON).await;
+    let mut honest = Client::connect(&server, 0).await;
+    assert_eq!(honest.refused(&many).await, [0; 0], "half was given back");
+    drop((greedy, honest));
+    tokio::time::sleep(READ_SOON).await;
+
+    let mut alone = Client::connect(&server, 0).await;
+    assert_eq!(alone.refused(&[long; MAX_STREAMS as usize]).await, [0; 0], "the memory was given back");
+    tokio::time::sleep(6 * READ_SOON).await;
+    alone.send(&frame(WINDOW_UPDATE, 0, 1, &WINDOW.to_be_bytes())).await;
+    assert_eq!(alone.frame().await.map(|frame| (frame.kind, frame.stream)), Some((DATA, 1)));
 }
 
 /// Returns the frames of a gRPC call with one message. It is the whole request if `flags` end the stream.

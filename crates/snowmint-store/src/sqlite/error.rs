@@ -129,7 +129,7 @@ fn advice(kind: StoreErrorKind, path: &Path) -> String {
         StoreErrorKind::Full => format!("free space on the disk that holds {folder}"),
         StoreErrorKind::Corrupt => RESTORE.to_owned(),
         // A file has no second server.
-        StoreErrorKind::SplitBrain | StoreErrorKind::Other => {
+        StoreErrorKind::SplitBrain | StoreErrorKind::AnotherStore | StoreErrorKind::Other => {
             format!("check that {path} is a file that this process can use")
         }
     }

@@ -21,7 +21,7 @@ use crate::support::traffic::{
 use crate::support::{key, put};
 
 async fn open(url: &str) -> Arc<dyn Store> {
-    snowmint_store::open(url).await.unwrap()
+    snowmint_store::open_backend(url).await.unwrap()
 }
 
 async fn handles(url: &str, count: usize) -> Vec<Arc<dyn Store>> {
@@ -61,7 +61,7 @@ async fn it_keeps_the_contract_on_a_cluster() {
 async fn members_of_two_clusters_are_refused() {
     let (one, other) = (Etcd::start(), Etcd::start());
     let both = format!("{},{}", url(&one), other.address());
-    let OpenError::Store(error) = snowmint_store::open(&both).await.unwrap_err() else { panic!() };
+    let OpenError::Store(error) = snowmint_store::open_backend(&both).await.unwrap_err() else { panic!() };
     assert_eq!(error.kind(), StoreErrorKind::Other, "{error}");
     for host in [one.address(), other.address()] {
         assert!(error.to_string().contains(&host.to_string()), "{error}");

@@ -22,7 +22,7 @@ use crate::support::traffic::{Traffic, add_five, fails_for_now, load_again, unde
 use crate::support::{key, put};
 
 async fn open(url: &str) -> Arc<dyn Store> {
-    snowmint_store::open(url).await.unwrap()
+    snowmint_store::open_backend(url).await.unwrap()
 }
 
 fn url(server: &ApiServer) -> String {

@@ -621,7 +621,7 @@ async fn what_no_replica_has_locks_nobody_out() {
     }
     let starting = tokio::spawn({
         let url = url.clone();
-        async move { snowmint_store::open(&url).await }
+        async move { snowmint_store::open_backend(&url).await }
     });
     on(&pair, |pair| {
         let stranded = pair.primary().sql("SELECT @@gtid_binlog_pos");

@@ -202,7 +202,7 @@ async fn a_pooler_of_transactions_is_refused() {
     for mode in ["transaction", "statement"] {
         let pooler = PgBouncer::start(&server, mode, 3);
         let url = format!("postgres://postgres@{}/postgres?timeout_ms=2000", pooler.address());
-        let opened = (snowmint_store::open(&url).await, snowmint_store::open(&url).await);
+        let opened = (snowmint_store::open_backend(&url).await, snowmint_store::open(&url).await);
         let mut refused = None;
         for (nth, store) in [opened.0, opened.1].into_iter().enumerate() {
             match store {

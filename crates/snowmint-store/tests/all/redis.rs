@@ -261,7 +261,7 @@ async fn wait_replicas_waits_for_copies() {
     // A new replica confirms nothing while it loads the data.
     let started = Instant::now();
     let store = loop {
-        if let Ok(store) = snowmint_store::open(&url).await
+        if let Ok(store) = snowmint_store::open_backend(&url).await
             && store.load(&key("a")).await.is_ok()
         {
             break store;
@@ -521,7 +521,7 @@ async fn a_cluster_needs_a_loss_that_covers_a_cut() {
     for (node, expected) in [(&owner, false), (&heir, true)] {
         assert_eq!(node.command(&["CONFIG", "SET", "cluster-replica-validity-factor", "1"]), "OK");
         assert_eq!(
-            snowmint_store::open(&may_lose("111s")).await.is_ok(),
+            snowmint_store::open_backend(&may_lose("111s")).await.is_ok(),
             expected,
             "a replica goes by its own settings"
         );

@@ -129,7 +129,7 @@ async fn a_promoted_replica_is_used_once_its_file_is_written() {
     second.promote_at_once();
     first.kill9();
     for url in [url(&[&second]), url(&[&first, &second])] {
-        let error = snowmint_store::open(&url).await.unwrap_err().to_string();
+        let error = snowmint_store::open_backend(&url).await.unwrap_err().to_string();
         assert!(error.contains("append-only file may lack its data"), "{error}");
     }
     let error = store.load(&key("a")).await.unwrap_err();

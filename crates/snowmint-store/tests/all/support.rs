@@ -24,12 +24,12 @@ pub(crate) fn key(text: impl Into<String>) -> Key {
 }
 
 pub(crate) async fn open(url: &str) -> Arc<dyn Store> {
-    snowmint_store::open(url).await.unwrap_or_else(|error| panic!("{url}: {error}"))
+    snowmint_store::open_backend(url).await.unwrap_or_else(|error| panic!("{url}: {error}"))
 }
 
 /// Opens a store that must not open. Returns the error, which must never contain the password.
 pub(crate) async fn refused(url: &str) -> (Option<StoreErrorKind>, String) {
-    let error = match timeout(BOUND, snowmint_store::open(url)).await.expect("in bounded time") {
+    let error = match timeout(BOUND, snowmint_store::open_backend(url)).await.expect("in bounded time") {
         Ok(store) => panic!("{store:?} opened"),
         Err(error) => error,
     };

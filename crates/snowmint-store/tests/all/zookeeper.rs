@@ -17,7 +17,7 @@ use crate::support::traffic::{
 use crate::support::{key, put};
 
 async fn open(url: &str) -> Arc<dyn Store> {
-    snowmint_store::open(url).await.unwrap()
+    snowmint_store::open_backend(url).await.unwrap()
 }
 
 async fn handles(url: &str, count: usize) -> Vec<Arc<dyn Store>> {
@@ -44,7 +44,7 @@ async fn it_keeps_the_contract() {
 async fn servers_of_two_ensembles_are_refused() {
     let (one, other) = (ZooKeeper::start(), ZooKeeper::start());
     let both = format!("{},{}", url(&one), other.address());
-    let OpenError::Store(error) = snowmint_store::open(&both).await.unwrap_err() else { panic!() };
+    let OpenError::Store(error) = snowmint_store::open_backend(&both).await.unwrap_err() else { panic!() };
     assert_eq!(error.kind(), StoreErrorKind::SplitBrain, "{error}");
     assert!(error.to_string().contains("another ensemble"), "{error}");
     other.kill9();

@@ -1,10 +1,10 @@
 //! Goal: ids spread evenly over shards however rarely they are drawn, and no start costs uniqueness.
-//! Method: a chi-squared test of `id % n` for n in 2..64, for one consumer and for two and three that draw in turn
-//! from one generator; the skew of a start at zero shows that the test can fail.
+//! Method: a chi-squared test of `id % n` for n below 64, for one consumer and for two and three that draw in turn from one
+//! generator, and the share of each class for n up to 1,024; the skew of a start at zero shows that both tests can fail.
 
 use std::collections::HashSet;
 
-use snowmint::{Generator, Id, Layout, ManualClock, Start, WorkerId};
+use snowmint::{Clock as _, Generator, Id, Layout, ManualClock, Start, WorkerId};
 
 const T0: u64 = 1_700_000_000_000;
 const DRAWS: usize = 40_000;
@@ -12,12 +12,15 @@ const EVEN: [Start; 2] = [Start::RANDOM, Start::Rolling];
 
 /// Draws ids at a low rate: `burst` at once, at irregular intervals.
 fn drawn(start: Start, burst: usize) -> Vec<Id> {
+    draw(start, burst, DRAWS)
+}
+
+fn draw(start: Start, burst: usize, count: usize) -> Vec<Id> {
     let clock = ManualClock::at_unix_ms(T0);
-    let generator =
-        Generator::builder(Layout::TWITTER).worker(WorkerId(0)).start(start).build(&clock).unwrap();
+    let generator = generator(start, &clock);
     let mut ids = Vec::new();
     let mut dice = 1_u64;
-    for _ in 0..DRAWS / burst {
+    for _ in 0..count / burst {
         dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         clock.advance_ms(1 + (dice >> 33) % 30);
         ids.extend((0..burst).map(|_| generator.try_next_id().unwrap()));
@@ -37,8 +40,27 @@ fn is_even(ids: &[Id], n: u64) -> bool {
     chi < freedom + 5.0 * (2.0 * freedom).sqrt() + 5.0
 }
 
-fn uneven(ids: &[Id]) -> Vec<u64> {
-    (2..64).filter(|n| !is_even(ids, *n)).collect()
+fn uneven(ids: &[Id], most: u64) -> Vec<u64> {
+    (2..=most).filter(|n| !is_even(ids, *n)).collect()
+}
+
+/// Returns for which n up to 1,024 some class gets less than half or more than one and a half of its fair share.
+fn unfair(ids: &[Id]) -> Vec<u64> {
+    let mut counts = Vec::new();
+    let is_unfair = |n: &u64| {
+        counts.clear();
+        counts.resize(usize::try_from(*n).unwrap(), 0_usize);
+        for id in ids {
+            counts[usize::try_from(id.get() % n).unwrap()] += 1;
+        }
+        let fair = ids.len() / counts.len();
+        counts.iter().any(|count| !(fair / 2..=fair + fair / 2).contains(count))
+    };
+    (2..=1024).filter(is_unfair).collect()
+}
+
+fn generator(start: Start, clock: &ManualClock) -> Generator<&ManualClock> {
+    Generator::builder(Layout::TWITTER).worker(WorkerId(0)).start(start).build(clock).unwrap()
 }
 
 #[test]
@@ -47,13 +69,37 @@ fn a_start_at_zero_skews_shards() {
     let ids = drawn(Start::Zero, 1);
     assert!(ids.iter().all(|id| id.get() % 4096 == 0));
     assert!(!is_even(&ids, 2) && !is_even(&ids, 64), "or the test could not fail");
+    let unfair = unfair(&ids);
+    assert!((1..=10).all(|bits| unfair.contains(&(1 << bits))), "or the test could not fail: {unfair:?}");
 }
 
 #[test]
 #[cfg_attr(miri, ignore = "statistics: tens of thousands of ids")]
 fn random_and_rolling_starts_do_not() {
     for start in EVEN {
-        assert_eq!(uneven(&drawn(start, 1)), [] as [u64; 0], "{start:?}");
+        assert_eq!(uneven(&drawn(start, 1), 63), [] as [u64; 0], "{start:?}");
+        // Rolling ids are not independent of each other, so for a large n only their shares are compared.
+        assert_eq!(unfair(&draw(start, 1, 10 * DRAWS)), [] as [u64; 0], "{start:?}");
+    }
+}
+
+/// Each id comes from a generator of its own, as with one process per id: in a later tick than the one it was built in, or in
+/// the first tick that it may use.
+#[test]
+#[cfg_attr(miri, ignore = "statistics: tens of thousands of ids")]
+fn first_ids_of_new_generators_are_even() {
+    let clock = ManualClock::at_unix_ms(T0);
+    for (start, wait_ms) in EVEN.into_iter().flat_map(|start| [(start, 0), (start, 3)]) {
+        let first = || {
+            let next_tick_unix_ms = clock.unix_ms() + 1;
+            let builder = Generator::builder(Layout::TWITTER).worker(WorkerId(0)).start(start);
+            let generator = builder.not_before_unix_ms(next_tick_unix_ms).build(&clock).unwrap();
+            clock.advance_ms(1 + wait_ms);
+            generator.try_next_id().unwrap()
+        };
+        let ids: Vec<Id> = std::iter::repeat_with(first).take(DRAWS).collect();
+        assert!(ids.is_sorted_by(|a, b| a < b));
+        assert_eq!(uneven(&ids, 1024), [] as [u64; 0], "{start}, {wait_ms} ms");
     }
 }
 
@@ -66,7 +112,7 @@ fn each_of_two_and_three_consumers_in_turn_gets_an_even_share() {
             let ids = drawn(start, burst);
             for consumer in 0..consumers {
                 let mine: Vec<Id> = ids.iter().copied().skip(consumer).step_by(consumers).collect();
-                let uneven = uneven(&mine);
+                let uneven = uneven(&mine, 63);
                 assert_eq!(
                     uneven,
                     [] as [u64; 0],
@@ -80,8 +126,7 @@ fn each_of_two_and_three_consumers_in_turn_gets_an_even_share() {
 #[test]
 fn a_random_start_wraps_inside_its_tick_and_loses_nothing() {
     let clock = ManualClock::at_unix_ms(T0);
-    let generator =
-        Generator::builder(Layout::TWITTER).worker(WorkerId(0)).start(Start::RANDOM).build(&clock).unwrap();
+    let generator = generator(Start::RANDOM, &clock);
     let mut seen = HashSet::new();
     let ticks = if cfg!(miri) { 1 } else { 20 };
     for ms in 0..ticks {
@@ -123,16 +168,24 @@ fn rolling_goes_on_from_the_last_value_and_ids_increase() {
 }
 
 #[test]
-fn under_load_a_rolling_start_uses_every_sequence() {
+fn under_load_a_rolling_start_uses_every_sequence_in_order() {
     let clock = ManualClock::at_unix_ms(T0);
-    let generator =
-        Generator::builder(Layout::TWITTER).worker(WorkerId(0)).start(Start::Rolling).build(&clock).unwrap();
-    let mut made = 0;
-    for _ in 0..100 {
+    let generator = generator(Start::Rolling, &clock);
+    let mut last = generator.try_next_id().unwrap();
+    for ms in 0..if cfg!(miri) { 3 } else { 100 } {
+        let mut made = 0;
         while let Ok(batch) = generator.try_take(1000) {
-            made += batch.len();
+            for id in batch {
+                assert!(last < id);
+                assert_eq!(Layout::TWITTER.unix_ms(Layout::TWITTER.split(id).unwrap().timestamp), T0 + ms);
+                (last, made) = (id, made + 1);
+            }
+        }
+        if ms == 0 {
+            assert!((2048 - 1..4096).contains(&made), "{made}: at least the upper half of the first tick");
+        } else {
+            assert_eq!(made, 4096, "all of a tick after a full one");
         }
         clock.advance_ms(1);
     }
-    assert!((100 * 4096 - 7..=100 * 4096).contains(&made), "{made}: all but the gap before the first");
 }

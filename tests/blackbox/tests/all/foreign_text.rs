@@ -30,17 +30,21 @@ fn assert_clean(text: &str) {
 fn names_of_others_are_shown_without_their_power() {
     let folder = tempfile::tempdir().unwrap();
     let redis = Redis::start();
+    let store = format!("redis://{}/0", redis.address());
+    assert!(snowmint::run(folder.path(), ["store", "init", "--store", &store]).status.success());
+    let port = redis.port().to_string();
+    let cli = |command: &[&[u8]]| {
+        let mut cli = Command::new("redis-cli");
+        let done = cli.args(["-p", &port]).args(command.iter().map(|word| OsStr::from_bytes(word))).output();
+        assert!(done.unwrap().status.success());
+    };
     let long = [&b"namespaces/"[..], &vec![b'x'; 20_000]].concat();
     for name in
         [&b"namespaces/\xff\xfe"[..], b"namespaces/a\nERROR forged \x1b]0;owned\x07\xe2\x80\xae", &long]
     {
-        let key = [b"{snowmint}:record:", name].concat();
-        let port = redis.port().to_string();
-        let mut cli = Command::new("redis-cli");
-        cli.args(["-p", &port, "HSET"]).arg(OsStr::from_bytes(&key)).args(["r", "1", "v", "{}"]);
-        assert!(cli.output().unwrap().status.success());
+        cli(&[b"HSET", &[b"{snowmint}:record:", name].concat(), b"r", b"1", b"v", b"{}"]);
     }
-    let store = format!("redis://{}/0", redis.address());
+    cli(&[b"DEL", b"{snowmint}:index", b"{snowmint}:count"]);
     let secret = "0Ab".repeat(17);
     let token = format!("smt_orders-service_{secret}");
     for format in ["text", "json"] {

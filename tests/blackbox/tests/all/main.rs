@@ -47,3 +47,4 @@ mod thrift;
 mod tls;
 mod tokens;
 mod traces;
+mod two_stores;

@@ -140,11 +140,11 @@ fn draw_rarely<const N: usize>(server: &Server, namespaces: [&str; N], count: us
     drawn
 }
 
-/// Goal: `id % 8` spreads rare ids if the sequence start is random or rolling, and only then; ids stay unique and increase from
-/// tick to tick. Method: ids drawn one at a time with pauses, with the flag of the service and those of namespaces of the same
+/// Goal: `id % 8` spreads rare ids unless the sequence starts at zero; ids stay unique and increase from tick to tick. Method:
+/// ids drawn one at a time with pauses, with the flag of the service, without it, and with those of namespaces of the same
 /// layout.
 #[test]
-fn rare_ids_go_to_every_shard_where_they_are_told_to() {
+fn rare_ids_go_to_every_shard_unless_the_sequence_starts_at_zero() {
     let folder = tempfile::tempdir().unwrap();
     for start in ["zero", "rolling"] {
         ns(folder.path(), &["add", start, "--scheme", "snowflake", "--sequence-start", start]);
@@ -169,12 +169,69 @@ fn rare_ids_go_to_every_shard_where_they_are_told_to() {
     server.stop();
 
     let folder = tempfile::tempdir().unwrap();
-    ns(folder.path(), &["add", "spread", "--scheme", "snowflake", "--sequence-start", "random"]);
+    ns(folder.path(), &["add", "twitter", "--scheme", "snowflake", "--sequence-start", "zero"]);
     let server = serve(folder.path()).start();
-    wait_for(&server, "spread");
-    let [default, spread] = draw_rarely(&server, ["default", "spread"], 200);
-    assert!(default.iter().all(|id| id % 2 == 0), "without the flag rare ids are even");
-    assert!(shards(&spread).iter().all(|count| *count > 0), "{:?}", shards(&spread));
+    wait_for(&server, "twitter");
+    let [default, twitter] = draw_rarely(&server, ["default", "twitter"], 200);
+    assert!(shards(&default).iter().all(|count| *count > 0), "without the flag: {:?}", shards(&default));
+    assert_eq!(shards(&twitter), [200, 0, 0, 0, 0, 0, 0, 0]);
+    server.stop();
+    let server = serve(folder.path()).args(["--sequence-start", "zero"]).start();
+    let [default] = draw_rarely(&server, ["default"], 50);
+    assert!(default.iter().all(|id| id % 2 == 0), "rare ids are even with the flag");
+}
+
+/// Compiles a time zone database with one zone, at this distance from UTC.
+fn database(folder: &Path, name: &str, zone: &str, offset: &str) -> std::path::PathBuf {
+    let (rules, database) = (folder.join(format!("{name}.zi")), folder.join(name));
+    fs::write(&rules, format!("Zone {zone} {offset} - %z\n")).unwrap();
+    output("zic", ["-d", database.to_str().unwrap(), rules.to_str().unwrap()]);
+    database
+}
+
+/// Goal: two nodes whose databases have different rules for a zone give different dates and never one text twice, nor after both
+/// have restarted with the other's rules; a node that does not know the zone refuses. Method: a zone that one release has 14
+/// hours ahead of UTC and the other 12 behind, so that the dates always differ; drawn in turn.
+#[test]
+fn nodes_with_different_releases_of_the_time_zones_give_no_text_twice() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let releases = [("east", "14:00"), ("west", "-12:00")]
+        .map(|(name, offset)| database(folder, name, "Test/Office", offset));
+    ns(
+        folder,
+        &["add", "orders", "--scheme", "segment", "--reset", "daily", "--text", "ORD-{date}-{number}"],
+    );
+    let set = snowmint::command()
+        .current_dir(folder)
+        .env("TZDIR", &releases[0])
+        .args(["ns", "set", "orders", "--time-zone", "Test/Office", "--data", "data"])
+        .output()
+        .unwrap();
+    assert!(set.status.success(), "{}", snowmint::text(&set));
+    let mut seen = std::collections::BTreeSet::new();
+    for round in 0..2 {
+        let nodes: Vec<Server> =
+            (0..2).map(|nth| serve(folder).env("TZDIR", &releases[(nth + round) % 2]).start()).collect();
+        let mut dates = [const { std::collections::BTreeSet::new() }; 2];
+        for node in &nodes {
+            wait_for(node, "orders");
+        }
+        for nth in 0..200 {
+            let Reply::Bulk(text) = nodes[nth % 2].client().call(&["ID.NEXT", "orders"]).unwrap() else {
+                panic!("no text")
+            };
+            dates[nth % 2].insert(text[4..12].to_owned());
+            assert!(seen.insert(text.clone()), "{text} twice");
+        }
+        assert!(dates[0].is_disjoint(&dates[1]), "{dates:?}");
+        for node in nodes {
+            node.stop();
+        }
+    }
+    let node = serve(folder).env("TZDIR", database(folder, "other", "Test/Other", "1:00")).start();
+    let Reply::Error(error) = node.client().call(&["ID.NEXT", "orders"]).unwrap() else { panic!("served") };
+    assert!(error.contains("unknown time zone Test/Office"), "{error}");
 }
 
 /// Goal: no number is returned twice, and a clean stop wastes none. Method: numbers drawn across a clean stop and across kill -9,

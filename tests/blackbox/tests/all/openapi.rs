@@ -64,6 +64,7 @@ def call(method, path, status, query={}, headers={}, media=None, body=None, **na
     schema = documented["content"][kind]["schema"]
     valid(text if kind.startswith(("text/", "application/openmetrics")) else json.loads(text), schema)
     for name, header in documented.get("headers", {}).items():
+        header = resolved(header)
         value = answer.getheader(name)
         if name == "Idempotency-Replayed" and value is None:
             continue

@@ -46,6 +46,26 @@ async fn a_dropped_namespace_resumes_or_restarts_only_on_request() {
     assert_eq!(again.last_series(), 2);
 }
 
+/// Goal: nodes with files cannot be in different time zones; an operator changes the zone for all of them. Method: pins and
+/// definitions of two zones, and `set` between them.
+#[tokio::test]
+async fn a_time_zone_changes_for_all_nodes_or_for_none() {
+    let store = MemoryStore::new();
+    let daily = "scheme = 'segment'\nreset = 'daily'\ntext = '{date}-{number}'\n";
+    let (utc, shanghai) = (defined(daily), defined(&format!("{daily}time_zone = 'Asia/Shanghai'")));
+    pin(&store, &name(), &utc).await.unwrap();
+    for refused in [pin(&store, &name(), &shanghai).await, define(&store, &name(), &shanghai).await] {
+        assert!(refused.unwrap_err().to_string().contains("at the same time"));
+    }
+    let record = set(&store, &name(), |_| Ok::<_, NamespaceError>(shanghai.clone())).await.unwrap();
+    assert_eq!(record.definition, shanghai);
+    pin(&store, &name(), &shanghai).await.unwrap();
+    assert!(pin(&store, &name(), &utc).await.is_err());
+    let other = defined(&format!("{daily}time_zone = 'Asia/Tokyo'\nstripe = '1/2'"));
+    let refused = set(&store, &name(), |_| Ok::<_, NamespaceError>(other.clone())).await.unwrap_err();
+    assert!(refused.to_string().contains("another stripe"), "{refused}");
+}
+
 /// Goal: a namespace that started over never returns to an earlier series, even if it had no numbers in between: its counter is
 /// still in the store.
 #[tokio::test]

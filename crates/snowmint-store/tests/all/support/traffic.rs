@@ -54,7 +54,7 @@ pub(crate) async fn cut_off_it_answers_nothing(
     alone: impl FnOnce(SocketAddr),
 ) {
     let open = async |hosts: Vec<String>| {
-        snowmint_store::open(&format!("{scheme}://{}", hosts.join(","))).await.unwrap()
+        snowmint_store::open_backend(&format!("{scheme}://{}", hosts.join(","))).await.unwrap()
     };
     let others: Vec<&Server> =
         nodes.iter().enumerate().filter(|(it, _)| *it != cut_off).map(|(_, it)| it).collect();

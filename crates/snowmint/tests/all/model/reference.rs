@@ -227,7 +227,8 @@ impl Model {
             Some(after) => terms.tick_on_clock(now_ms) <= after + terms.max_behind,
             None => false,
         };
-        let from = if next.tick >= now || may_trail {
+        let is_used = next.tick == now && next.sequence > 0;
+        let from = if next.tick > now || is_used || may_trail {
             next
         } else {
             Position { tick: now, sequence: self.fresh_sequence(next.sequence, began), ..next }
@@ -308,6 +309,11 @@ impl Model {
     /// Returns where a tick begins that does not follow a full one: at 0, or at the sequence seen, if a rolling start allows it.
     fn fresh_sequence(&self, stopped: u128, began: Option<u128>) -> u128 {
         let Some(began) = began else { return 0 };
+        if stopped == 0 {
+            let half = (self.terms.sequences - 1) / 2;
+            assert!(began <= half, "it began at {began}, in the upper half");
+            return began;
+        }
         let from = if stopped <= (self.terms.sequences - 1) / 2 { stopped } else { 0 };
         let widest_gap = if self.terms.sequences < 64 { 0 } else { 7 };
         assert!((from..=from + widest_gap).contains(&began), "it stopped at {stopped} and began at {began}");
