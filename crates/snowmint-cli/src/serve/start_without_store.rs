@@ -91,6 +91,7 @@ impl LateStore {
     }
 }
 
+#[deny(clippy::missing_trait_methods, reason = "a default would hide what the inner store says")]
 #[async_trait]
 impl Store for LateStore {
     async fn load(&self, key: &Key) -> Result<Option<Versioned>, StoreError> {

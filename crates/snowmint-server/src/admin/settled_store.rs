@@ -149,6 +149,7 @@ fn follows(key: &Key, written: &[u8], found: &[u8]) -> bool {
         }
 }
 
+#[deny(clippy::missing_trait_methods, reason = "a default would hide what the inner store says")]
 #[async_trait]
 impl Store for SettledStore {
     /// Also remembers namespaces that are only read: another command may have written them a moment ago.
