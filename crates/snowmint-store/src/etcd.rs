@@ -28,6 +28,8 @@ use crate::{
 
 /// Number of records in one page of a list: at 64 KiB each they fit [`connect::LARGEST_ANSWER`].
 const PAGE: usize = 500;
+/// Clocks of members that differ by this are reported. They show whole seconds, and are read within one.
+const CLOCKS_APART_MS: u64 = 5_000;
 
 /// A store in an etcd cluster, version 3.2 or later.
 ///
@@ -236,7 +238,7 @@ impl Store for EtcdStore {
 
     fn clock_missing(&self) -> Option<String> {
         let why = self.clock_missing.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
-        Some(format!("the client port of etcd answers gRPC alone ({why}): use one that also answers HTTP"))
+        Some(format!("etcd tells no time over HTTP ({why}): name a port that also answers HTTP"))
     }
 
     fn skipped(&self) -> Vec<String> {
@@ -244,13 +246,28 @@ impl Store for EtcdStore {
     }
 
     async fn warnings(&self) -> Vec<String> {
-        let statuses = self.link.statuses().await;
-        statuses.iter().flat_map(|(host, status)| space::warnings(host, status)).collect()
+        let (statuses, clocks) = (self.link.statuses().await, self.link.clocks().await);
+        let space = statuses.iter().flat_map(|(host, status)| space::warnings(host, status));
+        space.chain(clocks_apart(&clocks)).collect()
     }
 
     fn describe(&self) -> String {
         self.name.clone()
     }
+}
+
+/// Returns which members have clocks that differ.
+fn clocks_apart(clocks: &[(String, u64)]) -> Option<String> {
+    let (first, first_ms) = clocks.iter().min_by_key(|(_, unix_ms)| *unix_ms)?;
+    let (last, last_ms) = clocks.iter().max_by_key(|(_, unix_ms)| *unix_ms)?;
+    let apart_ms = last_ms - first_ms;
+    (apart_ms >= CLOCKS_APART_MS).then(|| {
+        format!(
+            "the clock of the etcd member {last} is {} s ahead of that of {first}: nodes compare theirs with the middle one; \
+             correct the wrong one",
+            apart_ms / 1000
+        )
+    })
 }
 
 /// Returns the keys and permissions that a store of this URL needs in etcd.

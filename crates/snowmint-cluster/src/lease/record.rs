@@ -185,6 +185,8 @@ pub struct Granted {
 
 /// The number of gaps to remember. Long stops, wrong clocks of several distances, and leases in gaps make one each.
 const GAPS: usize = 8;
+/// The number of gaps that a record may have: a later version may remember more.
+const MOST_GAPS: usize = 64;
 /// A gap is forgotten once the grants after it span a tenth of its length, and at least this time: the clock was correct, or is
 /// trusted by now.
 const PAST_MS: u64 = 600_000;
@@ -217,7 +219,7 @@ impl Granted {
         let parts =
             |gap: Range<u64>| [gap.start..gap.end.min(grant.start), gap.start.max(grant.end)..gap.end];
         let gaps = self.gaps().flat_map(parts).chain(before).filter(|gap| !gap.is_empty()).collect();
-        Self::of(self.until_unix_ms.max(grant.end), gaps)
+        Self::of(self.until_unix_ms.max(grant.end), gaps, Some(grant.end))
     }
 
     /// Returns the same without the end of a grant that nobody used, and nobody will.
@@ -232,12 +234,9 @@ impl Granted {
             return Self { until_unix_ms: unused.start, ..all };
         }
         let mut gaps: Vec<Range<u64>> = all.gaps().collect();
-        match gaps.iter_mut().find(|gap| gap.start == unused.end) {
-            Some(after) => after.start = unused.start,
-            None => gaps.push(unused),
-        }
+        gaps.push(unused.clone());
         gaps.sort_by_key(|gap| gap.start);
-        Self::of(all.until_unix_ms, gaps)
+        Self::of(all.until_unix_ms, gaps, Some(unused.start))
     }
 
     /// Returns the same, with an end that is not before this instant.
@@ -260,8 +259,16 @@ impl Granted {
     }
 
     /// Keeps the gaps in which the correct time may still be: it has to be before the grants that follow, and those are the less
-    /// likely to be wrong, the longer they went on.
-    fn of(until_unix_ms: u64, mut gaps: Vec<Range<u64>>) -> Self {
+    /// likely to be wrong, the longer they went on. A gap that begins where the newest grant ended is kept whatever others there
+    /// are: that grant's node may renew into it.
+    fn of(until_unix_ms: u64, ascending: Vec<Range<u64>>, newest_end_unix_ms: Option<u64>) -> Self {
+        let mut gaps: Vec<Range<u64>> = Vec::with_capacity(ascending.len());
+        for gap in ascending {
+            match gaps.last_mut().filter(|last| last.end == gap.start) {
+                Some(last) => last.end = gap.end,
+                None => gaps.push(gap),
+            }
+        }
         let ends = |gaps: &[Range<u64>], nth: usize| gaps.get(nth + 1).map_or(until_unix_ms, |gap| gap.start);
         let length = |gap: &Range<u64>| match gap.start {
             0 => gap.end.min(FIRST_GAP_MS),
@@ -282,7 +289,8 @@ impl Granted {
                 let spans_ms = u128::from(ends(&gaps, nth) - gaps[nth].end);
                 spans_ms * 1_000_000 / u128::from(length(&gaps[nth]).max(1))
             };
-            let Some(nth) = (0..gaps.len()).max_by_key(|nth| weight(*nth)) else { break };
+            let may_go = |nth: &usize| Some(gaps[*nth].start) != newest_end_unix_ms;
+            let Some(nth) = (0..gaps.len()).filter(may_go).max_by_key(|nth| weight(*nth)) else { break };
             gaps.remove(nth);
         }
         let mut granted = Self::up_to(until_unix_ms);
@@ -344,10 +352,22 @@ impl Record {
         self.released && self.from_unix_ms == Some(self.until_unix_ms)
     }
 
-    /// Returns whether a node holds the worker at this time: the lease has not ended, and is not one that was released in the
-    /// future, with a gap now.
+    /// Returns whether a node holds the worker at this time, or nobody may: the time was granted. In a gap, a lease in the future
+    /// counts until it is released.
     pub fn is_held_at(&self, unix_ms: u64) -> bool {
-        self.until_unix_ms > unix_ms && !(self.released && self.granted.gap_at(unix_ms, 1).is_some())
+        match self.granted.gap_at(unix_ms, 1) {
+            Some(_) => self.until_unix_ms > unix_ms && !self.released,
+            None => self.granted.until_unix_ms.max(self.until_unix_ms) > unix_ms,
+        }
+    }
+
+    /// Returns when another node may take the worker if nobody renews this lease: at its end, or if this much is not left of a gap
+    /// there, after all grants.
+    pub fn frees_unix_ms(&self, now_unix_ms: u64, least_ms: u64) -> u64 {
+        match self.granted.gap_at(self.until_unix_ms.max(now_unix_ms), least_ms) {
+            Some(_) => self.until_unix_ms,
+            None => self.granted.until_unix_ms.max(self.until_unix_ms),
+        }
     }
 
     /// Returns the record as JSON:
@@ -387,11 +407,17 @@ impl Record {
             None => (wire.from, wire.until),
         };
         let bounds = wire.unused.as_flattened();
+        if wire.unused.len() > MOST_GAPS {
+            let text = format!("{} gaps in unused, the limit is {MOST_GAPS}", wire.unused.len());
+            return Err(RecordError(text.into()));
+        }
         if !bounds.is_sorted() || bounds.last().is_some_and(|last| *last > wire.until) {
             return Err(RecordError(format!("invalid unused {:?}", wire.unused).into()));
         }
         let gaps = wire.unused.iter().map(|[from, until]| *from..*until).filter(|gap| !gap.is_empty());
-        let granted = Granted::of(wire.until, gaps.collect());
+        let granted = Granted::of(wire.until, gaps.collect(), Some(until_unix_ms));
+        // Whatever another program wrote: nobody else is granted a part of this lease.
+        let granted = from_unix_ms.map_or(granted, |from| granted.and(from..until_unix_ms));
         Ok(Self { holder, from_unix_ms, until_unix_ms, tag: Tag(tag), granted, released: wire.released })
     }
 }
@@ -548,5 +574,54 @@ mod tests {
         ] {
             assert!(Record::from_bytes(bad.as_bytes()).is_err(), "{bad}");
         }
+    }
+
+    /// Goal: short stays in a long gap do not push it out. Method: a clock that was a day ahead for 9 min, then hourly restarts.
+    #[test]
+    fn the_gap_around_the_correct_time_is_kept_over_many_restarts() {
+        const HOUR: u64 = 3_600_000;
+        let now = 1_790_000_000_000;
+        let mut granted = Granted::up_to(now).and(now + 24 * HOUR..now + 24 * HOUR + 540_000);
+        for nth in 1..24 {
+            let begins = now + nth * HOUR - 60_000;
+            let gap = granted.gap_at(begins, 10_000).unwrap_or_else(|| panic!("restart {nth}: {granted:?}"));
+            assert!(gap.end > now + 24 * HOUR - 1, "{granted:?}");
+            granted = granted.and(begins..begins + nth * 1000);
+            assert_eq!(granted.limit_of(begins + nth * 1000), now + 24 * HOUR);
+        }
+    }
+
+    #[test]
+    fn what_is_given_back_joins_the_gaps_on_both_sides() {
+        let granted = Granted::up_to(10).and(100..200).and(20..30).without(20..30);
+        assert_eq!(granted.gaps().collect::<Vec<_>>(), [10..100]);
+    }
+
+    /// Goal: while a gap has ended and the grants above it have not, the worker is held, until those end.
+    #[test]
+    fn a_worker_is_held_up_to_the_last_grant_once_its_gap_has_ended() {
+        let record = Record {
+            holder: Holder::new("a:1").unwrap(),
+            from_unix_ms: Some(990),
+            until_unix_ms: 1000,
+            tag: Tag(1),
+            granted: Granted::up_to(10).and(1000..1900).and(990..1000),
+            released: false,
+        };
+        assert_eq!(record.frees_unix_ms(1005, 1), 1900);
+        assert!(record.is_held_at(1005) && !record.is_held_at(1900) && !record.is_held_at(500));
+        let in_gap = Record { from_unix_ms: Some(490), until_unix_ms: 500, ..record };
+        assert_eq!((in_gap.frees_unix_ms(495, 10), in_gap.frees_unix_ms(700, 10)), (1900, 1900), "granted to it");
+    }
+
+    #[test]
+    fn a_record_cannot_call_a_part_of_its_own_lease_unused_nor_have_many_gaps() {
+        let read = |text: &str| Record::from_bytes(text.as_bytes());
+        let own = read(r#"{"holder":"a","until":90,"tag":"0","lease":[20,40],"unused":[[10,60]]}"#).unwrap();
+        assert_eq!(own.granted.gaps().collect::<Vec<_>>(), [10..20, 40..60]);
+        let gaps: Vec<[u64; 2]> = (0..65).map(|nth| [2 * nth, 2 * nth + 1]).collect();
+        let many = format!(r#"{{"holder":"a","until":200,"tag":"0","unused":{}}}"#, serde_json::to_string(&gaps).unwrap());
+        let error = read(&many).unwrap_err();
+        assert!(std::error::Error::source(&error).unwrap().to_string().contains("65 gaps"), "{error:?}");
     }
 }

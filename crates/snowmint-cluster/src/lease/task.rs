@@ -236,6 +236,8 @@ struct ActiveGenerator {
     generator: Arc<Generator<NodeClock>>,
     worker: WorkerId,
     from_unix_ms: u64,
+    /// Extends the generator once its lease is saved; `None` if it is not saved. Decided when the lease begins.
+    saver: Option<Arc<Saver>>,
 }
 
 impl ActiveGenerator {
@@ -480,10 +482,11 @@ impl LeaseTask {
     /// Replaces the current generator by one for a new lease. Returns whether it can make ids; otherwise there is none.
     async fn start_generator(&mut self, held: SettledLease) -> bool {
         let SettledLease { worker, from_unix_ms, mut until_unix_ms, .. } = held;
-        if let Some(saver) = self.lease_saver() {
-            until_unix_ms = saver.begin(held).await;
-        } else {
-            self.forget_saved().await;
+        // A lease in a gap is not saved: see `Protocol::is_in_gap`.
+        let saver = self.saver.clone().filter(|_| !self.protocol.is_in_gap());
+        match &saver {
+            Some(saver) => until_unix_ms = saver.begin(held).await,
+            None => self.forget_saved().await,
         }
         if until_unix_ms <= from_unix_ms {
             let why = format!("the lease of worker {worker} can neither be saved nor its file removed");
@@ -523,8 +526,10 @@ impl LeaseTask {
             return false;
         }
         // Before the next await: if the task ends there, it ends this generator.
-        self.current = Some(ActiveGenerator { generator: Arc::clone(&generator), worker, from_unix_ms });
-        if let Some(saver) = self.lease_saver() {
+        let current =
+            ActiveGenerator { generator: Arc::clone(&generator), worker, from_unix_ms, saver: saver.clone() };
+        self.current = Some(current);
+        if let Some(saver) = saver {
             saver.attach(generator).await;
         }
         self.clock_confirmed();
@@ -537,11 +542,6 @@ impl LeaseTask {
         true
     }
 
-    /// Returns where the current lease is saved. A lease in a gap is not: see [`Protocol::is_in_gap`].
-    fn lease_saver(&self) -> Option<&Arc<Saver>> {
-        self.saver.as_ref().filter(|_| !self.protocol.is_in_gap())
-    }
-
     async fn extended(&mut self, until_unix_ms: u64) {
         // A protocol that reports a renewal holds the lease.
         let Some(held) = self.protocol.settled_lease() else { return };
@@ -549,11 +549,12 @@ impl LeaseTask {
             // The lease could not be saved when it was granted.
             None => self.start_generator(held).await,
             Some(current) => {
-                if self.lease_saver().is_none() {
+                let saver = current.saver.clone();
+                if saver.is_none() {
                     current.generator.extend_lease(until_unix_ms);
                 }
                 self.advance_clock();
-                if let Some(saver) = self.lease_saver() {
+                if let Some(saver) = saver {
                     saver.extended(held).await;
                 }
                 true
@@ -711,7 +712,7 @@ impl LeaseTask {
         if let Some(saver) = &self.saver
             && let Err(error) = saver.remove().await
         {
-            tracing::error!(%error, "the file of a lease that another node holds cannot be removed: remove it before the next start");
+            tracing::error!(%error, "the file of a lease that must not be resumed cannot be removed: remove it before the next start");
         }
     }
 

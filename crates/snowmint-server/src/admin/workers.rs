@@ -55,7 +55,7 @@ pub struct WorkerView {
 impl WorkerView {
     fn of(entry: &LeaseEntry, now_unix_ms: u64) -> Self {
         let record = entry.record.as_ref().ok();
-        let until_unix_ms = record.map(|record| record.until_unix_ms);
+        let until_unix_ms = record.map(|record| record.frees_unix_ms(now_unix_ms, 1));
         Self {
             pool: entry.pool.clone(),
             worker: entry.worker.0,
@@ -167,11 +167,12 @@ pub async fn release(
     let Ok(record) = &entry.record else {
         return Err(AdminError::UnreadableWorker { worker, pool: entry.pool.clone() });
     };
-    let until = Utc(record.until_unix_ms).to_string();
     let now_unix_ms = now_unix_ms(store).await?;
+    let frees_unix_ms = record.frees_unix_ms(now_unix_ms, 1);
+    let until = Utc(frees_unix_ms).to_string();
     let is_held = record.is_held_at(now_unix_ms);
     // A lease that was released in the future still shows that clock until the worker is taken.
-    if record.until_unix_ms <= now_unix_ms || (!is_held && record.is_evicted()) {
+    if !is_held && (record.until_unix_ms <= now_unix_ms || record.is_evicted()) {
         return Ok((Released::Free { worker, ended: until }, warnings));
     }
     let holder = record.holder.to_string();
@@ -186,7 +187,7 @@ pub async fn release(
         match evict(store, entry, random_tag()).await? {
             // Its lease is in the future, where the clock of its holder was.
             Some(Eviction::FreeFrom(_)) if record.granted.gap_at(now_unix_ms, 1).is_some() => Ok(now_unix_ms),
-            Some(Eviction::FreeFrom(until)) => Ok(until),
+            Some(Eviction::FreeFrom(_)) => Ok(frees_unix_ms),
             _ => Err(AdminError::WorkerChanged { worker }),
         }
     };

@@ -3,16 +3,19 @@
 
 use std::error::Error;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Mutex as StdMutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::header::DATE;
 use hyper::{Request as HttpRequest, Uri};
 use rustls::ClientConfig;
 use tokio::sync::Mutex;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 use tonic::{Code, Request, Response, Status};
@@ -37,8 +40,16 @@ const READS: Duration = Duration::from_secs(6);
 const WRITE_CONNECT: Duration = Duration::from_secs(4);
 /// The limit for the answer to a write; etcd itself gives up after 7 s.
 const WRITE: Duration = Duration::from_secs(5);
-/// The limit for one member to tell its time, which costs it no work.
-const TIME: Duration = CONNECT;
+/// The limit for the members to tell their times, which costs them no work. A node waits for less than a window of 5 s.
+const TIME: Duration = Duration::from_secs(1);
+/// Questions without an answer after which etcd has no clock.
+const SILENT: u32 = 3;
+/// The pause before the next question.
+const ASK_AGAIN: Duration = Duration::from_millis(50);
+/// How long nobody asks again.
+const NO_CLOCK: Duration = Duration::from_mins(1);
+/// The limit for the rest of an answer whose time was read.
+const PAGE: Duration = Duration::from_millis(100);
 /// The page that tells the time. Every version has it, for every user, and makes it from memory.
 const TIME_PAGE: &str = "/version";
 /// The maximum bytes of that page, which are not used: another program may answer.
@@ -59,6 +70,18 @@ pub(super) struct Link {
     http: HttpsClient,
     /// Whether any member has told its time.
     has_told_time: AtomicBool,
+    /// Questions for the time since a member told it.
+    asked_in_vain: AtomicU32,
+    /// When it was found that no member tells its time, and why.
+    no_clock: StdMutex<Option<(Instant, String)>>,
+}
+
+/// The answers of the members to the question for their times, each with its host.
+#[derive(Default)]
+struct Times {
+    told: Vec<(String, u64)>,
+    silent: Vec<String>,
+    unreachable: Vec<String>,
 }
 
 /// What the members say about the time.
@@ -113,6 +136,8 @@ impl Link {
             token: Mutex::new(None),
             http: https::client(tls, CONNECT),
             has_told_time: AtomicBool::new(false),
+            asked_in_vain: AtomicU32::new(0),
+            no_clock: StdMutex::default(),
         }
     }
 
@@ -185,36 +210,74 @@ impl Link {
         statuses
     }
 
-    /// Asks one member after the other for its time, from the current one on.
+    /// Asks the members for their times, all at once. The middle one counts, so that one wrong clock refuses no node.
     ///
     /// gRPC tells no time, but the client port of etcd also answers HTTP, with a `Date`. A port for gRPC alone does not
-    /// (`--listen-client-http-urls` moves HTTP to another one): without a time from any member, the store has no clock. If a member
-    /// told its time before, silence is a failure.
+    /// (`--listen-client-http-urls` moves HTTP to another one): if no member ever told its time, and none does after [`SILENT`]
+    /// questions, the store has no clock. Less silence is a failure: it must not hide the clock from a node that starts.
     pub(super) async fn time(&self) -> Result<Time, EtcdFailure> {
-        let first = self.current.load(Ordering::Relaxed);
-        let (mut failed, mut silent) = (Vec::new(), Vec::new());
-        for step in 0..self.members.len() {
-            let member = &self.members[(first + step) % self.members.len()];
-            let answer = timeout(TIME, member.time(&self.http)).await;
-            let host = member.host();
-            match answer.unwrap_or(Err(NoTime::Late)) {
-                Ok(unix_ms) => {
-                    self.has_told_time.store(true, Ordering::Relaxed);
-                    return Ok(Time::Told(unix_ms));
-                }
-                Err(NoTime::NotTold(why)) => silent.push(format!("{host}: {why}")),
-                Err(NoTime::Late) => {
-                    let why = format!("{host}: no answer to an HTTP request within {} ms", TIME.as_millis());
-                    let told = self.has_told_time.load(Ordering::Relaxed);
-                    if told { failed.push(why) } else { silent.push(why) }
-                }
-                Err(NoTime::Unreachable(why)) => failed.push(format!("{host}: {why}")),
+        if let Some((found, why)) = self.no_clock()
+            && found.elapsed() < NO_CLOCK
+        {
+            return Ok(Time::NoClock(why));
+        }
+        let deadline = Instant::now() + TIME;
+        loop {
+            // Counted before the answer: a caller may have a shorter limit.
+            let in_vain = self.asked_in_vain.fetch_add(1, Ordering::Relaxed) + 1;
+            let Times { mut told, silent, unreachable } = self.times(deadline, self.members.len() / 2 + 1).await;
+            told.sort_by_key(|(_, unix_ms)| *unix_ms);
+            if let Some((_, unix_ms)) = told.get(told.len() / 2) {
+                self.asked_in_vain.store(0, Ordering::Relaxed);
+                self.has_told_time.store(true, Ordering::Relaxed);
+                return Ok(Time::Told(*unix_ms));
+            }
+            if silent.is_empty() {
+                return Err(EtcdFailure::to_connect(unreachable.join("; "), self.protocol));
+            }
+            let why = silent.join("; ");
+            let has_told = self.has_told_time.load(Ordering::Relaxed);
+            if in_vain >= SILENT && !has_told {
+                *self.no_clock.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), why.clone()));
+                return Ok(Time::NoClock(why));
+            }
+            if has_told || Instant::now() + ASK_AGAIN >= deadline {
+                return Err(EtcdFailure::NoConnection(format!("no member told its time over HTTP: {why}")));
+            }
+            sleep(ASK_AGAIN).await;
+        }
+    }
+
+    fn no_clock(&self) -> Option<(Instant, String)> {
+        // An assignment cannot leave it half changed.
+        self.no_clock.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Returns the time of each member that tells it, with its host.
+    pub(super) async fn clocks(&self) -> Vec<(String, u64)> {
+        self.times(Instant::now() + TIME, self.members.len()).await.told
+    }
+
+    /// Asks all members for their times, until this many have told theirs.
+    async fn times(&self, deadline: Instant, enough: usize) -> Times {
+        let ask = async |member: &Member| {
+            let answer = timeout_at(deadline, member.time(&self.http)).await;
+            (member.host(), answer.unwrap_or(Err(NoTime::Late)))
+        };
+        let mut asked: FuturesUnordered<_> = self.members.iter().map(ask).collect();
+        let mut times = Times::default();
+        while let Some((host, answer)) = asked.next().await {
+            match answer {
+                Ok(unix_ms) => times.told.push((host, unix_ms)),
+                Err(NoTime::NotTold(why)) => times.silent.push(format!("{host}: {why}")),
+                Err(NoTime::Late) => times.silent.push(format!("{host}: no answer within {} ms", TIME.as_millis())),
+                Err(NoTime::Unreachable(why)) => times.unreachable.push(format!("{host}: {why}")),
+            }
+            if times.told.len() == enough {
+                break;
             }
         }
-        if silent.is_empty() {
-            return Err(EtcdFailure::to_connect(failed.join("; "), self.protocol));
-        }
-        Ok(Time::NoClock(silent.join("; ")))
+        times
     }
 
     /// Sends a write, once.
@@ -409,9 +472,13 @@ impl Member {
             Err(error) if error.is_connect() => return Err(NoTime::Unreachable(chain(&error))),
             Err(error) => return Err(not_told(&chain(&error))),
         };
+        // Of a proxy, for example.
+        if !response.status().is_success() {
+            return Err(not_told(&format_args!("HTTP status {}", response.status())));
+        }
         let date = response.headers().get(DATE).and_then(|date| date_unix_ms(date.to_str().ok()?));
         // Read to its end, so that the connection can be used again.
-        let _ = Limited::new(response.into_body(), LARGEST_PAGE).collect().await;
+        let _ = timeout(PAGE, Limited::new(response.into_body(), LARGEST_PAGE).collect()).await;
         date.ok_or_else(|| not_told(&"an HTTP answer without a Date"))
     }
 

@@ -251,7 +251,7 @@ async fn a_port_for_grpc_alone_has_no_clock() {
     assert_eq!(store.clock_missing(), None, "nobody asked");
     assert_eq!(store.unix_ms().await.unwrap(), None);
     let why = store.clock_missing().unwrap();
-    assert!(why.contains(&address.to_string()) && why.contains("gRPC alone"), "{why}");
+    assert!(why.contains(&address.to_string()) && why.contains("tells no time over HTTP"), "{why}");
     put(&*store, "a", b"value").await;
     passing.abort();
 }

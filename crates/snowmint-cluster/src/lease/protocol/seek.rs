@@ -126,9 +126,10 @@ impl<B: Begin> Protocol<B> {
                 return self.claim_next(now);
             }
             Found::Lapsed(candidate) => self.candidates.push_back(candidate),
-            // Only if no other worker is free.
-            Found::InGap { until_unix_ms, .. } => self.probing.found_taken(worker, until_unix_ms),
-            Found::Taken { until_unix_ms } => self.probing.found_taken(worker, until_unix_ms),
+            // One in a gap is taken only if no other worker is free.
+            Found::InGap { frees_unix_ms, .. } | Found::Taken { frees_unix_ms } => {
+                self.probing.found_taken(worker, frees_unix_ms);
+            }
             Found::Unreadable => {}
         }
         self.look_on(now)
@@ -355,10 +356,10 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// Returns how long a lease in the future has to stay unrenewed before its worker is taken: a holder renews after a third of the
-/// window.
+/// Returns how long a lease in the future has to stay unrenewed before its worker is taken: a holder with the same window renews
+/// after a third of it, and its call may take a quarter.
 pub(in crate::lease) const fn unrenewed_ms(window_ms: u64) -> u64 {
-    window_ms * 5 / 12
+    window_ms * 7 / 12
 }
 
 /// What to do after a look.
@@ -382,9 +383,9 @@ enum Found {
     /// Another node held it, and the lease has ended.
     Lapsed(Candidate),
     /// It is granted in the future only, to a node whose clock is ahead of this one. That node may live.
-    InGap { candidate: Candidate, until_unix_ms: u64 },
+    InGap { candidate: Candidate, frees_unix_ms: u64 },
     /// It is granted.
-    Taken { until_unix_ms: u64 },
+    Taken { frees_unix_ms: u64 },
     /// The record is unreadable.
     Unreadable,
 }
@@ -399,8 +400,10 @@ fn find(settings: &LeaseSettings, worker: WorkerId, entry: Option<&Entry>, now: 
     match (lapsed(entry, now).or(ended), in_gap) {
         (Some(candidate), _) if is_own => Found::Own(candidate),
         (Some(candidate), _) => Found::Lapsed(candidate),
-        (None, Some(candidate)) => Found::InGap { candidate, until_unix_ms: record.until_unix_ms },
-        (None, None) => Found::Taken { until_unix_ms: record.until_unix_ms },
+        (None, Some(candidate)) => {
+            Found::InGap { candidate, frees_unix_ms: now + unrenewed_ms(settings.window_ms) }
+        }
+        (None, None) => Found::Taken { frees_unix_ms: record.frees_unix_ms(now, settings.window_ms) },
     }
 }
 
@@ -441,7 +444,7 @@ fn choose_only(settings: &LeaseSettings, worker: WorkerId, entries: &[Entry], wa
             worker,
             revision: entry.revision,
             holder: record.holder.clone(),
-            until_unix_ms: record.until_unix_ms,
+            until_unix_ms: record.frees_unix_ms(now, settings.window_ms),
             place: if in_gap.is_some() { Place::InGap } else { Place::AfterGrants },
         },
     }
@@ -521,7 +524,7 @@ fn free_workers(workers: Range<u32>, entries: &[Entry], random: &mut SplitMix64)
 fn frees_first(settings: &LeaseSettings, entries: &[Entry], now: u64) -> Option<(WorkerId, Holder, u64)> {
     let frees = |entry: &Entry, record: &Record| match in_gap(entry, now, settings.window_ms) {
         Some(_) => now + unrenewed_ms(settings.window_ms),
-        None => record.until_unix_ms,
+        None => record.frees_unix_ms(now, settings.window_ms),
     };
     let records = entries.iter().filter_map(|entry| {
         let record = entry.record.as_ref()?;

@@ -16,7 +16,7 @@ use crate::lease::protocol::LeaseSettings;
 use crate::lease::protocol::seek::unrenewed_ms;
 use crate::lease::record::Tag;
 
-/// The longest wait for a renewal. A node with a window of more than 24 s may renew later, and is then taken for dead.
+/// The longest wait for a renewal. A node with a window of more than 17 s may renew later, and is then taken for dead.
 const LONGEST_WATCH_MS: u64 = 10_000;
 
 /// Returns the leases of other nodes that ended longer ago than clocks may differ.
@@ -48,13 +48,15 @@ impl LeaseTask {
         let node = std::sync::Arc::clone(&self.node);
         let mut compared = node.clock_compared.lock().await;
         while !*compared {
-            let looked = self.look_for_nodes_behind().await;
-            if let Ok(Some((entry, ahead_ms))) = looked {
-                self.ahead_of_node(entry.worker, holder_of(&entry), ahead_ms);
-                sleep(LOOK_AGAIN).await;
-                continue;
+            match self.look_for_nodes_behind().await {
+                Ok(Some((entry, ahead_ms))) => {
+                    self.ahead_of_node(entry.worker, holder_of(&entry), ahead_ms);
+                    sleep(LOOK_AGAIN).await;
+                }
+                Ok(None) => *compared = true,
+                // The search for a worker reports it. Each lease that is started later compares again.
+                Err(_) => return,
             }
-            *compared = true;
         }
     }
 
