@@ -611,7 +611,11 @@ mod tests {
         assert_eq!(record.frees_unix_ms(1005, 1), 1900);
         assert!(record.is_held_at(1005) && !record.is_held_at(1900) && !record.is_held_at(500));
         let in_gap = Record { from_unix_ms: Some(490), until_unix_ms: 500, ..record };
-        assert_eq!((in_gap.frees_unix_ms(495, 10), in_gap.frees_unix_ms(700, 10)), (1900, 1900), "granted to it");
+        assert_eq!(
+            (in_gap.frees_unix_ms(495, 10), in_gap.frees_unix_ms(700, 10)),
+            (1900, 1900),
+            "granted to it"
+        );
     }
 
     #[test]
@@ -620,7 +624,10 @@ mod tests {
         let own = read(r#"{"holder":"a","until":90,"tag":"0","lease":[20,40],"unused":[[10,60]]}"#).unwrap();
         assert_eq!(own.granted.gaps().collect::<Vec<_>>(), [10..20, 40..60]);
         let gaps: Vec<[u64; 2]> = (0..65).map(|nth| [2 * nth, 2 * nth + 1]).collect();
-        let many = format!(r#"{{"holder":"a","until":200,"tag":"0","unused":{}}}"#, serde_json::to_string(&gaps).unwrap());
+        let many = format!(
+            r#"{{"holder":"a","until":200,"tag":"0","unused":{}}}"#,
+            serde_json::to_string(&gaps).unwrap()
+        );
         let error = read(&many).unwrap_err();
         assert!(std::error::Error::source(&error).unwrap().to_string().contains("65 gaps"), "{error:?}");
     }

@@ -11,13 +11,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::support::cut_off_store::{CutOff, until};
+use snowmint::clock::{Clock as _, WallClock};
 use snowmint::{DatacenterId, Id, Layout, WorkerId};
 use snowmint_cluster::lease::{Tag, admin};
 use snowmint_cluster::{
     Holder, LeaseConfig, LeaseConfigError, LeaseHandle, Leases, NextIdError, ResumeError, SavedLeases,
     SavedSlotError, WorkerChoice, WorkerPool,
 };
-use snowmint::clock::{Clock as _, WallClock};
 use snowmint_store::{Expected, Store, Swap};
 
 const WINDOW: Duration = Duration::from_secs(2);

@@ -225,7 +225,8 @@ impl Link {
         loop {
             // Counted before the answer: a caller may have a shorter limit.
             let in_vain = self.asked_in_vain.fetch_add(1, Ordering::Relaxed) + 1;
-            let Times { mut told, silent, unreachable } = self.times(deadline, self.members.len() / 2 + 1).await;
+            let Times { mut told, silent, unreachable } =
+                self.times(deadline, self.members.len() / 2 + 1).await;
             told.sort_by_key(|(_, unix_ms)| *unix_ms);
             if let Some((_, unix_ms)) = told.get(told.len() / 2) {
                 self.asked_in_vain.store(0, Ordering::Relaxed);
@@ -238,7 +239,8 @@ impl Link {
             let why = silent.join("; ");
             let has_told = self.has_told_time.load(Ordering::Relaxed);
             if in_vain >= SILENT && !has_told {
-                *self.no_clock.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), why.clone()));
+                *self.no_clock.lock().unwrap_or_else(PoisonError::into_inner) =
+                    Some((Instant::now(), why.clone()));
                 return Ok(Time::NoClock(why));
             }
             if has_told || Instant::now() + ASK_AGAIN >= deadline {
@@ -270,7 +272,9 @@ impl Link {
             match answer {
                 Ok(unix_ms) => times.told.push((host, unix_ms)),
                 Err(NoTime::NotTold(why)) => times.silent.push(format!("{host}: {why}")),
-                Err(NoTime::Late) => times.silent.push(format!("{host}: no answer within {} ms", TIME.as_millis())),
+                Err(NoTime::Late) => {
+                    times.silent.push(format!("{host}: no answer within {} ms", TIME.as_millis()))
+                }
                 Err(NoTime::Unreachable(why)) => times.unreachable.push(format!("{host}: {why}")),
             }
             if times.told.len() == enough {

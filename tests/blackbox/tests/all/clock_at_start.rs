@@ -187,7 +187,9 @@ fn etcd_refuses_starts_years_ahead() {
     }
     let listed = snowmint::run(folder.path(), ["workers", "--store", &url]);
     assert!(
-        listed.status.success() && !snowmint::text(&listed).contains("2046-") && !snowmint::text(&listed).contains("2047-"),
+        listed.status.success()
+            && !snowmint::text(&listed).contains("2046-")
+            && !snowmint::text(&listed).contains("2047-"),
         "{}",
         snowmint::text(&listed)
     );
