@@ -131,6 +131,12 @@ pub enum Count {
     Steps,
     /// Grants that reach further ahead than a grant by any clock within `max_skew` of the store's clock.
     FutureTaken,
+    /// Grants in a gap below a grant to a clock that was ahead.
+    GrantsInGaps,
+    /// Leases in a gap that reached the next grant.
+    GapEnds,
+    /// Nodes without a lease at the end of a world in which nothing fails any more.
+    Stranded,
     /// Ids that the client dropped, because they were of another store.
     OfAnotherStore,
     /// Duplicate ids.
@@ -141,7 +147,7 @@ pub enum Count {
 
 impl Count {
     /// Every count, with its name.
-    pub const ALL: [(Self, &'static str); 24] = [
+    pub const ALL: [(Self, &'static str); 27] = [
         (Self::Ids, "ids"),
         (Self::Grants, "grants"),
         (Self::Renewals, "renewals"),
@@ -163,6 +169,9 @@ impl Count {
         (Self::Pauses, "pauses"),
         (Self::Steps, "clock steps"),
         (Self::FutureTaken, "of the future"),
+        (Self::GrantsInGaps, "in gaps"),
+        (Self::GapEnds, "gap ends"),
+        (Self::Stranded, "stranded"),
         (Self::OfAnotherStore, "of another store"),
         (Self::Duplicates, "duplicates"),
         (Self::Disorder, "out of order"),

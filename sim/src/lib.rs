@@ -17,7 +17,7 @@ use std::sync::mpsc;
 use std::thread;
 
 pub use history::{Count, Duplicate, Figures, Maker, Report, Sum, Sums};
-pub use scenario::{Scenario, Wish};
+pub use scenario::{Scenario, Starts, Wish};
 pub use segments::{Planted, SegmentReport, SegmentScenario, run_segments};
 use snowmint_cluster::lease::protocol::{AfterLastGrant, Begin};
 pub use store::StoreProfile;

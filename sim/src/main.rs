@@ -18,6 +18,9 @@ struct Arguments {
     /// The kind of store for all seeds; by default the kinds take turns.
     #[arg(long)]
     store: Option<StoreProfile>,
+    /// Let some processes start with a clock that is 20 years ahead.
+    #[arg(long)]
+    years_ahead: bool,
     /// Print every seed's scenario and report, not only the sums.
     #[arg(long)]
     verbose: bool,
@@ -25,7 +28,8 @@ struct Arguments {
 
 impl Arguments {
     fn scenario(&self, seed: u64) -> Scenario {
-        self.store.map_or_else(|| Scenario::of(seed), |store| Scenario::with_store(seed, store))
+        let scenario = self.store.map_or_else(|| Scenario::of(seed), |it| Scenario::with_store(seed, it));
+        if self.years_ahead { scenario.with_years_ahead() } else { scenario }
     }
 }
 

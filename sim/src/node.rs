@@ -9,7 +9,7 @@ use snowmint_cluster::Holder;
 use snowmint_cluster::WorkerPool;
 use snowmint_cluster::lease::protocol::{Begin, LeaseSettings, Now, Protocol, SettledLease, WorkerChoice};
 
-use crate::scenario::{BEGIN_MS, MAX_SKEW_MS, Scenario, Wish};
+use crate::scenario::{BEGIN_MS, MAX_SKEW_MS, Scenario, Starts, Wish};
 
 /// A clock that is off, drifts and is stepped: local time is a linear function of the world's time, and each reading differs
 /// from it by some jitter.
@@ -51,6 +51,8 @@ pub(crate) struct Node<B> {
     pub(crate) wants_release: bool,
 }
 
+const TWENTY_YEARS_MS: i64 = 20 * 8_766 * 3_600_000;
+
 /// Returns a random number around 0.
 fn either_way(rng: &mut Rng, bound: u64) -> i64 {
     let bound = bound.cast_signed();
@@ -58,7 +60,7 @@ fn either_way(rng: &mut Rng, bound: u64) -> i64 {
 }
 
 impl<B: Begin> Node<B> {
-    pub(crate) fn new(index: usize, scenario: &Scenario, rng: &mut Rng) -> Self {
+    pub(crate) fn new(index: usize, world_ms: u64, scenario: &Scenario, rng: &mut Rng) -> Self {
         Self {
             wrong: Wrong { offset_ms: 0, drift_ppm: 0, stepped_ms: 0 },
             clock: Arc::new(ManualClock::at_unix_ms(0)),
@@ -73,12 +75,21 @@ impl<B: Begin> Node<B> {
             paused_until_ms: 0,
             wants_release: false,
         }
-        .with_fresh_clock(scenario, rng)
+        .with_fresh_clock(world_ms, scenario, rng)
     }
 
-    fn with_fresh_clock(mut self, scenario: &Scenario, rng: &mut Rng) -> Self {
+    fn with_fresh_clock(mut self, world_ms: u64, scenario: &Scenario, rng: &mut Rng) -> Self {
+        let ahead_ms = match scenario.starts {
+            Starts::Near => 0,
+            Starts::YearsAhead => match rng.u8(..8) {
+                0 | 1 => TWENTY_YEARS_MS,
+                // The same date at each start.
+                2 | 3 => TWENTY_YEARS_MS - (world_ms - BEGIN_MS).cast_signed(),
+                _ => 0,
+            },
+        };
         self.wrong = Wrong {
-            offset_ms: either_way(rng, scenario.skew_ms),
+            offset_ms: ahead_ms + either_way(rng, scenario.skew_ms),
             drift_ppm: either_way(rng, scenario.drift_ppm),
             stepped_ms: 0,
         };
@@ -107,13 +118,19 @@ impl<B: Begin> Node<B> {
 
     /// Replaces the process with a new one, often with another clock error. It continues under the lease that the old one
     /// saved, if that exists. Returns whether it does.
-    pub(crate) fn restart(&mut self, index: usize, scenario: &Scenario, rng: &mut Rng) -> bool {
+    pub(crate) fn restart(
+        &mut self,
+        index: usize,
+        world_ms: u64,
+        scenario: &Scenario,
+        rng: &mut Rng,
+    ) -> bool {
         // The mark is ahead of use: no timestamp from the mark on was used.
         let mark_unix_ms = self.generator.take().and_then(|generator| generator.end());
         let saved = self.saved.take().filter(|_| rng.bool());
         let process = self.process + 1;
         let wrong = self.wrong;
-        *self = Self::new(index, scenario, rng);
+        *self = Self::new(index, world_ms, scenario, rng);
         self.process = process;
         if rng.bool() {
             self.wrong = Wrong { stepped_ms: 0, ..wrong };
@@ -131,10 +148,17 @@ impl<B: Begin> Node<B> {
         true
     }
 
+    /// Replaces the process with one that has a correct clock and no saved lease.
+    pub(crate) fn mend(&mut self, index: usize, world_ms: u64, scenario: &Scenario, rng: &mut Rng) {
+        self.saved = None;
+        self.restart(index, world_ms, scenario, rng);
+        self.wrong = Wrong { offset_ms: 0, drift_ppm: 0, stepped_ms: 0 };
+    }
+
     /// Saves the lease, or fails and leaves an older one.
     pub(crate) fn save(&mut self, scenario: &Scenario, rng: &mut Rng) {
         if scenario.saves && rng.u8(..4) > 0 {
-            self.saved = self.protocol.settled_lease();
+            self.saved = self.protocol.settled_lease().filter(|_| !self.protocol.is_in_gap());
         }
     }
 

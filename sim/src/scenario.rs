@@ -30,6 +30,8 @@ pub struct Scenario {
     pub lasts_ms: u64,
     /// The largest error of a clock at its start, in milliseconds, either way.
     pub skew_ms: u64,
+    /// Whether processes also start with a clock that is years ahead.
+    pub starts: Starts,
     /// The largest rate error, in parts per million, either way.
     pub drift_ppm: u64,
     /// The largest error of one reading, in milliseconds, either way: consecutive readings can go back.
@@ -52,6 +54,16 @@ pub struct Scenario {
     pub same_name: bool,
     /// The largest pool that is listed at once; in larger ones a node first looks at a few workers.
     pub small_pool: u32,
+}
+
+/// The clocks of processes that start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Starts {
+    /// Off by the error of the world.
+    Near,
+    /// Some also 20 years ahead, or at one date in 20 years, like a machine without a battery. For the last tenth of the world, all
+    /// clocks are correct, and nothing fails.
+    YearsAhead,
 }
 
 /// Which worker a node wants.
@@ -106,6 +118,7 @@ impl Scenario {
             window_ms,
             may_lose_ms: 0,
             lasts_ms: 0,
+            starts: Starts::Near,
             skew_ms: [0, 50, 5_000, 3_600_000][rng.usize(..4)],
             drift_ppm: [0, 200, 20_000][rng.usize(..3)],
             jitter_ms: [0, 0, 4, 2_000][rng.usize(..4)],
@@ -122,6 +135,27 @@ impl Scenario {
         }
         .with_its_loss(&mut rng)
         .lasting()
+    }
+
+    /// The same world, with processes that start years ahead. No other clock is off by an hour: the gap below a clock that was an hour
+    /// ahead for long is forgotten, and its worker blocked for that hour.
+    #[must_use]
+    pub fn with_years_ahead(self) -> Self {
+        let (skew_ms, step_ms) = (self.skew_ms.min(5_000), self.step_ms.min(10_000));
+        Self { starts: Starts::YearsAhead, skew_ms, step_ms, ..self }
+    }
+
+    /// The time from which all clocks are correct and nothing fails, if there is one.
+    pub(crate) fn mends_at_ms(&self) -> Option<u64> {
+        match self.starts {
+            Starts::Near => None,
+            Starts::YearsAhead => Some(self.lasts_ms / 10 * 9),
+        }
+    }
+
+    /// Whether each node finds a worker in the end.
+    pub(crate) fn has_workers_for_all(&self) -> bool {
+        self.wish == Wish::Any && self.nodes <= 1 << self.layout.width(snowmint::field::Field::Worker)
     }
 
     /// How far a grant may reach beyond the time of the world, in milliseconds, if the store has a clock and no clock drifts: a
@@ -151,7 +185,7 @@ impl fmt::Display for Scenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "seed {}: {}, {} nodes, {}, {}, window {} ms, may lose {} ms, {} s, skew {} ms, drift {} ppm, jitter {} ms, steps {} ms, a fault every \
+            "seed {}: {}, {} nodes, {}, {}, window {} ms, may lose {} ms, {} s, skew {} ms, {}drift {} ppm, jitter {} ms, steps {} ms, a fault every \
              {} ms and of the store every {} ms, {} per mille of its calls faulty, {}, {}, {}, {}, pools of up to {} are listed",
             self.seed,
             self.store,
@@ -162,6 +196,10 @@ impl fmt::Display for Scenario {
             self.may_lose_ms,
             self.lasts_ms / 1000,
             self.skew_ms,
+            match self.starts {
+                Starts::Near => "",
+                Starts::YearsAhead => "some starts years ahead, ",
+            },
             self.drift_ppm,
             self.jitter_ms,
             self.step_ms,

@@ -26,6 +26,8 @@ pub(crate) struct World<'a, B> {
     store_down_until_ms: u64,
     nodes: Vec<Node<B>>,
     history: History,
+    /// Whether all clocks are correct, and nothing fails any more.
+    mended: bool,
     /// The store whose ids the client takes: the first one that an answer named.
     client_store: Option<StoreId>,
 }
@@ -33,7 +35,7 @@ pub(crate) struct World<'a, B> {
 impl<'a, B: Begin> World<'a, B> {
     pub(crate) fn new(scenario: &'a Scenario) -> Self {
         let mut rng = Rng::with_seed(scenario.seed ^ 0x5eed);
-        let nodes = (0..scenario.nodes).map(|index| Node::new(index, scenario, &mut rng)).collect();
+        let nodes = (0..scenario.nodes).map(|index| Node::new(index, BEGIN_MS, scenario, &mut rng)).collect();
         let mut world = Self {
             scenario,
             rng,
@@ -44,6 +46,7 @@ impl<'a, B: Begin> World<'a, B> {
             store_down_until_ms: 0,
             nodes,
             history: History::default(),
+            mended: false,
             client_store: None,
         };
         for node in 0..scenario.nodes {
@@ -53,6 +56,9 @@ impl<'a, B: Begin> World<'a, B> {
         }
         world.after(1, 0, Happening::Fault);
         world.after(1, 0, Happening::StoreFault);
+        if let Some(ms) = scenario.mends_at_ms() {
+            world.after(ms, 0, Happening::Mend);
+        }
         world
     }
 
@@ -61,6 +67,16 @@ impl<'a, B: Begin> World<'a, B> {
         while let Some(due) = self.queue.pop().filter(|due| due.at_ms <= end_ms) {
             self.now_ms = due.at_ms;
             self.happen(due);
+        }
+        if self.mended && self.scenario.has_workers_for_all() {
+            let now_ms = self.now_ms;
+            let serves = |node: &&Node<B>| {
+                node.protocol
+                    .settled_lease()
+                    .is_some_and(|it| it.from_unix_ms <= now_ms && now_ms < it.until_unix_ms)
+            };
+            let serving = self.nodes.iter().filter(serves).count();
+            self.history.figures[Count::Stranded] = (self.nodes.len() - serving) as u64;
         }
         let lapses = self.store.lapses();
         let figures = &mut self.history.figures;
@@ -104,6 +120,7 @@ impl<'a, B: Begin> World<'a, B> {
             }
             Happening::Fault => self.fault(),
             Happening::StoreFault => self.store_fault(),
+            Happening::Mend => self.mend(),
             // Its process is gone.
             _ if self.nodes[index].process != process => {}
             // A paused process notices nothing until it resumes.
@@ -182,6 +199,7 @@ impl<'a, B: Begin> World<'a, B> {
         match *event {
             Event::Granted(lease) => {
                 figures[Count::Grants] += 1;
+                figures[Count::GrantsInGaps] += u64::from(self.nodes[index].protocol.is_in_gap());
                 self.nodes[index].granted(lease, self.scenario);
                 self.nodes[index].save(self.scenario, &mut self.rng);
             }
@@ -200,6 +218,7 @@ impl<'a, B: Begin> World<'a, B> {
                 self.nodes[index].overlap();
             }
             Event::Claimed { .. } => {}
+            Event::GapEnds { .. } => figures[Count::GapEnds] += 1,
             Event::Lost { .. } => figures[Count::Losses] += 1,
             Event::Released => figures[Count::Releases] += 1,
             Event::RecordsAhead { .. }
@@ -253,7 +272,7 @@ impl<B: Begin> World<'_, B> {
     }
 
     fn drawn_fault(&mut self) -> Option<CallFault> {
-        let faulty = self.rng.u64(..1000) < self.scenario.store_faults_per_mille;
+        let faulty = !self.mended && self.rng.u64(..1000) < self.scenario.store_faults_per_mille;
         if faulty { self.rng.choice(self.scenario.store.call_faults()).copied() } else { None }
     }
 
@@ -298,7 +317,22 @@ fn failed(call: &Call, failure: CallFailure) -> Input {
 }
 
 impl<B: Begin> World<'_, B> {
+    /// Corrects all clocks, with new processes, and ends all faults.
+    fn mend(&mut self) {
+        self.mended = true;
+        self.store_down_until_ms = 0;
+        for index in 0..self.scenario.nodes {
+            self.nodes[index].mend(index, self.now_ms, self.scenario, &mut self.rng);
+            let wait_ms = self.rng.u64(..1000);
+            self.after(wait_ms, index, Happening::Wake);
+            self.after(wait_ms + 1, index, Happening::Draw);
+        }
+    }
+
     fn fault(&mut self) {
+        if self.mended {
+            return;
+        }
         let wait_ms = 1 + self.rng.u64(..self.scenario.fault_every_ms * 2);
         self.after(wait_ms, 0, Happening::Fault);
         let index = self.rng.usize(..self.scenario.nodes);
@@ -319,6 +353,9 @@ impl<B: Begin> World<'_, B> {
     }
 
     fn store_fault(&mut self) {
+        if self.mended {
+            return;
+        }
         let wait_ms = 1 + self.rng.u64(..self.scenario.store_fault_every_ms * 2);
         self.after(wait_ms, 0, Happening::StoreFault);
         self.history.figures[Count::StoreFaults] += 1;
@@ -334,7 +371,7 @@ impl<B: Begin> World<'_, B> {
     }
 
     fn restart(&mut self, index: usize) {
-        let resumed = self.nodes[index].restart(index, self.scenario, &mut self.rng);
+        let resumed = self.nodes[index].restart(index, self.now_ms, self.scenario, &mut self.rng);
         self.history.figures[Count::Resumed] += u64::from(resumed);
         // Some restart at once, in the millisecond in which they released their lease.
         let within_ms = if self.rng.bool() { 8 } else { self.scenario.window_ms };
@@ -368,7 +405,7 @@ impl<B: Begin> World<'_, B> {
         let Some(entry) = self.rng.choice(listing.entries) else { return };
         let Some(record) = entry.record else { return };
         let from_unix_ms = Some(record.until_unix_ms);
-        let record = Record { tag: Tag(self.rng.u128(..)), from_unix_ms, ..record };
+        let record = Record { tag: Tag(self.rng.u128(..)), from_unix_ms, released: true, ..record };
         let expected = Expected::Revision(entry.revision);
         let swap = Call::Swap { worker: entry.worker, expected, record };
         self.history.figures[Count::Evictions] += 1;
@@ -392,6 +429,8 @@ enum Happening {
     Fault,
     /// A fault of the store occurs.
     StoreFault,
+    /// All clocks are corrected, and no further fault occurs.
+    Mend,
 }
 
 /// The fate of the answer to a request.

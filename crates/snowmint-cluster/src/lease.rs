@@ -29,6 +29,6 @@ pub use leases::{LeaseHandle, Leases};
 pub use protocol::WorkerChoice;
 #[doc(hidden)]
 pub use record::{Block, BlockSize};
-pub use record::{Record, RecordError, Tag, WorkerPool};
+pub use record::{Granted, Record, RecordError, Tag, WorkerPool};
 pub use saved::{ResumeError, SavedLeases, SavedLeasesError, SavedList, SavedSlotError};
 pub use status::{LeaseError, LeaseStatus, NextIdError};

@@ -337,7 +337,7 @@ impl WorkerRow {
             worker: entry.worker.0,
             state: match record {
                 None => WorkerState::Unreadable,
-                Some(record) if record.until_unix_ms > now_unix_ms => WorkerState::Held,
+                Some(record) if record.is_held_at(now_unix_ms) => WorkerState::Held,
                 Some(_) => WorkerState::Free,
             },
             holder: record.map(|record| record.holder.to_string()),

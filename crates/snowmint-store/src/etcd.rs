@@ -10,13 +10,17 @@ mod wire {
     tonic::include_proto!("etcdserverpb");
 }
 
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
 use async_trait::async_trait;
 
-use self::connect::Link;
+use self::connect::{Link, Time};
 use self::error::EtcdFailure;
 use self::wire::compare::{CompareResult, CompareTarget, TargetUnion};
 use self::wire::request_op::Request as Operation;
 use crate::error::Effect;
+use crate::net::https::DATE_ERROR;
 use crate::store::SkippedRecords;
 use crate::{
     Expected, Key, OpenError, Revision, Store, StoreError, StoreErrorKind, Swap, UrlError, Versioned,
@@ -24,6 +28,8 @@ use crate::{
 
 /// Number of records in one page of a list: at 64 KiB each they fit [`connect::LARGEST_ANSWER`].
 const PAGE: usize = 500;
+/// Clocks of members that differ by this are reported. They show whole seconds, and are read within one.
+const CLOCKS_APART_MS: u64 = 5_000;
 
 /// A store in an etcd cluster, version 3.2 or later.
 ///
@@ -31,8 +37,11 @@ const PAGE: usize = 500;
 /// shows all records. Its revision is etcd's `mod_revision`.
 ///
 /// Reads are linearizable (never `serializable`), so they go through the leader. The store opens one connection to each
-/// member when it is first needed. Calls go to one member, and to the next when it fails. etcd has no clock, so
-/// [`Store::unix_ms`] returns `None`.
+/// member when it is first needed. Calls go to one member, and to the next when it fails.
+///
+/// [`Store::unix_ms`] is the `Date` with which a member answers an HTTP request on the same port, plus half a second, since it
+/// has whole seconds. If the port answers gRPC alone (`--listen-client-http-urls` moves HTTP to another one), the store has no
+/// clock, and [`Store::clock_missing`] says so.
 ///
 /// A read is retried on other members for up to 6 s. A write is sent once and waits 5 s for its answer: then it is
 /// [`StoreErrorKind::OutcomeUnknown`]. A write without a connection to any member is [`StoreErrorKind::Unavailable`].
@@ -58,6 +67,8 @@ pub struct EtcdStore {
     prefix: String,
     name: String,
     skipped: SkippedRecords,
+    /// Why no member told its time, if the last call found that.
+    clock_missing: Mutex<Option<String>>,
 }
 
 impl EtcdStore {
@@ -72,7 +83,8 @@ impl EtcdStore {
     pub async fn open(url: &str) -> Result<Self, OpenError> {
         let (link, prefix) = connect::settings(url)?;
         let name = format!("etcd://{}/{prefix}", link.shown_hosts());
-        let store = Self { link, prefix, name, skipped: SkippedRecords::default() };
+        let (skipped, clock_missing) = (SkippedRecords::default(), Mutex::default());
+        let store = Self { link, prefix, name, skipped, clock_missing };
         let probe = wire::RangeRequest { limit: 1, ..store.under_prefix("") };
         store.range("open", &probe).await?;
         let one = store.link.check_cluster(&probe).await;
@@ -208,18 +220,54 @@ impl Store for EtcdStore {
         }
     }
 
+    async fn unix_ms(&self) -> Result<Option<u64>, StoreError> {
+        let time = self.link.time().await;
+        let time = time.map_err(|failure| self.error("unix_ms", Effect::Reads, &failure))?;
+        let (unix_ms, missing) = match time {
+            Time::Told(unix_ms) => (Some(unix_ms), None),
+            Time::NoClock(why) => (None, Some(why)),
+        };
+        // An assignment cannot leave it half changed.
+        *self.clock_missing.lock().unwrap_or_else(PoisonError::into_inner) = missing;
+        Ok(unix_ms)
+    }
+
+    fn clock_error(&self) -> Duration {
+        DATE_ERROR
+    }
+
+    fn clock_missing(&self) -> Option<String> {
+        let why = self.clock_missing.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+        Some(format!("etcd tells no time over HTTP ({why}): name a port that also answers HTTP"))
+    }
+
     fn skipped(&self) -> Vec<String> {
         self.skipped.all()
     }
 
     async fn warnings(&self) -> Vec<String> {
-        let statuses = self.link.statuses().await;
-        statuses.iter().flat_map(|(host, status)| space::warnings(host, status)).collect()
+        let (statuses, clocks) = (self.link.statuses().await, self.link.clocks().await);
+        let space = statuses.iter().flat_map(|(host, status)| space::warnings(host, status));
+        space.chain(clocks_apart(&clocks)).collect()
     }
 
     fn describe(&self) -> String {
         self.name.clone()
     }
+}
+
+/// Returns which members have clocks that differ.
+fn clocks_apart(clocks: &[(String, u64)]) -> Option<String> {
+    let (first, first_ms) = clocks.iter().min_by_key(|(_, unix_ms)| *unix_ms)?;
+    let (last, last_ms) = clocks.iter().max_by_key(|(_, unix_ms)| *unix_ms)?;
+    let apart_ms = last_ms - first_ms;
+    (apart_ms >= CLOCKS_APART_MS).then(|| {
+        format!(
+            "the clock of the etcd member {last} is {} s ahead of that of {first}: nodes compare theirs with the middle one; \
+             correct the wrong one",
+            apart_ms / 1000
+        )
+    })
 }
 
 /// Returns the keys and permissions that a store of this URL needs in etcd.

@@ -244,6 +244,7 @@ fn of_kind(kind: StoreErrorKind, operation: &'static str, error: &StoreError) ->
     StoreError::new(kind, operation, error.store(), error.cause().to_string())
 }
 
+#[deny(clippy::missing_trait_methods, reason = "a default would hide what the inner store says")]
 #[async_trait]
 impl Store for IdentifiedStore {
     async fn load(&self, key: &Key) -> Result<Option<Versioned>, StoreError> {
@@ -265,6 +266,14 @@ impl Store for IdentifiedStore {
 
     async fn unix_ms(&self) -> Result<Option<u64>, StoreError> {
         self.call("unix_ms", Effect::Reads, self.inner.unix_ms()).await
+    }
+
+    fn clock_error(&self) -> Duration {
+        self.inner.clock_error()
+    }
+
+    fn clock_missing(&self) -> Option<String> {
+        self.inner.clock_missing()
     }
 
     fn skipped(&self) -> Vec<String> {

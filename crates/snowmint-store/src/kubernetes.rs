@@ -5,6 +5,8 @@ mod connect;
 mod error;
 mod lease_object;
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use hyper::Method;
 
@@ -12,6 +14,7 @@ use self::connect::Link;
 use self::error::{Answer, KubernetesFailure};
 use self::lease_object::{Body, Lease, LeaseList};
 use crate::error::Effect;
+use crate::net::https::DATE_ERROR;
 use crate::store::SkippedRecords;
 use crate::{
     Expected, Key, OpenError, Revision, Store, StoreError, StoreErrorKind, Swap, UrlError, Versioned,
@@ -39,8 +42,8 @@ const WRITE: &str = "compare_and_set";
 /// created on update. A server does not write an object that stays the same, and keeps its `resourceVersion`: the
 /// annotation `snowmint.dev/replaced` names the version before, so every write changes the object.
 ///
-/// [`unix_ms`](Store::unix_ms) is the `Date` of an answer plus half a second, since it has whole seconds: the error is at
-/// most half a second.
+/// [`unix_ms`](Store::unix_ms) is the `Date` of an answer plus half a second, since it has whole seconds:
+/// [`clock_error`](Store::clock_error) is half a second.
 ///
 /// A read is tried twice, for at most 6 s. A write is sent once and waits 5 s for its answer.
 ///
@@ -242,6 +245,10 @@ impl Store for KubernetesStore {
 
     async fn unix_ms(&self) -> Result<Option<u64>, StoreError> {
         self.tell_time("unix_ms").await.map(Some)
+    }
+
+    fn clock_error(&self) -> Duration {
+        DATE_ERROR
     }
 
     fn skipped(&self) -> Vec<String> {

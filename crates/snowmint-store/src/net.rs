@@ -1,6 +1,8 @@
 //! The hosts of a store on the network: which one to use, and the time limits of a call.
 //! Of several hosts, the store uses the one that accepts writes. It refuses two that both accept writes.
 
+#[cfg(feature = "_https")]
+pub(crate) mod https;
 pub(crate) mod url;
 
 use std::future::poll_fn;

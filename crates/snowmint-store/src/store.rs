@@ -209,6 +209,17 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
         Ok(None)
     }
 
+    /// Returns how far [`unix_ms`](Self::unix_ms) may be from the store's clock, either way: half a second if the clock shows
+    /// whole seconds.
+    fn clock_error(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    /// Returns why the last call of [`unix_ms`](Self::unix_ms) found no clock, if stores of this kind usually have one.
+    fn clock_missing(&self) -> Option<String> {
+        None
+    }
+
     /// Returns the entries that lists have omitted so far, each with the reason, for operators: another program writes, or wrote,
     /// in this store's place.
     ///

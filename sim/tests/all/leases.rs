@@ -66,6 +66,32 @@ fn a_clock_that_is_stepped_forward_takes_no_future() {
     assert!(kept[Count::Renewals] > 10_000, "nodes continue: {kept}");
 }
 
+/// Goal: clocks years ahead, back, and ahead again repeat no id and block no worker: once all clocks are correct, each node has a
+/// lease. Method: processes that start 20 years ahead, or at one date in 20 years, beside others, with all faults; for
+/// the last tenth of each world, all clocks are correct and nothing fails.
+#[test]
+fn clocks_years_ahead_repeat_no_id_and_block_no_worker() {
+    let mut sums = Sums::default();
+    for_each_seed(
+        0,
+        330,
+        |seed| run(&Scenario::of(seed).with_years_ahead()),
+        |report| {
+            let scenario = Scenario::of(report.seed).with_years_ahead();
+            if report.store.loses_no_more_than_told() {
+                assert!(report.figures.promise_kept(), "{scenario}\n{report}");
+                // A process that resumes a saved lease forgets the gaps of its record.
+                let stranded = report.figures[Count::Stranded];
+                assert!(stranded == 0 || scenario.saves, "{scenario}\n{report}");
+            }
+            sums.add(&report);
+        },
+    );
+    let kept = sums.of_those_that_lose_no_more().figures;
+    println!("{kept}");
+    assert!(kept[Count::GrantsInGaps] > 1000 && kept[Count::GapEnds] > 0, "{kept}");
+}
+
 /// Goal: each kind of store fails in its own way only.
 #[test]
 fn each_kind_of_store_fails_in_its_own_way() {
@@ -116,6 +142,27 @@ impl Begin for ByTheClockAlone {
     fn begin(now_unix_ms: u64, _granted_until_unix_ms: u64) -> u64 {
         now_unix_ms
     }
+}
+
+/// Another one: a lease in a gap reaches over the next grant.
+#[derive(Debug)]
+struct OverTheNextGrant;
+
+impl Begin for OverTheNextGrant {
+    fn begin(now_unix_ms: u64, granted_until_unix_ms: u64) -> u64 {
+        now_unix_ms.max(granted_until_unix_ms)
+    }
+
+    fn end(until_unix_ms: u64, _next_grant_unix_ms: u64) -> u64 {
+        until_unix_ms
+    }
+}
+
+#[test]
+fn a_lease_that_reaches_over_the_next_grant_is_found() {
+    let scenarios = (0..SEEDS).map(|seed| Scenario::with_store(seed, StoreProfile::Linearizable));
+    let found = scenarios.map(|it| run_with::<OverTheNextGrant>(&it)).find(|it| !it.duplicates.is_empty());
+    println!("{}", found.expect("a lease that reaches over the next grant makes duplicates"));
 }
 
 #[test]

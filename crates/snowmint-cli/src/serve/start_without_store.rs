@@ -91,6 +91,7 @@ impl LateStore {
     }
 }
 
+#[deny(clippy::missing_trait_methods, reason = "a default would hide what the inner store says")]
 #[async_trait]
 impl Store for LateStore {
     async fn load(&self, key: &Key) -> Result<Option<Versioned>, StoreError> {
@@ -111,6 +112,14 @@ impl Store for LateStore {
 
     async fn unix_ms(&self) -> Result<Option<u64>, StoreError> {
         self.store("unix_ms")?.unix_ms().await
+    }
+
+    fn clock_error(&self) -> Duration {
+        self.arrived.get().map_or(Duration::ZERO, |store| store.clock_error())
+    }
+
+    fn clock_missing(&self) -> Option<String> {
+        self.arrived.get()?.clock_missing()
     }
 
     fn skipped(&self) -> Vec<String> {

@@ -14,7 +14,7 @@ use snowmint::field::Field;
 use snowmint::utc::Utc;
 use snowmint::{Clock as _, DatacenterId, WallClock};
 use snowmint_cluster::audit::Action;
-use snowmint_cluster::lease::{Record, Tag};
+use snowmint_cluster::lease::{Granted, Record, Tag};
 use snowmint_cluster::namespace::{Scheme, registry};
 use snowmint_cluster::{Holder, LeaseConfig, LeaseConfigError, WorkerPool};
 use snowmint_server::admin::node_reports::{self, NodeError, NodeReports};
@@ -355,6 +355,13 @@ enum Extended {
     Damaged(String),
 }
 
+/// Returns a record that grants nothing new: a node that still holds the worker uses its lease to the end. Its gaps may have been
+/// granted since the backup.
+fn reserved(holder: Holder, until_unix_ms: u64, tag: Tag) -> Record {
+    let (from_unix_ms, granted) = (Some(until_unix_ms), Granted::up_to(until_unix_ms));
+    Record { holder, from_unix_ms, until_unix_ms, tag, granted, released: true }
+}
+
 /// Extends one lease under a fresh tag, so that its holder notices.
 async fn extend(store: &dyn Store, key: &Key, until_unix_ms: u64) -> Result<Extended, Failure> {
     for _ in 0..TRIES {
@@ -366,14 +373,10 @@ async fn extend(store: &dyn Store, key: &Key, until_unix_ms: u64) -> Result<Exte
         };
         let tag: Tag = random_tag();
         let record = match &found {
-            None => Record { holder: holder()?, from_unix_ms: Some(until_unix_ms), until_unix_ms, tag },
+            None => reserved(holder()?, until_unix_ms, tag),
             Some(found) => match Record::from_bytes(&found.value) {
                 Err(error) => return Ok(Extended::Damaged(error.to_string())),
-                Ok(record) => {
-                    let until_unix_ms = until_unix_ms.max(record.until_unix_ms);
-                    // Grants nothing new: a node that still holds the worker uses its lease to the end.
-                    Record { from_unix_ms: Some(until_unix_ms), until_unix_ms, tag, ..record }
-                }
+                Ok(record) => reserved(record.holder, until_unix_ms.max(record.granted.until_unix_ms()), tag),
             },
         };
         let expected = found.map_or(Expected::Absent, |found| Expected::Revision(found.revision));

@@ -5,6 +5,8 @@ use std::time::Duration;
 use snowmint::WorkerId;
 use snowmint_store::{Expected, Key, Revision, Store, StoreError, StoreErrorKind, Swap};
 
+#[cfg(test)]
+use super::record::Granted;
 use super::record::{Record, RecordError, Tag};
 use crate::namespace::registry::{cause, unknown_outcome};
 
@@ -24,8 +26,8 @@ pub struct LeaseEntry {
     pub worker: WorkerId,
     /// The record, or the reason why it is unreadable.
     pub record: Result<Record, RecordError>,
-    key: Key,
-    revision: Revision,
+    pub(super) key: Key,
+    pub(super) revision: Revision,
 }
 
 /// The outcome of [`evict`].
@@ -83,7 +85,7 @@ fn worker_of(key: &Key) -> Option<(&str, WorkerId)> {
 pub async fn evict(store: &dyn Store, entry: &LeaseEntry, tag: Tag) -> Result<Option<Eviction>, StoreError> {
     let Ok(record) = &entry.record else { return Ok(None) };
     // The same end under a tag that the holder never wrote: to the holder, the record belongs to another node. Nothing is granted.
-    let evicted = Record { tag, from_unix_ms: Some(record.until_unix_ms), ..record.clone() };
+    let evicted = Record { tag, from_unix_ms: Some(record.until_unix_ms), released: true, ..record.clone() };
     let (value, expected) = (evicted.to_bytes(), Expected::Revision(entry.revision));
     let free_from = Ok(Some(Eviction::FreeFrom(record.until_unix_ms)));
     let mut tries = 0;
@@ -136,7 +138,15 @@ mod tests {
 
     fn record(tag: u128, until_unix_ms: u64) -> Record {
         let holder = Holder::new("node-1").unwrap();
-        Record { holder, from_unix_ms: Some(UNTIL - 1000), until_unix_ms, tag: Tag(tag) }
+        let granted = Granted::up_to(until_unix_ms);
+        Record {
+            holder,
+            from_unix_ms: Some(UNTIL - 1000),
+            until_unix_ms,
+            tag: Tag(tag),
+            granted,
+            released: false,
+        }
     }
 
     async fn write(store: &MemoryStore, record: &Record) {

@@ -54,22 +54,36 @@
 //! holder's grant begins before the end of what this node may use, the two overlap, and this node stops immediately. Records
 //! contain the beginning of the lease for this purpose only.
 //!
+//! # A clock that was ahead
+//!
+//! A clock that is far ahead is granted a lease in the future, and leaves a gap that nobody was granted. Each record shows the gaps
+//! ([`Granted`]), so that a node with a correct clock can be granted a part of one: from the time of its clock, or the beginning
+//! of the gap, for a window, and never beyond the next grant. The record still ends where its last grant does. A lease in a gap is
+//! renewed up to the next grant. Then the node takes another worker, as if it had lost this one.
+//!
+//! Point 3 holds for gaps too: a gap of a record was granted to nobody on the history that led to this record, each write replaces
+//! the record whose gaps it read, and takes from them what it grants. Only the unused end of a grant is given back, by its holder.
+//! Whoever holds the last grant loses the worker to a lease in a gap, and uses its own lease to the end.
+//!
+//! A node takes a gap below a lease that is in the future only if it saw the record unchanged for longer than a renewal takes: both
+//! clocks may be wrong, and the node that was there first keeps its worker.
+//!
 //! These two rules detect losses that the store must not have. They do not make a loss of more than L safe. After such a loss,
 //! another node may claim the worker, or wake and renew a lease that had ended, before the holder's next renewal: it can then
 //! repeat up to that much of the lease.
 
 pub(super) mod clock_jumps;
 mod messages;
-mod seek;
+pub(super) mod seek;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::marker::PhantomData;
 
 use snowmint::{Lease, WorkerId};
 use snowmint_store::{Expected, Revision};
 
-use super::record::{Block, BlockSize, Record, Tag, WorkerPool};
+use super::record::{Block, BlockSize, Granted, Record, Tag, WorkerPool};
 use crate::Holder;
 use crate::segment::high_water_mark::Forgot;
 pub use messages::{Call, CallFailure, Entry, Event, Input, Listing, Next, Scope, StoreTime, Swapped, Turn};
@@ -121,12 +135,17 @@ pub struct Now {
     pub steady_ms: u64,
 }
 
-/// Where a grant begins: the rule on which uniqueness rests.
+/// Where a grant begins and ends: the rules on which uniqueness rests.
 ///
 /// It is a type parameter only so that the simulation can plant a fault, and must then find duplicates.
 pub trait Begin: fmt::Debug {
     /// Returns the first instant of a grant, from the clock and the end of the last grant.
     fn begin(now_unix_ms: u64, granted_until_unix_ms: u64) -> u64;
+
+    /// Returns the first instant after a grant, from the wanted one and the beginning of the next grant.
+    fn end(until_unix_ms: u64, next_grant_unix_ms: u64) -> u64 {
+        until_unix_ms.min(next_grant_unix_ms)
+    }
 }
 
 /// `max(now, old.until)`: the ranges granted for one worker never overlap.
@@ -163,10 +182,24 @@ struct PendingWrite {
     known_tag: Option<Tag>,
     /// The first instant of the lease to renew or release; `None` for a claim.
     lease_from_unix_ms: Option<u64>,
+    /// The first instant that a claim may grant, or the end of the lease to renew or release.
     granted_until_unix_ms: u64,
+    /// Every grant of the worker by the record to replace.
+    granted: Granted,
     attempts: Vec<Attempt>,
     /// Whether an attempt may have succeeded unnoticed.
     may_have_succeeded: bool,
+}
+
+impl PendingWrite {
+    /// Returns every grant of the worker after this attempt.
+    fn granted_after(&self, from_unix_ms: u64, until_unix_ms: u64) -> Granted {
+        if self.lease_from_unix_ms.is_some() && until_unix_ms < self.granted_until_unix_ms {
+            self.granted.without(until_unix_ms..self.granted_until_unix_ms)
+        } else {
+            self.granted.and(from_unix_ms..until_unix_ms)
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -205,11 +238,24 @@ struct RecordedLease {
     resumed_from: Option<Tag>,
     /// The end of the newest grant that was acknowledged.
     acknowledged_until_unix_ms: u64,
+    /// Every grant of the worker by the record, this lease among them.
+    granted: Granted,
     /// When it was acknowledged, by the steady clock; `None` once it has settled or the store forgot it.
     acknowledged_steady_ms: Option<u64>,
 }
 
 impl RecordedLease {
+    /// Returns whether the lease lies in a gap: another grant of the worker follows it.
+    fn is_in_gap(&self) -> bool {
+        self.acknowledged_until_unix_ms < self.granted.until_unix_ms()
+    }
+
+    /// Returns whether the lease lies in a gap, reaches to its end, and has settled.
+    fn ends_at_next_grant(&self) -> bool {
+        let until = self.acknowledged_until_unix_ms;
+        self.is_usable && self.settled.until_unix_ms == until && self.granted.limit_of(until) == until
+    }
+
     /// Returns who wrote a record whose tag is neither that of this lease nor that of a pending attempt.
     fn writer_of(&self, found: Tag) -> Writer {
         let (ours, found_number) = (self.settled.tag.number(), found.number());
@@ -277,6 +323,9 @@ pub struct Protocol<B = AfterLastGrant> {
     abandoned_claims: VecDeque<(WorkerId, Attempt)>,
     /// The revision at which the required worker was last seen with another node.
     watched: Option<Revision>,
+    /// The revisions of records with a gap now and a lease in the future, by worker, and since when they are the same, by the steady
+    /// clock.
+    unrenewed: BTreeMap<u32, (Revision, u64)>,
     /// The first instant after every used timestamp, once the lease is to be released.
     release_from_unix_ms: Option<u64>,
     failures: u32,
@@ -330,6 +379,7 @@ impl<B: Begin> Protocol<B> {
             probing: Probing::default(),
             abandoned_claims: VecDeque::new(),
             watched: None,
+            unrenewed: BTreeMap::new(),
             release_from_unix_ms: None,
             failures: 0,
             sent_steady_ms: 0,
@@ -353,6 +403,8 @@ impl<B: Begin> Protocol<B> {
             resumed: true,
             resumed_from: Some(lease.tag),
             acknowledged_until_unix_ms: lease.until_unix_ms,
+            // A saved lease lies in no gap. Gaps that the record shows are forgotten.
+            granted: Granted::up_to(lease.until_unix_ms),
             acknowledged_steady_ms: None,
         };
         // Continues the line of the previous process at a random number.
@@ -368,6 +420,12 @@ impl<B: Begin> Protocol<B> {
     /// Returns the lease as far as it has settled; `None` if no part of it has.
     pub fn settled_lease(&self) -> Option<SettledLease> {
         self.lease.filter(|lease| lease.is_usable).map(|lease| lease.settled)
+    }
+
+    /// Returns whether the lease lies in a gap, below a grant to another clock. Such a lease must not be saved: a process of an earlier
+    /// version would resume it, and forget that grant.
+    pub fn is_in_gap(&self) -> bool {
+        self.lease.is_some_and(|lease| lease.is_in_gap())
     }
 
     /// Returns whether a claim was sent that is neither granted nor given up: its answer is awaited or was lost, or it has not
@@ -439,6 +497,7 @@ impl<B: Begin> Protocol<B> {
             (State::Hold, None, Some(lease)) => {
                 let settles = lease.acknowledged_steady_ms.map(|at| at + self.settings.may_lose_ms);
                 match settles.map_or(0, |settles| settles.saturating_sub(now.steady_ms)) {
+                    _ if lease.ends_at_next_grant() => self.leave_gap(now, &lease),
                     0 => self.begin_write(now, Purpose::Renew, &lease),
                     // A call sent now would settle nothing.
                     left_ms => self.wait_at_least(State::Hold, left_ms),
@@ -494,25 +553,36 @@ impl<B: Begin> Protocol<B> {
 
     /// Sends one more attempt of a write, under a fresh tag.
     fn send_attempt(&mut self, now: Now, mut write: PendingWrite) -> Next {
-        let (now, granted) = (now.unix_ms, write.granted_until_unix_ms);
+        let (clock, granted) = (now, write.granted_until_unix_ms);
+        let (now, limit_unix_ms) = (now.unix_ms, write.granted.limit_of(granted));
         let layout = *self.settings.pool.layout();
         let now_tick =
             layout.timestamp_at(now).map_or(layout.epoch_unix_ms().max(now), |tick| layout.unix_ms(tick));
         let from_unix_ms = write.lease_from_unix_ms.unwrap_or_else(|| B::begin(now_tick, granted));
         let until_unix_ms = match write.purpose {
-            Purpose::Claim => self.whole_ticks(from_unix_ms + self.settings.window_ms),
+            Purpose::Claim => B::end(self.whole_ticks(from_unix_ms + self.settings.window_ms), limit_unix_ms),
             // A window from now, not from the old end: early renewals must not reach further and further ahead.
-            Purpose::Renew => B::begin(self.whole_ticks(now + self.settings.window_ms), granted),
+            Purpose::Renew => {
+                let until_unix_ms = B::begin(self.whole_ticks(now + self.settings.window_ms), granted);
+                B::end(until_unix_ms, limit_unix_ms)
+            }
             // The time before the lease belonged to another node: the record never goes back behind the lease.
             Purpose::Release { used_until_unix_ms } => used_until_unix_ms.max(from_unix_ms).min(granted),
         };
+        if write.purpose == Purpose::Claim && until_unix_ms <= from_unix_ms {
+            // The gap has passed since the node looked.
+            return self.claim_failed(clock);
+        }
         let tag = Tag(self.next_tag).after(self.salt);
         self.next_tag = tag.0;
         self.recent_tags.push_back(tag);
         self.recent_tags.drain(..self.recent_tags.len().saturating_sub(MAX_REMEMBERED));
         let attempt = Attempt { tag, from_unix_ms, until_unix_ms };
         let holder = self.settings.holder.clone();
-        let record = Record { holder, from_unix_ms: Some(from_unix_ms), until_unix_ms, tag };
+        let granted = write.granted_after(from_unix_ms, until_unix_ms);
+        let released = matches!(write.purpose, Purpose::Release { .. });
+        let record =
+            Record { holder, from_unix_ms: Some(from_unix_ms), until_unix_ms, tag, granted, released };
         let call = Call::Swap { worker: write.worker, expected: write.expected, record };
         write.attempts.push(attempt);
         self.state = State::AwaitSwap(write);
@@ -623,11 +693,14 @@ impl<B: Begin> Protocol<B> {
         revision: Revision,
         record: &Record,
     ) -> Next {
+        let granted_until_unix_ms = write.granted_until_unix_ms.max(record.until_unix_ms);
+        let from_unix_ms = write.lease_from_unix_ms.unwrap_or(granted_until_unix_ms);
         let again = PendingWrite {
             purpose: self.purpose_now(),
             expected: Expected::Revision(revision),
             known_tag: Some(record.tag),
-            granted_until_unix_ms: write.granted_until_unix_ms.max(record.until_unix_ms),
+            granted_until_unix_ms,
+            granted: record.granted.and(from_unix_ms..granted_until_unix_ms),
             attempts: Vec::new(),
             may_have_succeeded: false,
             ..*write
@@ -644,6 +717,7 @@ impl<B: Begin> Protocol<B> {
     ) -> Next {
         self.failures = 0;
         self.watched = None;
+        self.unrenewed.clear();
         self.probing = Probing::default();
         let Some(attempt) = attempt else {
             return self.wait_after_failure(now, State::Seek);
@@ -673,6 +747,7 @@ impl<B: Begin> Protocol<B> {
             resumed: false,
             resumed_from,
             acknowledged_until_unix_ms: until_unix_ms,
+            granted: write.granted_after(from_unix_ms, until_unix_ms),
             acknowledged_steady_ms: Some(now.steady_ms),
         });
         match write.purpose {
@@ -708,7 +783,7 @@ impl<B: Begin> Protocol<B> {
 // Renew, and settle.
 impl<B: Begin> Protocol<B> {
     fn begin_write(&mut self, now: Now, purpose: Purpose, lease: &RecordedLease) -> Next {
-        let RecordedLease { settled, acknowledged_until_unix_ms, .. } = lease;
+        let RecordedLease { settled, acknowledged_until_unix_ms, granted, .. } = lease;
         self.try_write(
             now,
             PendingWrite {
@@ -718,10 +793,19 @@ impl<B: Begin> Protocol<B> {
                 known_tag: Some(settled.tag),
                 lease_from_unix_ms: Some(settled.from_unix_ms),
                 granted_until_unix_ms: *acknowledged_until_unix_ms,
+                granted: *granted,
                 attempts: Vec::new(),
                 may_have_succeeded: false,
             },
         )
+    }
+
+    /// The lease reaches to the next grant of its worker, which was granted to a clock that was ahead: looks for another worker.
+    fn leave_gap(&mut self, now: Now, lease: &RecordedLease) -> Next {
+        let SettledLease { worker, until_unix_ms, .. } = lease.settled;
+        self.lease = None;
+        self.events.push(Event::GapEnds { worker, until_unix_ms });
+        self.proceed(now, State::Seek)
     }
 
     const fn purpose_now(&self) -> Purpose {
@@ -799,14 +883,25 @@ impl<B: Begin> Protocol<B> {
         found: Option<(Revision, Record)>,
     ) -> Next {
         let found_until_unix_ms = found.as_ref().map(|(_, record)| record.until_unix_ms);
+        // The gaps that this lease has left are on the history of what was found, and smaller.
+        let granted = found
+            .as_ref()
+            .map_or(lease.granted, |(_, record)| lease.granted.at_least(record.granted.until_unix_ms()));
         self.store_forgot(now, lease, found_until_unix_ms, found_until_unix_ms.unwrap_or(0));
         // What had not settled is lost. The new grant settles on its own.
         self.lease = Some(RecordedLease { acknowledged_steady_ms: None, ..*lease });
         let known_tag = found.as_ref().map(|(_, record)| record.tag);
         let expected = found.map_or(Expected::Absent, |(revision, _)| Expected::Revision(revision));
         let (purpose, attempts) = (self.purpose_now(), Vec::new());
-        let again =
-            PendingWrite { purpose, expected, known_tag, attempts, may_have_succeeded: false, ..*write };
+        let again = PendingWrite {
+            purpose,
+            expected,
+            known_tag,
+            granted,
+            attempts,
+            may_have_succeeded: false,
+            ..*write
+        };
         self.try_write(now, again)
     }
 
@@ -850,6 +945,8 @@ impl<B: Begin> Protocol<B> {
         let begins = record.and_then(|record| Some((record, record.from_unix_ms?)));
         if let Some((record, from_unix_ms)) = begins
             && from_unix_ms < covers_until(lease.acknowledged_until_unix_ms)
+            // A lease in a gap below this one.
+            && lease.settled.from_unix_ms < record.until_unix_ms
             // The previous process renewed the lease after it was saved.
             && !lease.is_of_our_line(record.tag)
         {

@@ -172,6 +172,135 @@ impl fmt::Debug for Tag {
     }
 }
 
+/// The timestamps of a worker that were ever granted: all before an end, except a few gaps.
+///
+/// A clock that is ahead takes a lease in the future, and leaves a gap that nobody was granted. A node with a correct clock may be
+/// granted a part of it, so that the worker is not blocked until the time of the wrong clock. To forget a gap is always safe.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Granted {
+    until_unix_ms: u64,
+    /// Ascending, disjoint and before the end; empty ones last.
+    gaps: [(u64, u64); GAPS],
+}
+
+/// The number of gaps to remember. Long stops, wrong clocks of several distances, and leases in gaps make one each.
+const GAPS: usize = 8;
+/// The number of gaps that a record may have: a later version may remember more.
+const MOST_GAPS: usize = 64;
+/// A gap is forgotten once the grants after it span a tenth of its length, and at least this time: the clock was correct, or is
+/// trusted by now.
+const PAST_MS: u64 = 600_000;
+/// The gap before the first grant of a worker begins at 0, and counts as this long.
+const FIRST_GAP_MS: u64 = 86_400_000;
+
+impl Granted {
+    /// Returns everything before an instant, without gaps.
+    pub const fn up_to(until_unix_ms: u64) -> Self {
+        Self { until_unix_ms, gaps: [(0, 0); GAPS] }
+    }
+
+    /// Returns the first instant after every grant, in unix milliseconds.
+    pub const fn until_unix_ms(&self) -> u64 {
+        self.until_unix_ms
+    }
+
+    /// Returns the gaps, in order.
+    pub fn gaps(&self) -> impl Iterator<Item = Range<u64>> {
+        self.gaps.into_iter().filter(|(from, until)| from < until).map(|(from, until)| from..until)
+    }
+
+    /// Returns the same after a grant.
+    #[must_use]
+    pub fn and(&self, grant: Range<u64>) -> Self {
+        if grant.is_empty() {
+            return *self;
+        }
+        let before = (self.until_unix_ms < grant.start).then_some(self.until_unix_ms..grant.start);
+        let parts =
+            |gap: Range<u64>| [gap.start..gap.end.min(grant.start), gap.start.max(grant.end)..gap.end];
+        let gaps = self.gaps().flat_map(parts).chain(before).filter(|gap| !gap.is_empty()).collect();
+        Self::of(self.until_unix_ms.max(grant.end), gaps, Some(grant.end))
+    }
+
+    /// Returns the same without the end of a grant that nobody used, and nobody will.
+    #[must_use]
+    pub fn without(&self, unused: Range<u64>) -> Self {
+        if unused.is_empty() {
+            return *self;
+        }
+        // A release that is repeated may find a part of it given back already.
+        let all = self.and(unused.clone());
+        if unused.end >= all.until_unix_ms {
+            return Self { until_unix_ms: unused.start, ..all };
+        }
+        let mut gaps: Vec<Range<u64>> = all.gaps().collect();
+        gaps.push(unused.clone());
+        gaps.sort_by_key(|gap| gap.start);
+        Self::of(all.until_unix_ms, gaps, Some(unused.start))
+    }
+
+    /// Returns the same, with an end that is not before this instant.
+    #[must_use]
+    pub fn at_least(&self, until_unix_ms: u64) -> Self {
+        Self { until_unix_ms: self.until_unix_ms.max(until_unix_ms), ..*self }
+    }
+
+    /// Returns how far a lease that ends at this instant can be extended: to the next grant, or without a limit.
+    pub fn limit_of(&self, until_unix_ms: u64) -> u64 {
+        if until_unix_ms >= self.until_unix_ms {
+            return u64::MAX;
+        }
+        self.gaps().find(|gap| gap.start == until_unix_ms).map_or(until_unix_ms, |gap| gap.end)
+    }
+
+    /// Returns the gap around an instant, if this much of it is left.
+    pub fn gap_at(&self, unix_ms: u64, least_ms: u64) -> Option<Range<u64>> {
+        self.gaps().find(|gap| gap.start <= unix_ms && unix_ms.saturating_add(least_ms) <= gap.end)
+    }
+
+    /// Keeps the gaps in which the correct time may still be: it has to be before the grants that follow, and those are the less
+    /// likely to be wrong, the longer they went on. A gap that begins where the newest grant ended is kept whatever others there
+    /// are: that grant's node may renew into it.
+    fn of(until_unix_ms: u64, ascending: Vec<Range<u64>>, newest_end_unix_ms: Option<u64>) -> Self {
+        let mut gaps: Vec<Range<u64>> = Vec::with_capacity(ascending.len());
+        for gap in ascending {
+            match gaps.last_mut().filter(|last| last.end == gap.start) {
+                Some(last) => last.end = gap.end,
+                None => gaps.push(gap),
+            }
+        }
+        let ends = |gaps: &[Range<u64>], nth: usize| gaps.get(nth + 1).map_or(until_unix_ms, |gap| gap.start);
+        let length = |gap: &Range<u64>| match gap.start {
+            0 => gap.end.min(FIRST_GAP_MS),
+            start => gap.end - start,
+        };
+        let mut nth = 0;
+        while let Some(gap) = gaps.get(nth) {
+            let spans_ms = ends(&gaps, nth) - gap.end;
+            if spans_ms >= PAST_MS && spans_ms >= length(gap) / 10 {
+                gaps.remove(nth);
+            } else {
+                nth += 1;
+            }
+        }
+        while gaps.len() > GAPS {
+            // The longest span for its length, in parts per million.
+            let weight = |nth: usize| {
+                let spans_ms = u128::from(ends(&gaps, nth) - gaps[nth].end);
+                spans_ms * 1_000_000 / u128::from(length(&gaps[nth]).max(1))
+            };
+            let may_go = |nth: &usize| Some(gaps[*nth].start) != newest_end_unix_ms;
+            let Some(nth) = (0..gaps.len()).filter(may_go).max_by_key(|nth| weight(*nth)) else { break };
+            gaps.remove(nth);
+        }
+        let mut granted = Self::up_to(until_unix_ms);
+        for (place, gap) in granted.gaps.iter_mut().zip(gaps) {
+            *place = (gap.start, gap.end);
+        }
+        granted
+    }
+}
+
 /// The record `workers/<pool>/<worker>`: who holds the worker, until when, and by which write.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Record {
@@ -184,8 +313,14 @@ pub struct Record {
     pub until_unix_ms: u64,
     /// The mark of the write.
     pub tag: Tag,
+    /// Every grant of the worker, this lease among them. A lease in a gap ends before the last of them.
+    pub granted: Granted,
+    /// Whether the holder gave the worker back, or an operator took it: nobody renews this lease.
+    pub released: bool,
 }
 
+/// An earlier version reads `until` as the end of the lease, and takes the worker no earlier. A lease in a gap has no `from`, which
+/// an earlier version would take for an overlap with its own lease.
 #[derive(Serialize, Deserialize)]
 struct Wire {
     holder: String,
@@ -193,6 +328,12 @@ struct Wire {
     from: Option<u64>,
     until: u64,
     tag: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    lease: Option<[u64; 2]>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    unused: Vec<[u64; 2]>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    released: bool,
 }
 
 /// The reason why a record is unreadable.
@@ -201,14 +342,49 @@ struct Wire {
 pub struct RecordError(#[source] Box<dyn Error + Send + Sync>);
 
 impl Record {
+    /// Returns whether the lease lies in a gap: below a grant to another clock.
+    pub const fn is_in_gap(&self) -> bool {
+        self.until_unix_ms < self.granted.until_unix_ms
+    }
+
+    /// Returns whether an operator took the worker: the record grants nothing.
+    pub fn is_evicted(&self) -> bool {
+        self.released && self.from_unix_ms == Some(self.until_unix_ms)
+    }
+
+    /// Returns whether a node holds the worker at this time, or nobody may: the time was granted. In a gap, a lease in the future
+    /// counts until it is released.
+    pub fn is_held_at(&self, unix_ms: u64) -> bool {
+        match self.granted.gap_at(unix_ms, 1) {
+            Some(_) => self.until_unix_ms > unix_ms && !self.released,
+            None => self.granted.until_unix_ms.max(self.until_unix_ms) > unix_ms,
+        }
+    }
+
+    /// Returns when another node may take the worker if nobody renews this lease: at its end, or if this much is not left of a gap
+    /// there, after all grants.
+    pub fn frees_unix_ms(&self, now_unix_ms: u64, least_ms: u64) -> u64 {
+        match self.granted.gap_at(self.until_unix_ms.max(now_unix_ms), least_ms) {
+            Some(_) => self.until_unix_ms,
+            None => self.granted.until_unix_ms.max(self.until_unix_ms),
+        }
+    }
+
     /// Returns the record as JSON:
     /// `{"holder":"web-3:8080","from":1790000000000,"until":1790000010000,"tag":"32 hexadecimal digits"}`.
+    ///
+    /// `until` is the end of all grants. `unused` has the gaps, `lease` the lease if it lies in one of them.
     pub fn to_bytes(&self) -> Vec<u8> {
+        let lease =
+            self.is_in_gap().then(|| [self.from_unix_ms.unwrap_or(self.until_unix_ms), self.until_unix_ms]);
         let wire = Wire {
             holder: self.holder.as_str().to_owned(),
-            from: self.from_unix_ms,
-            until: self.until_unix_ms,
+            from: self.from_unix_ms.filter(|_| lease.is_none()),
+            until: self.granted.until_unix_ms.max(self.until_unix_ms),
             tag: format!("{:032x}", self.tag.0),
+            lease,
+            unused: self.granted.gaps().map(|gap| [gap.start, gap.end]).collect(),
+            released: self.released,
         };
         // Strings and numbers always serialize.
         serde_json::to_vec(&wire).unwrap_or_default()
@@ -225,7 +401,24 @@ impl Record {
         let tag = u128::from_str_radix(&wire.tag, 16).map_err(|error| {
             RecordError(format!("invalid tag {}: {error}", Snippet::of(&wire.tag)).into())
         })?;
-        Ok(Self { holder, from_unix_ms: wire.from, until_unix_ms: wire.until, tag: Tag(tag) })
+        let (from_unix_ms, until_unix_ms) = match wire.lease {
+            Some([from, until]) if from <= until && until <= wire.until => (Some(from), until),
+            Some(lease) => return Err(RecordError(format!("invalid lease {lease:?}").into())),
+            None => (wire.from, wire.until),
+        };
+        let bounds = wire.unused.as_flattened();
+        if wire.unused.len() > MOST_GAPS {
+            let text = format!("{} gaps in unused, the limit is {MOST_GAPS}", wire.unused.len());
+            return Err(RecordError(text.into()));
+        }
+        if !bounds.is_sorted() || bounds.last().is_some_and(|last| *last > wire.until) {
+            return Err(RecordError(format!("invalid unused {:?}", wire.unused).into()));
+        }
+        let gaps = wire.unused.iter().map(|[from, until]| *from..*until).filter(|gap| !gap.is_empty());
+        let granted = Granted::of(wire.until, gaps.collect(), Some(until_unix_ms));
+        // Whatever another program wrote: nobody else is granted a part of this lease.
+        let granted = from_unix_ms.map_or(granted, |from| granted.and(from..until_unix_ms));
+        Ok(Self { holder, from_unix_ms, until_unix_ms, tag: Tag(tag), granted, released: wire.released })
     }
 }
 
@@ -271,6 +464,8 @@ mod tests {
             from_unix_ms: Some(1_790_000_000_000),
             until_unix_ms: 1_790_000_010_000,
             tag: Tag(0xab),
+            granted: Granted::up_to(1_790_000_010_000),
+            released: false,
         };
         let bytes = record.to_bytes();
         assert_eq!(
@@ -286,6 +481,74 @@ mod tests {
         assert_eq!(Record::from_bytes(earlier).unwrap().from_unix_ms, None);
         let later = br#"{"holder":"a","from":3,"until":7,"tag":"0","more":[]}"#;
         assert_eq!(Record::from_bytes(later).unwrap().from_unix_ms, Some(3));
+    }
+
+    /// Goal: an earlier version takes no worker before the end of all grants, and no lease in a gap for an overlap.
+    #[test]
+    fn a_lease_in_a_gap_shows_an_earlier_version_the_end_of_all_grants() {
+        let record = Record {
+            holder: Holder::new("a").unwrap(),
+            from_unix_ms: Some(20),
+            until_unix_ms: 30,
+            tag: Tag(1),
+            granted: Granted::up_to(10).and(1000..1010).and(20..30),
+            released: true,
+        };
+        let bytes = record.to_bytes();
+        assert_eq!(
+            String::from_utf8_lossy(&bytes),
+            r#"{"holder":"a","until":1010,"tag":"00000000000000000000000000000001","lease":[20,30],"unused":[[10,20],[30,1000]],"released":true}"#
+        );
+        assert_eq!(Record::from_bytes(&bytes).unwrap(), record);
+    }
+
+    #[test]
+    fn a_grant_in_the_future_leaves_a_gap_for_a_correct_clock() {
+        let ahead = Granted::up_to(10).and(1000..1010);
+        assert_eq!(ahead.gaps().collect::<Vec<_>>(), [10..1000]);
+        assert_eq!(
+            (ahead.gap_at(20, 980), ahead.gap_at(20, 981), ahead.gap_at(9, 1)),
+            (Some(10..1000), None, None)
+        );
+        assert_eq!((ahead.limit_of(10), ahead.limit_of(1010), ahead.limit_of(20)), (1000, u64::MAX, 20));
+        let inside = ahead.and(20..30);
+        assert_eq!(inside.gaps().collect::<Vec<_>>(), [10..20, 30..1000]);
+        assert_eq!((inside.until_unix_ms(), inside.limit_of(30)), (1010, 1000));
+        // Renewed, up to the grant above it.
+        assert_eq!(inside.and(20..1000).gaps().collect::<Vec<_>>(), [10..20]);
+        // Released.
+        assert_eq!(inside.without(25..30).gaps().collect::<Vec<_>>(), [10..20, 25..1000]);
+        assert_eq!(inside.and(20..1000).without(25..1000).gaps().collect::<Vec<_>>(), [10..20, 25..1000]);
+        assert_eq!(ahead.without(1005..1010), Granted::up_to(10).and(1000..1005));
+        // Twice, and with a part of it that was given back before.
+        assert_eq!(inside.without(25..30).without(22..30).gaps().collect::<Vec<_>>(), [10..20, 22..1000]);
+    }
+
+    /// Goal: of many gaps, the one in which the correct time is stays. Method: a long stop, then a clock an hour ahead whose node
+    /// crashes once a minute; then one 20 years ahead.
+    #[test]
+    fn the_gap_below_a_wrong_clock_outlasts_others() {
+        const HOUR: u64 = 3_600_000;
+        let (day, year) = (24 * HOUR, 8_766 * HOUR);
+        let now = 55 * year;
+        let mut granted = Granted::default().and(now - 10 * day..now - 3 * day).and(now - HOUR / 2..now);
+        for ahead in [HOUR, 20 * year] {
+            for minute in 0..9 {
+                let from = now + ahead + minute * 60_000;
+                granted = granted.and(from..from + 10_000);
+            }
+            assert_eq!(granted.gap_at(now, HOUR).unwrap().start, now, "{ahead}: {granted:?}");
+        }
+        let two = granted.gap_at(now + 2 * HOUR, HOUR);
+        assert!(two.is_some_and(|gap| gap.end == now + 20 * year), "{granted:?}");
+    }
+
+    /// Goal: a clock that is correct leaves no gaps in a record.
+    #[test]
+    fn a_gap_is_forgotten_once_its_node_has_gone_on() {
+        let granted = Granted::up_to(1_000_000).and(5_000_000..5_000_000 + PAST_MS - 1);
+        assert_eq!(granted.gaps().count(), 1);
+        assert_eq!(granted.and(5_000_000..5_000_000 + PAST_MS).gaps().count(), 0);
     }
 
     #[test]
@@ -304,8 +567,68 @@ mod tests {
             r#"{"holder":"a b","until":1,"tag":"0"}"#,
             r#"{"holder":"a","until":-1,"tag":"0"}"#,
             r#"{"holder":"a","until":1,"tag":"x"}"#,
+            r#"{"holder":"a","until":9,"tag":"0","lease":[5,10]}"#,
+            r#"{"holder":"a","until":9,"tag":"0","lease":[5,4]}"#,
+            r#"{"holder":"a","until":9,"tag":"0","unused":[[5,10]]}"#,
+            r#"{"holder":"a","until":9,"tag":"0","unused":[[3,5],[4,6]]}"#,
         ] {
             assert!(Record::from_bytes(bad.as_bytes()).is_err(), "{bad}");
         }
+    }
+
+    /// Goal: short stays in a long gap do not push it out. Method: a clock that was a day ahead for 9 min, then hourly restarts.
+    #[test]
+    fn the_gap_around_the_correct_time_is_kept_over_many_restarts() {
+        const HOUR: u64 = 3_600_000;
+        let now = 1_790_000_000_000;
+        let mut granted = Granted::up_to(now).and(now + 24 * HOUR..now + 24 * HOUR + 540_000);
+        for nth in 1..24 {
+            let begins = now + nth * HOUR - 60_000;
+            let gap = granted.gap_at(begins, 10_000).unwrap_or_else(|| panic!("restart {nth}: {granted:?}"));
+            assert!(gap.end > now + 24 * HOUR - 1, "{granted:?}");
+            granted = granted.and(begins..begins + nth * 1000);
+            assert_eq!(granted.limit_of(begins + nth * 1000), now + 24 * HOUR);
+        }
+    }
+
+    #[test]
+    fn what_is_given_back_joins_the_gaps_on_both_sides() {
+        let granted = Granted::up_to(10).and(100..200).and(20..30).without(20..30);
+        assert_eq!(granted.gaps().collect::<Vec<_>>(), [10..100]);
+    }
+
+    /// Goal: while a gap has ended and the grants above it have not, the worker is held, until those end.
+    #[test]
+    fn a_worker_is_held_up_to_the_last_grant_once_its_gap_has_ended() {
+        let record = Record {
+            holder: Holder::new("a:1").unwrap(),
+            from_unix_ms: Some(990),
+            until_unix_ms: 1000,
+            tag: Tag(1),
+            granted: Granted::up_to(10).and(1000..1900).and(990..1000),
+            released: false,
+        };
+        assert_eq!(record.frees_unix_ms(1005, 1), 1900);
+        assert!(record.is_held_at(1005) && !record.is_held_at(1900) && !record.is_held_at(500));
+        let in_gap = Record { from_unix_ms: Some(490), until_unix_ms: 500, ..record };
+        assert_eq!(
+            (in_gap.frees_unix_ms(495, 10), in_gap.frees_unix_ms(700, 10)),
+            (1900, 1900),
+            "granted to it"
+        );
+    }
+
+    #[test]
+    fn a_record_cannot_call_a_part_of_its_own_lease_unused_nor_have_many_gaps() {
+        let read = |text: &str| Record::from_bytes(text.as_bytes());
+        let own = read(r#"{"holder":"a","until":90,"tag":"0","lease":[20,40],"unused":[[10,60]]}"#).unwrap();
+        assert_eq!(own.granted.gaps().collect::<Vec<_>>(), [10..20, 40..60]);
+        let gaps: Vec<[u64; 2]> = (0..65).map(|nth| [2 * nth, 2 * nth + 1]).collect();
+        let many = format!(
+            r#"{{"holder":"a","until":200,"tag":"0","unused":{}}}"#,
+            serde_json::to_string(&gaps).unwrap()
+        );
+        let error = read(&many).unwrap_err();
+        assert!(std::error::Error::source(&error).unwrap().to_string().contains("65 gaps"), "{error:?}");
     }
 }

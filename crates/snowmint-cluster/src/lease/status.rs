@@ -143,6 +143,22 @@ pub enum LeaseError {
         /// The limit, in milliseconds.
         max_skew_ms: u64,
     },
+    /// The clock is too far ahead of the clock of a node that renews its lease. The store has no clock.
+    #[error(
+        "this clock is {ahead_ms} ms ahead of that of {holder}, which renews worker {worker}: more than the {max_skew_ms} ms \
+         allowed, and a lease would block its worker until that time; correct the clock that is wrong, or allow more skew; if all clocks are correct now, restart \
+         {holder}: it still counts by the clock that it started with"
+    )]
+    AheadOfNode {
+        /// The worker of the other node.
+        worker: WorkerId,
+        /// The other node.
+        holder: String,
+        /// How far this clock is ahead at least, in milliseconds.
+        ahead_ms: u64,
+        /// The limit, in milliseconds.
+        max_skew_ms: u64,
+    },
     /// The store is unusable.
     #[error(transparent)]
     Store(Arc<StoreError>),

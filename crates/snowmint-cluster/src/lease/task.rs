@@ -1,6 +1,7 @@
 //! The background task of one lease: it makes the protocol's store calls, and keeps a generator under the lease.
 
 mod lease_clock;
+mod other_nodes;
 mod report;
 
 use std::ops::Range;
@@ -12,7 +13,7 @@ use snowmint::generator::{GeneratorPool, PoolError};
 use snowmint::utc::Utc;
 use snowmint::{Clock, Generator, Lease, WorkerId};
 use snowmint_store::{Key, KeyError, Store, StoreError, StoreErrorKind, Swap, Versioned};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Mutex, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, sleep, timeout};
@@ -48,6 +49,8 @@ pub(super) struct Node {
     /// Until this time of the steady clock, no lease of this node claims a worker, because one of them found that the store had
     /// lost writes.
     claim_nothing_before_ms: AtomicU64,
+    /// Whether this clock was compared with the store's, or with those of other nodes.
+    clock_compared: Mutex<bool>,
 }
 
 /// A lease that is sought or held, until it is released.
@@ -69,7 +72,8 @@ impl Node {
         generators: GeneratorPool<NodeClock>,
     ) -> Self {
         let (started, claim_nothing_before_ms) = (Instant::now(), AtomicU64::new(0));
-        Self { store, settings, config, clock, generators, started, claim_nothing_before_ms }
+        let clock_compared = Mutex::new(false);
+        Self { store, settings, config, clock, generators, started, claim_nothing_before_ms, clock_compared }
     }
 
     pub(super) const fn settings(&self) -> &LeaseSettings {
@@ -78,6 +82,15 @@ impl Node {
 
     pub(super) const fn clock(&self) -> &NodeClock {
         &self.clock
+    }
+
+    fn clock_unix_ms(&self) -> u64 {
+        self.clock.unix_ms()
+    }
+
+    /// Returns how far a reading of the store's clock may be off, in milliseconds.
+    fn store_clock_error_ms(&self) -> u64 {
+        u64::try_from(self.store.clock_error().as_millis()).unwrap_or(u64::MAX)
     }
 
     /// Returns at most the milliseconds that have passed. The time during which the machine was suspended may be missing.
@@ -210,6 +223,8 @@ struct LeaseTask {
     outage: Outage,
     /// The last worker with an unreadable record, which is reported once.
     unreadable: Option<WorkerId>,
+    /// Why the store has no clock, as logged.
+    clock_missing: Option<String>,
     /// Why the task waits for a lease, as logged.
     reported: Reported,
     /// The worker whose lease is being released.
@@ -221,6 +236,8 @@ struct ActiveGenerator {
     generator: Arc<Generator<NodeClock>>,
     worker: WorkerId,
     from_unix_ms: u64,
+    /// Extends the generator once its lease is saved; `None` if it is not saved. Decided when the lease begins.
+    saver: Option<Arc<Saver>>,
 }
 
 impl ActiveGenerator {
@@ -259,6 +276,7 @@ impl LeaseTask {
             saver,
             outage: Outage::default(),
             unreadable: None,
+            clock_missing: None,
             reported: Reported::default(),
             released: None,
         }
@@ -276,7 +294,10 @@ impl LeaseTask {
                 }
                 true
             }
-            () = self.resume() => false,
+            () = async {
+                self.resume().await;
+                self.compare_with_other_nodes().await;
+            } => false,
         };
         let mut input = if asked_to_release { self.release().await } else { Input::Wake };
         loop {
@@ -343,6 +364,9 @@ impl LeaseTask {
                 let listed = self.outcome(answer, "list", Access::Reads);
                 if let Ok(listing) = &listed {
                     self.report_unreadable(scope, listing);
+                    if time == StoreTime::Wanted && listing.store_unix_ms.is_none() {
+                        self.report_missing_clock();
+                    }
                 }
                 Input::Looked(listed)
             }
@@ -406,7 +430,10 @@ impl LeaseTask {
         };
         // Read last, so that the duration of the list does not look like a clock that is ahead.
         let store_unix_ms = match time {
-            StoreTime::Wanted => self.node.store.unix_ms().await?,
+            StoreTime::Wanted => {
+                let unix_ms = self.node.store.unix_ms().await?;
+                unix_ms.map(|unix_ms| unix_ms.saturating_add(self.node.store_clock_error_ms()))
+            }
             StoreTime::Known => None,
         };
         Ok(Listing { entries, store_unix_ms })
@@ -455,8 +482,11 @@ impl LeaseTask {
     /// Replaces the current generator by one for a new lease. Returns whether it can make ids; otherwise there is none.
     async fn start_generator(&mut self, held: SettledLease) -> bool {
         let SettledLease { worker, from_unix_ms, mut until_unix_ms, .. } = held;
-        if let Some(saver) = &self.saver {
-            until_unix_ms = saver.begin(held).await;
+        // A lease in a gap is not saved: see `Protocol::is_in_gap`.
+        let saver = self.saver.clone().filter(|_| !self.protocol.is_in_gap());
+        match &saver {
+            Some(saver) => until_unix_ms = saver.begin(held).await,
+            None => self.forget_saved().await,
         }
         if until_unix_ms <= from_unix_ms {
             let why = format!("the lease of worker {worker} can neither be saved nor its file removed");
@@ -496,8 +526,10 @@ impl LeaseTask {
             return false;
         }
         // Before the next await: if the task ends there, it ends this generator.
-        self.current = Some(ActiveGenerator { generator: Arc::clone(&generator), worker, from_unix_ms });
-        if let Some(saver) = &self.saver {
+        let current =
+            ActiveGenerator { generator: Arc::clone(&generator), worker, from_unix_ms, saver: saver.clone() };
+        self.current = Some(current);
+        if let Some(saver) = saver {
             saver.attach(generator).await;
         }
         self.clock_confirmed();
@@ -517,11 +549,12 @@ impl LeaseTask {
             // The lease could not be saved when it was granted.
             None => self.start_generator(held).await,
             Some(current) => {
-                if self.saver.is_none() {
+                let saver = current.saver.clone();
+                if saver.is_none() {
                     current.generator.extend_lease(until_unix_ms);
                 }
                 self.advance_clock();
-                if let Some(saver) = &self.saver {
+                if let Some(saver) = saver {
                     saver.extended(held).await;
                 }
                 true
@@ -679,7 +712,7 @@ impl LeaseTask {
         if let Some(saver) = &self.saver
             && let Err(error) = saver.remove().await
         {
-            tracing::error!(%error, "the file of a lease that another node holds cannot be removed: remove it before the next start");
+            tracing::error!(%error, "the file of a lease that must not be resumed cannot be removed: remove it before the next start");
         }
     }
 

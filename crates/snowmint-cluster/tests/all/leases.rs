@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::support::cut_off_store::{CutOff, until};
-use snowmint::{DatacenterId, Id, Layout, WorkerId};
-use snowmint_cluster::lease::{Record, Tag, admin};
+use snowmint::{Clock as _, DatacenterId, Id, Layout, WallClock, WorkerId};
+use snowmint_cluster::lease::{Granted, Record, Tag, admin};
 use snowmint_cluster::{
     Holder, LeaseConfig, LeaseError, LeaseHandle, Leases, NamespaceError, NamespaceName, NextIdError,
     WorkerChoice, WorkerCount, WorkerPool, pin,
@@ -403,7 +403,14 @@ async fn a_worker_taken_by_another_is_replaced_without_a_gap() {
     let mut last = handle.try_take(1).unwrap().next().unwrap();
     let thief = |record: Record| {
         let until_unix_ms = record.until_unix_ms + 60_000;
-        Record { holder: Holder::new("thief").unwrap(), from_unix_ms: None, until_unix_ms, tag: Tag(1) }
+        Record {
+            holder: Holder::new("thief").unwrap(),
+            from_unix_ms: None,
+            until_unix_ms,
+            tag: Tag(1),
+            granted: Granted::up_to(until_unix_ms),
+            released: false,
+        }
     };
     replace_record(&*store, first, thief).await;
     let taken = until(|| {
@@ -462,6 +469,47 @@ async fn a_claim_is_used_once_it_has_settled() {
     assert_eq!(leases.status().store_forgot, 0);
 }
 
+/// Goal: over a store without a clock, a node that is far ahead of one that renews its lease takes no worker. Leases that nobody
+/// renews delay one start, and no later one. Method: the record of another node, from an hour ago.
+#[tokio::test]
+async fn a_node_far_ahead_of_one_that_renews_is_refused() {
+    let store: Arc<dyn Store> = memory();
+    let window = Duration::from_secs(2);
+    let started = |holder: &str| start(&store, config("twitter", holder).window(window));
+    let other = started("other");
+    let worker = other.ready().await.unwrap().worker.unwrap();
+    other.release(PATIENCE).await;
+    let hour_ago = |record: Record| {
+        let until_unix_ms = WallClock.unix_ms() - 3_600_000;
+        let granted = Granted::up_to(until_unix_ms);
+        Record { from_unix_ms: None, until_unix_ms, tag: Tag(1), granted, released: false, ..record }
+    };
+    replace_record(&*store, worker, hour_ago).await;
+    let ahead = started("ahead");
+    let renewing = async {
+        loop {
+            replace_record(&*store, worker, hour_ago).await;
+            tokio::time::sleep(Duration::from_millis(300)).await;
+        }
+    };
+    let refused = tokio::select! {
+        refused = ahead.ready() => refused.unwrap_err(),
+        () = renewing => unreachable!(),
+    };
+    assert!(matches!(refused, LeaseError::AheadOfNode { worker: found, .. } if found == worker), "{refused}");
+    // It no longer renews.
+    until(|| ahead.status().worker).await;
+    let records = admin::leases(&*store).await.unwrap();
+    let marked = records.iter().find(|entry| entry.worker == worker).unwrap().record.as_ref().unwrap();
+    assert!(marked.released);
+    let third = started("third");
+    let waited = tokio::select! {
+        ready = third.ready() => ready.map(|_| false).unwrap(),
+        _ = until(|| third.status().waiting.filter(|why| why.contains("longer than clocks may differ"))) => true,
+    };
+    assert!(!waited, "the lease is marked as released");
+}
+
 /// Goal: a lease ends immediately if another node was granted a part of it, because the store forgot. Method: its record is
 /// replaced by one whose lease begins before its end.
 #[tokio::test]
@@ -476,6 +524,8 @@ async fn a_lease_that_another_was_granted_too_ends_at_once() {
         from_unix_ms: Some(record.until_unix_ms - 1000),
         until_unix_ms: record.until_unix_ms + 60_000,
         tag: Tag(1),
+        granted: Granted::up_to(record.until_unix_ms + 60_000),
+        released: false,
     };
     replace_record(&*store, first, thief).await;
     until(|| (leases.status().overlaps == 1).then_some(())).await;

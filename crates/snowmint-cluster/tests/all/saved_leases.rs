@@ -11,13 +11,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::support::cut_off_store::{CutOff, until};
+use snowmint::clock::{Clock as _, WallClock};
 use snowmint::{DatacenterId, Id, Layout, WorkerId};
 use snowmint_cluster::lease::{Tag, admin};
 use snowmint_cluster::{
     Holder, LeaseConfig, LeaseConfigError, LeaseHandle, Leases, NextIdError, ResumeError, SavedLeases,
     SavedSlotError, WorkerChoice, WorkerPool,
 };
-use snowmint_store::Store;
+use snowmint_store::{Expected, Store, Swap};
 
 const WINDOW: Duration = Duration::from_secs(2);
 
@@ -374,4 +375,31 @@ async fn a_generator_that_was_just_started_ends_with_its_lease() {
     // Let the write end in any case: the test waits for it.
     fs::read(&pipe).unwrap();
     assert!(matches!(after, Err(NextIdError::NoLease { .. })), "{after:?}");
+}
+
+/// Goal: a node that saves its leases keeps making ids over the end of a gap. Method: the record of a clean stop whose clock was
+/// 4 s ahead: the lease in the gap is not saved, and its renewals leave the gap.
+#[tokio::test]
+async fn ids_go_on_where_a_gap_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Arc::new(CutOff::default());
+    let (key, now) = (pool().key(WorkerId(5)).unwrap(), WallClock.unix_ms());
+    let ahead = now + 4000;
+    let record = format!(
+        r#"{{"holder":"me","from":{ahead},"until":{ahead},"tag":"1","unused":[[{},{ahead}]],"released":true}}"#,
+        now - 60_000
+    );
+    let written = store.compare_and_set(&key, Expected::Absent, record.as_bytes()).await.unwrap();
+    assert!(matches!(written, Swap::Done(_)));
+    let only = WorkerChoice::Only(WorkerId(5));
+    let saved = open(folder.path()).await;
+    let leases = start_with(
+        &store,
+        LeaseConfig::new(pool(), holder()).window(WINDOW).worker_choice(only).saved(saved),
+    );
+    leases.ready().await.unwrap();
+    let mut handle = leases.handle();
+    let first = instant(ids(&mut handle, 1).await[0]);
+    assert!(first < ahead, "{first} is in the gap, which ends at {ahead}");
+    until(|| try_id(&mut handle).filter(|id| instant(*id) > ahead + 1000)).await;
 }

@@ -15,7 +15,16 @@ impl ClockOffset {
     pub(crate) async fn measure(store: &dyn Store) -> Result<Option<Self>, StoreError> {
         let before_ms = WallClock.unix_ms();
         let store_ms = store.unix_ms().await?;
-        Ok(store_ms.map(|store_ms| Self::of(before_ms, store_ms, WallClock.unix_ms())))
+        let error_ms = i64::try_from(store.clock_error().as_millis()).unwrap_or(i64::MAX);
+        Ok(store_ms.map(|store_ms| Self::of(before_ms, store_ms, WallClock.unix_ms()).widened(error_ms)))
+    }
+
+    /// Returns the bounds for a store's clock that was read with this error, either way.
+    const fn widened(self, error_ms: i64) -> Self {
+        Self {
+            least_ms: self.least_ms.saturating_sub(error_ms),
+            most_ms: self.most_ms.saturating_add(error_ms),
+        }
     }
 
     /// Returns the bounds for a call that lasted from `before_ms` to `after_ms`.
@@ -58,5 +67,7 @@ mod tests {
         assert_eq!(ClockOffset::of(1_000_000, 1_002_250, 1_000_250).certain_ms(), -2000);
         assert_eq!(ClockOffset::of(1_000_250, 1_000_000, 1_000_000).certain_ms(), 0);
         assert_eq!(ClockOffset::of(1_000_000, 998_000, 1_000_250).of_store(1_000_000), 998_000);
+        let by_seconds = ClockOffset::of(1_000_000, 998_000, 1_000_250).widened(500);
+        assert_eq!((by_seconds.certain_ms(), by_seconds.within_ms()), (1500, 1250));
     }
 }

@@ -113,7 +113,7 @@ pub async fn examine(store: &dyn Store, nodes: &[String]) -> Result<Findings, Ad
     let offset = ClockOffset::measure(store).await?;
     findings.push(match offset {
         Some(offset) => clocks(offset).in_full(),
-        None => ok("clock", "this store has no clock to compare with"),
+        None => ok("clock", without_clock(store.clock_missing())),
     });
     let entries = leases(store).await?;
     // This clock may be wrong.
@@ -135,6 +135,11 @@ pub async fn examine(store: &dyn Store, nodes: &[String]) -> Result<Findings, Ad
     findings.extend(of_pools(&entries, now_unix_ms).into_iter().map(Checked::in_full));
     findings.extend(nodes_and_counters(store, nodes).await?);
     Ok(Findings { findings })
+}
+
+fn without_clock(why: Option<String>) -> String {
+    let none = "this store has no clock to compare with";
+    why.map_or_else(|| none.to_owned(), |why| format!("{none}: {why}"))
 }
 
 #[expect(clippy::disallowed_methods, reason = "the check measures how long a call takes")]
@@ -231,8 +236,11 @@ pub(crate) fn wrong_with_leases(entries: &[LeaseEntry], now_unix_ms: u64) -> Vec
 fn far_ahead(entries: &[LeaseEntry], now_unix_ms: u64) -> Option<Checked> {
     let records: Vec<(&LeaseEntry, &Record)> =
         entries.iter().filter_map(|entry| Some((entry, entry.record.as_ref().ok()?))).collect();
-    let (last, last_record) = records.iter().max_by_key(|(_, record)| record.until_unix_ms)?;
-    let ahead = |record: &Record| record.until_unix_ms.saturating_sub(now_unix_ms);
+    let is_over = |record: &Record| record.until_unix_ms > now_unix_ms && !record.is_held_at(now_unix_ms);
+    let records: Vec<_> = records.into_iter().filter(|(_, record)| !is_over(record)).collect();
+    let (last, last_record) =
+        records.iter().max_by_key(|(_, record)| record.frees_unix_ms(now_unix_ms, 1))?;
+    let ahead = |record: &Record| record.frees_unix_ms(now_unix_ms, 1).saturating_sub(now_unix_ms);
     if ahead(last_record) == 0 {
         let text = format!("no worker is held; the last lease ended at {}", Utc(last_record.until_unix_ms));
         return Some(Checked::of(ok("leases", text)));
@@ -252,9 +260,16 @@ fn far_ahead(entries: &[LeaseEntry], now_unix_ms: u64) -> Option<Checked> {
         1 => ", as is 1 other".to_owned(),
         more => format!(", as are {more} others"),
     };
+    let way_out = match record.granted.gap_at(now_unix_ms, 1) {
+        Some(_) => format!(
+            "once that node is stopped or its clock is correct, `snowmint workers release {} --force` frees the worker",
+            entry.worker
+        ),
+        None => "no node takes the worker before that".to_owned(),
+    };
     let what = format!(
         "worker {} of {} is held by {} far beyond a window{more}: this clock is behind, the clock of that node was ahead, or an \
-         operator took the worker from it",
+         operator took the worker from it; {way_out}",
         entry.worker, entry.pool, record.holder
     );
     let detail = format!("; the lease ends in {} s, at {}", ahead(record) / 1000, Utc(record.until_unix_ms));
@@ -269,7 +284,7 @@ fn far_of_pool<'a>(
     of_pool: &[(&'a LeaseEntry, &'a Record)],
     now_unix_ms: u64,
 ) -> impl Iterator<Item = (&'a LeaseEntry, &'a Record)> {
-    let ahead = move |record: &Record| record.until_unix_ms.saturating_sub(now_unix_ms);
+    let ahead = move |record: &Record| record.frees_unix_ms(now_unix_ms, 1).saturating_sub(now_unix_ms);
     let mut held: Vec<u64> =
         of_pool.iter().map(|(_, record)| ahead(record)).filter(|ahead| *ahead > 0).collect();
     held.sort_unstable();
@@ -350,7 +365,7 @@ fn workers_left(pool: &str, entries: &[LeaseEntry], now_unix_ms: u64) -> Checked
     // No node takes a worker whose record is unreadable.
     let unreadable = of_pool().filter(|entry| entry.record.is_err()).count() as u64;
     let held = of_pool().filter_map(|entry| Some((entry.worker, entry.record.as_ref().ok()?)));
-    let held: Vec<_> = held.filter(|(_, record)| record.until_unix_ms > now_unix_ms).collect();
+    let held: Vec<_> = held.filter(|(_, record)| record.is_held_at(now_unix_ms)).collect();
     let workers = workers_of(pool);
     let left = workers.saturating_sub(held.len() as u64 + unreadable);
     let text = format!("{left} of {workers} workers of {pool} are free");

@@ -136,7 +136,9 @@ fn follows(key: &Key, written: &[u8], found: &[u8]) -> bool {
             // A lease that another node took since begins where the written one ends.
             "workers" => match (Record::from_bytes(written), Record::from_bytes(found)) {
                 (Ok(written), Ok(found)) => {
+                    let until = written.granted.until_unix_ms();
                     found.from_unix_ms.is_some_and(|from| from >= written.until_unix_ms)
+                        || (found.is_in_gap() && found.granted.until_unix_ms() >= until)
                 }
                 _ => false,
             },
@@ -147,6 +149,7 @@ fn follows(key: &Key, written: &[u8], found: &[u8]) -> bool {
         }
 }
 
+#[deny(clippy::missing_trait_methods, reason = "a default would hide what the inner store says")]
 #[async_trait]
 impl Store for SettledStore {
     /// Also remembers namespaces that are only read: another command may have written them a moment ago.
@@ -181,6 +184,14 @@ impl Store for SettledStore {
 
     async fn unix_ms(&self) -> Result<Option<u64>, StoreError> {
         self.store.unix_ms().await
+    }
+
+    fn clock_error(&self) -> Duration {
+        self.store.clock_error()
+    }
+
+    fn clock_missing(&self) -> Option<String> {
+        self.store.clock_missing()
     }
 
     fn skipped(&self) -> Vec<String> {
@@ -223,7 +234,7 @@ impl Store for SettledStore {
 #[cfg(test)]
 mod tests {
     use snowmint_cluster::audit::{Action, AuthorRights, Listed, Logged};
-    use snowmint_cluster::lease::Tag;
+    use snowmint_cluster::lease::{Granted, Tag};
     use snowmint_cluster::{Holder, NamespaceName};
     use snowmint_store::MemoryStore;
 
@@ -270,7 +281,9 @@ mod tests {
 
     fn lease(tag: u128, from_unix_ms: u64, until_unix_ms: u64) -> Vec<u8> {
         let holder = Holder::new("n").unwrap();
-        Record { holder, from_unix_ms: Some(from_unix_ms), until_unix_ms, tag: Tag(tag) }.to_bytes()
+        let granted = Granted::up_to(until_unix_ms);
+        let from_unix_ms = Some(from_unix_ms);
+        Record { holder, from_unix_ms, until_unix_ms, tag: Tag(tag), granted, released: false }.to_bytes()
     }
 
     async fn put(store: &dyn Store, key: &Key, value: &[u8]) {

@@ -55,16 +55,16 @@ pub struct WorkerView {
 impl WorkerView {
     fn of(entry: &LeaseEntry, now_unix_ms: u64) -> Self {
         let record = entry.record.as_ref().ok();
-        let until_unix_ms = record.map(|record| record.until_unix_ms);
+        let until_unix_ms = record.map(|record| record.frees_unix_ms(now_unix_ms, 1));
         Self {
             pool: entry.pool.clone(),
             worker: entry.worker.0,
             holder: record.map(|record| record.holder.to_string()),
             until: until_unix_ms.map(|until| Utc(until).to_string()),
             until_unix_ms,
-            state: match until_unix_ms {
+            state: match record {
                 None => WorkerState::Unreadable,
-                Some(until) if until > now_unix_ms => WorkerState::Held,
+                Some(record) if record.is_held_at(now_unix_ms) => WorkerState::Held,
                 Some(_) => WorkerState::Free,
             },
             ahead_ms: until_unix_ms.map(|until| until.cast_signed() - now_unix_ms.cast_signed()),
@@ -167,21 +167,27 @@ pub async fn release(
     let Ok(record) = &entry.record else {
         return Err(AdminError::UnreadableWorker { worker, pool: entry.pool.clone() });
     };
-    let until = Utc(record.until_unix_ms).to_string();
-    if record.until_unix_ms <= now_unix_ms(store).await? {
+    let now_unix_ms = now_unix_ms(store).await?;
+    let frees_unix_ms = record.frees_unix_ms(now_unix_ms, 1);
+    let until = Utc(frees_unix_ms).to_string();
+    let is_held = record.is_held_at(now_unix_ms);
+    // A lease that was released in the future still shows that clock until the worker is taken.
+    if !is_held && (record.until_unix_ms <= now_unix_ms || record.is_evicted()) {
         return Ok((Released::Free { worker, ended: until }, warnings));
     }
     let holder = record.holder.to_string();
     match force {
-        Force::Refuse => return Err(AdminError::Held { worker, holder, until }),
+        Force::Refuse if is_held => return Err(AdminError::Held { worker, holder, until }),
         Force::TakeFrom(named) if *named != holder => {
             return Err(AdminError::OtherHolder { worker, holder, named: named.clone() });
         }
-        Force::Take | Force::TakeFrom(_) => {}
+        Force::Refuse | Force::Take | Force::TakeFrom(_) => {}
     }
     let evicted = async {
         match evict(store, entry, random_tag()).await? {
-            Some(Eviction::FreeFrom(until)) => Ok(until),
+            // Its lease is in the future, where the clock of its holder was.
+            Some(Eviction::FreeFrom(_)) if record.granted.gap_at(now_unix_ms, 1).is_some() => Ok(now_unix_ms),
+            Some(Eviction::FreeFrom(_)) => Ok(frees_unix_ms),
             _ => Err(AdminError::WorkerChanged { worker }),
         }
     };

@@ -3,11 +3,19 @@
 
 use std::error::Error;
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Mutex as StdMutex, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::header::DATE;
+use hyper::{Request as HttpRequest, Uri};
+use rustls::ClientConfig;
 use tokio::sync::Mutex;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 use tonic::{Code, Request, Response, Status};
@@ -19,6 +27,7 @@ use super::wire::kv_client::KvClient;
 use super::wire::maintenance_client::MaintenanceClient;
 use crate::UrlError;
 use crate::error::chain;
+use crate::net::https::{self, HttpsClient, Roots, date_unix_ms};
 use crate::net::url::{Host, Location, Login};
 
 /// The limit for connecting to one member, including TLS.
@@ -31,6 +40,20 @@ const READS: Duration = Duration::from_secs(6);
 const WRITE_CONNECT: Duration = Duration::from_secs(4);
 /// The limit for the answer to a write; etcd itself gives up after 7 s.
 const WRITE: Duration = Duration::from_secs(5);
+/// The limit for the members to tell their times, which costs them no work. A node waits for less than a window of 5 s.
+const TIME: Duration = Duration::from_secs(1);
+/// Questions without an answer after which etcd has no clock.
+const SILENT: u32 = 3;
+/// The pause before the next question.
+const ASK_AGAIN: Duration = Duration::from_millis(50);
+/// How long nobody asks again.
+const NO_CLOCK: Duration = Duration::from_mins(1);
+/// The limit for the rest of an answer whose time was read.
+const PAGE: Duration = Duration::from_millis(100);
+/// The page that tells the time. Every version has it, for every user, and makes it from memory.
+const TIME_PAGE: &str = "/version";
+/// The maximum bytes of that page, which are not used: another program may answer.
+const LARGEST_PAGE: usize = 64 << 10;
 /// The maximum bytes of one answer: a page of records of 64 KiB.
 pub(super) const LARGEST_ANSWER: usize = 64 << 20;
 
@@ -43,6 +66,41 @@ pub(super) struct Link {
     login: Option<Login>,
     protocol: Protocol,
     token: Mutex<Option<MetadataValue<Ascii>>>,
+    /// Calls the members' clocks; all other calls are gRPC.
+    http: HttpsClient,
+    /// Whether any member has told its time.
+    has_told_time: AtomicBool,
+    /// Questions for the time since a member told it.
+    asked_in_vain: AtomicU32,
+    /// When it was found that no member tells its time, and why.
+    no_clock: StdMutex<Option<(Instant, String)>>,
+}
+
+/// The answers of the members to the question for their times, each with its host.
+#[derive(Default)]
+struct Times {
+    told: Vec<(String, u64)>,
+    silent: Vec<String>,
+    unreachable: Vec<String>,
+}
+
+/// What the members say about the time.
+#[derive(Debug)]
+pub(super) enum Time {
+    /// A member told its time, in Unix milliseconds.
+    Told(u64),
+    /// No member answers HTTP on this port, for these reasons.
+    NoClock(String),
+}
+
+/// The reason why a member did not tell its time.
+enum NoTime {
+    /// It could not be reached.
+    Unreachable(String),
+    /// It did not answer in time.
+    Late,
+    /// It answers, but not with a time.
+    NotTold(String),
 }
 
 struct Member {
@@ -62,13 +120,25 @@ impl Link {
         shown_hosts: String,
         login: Option<Login>,
         protocol: Protocol,
+        tls: ClientConfig,
     ) -> Self {
         let member = |endpoint: Endpoint| {
             let endpoint = endpoint.connect_timeout(CONNECT).tcp_keepalive(Some(Duration::from_secs(10)));
             Member { endpoint, channel: Mutex::new(None) }
         };
         let members = endpoints.into_iter().map(member).collect();
-        Self { members, current: AtomicUsize::new(0), shown_hosts, login, protocol, token: Mutex::new(None) }
+        Self {
+            members,
+            current: AtomicUsize::new(0),
+            shown_hosts,
+            login,
+            protocol,
+            token: Mutex::new(None),
+            http: https::client(tls, CONNECT),
+            has_told_time: AtomicBool::new(false),
+            asked_in_vain: AtomicU32::new(0),
+            no_clock: StdMutex::default(),
+        }
     }
 
     pub(super) fn shown_hosts(&self) -> &str {
@@ -138,6 +208,80 @@ impl Link {
             }
         }
         statuses
+    }
+
+    /// Asks the members for their times, all at once. The middle one counts, so that one wrong clock refuses no node.
+    ///
+    /// gRPC tells no time, but the client port of etcd also answers HTTP, with a `Date`. A port for gRPC alone does not
+    /// (`--listen-client-http-urls` moves HTTP to another one): if no member ever told its time, and none does after [`SILENT`]
+    /// questions, the store has no clock. Less silence is a failure: it must not hide the clock from a node that starts.
+    pub(super) async fn time(&self) -> Result<Time, EtcdFailure> {
+        if let Some((found, why)) = self.no_clock()
+            && found.elapsed() < NO_CLOCK
+        {
+            return Ok(Time::NoClock(why));
+        }
+        let deadline = Instant::now() + TIME;
+        loop {
+            // Counted before the answer: a caller may have a shorter limit.
+            let in_vain = self.asked_in_vain.fetch_add(1, Ordering::Relaxed) + 1;
+            let Times { mut told, silent, unreachable } =
+                self.times(deadline, self.members.len() / 2 + 1).await;
+            told.sort_by_key(|(_, unix_ms)| *unix_ms);
+            if let Some((_, unix_ms)) = told.get(told.len() / 2) {
+                self.asked_in_vain.store(0, Ordering::Relaxed);
+                self.has_told_time.store(true, Ordering::Relaxed);
+                return Ok(Time::Told(*unix_ms));
+            }
+            if silent.is_empty() {
+                return Err(EtcdFailure::to_connect(unreachable.join("; "), self.protocol));
+            }
+            let why = silent.join("; ");
+            let has_told = self.has_told_time.load(Ordering::Relaxed);
+            if in_vain >= SILENT && !has_told {
+                *self.no_clock.lock().unwrap_or_else(PoisonError::into_inner) =
+                    Some((Instant::now(), why.clone()));
+                return Ok(Time::NoClock(why));
+            }
+            if has_told || Instant::now() + ASK_AGAIN >= deadline {
+                return Err(EtcdFailure::NoConnection(format!("no member told its time over HTTP: {why}")));
+            }
+            sleep(ASK_AGAIN).await;
+        }
+    }
+
+    fn no_clock(&self) -> Option<(Instant, String)> {
+        // An assignment cannot leave it half changed.
+        self.no_clock.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Returns the time of each member that tells it, with its host.
+    pub(super) async fn clocks(&self) -> Vec<(String, u64)> {
+        self.times(Instant::now() + TIME, self.members.len()).await.told
+    }
+
+    /// Asks all members for their times, until this many have told theirs.
+    async fn times(&self, deadline: Instant, enough: usize) -> Times {
+        let ask = async |member: &Member| {
+            let answer = timeout_at(deadline, member.time(&self.http)).await;
+            (member.host(), answer.unwrap_or(Err(NoTime::Late)))
+        };
+        let mut asked: FuturesUnordered<_> = self.members.iter().map(ask).collect();
+        let mut times = Times::default();
+        while let Some((host, answer)) = asked.next().await {
+            match answer {
+                Ok(unix_ms) => times.told.push((host, unix_ms)),
+                Err(NoTime::NotTold(why)) => times.silent.push(format!("{host}: {why}")),
+                Err(NoTime::Late) => {
+                    times.silent.push(format!("{host}: no answer within {} ms", TIME.as_millis()))
+                }
+                Err(NoTime::Unreachable(why)) => times.unreachable.push(format!("{host}: {why}")),
+            }
+            if times.told.len() == enough {
+                break;
+            }
+        }
+        times
     }
 
     /// Sends a write, once.
@@ -320,6 +464,28 @@ impl Call for wire::TxnRequest {
 }
 
 impl Member {
+    async fn time(&self, http: &HttpsClient) -> Result<u64, NoTime> {
+        let not_told = |why: &dyn fmt::Display| NoTime::NotTold(why.to_string());
+        let uri: Uri = format!("{}{TIME_PAGE}", self.endpoint.uri().to_string().trim_end_matches('/'))
+            .parse()
+            .map_err(|error| not_told(&error))?;
+        let request =
+            HttpRequest::get(uri).body(Full::<Bytes>::default()).map_err(|error| not_told(&error))?;
+        let response = match http.request(request).await {
+            Ok(response) => response,
+            Err(error) if error.is_connect() => return Err(NoTime::Unreachable(chain(&error))),
+            Err(error) => return Err(not_told(&chain(&error))),
+        };
+        // Of a proxy, for example.
+        if !response.status().is_success() {
+            return Err(not_told(&format_args!("HTTP status {}", response.status())));
+        }
+        let date = response.headers().get(DATE).and_then(|date| date_unix_ms(date.to_str().ok()?));
+        // Read to its end, so that the connection can be used again.
+        let _ = timeout(PAGE, Limited::new(response.into_body(), LARGEST_PAGE).collect()).await;
+        date.ok_or_else(|| not_told(&"an HTTP answer without a Date"))
+    }
+
     fn host(&self) -> String {
         self.endpoint.uri().authority().map(ToString::to_string).unwrap_or_default()
     }
@@ -409,10 +575,7 @@ pub(super) fn settings(url: &str) -> Result<(Link, String), UrlError> {
     let mut location = location(url)?;
     let login = location.take_login()?;
     let prefix = prefix(&mut location)?;
-    let (tls, protocol) = match tls(&mut location)? {
-        Some((tls, protocol)) => (Some(tls), protocol),
-        None => (None, Protocol::Plain),
-    };
+    let Tls { grpc: tls, http, protocol } = tls(&mut location)?;
     location.finish(PARAMETERS)?;
     let endpoint = |host: &Host| {
         let scheme = if tls.is_some() { "https" } else { "http" };
@@ -424,30 +587,50 @@ pub(super) fn settings(url: &str) -> Result<(Link, String), UrlError> {
         }
     };
     let endpoints: Result<Vec<_>, _> = location.hosts.iter().map(endpoint).collect();
-    Ok((Link::new(endpoints?, location.shown_hosts(), login, protocol), prefix))
+    Ok((Link::new(endpoints?, location.shown_hosts(), login, protocol, http), prefix))
 }
 
-fn tls(location: &mut Location) -> Result<Option<(ClientTlsConfig, Protocol)>, UrlError> {
+/// The same settings of TLS for both protocols.
+struct Tls {
+    /// `None` without TLS.
+    grpc: Option<ClientTlsConfig>,
+    http: ClientConfig,
+    protocol: Protocol,
+}
+
+fn tls(location: &mut Location) -> Result<Tls, UrlError> {
     let said = location.take_switch("tls")?;
     let (ca, client) = (location.take_path("ca"), location.read_pair("cert", "key")?);
     let wanted = location.scheme == "etcds" || ca.is_some() || client.is_some();
     if said == Some(false) && wanted {
         return Err(location.malformed("tls=false excludes etcds:, ca=, cert= and key="));
     }
-    if !wanted && said != Some(true) {
-        return Ok(None);
+    let uses_tls = wanted || said == Some(true);
+    let authorities = ca.map(|path| location.read_file("ca", &path)).transpose()?;
+    let roots = match &authorities {
+        Some(pem) => Roots::Pem(pem),
+        None if uses_tls => Roots::System,
+        None => Roots::Nobody,
+    };
+    let shown = client.as_ref().map(|(cert, key)| (&**cert, &**key));
+    let http = https::tls(roots, shown).map_err(|fault| {
+        let parameter = fault.parameter.map_or_else(String::new, |parameter| format!("{parameter}=: "));
+        location.malformed(&format!("{parameter}{}", fault.text))
+    })?;
+    if !uses_tls {
+        return Ok(Tls { grpc: None, http, protocol: Protocol::Plain });
     }
-    let config = match ca {
-        Some(path) => {
-            let pem = location.read_file("ca", &path)?;
-            ClientTlsConfig::new().ca_certificate(Certificate::from_pem(pem))
-        }
+    let config = match authorities {
+        Some(pem) => ClientTlsConfig::new().ca_certificate(Certificate::from_pem(pem)),
         None => ClientTlsConfig::new().with_native_roots(),
     };
-    Ok(Some(match client {
-        None => (config, Protocol::Tls),
-        Some((cert, key)) => (config.identity(Identity::from_pem(cert, key)), Protocol::TlsWithCertificate),
-    }))
+    Ok(match client {
+        None => Tls { grpc: Some(config), http, protocol: Protocol::Tls },
+        Some((cert, key)) => {
+            let grpc = Some(config.identity(Identity::from_pem(cert, key)));
+            Tls { grpc, http, protocol: Protocol::TlsWithCertificate }
+        }
+    })
 }
 
 #[cfg(test)]
@@ -469,7 +652,7 @@ mod tests {
         {
             let url = format!("etcd://h?tls={word}");
             let mut location = location(&url).unwrap();
-            assert_eq!(tls(&mut location).unwrap().is_some(), uses_tls, "{word}");
+            assert_eq!(tls(&mut location).unwrap().grpc.is_some(), uses_tls, "{word}");
         }
     }
 

@@ -2,7 +2,6 @@
 //! Distinguishes failures before a call was sent from later ones: a write that fails later may have happened.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 use std::{env, fmt};
 
@@ -10,15 +9,8 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, DATE, HeaderValue, USER_AGENT};
 use hyper::{Method, Request, Uri};
-use hyper_rustls::{ConfigBuilderExt, HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use rustls::crypto::ring;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::ClientConfig;
 use serde_json::Value;
 use tokio::time::timeout;
 
@@ -26,6 +18,7 @@ use super::error::{Answer, KubernetesFailure};
 use super::lease_object::LONGEST_PREFIX;
 use crate::UrlError;
 use crate::error::chain;
+use crate::net::https::{self, HttpsClient, Roots};
 use crate::net::url::Location;
 
 /// The limit for connecting to the server, without TLS.
@@ -41,7 +34,7 @@ const LARGEST_ANSWER: usize = 96 << 20;
 pub(super) struct Link {
     server: String,
     token_file: Option<PathBuf>,
-    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    client: HttpsClient,
 }
 
 impl fmt::Debug for Link {
@@ -53,15 +46,7 @@ impl fmt::Debug for Link {
 impl Link {
     /// `server` is `https://HOST:PORT`, with nothing after it.
     pub(super) fn new(server: String, token_file: Option<PathBuf>, tls: ClientConfig) -> Self {
-        let mut http = HttpConnector::new();
-        http.enforce_http(false);
-        http.set_connect_timeout(Some(CONNECT));
-        http.set_nodelay(true);
-        let https = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1();
-        let client = Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(Duration::from_secs(30))
-            .build(https.wrap_connector(http));
+        let client = https::client(tls, CONNECT);
         Self { server, token_file, client }
     }
 
@@ -244,44 +229,28 @@ fn is_label(text: &str, longest: usize) -> bool {
 }
 
 fn tls(location: &mut Location, ca: Option<&Path>) -> Result<ClientConfig, UrlError> {
-    let client = location.take_pair("cert", "key")?;
-    let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(|error| location.malformed(&error.to_string()))?;
-    let builder = match ca {
-        Some(path) => {
-            let mut roots = RootCertStore::empty();
-            for certificate in certificates(location, "ca", path)? {
-                roots.add(certificate).map_err(|error| pem_error(location, "ca", path, &error))?;
-            }
-            builder.with_root_certificates(roots)
-        }
-        None => builder.with_native_roots().map_err(|error| location.malformed(&error.to_string()))?,
+    let files = location.take_pair("cert", "key")?;
+    let authorities = ca.map(|path| location.read_file("ca", path)).transpose()?;
+    let client = match &files {
+        Some((cert, key)) => Some((location.read_file("cert", cert)?, location.read_file("key", key)?)),
+        None => None,
     };
-    let Some((cert, key)) = client else { return Ok(builder.with_no_client_auth()) };
-    let chain = certificates(location, "cert", &cert)?;
-    let pem = location.read_file("key", &key)?;
-    let secret =
-        PrivateKeyDer::from_pem_slice(&pem).map_err(|error| pem_error(location, "key", &key, &error))?;
-    builder.with_client_auth_cert(chain, secret).map_err(|error| pem_error(location, "cert", &cert, &error))
-}
-
-fn certificates(
-    location: &Location,
-    parameter: &str,
-    path: &Path,
-) -> Result<Vec<CertificateDer<'static>>, UrlError> {
-    let pem = location.read_file(parameter, path)?;
-    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
-    match found {
-        Ok(found) if !found.is_empty() => Ok(found),
-        Ok(_) => Err(pem_error(location, parameter, path, &"the file has no certificate")),
-        Err(error) => Err(pem_error(location, parameter, path, &error)),
-    }
-}
-
-fn pem_error(location: &Location, parameter: &str, path: &Path, error: &dyn fmt::Display) -> UrlError {
-    location.malformed(&format!("{parameter}={}: {error}", path.display()))
+    let roots = authorities.as_deref().map_or(Roots::System, Roots::Pem);
+    let client = client.as_ref().map(|(cert, key)| (&**cert, &**key));
+    https::tls(roots, client).map_err(|fault| {
+        let path = match (fault.parameter, &files) {
+            (Some("ca"), _) => ca,
+            (Some("cert"), Some((cert, _))) => Some(&**cert),
+            (Some("key"), Some((_, key))) => Some(&**key),
+            _ => None,
+        };
+        match (fault.parameter, path) {
+            (Some(parameter), Some(path)) => {
+                location.malformed(&format!("{parameter}={}: {}", path.display(), fault.text))
+            }
+            _ => location.malformed(&fault.text),
+        }
+    })
 }
 
 /// Escapes a text for the value of a query.

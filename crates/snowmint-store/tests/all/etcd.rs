@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use snowmint_store::{EtcdStore, Expected, OpenError, Store, StoreErrorKind, Swap, conformance};
-use snowmint_test_servers::{Certificates, Etcd, EtcdCluster, Proxy};
+use snowmint_test_servers::{Certificates, Etcd, EtcdCluster, Proxy, time};
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, sleep};
 
 use crate::support::traffic;
@@ -79,7 +81,6 @@ async fn records_are_plain_keys() {
     assert_eq!(etcdctl(&etcd, &["get", "snowmint/workers/a/1", "--print-value-only"]), "ours\n");
     assert_eq!(etcdctl(&etcd, &["get", "/team/workers/a/1", "--print-value-only"]), "theirs\n");
     assert_eq!(store.list("").await.unwrap().len(), 1);
-    assert_eq!(store.unix_ms().await.unwrap(), None);
     assert_eq!(store.describe(), format!("etcd://{}/snowmint/", etcd.address()));
     let schema = snowmint_store::schema("etcd://h?prefix=/team").unwrap();
     assert!(schema.contains("readwrite --prefix=true /team/\n"), "{schema}");
@@ -195,6 +196,64 @@ async fn a_member_that_is_cut_off_answers_nothing() {
         })
         .await;
     }
+}
+
+/// Checks that the store's clock is this machine's, within the error that it states.
+async fn tells_the_time(store: &dyn Store) {
+    let error_ms = u64::try_from(store.clock_error().as_millis()).unwrap();
+    assert_eq!(error_ms, 500);
+    let before = time::unix_ms();
+    let told = store.unix_ms().await.unwrap().expect("etcd has a clock");
+    let after = time::unix_ms();
+    assert!((before - error_ms..=after + error_ms).contains(&told), "{told} between {before} and {after}");
+    assert_eq!(store.clock_missing(), None);
+}
+
+/// Goal: etcd tells its time as long as one member answers, and a time that was told before is not taken for a store without a
+/// clock when none answers. Method: three members, killed and paused one after the other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_member_tells_its_time() {
+    let cluster = EtcdCluster::start(3);
+    let hosts: Vec<String> = cluster.addresses().iter().map(ToString::to_string).collect();
+    let store = open(&format!("etcd://{}", hosts.join(","))).await;
+    tells_the_time(&*store).await;
+    cluster.nodes()[0].kill9();
+    cluster.nodes()[1].pause();
+    let told = store.unix_ms().await.unwrap();
+    assert!(told.is_some_and(|told| told.abs_diff(time::unix_ms()) < 5000), "{told:?}");
+    cluster.nodes()[2].kill9();
+    let error = store.unix_ms().await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
+    cluster.nodes()[1].resume();
+    tells_the_time(&*store).await;
+}
+
+/// Goal: behind a port that answers gRPC alone, the store works, has no clock and says why. Method: a port that ends every
+/// connection that begins with an HTTP/1 request, as grpc-go does, and passes on the others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_port_for_grpc_alone_has_no_clock() {
+    let etcd = Etcd::start();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (address, target) = (listener.local_addr().unwrap(), etcd.address());
+    let passing = tokio::spawn(async move {
+        loop {
+            let (mut client, _) = listener.accept().await.unwrap();
+            tokio::spawn(async move {
+                let mut first = [0; 3];
+                if client.peek(&mut first).await.is_ok() && &first != b"GET" {
+                    let mut server = TcpStream::connect(target).await.unwrap();
+                    let _ = copy_bidirectional(&mut client, &mut server).await;
+                }
+            });
+        }
+    });
+    let store = open(&format!("etcd://{address}")).await;
+    assert_eq!(store.clock_missing(), None, "nobody asked");
+    assert_eq!(store.unix_ms().await.unwrap(), None);
+    let why = store.clock_missing().unwrap();
+    assert!(why.contains(&address.to_string()) && why.contains("tells no time over HTTP"), "{why}");
+    put(&*store, "a", b"value").await;
+    passing.abort();
 }
 
 /// Returns a member's own data, without asking the others.
@@ -330,6 +389,7 @@ async fn tls_is_checked_on_both_sides() {
     let host = etcd.address();
     let store = open(&format!("etcds://{host}?ca={authority}&cert={cert}&key={key_file}")).await;
     put(&*store, "a", b"value").await;
+    tells_the_time(&*store).await;
     let plain = Etcd::start();
     for (url, why, says) in [
         (format!("etcd://{host}"), "no TLS", "etcd accepts only TLS, use etcds://"),

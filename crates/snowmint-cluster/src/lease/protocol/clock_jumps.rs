@@ -71,7 +71,7 @@ pub(in crate::lease) fn clock_of_another(
     unix_ms: u64,
 ) -> Option<u64> {
     let others = entries.iter().filter_map(|entry| entry.record.as_ref());
-    let others = others.filter(|record| !settings.holder.is_same_node(&record.holder));
+    let others = others.filter(|record| !record.released && !settings.holder.is_same_node(&record.holder));
     // A record reaches a window beyond the clock of the node that wrote it.
     let clocks = others.map(|record| record.until_unix_ms.saturating_sub(settings.window_ms));
     clocks.min_by_key(|other| other.abs_diff(unix_ms))

@@ -89,7 +89,8 @@ pub struct Entry {
 pub struct Listing {
     /// The records.
     pub entries: Vec<Entry>,
-    /// The store's time after the look, in unix milliseconds, if it has a clock and was asked.
+    /// The latest time that the store's clock can show after the look, in unix milliseconds, if it has a clock and was asked. Some
+    /// clocks show whole seconds.
     pub store_unix_ms: Option<u64>,
 }
 
@@ -195,6 +196,14 @@ pub enum Event {
         /// The end of the lease, in unix milliseconds.
         until_unix_ms: u64,
     },
+    /// The lease lies in a gap and reaches to the next grant of its worker. It stays usable to its end, and the protocol seeks
+    /// another one.
+    GapEnds {
+        /// The worker.
+        worker: WorkerId,
+        /// The end of the lease, in unix milliseconds.
+        until_unix_ms: u64,
+    },
     /// The store's records reach further ahead than a clock like this one would have written.
     RecordsAhead {
         /// The worker whose record reaches furthest.
@@ -206,7 +215,7 @@ pub enum Event {
     },
     /// The clock is too far ahead of the store's clock to take or renew a lease.
     ClockAhead {
-        /// How far, in milliseconds.
+        /// How far at least, in milliseconds.
         ahead_ms: u64,
         /// The limit, in milliseconds.
         max_skew_ms: u64,

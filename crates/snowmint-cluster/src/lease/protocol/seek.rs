@@ -10,7 +10,7 @@
 //!
 //! However a node found a record, the claim is conditional on the revision that it saw.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
 use snowmint::WorkerId;
@@ -21,7 +21,7 @@ use super::{
     PendingWrite, Protocol, Purpose, Scope, State, StoreTime, WorkerChoice,
 };
 use crate::Holder;
-use crate::lease::record::{Block, BlockSize, Record};
+use crate::lease::record::{Block, BlockSize, Granted, Record};
 use snowmint::random::SplitMix64;
 
 /// The number of candidates of each kind to try before the next look.
@@ -126,7 +126,10 @@ impl<B: Begin> Protocol<B> {
                 return self.claim_next(now);
             }
             Found::Lapsed(candidate) => self.candidates.push_back(candidate),
-            Found::Taken { until_unix_ms } => self.probing.found_taken(worker, until_unix_ms),
+            // One in a gap is taken only if no other worker is free.
+            Found::InGap { frees_unix_ms, .. } | Found::Taken { frees_unix_ms } => {
+                self.probing.found_taken(worker, frees_unix_ms);
+            }
             Found::Unreadable => {}
         }
         self.look_on(now)
@@ -149,6 +152,7 @@ impl<B: Begin> Protocol<B> {
         if self.claim_pause_ms(now) > 0 {
             return Some(self.proceed(now, State::Seek));
         }
+        self.watch_renewals(now, entries);
         if let Some(event) = records_ahead(entries, now.unix_ms, self.settings.window_ms) {
             self.events.push(event);
         }
@@ -158,7 +162,8 @@ impl<B: Begin> Protocol<B> {
 
     /// Chooses a worker if these are all workers that the node may claim.
     fn choose_of_all(&mut self, now: Now, scope: Scope, entries: &[Entry]) -> Next {
-        match choose(&self.settings, scope, entries, now.unix_ms, &mut self.random) {
+        let watch = Watch::of(now, self.settings.window_ms, &self.unrenewed);
+        match choose(&self.settings, scope, entries, &watch, &mut self.random) {
             Choice::Claim(candidates) => {
                 self.candidates = candidates;
                 self.claim_next(now)
@@ -168,15 +173,16 @@ impl<B: Begin> Protocol<B> {
                 self.events.push(Event::NoneFree { first });
                 self.wait_until_free(now, until)
             }
-            Choice::Watch { worker, revision, holder, until_unix_ms } => {
-                self.watch(now, worker, revision, holder, until_unix_ms)
+            Choice::Watch { worker, revision, holder, until_unix_ms, place } => {
+                self.await_worker(now, worker, revision, holder, until_unix_ms, place)
             }
         }
     }
 
     /// Chooses a worker if there are others too: the node never reads a large pool in one call.
     fn choose_of_some(&mut self, now: Now, scope: Scope, entries: &[Entry]) -> Next {
-        match choose(&self.settings, scope, entries, now.unix_ms, &mut self.random) {
+        let watch = Watch::of(now, self.settings.window_ms, &self.unrenewed);
+        match choose(&self.settings, scope, entries, &watch, &mut self.random) {
             Choice::Claim(candidates) => {
                 let seen_before = std::mem::replace(&mut self.candidates, candidates);
                 self.candidates.extend(seen_before);
@@ -239,6 +245,7 @@ impl<B: Begin> Protocol<B> {
             known_tag: Some(attempt.tag),
             lease_from_unix_ms: None,
             granted_until_unix_ms: attempt.until_unix_ms,
+            granted: entry.record.as_ref()?.granted,
             attempts: Vec::new(),
             may_have_succeeded: false,
         };
@@ -246,11 +253,32 @@ impl<B: Begin> Protocol<B> {
         Some((write, attempt, entry.revision))
     }
 
+    /// Remembers since when leases in the future, with a gap now, have not been renewed.
+    fn watch_renewals(&mut self, now: Now, entries: &[Entry]) {
+        for entry in entries {
+            let in_gap = in_gap(entry, now.unix_ms, self.settings.window_ms).is_some();
+            let seen = self.unrenewed.get(&entry.worker.0).map(|(revision, _)| *revision);
+            if !in_gap {
+                self.unrenewed.remove(&entry.worker.0);
+            } else if seen != Some(entry.revision) {
+                self.unrenewed.insert(entry.worker.0, (entry.revision, now.steady_ms));
+            }
+        }
+    }
+
     /// Another node holds the required worker. If it renews the lease, the worker is taken; otherwise it becomes free.
-    fn watch(&mut self, now: Now, worker: WorkerId, revision: Revision, holder: Holder, until: u64) -> Next {
+    fn await_worker(
+        &mut self,
+        now: Now,
+        worker: WorkerId,
+        revision: Revision,
+        holder: Holder,
+        until: u64,
+        place: Place,
+    ) -> Next {
         let renewed = self.watched.replace(revision).is_some_and(|seen| seen != revision);
         let far_ahead = until.saturating_sub(now.unix_ms) > 2 * self.settings.window_ms;
-        if renewed || far_ahead {
+        if renewed || (far_ahead && place == Place::AfterGrants) {
             self.events.push(Event::Taken { worker, holder, until_unix_ms: until });
         } else {
             self.events.push(Event::Awaited { worker, holder, until_unix_ms: until });
@@ -279,6 +307,7 @@ impl<B: Begin> Protocol<B> {
                 known_tag: None,
                 lease_from_unix_ms: None,
                 granted_until_unix_ms: candidate.granted_until_unix_ms,
+                granted: candidate.granted,
                 attempts: Vec::new(),
                 may_have_succeeded: false,
             },
@@ -291,8 +320,46 @@ impl<B: Begin> Protocol<B> {
 pub(super) struct Candidate {
     pub(super) worker: WorkerId,
     pub(super) expected: Expected,
-    /// The end of the last grant; 0 if there was none.
+    /// The end of the last grant, or of the one before the gap; 0 if there was none.
     pub(super) granted_until_unix_ms: u64,
+    /// Every grant by its record.
+    pub(super) granted: Granted,
+}
+
+/// Where a node may be granted a lease of a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// In a gap around this time, if nobody renews the lease above it.
+    InGap,
+    /// After all grants.
+    AfterGrants,
+}
+
+/// The time, and since when leases in the future were not renewed.
+#[derive(Clone, Copy, Debug)]
+struct Watch<'a> {
+    now_unix_ms: u64,
+    steady_ms: u64,
+    window_ms: u64,
+    unrenewed: &'a BTreeMap<u32, (Revision, u64)>,
+}
+
+impl<'a> Watch<'a> {
+    const fn of(now: Now, window_ms: u64, unrenewed: &'a BTreeMap<u32, (Revision, u64)>) -> Self {
+        Self { now_unix_ms: now.unix_ms, steady_ms: now.steady_ms, window_ms, unrenewed }
+    }
+
+    /// Returns whether a holder that lives would have renewed this record by now: after a third of its window.
+    fn is_abandoned(&self, entry: &Entry) -> bool {
+        let since = self.unrenewed.get(&entry.worker.0).filter(|(revision, _)| *revision == entry.revision);
+        since.is_some_and(|(_, since)| self.steady_ms.saturating_sub(*since) >= unrenewed_ms(self.window_ms))
+    }
+}
+
+/// Returns how long a lease in the future has to stay unrenewed before its worker is taken: a holder with the same window renews
+/// after a third of it, and its call may take a quarter.
+pub(in crate::lease) const fn unrenewed_ms(window_ms: u64) -> u64 {
+    window_ms * 7 / 12
 }
 
 /// What to do after a look.
@@ -303,7 +370,7 @@ enum Choice {
     /// No worker is free.
     NoneFree { first: Option<(WorkerId, Holder, u64)> },
     /// Another node holds the required worker.
-    Watch { worker: WorkerId, revision: Revision, holder: Holder, until_unix_ms: u64 },
+    Watch { worker: WorkerId, revision: Revision, holder: Holder, until_unix_ms: u64, place: Place },
 }
 
 /// The state of a worker by its record.
@@ -315,8 +382,10 @@ enum Found {
     Own(Candidate),
     /// Another node held it, and the lease has ended.
     Lapsed(Candidate),
+    /// It is granted in the future only, to a node whose clock is ahead of this one. That node may live.
+    InGap { candidate: Candidate, frees_unix_ms: u64 },
     /// It is granted.
-    Taken { until_unix_ms: u64 },
+    Taken { frees_unix_ms: u64 },
     /// The record is unreadable.
     Unreadable,
 }
@@ -325,40 +394,59 @@ fn find(settings: &LeaseSettings, worker: WorkerId, entry: Option<&Entry>, now: 
     let Some(entry) = entry else { return Found::Free(free(worker)) };
     let Some(record) = &entry.record else { return Found::Unreadable };
     let is_own = record.holder == settings.holder;
-    match lapsed(entry, if is_own { now + OWN_SLACK_MS } else { now }) {
-        Some(candidate) if is_own => Found::Own(candidate),
-        Some(candidate) => Found::Lapsed(candidate),
-        None => Found::Taken { until_unix_ms: record.until_unix_ms },
+    let now = if is_own { now + OWN_SLACK_MS } else { now };
+    let in_gap = in_gap(entry, now, settings.window_ms);
+    let ended = in_gap.filter(|_| record.released || record.until_unix_ms <= now);
+    match (lapsed(entry, now).or(ended), in_gap) {
+        (Some(candidate), _) if is_own => Found::Own(candidate),
+        (Some(candidate), _) => Found::Lapsed(candidate),
+        (None, Some(candidate)) => {
+            Found::InGap { candidate, frees_unix_ms: now + unrenewed_ms(settings.window_ms) }
+        }
+        (None, None) => Found::Taken { frees_unix_ms: record.frees_unix_ms(now, settings.window_ms) },
     }
 }
 
-/// Chooses among the workers of a scope, whose records these are: first this node's own worker, then free ones, then lapsed ones.
+/// Returns the candidate in a gap around this time, if a window of it is left.
+fn in_gap(entry: &Entry, now: u64, window_ms: u64) -> Option<Candidate> {
+    let granted = entry.record.as_ref()?.granted;
+    let gap = granted.gap_at(now, window_ms)?;
+    let (worker, expected) = (entry.worker, Expected::Revision(entry.revision));
+    Some(Candidate { worker, expected, granted_until_unix_ms: gap.start, granted })
+}
+
+/// Chooses among the workers of a scope, whose records these are: first this node's own worker, then free ones, then lapsed ones,
+/// then those that are granted in the future only, and that nobody renews.
 fn choose(
     settings: &LeaseSettings,
     scope: Scope,
     entries: &[Entry],
-    now: u64,
+    watch: &Watch<'_>,
     random: &mut SplitMix64,
 ) -> Choice {
     match settings.choice {
-        WorkerChoice::Any => choose_any(settings, scope, entries, now, random),
-        WorkerChoice::Only(worker) => choose_only(worker, entries, now),
+        WorkerChoice::Any => choose_any(settings, scope, entries, watch, random),
+        WorkerChoice::Only(worker) => choose_only(settings, worker, entries, watch),
     }
 }
 
-fn choose_only(worker: WorkerId, entries: &[Entry], now: u64) -> Choice {
+fn choose_only(settings: &LeaseSettings, worker: WorkerId, entries: &[Entry], watch: &Watch<'_>) -> Choice {
     let Some(entry) = entries.iter().find(|entry| entry.worker == worker) else {
         return Choice::Claim([free(worker)].into());
     };
-    match (lapsed(entry, now), &entry.record) {
-        (Some(candidate), _) => Choice::Claim([candidate].into()),
-        (None, Some(record)) => Choice::Watch {
+    let now = watch.now_unix_ms;
+    let Some(record) = &entry.record else { return Choice::NoneFree { first: None } };
+    let in_gap = in_gap(entry, now, settings.window_ms);
+    let is_free = record.released || record.until_unix_ms <= now || watch.is_abandoned(entry);
+    match lapsed(entry, now).or(in_gap.filter(|_| is_free)) {
+        Some(candidate) => Choice::Claim([candidate].into()),
+        None => Choice::Watch {
             worker,
             revision: entry.revision,
             holder: record.holder.clone(),
-            until_unix_ms: record.until_unix_ms,
+            until_unix_ms: record.frees_unix_ms(now, settings.window_ms),
+            place: if in_gap.is_some() { Place::InGap } else { Place::AfterGrants },
         },
-        (None, None) => Choice::NoneFree { first: None },
     }
 }
 
@@ -366,16 +454,19 @@ fn choose_any(
     settings: &LeaseSettings,
     scope: Scope,
     entries: &[Entry],
-    now: u64,
+    watch: &Watch<'_>,
     random: &mut SplitMix64,
 ) -> Choice {
+    let now = watch.now_unix_ms;
     let mut lapsed: Vec<(bool, u64, Candidate)> = entries
         .iter()
         .filter_map(|entry| {
             let (mine, candidate) = match find(settings, entry.worker, Some(entry), now) {
                 Found::Own(candidate) => (true, candidate),
                 Found::Lapsed(candidate) => (false, candidate),
-                Found::Free(_) | Found::Taken { .. } | Found::Unreadable => return None,
+                Found::Free(_) | Found::InGap { .. } | Found::Taken { .. } | Found::Unreadable => {
+                    return None;
+                }
             };
             Some((mine, candidate.granted_until_unix_ms, candidate))
         })
@@ -387,22 +478,32 @@ fn choose_any(
     candidates.extend(free_workers(scope.range(settings.pool.workers()), entries, random));
     candidates.extend(of(false).take(TRIES));
     if candidates.is_empty() {
-        Choice::NoneFree { first: frees_first(entries) }
+        let abandoned = entries.iter().filter(|entry| watch.is_abandoned(entry));
+        let in_gaps = abandoned.filter_map(|entry| match find(settings, entry.worker, Some(entry), now) {
+            Found::InGap { candidate, .. } => Some(candidate),
+            _ => None,
+        });
+        candidates.extend(in_gaps.take(TRIES));
+    }
+    if candidates.is_empty() {
+        Choice::NoneFree { first: frees_first(settings, entries, now) }
     } else {
         Choice::Claim(candidates)
     }
 }
 
 const fn free(worker: WorkerId) -> Candidate {
-    Candidate { worker, expected: Expected::Absent, granted_until_unix_ms: 0 }
+    Candidate { worker, expected: Expected::Absent, granted_until_unix_ms: 0, granted: Granted::up_to(0) }
 }
 
 fn lapsed(entry: &Entry, now: u64) -> Option<Candidate> {
-    let until = entry.record.as_ref()?.until_unix_ms;
+    let granted = entry.record.as_ref()?.granted;
+    let until = granted.until_unix_ms();
     (until <= now).then_some(Candidate {
         worker: entry.worker,
         expected: Expected::Revision(entry.revision),
         granted_until_unix_ms: until,
+        granted,
     })
 }
 
@@ -419,15 +520,24 @@ fn free_workers(workers: Range<u32>, entries: &[Entry], random: &mut SplitMix64)
         .collect()
 }
 
-fn frees_first(entries: &[Entry]) -> Option<(WorkerId, Holder, u64)> {
-    let records = entries.iter().filter_map(|entry| Some((entry.worker, entry.record.as_ref()?)));
-    let (worker, record): (WorkerId, &Record) = records.min_by_key(|(_, record)| record.until_unix_ms)?;
-    Some((worker, record.holder.clone(), record.until_unix_ms))
+/// Returns the worker that frees first: one with a gap now is free once its holder was seen not to renew it.
+fn frees_first(settings: &LeaseSettings, entries: &[Entry], now: u64) -> Option<(WorkerId, Holder, u64)> {
+    let frees = |entry: &Entry, record: &Record| match in_gap(entry, now, settings.window_ms) {
+        Some(_) => now + unrenewed_ms(settings.window_ms),
+        None => record.frees_unix_ms(now, settings.window_ms),
+    };
+    let records = entries.iter().filter_map(|entry| {
+        let record = entry.record.as_ref()?;
+        Some((frees(entry, record), entry.worker, record))
+    });
+    let (until, worker, record) = records.min_by_key(|(until, ..)| *until)?;
+    Some((worker, record.holder.clone(), until))
 }
 
-/// Reports a record that reaches more than two windows ahead: a clock like this one did not write it.
+/// Reports a record that reaches more than two windows ahead: a clock like this one did not write it. What an operator took is known.
 fn records_ahead(entries: &[Entry], now: u64, window_ms: u64) -> Option<Event> {
     let records = entries.iter().filter_map(|entry| Some((entry.worker, entry.record.as_ref()?)));
+    let records = records.filter(|(_, record)| !record.is_evicted());
     let (worker, record) = records.max_by_key(|(_, record)| record.until_unix_ms)?;
     let ahead_ms = record.until_unix_ms.saturating_sub(now + window_ms);
     (ahead_ms > window_ms).then(|| Event::RecordsAhead { worker, holder: record.holder.clone(), ahead_ms })

@@ -2,6 +2,7 @@
 //! Method: the tests pass answers to the machine and compare its calls.
 
 mod bounds;
+mod gaps;
 mod seeking;
 mod settling;
 
@@ -44,8 +45,16 @@ fn entry(worker: u32, holder: &str, until: u64, tag: u128) -> Entry {
         from_unix_ms: None,
         until_unix_ms: until,
         tag: Tag(tag),
+        granted: Granted::up_to(until),
+        released: false,
     };
     Entry { worker: WorkerId(worker), revision: Revision(5), record: Some(record) }
+}
+
+/// Lets the lease of a record, and its last grant, end at this time.
+fn end_at(record: &mut Record, until_unix_ms: u64) {
+    record.until_unix_ms = until_unix_ms;
+    record.granted = Granted::up_to(until_unix_ms);
 }
 
 fn swap_of(turn: &Turn) -> (WorkerId, Expected, Record) {

@@ -106,8 +106,10 @@ enum Lasting {
 struct Clocks {
     node: u64,
     wall: u64,
-    /// `None` for a store without a clock.
+    /// The latest time that the store's clock can show; `None` for a store without a clock.
     store: Option<u64>,
+    /// How much earlier its time may be.
+    store_within_ms: u64,
     /// The clock of the node whose record is nearest to the wall clock; `None` without such a record, or if none was read.
     other: Option<u64>,
     lasting: Lasting,
@@ -119,7 +121,10 @@ impl Clocks {
         let agrees = |other: u64| self.wall <= other.saturating_add(max_skew_ms);
         match (occasion, self.store) {
             (Occasion::Sought | Occasion::Unusable, Some(store)) => agrees(store),
-            (Occasion::Lasts, Some(store)) => agrees(store) && self.node.saturating_add(max_skew_ms) < store,
+            (Occasion::Lasts, Some(store)) => {
+                let earliest = store.saturating_sub(self.store_within_ms);
+                agrees(store) && self.node.saturating_add(max_skew_ms) < earliest
+            }
             // A record that is far ahead shows that its clock was wrong, not that this one is right.
             (_, None) => {
                 self.other.is_some_and(|other| other.abs_diff(self.wall) <= max_skew_ms)
@@ -158,7 +163,12 @@ impl LeaseTask {
                 // A store that does not answer must not delay this renewal; the next one tries again.
                 let patience = self.node.config.call_timeout() / 4;
                 if let Ok(Ok(store_unix_ms)) = timeout(patience, self.node.store.unix_ms()).await {
-                    self.judge_wall(occasion, store_unix_ms, None);
+                    let error_ms = self.node.store_clock_error_ms();
+                    self.judge_wall(
+                        occasion,
+                        store_unix_ms.map(|store| store.saturating_add(error_ms)),
+                        None,
+                    );
                 }
             }
             _ => {}
@@ -172,8 +182,9 @@ impl LeaseTask {
         } else {
             Lasting::Briefly
         };
-        let clocks =
-            Clocks { node: self.node.clock.unix_ms(), wall: WallClock.unix_ms(), store, other, lasting };
+        let (node, wall) = (self.node.clock.unix_ms(), WallClock.unix_ms());
+        let store_within_ms = self.node.store_clock_error_ms().saturating_mul(2);
+        let clocks = Clocks { node, wall, store, store_within_ms, other, lasting };
         self.counted_by = if clocks.trust_wall(occasion, settings.max_skew_ms) {
             CountedBy::WallClock { ahead_ms: clocks.wall.saturating_sub(clocks.node), unix_ms: clocks.wall }
         } else {
@@ -254,7 +265,14 @@ mod tests {
             (Some(NOW + HOUR - SKEW), None, true, true, true),
             (Some(NOW + 2 * HOUR), None, true, true, true),
         ] {
-            let clocks = Clocks { node: NOW, wall: NOW + HOUR, store, other, lasting: Lasting::Briefly };
+            let clocks = Clocks {
+                node: NOW,
+                wall: NOW + HOUR,
+                store,
+                store_within_ms: 0,
+                other,
+                lasting: Lasting::Briefly,
+            };
             let trusts = [Sought, Unusable, Lasts].map(|occasion| clocks.trust_wall(occasion, SKEW));
             assert_eq!(trusts, [sought, unusable, lasts], "{store:?} {other:?}");
             // One that lasts is believed, unless the store's clock shows that it is wrong.
@@ -268,11 +286,15 @@ mod tests {
             }
         }
         let (wall, store, lasting) = (NOW + 20_000, Some(NOW + SKEW), Lasting::LongEnough);
-        let near = Clocks { node: NOW, wall, store, other: None, lasting };
+        let near = Clocks { node: NOW, wall, store, store_within_ms: 0, other: None, lasting };
         assert!(
             near.trust_wall(Unusable, SKEW) && !near.trust_wall(Lasts, SKEW),
             "clocks may differ by so much"
         );
+        // By a clock of whole seconds, the difference has to exceed the limit wherever in its second the clock stands.
+        let (wall, store) = (NOW + SKEW + 1000, Some(NOW + SKEW + 1000));
+        assert!(Clocks { wall, store, ..near }.trust_wall(Lasts, SKEW));
+        assert!(!Clocks { wall, store, store_within_ms: 1000, ..near }.trust_wall(Lasts, SKEW));
     }
 
     #[test]

@@ -86,6 +86,12 @@ impl LeaseTask {
                 );
                 self.status.send_modify(|status| status.lost += 1);
             }
+            Event::GapEnds { worker, until_unix_ms } => tracing::info!(
+                %worker,
+                until = %Utc(until_unix_ms),
+                "the next timestamps of this worker were granted to a node whose clock was ahead; ids continue until the lease ends, \
+                 and this node looks for another worker"
+            ),
             Event::RecordsAhead { worker, holder, ahead_ms } => {
                 self.report_records_ahead(worker, holder.as_str(), ahead_ms);
             }
@@ -232,8 +238,7 @@ impl LeaseTask {
                 %worker,
                 holder,
                 ahead_ms,
-                "records reach further ahead than this clock: either it is behind or that node's was ahead; \
-                 taking another worker"
+                "records reach further ahead than this clock: either it is behind or that node's was ahead"
             );
         }
         self.status.send_modify(|status| status.records_ahead_ms = ahead_ms);
@@ -243,6 +248,13 @@ impl LeaseTask {
     fn fail(&mut self, reason: Reason, failure: LeaseError) {
         self.wait_for(reason, failure.to_string());
         self.status.send_modify(|status| status.failure = Some(failure));
+    }
+
+    /// Reports a node that renews its lease by a clock far behind this one.
+    pub(super) fn ahead_of_node(&mut self, worker: WorkerId, holder: String, ahead_ms: u64) {
+        let max_skew_ms = self.node.settings().max_skew_ms;
+        self.fail(Reason::ClockAhead, LeaseError::AheadOfNode { worker, holder, ahead_ms, max_skew_ms });
+        self.report_clock_ahead(ahead_ms);
     }
 
     /// A held lease is not renewed for this reason either, so its status shows it.
@@ -278,6 +290,17 @@ impl LeaseTask {
         if unreadable.is_some() || scope == Scope::Pool {
             self.unreadable = unreadable;
         }
+    }
+
+    /// Logs why the store has no clock, once for each reason.
+    pub(super) fn report_missing_clock(&mut self) {
+        let why = self.node.store.clock_missing();
+        if let Some(why) = &why
+            && self.clock_missing.as_ref() != Some(why)
+        {
+            tracing::warn!("a wrong clock of this node goes unnoticed: {why}");
+        }
+        self.clock_missing = why;
     }
 
     /// Reports why the task waits for a lease.

@@ -82,11 +82,6 @@ impl Coordinators {
         }
     }
 
-    /// Returns whether the store has a clock, so that it rejects a node whose clock is far ahead.
-    pub(crate) const fn has_time(&self) -> bool {
-        !matches!(self, Self::Etcd(_))
-    }
-
     /// The store URL for a node that reaches the servers at these addresses.
     fn url(&self, hosts: &[SocketAddr]) -> String {
         let hosts = hosts_of(hosts);

@@ -240,8 +240,8 @@ impl<'a> World<'a> {
     fn kill_and_restart(&mut self, i: usize, random: &mut SplitMix64) {
         let offset = match random.within(0, 9) {
             0 => Offset::Behind,
-            // On stores without a clock, each such node would block a worker for an hour, and there are no spare workers.
-            1 if self.coordinators.has_time() => Offset::Ahead,
+            // Its store refuses it.
+            1 => Offset::Ahead,
             _ => Offset::None,
         };
         self.faults.starts_ahead += u32::from(offset == Offset::Ahead);

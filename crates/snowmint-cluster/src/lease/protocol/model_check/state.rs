@@ -370,8 +370,8 @@ impl<B: Rule> ModelState<B> {
     fn apply(&mut self, world: &World<B>, index: usize, event: &Event) {
         let Node { protocol, lease, saved, .. } = &mut self.nodes[index];
         if world.saves && matches!(event, Event::Granted(_) | Event::Extended { .. }) {
-            *saved =
-                protocol.settled_lease().filter(|_| lease.is_some() || matches!(event, Event::Granted(_)));
+            let is_used = lease.is_some() || matches!(event, Event::Granted(_));
+            *saved = protocol.settled_lease().filter(|_| is_used && !protocol.is_in_gap());
         }
         let new = match *event {
             Event::Granted(Lease { from_unix_ms, until_unix_ms, .. }) => {

@@ -83,7 +83,7 @@ fn a_node_looks_where_its_name_leads_claims_what_is_free_and_finds_it_again() {
 fn workers_of_others_are_taken_after_a_look_at_ten_those_that_ended_first_before() {
     let mut store = Pretend::full(NOW);
     for (worker, entry) in &mut store.entries {
-        entry.record.as_mut().unwrap().until_unix_ms = NOW - u64::from(*worker);
+        end_at(entry.record.as_mut().unwrap(), NOW - u64::from(*worker));
     }
     let mut protocol = large("me", 1);
     let mut turn = store.lead(&mut protocol, at(NOW));
@@ -170,7 +170,7 @@ fn the_worker_that_frees_first_is_looked_at_when_it_does() {
     let mut store = Pretend::full(NOW + 60_000);
     let mut protocol = large("me", 1);
     for (_, entry) in store.entries.iter_mut().filter(|(worker, _)| *worker % 100 == 42) {
-        entry.record.as_mut().unwrap().until_unix_ms = NOW + 1_200;
+        end_at(entry.record.as_mut().unwrap(), NOW + 1_200);
     }
     let (mut turn, mut now) = (store.lead(&mut protocol, at(NOW)), NOW);
     while now < NOW + 1_200 {
@@ -419,7 +419,8 @@ impl Fleet {
     fn given_back(mut self) -> BTreeMap<u32, (Revision, Record)> {
         let now = self.now_us / 1000;
         for (_, record) in self.records.values_mut() {
-            (record.from_unix_ms, record.until_unix_ms) = (Some(now), now);
+            record.from_unix_ms = Some(now);
+            end_at(record, now);
         }
         self.records
     }

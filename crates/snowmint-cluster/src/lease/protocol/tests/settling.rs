@@ -166,7 +166,8 @@ fn a_renewal_that_was_forgotten_is_never_used_and_is_written_again() {
     let turn = protocol.step(then(NOW + 4200, 4200), Input::Swapped(Ok(Swapped::Conflict)));
     assert_eq!(turn.next, Next::Call(Call::Load(worker)), "whose record is it?");
     // The claim, which is of the same line.
-    let claim = Record { until_unix_ms: claim_until, tag: Tag(lost.tag.0 - 1), ..lost.clone() };
+    let granted = Granted::up_to(claim_until);
+    let claim = Record { until_unix_ms: claim_until, tag: Tag(lost.tag.0 - 1), granted, ..lost.clone() };
     let turn = protocol.step(then(NOW + 4200, 4200), found(worker, 1, &claim));
     assert_eq!(
         turn.events,
@@ -211,7 +212,8 @@ fn a_restored_store_is_noticed_and_the_lease_is_written_again_at_once() {
         protocol.step(at(NOW + 6000), Input::Wake);
         protocol.step(at(NOW + 6000), Input::Swapped(Ok(Swapped::Conflict)));
         // A record of the same process from hours ago.
-        let old = Record { until_unix_ms: NOW - 5_000_000, tag: Tag(renewal.tag.0 - 1), ..renewal };
+        let (until_unix_ms, tag) = (NOW - 5_000_000, Tag(renewal.tag.0 - 1));
+        let old = Record { until_unix_ms, tag, granted: Granted::up_to(until_unix_ms), ..renewal };
         let answer = if gone { Input::Loaded(Ok(None)) } else { found(worker, 3, &old) };
         let turn = protocol.step(at(NOW + 6000), answer);
         assert!(matches!(turn.events[..], [Event::StoreForgot { forgot: Forgot::Settled, .. }]), "{turn:?}");
@@ -256,7 +258,8 @@ fn anothers_grant_after_what_has_settled_ends_nothing() {
     protocol.step(then(NOW + 4200, 4200), Input::Wake);
     protocol.step(then(NOW + 4200, 4200), Input::Swapped(Ok(Swapped::Conflict)));
     let from_unix_ms = Some(NOW + WINDOW);
-    let other = Record { from_unix_ms, until_unix_ms: NOW + 2 * WINDOW, tag: Tag(1), ..renewal };
+    let granted = Granted::up_to(NOW + 2 * WINDOW);
+    let other = Record { from_unix_ms, until_unix_ms: NOW + 2 * WINDOW, tag: Tag(1), granted, ..renewal };
     let turn = protocol.step(then(NOW + 4200, 4200), found(worker, 7, &other));
     let [Event::StoreForgot { forgot, .. }, Event::Lost { .. }] = turn.events[..] else { panic!("{turn:?}") };
     assert_eq!(forgot, Forgot::Unsettled);
@@ -417,7 +420,8 @@ fn a_grant_that_is_back_after_it_was_forgotten_is_renewed() {
     protocol.step(at(NOW + 3000), done(2));
     protocol.step(at(NOW + 6000), Input::Wake);
     protocol.step(at(NOW + 6000), Input::Swapped(Ok(Swapped::Conflict)));
-    let claim = Record { until_unix_ms: NOW + WINDOW, tag: Tag(renewal.tag.0 - 1), ..renewal.clone() };
+    let (tag, granted) = (Tag(renewal.tag.0 - 1), Granted::up_to(NOW + WINDOW));
+    let claim = Record { until_unix_ms: NOW + WINDOW, tag, granted, ..renewal.clone() };
     let turn = protocol.step(at(NOW + 6000), found(worker, 1, &claim));
     assert_eq!(swap_of(&turn).1, Expected::Revision(Revision(1)));
     protocol.step(at(NOW + 6000), Input::Swapped(Ok(Swapped::Conflict)));
