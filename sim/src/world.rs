@@ -70,10 +70,11 @@ impl<'a, B: Begin> World<'a, B> {
         }
         if self.mended && self.scenario.has_workers_for_all() {
             let now_ms = self.now_ms;
+            // The replicas of a store may lag behind just now.
+            let lately_ms = now_ms - self.scenario.window_ms;
             let serves = |node: &&Node<B>| {
-                node.protocol
-                    .settled_lease()
-                    .is_some_and(|it| it.from_unix_ms <= now_ms && now_ms < it.until_unix_ms)
+                let lease = node.protocol.settled_lease();
+                lease.is_some_and(|it| it.from_unix_ms <= now_ms && lately_ms < it.until_unix_ms)
             };
             let serving = self.nodes.iter().filter(serves).count();
             self.history.figures[Count::Stranded] = (self.nodes.len() - serving) as u64;
@@ -413,6 +414,7 @@ impl<B: Begin> World<'_, B> {
     }
 }
 
+#[expect(clippy::large_enum_variant, reason = "few wait at a time: some for each node")]
 #[derive(Debug)]
 enum Happening {
     /// The wait of the node is over.

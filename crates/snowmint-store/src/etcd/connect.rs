@@ -273,7 +273,7 @@ impl Link {
                 Ok(unix_ms) => times.told.push((host, unix_ms)),
                 Err(NoTime::NotTold(why)) => times.silent.push(format!("{host}: {why}")),
                 Err(NoTime::Late) => {
-                    times.silent.push(format!("{host}: no answer within {} ms", TIME.as_millis()))
+                    times.silent.push(format!("{host}: no answer within {} ms", TIME.as_millis()));
                 }
                 Err(NoTime::Unreachable(why)) => times.unreachable.push(format!("{host}: {why}")),
             }

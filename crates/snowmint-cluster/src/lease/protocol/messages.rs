@@ -10,6 +10,7 @@ use crate::lease::record::{Block, BlockSize, Record};
 use crate::segment::high_water_mark::Forgot;
 
 /// One call to the store; its answer is the next [`Input`].
+#[expect(clippy::large_enum_variant, reason = "few exist at a time: one for each lease of a node")]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Call {
     /// Read records of the pool, and the store's time if wanted.
@@ -131,6 +132,7 @@ pub enum Input {
 }
 
 /// What to do next.
+#[expect(clippy::large_enum_variant, reason = "few exist at a time: one for each lease of a node")]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Next {
     /// Make this call and pass on its answer.
