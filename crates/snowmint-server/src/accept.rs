@@ -430,3 +430,61 @@ fn plain_answer(protocol: Protocol) -> String {
         Protocol::Thrift | Protocol::Grpc | Protocol::Noeqd | Protocol::Probe => String::new(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+    use crate::testing;
+
+    /// Goal: a flood of new connections is not accepted before what is ready runs. Method: all clients are there before the port
+    /// accepts; another task counts those that are accepted between two of its turns.
+    #[test]
+    fn few_connections_are_accepted_before_others_run() {
+        const CLIENTS: u32 = 40;
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        runtime.enable_all().event_interval(1).build().unwrap().block_on(async {
+            let server = ServerState::for_tests(testing::mint());
+            let listener = crate::bind("127.0.0.1:0", "--resp").await.unwrap();
+            let address: std::net::SocketAddr = listener.address().parse().unwrap();
+            let connect = |_| std::net::TcpStream::connect(address).unwrap();
+            let _clients: Vec<_> = (0..CLIENTS).map(connect).collect();
+            let accepted = Arc::new(AtomicU32::new(0));
+            let other = tokio::spawn({
+                let accepted = Arc::clone(&accepted);
+                async move {
+                    let (mut before, mut most) = (0, 0);
+                    while before < CLIENTS {
+                        tokio::task::yield_now().await;
+                        let now = accepted.load(Ordering::Relaxed);
+                        most = most.max(now - before);
+                        before = now;
+                    }
+                    most
+                }
+            });
+            let acceptor = Acceptor {
+                protocol: Protocol::Resp,
+                metrics: &server.metrics,
+                memory: &server.memory,
+                capacity: Capacity::Shared { permits: Arc::new(Semaphore::new(100)), reserved: 1 },
+                write_timeout: Duration::from_secs(1),
+                tls: None,
+                shutdown: server.shutdown.listener(),
+                drain: Duration::ZERO,
+            };
+            let counts = |_, _| {
+                accepted.fetch_add(1, Ordering::Relaxed);
+                std::future::pending()
+            };
+            let accepting = async {
+                acceptor.run(listener, counts).await;
+            };
+            tokio::select! {
+                most = other => assert!(most.as_ref().is_ok_and(|most| *most <= 2 * NEW_AT_ONCE), "{most:?}"),
+                () = accepting => unreachable!(),
+            }
+        });
+    }
+}

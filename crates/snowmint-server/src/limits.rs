@@ -78,11 +78,9 @@ pub const REST: Duration = Duration::from_secs(1);
 /// second later, they leave holes between connections that cannot be returned to the system.
 pub const FIRST_REST: Duration = Duration::from_millis(20);
 
-/// New connections that a port accepts before it lets others run, and that a thread serves beside the others. Each costs about as
-/// much as a small request: a flood of them would come before the requests of all clients. Measured beside a flood: with 16,
-/// clients wait for 65 ms at the 99th percentile, with 4 for 40 ms, with 1 for 28 ms, but then a health check over a new connection
-/// waits for over a second.
-pub const NEW_AT_ONCE: usize = 4;
+/// New connections that a port accepts before others run and the sockets are polled again. Each costs about as much as a small
+/// request: a flood of them would come before the requests of clients that are there.
+pub const NEW_AT_ONCE: u32 = 4;
 
 /// Unsent bytes of an answer that the system holds for a client.
 pub const UNSENT: u32 = 128 * 1024;
