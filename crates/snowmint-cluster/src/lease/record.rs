@@ -277,7 +277,8 @@ impl Granted {
         let mut nth = 0;
         while let Some(gap) = gaps.get(nth) {
             let spans_ms = ends(&gaps, nth) - gap.end;
-            if spans_ms >= PAST_MS && spans_ms >= length(gap) / 10 {
+            let may_go = Some(gap.start) != newest_end_unix_ms;
+            if may_go && spans_ms >= PAST_MS && spans_ms >= length(gap) / 10 {
                 gaps.remove(nth);
             } else {
                 nth += 1;
@@ -588,6 +589,25 @@ mod tests {
             assert!(gap.end > now + 24 * HOUR - 1, "{granted:?}");
             granted = granted.and(begins..begins + nth * 1000);
             assert_eq!(granted.limit_of(begins + nth * 1000), now + 24 * HOUR);
+        }
+    }
+
+    /// Goal: a lease in a gap is renewed up to the next grant, however short the rest of the gap is for the grants after it.
+    #[test]
+    fn a_lease_in_a_gap_does_not_push_out_the_rest_of_it() {
+        const MINUTE: u64 = 60_000;
+        let now = 1_790_000_000_000;
+        for (ahead, lasted) in [(120 * MINUTE, 11 * MINUTE), (30 * 1440 * MINUTE, 1440 * MINUTE)] {
+            // The claim, and renewals.
+            let mut granted = Granted::up_to(now - MINUTE).and(now + ahead..now + ahead + lasted);
+            let mut until = now;
+            while until < now + ahead {
+                let next = (until + ahead / 50).min(now + ahead);
+                granted = granted.and(now..next);
+                until = next;
+                let limit = if until == now + ahead { until } else { now + ahead };
+                assert_eq!(granted.limit_of(until), limit, "{granted:?}");
+            }
         }
     }
 

@@ -3,8 +3,8 @@
 
 use std::error::Error;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Mutex as StdMutex, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex as StdMutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -40,10 +40,14 @@ const READS: Duration = Duration::from_secs(6);
 const WRITE_CONNECT: Duration = Duration::from_secs(4);
 /// The limit for the answer to a write; etcd itself gives up after 7 s.
 const WRITE: Duration = Duration::from_secs(5);
-/// The limit for the members to tell their times, which costs them no work. A node waits for less than a window of 5 s.
+/// The limit for the members to tell their times, which costs them no work.
 const TIME: Duration = Duration::from_secs(1);
-/// Questions without an answer after which etcd has no clock.
-const SILENT: u32 = 3;
+/// The limit for the others once one has told its time.
+const AFTER_THE_FIRST: Duration = Duration::from_millis(100);
+/// Questions without an answer, and the time since the first of them, after which etcd has no clock.
+const SILENT: (u32, Duration) = (3, Duration::from_millis(500));
+/// The same time if a member told its time before.
+const SILENT_LATER: Duration = Duration::from_mins(1);
 /// The pause before the next question.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
 /// How long nobody asks again.
@@ -68,12 +72,65 @@ pub(super) struct Link {
     token: Mutex<Option<MetadataValue<Ascii>>>,
     /// Calls the members' clocks; all other calls are gRPC.
     http: HttpsClient,
-    /// Whether any member has told its time.
-    has_told_time: AtomicBool,
-    /// Questions for the time since a member told it.
-    asked_in_vain: AtomicU32,
-    /// When it was found that no member tells its time, and why.
-    no_clock: StdMutex<Option<(Instant, String)>>,
+    silence: StdMutex<Silence>,
+}
+
+/// What is known about members that do not tell their times.
+#[derive(Debug, Default)]
+struct Silence {
+    /// Whether any member has ever told its time.
+    has_told: bool,
+    /// Questions since then, and when the first of them was asked.
+    questions: u32,
+    since: Option<Instant>,
+    /// When it was found that etcd has no clock.
+    no_clock: Option<Instant>,
+    why: String,
+}
+
+/// What follows from questions that no member answered with a time.
+#[derive(Debug, PartialEq, Eq)]
+enum Heard {
+    NoClock,
+    Failure,
+    AskAgain,
+}
+
+impl Silence {
+    /// Begins a question, unless it is known that etcd has no clock: then it returns why.
+    fn ask(&mut self) -> Option<String> {
+        if self.no_clock.is_some_and(|found| found.elapsed() < NO_CLOCK) {
+            return Some(self.why.clone());
+        }
+        self.questions += 1;
+        self.since.get_or_insert_with(Instant::now);
+        // The callers did not wait for the answers to the last questions.
+        if !self.has_told && self.questions > SILENT.0 && self.lasts(SILENT.1) && self.why.is_empty() {
+            self.no_clock = Some(Instant::now());
+            "no answer to an HTTP request".clone_into(&mut self.why);
+            return Some(self.why.clone());
+        }
+        None
+    }
+
+    /// Ends a question. `is_sure` says that every member answered, and none with a time.
+    fn heard_nothing(&mut self, why: &str, is_sure: bool) -> Heard {
+        why.clone_into(&mut self.why);
+        let is_over = if self.has_told {
+            is_sure && self.lasts(SILENT_LATER)
+        } else {
+            self.questions >= SILENT.0 && self.lasts(SILENT.1)
+        };
+        if is_over {
+            self.no_clock = Some(Instant::now());
+            return Heard::NoClock;
+        }
+        if self.has_told { Heard::Failure } else { Heard::AskAgain }
+    }
+
+    fn lasts(&self, least: Duration) -> bool {
+        self.since.is_some_and(|since| since.elapsed() >= least)
+    }
 }
 
 /// The answers of the members to the question for their times, each with its host.
@@ -81,6 +138,7 @@ pub(super) struct Link {
 struct Times {
     told: Vec<(String, u64)>,
     silent: Vec<String>,
+    late: Vec<String>,
     unreachable: Vec<String>,
 }
 
@@ -135,9 +193,7 @@ impl Link {
             protocol,
             token: Mutex::new(None),
             http: https::client(tls, CONNECT),
-            has_told_time: AtomicBool::new(false),
-            asked_in_vain: AtomicU32::new(0),
-            no_clock: StdMutex::default(),
+            silence: StdMutex::default(),
         }
     }
 
@@ -210,78 +266,79 @@ impl Link {
         statuses
     }
 
-    /// Asks the members for their times, all at once. The middle one counts, so that one wrong clock refuses no node.
+    /// Asks the members for their times, all at once. Of those that answer about as fast as the first, the middle one counts, so
+    /// that one wrong clock refuses no node.
     ///
     /// gRPC tells no time, but the client port of etcd also answers HTTP, with a `Date`. A port for gRPC alone does not
-    /// (`--listen-client-http-urls` moves HTTP to another one): if no member ever told its time, and none does after [`SILENT`]
-    /// questions, the store has no clock. Less silence is a failure: it must not hide the clock from a node that starts.
+    /// (`--listen-client-http-urls` moves HTTP to another one). Then the store has no clock. A short silence is a failure: it must
+    /// not hide the clock from a node that starts.
     pub(super) async fn time(&self) -> Result<Time, EtcdFailure> {
-        if let Some((found, why)) = self.no_clock()
-            && found.elapsed() < NO_CLOCK
-        {
-            return Ok(Time::NoClock(why));
-        }
-        let deadline = Instant::now() + TIME;
         loop {
             // Counted before the answer: a caller may have a shorter limit.
-            let in_vain = self.asked_in_vain.fetch_add(1, Ordering::Relaxed) + 1;
-            let Times { mut told, silent, unreachable } =
-                self.times(deadline, self.members.len() / 2 + 1).await;
-            told.sort_by_key(|(_, unix_ms)| *unix_ms);
-            if let Some((_, unix_ms)) = told.get(told.len() / 2) {
-                self.asked_in_vain.store(0, Ordering::Relaxed);
-                self.has_told_time.store(true, Ordering::Relaxed);
-                return Ok(Time::Told(*unix_ms));
-            }
-            if silent.is_empty() {
-                return Err(EtcdFailure::to_connect(unreachable.join("; "), self.protocol));
-            }
-            let why = silent.join("; ");
-            let has_told = self.has_told_time.load(Ordering::Relaxed);
-            if in_vain >= SILENT && !has_told {
-                *self.no_clock.lock().unwrap_or_else(PoisonError::into_inner) =
-                    Some((Instant::now(), why.clone()));
+            let known = self.silence().ask();
+            if let Some(why) = known {
                 return Ok(Time::NoClock(why));
             }
-            if has_told || Instant::now() + ASK_AGAIN >= deadline {
-                return Err(EtcdFailure::NoConnection(format!("no member told its time over HTTP: {why}")));
+            let Times { mut told, silent, late, unreachable } = self.times().await;
+            told.sort_by_key(|(_, unix_ms)| *unix_ms);
+            if let Some((_, unix_ms)) = told.get(told.len() / 2) {
+                *self.silence() = Silence { has_told: true, ..Silence::default() };
+                return Ok(Time::Told(*unix_ms));
             }
-            sleep(ASK_AGAIN).await;
+            if silent.is_empty() && late.is_empty() {
+                return Err(EtcdFailure::to_connect(unreachable.join("; "), self.protocol));
+            }
+            let is_sure = late.is_empty() && unreachable.is_empty();
+            let why = [silent, late, unreachable].concat().join("; ");
+            let heard = self.silence().heard_nothing(&why, is_sure);
+            match heard {
+                Heard::NoClock => return Ok(Time::NoClock(why)),
+                Heard::Failure => {
+                    let text = format!("no member told its time over HTTP: {why}");
+                    return Err(EtcdFailure::NoConnection(text));
+                }
+                Heard::AskAgain => sleep(ASK_AGAIN).await,
+            }
         }
     }
 
-    fn no_clock(&self) -> Option<(Instant, String)> {
-        // An assignment cannot leave it half changed.
-        self.no_clock.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn silence(&self) -> MutexGuard<'_, Silence> {
+        // Each change is complete when the lock is released.
+        self.silence.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the time of each member that tells it, with its host.
     pub(super) async fn clocks(&self) -> Vec<(String, u64)> {
-        self.times(Instant::now() + TIME, self.members.len()).await.told
+        self.times().await.told
     }
 
-    /// Asks all members for their times, until this many have told theirs.
-    async fn times(&self, deadline: Instant, enough: usize) -> Times {
+    /// Asks all members for their times. Once one has told it, the others have little time left.
+    async fn times(&self) -> Times {
+        let deadline = Instant::now() + TIME;
         let ask = async |member: &Member| {
             let answer = timeout_at(deadline, member.time(&self.http)).await;
             (member.host(), answer.unwrap_or(Err(NoTime::Late)))
         };
         let mut asked: FuturesUnordered<_> = self.members.iter().map(ask).collect();
-        let mut times = Times::default();
-        while let Some((host, answer)) = asked.next().await {
+        let (mut times, mut until) = (Times::default(), None);
+        loop {
+            let next = match until {
+                None => asked.next().await,
+                Some(until) => timeout_at(until, asked.next()).await.ok().flatten(),
+            };
+            let Some((host, answer)) = next else { return times };
             match answer {
-                Ok(unix_ms) => times.told.push((host, unix_ms)),
+                Ok(unix_ms) => {
+                    times.told.push((host, unix_ms));
+                    until.get_or_insert(Instant::now() + AFTER_THE_FIRST);
+                }
                 Err(NoTime::NotTold(why)) => times.silent.push(format!("{host}: {why}")),
                 Err(NoTime::Late) => {
-                    times.silent.push(format!("{host}: no answer within {} ms", TIME.as_millis()));
+                    times.late.push(format!("{host}: no answer within {} ms", TIME.as_millis()));
                 }
                 Err(NoTime::Unreachable(why)) => times.unreachable.push(format!("{host}: {why}")),
             }
-            if times.told.len() == enough {
-                break;
-            }
         }
-        times
     }
 
     /// Sends a write, once.
@@ -643,6 +700,36 @@ mod tests {
         assert_eq!((link.shown_hosts(), &*prefix), ("h1:2379,h2:1", "/team/a/"));
         assert_eq!(settings("etcd://h").unwrap().1, "snowmint/");
         assert_eq!(settings("etcds://h?prefix=a/").unwrap().1, "a/");
+    }
+
+    /// Goal: a short silence is not taken for a store without a clock, a long one is, and for a minute nobody asks again.
+    #[tokio::test(start_paused = true)]
+    async fn only_a_long_silence_shows_that_there_is_no_clock() {
+        let pass = tokio::time::advance;
+        let mut silence = Silence::default();
+        for _ in 0..10 {
+            assert_eq!(silence.ask(), None);
+            assert_eq!(silence.heard_nothing("late", false), Heard::AskAgain, "all within an instant");
+        }
+        pass(SILENT.1).await;
+        assert_eq!((silence.ask(), silence.heard_nothing("late", false)), (None, Heard::NoClock));
+        assert_eq!(silence.ask().as_deref(), Some("late"));
+        pass(NO_CLOCK).await;
+        assert_eq!(silence.ask(), None);
+
+        // Callers that do not wait for the answer.
+        let mut silence = Silence::default();
+        for _ in 0..SILENT.0 {
+            assert_eq!(silence.ask(), None);
+            pass(SILENT.1).await;
+        }
+        assert!(silence.ask().is_some());
+
+        let mut silence = Silence { has_told: true, ..Silence::default() };
+        assert_eq!((silence.ask(), silence.heard_nothing("closed", true)), (None, Heard::Failure));
+        pass(SILENT_LATER).await;
+        assert_eq!((silence.ask(), silence.heard_nothing("late", false)), (None, Heard::Failure));
+        assert_eq!((silence.ask(), silence.heard_nothing("closed", true)), (None, Heard::NoClock));
     }
 
     #[test]

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use snowmint_store::StoreError;
+use snowmint_store::{StoreError, StoreErrorKind};
 use tokio::time::{sleep, timeout};
 
 use super::{LOOK_AGAIN, LeaseTask, random_seed};
@@ -18,6 +18,9 @@ use crate::lease::record::Tag;
 
 /// The longest wait for a renewal. A node with a window of more than 17 s may renew later, and is then taken for dead.
 const LONGEST_WATCH_MS: u64 = 10_000;
+
+/// How often a comparison that the store failed is tried again.
+const TRIES: u32 = 3;
 
 /// Returns the leases of other nodes that ended longer ago than clocks may differ.
 fn ended_long_ago(settings: &LeaseSettings, entries: Vec<LeaseEntry>, now_unix_ms: u64) -> Vec<LeaseEntry> {
@@ -47,6 +50,7 @@ impl LeaseTask {
         }
         let node = std::sync::Arc::clone(&self.node);
         let mut compared = node.clock_compared.lock().await;
+        let mut failures = 0;
         while !*compared {
             match self.look_for_nodes_behind().await {
                 Ok(Some((entry, ahead_ms))) => {
@@ -54,6 +58,10 @@ impl LeaseTask {
                     sleep(LOOK_AGAIN).await;
                 }
                 Ok(None) => *compared = true,
+                Err(_) if failures < TRIES => {
+                    failures += 1;
+                    sleep(LOOK_AGAIN).await;
+                }
                 // The search for a worker reports it. Each lease that is started later compares again.
                 Err(_) => return,
             }
@@ -89,28 +97,44 @@ impl LeaseTask {
                 (entry, ahead_ms)
             }));
         }
-        for entry in &before {
-            // Whatever comes of it: the next start looks again. A holder that lives after all loses its worker, and no id.
-            if let Ok(seed) = random_seed() {
-                let _ = admin::evict(&*self.node.store, entry, Tag(seed)).await;
+        let marking = async {
+            for entry in &before {
+                // A holder that lives after all loses its worker, and no id.
+                if let Ok(seed) = random_seed() {
+                    let _ = admin::evict(&*self.node.store, entry, Tag(seed)).await;
+                }
             }
-        }
+        };
+        // Whatever comes of it: the next start looks again.
+        let _ = timeout(self.node.config.call_timeout(), marking).await;
         Ok(None)
     }
 
     async fn has_clock(&mut self) -> Result<bool, StoreError> {
-        let patience = self.node.config.call_timeout();
-        let time = timeout(patience, self.node.store.unix_ms()).await;
-        time.map_or(Ok(true), |time| Ok(time?.is_some()))
+        Ok(self.in_time("unix_ms", self.node.store.unix_ms()).await?.is_some())
     }
 
     async fn ended_long_ago(&mut self) -> Result<Vec<LeaseEntry>, StoreError> {
         let settings = self.node.settings();
         let pool = settings.pool.to_string();
-        let listed = timeout(self.node.config.call_timeout(), admin::leases(&*self.node.store)).await;
-        let mut entries = listed.unwrap_or_else(|_| Ok(Vec::new()))?;
+        let mut entries = self.in_time("list", admin::leases(&*self.node.store)).await?;
         entries.retain(|entry| entry.pool == pool);
         Ok(ended_long_ago(settings, entries, self.node.clock_unix_ms()))
+    }
+}
+
+impl LeaseTask {
+    /// A call that takes too long has failed: a check that was not made is not one that found nothing.
+    async fn in_time<T>(
+        &self,
+        operation: &'static str,
+        call: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let patience = self.node.config.call_timeout();
+        timeout(patience, call).await.unwrap_or_else(|_| {
+            let cause = format!("no answer within {} ms", patience.as_millis());
+            Err(StoreError::new(StoreErrorKind::Unavailable, operation, self.node.store.describe(), cause))
+        })
     }
 }
 
