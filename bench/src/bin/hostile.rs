@@ -212,8 +212,8 @@ fn measure(binary: &Path, quick: bool) -> Outcome<()> {
     println!(
         "\nThe honest client asks for one id at a time over RESP and HTTP; a health check opens a connection each 50 ms. All \
          clients\nand the server share {} processors. Hostile threads run at nice 19, so that the honest client waits for the \
-         server rather\nthan for a processor; the server's CPU shows how busy they keep it. The same client also asks a second server, without\nhostile clients: its \
-         p99 is what the machine costs by itself.",
+         server rather\nthan for a processor; the server's CPU shows how busy they keep it. The same client also asks a \
+         second server, without\nhostile clients: its p99 is what the machine costs by itself.",
         thread::available_parallelism()?
     );
     Ok(())

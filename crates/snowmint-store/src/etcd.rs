@@ -1,6 +1,7 @@
 //! Records as keys of an etcd cluster, read and written by its v3 API.
 //! A write is one transaction that compares the key's `mod_revision`, which etcd increases with every write of any key.
 
+mod clock;
 mod connect;
 mod error;
 mod space;
@@ -10,12 +11,12 @@ mod wire {
     tonic::include_proto!("etcdserverpb");
 }
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 
-use self::connect::{Link, Time};
+use self::clock::Clock;
+use self::connect::{Link, Settings};
 use self::error::EtcdFailure;
 use self::wire::compare::{CompareResult, CompareTarget, TargetUnion};
 use self::wire::request_op::Request as Operation;
@@ -28,8 +29,6 @@ use crate::{
 
 /// Number of records in one page of a list: at 64 KiB each they fit [`connect::LARGEST_ANSWER`].
 const PAGE: usize = 500;
-/// Clocks of members that differ by this are reported. They show whole seconds, and are read within one.
-const CLOCKS_APART_MS: u64 = 5_000;
 
 /// A store in an etcd cluster, version 3.2 or later.
 ///
@@ -67,8 +66,7 @@ pub struct EtcdStore {
     prefix: String,
     name: String,
     skipped: SkippedRecords,
-    /// Why no member told its time, if the last call found that.
-    clock_missing: Mutex<Option<String>>,
+    clock: Clock,
 }
 
 impl EtcdStore {
@@ -81,10 +79,9 @@ impl EtcdStore {
     /// - [`OpenError::Store`], [`StoreErrorKind::Other`]: wrong password, no permission to read the keys, or hosts that are
     ///   members of two clusters.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
-        let (link, prefix) = connect::settings(url)?;
+        let Settings { link, clock, prefix } = connect::settings(url)?;
         let name = format!("etcd://{}/{prefix}", link.shown_hosts());
-        let (skipped, clock_missing) = (SkippedRecords::default(), Mutex::default());
-        let store = Self { link, prefix, name, skipped, clock_missing };
+        let store = Self { link, prefix, name, skipped: SkippedRecords::default(), clock };
         let probe = wire::RangeRequest { limit: 1, ..store.under_prefix("") };
         store.range("open", &probe).await?;
         let one = store.link.check_cluster(&probe).await;
@@ -221,15 +218,7 @@ impl Store for EtcdStore {
     }
 
     async fn unix_ms(&self) -> Result<Option<u64>, StoreError> {
-        let time = self.link.time().await;
-        let time = time.map_err(|failure| self.error("unix_ms", Effect::Reads, &failure))?;
-        let (unix_ms, missing) = match time {
-            Time::Told(unix_ms) => (Some(unix_ms), None),
-            Time::NoClock(why) => (None, Some(why)),
-        };
-        // An assignment cannot leave it half changed.
-        *self.clock_missing.lock().unwrap_or_else(PoisonError::into_inner) = missing;
-        Ok(unix_ms)
+        self.clock.unix_ms().await.map_err(|failure| self.error("unix_ms", Effect::Reads, &failure))
     }
 
     fn clock_error(&self) -> Duration {
@@ -237,8 +226,8 @@ impl Store for EtcdStore {
     }
 
     fn clock_missing(&self) -> Option<String> {
-        let why = self.clock_missing.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
-        Some(format!("etcd tells no time over HTTP ({why}): name a port that also answers HTTP"))
+        let why = self.clock.missing()?;
+        Some(format!("etcd shows no time over HTTP ({why}): name a port that also answers HTTP"))
     }
 
     fn skipped(&self) -> Vec<String> {
@@ -246,9 +235,9 @@ impl Store for EtcdStore {
     }
 
     async fn warnings(&self) -> Vec<String> {
-        let (statuses, clocks) = (self.link.statuses().await, self.link.clocks().await);
+        let (statuses, apart) = (self.link.statuses().await, self.clock.apart().await);
         let space = statuses.iter().flat_map(|(host, status)| space::warnings(host, status));
-        space.chain(clocks_apart(&clocks)).collect()
+        space.chain(apart).collect()
     }
 
     fn describe(&self) -> String {
@@ -256,23 +245,9 @@ impl Store for EtcdStore {
     }
 }
 
-/// Returns which members have clocks that differ.
-fn clocks_apart(clocks: &[(String, u64)]) -> Option<String> {
-    let (first, first_ms) = clocks.iter().min_by_key(|(_, unix_ms)| *unix_ms)?;
-    let (last, last_ms) = clocks.iter().max_by_key(|(_, unix_ms)| *unix_ms)?;
-    let apart_ms = last_ms - first_ms;
-    (apart_ms >= CLOCKS_APART_MS).then(|| {
-        format!(
-            "the clock of the etcd member {last} is {} s ahead of that of {first}: nodes compare theirs with the middle one; \
-             correct the wrong one",
-            apart_ms / 1000
-        )
-    })
-}
-
 /// Returns the keys and permissions that a store of this URL needs in etcd.
 pub(crate) fn schema(url: &str) -> Result<String, UrlError> {
-    let (_, prefix) = connect::settings(url)?;
+    let Settings { prefix, .. } = connect::settings(url)?;
     Ok(format!(
         "# Keys, created with the first record; none expires:\n\
          {prefix}KEY\n\

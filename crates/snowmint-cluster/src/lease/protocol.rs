@@ -54,6 +54,10 @@
 //! holder's grant begins before the end of what this node may use, the two overlap, and this node stops immediately. Records
 //! contain the beginning of the lease for this purpose only.
 //!
+//! These two rules detect losses that the store must not have. They do not make a loss of more than L safe. After such a loss,
+//! another node may claim the worker, or wake and renew a lease that had ended, before the holder's next renewal: it can then
+//! repeat up to that much of the lease.
+//!
 //! # A clock that was ahead
 //!
 //! A clock that is far ahead is granted a lease in the future, and leaves a gap that nobody was granted. Each record shows the gaps
@@ -63,14 +67,10 @@
 //!
 //! Point 3 holds for gaps too: a gap of a record was granted to nobody on the history that led to this record, each write replaces
 //! the record whose gaps it read, and takes from them what it grants. Only the unused end of a grant is given back, by its holder.
-//! Whoever holds the last grant loses the worker to a lease in a gap, and uses its own lease to the end.
+//! The holder of the last grant loses the worker to a lease in a gap, and uses its own lease to the end.
 //!
 //! A node takes a gap below a lease that is in the future only if it saw the record unchanged for longer than a renewal takes: both
 //! clocks may be wrong, and the node that was there first keeps its worker.
-//!
-//! These two rules detect losses that the store must not have. They do not make a loss of more than L safe. After such a loss,
-//! another node may claim the worker, or wake and renew a lease that had ended, before the holder's next renewal: it can then
-//! repeat up to that much of the lease.
 
 pub(super) mod clock_jumps;
 mod messages;

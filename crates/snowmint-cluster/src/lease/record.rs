@@ -219,7 +219,7 @@ impl Granted {
         let parts =
             |gap: Range<u64>| [gap.start..gap.end.min(grant.start), gap.start.max(grant.end)..gap.end];
         let gaps = self.gaps().flat_map(parts).chain(before).filter(|gap| !gap.is_empty()).collect();
-        Self::of(self.until_unix_ms.max(grant.end), gaps, Some(grant.end))
+        Self::of(self.until_unix_ms.max(grant.end), gaps, grant.end)
     }
 
     /// Returns the same without the end of a grant that nobody used, and nobody will.
@@ -236,7 +236,7 @@ impl Granted {
         let mut gaps: Vec<Range<u64>> = all.gaps().collect();
         gaps.push(unused.clone());
         gaps.sort_by_key(|gap| gap.start);
-        Self::of(all.until_unix_ms, gaps, Some(unused.start))
+        Self::of(all.until_unix_ms, gaps, unused.start)
     }
 
     /// Returns the same, with an end that is not before this instant.
@@ -261,7 +261,7 @@ impl Granted {
     /// Keeps the gaps in which the correct time may still be: it has to be before the grants that follow, and those are the less
     /// likely to be wrong, the longer they went on. A gap that begins where the newest grant ended is kept whatever others there
     /// are: that grant's node may renew into it.
-    fn of(until_unix_ms: u64, ascending: Vec<Range<u64>>, newest_end_unix_ms: Option<u64>) -> Self {
+    fn of(until_unix_ms: u64, ascending: Vec<Range<u64>>, newest_end_unix_ms: u64) -> Self {
         let mut gaps: Vec<Range<u64>> = Vec::with_capacity(ascending.len());
         for gap in ascending {
             match gaps.last_mut().filter(|last| last.end == gap.start) {
@@ -277,8 +277,7 @@ impl Granted {
         let mut nth = 0;
         while let Some(gap) = gaps.get(nth) {
             let spans_ms = ends(&gaps, nth) - gap.end;
-            let may_go = Some(gap.start) != newest_end_unix_ms;
-            if may_go && spans_ms >= PAST_MS && spans_ms >= length(gap) / 10 {
+            if gap.start != newest_end_unix_ms && spans_ms >= PAST_MS && spans_ms >= length(gap) / 10 {
                 gaps.remove(nth);
             } else {
                 nth += 1;
@@ -290,7 +289,7 @@ impl Granted {
                 let spans_ms = u128::from(ends(&gaps, nth) - gaps[nth].end);
                 spans_ms * 1_000_000 / u128::from(length(&gaps[nth]).max(1))
             };
-            let may_go = |nth: &usize| Some(gaps[*nth].start) != newest_end_unix_ms;
+            let may_go = |nth: &usize| gaps[*nth].start != newest_end_unix_ms;
             let Some(nth) = (0..gaps.len()).filter(may_go).max_by_key(|nth| weight(*nth)) else { break };
             gaps.remove(nth);
         }
@@ -416,7 +415,7 @@ impl Record {
             return Err(RecordError(format!("invalid unused {:?}", wire.unused).into()));
         }
         let gaps = wire.unused.iter().map(|[from, until]| *from..*until).filter(|gap| !gap.is_empty());
-        let granted = Granted::of(wire.until, gaps.collect(), Some(until_unix_ms));
+        let granted = Granted::of(wire.until, gaps.collect(), until_unix_ms);
         // Whatever another program wrote: nobody else is granted a part of this lease.
         let granted = from_unix_ms.map_or(granted, |from| granted.and(from..until_unix_ms));
         Ok(Self { holder, from_unix_ms, until_unix_ms, tag: Tag(tag), granted, released: wire.released })

@@ -146,8 +146,8 @@ pub enum LeaseError {
     /// The clock is too far ahead of the clock of a node that renews its lease. The store has no clock.
     #[error(
         "this clock is {ahead_ms} ms ahead of that of {holder}, which renews worker {worker}: more than the {max_skew_ms} ms \
-         allowed, and a lease would block its worker until that time; correct the clock that is wrong, or allow more skew; if all clocks are correct now, restart \
-         {holder}: it still counts by the clock that it started with"
+         allowed, and a lease would block its worker until that time; correct the clock that is wrong, or allow more skew; if \
+         all clocks are correct now, restart {holder}: it still counts by the clock that it started with"
     )]
     AheadOfNode {
         /// The worker of the other node.

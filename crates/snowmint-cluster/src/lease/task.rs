@@ -88,6 +88,12 @@ impl Node {
         self.clock.unix_ms()
     }
 
+    /// Returns the latest time that the store's clock can show, in Unix milliseconds, if it has one.
+    async fn latest_store_unix_ms(&self) -> Result<Option<u64>, StoreError> {
+        let unix_ms = self.store.unix_ms().await?;
+        Ok(unix_ms.map(|unix_ms| unix_ms.saturating_add(self.store_clock_error_ms())))
+    }
+
     /// Returns how far a reading of the store's clock may be off, in milliseconds.
     fn store_clock_error_ms(&self) -> u64 {
         u64::try_from(self.store.clock_error().as_millis()).unwrap_or(u64::MAX)
@@ -430,10 +436,7 @@ impl LeaseTask {
         };
         // Read last, so that the duration of the list does not look like a clock that is ahead.
         let store_unix_ms = match time {
-            StoreTime::Wanted => {
-                let unix_ms = self.node.store.unix_ms().await?;
-                unix_ms.map(|unix_ms| unix_ms.saturating_add(self.node.store_clock_error_ms()))
-            }
+            StoreTime::Wanted => self.node.latest_store_unix_ms().await?,
             StoreTime::Known => None,
         };
         Ok(Listing { entries, store_unix_ms })

@@ -469,11 +469,13 @@ async fn a_claim_is_used_once_it_has_settled() {
     assert_eq!(leases.status().store_forgot, 0);
 }
 
-/// Goal: over a store without a clock, a node that is far ahead of one that renews its lease takes no worker. Leases that nobody
-/// renews delay one start, and no later one. Method: the record of another node, from an hour ago.
+/// Goal: over a store without a clock, a node that is far ahead of one that renews its lease takes no worker, also if the store
+/// failed at its start. Leases that nobody renews delay one start, and no later one. Method: the record of another node, from an
+/// hour ago.
 #[tokio::test]
 async fn a_node_far_ahead_of_one_that_renews_is_refused() {
-    let store: Arc<dyn Store> = memory();
+    let failing = Arc::new(CutOff::default());
+    let store = Arc::clone(&failing) as Arc<dyn Store>;
     let window = Duration::from_secs(2);
     let started = |holder: &str| start(&store, config("twitter", holder).window(window));
     let other = started("other");
@@ -485,7 +487,10 @@ async fn a_node_far_ahead_of_one_that_renews_is_refused() {
         Record { from_unix_ms: None, until_unix_ms, tag: Tag(1), granted, released: false, ..record }
     };
     replace_record(&*store, worker, hour_ago).await;
+    failing.cut(true);
     let ahead = started("ahead");
+    until(|| (ahead.status().store_errors > 0).then_some(())).await;
+    failing.cut(false);
     let renewing = async {
         loop {
             replace_record(&*store, worker, hour_ago).await;

@@ -238,9 +238,13 @@ fn far_ahead(entries: &[LeaseEntry], now_unix_ms: u64) -> Option<Checked> {
         entries.iter().filter_map(|entry| Some((entry, entry.record.as_ref().ok()?))).collect();
     let is_over = |record: &Record| record.until_unix_ms > now_unix_ms && !record.is_held_at(now_unix_ms);
     let records: Vec<_> = records.into_iter().filter(|(_, record)| !is_over(record)).collect();
-    let (last, last_record) =
-        records.iter().max_by_key(|(_, record)| record.frees_unix_ms(now_unix_ms, 1))?;
     let ahead = |record: &Record| record.frees_unix_ms(now_unix_ms, 1).saturating_sub(now_unix_ms);
+    let Some((last, last_record)) =
+        records.iter().max_by_key(|(_, record)| record.frees_unix_ms(now_unix_ms, 1))
+    else {
+        let all_over = entries.iter().any(|entry| entry.record.is_ok());
+        return all_over.then(|| Checked::of(ok("leases", "no worker is held: all leases were released")));
+    };
     if ahead(last_record) == 0 {
         let text = format!("no worker is held; the last lease ended at {}", Utc(last_record.until_unix_ms));
         return Some(Checked::of(ok("leases", text)));

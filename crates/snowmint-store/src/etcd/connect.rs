@@ -4,22 +4,16 @@
 use std::error::Error;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex as StdMutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
-use futures_util::StreamExt as _;
-use futures_util::stream::FuturesUnordered;
-use http_body_util::{BodyExt as _, Full, Limited};
-use hyper::header::DATE;
-use hyper::{Request as HttpRequest, Uri};
 use rustls::ClientConfig;
 use tokio::sync::Mutex;
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 use tonic::{Code, Request, Response, Status};
 
+use super::clock::{Clock, MemberClock};
 use super::error::{EtcdFailure, Protocol};
 use super::wire;
 use super::wire::auth_client::AuthClient;
@@ -27,11 +21,11 @@ use super::wire::kv_client::KvClient;
 use super::wire::maintenance_client::MaintenanceClient;
 use crate::UrlError;
 use crate::error::chain;
-use crate::net::https::{self, HttpsClient, Roots, date_unix_ms};
+use crate::net::https::{self, Roots};
 use crate::net::url::{Host, Location, Login};
 
 /// The limit for connecting to one member, including TLS.
-const CONNECT: Duration = Duration::from_millis(1500);
+pub(super) const CONNECT: Duration = Duration::from_millis(1500);
 /// The limit for one member to answer a read, before the next one is asked; an election takes 1 to 2 s.
 const READ: Duration = Duration::from_secs(2);
 /// The limit for a read with all its retries.
@@ -40,24 +34,6 @@ const READS: Duration = Duration::from_secs(6);
 const WRITE_CONNECT: Duration = Duration::from_secs(4);
 /// The limit for the answer to a write; etcd itself gives up after 7 s.
 const WRITE: Duration = Duration::from_secs(5);
-/// The limit for the members to tell their times, which costs them no work.
-const TIME: Duration = Duration::from_secs(1);
-/// The limit for the others once one has told its time.
-const AFTER_THE_FIRST: Duration = Duration::from_millis(100);
-/// Questions without an answer, and the time since the first of them, after which etcd has no clock.
-const SILENT: (u32, Duration) = (3, Duration::from_millis(500));
-/// The same time if a member told its time before.
-const SILENT_LATER: Duration = Duration::from_mins(1);
-/// The pause before the next question.
-const ASK_AGAIN: Duration = Duration::from_millis(50);
-/// How long nobody asks again.
-const NO_CLOCK: Duration = Duration::from_mins(1);
-/// The limit for the rest of an answer whose time was read.
-const PAGE: Duration = Duration::from_millis(100);
-/// The page that tells the time. Every version has it, for every user, and makes it from memory.
-const TIME_PAGE: &str = "/version";
-/// The maximum bytes of that page, which are not used: another program may answer.
-const LARGEST_PAGE: usize = 64 << 10;
 /// The maximum bytes of one answer: a page of records of 64 KiB.
 pub(super) const LARGEST_ANSWER: usize = 64 << 20;
 
@@ -70,95 +46,6 @@ pub(super) struct Link {
     login: Option<Login>,
     protocol: Protocol,
     token: Mutex<Option<MetadataValue<Ascii>>>,
-    /// Calls the members' clocks; all other calls are gRPC.
-    http: HttpsClient,
-    silence: StdMutex<Silence>,
-}
-
-/// What is known about members that do not tell their times.
-#[derive(Debug, Default)]
-struct Silence {
-    /// Whether any member has ever told its time.
-    has_told: bool,
-    /// Questions since then, and when the first of them was asked.
-    questions: u32,
-    since: Option<Instant>,
-    /// When it was found that etcd has no clock.
-    no_clock: Option<Instant>,
-    why: String,
-}
-
-/// What follows from questions that no member answered with a time.
-#[derive(Debug, PartialEq, Eq)]
-enum Heard {
-    NoClock,
-    Failure,
-    AskAgain,
-}
-
-impl Silence {
-    /// Begins a question, unless it is known that etcd has no clock: then it returns why.
-    fn ask(&mut self) -> Option<String> {
-        if self.no_clock.is_some_and(|found| found.elapsed() < NO_CLOCK) {
-            return Some(self.why.clone());
-        }
-        self.questions += 1;
-        self.since.get_or_insert_with(Instant::now);
-        // The callers did not wait for the answers to the last questions.
-        if !self.has_told && self.questions > SILENT.0 && self.lasts(SILENT.1) && self.why.is_empty() {
-            self.no_clock = Some(Instant::now());
-            "no answer to an HTTP request".clone_into(&mut self.why);
-            return Some(self.why.clone());
-        }
-        None
-    }
-
-    /// Ends a question. `is_sure` says that every member answered, and none with a time.
-    fn heard_nothing(&mut self, why: &str, is_sure: bool) -> Heard {
-        why.clone_into(&mut self.why);
-        let is_over = if self.has_told {
-            is_sure && self.lasts(SILENT_LATER)
-        } else {
-            self.questions >= SILENT.0 && self.lasts(SILENT.1)
-        };
-        if is_over {
-            self.no_clock = Some(Instant::now());
-            return Heard::NoClock;
-        }
-        if self.has_told { Heard::Failure } else { Heard::AskAgain }
-    }
-
-    fn lasts(&self, least: Duration) -> bool {
-        self.since.is_some_and(|since| since.elapsed() >= least)
-    }
-}
-
-/// The answers of the members to the question for their times, each with its host.
-#[derive(Default)]
-struct Times {
-    told: Vec<(String, u64)>,
-    silent: Vec<String>,
-    late: Vec<String>,
-    unreachable: Vec<String>,
-}
-
-/// What the members say about the time.
-#[derive(Debug)]
-pub(super) enum Time {
-    /// A member told its time, in Unix milliseconds.
-    Told(u64),
-    /// No member answers HTTP on this port, for these reasons.
-    NoClock(String),
-}
-
-/// The reason why a member did not tell its time.
-enum NoTime {
-    /// It could not be reached.
-    Unreachable(String),
-    /// It did not answer in time.
-    Late,
-    /// It answers, but not with a time.
-    NotTold(String),
 }
 
 struct Member {
@@ -178,23 +65,13 @@ impl Link {
         shown_hosts: String,
         login: Option<Login>,
         protocol: Protocol,
-        tls: ClientConfig,
     ) -> Self {
         let member = |endpoint: Endpoint| {
             let endpoint = endpoint.connect_timeout(CONNECT).tcp_keepalive(Some(Duration::from_secs(10)));
             Member { endpoint, channel: Mutex::new(None) }
         };
         let members = endpoints.into_iter().map(member).collect();
-        Self {
-            members,
-            current: AtomicUsize::new(0),
-            shown_hosts,
-            login,
-            protocol,
-            token: Mutex::new(None),
-            http: https::client(tls, CONNECT),
-            silence: StdMutex::default(),
-        }
+        Self { members, current: AtomicUsize::new(0), shown_hosts, login, protocol, token: Mutex::new(None) }
     }
 
     pub(super) fn shown_hosts(&self) -> &str {
@@ -264,81 +141,6 @@ impl Link {
             }
         }
         statuses
-    }
-
-    /// Asks the members for their times, all at once. Of those that answer about as fast as the first, the middle one counts, so
-    /// that one wrong clock refuses no node.
-    ///
-    /// gRPC tells no time, but the client port of etcd also answers HTTP, with a `Date`. A port for gRPC alone does not
-    /// (`--listen-client-http-urls` moves HTTP to another one). Then the store has no clock. A short silence is a failure: it must
-    /// not hide the clock from a node that starts.
-    pub(super) async fn time(&self) -> Result<Time, EtcdFailure> {
-        loop {
-            // Counted before the answer: a caller may have a shorter limit.
-            let known = self.silence().ask();
-            if let Some(why) = known {
-                return Ok(Time::NoClock(why));
-            }
-            let Times { mut told, silent, late, unreachable } = self.times().await;
-            told.sort_by_key(|(_, unix_ms)| *unix_ms);
-            if let Some((_, unix_ms)) = told.get(told.len() / 2) {
-                *self.silence() = Silence { has_told: true, ..Silence::default() };
-                return Ok(Time::Told(*unix_ms));
-            }
-            if silent.is_empty() && late.is_empty() {
-                return Err(EtcdFailure::to_connect(unreachable.join("; "), self.protocol));
-            }
-            let is_sure = late.is_empty() && unreachable.is_empty();
-            let why = [silent, late, unreachable].concat().join("; ");
-            let heard = self.silence().heard_nothing(&why, is_sure);
-            match heard {
-                Heard::NoClock => return Ok(Time::NoClock(why)),
-                Heard::Failure => {
-                    let text = format!("no member told its time over HTTP: {why}");
-                    return Err(EtcdFailure::NoConnection(text));
-                }
-                Heard::AskAgain => sleep(ASK_AGAIN).await,
-            }
-        }
-    }
-
-    fn silence(&self) -> MutexGuard<'_, Silence> {
-        // Each change is complete when the lock is released.
-        self.silence.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns the time of each member that tells it, with its host.
-    pub(super) async fn clocks(&self) -> Vec<(String, u64)> {
-        self.times().await.told
-    }
-
-    /// Asks all members for their times. Once one has told it, the others have little time left.
-    async fn times(&self) -> Times {
-        let deadline = Instant::now() + TIME;
-        let ask = async |member: &Member| {
-            let answer = timeout_at(deadline, member.time(&self.http)).await;
-            (member.host(), answer.unwrap_or(Err(NoTime::Late)))
-        };
-        let mut asked: FuturesUnordered<_> = self.members.iter().map(ask).collect();
-        let (mut times, mut until) = (Times::default(), None);
-        loop {
-            let next = match until {
-                None => asked.next().await,
-                Some(until) => timeout_at(until, asked.next()).await.ok().flatten(),
-            };
-            let Some((host, answer)) = next else { return times };
-            match answer {
-                Ok(unix_ms) => {
-                    times.told.push((host, unix_ms));
-                    until.get_or_insert(Instant::now() + AFTER_THE_FIRST);
-                }
-                Err(NoTime::NotTold(why)) => times.silent.push(format!("{host}: {why}")),
-                Err(NoTime::Late) => {
-                    times.late.push(format!("{host}: no answer within {} ms", TIME.as_millis()));
-                }
-                Err(NoTime::Unreachable(why)) => times.unreachable.push(format!("{host}: {why}")),
-            }
-        }
     }
 
     /// Sends a write, once.
@@ -521,28 +323,6 @@ impl Call for wire::TxnRequest {
 }
 
 impl Member {
-    async fn time(&self, http: &HttpsClient) -> Result<u64, NoTime> {
-        let not_told = |why: &dyn fmt::Display| NoTime::NotTold(why.to_string());
-        let uri: Uri = format!("{}{TIME_PAGE}", self.endpoint.uri().to_string().trim_end_matches('/'))
-            .parse()
-            .map_err(|error| not_told(&error))?;
-        let request =
-            HttpRequest::get(uri).body(Full::<Bytes>::default()).map_err(|error| not_told(&error))?;
-        let response = match http.request(request).await {
-            Ok(response) => response,
-            Err(error) if error.is_connect() => return Err(NoTime::Unreachable(chain(&error))),
-            Err(error) => return Err(not_told(&chain(&error))),
-        };
-        // Of a proxy, for example.
-        if !response.status().is_success() {
-            return Err(not_told(&format_args!("HTTP status {}", response.status())));
-        }
-        let date = response.headers().get(DATE).and_then(|date| date_unix_ms(date.to_str().ok()?));
-        // Read to its end, so that the connection can be used again.
-        let _ = timeout(PAGE, Limited::new(response.into_body(), LARGEST_PAGE).collect()).await;
-        date.ok_or_else(|| not_told(&"an HTTP answer without a Date"))
-    }
-
     fn host(&self) -> String {
         self.endpoint.uri().authority().map(ToString::to_string).unwrap_or_default()
     }
@@ -628,14 +408,27 @@ fn location(url: &str) -> Result<Location, UrlError> {
     Ok(location)
 }
 
-pub(super) fn settings(url: &str) -> Result<(Link, String), UrlError> {
+/// What a URL says.
+#[derive(Debug)]
+pub(super) struct Settings {
+    pub(super) link: Link,
+    pub(super) clock: Clock,
+    /// Of all keys.
+    pub(super) prefix: String,
+}
+
+pub(super) fn settings(url: &str) -> Result<Settings, UrlError> {
     let mut location = location(url)?;
     let login = location.take_login()?;
     let prefix = prefix(&mut location)?;
     let Tls { grpc: tls, http, protocol } = tls(&mut location)?;
     location.finish(PARAMETERS)?;
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let member_clock = |host: &Host| {
+        let clock = MemberClock::of(scheme, &host.to_string());
+        clock.map_err(|error| location.malformed(&error.to_string()))
+    };
     let endpoint = |host: &Host| {
-        let scheme = if tls.is_some() { "https" } else { "http" };
         let refuse = |error: tonic::transport::Error| location.malformed(&chain(&error));
         let endpoint = Endpoint::from_shared(format!("{scheme}://{host}")).map_err(refuse)?;
         match &tls {
@@ -644,7 +437,12 @@ pub(super) fn settings(url: &str) -> Result<(Link, String), UrlError> {
         }
     };
     let endpoints: Result<Vec<_>, _> = location.hosts.iter().map(endpoint).collect();
-    Ok((Link::new(endpoints?, location.shown_hosts(), login, protocol, http), prefix))
+    let clocks: Result<Vec<_>, _> = location.hosts.iter().map(member_clock).collect();
+    Ok(Settings {
+        link: Link::new(endpoints?, location.shown_hosts(), login, protocol),
+        clock: Clock::new(clocks?, http, protocol),
+        prefix,
+    })
 }
 
 /// The same settings of TLS for both protocols.
@@ -696,40 +494,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_url_gives_hosts_and_a_prefix() {
-        let (link, prefix) = settings("etcd://h1,h2:1?prefix=/team/a").unwrap();
+        let Settings { link, prefix, .. } = settings("etcd://h1,h2:1?prefix=/team/a").unwrap();
         assert_eq!((link.shown_hosts(), &*prefix), ("h1:2379,h2:1", "/team/a/"));
-        assert_eq!(settings("etcd://h").unwrap().1, "snowmint/");
-        assert_eq!(settings("etcds://h?prefix=a/").unwrap().1, "a/");
-    }
-
-    /// Goal: a short silence is not taken for a store without a clock, a long one is, and for a minute nobody asks again.
-    #[tokio::test(start_paused = true)]
-    async fn only_a_long_silence_shows_that_there_is_no_clock() {
-        let pass = tokio::time::advance;
-        let mut silence = Silence::default();
-        for _ in 0..10 {
-            assert_eq!(silence.ask(), None);
-            assert_eq!(silence.heard_nothing("late", false), Heard::AskAgain, "all within an instant");
-        }
-        pass(SILENT.1).await;
-        assert_eq!((silence.ask(), silence.heard_nothing("late", false)), (None, Heard::NoClock));
-        assert_eq!(silence.ask().as_deref(), Some("late"));
-        pass(NO_CLOCK).await;
-        assert_eq!(silence.ask(), None);
-
-        // Callers that do not wait for the answer.
-        let mut silence = Silence::default();
-        for _ in 0..SILENT.0 {
-            assert_eq!(silence.ask(), None);
-            pass(SILENT.1).await;
-        }
-        assert!(silence.ask().is_some());
-
-        let mut silence = Silence { has_told: true, ..Silence::default() };
-        assert_eq!((silence.ask(), silence.heard_nothing("closed", true)), (None, Heard::Failure));
-        pass(SILENT_LATER).await;
-        assert_eq!((silence.ask(), silence.heard_nothing("late", false)), (None, Heard::Failure));
-        assert_eq!((silence.ask(), silence.heard_nothing("closed", true)), (None, Heard::NoClock));
+        assert_eq!(settings("etcd://h").unwrap().prefix, "snowmint/");
+        assert_eq!(settings("etcds://h?prefix=a/").unwrap().prefix, "a/");
     }
 
     #[test]
@@ -758,7 +526,7 @@ mod tests {
             ("etcd://:hunter2@h", "password without a user"),
         ];
         for (url, wanted) in cases {
-            let error = settings(url).map(|(link, _)| link).unwrap_err().to_string();
+            let error = settings(url).unwrap_err().to_string();
             assert!(error.contains(wanted) && !error.contains("hunter2"), "{url}: {error}");
         }
     }

@@ -209,8 +209,8 @@ async fn tells_the_time(store: &dyn Store) {
     assert_eq!(store.clock_missing(), None);
 }
 
-/// Goal: etcd tells its time as long as one member answers, and a time that was told before is not taken for a store without a
-/// clock when none answers. Method: three members, killed and paused one after the other.
+/// Goal: etcd shows its time as long as one member answers. If none answers, the store is not taken for one without a clock.
+/// Method: three members, killed and paused one after the other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_member_tells_its_time() {
     let cluster = EtcdCluster::start(3);
@@ -251,7 +251,7 @@ async fn a_port_for_grpc_alone_has_no_clock() {
     assert_eq!(store.clock_missing(), None, "nobody asked");
     assert_eq!(store.unix_ms().await.unwrap(), None);
     let why = store.clock_missing().unwrap();
-    assert!(why.contains(&address.to_string()) && why.contains("tells no time over HTTP"), "{why}");
+    assert!(why.contains(&address.to_string()) && why.contains("shows no time over HTTP"), "{why}");
     put(&*store, "a", b"value").await;
     passing.abort();
 }

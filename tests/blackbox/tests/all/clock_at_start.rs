@@ -22,8 +22,9 @@ fn take(server: &Server, offset_ms: i64, ids: &mut Ids) -> u64 {
     ids::worker(taken[0])
 }
 
-/// Goal: a clock an hour behind the records costs a warning, nothing else. It may get the time before the first grant of a worker. Method: a normal server makes ids and
-/// ends; one that starts an hour behind finds its record, and others beside it continue.
+/// Goal: a clock an hour behind the records costs a warning, nothing else. Its node may be granted the time before the first grant
+/// of a worker. Method: a normal server makes ids and ends; one that starts an hour behind finds its record, and others beside it
+/// continue.
 #[test]
 fn an_hour_behind_repeats_no_id_and_says_so() {
     let folder = tempfile::tempdir().unwrap();

@@ -162,7 +162,7 @@ impl<B: Begin> Protocol<B> {
 
     /// Chooses a worker if these are all workers that the node may claim.
     fn choose_of_all(&mut self, now: Now, scope: Scope, entries: &[Entry]) -> Next {
-        let watch = Watch::of(now, self.settings.window_ms, &self.unrenewed);
+        let watch = Watch { now, unrenewed: &self.unrenewed };
         match choose(&self.settings, scope, entries, &watch, &mut self.random) {
             Choice::Claim(candidates) => {
                 self.candidates = candidates;
@@ -173,15 +173,13 @@ impl<B: Begin> Protocol<B> {
                 self.events.push(Event::NoneFree { first });
                 self.wait_until_free(now, until)
             }
-            Choice::Watch { worker, revision, holder, until_unix_ms, place } => {
-                self.await_worker(now, worker, revision, holder, until_unix_ms, place)
-            }
+            Choice::Watch(watched) => self.await_worker(now, watched),
         }
     }
 
     /// Chooses a worker if there are others too: the node never reads a large pool in one call.
     fn choose_of_some(&mut self, now: Now, scope: Scope, entries: &[Entry]) -> Next {
-        let watch = Watch::of(now, self.settings.window_ms, &self.unrenewed);
+        let watch = Watch { now, unrenewed: &self.unrenewed };
         match choose(&self.settings, scope, entries, &watch, &mut self.random) {
             Choice::Claim(candidates) => {
                 let seen_before = std::mem::replace(&mut self.candidates, candidates);
@@ -197,7 +195,7 @@ impl<B: Begin> Protocol<B> {
                 }
             }
             // Happens only with a required worker.
-            Choice::Watch { .. } => {}
+            Choice::Watch(_) => {}
         }
         if self.candidates.is_empty() { self.look_on(now) } else { self.claim_next(now) }
     }
@@ -267,23 +265,16 @@ impl<B: Begin> Protocol<B> {
     }
 
     /// Another node holds the required worker. If it renews the lease, the worker is taken; otherwise it becomes free.
-    fn await_worker(
-        &mut self,
-        now: Now,
-        worker: WorkerId,
-        revision: Revision,
-        holder: Holder,
-        until: u64,
-        place: Place,
-    ) -> Next {
+    fn await_worker(&mut self, now: Now, watched: Watched) -> Next {
+        let Watched { worker, revision, holder, until_unix_ms, frees_unix_ms } = watched;
         let renewed = self.watched.replace(revision).is_some_and(|seen| seen != revision);
-        let far_ahead = until.saturating_sub(now.unix_ms) > 2 * self.settings.window_ms;
-        if renewed || (far_ahead && place == Place::AfterGrants) {
-            self.events.push(Event::Taken { worker, holder, until_unix_ms: until });
+        let far_ahead = frees_unix_ms.saturating_sub(now.unix_ms) > 2 * self.settings.window_ms;
+        self.events.push(if renewed || far_ahead {
+            Event::Taken { worker, holder, until_unix_ms }
         } else {
-            self.events.push(Event::Awaited { worker, holder, until_unix_ms: until });
-        }
-        self.wait_until_free(now, Some(until))
+            Event::Awaited { worker, holder, until_unix_ms }
+        });
+        self.wait_until_free(now, Some(frees_unix_ms))
     }
 
     pub(super) fn claim_next(&mut self, now: Now) -> Next {
@@ -326,33 +317,18 @@ pub(super) struct Candidate {
     pub(super) granted: Granted,
 }
 
-/// Where a node may be granted a lease of a worker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
-    /// In a gap around this time, if nobody renews the lease above it.
-    InGap,
-    /// After all grants.
-    AfterGrants,
-}
-
 /// The time, and since when leases in the future were not renewed.
 #[derive(Clone, Copy, Debug)]
 struct Watch<'a> {
-    now_unix_ms: u64,
-    steady_ms: u64,
-    window_ms: u64,
+    now: Now,
     unrenewed: &'a BTreeMap<u32, (Revision, u64)>,
 }
 
-impl<'a> Watch<'a> {
-    const fn of(now: Now, window_ms: u64, unrenewed: &'a BTreeMap<u32, (Revision, u64)>) -> Self {
-        Self { now_unix_ms: now.unix_ms, steady_ms: now.steady_ms, window_ms, unrenewed }
-    }
-
+impl Watch<'_> {
     /// Returns whether a holder that lives would have renewed this record by now: after a third of its window.
-    fn is_abandoned(&self, entry: &Entry) -> bool {
+    fn is_abandoned(&self, entry: &Entry, window_ms: u64) -> bool {
         let since = self.unrenewed.get(&entry.worker.0).filter(|(revision, _)| *revision == entry.revision);
-        since.is_some_and(|(_, since)| self.steady_ms.saturating_sub(*since) >= unrenewed_ms(self.window_ms))
+        since.is_some_and(|(_, since)| self.now.steady_ms.saturating_sub(*since) >= unrenewed_ms(window_ms))
     }
 }
 
@@ -370,7 +346,19 @@ enum Choice {
     /// No worker is free.
     NoneFree { first: Option<(WorkerId, Holder, u64)> },
     /// Another node holds the required worker.
-    Watch { worker: WorkerId, revision: Revision, holder: Holder, until_unix_ms: u64, place: Place },
+    Watch(Watched),
+}
+
+/// A required worker that another node holds.
+#[derive(Debug, PartialEq, Eq)]
+struct Watched {
+    worker: WorkerId,
+    revision: Revision,
+    holder: Holder,
+    /// The end of its lease, or of the grants above an ended gap.
+    until_unix_ms: u64,
+    /// When it may be free.
+    frees_unix_ms: u64,
 }
 
 /// The state of a worker by its record.
@@ -401,9 +389,9 @@ fn find(settings: &LeaseSettings, worker: WorkerId, entry: Option<&Entry>, now: 
         (Some(candidate), _) if is_own => Found::Own(candidate),
         (Some(candidate), _) => Found::Lapsed(candidate),
         (None, Some(candidate)) => {
-            Found::InGap { candidate, frees_unix_ms: now + unrenewed_ms(settings.window_ms) }
+            Found::InGap { candidate, frees_unix_ms: frees_unix_ms(record, now, settings.window_ms) }
         }
-        (None, None) => Found::Taken { frees_unix_ms: record.frees_unix_ms(now, settings.window_ms) },
+        (None, None) => Found::Taken { frees_unix_ms: frees_unix_ms(record, now, settings.window_ms) },
     }
 }
 
@@ -413,6 +401,14 @@ fn in_gap(entry: &Entry, now: u64, window_ms: u64) -> Option<Candidate> {
     let gap = granted.gap_at(now, window_ms)?;
     let (worker, expected) = (entry.worker, Expected::Revision(entry.revision));
     Some(Candidate { worker, expected, granted_until_unix_ms: gap.start, granted })
+}
+
+/// Returns when a node may claim a worker that is not free: one in a gap once its holder was seen not to renew it.
+fn frees_unix_ms(record: &Record, now: u64, window_ms: u64) -> u64 {
+    match record.granted.gap_at(now, window_ms) {
+        Some(_) => now + unrenewed_ms(window_ms),
+        None => record.frees_unix_ms(now, window_ms),
+    }
 }
 
 /// Chooses among the workers of a scope, whose records these are: first this node's own worker, then free ones, then lapsed ones,
@@ -434,20 +430,22 @@ fn choose_only(settings: &LeaseSettings, worker: WorkerId, entries: &[Entry], wa
     let Some(entry) = entries.iter().find(|entry| entry.worker == worker) else {
         return Choice::Claim([free(worker)].into());
     };
-    let now = watch.now_unix_ms;
+    let now = watch.now.unix_ms;
     let Some(record) = &entry.record else { return Choice::NoneFree { first: None } };
     let in_gap = in_gap(entry, now, settings.window_ms);
-    let is_free = record.released || record.until_unix_ms <= now || watch.is_abandoned(entry);
-    match lapsed(entry, now).or(in_gap.filter(|_| is_free)) {
-        Some(candidate) => Choice::Claim([candidate].into()),
-        None => Choice::Watch {
-            worker,
-            revision: entry.revision,
-            holder: record.holder.clone(),
-            until_unix_ms: record.frees_unix_ms(now, settings.window_ms),
-            place: if in_gap.is_some() { Place::InGap } else { Place::AfterGrants },
-        },
+    let is_free =
+        record.released || record.until_unix_ms <= now || watch.is_abandoned(entry, settings.window_ms);
+    if let Some(candidate) = lapsed(entry, now).or(in_gap.filter(|_| is_free)) {
+        return Choice::Claim([candidate].into());
     }
+    let frees_unix_ms = frees_unix_ms(record, now, settings.window_ms);
+    Choice::Watch(Watched {
+        worker,
+        revision: entry.revision,
+        holder: record.holder.clone(),
+        until_unix_ms: record.until_unix_ms.max(frees_unix_ms),
+        frees_unix_ms,
+    })
 }
 
 fn choose_any(
@@ -457,7 +455,7 @@ fn choose_any(
     watch: &Watch<'_>,
     random: &mut SplitMix64,
 ) -> Choice {
-    let now = watch.now_unix_ms;
+    let now = watch.now.unix_ms;
     let mut lapsed: Vec<(bool, u64, Candidate)> = entries
         .iter()
         .filter_map(|entry| {
@@ -478,7 +476,7 @@ fn choose_any(
     candidates.extend(free_workers(scope.range(settings.pool.workers()), entries, random));
     candidates.extend(of(false).take(TRIES));
     if candidates.is_empty() {
-        let abandoned = entries.iter().filter(|entry| watch.is_abandoned(entry));
+        let abandoned = entries.iter().filter(|entry| watch.is_abandoned(entry, settings.window_ms));
         let in_gaps = abandoned.filter_map(|entry| match find(settings, entry.worker, Some(entry), now) {
             Found::InGap { candidate, .. } => Some(candidate),
             _ => None,
@@ -520,15 +518,11 @@ fn free_workers(workers: Range<u32>, entries: &[Entry], random: &mut SplitMix64)
         .collect()
 }
 
-/// Returns the worker that frees first: one with a gap now is free once its holder was seen not to renew it.
+/// Returns the worker that frees first.
 fn frees_first(settings: &LeaseSettings, entries: &[Entry], now: u64) -> Option<(WorkerId, Holder, u64)> {
-    let frees = |entry: &Entry, record: &Record| match in_gap(entry, now, settings.window_ms) {
-        Some(_) => now + unrenewed_ms(settings.window_ms),
-        None => record.frees_unix_ms(now, settings.window_ms),
-    };
     let records = entries.iter().filter_map(|entry| {
         let record = entry.record.as_ref()?;
-        Some((frees(entry, record), entry.worker, record))
+        Some((frees_unix_ms(record, now, settings.window_ms), entry.worker, record))
     });
     let (until, worker, record) = records.min_by_key(|(until, ..)| *until)?;
     Some((worker, record.holder.clone(), until))

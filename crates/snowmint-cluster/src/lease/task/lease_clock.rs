@@ -162,13 +162,8 @@ impl LeaseTask {
                 }
                 // A store that does not answer must not delay this renewal; the next one tries again.
                 let patience = self.node.config.call_timeout() / 4;
-                if let Ok(Ok(store_unix_ms)) = timeout(patience, self.node.store.unix_ms()).await {
-                    let error_ms = self.node.store_clock_error_ms();
-                    self.judge_wall(
-                        occasion,
-                        store_unix_ms.map(|store| store.saturating_add(error_ms)),
-                        None,
-                    );
+                if let Ok(Ok(store_unix_ms)) = timeout(patience, self.node.latest_store_unix_ms()).await {
+                    self.judge_wall(occasion, store_unix_ms, None);
                 }
             }
             _ => {}

@@ -1,26 +1,23 @@
-//! At the start, over a store without a clock: whether a node that lives has a clock far behind this one.
+//! At the start, over a store without a clock: whether a running node has a clock far behind this one.
 //!
-//! Leases that ended long ago belong to nodes that died, or to nodes that live by a clock far behind. Those renew their leases. If
-//! this node took a lease beside them, and its clock is the one that is wrong, each restart would block another worker until the
-//! time of that clock. So it looks again after longer than a renewal takes. Leases that nobody renewed are marked as released, so
-//! that the next start does not wait for them.
+//! A lease that ended long ago belongs to a node that died, or to a running node whose clock is far behind: that one renews its lease.
+//! If this clock is the wrong one, each lease of this node would block another worker until the time of this clock. So the node looks
+//! again after the time of a renewal. It marks leases that nobody renewed as released: the next start does not wait for them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use snowmint_store::{StoreError, StoreErrorKind};
 use tokio::time::{sleep, timeout};
 
+use super::report::Access;
 use super::{LOOK_AGAIN, LeaseTask, random_seed};
 use crate::lease::admin::{self, LeaseEntry};
-use crate::lease::protocol::LeaseSettings;
 use crate::lease::protocol::seek::unrenewed_ms;
+use crate::lease::protocol::{CallFailure, LeaseSettings};
 use crate::lease::record::Tag;
 
 /// The longest wait for a renewal. A node with a window of more than 17 s may renew later, and is then taken for dead.
 const LONGEST_WATCH_MS: u64 = 10_000;
-
-/// How often a comparison that the store failed is tried again.
-const TRIES: u32 = 3;
 
 /// Returns the leases of other nodes that ended longer ago than clocks may differ.
 fn ended_long_ago(settings: &LeaseSettings, entries: Vec<LeaseEntry>, now_unix_ms: u64) -> Vec<LeaseEntry> {
@@ -42,35 +39,31 @@ fn renewed<'a>(before: &[LeaseEntry], now: &'a [LeaseEntry]) -> Option<&'a Lease
 }
 
 impl LeaseTask {
-    /// Waits until no other node contradicts this clock. A store that has a clock decides instead, at each claim. If the store fails,
-    /// nothing is compared.
+    /// Waits until no other node contradicts this clock. A store that has a clock decides instead, at each claim.
     pub(super) async fn compare_with_other_nodes(&mut self) {
         if self.current.is_some() {
             return;
         }
-        let node = std::sync::Arc::clone(&self.node);
+        let node = Arc::clone(&self.node);
         let mut compared = node.clock_compared.lock().await;
-        let mut failures = 0;
         while !*compared {
             match self.look_for_nodes_behind().await {
+                Ok(None) => *compared = true,
                 Ok(Some((entry, ahead_ms))) => {
                     self.ahead_of_node(entry.worker, holder_of(&entry), ahead_ms);
                     sleep(LOOK_AGAIN).await;
                 }
-                Ok(None) => *compared = true,
-                Err(_) if failures < TRIES => {
-                    failures += 1;
-                    sleep(LOOK_AGAIN).await;
-                }
-                // The search for a worker reports it. Each lease that is started later compares again.
-                Err(_) => return,
+                // A check that was not made is not one that found nothing.
+                Err(_) => sleep(LOOK_AGAIN).await,
             }
         }
     }
 
     /// Returns a node that renews its lease by a clock far behind this one, and how far it is behind.
-    async fn look_for_nodes_behind(&mut self) -> Result<Option<(LeaseEntry, u64)>, StoreError> {
-        if self.has_clock().await? {
+    async fn look_for_nodes_behind(&mut self) -> Result<Option<(LeaseEntry, u64)>, CallFailure> {
+        let patience = self.node.config.call_timeout();
+        let time = timeout(patience, self.node.store.unix_ms()).await;
+        if self.outcome(time, "unix_ms", Access::Reads)?.is_some() {
             return Ok(None);
         }
         let window_ms = self.node.settings().window_ms;
@@ -106,35 +99,17 @@ impl LeaseTask {
             }
         };
         // Whatever comes of it: the next start looks again.
-        let _ = timeout(self.node.config.call_timeout(), marking).await;
+        let _ = timeout(patience, marking).await;
         Ok(None)
     }
 
-    async fn has_clock(&mut self) -> Result<bool, StoreError> {
-        Ok(self.in_time("unix_ms", self.node.store.unix_ms()).await?.is_some())
-    }
-
-    async fn ended_long_ago(&mut self) -> Result<Vec<LeaseEntry>, StoreError> {
+    async fn ended_long_ago(&mut self) -> Result<Vec<LeaseEntry>, CallFailure> {
+        let listed = timeout(self.node.config.call_timeout(), admin::leases(&*self.node.store)).await;
+        let mut entries = self.outcome(listed, "list", Access::Reads)?;
         let settings = self.node.settings();
         let pool = settings.pool.to_string();
-        let mut entries = self.in_time("list", admin::leases(&*self.node.store)).await?;
         entries.retain(|entry| entry.pool == pool);
         Ok(ended_long_ago(settings, entries, self.node.clock_unix_ms()))
-    }
-}
-
-impl LeaseTask {
-    /// A call that takes too long has failed: a check that was not made is not one that found nothing.
-    async fn in_time<T>(
-        &self,
-        operation: &'static str,
-        call: impl Future<Output = Result<T, StoreError>>,
-    ) -> Result<T, StoreError> {
-        let patience = self.node.config.call_timeout();
-        timeout(patience, call).await.unwrap_or_else(|_| {
-            let cause = format!("no answer within {} ms", patience.as_millis());
-            Err(StoreError::new(StoreErrorKind::Unavailable, operation, self.node.store.describe(), cause))
-        })
     }
 }
 
