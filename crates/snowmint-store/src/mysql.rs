@@ -14,7 +14,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use self::connect::MySqlSettings;
-use self::session::{CrashLoss, Session, may_write, writable};
+use self::session::{CrashLoss, MySqlSession, may_write, writable};
 use crate::error::Effect;
 use crate::sql::failure::SqlFailure;
 use crate::sql::pool::Pool;
@@ -154,7 +154,7 @@ impl MySqlStore {
     /// that is too large.
     async fn add_once(&self, key: &Key, addend: i64) -> Result<Option<u64>, StoreError> {
         let step = Revision::random_step();
-        let ask = async |mut session: Session| {
+        let ask = async |mut session: MySqlSession| {
             let query = sqlx::query(ADD).bind(step).bind(addend).bind(key.as_str().as_bytes());
             Ok((session.write(query.bind(i64::MAX - addend)).await?, session))
         };
@@ -175,7 +175,7 @@ impl MySqlStore {
         after: i64,
         value: &[u8],
     ) -> Result<bool, StoreError> {
-        let ask = async |mut session: Session| {
+        let ask = async |mut session: MySqlSession| {
             let query = sqlx::query(if before == 0 { INSERT } else { UPDATE });
             let query = query.bind(after).bind(value).bind(key.as_str().as_bytes());
             let query = if before == 0 { query } else { query.bind(before) };
@@ -212,7 +212,7 @@ pub(crate) fn schema(url: &str) -> Result<String, UrlError> {
 impl Store for MySqlStore {
     async fn load(&self, key: &Key) -> Result<Option<Versioned>, StoreError> {
         const OPERATION: &str = "load";
-        let ask = async |mut session: Session| {
+        let ask = async |mut session: MySqlSession| {
             let query = sqlx::query_as::<_, (i64, Option<i64>, Option<Vec<u8>>)>(LOAD);
             let row = exactly_one(query.bind(key.as_str().as_bytes()).fetch_all(&mut session.sql)).await;
             Ok((session.trust(row, |row| row.0).await?, session))
@@ -235,7 +235,7 @@ impl Store for MySqlStore {
         let Some((from, to)) = table::bounds(prefix) else {
             return Ok(Vec::new());
         };
-        let ask = async |mut session: Session| {
+        let ask = async |mut session: MySqlSession| {
             let query = sqlx::query_as::<_, ListRow>(LIST).bind(from.as_bytes()).bind(to.as_bytes());
             let rows = query.fetch_all(&mut session.sql).await;
             Ok((session.trust(rows, |rows: &Vec<ListRow>| rows.first().map_or(1, |it| it.0)).await?, session))
@@ -250,7 +250,7 @@ impl Store for MySqlStore {
     }
 
     async fn unix_ms(&self) -> Result<Option<u64>, StoreError> {
-        let ask = async |mut session: Session| {
+        let ask = async |mut session: MySqlSession| {
             let query = sqlx::query_scalar::<_, i64>(UNIX_MS);
             Ok((exactly_one(query.fetch_all(&mut session.sql)).await?, session))
         };

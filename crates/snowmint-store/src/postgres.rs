@@ -14,7 +14,7 @@ use sqlx::postgres::PgRow;
 use sqlx::{FromRow, Row};
 
 use self::connect::PostgresSettings;
-use self::session::{Session, bytes, name};
+use self::session::{PostgresSession, bytes, name};
 use crate::error::Effect;
 use crate::net::Confirmation;
 use crate::sql::pool::Pool;
@@ -162,7 +162,7 @@ impl PostgresStore {
         T: for<'r> FromRow<'r, PgRow> + Send,
     {
         let statement = format!("SELECT place IS NOT NULL, {what}");
-        let ask = async |mut session: Session| {
+        let ask = async |mut session: PostgresSession| {
             let rows = session.rows(&statement).await?;
             let fenced = rows.first().map(|row| row.try_get::<bool, _>(0)).transpose()?;
             let rows = rows.iter().map(T::from_row).collect::<Result<_, _>>()?;
@@ -183,7 +183,7 @@ async fn rows<T>(
 where
     T: for<'r> FromRow<'r, PgRow> + Send,
 {
-    let ask = async |mut session: Session| {
+    let ask = async |mut session: PostgresSession| {
         let rows = session.rows(statement).await?;
         Ok((rows.iter().map(T::from_row).collect::<Result<_, _>>()?, session))
     };
@@ -238,7 +238,7 @@ impl Store for PostgresStore {
                  WHERE name = {name} AND revision = {before}"
             )
         };
-        let ask = async |mut session: Session| Ok((session.execute(&write).await?, session));
+        let ask = async |mut session: PostgresSession| Ok((session.execute(&write).await?, session));
         let done = self.pool.call("compare_and_set", Effect::Writes, ask).await?;
         Ok(if done.rows_affected() == 1 {
             Swap::Done(Revision(after.cast_unsigned()))

@@ -10,7 +10,7 @@ use sqlx::{ConnectOptions, Connection};
 use super::TABLE;
 use super::flush_watch::FlushWatch;
 use super::history::ClusterHistory;
-use super::session::{self, CrashLoss, Session};
+use super::session::{self, CrashLoss, MySqlSession};
 use crate::error::Effect;
 use crate::net::url::{Host, Location, Password};
 use crate::net::{Confirmation, Standing, Writable};
@@ -115,7 +115,7 @@ fn tls(location: &mut Location, mut options: MySqlConnectOptions) -> Result<MySq
 
 impl Connect for MySqlSettings {
     const CONFIRMED_BY: &str = "enable semi-synchronous replication on it";
-    type Connection = Session;
+    type Connection = MySqlSession;
     type History = ClusterHistory;
 
     async fn connect(&self, host: Host) -> Connected<Self> {
@@ -127,21 +127,21 @@ impl Connect for MySqlSettings {
         set_up(&mut connection, self.limit, self.crashes.accepted(self.may_lose))
             .await
             .map_err(|error| refusal::<Self>(&error))?;
-        let begun = session::begin(&mut connection, self.may_lose, self.crashes).await?;
-        let session = Session::new(connection, &begun, Arc::clone(&self.flushes));
-        let standing = session.standing();
-        Ok(Writable { connection: session, server: Some(begun.server), history: begun.history, standing })
+        let flushes = Arc::clone(&self.flushes);
+        let (session, history) = session::begin(connection, self.may_lose, self.crashes, flushes).await?;
+        let (server, standing) = (Some(session.server.clone()), session.standing);
+        Ok(Writable { connection: session, server, history, standing })
     }
 
-    async fn answers(session: &mut Session) -> bool {
+    async fn answers(session: &mut MySqlSession) -> bool {
         session.sql.ping().await.is_ok()
     }
 
-    fn standing(session: &Session) -> Standing {
-        session.standing()
+    fn standing(session: &MySqlSession) -> Standing {
+        session.standing
     }
 
-    fn confirmation(session: &mut Session) -> Option<Confirmation> {
+    fn confirmation(session: &mut MySqlSession) -> Option<Confirmation> {
         session.confirmation.take()
     }
 }
@@ -166,12 +166,12 @@ async fn set_up(connection: &mut MySqlConnection, limit: Duration, accepted: u64
 
 /// Creates the table if it is missing, checks that it is ours, and makes the rows that reads commit.
 pub(super) async fn prepare_table(pool: &Pool<MySqlSettings>) -> Result<(), StoreError> {
-    let create = async |mut session: Session| {
+    let create = async |mut session: MySqlSession| {
         sqlx::raw_sql(TABLE).execute(&mut session.sql).await?;
         Ok(((), session))
     };
     check(pool, &table::ensure(pool, || inspect(pool), create).await?)?;
-    let fence = async |mut session: Session| Ok((session.fence().await?, session));
+    let fence = async |mut session: MySqlSession| Ok((session.fence().await?, session));
     pool.call(OPEN, Effect::Reads, fence).await
 }
 
@@ -190,7 +190,7 @@ pub(super) async fn check_table(pool: &Pool<MySqlSettings>) -> Result<(), StoreE
 type Inspected = (Option<String>, Option<String>, Option<String>);
 
 async fn inspect(pool: &Pool<MySqlSettings>) -> Result<Option<Inspected>, StoreError> {
-    let ask = async |mut session: Session| {
+    let ask = async |mut session: MySqlSession| {
         Ok((at_most_one(sqlx::query_as(INSPECT).fetch_all(&mut session.sql)).await?, session))
     };
     pool.call(OPEN, Effect::Reads, ask).await

@@ -26,11 +26,11 @@ pub(super) struct RedoLog {
 #[derive(Debug)]
 pub(super) struct FlushWatch {
     may_lose: Duration,
-    state: Mutex<State>,
+    state: Mutex<ServerFlushes>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct ServerFlushes {
     server: String,
     /// In the order of the answers.
     unflushed: VecDeque<Unflushed>,
@@ -56,7 +56,7 @@ impl FlushWatch {
     pub(super) fn check(&self, server: &str, asked: Instant, log: RedoLog) -> Result<(), Duration> {
         // Each change leaves the state consistent, so a panic elsewhere does no harm.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let State { server: known, unflushed } = &mut *state;
+        let ServerFlushes { server: known, unflushed } = &mut *state;
         let mut since = asked;
         if known != server {
             // What was found on another server before may not be on the disk of this one, whenever it was written.

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::connect::MySqlSettings;
 use super::error;
 use super::flush_watch::{FlushWatch, RedoLog};
-use super::history::{ClusterHistory, History, STATUS, View, no_member};
+use super::history::{ClusterHistory, GaleraView, GtidHistory, STATUS, no_member};
 use crate::StoreErrorKind;
 use crate::error::{chain, random_below};
 use crate::net::{Confirmation, HostRefusal, Standing};
@@ -106,27 +106,20 @@ const NEW_FENCES: &str = concat!(
 const FENCE_ATTEMPTS: usize = 3;
 
 /// A session on a server that accepts writes.
-pub(crate) struct Session {
+pub(crate) struct MySqlSession {
     pub(crate) sql: MySqlConnection,
     /// How the server waits for replicas, if it has to.
-    watch: Option<Watch>,
-    /// Whether a failover may lose what the server had when the session began.
-    standing: Standing,
+    watch: Option<ReplicationWatch>,
+    /// Whether a failover may still lose what the server had when the session began. A primary shows transactions that wait for
+    /// a replica, and transactions whose wait was killed. Replicas get commits in order, so the first confirmed commit of this
+    /// session confirms all of them.
+    pub(super) standing: Standing,
     /// Whether replicas confirm commits, as the server said last; `None` once the caller has taken it.
     pub(super) confirmation: Option<Confirmation>,
     losses: Losses,
-    server: String,
-    flushes: Arc<FlushWatch>,
-}
-
-/// The report of a server at the start of a session.
-pub(super) struct SessionStart {
     /// Equal for two hosts only if they are one server, or one Galera cluster.
     pub(super) server: String,
-    pub(super) history: ClusterHistory,
-    watch: Option<Watch>,
-    confirmation: Confirmation,
-    losses: Losses,
+    flushes: Arc<FlushWatch>,
 }
 
 /// What a crash of the server may undo.
@@ -152,7 +145,7 @@ impl Losses {
 /// How a server waits for replicas. An operator may enable semi-synchronous replication at any time, so every write and every
 /// read checks this.
 #[derive(Clone, Copy)]
-struct Watch {
+struct ReplicationWatch {
     statement: &'static str,
     /// The last answer of the server.
     seen: Replication,
@@ -304,96 +297,33 @@ async fn redo_log(sql: &mut MySqlConnection) -> Result<RedoLog, HostRefusal> {
 
 /// Queries the server's state, and refuses a server that must not be used; `may_lose` is the loss that the user has stated.
 pub(super) async fn begin(
-    sql: &mut MySqlConnection,
+    mut sql: MySqlConnection,
     may_lose: Duration,
     crashes: CrashLoss,
-) -> Result<SessionStart, HostRefusal> {
-    let refused = |error: sqlx::Error| refusal::<MySqlSettings>(&error);
-    let variables = named(sql, VARIABLES).await.map_err(refused)?;
-    let value = |name: &str| variables.get(name).map_or("", |it| &**it);
-    let is_off = |name: &str| !is_on(value(name));
-    if !(is_off("read_only") && is_off("super_read_only") && is_off("innodb_read_only")) {
-        return Err(HostRefusal::new(
-            StoreErrorKind::ReadOnly,
-            READ_ONLY.to_owned() + &waits_for_replicas(&variables),
-        ));
-    }
-    if !is_off("log_bin") && value("binlog_format") == "STATEMENT" {
-        let text = "the server has binlog_format=STATEMENT, with which a replica would skip writes that depend on read_only; \
-            set binlog_format to MIXED or ROW";
-        return Err(HostRefusal::new(StoreErrorKind::Other, text));
-    }
-    let never_syncs = match value("innodb_flush_method").to_lowercase() {
-        method if matches!(&*method, "nosync" | "littlesync") => Some(("innodb_flush_method", method)),
-        _ if !is_off("debug_no_sync") => Some(("debug_no_sync", "ON".to_owned())),
-        _ => None,
-    };
-    if let Some((setting, value)) = never_syncs
-        && crashes.must_be_survived()
-    {
-        let text = format!(
-            "{setting} is {value}: a crash of the machine may lose any commit and cause duplicates; remove the setting from the \
-             configuration of the server, and restart it"
-        );
-        return Err(HostRefusal::new(StoreErrorKind::Other, text));
-    }
-    let view = if is_off("wsrep_on") {
-        None
-    } else {
-        // The setting alone does not make a cluster: the provider may be missing.
-        let status = named(sql, STATUS).await.map_err(refused)?;
-        let view = View::parse(&status);
-        if view.is_none() && !matches!(value("wsrep_provider"), "" | "none") {
-            return Err(no_member(&status));
-        }
-        view
-    };
-    let sync = Syncing::new(
-        value("innodb_flush_log_at_trx_commit"),
-        value("log_bin"),
-        value("sync_binlog"),
-        value("innodb_flush_log_at_timeout"),
-    );
-    let mut losses = Losses { may_lose, crashes, kept_by_others: false, is_member: view.is_some() };
-    if let Err(refusal) = sync.check(may_lose, crashes) {
-        losses.kept_by_others = view.as_ref().is_some_and(View::is_shared);
-        if !losses.kept_by_others {
-            return Err(refusal);
-        }
-        let accept = format!("SET @snowmint_accepts = {ANYTHING}");
-        sqlx::raw_sql(sqlx::AssertSqlSafe(accept)).execute(&mut *sql).await.map_err(refused)?;
-    } else if losses.are_bounded_by_flushes() && !sync.is_at_commit() {
-        redo_log(sql).await?;
-    }
+    flushes: Arc<FlushWatch>,
+) -> Result<(MySqlSession, ClusterHistory), HostRefusal> {
+    let variables = Variables(named(&mut sql, VARIABLES).await.map_err(refused)?);
+    variables.check(crashes)?;
+    let view = variables.galera_view(&mut sql).await?;
+    let losses = variables.losses(&mut sql, view.as_ref(), may_lose, crashes).await?;
     if view.is_some() {
         // Before reads, updates and inserts, wait for the commits of other members.
-        sqlx::raw_sql("SET SESSION wsrep_sync_wait = 7").execute(&mut *sql).await.map_err(refused)?;
+        sqlx::raw_sql("SET SESSION wsrep_sync_wait = 7").execute(&mut sql).await.map_err(refused)?;
     }
     let server = if let Some(view) = &view {
         view.server()
     } else {
         // None of these alone exists on every server and differs between any two.
         let of = ["server_uuid", "server_uid", "server_id", "hostname", "port", "datadir"];
-        of.map(value).join(" ")
+        of.map(|name| variables.value(name)).join(" ")
     };
     let keeps = may_lose.is_zero();
-    let in_mariadb = variables.contains_key("gtid_binlog_state");
     // Each member of a Galera cluster numbers transactions itself, and the cluster keeps what it has confirmed.
-    let history = if keeps && view.is_none() && (in_mariadb || variables.contains_key("gtid_executed")) {
-        let statement = if in_mariadb { MARIADB_HISTORY } else { MYSQL_HISTORY };
-        let row = exactly_one(sqlx::query(statement).fetch_all(&mut *sql)).await.map_err(refused)?;
-        History::parse(&row.try_get_unchecked::<String, _>(0).map_err(refused)?)
-    } else {
-        History::default()
-    };
+    let history =
+        if keeps && view.is_none() { variables.history(&mut sql).await? } else { GtidHistory::default() };
     // Without a binary log there are no replicas, and a running server cannot enable one.
-    let watch = if keeps && !is_off("log_bin") && crashes != CrashLoss::Unused {
-        let statement = if in_mariadb { MARIADB_REPLICATION } else { MYSQL_REPLICATION };
-        let seen = replication(sql, statement).await.map_err(refused)?;
-        if seen.enabled && !seen.waits {
-            return Err(HostRefusal::new(StoreErrorKind::Unavailable, FELL_BACK));
-        }
-        Some(Watch { statement, seen })
+    let watch = if keeps && variables.is_on("log_bin") && crashes != CrashLoss::Unused {
+        Some(variables.replication(&mut sql).await?)
     } else {
         None
     };
@@ -403,47 +333,139 @@ pub(super) async fn begin(
     } else {
         watch.map_or(Confirmation::Nobody, |it| it.seen.confirmation())
     };
-    Ok(SessionStart { server, history: ClusterHistory { history, view }, watch, confirmation, losses })
+    let waits = watch.is_some_and(|watch| watch.seen.enabled);
+    let standing = if waits { Standing::Unconfirmed } else { Standing::Kept };
+    let confirmation = Some(confirmation);
+    let session = MySqlSession { sql, watch, standing, confirmation, losses, server, flushes };
+    Ok((session, ClusterHistory { history, view }))
 }
 
-/// Returns a hint about a replica that waits for a replica of its own before it applies a transaction, but most likely has none.
-/// A failover to it would lose the transactions that it has received and not applied.
-fn waits_for_replicas(variables: &BTreeMap<String, String>) -> String {
-    let on = |names: [&'static str; 2]| {
-        names.into_iter().find(|it| variables.get(*it).is_some_and(|it| is_on(it)))
-    };
-    let logs = on(["log_slave_updates", "log_replica_updates"]);
-    match (logs, on(["rpl_semi_sync_master_enabled", "rpl_semi_sync_source_enabled"])) {
-        (Some(_), Some(setting)) => format!(
-            "; as a replica it waits for a replica of its own before it applies a transaction: SET GLOBAL {setting} = OFF \
-             until it is promoted"
-        ),
-        _ => String::new(),
+fn refused(error: sqlx::Error) -> HostRefusal {
+    refusal::<MySqlSettings>(&error)
+}
+
+/// The variables of a server at the start of a session.
+struct Variables(BTreeMap<String, String>);
+
+impl Variables {
+    fn value(&self, name: &str) -> &str {
+        self.0.get(name).map_or("", |it| &**it)
     }
-}
 
-impl Session {
-    pub(super) fn new(sql: MySqlConnection, begun: &SessionStart, flushes: Arc<FlushWatch>) -> Self {
-        let waits = begun.watch.is_some_and(|watch| watch.seen.enabled);
-        let standing = if waits { Standing::Unconfirmed } else { Standing::Kept };
-        Self {
-            sql,
-            watch: begun.watch,
-            standing,
-            confirmation: Some(begun.confirmation),
-            losses: begun.losses,
-            server: begun.server.clone(),
-            flushes,
+    fn is_on(&self, name: &str) -> bool {
+        is_on(self.value(name))
+    }
+
+    fn is_mariadb(&self) -> bool {
+        self.0.contains_key("gtid_binlog_state")
+    }
+
+    /// Refuses a server that accepts no writes, or may lose any of them.
+    fn check(&self, crashes: CrashLoss) -> Result<(), HostRefusal> {
+        if ["read_only", "super_read_only", "innodb_read_only"].into_iter().any(|name| self.is_on(name)) {
+            let text = READ_ONLY.to_owned() + &self.waits_for_replicas();
+            return Err(HostRefusal::new(StoreErrorKind::ReadOnly, text));
+        }
+        if self.is_on("log_bin") && self.value("binlog_format") == "STATEMENT" {
+            let text = "the server has binlog_format=STATEMENT, with which a replica would skip writes that depend on read_only; \
+                set binlog_format to MIXED or ROW";
+            return Err(HostRefusal::new(StoreErrorKind::Other, text));
+        }
+        let never_syncs = match self.value("innodb_flush_method").to_lowercase() {
+            method if matches!(&*method, "nosync" | "littlesync") => Some(("innodb_flush_method", method)),
+            _ if self.is_on("debug_no_sync") => Some(("debug_no_sync", "ON".to_owned())),
+            _ => None,
+        };
+        match never_syncs {
+            Some((setting, value)) if crashes.must_be_survived() => {
+                let text = format!(
+                    "{setting} is {value}: a crash of the machine may lose any commit and cause duplicates; remove the \
+                     setting from the configuration of the server, and restart it"
+                );
+                Err(HostRefusal::new(StoreErrorKind::Other, text))
+            }
+            _ => Ok(()),
         }
     }
 
-    /// Returns whether a failover may still lose what the server had when the session began. A primary shows transactions that
-    /// wait for a replica, and transactions whose wait was killed. Replicas get commits in order, so the first confirmed commit
-    /// of this session confirms all of them.
-    pub(super) const fn standing(&self) -> Standing {
-        self.standing
+    /// Returns a hint about a replica that waits for a replica of its own before it applies a transaction, but most likely has
+    /// none. A failover to it would lose the transactions that it has received and not applied.
+    fn waits_for_replicas(&self) -> String {
+        let on = |names: [&'static str; 2]| names.into_iter().find(|name| self.is_on(name));
+        let logs = on(["log_slave_updates", "log_replica_updates"]);
+        match (logs, on(["rpl_semi_sync_master_enabled", "rpl_semi_sync_source_enabled"])) {
+            (Some(_), Some(setting)) => format!(
+                "; as a replica it waits for a replica of its own before it applies a transaction: SET GLOBAL {setting} = OFF \
+                 until it is promoted"
+            ),
+            _ => String::new(),
+        }
     }
 
+    /// Returns the server's view of its Galera cluster; `None` outside of clusters.
+    async fn galera_view(&self, sql: &mut MySqlConnection) -> Result<Option<GaleraView>, HostRefusal> {
+        if !self.is_on("wsrep_on") {
+            return Ok(None);
+        }
+        let status = named(sql, STATUS).await.map_err(refused)?;
+        let view = GaleraView::parse(&status);
+        // The setting alone does not make a cluster: the provider may be missing.
+        if view.is_none() && !matches!(self.value("wsrep_provider"), "" | "none") {
+            return Err(no_member(&status));
+        }
+        Ok(view)
+    }
+
+    /// Refuses a server of which a crash may undo more than the user accepts.
+    async fn losses(
+        &self,
+        sql: &mut MySqlConnection,
+        view: Option<&GaleraView>,
+        may_lose: Duration,
+        crashes: CrashLoss,
+    ) -> Result<Losses, HostRefusal> {
+        let sync = Syncing::new(
+            self.value("innodb_flush_log_at_trx_commit"),
+            self.value("log_bin"),
+            self.value("sync_binlog"),
+            self.value("innodb_flush_log_at_timeout"),
+        );
+        let mut losses = Losses { may_lose, crashes, kept_by_others: false, is_member: view.is_some() };
+        if let Err(refusal) = sync.check(may_lose, crashes) {
+            losses.kept_by_others = view.is_some_and(GaleraView::is_shared);
+            if !losses.kept_by_others {
+                return Err(refusal);
+            }
+            let accept = format!("SET @snowmint_accepts = {ANYTHING}");
+            sqlx::raw_sql(sqlx::AssertSqlSafe(accept)).execute(&mut *sql).await.map_err(refused)?;
+        } else if losses.are_bounded_by_flushes() && !sync.is_at_commit() {
+            redo_log(sql).await?;
+        }
+        Ok(losses)
+    }
+
+    /// Returns the transactions that the server has; none if it has no GTIDs.
+    async fn history(&self, sql: &mut MySqlConnection) -> Result<GtidHistory, HostRefusal> {
+        if !self.is_mariadb() && !self.0.contains_key("gtid_executed") {
+            return Ok(GtidHistory::default());
+        }
+        let statement = if self.is_mariadb() { MARIADB_HISTORY } else { MYSQL_HISTORY };
+        let row = exactly_one(sqlx::query(statement).fetch_all(&mut *sql)).await.map_err(refused)?;
+        Ok(GtidHistory::parse(&row.try_get_unchecked::<String, _>(0).map_err(refused)?))
+    }
+
+    /// Returns how commits wait for replicas. Refuses a server that should wait for one, and does not now.
+    async fn replication(&self, sql: &mut MySqlConnection) -> Result<ReplicationWatch, HostRefusal> {
+        let statement = if self.is_mariadb() { MARIADB_REPLICATION } else { MYSQL_REPLICATION };
+        let seen = replication(sql, statement).await.map_err(refused)?;
+        if seen.enabled && !seen.waits {
+            return Err(HostRefusal::new(StoreErrorKind::Unavailable, FELL_BACK));
+        }
+        Ok(ReplicationWatch { statement, seen })
+    }
+}
+
+impl MySqlSession {
     /// Returns whether a statement that changed nothing proves nothing: what it has seen may not be on the disk, or not on a
     /// replica, until another commit.
     pub(crate) fn needs_a_commit(&self) -> bool {
@@ -478,7 +500,7 @@ impl Session {
     /// Returns why the server refused a write by [`may_write!`]; nothing was written.
     pub(crate) async fn refusal(&mut self) -> SqlFailure {
         let text = "the settings of the server changed during the call, and nothing was written";
-        let changed = SqlFailure::Refused(HostRefusal::new(StoreErrorKind::Unavailable, text));
+        let changed = SqlFailure::refused(StoreErrorKind::Unavailable, text);
         self.check_settings().await.err().unwrap_or(changed)
     }
 
@@ -498,7 +520,7 @@ impl Session {
 
     /// Returns the refusal of a server that was demoted; nothing was written there.
     fn read_only() -> SqlFailure {
-        SqlFailure::Refused(HostRefusal::new(StoreErrorKind::ReadOnly, READ_ONLY))
+        SqlFailure::refused(StoreErrorKind::ReadOnly, READ_ONLY)
     }
 
     /// Refuses a server that was demoted, or that may lose writes in a crash; the statement before has changed nothing.
@@ -515,16 +537,15 @@ impl Session {
         sync.check(may_lose, crashes).map_err(|HostRefusal { kind, text }| {
             // This session ends with the error, and the next one checks the other members.
             let kind = if is_member { StoreErrorKind::Unavailable } else { kind };
-            SqlFailure::Refused(HostRefusal::new(kind, text))
+            SqlFailure::refused(kind, text)
         })
     }
 
     /// Checks that other members of the cluster have the write, if this member may lose it.
     async fn check_others(&mut self) -> Result<(), SqlFailure> {
-        let unknown = |text| SqlFailure::Refused(HostRefusal::new(StoreErrorKind::OutcomeUnknown, text));
         let Losses { may_lose, crashes, kept_by_others: true, .. } = self.losses else { return Ok(()) };
         let status = named(&mut self.sql, STATUS).await.map_err(|error| unknown(chain(&error)))?;
-        if View::parse(&status).is_some_and(|view| view.is_shared()) {
+        if GaleraView::parse(&status).is_some_and(|view| view.is_shared()) {
             return Ok(());
         }
         let (_, sync) = settings(&mut self.sql).await.map_err(|error| unknown(chain(&error)))?;
@@ -536,7 +557,6 @@ impl Session {
         if !self.losses.are_bounded_by_flushes() {
             return Ok(());
         }
-        let unknown = |text| SqlFailure::Refused(HostRefusal::new(StoreErrorKind::OutcomeUnknown, text));
         let (_, sync) = settings(&mut self.sql).await.map_err(|error| unknown(chain(&error)))?;
         if sync.is_at_commit() {
             return Ok(());
@@ -557,10 +577,10 @@ impl Session {
     async fn confirm(&mut self) -> Result<(), SqlFailure> {
         self.check_others().await?;
         self.check_flushes().await?;
-        let Some(Watch { statement, seen }) = self.watch else { return Ok(()) };
+        let Some(ReplicationWatch { statement, seen }) = self.watch else { return Ok(()) };
         let text = match replication(&mut self.sql, statement).await {
             Ok(now) if !seen.enabled && !now.enabled => {
-                self.watch = Some(Watch { statement, seen: now });
+                self.watch = Some(ReplicationWatch { statement, seen: now });
                 return Ok(());
             }
             // If waiting was enabled meanwhile, the commit may have come before that without waiting.
@@ -572,7 +592,7 @@ impl Session {
             Ok(_) => UNCONFIRMED.to_owned(),
             Err(error) => chain(&error),
         };
-        Err(SqlFailure::Refused(HostRefusal::new(StoreErrorKind::OutcomeUnknown, text)))
+        Err(unknown(text))
     }
 
     /// Makes sure that neither a crash nor a failover loses what earlier reads have shown, by one more commit, which confirms all
@@ -595,7 +615,7 @@ impl Session {
         fenced.map_err(|failure| match failure {
             // Nothing that the caller wanted was written.
             SqlFailure::Refused(HostRefusal { kind: StoreErrorKind::OutcomeUnknown, text }) => {
-                SqlFailure::Refused(HostRefusal::new(StoreErrorKind::Unavailable, text))
+                SqlFailure::refused(StoreErrorKind::Unavailable, text)
             }
             failure => failure,
         })
@@ -603,15 +623,15 @@ impl Session {
 
     /// Returns whether commits wait for a replica: as the session knows, or as the server says if it did not wait before.
     async fn follow_replication(&mut self) -> Result<bool, SqlFailure> {
-        let Some(Watch { statement, seen }) = self.watch else { return Ok(false) };
+        let Some(ReplicationWatch { statement, seen }) = self.watch else { return Ok(false) };
         if seen.enabled {
             return Ok(true);
         }
-        let unavailable = |text| SqlFailure::Refused(HostRefusal::new(StoreErrorKind::Unavailable, text));
-        let now = replication(&mut self.sql, statement).await.map_err(|error| unavailable(chain(&error)))?;
-        self.watch = Some(Watch { statement, seen: now });
+        let now = replication(&mut self.sql, statement).await;
+        let now = now.map_err(|error| SqlFailure::Refused(unavailable(&error)))?;
+        self.watch = Some(ReplicationWatch { statement, seen: now });
         if now.enabled && !now.waits {
-            return Err(unavailable(FELL_BACK.to_owned()));
+            return Err(SqlFailure::refused(StoreErrorKind::Unavailable, FELL_BACK));
         }
         Ok(now.enabled)
     }
@@ -652,6 +672,11 @@ async fn settings(sql: &mut MySqlConnection) -> Result<(bool, Syncing), sqlx::Er
 
 fn unavailable(error: &sqlx::Error) -> HostRefusal {
     HostRefusal::new(StoreErrorKind::Unavailable, chain(error))
+}
+
+/// Returns the failure of a check after a write, which may have happened.
+fn unknown(text: impl Into<String>) -> SqlFailure {
+    SqlFailure::refused(StoreErrorKind::OutcomeUnknown, text)
 }
 
 /// Returns how commits wait for replicas.

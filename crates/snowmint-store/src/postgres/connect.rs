@@ -7,7 +7,7 @@ use sqlx::postgres::{PgConnectOptions, PgConnection, PgSslMode};
 use sqlx::{ConnectOptions, Connection, FromRow};
 
 use super::error::FSYNC_OFF;
-use super::session::{self, Guard, STARTED, Session};
+use super::session::{self, Guard, PostgresSession, STARTED};
 use super::{TABLE, error};
 use crate::error::Effect;
 use crate::net::url::{Host, Location, Password};
@@ -152,8 +152,8 @@ fn tls(location: &mut Location, mut options: PgConnectOptions) -> Result<PgConne
 
 impl Connect for PostgresSettings {
     const CONFIRMED_BY: &str = "set synchronous_standby_names on it";
-    type Connection = Session;
-    type History = History;
+    type Connection = PostgresSession;
+    type History = PostgresHistory;
 
     async fn connect(&self, host: Host) -> Connected<Self> {
         let mut options = self.options.clone().host(host.name()).port(host.port());
@@ -173,19 +173,19 @@ impl Connect for PostgresSettings {
         if fsync == "off" && self.must_keep {
             return Err(HostRefusal::new(StoreErrorKind::Other, FSYNC_OFF));
         }
-        let history = History::of(&mut connection).await?;
+        let history = PostgresHistory::of(&mut connection).await?;
         // No two servers start in the same microsecond. Everything else is equal on a standby and its primary.
         let confirmation = super::confirmation(has_standbys);
         let guard = Guard { process, started, must_keep: self.must_keep };
-        let connection = Session::new(connection, guard, &commit, self.limit, confirmation);
+        let connection = PostgresSession::new(connection, guard, &commit, self.limit, confirmation);
         Ok(Writable { connection, server: Some(started.to_string()), history, standing: Standing::Kept })
     }
 
-    async fn answers(session: &mut Session) -> bool {
+    async fn answers(session: &mut PostgresSession) -> bool {
         session.sql.ping().await.is_ok()
     }
 
-    fn confirmation(session: &mut Session) -> Option<Confirmation> {
+    fn confirmation(session: &mut PostgresSession) -> Option<Confirmation> {
         session.confirmation.take()
     }
 }
@@ -193,7 +193,7 @@ impl Connect for PostgresSettings {
 /// Creates the table if it is missing, checks that it belongs to Snowmint, and returns its name with the schema.
 pub(super) async fn prepare_table(pool: &Pool<PostgresSettings>) -> Result<String, StoreError> {
     let inspect = async || Ok(super::rows(pool, OPEN, Effect::Reads, INSPECT).await?.into_iter().next());
-    let create = async |mut session: Session| {
+    let create = async |mut session: PostgresSession| {
         session.execute(TABLE).await?;
         Ok(((), session))
     };
@@ -238,25 +238,25 @@ const HISTORY: &str = "SELECT (SELECT system_identifier FROM pg_control_system()
 
 /// The extent of a server's history; unknown if the server does not show it.
 #[derive(Default, Debug)]
-pub(super) struct History {
-    known: Option<Known>,
+pub(super) struct PostgresHistory {
+    known: Option<Timeline>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct Timeline {
     system: i64,
     /// The number of the database, since a copy may have the same name.
     database: i64,
     timeline: i64,
 }
 
-impl History {
+impl PostgresHistory {
     /// Queries a primary. A database that only speaks the PostgreSQL protocol may have no timeline.
     pub(super) async fn of(connection: &mut PgConnection) -> Result<Self, HostRefusal> {
         let row = exactly_one(sqlx::raw_sql(HISTORY).fetch_all(connection)).await;
         match row.and_then(|row| <(i64, i64, i64)>::from_row(&row)) {
             Ok((system, database, timeline)) => {
-                Ok(Self { known: Some(Known { system, database, timeline }) })
+                Ok(Self { known: Some(Timeline { system, database, timeline }) })
             }
             Err(error) if error::is_not_offered(&error) => Ok(Self::default()),
             Err(error) => Err(refusal::<PostgresSettings>(&error)),
@@ -264,10 +264,10 @@ impl History {
     }
 }
 
-impl ServerHistory for History {
+impl ServerHistory for PostgresHistory {
     fn lacks(&self, seen: &Self) -> Option<String> {
         let seen = seen.known?;
-        let Some(Known { system, database, timeline }) = self.known else {
+        let Some(Timeline { system, database, timeline }) = self.known else {
             return Some(format!(
                 "does not show its timeline, and this node has seen timeline {}",
                 seen.timeline
@@ -289,8 +289,8 @@ impl ServerHistory for History {
 
     fn merge(&mut self, other: Self) {
         let before = self.known.map_or(0, |it| it.timeline);
-        if let Some(Known { system, database, timeline }) = other.known {
-            self.known = Some(Known { system, database, timeline: timeline.max(before) });
+        if let Some(Timeline { system, database, timeline }) = other.known {
+            self.known = Some(Timeline { system, database, timeline: timeline.max(before) });
         }
     }
 }
@@ -325,29 +325,29 @@ mod tests {
         assert_eq!(name("postgres:///db?socket=/run"), "postgres://localhost:5432/db");
     }
 
-    fn history(system: i64, timeline: i64) -> History {
-        History { known: Some(Known { system, database: 5, timeline }) }
+    fn history(system: i64, timeline: i64) -> PostgresHistory {
+        PostgresHistory { known: Some(Timeline { system, database: 5, timeline }) }
     }
 
     #[test]
     fn a_lower_timeline_or_another_database_lacks_what_was_seen() {
-        let mut seen = History::default();
+        let mut seen = PostgresHistory::default();
         assert_eq!(history(7, 1).lacks(&seen), None);
         for timeline in [2, 1] {
             seen.merge(history(7, timeline));
         }
-        seen.merge(History::default());
+        seen.merge(PostgresHistory::default());
         assert_eq!(history(7, 2).lacks(&seen), None);
         assert_eq!(history(7, 3).lacks(&seen), None);
         let lack = history(7, 1).lacks(&seen).unwrap();
         assert_eq!(lack, "is on timeline 1, and this node has seen timeline 2");
         assert!(history(8, 3).lacks(&seen).unwrap().contains("another database"));
-        let copy = History { known: Some(Known { system: 7, database: 6, timeline: 2 }) };
+        let copy = PostgresHistory { known: Some(Timeline { system: 7, database: 6, timeline: 2 }) };
         assert_eq!(
             copy.lacks(&seen).unwrap(),
             "has another database of this name (number 6, and this node has seen 5)"
         );
-        assert!(History::default().lacks(&seen).unwrap().contains("does not show"));
-        assert_eq!(History::default().lacks(&History::default()), None);
+        assert!(PostgresHistory::default().lacks(&seen).unwrap().contains("does not show"));
+        assert_eq!(PostgresHistory::default().lacks(&PostgresHistory::default()), None);
     }
 }

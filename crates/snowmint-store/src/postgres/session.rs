@@ -69,7 +69,7 @@ impl Guard {
 }
 
 /// A session on a server that accepts writes.
-pub(super) struct Session {
+pub(super) struct PostgresSession {
     pub(super) sql: PgConnection,
     /// The text before each statement, in one message and so in one transaction with it.
     prelude: String,
@@ -77,7 +77,7 @@ pub(super) struct Session {
     pub(super) confirmation: Option<Confirmation>,
 }
 
-impl Session {
+impl PostgresSession {
     /// Returns a session whose calls have this limit.
     pub(super) fn new(
         sql: PgConnection,
@@ -179,12 +179,12 @@ thread_local! {
 }
 
 /// One for all statements: `tracing` registers each new dispatcher with every callsite.
-static LISTENER: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(Listener));
+static LISTENER: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(WarningListener));
 
 /// Receives the warnings of sqlx and nothing else.
-struct Listener;
+struct WarningListener;
 
-impl Subscriber for Listener {
+impl Subscriber for WarningListener {
     fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
         if self.enabled(metadata) { Interest::always() } else { Interest::never() }
     }
@@ -198,7 +198,7 @@ impl Subscriber for Listener {
     }
 
     fn event(&self, event: &Event<'_>) {
-        let mut text = Text::default();
+        let mut text = EventText::default();
         event.record(&mut text);
         if !has_figure(&text.0) {
             HEARD.with_borrow_mut(|heard| _ = heard.get_or_insert(text.0));
@@ -221,9 +221,9 @@ impl Subscriber for Listener {
 
 /// The text of an event.
 #[derive(Default)]
-struct Text(String);
+struct EventText(String);
 
-impl Visit for Text {
+impl Visit for EventText {
     fn record_str(&mut self, _: &Field, value: &str) {
         value.clone_into(&mut self.0);
     }
@@ -321,7 +321,8 @@ mod tests {
             let told = sqlx::raw_sql(sqlx::AssertSqlSafe(ask)).fetch_all(&mut sql).await.unwrap();
             let (process, started) = <(i32, i64)>::from_row(&told[0]).unwrap();
             let guard = Guard { process, started: started + later, must_keep: true };
-            let mut session = Session::new(sql, guard, "on", Duration::from_secs(5), Confirmation::Nobody);
+            let mut session =
+                PostgresSession::new(sql, guard, "on", Duration::from_secs(5), Confirmation::Nobody);
             let answer = session.execute("CREATE TABLE IF NOT EXISTS guarded (a int)").await;
             let code = answer.err().and_then(|it| Some(it.as_database_error()?.code()?.into_owned()));
             assert_eq!(code.as_deref(), (!is_same).then_some("22P02"), "{code:?}");

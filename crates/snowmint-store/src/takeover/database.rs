@@ -4,7 +4,7 @@
 use crate::error::{Effect, Retries};
 use crate::mysql::connect::{MySqlSettings, PARAMETERS};
 use crate::mysql::error;
-use crate::mysql::session::{CrashLoss, Session};
+use crate::mysql::session::{CrashLoss, MySqlSession};
 use crate::net::url::Location;
 use crate::sql::at_most_one;
 use crate::sql::failure::SqlFailure;
@@ -19,7 +19,7 @@ const ENGINE: &str = "SELECT CAST(engine AS CHAR) FROM information_schema.tables
     WHERE table_schema = DATABASE() AND table_name = ?";
 
 /// The properties of a system that are known before a URL is read.
-pub(super) struct System {
+pub(super) struct ForeignSystem {
     /// The name of the system, which begins its URLs.
     pub(super) source: &'static str,
     /// An example of its URLs.
@@ -32,7 +32,7 @@ pub(super) struct System {
 
 /// The purpose of opening a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Purpose {
+pub(super) enum TablePurpose {
     /// To count in it.
     Draw,
     /// To read its position.
@@ -40,23 +40,23 @@ pub(super) enum Purpose {
 }
 
 /// A table of a system, and the connections to its database.
-pub(super) struct Database {
+pub(super) struct ForeignTable {
     /// Its name lacks the part that distinguishes the counters in the table.
     pool: Pool<MySqlSettings>,
-    system: &'static System,
+    system: &'static ForeignSystem,
     pub(super) table: String,
     /// Whether a server that may lose commits in a crash is refused.
     must_keep: bool,
 }
 
-impl Database {
+impl ForeignTable {
     /// Parses a URL as [`parse`](Self::parse) does, to count in the table. Refuses a table that may lose commits in a crash.
     pub(super) async fn open<T>(
-        system: &'static System,
+        system: &'static ForeignSystem,
         url: &str,
         take: impl FnOnce(&mut Location) -> Result<(String, T), UrlError>,
     ) -> Result<(Self, T), OpenError> {
-        let (database, taken) = Self::parse(system, Purpose::Draw, url, take)?;
+        let (database, taken) = Self::parse(system, TablePurpose::Draw, url, take)?;
         if database.must_keep {
             database.check_engine().await?;
         }
@@ -66,7 +66,7 @@ impl Database {
     /// Refuses a table whose engine may lose what it acknowledges. A missing table is reported by later calls.
     async fn check_engine(&self) -> Result<(), StoreError> {
         const OPERATION: &str = "open";
-        let ask = async |mut session: Session| {
+        let ask = async |mut session: MySqlSession| {
             let query = sqlx::query_scalar::<_, Option<String>>(ENGINE).bind(&self.table);
             Ok((at_most_one(query.fetch_all(&mut session.sql)).await?, session))
         };
@@ -88,8 +88,8 @@ impl Database {
 
     /// Parses a URL; `take` takes the parameters of the system out of it, and returns the name of its table.
     pub(super) fn parse<T>(
-        system: &'static System,
-        purpose: Purpose,
+        system: &'static ForeignSystem,
+        purpose: TablePurpose,
         url: &str,
         take: impl FnOnce(&mut Location) -> Result<(String, T), UrlError>,
     ) -> Result<(Self, T), UrlError> {
@@ -98,9 +98,9 @@ impl Database {
         let (table, taken) = take(&mut location)?;
         let is_durable = location.take_durable()?;
         let crashes = match purpose {
-            Purpose::Survey => CrashLoss::Unused,
-            Purpose::Draw if is_durable => CrashLoss::Nothing,
-            Purpose::Draw => CrashLoss::Anything,
+            TablePurpose::Survey => CrashLoss::Unused,
+            TablePurpose::Draw if is_durable => CrashLoss::Nothing,
+            TablePurpose::Draw => CrashLoss::Anything,
         };
         let mut pool = MySqlSettings::take(&mut location, crashes)?;
         if !pool.may_lose.is_zero() {
@@ -120,11 +120,11 @@ impl Database {
         &self,
         operation: &'static str,
         effect: Effect,
-        ask: impl Fn(Session) -> F + Send + Sync,
+        ask: impl Fn(MySqlSession) -> F + Send + Sync,
     ) -> Result<T, StoreError>
     where
         T: Send,
-        F: Future<Output = Result<(T, Session), SqlFailure>> + Send,
+        F: Future<Output = Result<(T, MySqlSession), SqlFailure>> + Send,
     {
         let advice = |said: &_| error::foreign_advice(said, &self.table, self.system.rights);
         let mut retries = Retries::new();
@@ -174,7 +174,11 @@ impl Database {
 }
 
 /// Removes a parameter that is required.
-pub(super) fn required(location: &mut Location, system: &System, name: &str) -> Result<String, UrlError> {
+pub(super) fn required(
+    location: &mut Location,
+    system: &ForeignSystem,
+    name: &str,
+) -> Result<String, UrlError> {
     match location.take(name).filter(|it| !it.is_empty()) {
         Some(value) => Ok(value),
         None => Err(location.malformed(&format!("missing {name}: expected {}", system.form))),

@@ -7,15 +7,16 @@ use std::num::NonZeroU64;
 use async_trait::async_trait;
 
 use super::Surveyed;
-use super::database::{Database, Purpose, RESERVE, System, required};
+use super::database::{ForeignSystem, ForeignTable, RESERVE, TablePurpose, required};
 use crate::error::Effect;
-use crate::mysql::session::{Session, may_write};
+use crate::mysql::session::{MySqlSession, may_write};
 use crate::sql::at_most_one;
 use crate::{Counter, MAX_NUMBER, OpenError, Segment, StoreError, StoreErrorKind};
 
 pub(super) const SOURCE: &str = "leaf";
 pub(super) const FORM: &str = "leaf:mysql://HOST/DATABASE?tag=TAG";
-static SYSTEM: System = System { source: SOURCE, form: FORM, parameters: "tag", rights: "SELECT and UPDATE" };
+static SYSTEM: ForeignSystem =
+    ForeignSystem { source: SOURCE, form: FORM, parameters: "tag", rights: "SELECT and UPDATE" };
 const TABLE: &str = "leaf_alloc";
 
 /// Does in one statement what Leaf does in a transaction of UPDATE and SELECT: the insert id of the answer is the new `max_id`.
@@ -47,7 +48,7 @@ const ROWS: &str = "SELECT CAST(biz_tag AS CHAR), CAST(max_id AS SIGNED), CAST(s
 /// `leaf:mysql://USER@HOST:PORT/DATABASE?tag=TAG&...`, with the parameters of [`MySqlStore`](crate::MySqlStore), and
 /// `durable=no` to accept a server that syncs commits later than it acknowledges them.
 pub struct LeafCounter {
-    database: Database,
+    database: ForeignTable,
     tag: String,
     step: Option<NonZeroU64>,
 }
@@ -61,7 +62,7 @@ impl LeafCounter {
     /// - [`OpenError::Store`], [`StoreErrorKind::Other`]: no such table, or no such row, with the statement that inserts it.
     /// - [`OpenError::Store`], other kinds: as for [`MySqlStore::open`](crate::MySqlStore::open).
     pub async fn open(url: &str) -> Result<Self, OpenError> {
-        let (database, tag) = Database::open(&SYSTEM, url, |location| {
+        let (database, tag) = ForeignTable::open(&SYSTEM, url, |location| {
             Ok((TABLE.to_owned(), required(location, &SYSTEM, "tag")?))
         })
         .await?;
@@ -73,7 +74,7 @@ impl LeafCounter {
 
     /// Returns `max_id`, at least 0, and `step`, unchecked.
     async fn row(&self, operation: &'static str) -> Result<(u64, i64), StoreError> {
-        let ask = async |mut session: Session| {
+        let ask = async |mut session: MySqlSession| {
             let query = sqlx::query_as::<_, (i64, i64)>(ROW).bind(&self.tag);
             Ok((at_most_one(query.fetch_all(&mut session.sql)).await?, session))
         };
@@ -101,7 +102,7 @@ impl Counter for LeafCounter {
         let Ok(addend) = i64::try_from(count.get()) else {
             return Err(spent(self.row(RESERVE).await?.0));
         };
-        let ask = async |mut session: Session| {
+        let ask = async |mut session: MySqlSession| {
             let query = sqlx::query(TAKE).bind(addend).bind(&self.tag).bind(i64::MAX - addend);
             Ok((session.write(query).await?, session))
         };
@@ -125,7 +126,7 @@ impl Counter for LeafCounter {
     async fn raise_above(&self, number: u64) -> Result<bool, StoreError> {
         const OPERATION: &str = "raise";
         let least = number.saturating_add(1).min(MAX_NUMBER);
-        let ask = async |mut session: Session| {
+        let ask = async |mut session: MySqlSession| {
             let query = sqlx::query(RAISE).bind(least.cast_signed()).bind(&self.tag).bind(i64::MAX);
             Ok((session.write(query).await?, session))
         };
@@ -159,10 +160,10 @@ impl fmt::Debug for LeafCounter {
 
 /// Returns all rows, or the one with the tag that the URL names.
 pub(super) async fn survey(url: &str) -> Result<Vec<Surveyed>, OpenError> {
-    let (database, tag) = Database::parse(&SYSTEM, Purpose::Survey, url, |location| {
+    let (database, tag) = ForeignTable::parse(&SYSTEM, TablePurpose::Survey, url, |location| {
         Ok((TABLE.to_owned(), location.take("tag")))
     })?;
-    let ask = async |mut session: Session| {
+    let ask = async |mut session: MySqlSession| {
         let query = sqlx::query_as::<_, (String, i64, i64)>(ROWS).bind(&tag).bind(&tag);
         Ok((query.fetch_all(&mut session.sql).await?, session))
     };

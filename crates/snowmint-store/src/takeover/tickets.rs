@@ -8,10 +8,10 @@ use async_trait::async_trait;
 use sqlx::AssertSqlSafe;
 
 use super::Surveyed;
-use super::database::{Database, Purpose, RESERVE, System};
+use super::database::{ForeignSystem, ForeignTable, RESERVE, TablePurpose};
 use crate::error::Effect;
 use crate::mysql::error;
-use crate::mysql::session::{Session, may_write};
+use crate::mysql::session::{MySqlSession, may_write};
 use crate::net::url::Location;
 use crate::sql::failure::SqlFailure;
 use crate::sql::{at_most_one, exactly_one};
@@ -19,7 +19,7 @@ use crate::{Counter, MAX_NUMBER, OpenError, Segment, StoreError, StoreErrorKind,
 
 pub(super) const SOURCE: &str = "tickets";
 pub(super) const FORM: &str = "tickets:mysql://HOST/DATABASE?table=Tickets64&stub=a";
-static SYSTEM: System = System {
+static SYSTEM: ForeignSystem = ForeignSystem {
     source: SOURCE,
     form: FORM,
     parameters: "table, stub",
@@ -54,7 +54,7 @@ const CHANGED: u64 = 2;
 /// `tickets:mysql://USER@HOST:PORT/DATABASE?table=Tickets64&stub=a&...`, with the parameters of
 /// [`MySqlStore`](crate::MySqlStore). The default table is `Tickets64`, and the default stub `a`.
 pub struct TicketsCounter {
-    database: Database,
+    database: ForeignTable,
     stub: String,
     /// The counting column.
     column: String,
@@ -63,7 +63,7 @@ pub struct TicketsCounter {
 }
 
 /// The counting column.
-struct Column {
+struct TicketColumn {
     name: String,
     /// The greatest number of its type.
     greatest: u64,
@@ -78,7 +78,7 @@ impl TicketsCounter {
     /// - [`OpenError::Store`], [`StoreErrorKind::Other`]: no such table, or one without an `AUTO_INCREMENT` column.
     /// - [`OpenError::Store`], other kinds: as for [`MySqlStore::open`](crate::MySqlStore::open).
     pub async fn open(url: &str) -> Result<Self, OpenError> {
-        let (database, stub) = Database::open(&SYSTEM, url, parameters).await?;
+        let (database, stub) = ForeignTable::open(&SYSTEM, url, parameters).await?;
         let column = column(&database, "open").await?;
         let end = column.greatest.min(MAX_NUMBER + 1);
         let stub = stub.unwrap_or_else(|| STUB.to_owned());
@@ -86,7 +86,7 @@ impl TicketsCounter {
     }
 
     /// Draws a ticket. Returns it, and the distance to the next one; ticket 0 means that the table does not count.
-    async fn draw(&self, session: &mut Session) -> Result<(u64, u64), SqlFailure> {
+    async fn draw(&self, session: &mut MySqlSession) -> Result<(u64, u64), SqlFailure> {
         // Set to 0 first: if REPLACE counts nothing, an older number would still be there. Uses VALUES with a sum that fails,
         // because REPLACE ... SELECT would lock the counter of the table until it ends.
         let sql = format!(
@@ -111,7 +111,7 @@ impl TicketsCounter {
 #[async_trait]
 impl Counter for TicketsCounter {
     async fn reserve(&self, _count: NonZeroU64) -> Result<Segment, StoreError> {
-        let ask = async |mut session: Session| Ok((self.draw(&mut session).await?, session));
+        let ask = async |mut session: MySqlSession| Ok((self.draw(&mut session).await?, session));
         let (ticket, step) = self.database.run(RESERVE, Effect::Writes, ask).await?;
         let table = &self.database.table;
         if ticket == 0 {
@@ -136,7 +136,7 @@ impl Counter for TicketsCounter {
         if number >= self.end {
             return Ok(false);
         }
-        let Database { table, .. } = &self.database;
+        let ForeignTable { table, .. } = &self.database;
         let sql = format!(
             "INSERT INTO `{table}` (`{column}`, stub) VALUES (CASE WHEN {} THEN {number} ELSE ~0 + 1 END, '{}') \
              ON DUPLICATE KEY UPDATE `{column}` = GREATEST(`{column}`, {number})",
@@ -144,7 +144,7 @@ impl Counter for TicketsCounter {
             self.stub,
             column = self.column,
         );
-        let ask = async |mut session: Session| {
+        let ask = async |mut session: MySqlSession| {
             let done = sqlx::raw_sql(AssertSqlSafe(sql.clone())).execute(&mut session.sql).await;
             let done = match done {
                 Err(error) if error::is_out_of_range(&error) => return Err(session.refusal().await),
@@ -184,7 +184,7 @@ impl fmt::Debug for TicketsCounter {
 /// Returns the table's one counter.
 pub(super) async fn survey(url: &str) -> Result<Vec<Surveyed>, OpenError> {
     const OPERATION: &str = "survey";
-    let (database, _) = Database::parse(&SYSTEM, Purpose::Survey, url, parameters)?;
+    let (database, _) = ForeignTable::parse(&SYSTEM, TablePurpose::Survey, url, parameters)?;
     let column = column(&database, OPERATION).await?;
     // An emptied table has no greatest row, and the server continues from its counter. Some servers forget the counter in a
     // restart, and then the greatest row counts.
@@ -195,7 +195,7 @@ pub(super) async fn survey(url: &str) -> Result<Vec<Surveyed>, OpenError> {
         column.name,
         table = database.table
     );
-    let ask = async |mut session: Session| {
+    let ask = async |mut session: MySqlSession| {
         let query = sqlx::query_as::<_, (u64, u64, u64, u64)>(AssertSqlSafe(sql.clone()));
         Ok((exactly_one(query.fetch_all(&mut session.sql)).await?, session))
     };
@@ -227,8 +227,8 @@ fn parameters(location: &mut Location) -> Result<(String, Option<String>), UrlEr
     Ok((table.unwrap_or_else(|| TABLE.to_owned()), stub))
 }
 
-async fn column(database: &Database, operation: &'static str) -> Result<Column, StoreError> {
-    let ask = async |mut session: Session| {
+async fn column(database: &ForeignTable, operation: &'static str) -> Result<TicketColumn, StoreError> {
+    let ask = async |mut session: MySqlSession| {
         let query = sqlx::query_as::<_, (String, String)>(COLUMN).bind(&database.table);
         Ok((at_most_one(query.fetch_all(&mut session.sql)).await?, session))
     };
@@ -236,7 +236,7 @@ async fn column(database: &Database, operation: &'static str) -> Result<Column, 
         return Err(no_counter(database, operation).await?);
     };
     match greatest(&kind) {
-        Some(greatest) if !name.contains('`') => Ok(Column { name, greatest }),
+        Some(greatest) if !name.contains('`') => Ok(TicketColumn { name, greatest }),
         _ => {
             let found =
                 format!("{} counts in the column {name} of type {kind}, expected an integer", database.table);
@@ -246,8 +246,8 @@ async fn column(database: &Database, operation: &'static str) -> Result<Column, 
 }
 
 /// Returns the reason why there is no counting column.
-async fn no_counter(database: &Database, operation: &'static str) -> Result<StoreError, StoreError> {
-    let ask = async |mut session: Session| {
+async fn no_counter(database: &ForeignTable, operation: &'static str) -> Result<StoreError, StoreError> {
+    let ask = async |mut session: MySqlSession| {
         let query = sqlx::query_scalar::<_, i64>(EXISTS).bind(&database.table);
         Ok((exactly_one(query.fetch_all(&mut session.sql)).await?, session))
     };

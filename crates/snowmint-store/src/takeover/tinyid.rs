@@ -8,15 +8,15 @@ use std::num::NonZeroU64;
 use async_trait::async_trait;
 
 use super::Surveyed;
-use super::database::{Database, Purpose, RESERVE, System, required};
+use super::database::{ForeignSystem, ForeignTable, RESERVE, TablePurpose, required};
 use crate::error::{Effect, Retries};
-use crate::mysql::session::{Session, may_write};
+use crate::mysql::session::{MySqlSession, may_write};
 use crate::{Counter, MAX_NUMBER, OpenError, Segment, StoreError, StoreErrorKind};
 
 pub(super) const SOURCE: &str = "tinyid";
 pub(super) const FORM: &str = "tinyid:mysql://HOST/DATABASE?biz_type=TYPE";
-static SYSTEM: System =
-    System { source: SOURCE, form: FORM, parameters: "biz_type", rights: "SELECT and UPDATE" };
+static SYSTEM: ForeignSystem =
+    ForeignSystem { source: SOURCE, form: FORM, parameters: "biz_type", rights: "SELECT and UPDATE" };
 const TABLE: &str = "tiny_id_info";
 
 /// NULL in the last two columns means 1 and 0.
@@ -42,13 +42,13 @@ type Columns = (String, i64, i64, i64, i64, i64, i64);
 ///
 /// `tinyid:mysql://USER@HOST:PORT/DATABASE?biz_type=TYPE&...`, with the parameters of [`MySqlStore`](crate::MySqlStore).
 pub struct TinyIdCounter {
-    database: Database,
+    database: ForeignTable,
     biz_type: String,
     step: NonZeroU64,
 }
 
 /// A row with valid numbers.
-struct Row {
+struct TinyIdRow {
     biz_type: String,
     id: i64,
     max_id: u64,
@@ -68,7 +68,7 @@ impl TinyIdCounter {
     /// - [`OpenError::Store`], [`StoreErrorKind::Corrupt`]: a row with invalid numbers.
     /// - [`OpenError::Store`], other kinds: as for [`MySqlStore::open`](crate::MySqlStore::open).
     pub async fn open(url: &str) -> Result<Self, OpenError> {
-        let (database, biz_type) = Database::open(&SYSTEM, url, |location| {
+        let (database, biz_type) = ForeignTable::open(&SYSTEM, url, |location| {
             Ok((TABLE.to_owned(), required(location, &SYSTEM, "biz_type")?))
         })
         .await?;
@@ -77,7 +77,7 @@ impl TinyIdCounter {
         Ok(counter)
     }
 
-    async fn row(&self, operation: &'static str) -> Result<Row, StoreError> {
+    async fn row(&self, operation: &'static str) -> Result<TinyIdRow, StoreError> {
         let mut found = rows(&self.database, operation, Some(&self.biz_type)).await?;
         found.pop().ok_or_else(|| {
             let found = format!(
@@ -91,8 +91,13 @@ impl TinyIdCounter {
     }
 
     /// Writes the row if it still is as it was read. Returns whether it was.
-    async fn advance(&self, operation: &'static str, row: &Row, max_id: i64) -> Result<bool, StoreError> {
-        let ask = async |mut session: Session| {
+    async fn advance(
+        &self,
+        operation: &'static str,
+        row: &TinyIdRow,
+        max_id: i64,
+    ) -> Result<bool, StoreError> {
+        let ask = async |mut session: MySqlSession| {
             let query = sqlx::query(TAKE).bind(max_id).bind(row.id).bind(row.max_id.cast_signed());
             Ok((session.write(query.bind(row.version).bind(&row.biz_type)).await?, session))
         };
@@ -100,7 +105,7 @@ impl TinyIdCounter {
     }
 }
 
-impl Row {
+impl TinyIdRow {
     /// Returns the next `count` numbers, and the `max_id` after them.
     fn next(&self, count: NonZeroU64) -> Option<(Segment, i64)> {
         let after = count.checked_mul(self.delta)?.checked_add(self.max_id)?;
@@ -180,10 +185,10 @@ impl fmt::Debug for TinyIdCounter {
 
 /// Returns all rows, or the one with the `biz_type` that the URL names.
 pub(super) async fn survey(url: &str) -> Result<Vec<Surveyed>, OpenError> {
-    let (database, biz_type) = Database::parse(&SYSTEM, Purpose::Survey, url, |location| {
+    let (database, biz_type) = ForeignTable::parse(&SYSTEM, TablePurpose::Survey, url, |location| {
         Ok((TABLE.to_owned(), location.take("biz_type")))
     })?;
-    let surveyed = |Row { biz_type, max_id, step, delta, remainder, .. }| Surveyed {
+    let surveyed = |TinyIdRow { biz_type, max_id, step, delta, remainder, .. }| Surveyed {
         name: biz_type,
         highest_number: max_id,
         step,
@@ -194,11 +199,11 @@ pub(super) async fn survey(url: &str) -> Result<Vec<Surveyed>, OpenError> {
 }
 
 async fn rows(
-    database: &Database,
+    database: &ForeignTable,
     operation: &'static str,
     biz_type: Option<&str>,
-) -> Result<Vec<Row>, StoreError> {
-    let ask = async |mut session: Session| {
+) -> Result<Vec<TinyIdRow>, StoreError> {
+    let ask = async |mut session: MySqlSession| {
         let query = sqlx::query_as::<_, Columns>(ROWS).bind(biz_type).bind(biz_type);
         Ok((query.fetch_all(&mut session.sql).await?, session))
     };
@@ -206,7 +211,7 @@ async fn rows(
     rows.into_iter().map(|columns| row(database, operation, columns)).collect()
 }
 
-fn row(database: &Database, operation: &'static str, columns: Columns) -> Result<Row, StoreError> {
+fn row(database: &ForeignTable, operation: &'static str, columns: Columns) -> Result<TinyIdRow, StoreError> {
     let (biz_type, id, max_id, version, step, delta, remainder) = columns;
     let max_id = database.number(operation, &format!("biz_type `{biz_type}`"), "max_id", max_id)?;
     let positive = |number: i64| u64::try_from(number).ok().and_then(NonZeroU64::new);
@@ -214,7 +219,7 @@ fn row(database: &Database, operation: &'static str, columns: Columns) -> Result
     let rest = u64::try_from(remainder).ok();
     match (positive(delta), rest) {
         (Some(by), Some(rest)) if rest < by.get() => {
-            Ok(Row { biz_type, id, max_id, version, step, delta: by, remainder: rest })
+            Ok(TinyIdRow { biz_type, id, max_id, version, step, delta: by, remainder: rest })
         }
         _ => {
             let found = format!(
@@ -237,7 +242,7 @@ mod tests {
             for remainder in 0..delta {
                 for max_id in 0..10 {
                     let some = |number| NonZeroU64::new(number).unwrap();
-                    let row = Row {
+                    let row = TinyIdRow {
                         biz_type: String::new(),
                         id: 1,
                         max_id,
