@@ -100,19 +100,6 @@ impl StoreError {
         matches!(self.kind, Unavailable | SplitBrain | AnotherStore | OutcomeUnknown)
     }
 
-    /// Turns a failed call into an error. The refusal of a demoted server is temporary while `another_may_accept`, since another
-    /// host may have been promoted.
-    pub(crate) fn of_failure<F>(
-        failure: F,
-        is_demoted: impl FnOnce(&F) -> bool,
-        another_may_accept: impl FnOnce() -> bool,
-        into_error: impl FnOnce(F) -> Self,
-    ) -> Self {
-        let is_temporary = is_demoted(&failure) && another_may_accept();
-        let error = into_error(failure);
-        if is_temporary { Self { kind: StoreErrorKind::Unavailable, ..error } } else { error }
-    }
-
     /// Returns the call that failed: `open`, `load`, `compare_and_set`, `list`, `add`, `unix_ms`, or `reserve` of a counter.
     pub const fn operation(&self) -> &'static str {
         self.operation

@@ -12,6 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use self::url::Host;
@@ -24,8 +25,6 @@ pub(crate) const IDLE: Duration = Duration::from_millis(500);
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Time that the members of a cluster may need to learn that another one joined or left.
 const VIEW_CHANGE: Duration = Duration::from_millis(500);
-/// With several hosts, a call is sent only if all of them were asked within this time before it.
-pub(crate) const ASK_AGAIN: Duration = Duration::from_secs(10);
 
 /// The reason why there is no connection. No call was sent.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -84,7 +83,7 @@ pub(crate) struct Chosen<C, M> {
 }
 
 /// The result of connecting to a host.
-pub(crate) type Answer<C, M> = Result<Writable<C, M>, HostRefusal>;
+pub(crate) type HostAnswer<C, M> = Result<Writable<C, M>, HostRefusal>;
 
 /// The extent of a server's history: a timeline, an epoch, or a set of transactions.
 pub(crate) trait ServerHistory: Default {
@@ -154,7 +153,7 @@ impl<M: ServerHistory> Hosts<M> {
         connect: impl Fn(Host) -> F,
     ) -> Result<Chosen<C, M>, HostRefusal>
     where
-        F: Future<Output = Answer<C, M>>,
+        F: Future<Output = HostAnswer<C, M>>,
     {
         let mut answers = self.ask(deadline, &connect).await;
         if self.split(&answers).is_some() {
@@ -168,9 +167,13 @@ impl<M: ServerHistory> Hosts<M> {
     }
 
     /// Asks all hosts at once. Returns the answer of each.
-    async fn ask<C, F>(&self, deadline: Instant, connect: impl Fn(Host) -> F) -> Vec<(usize, Answer<C, M>)>
+    async fn ask<C, F>(
+        &self,
+        deadline: Instant,
+        connect: impl Fn(Host) -> F,
+    ) -> Vec<(usize, HostAnswer<C, M>)>
     where
-        F: Future<Output = Answer<C, M>>,
+        F: Future<Output = HostAnswer<C, M>>,
     {
         let started = Instant::now();
         let left = deadline.saturating_duration_since(started);
@@ -187,7 +190,7 @@ impl<M: ServerHistory> Hosts<M> {
     }
 
     /// Returns why the servers that accept writes are not one cluster, although they claim to be.
-    fn split<C>(&self, answers: &[(usize, Answer<C, M>)]) -> Option<String> {
+    fn split<C>(&self, answers: &[(usize, HostAnswer<C, M>)]) -> Option<String> {
         let writable = answers.iter().filter_map(|(at, answer)| Some((*at, &answer.as_ref().ok()?.history)));
         let (at, histories): (Vec<_>, Vec<_>) = writable.unzip();
         let why = M::split(&histories)?;
@@ -196,7 +199,7 @@ impl<M: ServerHistory> Hosts<M> {
     }
 
     /// Returns the first of the answers that can be trusted.
-    fn choose<C>(&self, answers: Vec<(usize, Answer<C, M>)>) -> Result<Chosen<C, M>, HostRefusal> {
+    fn choose<C>(&self, answers: Vec<(usize, HostAnswer<C, M>)>) -> Result<Chosen<C, M>, HostRefusal> {
         let servers =
             answers.iter().filter_map(|(at, answer)| Some((at, answer.as_ref().ok()?.server.as_ref()?)));
         let servers: Vec<_> = servers.collect();
@@ -249,6 +252,48 @@ impl<M: ServerHistory> Hosts<M> {
     /// A panic cannot leave a history half changed, so a poisoned lock is safe to use.
     fn seen(&self) -> MutexGuard<'_, M> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns how old the answers of all hosts may be when a call begins: at most `longest`.
+///
+/// A primary that was replaced acknowledges writes that its successor lacks: those since the promotion, and those just before it
+/// that replication had not passed on. Hosts that are asked after the promotion name both. So a call goes to the old one only if
+/// it began within this time after the promotion, and it confirms only what was acknowledged `may_lose` before it began. With
+/// half of `may_lose`, that is older than the promotion by the other half, which is left for the lag of replication.
+pub(crate) fn ask_every(longest: Duration, may_lose: Duration) -> Duration {
+    // Without a loss there is nothing to confirm.
+    if may_lose.is_zero() { longest } else { longest.min(may_lose / 2) }
+}
+
+/// Asks the hosts in the background before their last answers are too old, so that no call waits for an unresponsive host.
+#[derive(Default)]
+pub(crate) struct Refresher(Mutex<Refreshes>);
+
+#[derive(Default)]
+struct Refreshes {
+    /// At most one.
+    tasks: JoinSet<()>,
+    began: Option<Instant>,
+}
+
+impl Refresher {
+    /// Starts a refresh if the hosts were last asked this long ago, or never, and no refresh runs; while it fails, not at each
+    /// call.
+    pub(crate) fn refresh<F>(&self, asked: Option<Instant>, after: Duration, refresh: impl FnOnce() -> F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        // A panic cannot leave the tasks half changed, so a poisoned lock is safe to use.
+        let mut refreshes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Refreshes { tasks, began } = &mut *refreshes;
+        while tasks.try_join_next().is_some() {}
+        let is_due =
+            asked.is_none_or(|it| it.elapsed() >= after) && began.is_none_or(|it| it.elapsed() >= after / 2);
+        if tasks.is_empty() && is_due {
+            *began = Some(Instant::now());
+            tasks.spawn(refresh());
+        }
     }
 }
 

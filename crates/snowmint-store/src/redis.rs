@@ -14,7 +14,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use redis::Value;
 
-use self::client::Server;
+use self::client::RedisClient;
 use self::connect::{PARAMETERS, PREFIX};
 use self::error::RedisFailure;
 use self::scripts::Request;
@@ -115,7 +115,7 @@ const REBUILDS: usize = 3;
 ///
 /// Redis still executes a dropped [`compare_and_set`](Store::compare_and_set) that was sent.
 pub struct RedisStore {
-    server: Server,
+    server: RedisClient,
     names: Names,
     skipped: SkippedRecords,
 }
@@ -168,7 +168,7 @@ impl RedisStore {
     fn parse(url: &str) -> Result<Self, UrlError> {
         let mut location = connect::location(url)?;
         let names = Names { prefix: connect::prefix(&mut location)? };
-        let mut server = Server::take(&mut location, Some(&names.fence()))?;
+        let mut server = RedisClient::take(&mut location, Some(&names.fence()))?;
         location.finish(&format!("prefix, {PARAMETERS}"))?;
         if names.prefix != PREFIX {
             server.name = format!("{}?prefix={}", server.name, names.prefix);
@@ -314,7 +314,7 @@ impl Store for RedisStore {
     }
 
     fn may_lose(&self) -> Duration {
-        self.server.may_lose
+        self.server.may_lose()
     }
 
     fn skipped(&self) -> Vec<String> {
@@ -339,7 +339,7 @@ impl std::fmt::Debug for RedisStore {
 
 /// Returns the `may_lose` of a URL without connecting.
 pub(crate) fn may_lose(url: &str) -> Result<Duration, UrlError> {
-    RedisStore::parse(url).map(|store| store.server.may_lose)
+    RedisStore::parse(url).map(|store| store.server.may_lose())
 }
 
 /// Returns the keys and permissions that a store of this URL needs.

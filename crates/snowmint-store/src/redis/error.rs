@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use redis::{ErrorKind, RedisError, ServerError, ServerErrorKind};
 
+use crate::StoreErrorKind;
 use crate::error::{Effect, chain};
 use crate::net::HostRefusal;
-use crate::{StoreError, StoreErrorKind};
 
 /// The reason why a call failed.
 #[derive(Debug)]
@@ -62,14 +62,9 @@ const REFUSALS: &[(&str, StoreErrorKind, &str)] = &[
     ),
 ];
 
-/// Turns a failed call into the error of a store.
-pub(super) fn store_error(
-    store: &str,
-    operation: &'static str,
-    effect: Effect,
-    failure: RedisFailure,
-) -> StoreError {
-    let (kind, text) = match failure {
+/// Returns the kind and the text of a failed call.
+pub(super) fn meaning(effect: Effect, failure: RedisFailure) -> (StoreErrorKind, String) {
+    match failure {
         RedisFailure::NotSent(HostRefusal { kind, text }) => (kind, text),
         RedisFailure::Refused(said) => refused(&said, effect),
         RedisFailure::Broken(error) => (effect.unanswered(), chain(&error)),
@@ -79,8 +74,7 @@ pub(super) fn store_error(
         RedisFailure::NotConfirmed(why) => (effect.unanswered(), why),
         RedisFailure::InvalidAnswer(found) if effect == Effect::Reads => (StoreErrorKind::Corrupt, found),
         RedisFailure::InvalidAnswer(found) => (StoreErrorKind::OutcomeUnknown, found),
-    };
-    StoreError::new(kind, operation, store, text)
+    }
 }
 
 /// Turns a connect error into the reason why there is no connection.

@@ -5,17 +5,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
-use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use super::failure::{self, ServerErrors, SqlFailure};
 use crate::error::{Effect, random_below};
 use crate::net::url::Host;
 use crate::net::{
-    ASK_AGAIN, Answer, Chosen, Confirmation, HostRefusal, Hosts, IDLE, ServerHistory, Standing,
+    Chosen, Confirmation, HostAnswer, HostRefusal, Hosts, IDLE, Refresher, ServerHistory, Standing, ask_every,
 };
 use crate::{StoreError, StoreErrorKind};
 
+/// With several hosts, a call is sent only if all of them were asked within this time before it, or less: see [`ask_every`].
+const ASK_EVERY: Duration = Duration::from_secs(10);
 /// Number of statements that run at once.
 const CONNECTIONS: usize = 4;
 /// Lifetime of a connection, less up to a fifth, so that a fleet does not reconnect all at once. A new session checks the server
@@ -46,45 +47,42 @@ pub(crate) trait Connect: Send + Sync + 'static {
 }
 
 /// The result of connecting to a host.
-pub(crate) type Connected<D> = Answer<<D as Connect>::Connection, <D as Connect>::History>;
+pub(crate) type Connected<D> = HostAnswer<<D as Connect>::Connection, <D as Connect>::History>;
 
 /// The connections to one database.
 pub(crate) struct Pool<D: Connect> {
-    shared: Arc<Shared<D>>,
+    shared: Arc<SharedPool<D>>,
     /// The URL without secrets, for logs and errors.
     pub(crate) name: String,
     /// The time span of the newest writes that the database may lose.
     pub(crate) may_lose: Duration,
     permits: Semaphore,
-    /// At most one task that asks the hosts in the background.
-    asking: Mutex<JoinSet<()>>,
+    refresher: Refresher,
 }
 
 /// What calls share with the background task.
-struct Shared<D: Connect> {
+struct SharedPool<D: Connect> {
     connect: D,
     hosts: Hosts<D::History>,
     limit: Duration,
     /// A call goes only to a server that was found to be the primary within this time before it.
-    ask_again: Duration,
+    ask_every: Duration,
     /// Whether the user states that failovers lose nothing.
     is_kept: bool,
-    state: Mutex<State<D>>,
+    state: Mutex<PoolState<D>>,
 }
 
-struct State<D: Connect> {
-    idle: Vec<Open<D>>,
-    confirmed: Confirmed,
+struct PoolState<D: Connect> {
+    idle: Vec<OpenConnection<D>>,
+    confirmed: LastConfirmation,
     primary: Option<Primary>,
-    /// When the hosts were last asked in the background.
-    refreshed: Option<Instant>,
 }
 
 /// Whether replicas have confirmed commits so far, on any server in use.
 #[derive(Default)]
-struct Confirmed(Option<Confirmation>);
+struct LastConfirmation(Option<Confirmation>);
 
-impl Confirmed {
+impl LastConfirmation {
     /// Records what a server reported, and returns it if that has changed since replicas first confirmed commits.
     fn turn(&mut self, now: Confirmation) -> Option<Confirmation> {
         match self.0 {
@@ -108,7 +106,7 @@ struct Primary {
     asked: Instant,
 }
 
-struct Open<D: Connect> {
+struct OpenConnection<D: Connect> {
     connection: D::Connection,
     server: Option<String>,
     /// The time at which it is replaced.
@@ -127,13 +125,12 @@ impl<D: Connect> Pool<D> {
         limit: Duration,
         may_lose: Duration,
     ) -> Self {
-        // A replaced primary must be noticed before it confirms what it acknowledged after its replacement.
-        let ask_again = if may_lose.is_zero() { ASK_AGAIN } else { ASK_AGAIN.min(may_lose / 2) };
-        let confirmed = Confirmed::default();
-        let state = Mutex::new(State { idle: Vec::new(), confirmed, primary: None, refreshed: None });
+        let ask_every = ask_every(ASK_EVERY, may_lose);
+        let confirmed = LastConfirmation::default();
+        let state = Mutex::new(PoolState { idle: Vec::new(), confirmed, primary: None });
         let (hosts, is_kept) = (Hosts::new(hosts), may_lose.is_zero());
-        let shared = Arc::new(Shared { connect, hosts, limit, ask_again, is_kept, state });
-        Self { shared, name, may_lose, permits: Semaphore::new(CONNECTIONS), asking: Mutex::default() }
+        let shared = Arc::new(SharedPool { connect, hosts, limit, ask_every, is_kept, state });
+        Self { shared, name, may_lose, permits: Semaphore::new(CONNECTIONS), refresher: Refresher::default() }
     }
 
     /// Returns the identity of the server in use; `None` before it is known.
@@ -185,13 +182,13 @@ impl<D: Connect> Pool<D> {
         F: Future<Output = Result<(T, D::Connection), SqlFailure>> + Send,
     {
         let shared = &*self.shared;
-        let Open { connection, server, ends, unconfirmed, .. } =
+        let OpenConnection { connection, server, ends, unconfirmed, .. } =
             self.take(deadline).await.map_err(SqlFailure::NotSent)?;
         match timeout_at(deadline, ask(connection)).await {
             Ok(Ok((value, mut connection))) => {
                 shared.note(&mut connection);
                 let unconfirmed = shared.confirm(&connection, unconfirmed);
-                let open = Open { connection, server, ends, since: Instant::now(), unconfirmed };
+                let open = OpenConnection { connection, server, ends, since: Instant::now(), unconfirmed };
                 shared.state().keep(open);
                 Ok(value)
             }
@@ -211,7 +208,7 @@ impl<D: Connect> Pool<D> {
 
     /// Returns a connection to a server that was the primary when all hosts were last asked. The connection was just used, has
     /// just answered, or is new.
-    async fn take(&self, deadline: Instant) -> Result<Open<D>, HostRefusal> {
+    async fn take(&self, deadline: Instant) -> Result<OpenConnection<D>, HostRefusal> {
         while let Some(mut open) = self.shared.next_idle() {
             let unused = open.since.elapsed();
             if unused < IDLE {
@@ -230,18 +227,16 @@ impl<D: Connect> Pool<D> {
         self.shared.connect(deadline).await
     }
 
-    /// Asks all hosts in the background when half of the time has passed within which it must be done, so that no call waits for
-    /// an unresponsive host.
+    /// Asks all hosts in the background when half of the time has passed within which it must be done.
     fn ask_ahead(&self) {
         let shared = &self.shared;
-        if !shared.hosts.are_several() {
-            return;
-        }
-        let mut asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
-        while asking.try_join_next().is_some() {}
-        if asking.is_empty() && shared.begin_refresh() {
-            let shared = Arc::clone(shared);
-            asking.spawn(async move { shared.refresh().await });
+        if shared.hosts.are_several() {
+            let asked = shared.state().primary.as_ref().map(|it| it.asked);
+            let refresh = || {
+                let shared = Arc::clone(shared);
+                async move { shared.refresh().await }
+            };
+            self.refresher.refresh(asked, shared.ask_every / 2, refresh);
         }
     }
 }
@@ -278,10 +273,10 @@ impl<D: Connect + ServerErrors> Pool<D> {
     }
 }
 
-impl<D: Connect> State<D> {
+impl<D: Connect> PoolState<D> {
     /// Keeps a connection for the next call, unless there are enough idle ones, or another server is the primary by now: one host
     /// of a URL may be an address that moves from server to server.
-    fn keep(&mut self, open: Open<D>) {
+    fn keep(&mut self, open: OpenConnection<D>) {
         let is_current = self.primary.as_ref().is_none_or(|it| it.server == open.server);
         if is_current && self.idle.len() < CONNECTIONS {
             self.idle.push(open);
@@ -289,9 +284,9 @@ impl<D: Connect> State<D> {
     }
 }
 
-impl<D: Connect> Shared<D> {
+impl<D: Connect> SharedPool<D> {
     /// Asks all hosts, and connects to the primary.
-    async fn connect(&self, deadline: Instant) -> Result<Open<D>, HostRefusal> {
+    async fn connect(&self, deadline: Instant) -> Result<OpenConnection<D>, HostRefusal> {
         let asked = Instant::now();
         let found = self.hosts.connect(deadline, |host| self.connect.connect(host)).await?;
         let Chosen { mut connection, server, unconfirmed } = found;
@@ -305,7 +300,7 @@ impl<D: Connect> Shared<D> {
         }
         let less = random_below(LIFETIME.as_secs() / 5);
         let ends = asked + LIFETIME - Duration::from_secs(less);
-        Ok(Open { connection, server, ends, since: Instant::now(), unconfirmed })
+        Ok(OpenConnection { connection, server, ends, since: Instant::now(), unconfirmed })
     }
 
     /// Asks all hosts again. If one must not be used, the next call asks them itself before it uses any, and reports why; if no
@@ -355,31 +350,20 @@ impl<D: Connect> Shared<D> {
     }
 
     /// Returns the usable connection that was used last.
-    fn next_idle(&self) -> Option<Open<D>> {
+    fn next_idle(&self) -> Option<OpenConnection<D>> {
         let several = self.hosts.are_several();
         let mut state = self.state();
-        let State { idle, primary, .. } = &mut *state;
-        let primary = primary.as_ref().filter(|it| it.asked.elapsed() < self.ask_again);
-        let may_be_used = |open: &Open<D>| {
+        let PoolState { idle, primary, .. } = &mut *state;
+        let primary = primary.as_ref().filter(|it| it.asked.elapsed() < self.ask_every);
+        let may_be_used = |open: &OpenConnection<D>| {
             open.ends > Instant::now() && (!several || primary.is_some_and(|it| it.server == open.server))
         };
         idle.retain(may_be_used);
         idle.pop()
     }
 
-    /// Returns whether it is time to ask all hosts in the background; while that fails, not at each call.
-    fn begin_refresh(&self) -> bool {
-        let mut state = self.state();
-        let is_due = state.primary.as_ref().is_none_or(|it| it.asked.elapsed() >= self.ask_again / 2)
-            && state.refreshed.is_none_or(|it| it.elapsed() >= self.ask_again / 4);
-        if is_due {
-            state.refreshed = Some(Instant::now());
-        }
-        is_due
-    }
-
     /// A panic cannot leave the state half changed, so a poisoned lock is safe to use.
-    fn state(&self) -> MutexGuard<'_, State<D>> {
+    fn state(&self) -> MutexGuard<'_, PoolState<D>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -14,7 +14,7 @@ use super::{Rejected, Survey, Surveyed};
 use crate::counter::claims::{self, Sightings};
 use crate::error::Effect;
 use crate::error::Retries;
-use crate::redis::client::Server;
+use crate::redis::client::RedisClient;
 use crate::redis::connect::{self, PARAMETERS};
 use crate::redis::scripts::{self, Request};
 use crate::redis::server_info::{hash_tag, slot};
@@ -50,7 +50,7 @@ const LEAVING: usize = 64;
 /// `redis-counter:redis://HOST:PORT/DB?counter=KEY&...`, with the parameters of [`RedisStore`](crate::RedisStore) except
 /// `prefix`.
 pub struct RedisCounter {
-    server: Server,
+    server: RedisClient,
     key: String,
     /// The key of the list of marks.
     marks: String,
@@ -104,7 +104,7 @@ impl RedisCounter {
                 if answer == NO_ROOM {
                     // Marks that have settled meanwhile leave the list with the next call.
                     self.look_at_marks(RESERVE).await?;
-                    return Err(claims::full(&self.key, &self.server.name, self.server.may_lose));
+                    return Err(claims::full(&self.key, &self.server.name, self.server.may_lose()));
                 }
                 if answer != REFUSED {
                     let before: u64 = self.server.parse(RESERVE, Effect::Writes, answer)?;
@@ -152,7 +152,7 @@ impl Counter for RedisCounter {
     }
 
     fn may_lose(&self) -> Duration {
-        self.server.may_lose
+        self.server.may_lose()
     }
 
     async fn reserve_marked(&self, count: NonZeroU64) -> Result<(Segment, Mark), StoreError> {
@@ -278,20 +278,20 @@ pub(super) async fn survey(url: &str) -> Result<Survey, OpenError> {
 }
 
 /// Parses the server and the key from a URL.
-fn parse(url: &str) -> Result<(Server, String), UrlError> {
+fn parse(url: &str) -> Result<(RedisClient, String), UrlError> {
     let mut location = connect::location(super::inner(SOURCE, FORM, url, &["redis", "rediss"])?)?;
     let Some(key) = location.take("counter").filter(|it| !it.is_empty()) else {
         return Err(location.malformed(&format!("missing counter: expected {FORM}")));
     };
     // A pattern may match keys in several slots.
     let one = Some(&*key).filter(|it| !it.contains('*'));
-    let mut server = Server::take(&mut location, one)?;
+    let mut server = RedisClient::take(&mut location, one)?;
     location.finish(&format!("counter, {PARAMETERS}"))?;
     server.name = format!("{SOURCE}:{}", server.name);
     Ok((server, key))
 }
 
-async fn look(server: &Server, operation: &'static str, key: &str) -> Result<Held, StoreError> {
+async fn look(server: &RedisClient, operation: &'static str, key: &str) -> Result<Held, StoreError> {
     let answers = server.ask(operation, || scripts::type_and_text(key)).await?;
     let mut answers = answers.into_iter();
     let kind: String = server.parse(operation, Effect::Reads, answers.next().unwrap_or(Value::Nil))?;
@@ -315,7 +315,7 @@ fn expected_number(found: &str) -> String {
     format!("{found}, expected a number from 0 to {MAX_NUMBER}")
 }
 
-fn number(server: &Server, operation: &'static str, key: &str, held: Held) -> Result<u64, StoreError> {
+fn number(server: &RedisClient, operation: &'static str, key: &str, held: Held) -> Result<u64, StoreError> {
     let (kind, found) = match held {
         Held::Number(number) => return Ok(number),
         Held::Nothing => {
