@@ -6,7 +6,7 @@ pub(crate) mod claims;
 use std::collections::HashSet;
 use std::fmt;
 use std::num::NonZeroU64;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -179,7 +179,7 @@ pub struct StoreCounter {
     first: u64,
     step: NonZeroU64,
     /// Shared by all clones.
-    seen: Arc<Mutex<Sightings>>,
+    seen: Arc<Sightings>,
 }
 
 impl StoreCounter {
@@ -215,19 +215,13 @@ impl StoreCounter {
                 StoreError::new(StoreErrorKind::Corrupt, operation, self.store.describe(), cause)
             })?,
         };
-        self.seen().saw(claims.marks());
+        self.seen.saw(claims.marks());
         Ok(claims)
-    }
-
-    /// Locks what this process has seen of the claims. Never hold the lock across an await.
-    fn seen(&self) -> MutexGuard<'_, Sightings> {
-        // Each change replaces the whole value, so a panic cannot leave it half changed.
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the marks of the claims that may leave the record.
     fn settled(&self) -> HashSet<Mark> {
-        self.seen().settled(self.may_lose()).collect()
+        self.seen.settled(self.may_lose()).into_iter().collect()
     }
 
     /// Records that these slots are reserved, unless another claim overlaps them. `found` is the record as last read.

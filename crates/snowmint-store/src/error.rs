@@ -199,6 +199,19 @@ impl Retries {
         self.longest = LONGEST.min(self.longest * 2);
         Ok(())
     }
+
+    /// Waits after other writers of a counter were faster, or fails when the call has retried for too long.
+    pub(crate) async fn pause_call(
+        &mut self,
+        operation: &'static str,
+        store: &str,
+        counter: &str,
+    ) -> Result<(), StoreError> {
+        self.pause().await.map_err(|waited| {
+            let cause = format!("other writers of {counter} were faster {waited}; retry");
+            StoreError::new(StoreErrorKind::Unavailable, operation, store, cause)
+        })
+    }
 }
 
 impl fmt::Display for GaveUp {

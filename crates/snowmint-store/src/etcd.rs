@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use self::clock::Clock;
-use self::connect::{Link, Settings};
+use self::clock::EtcdClock;
+use self::connect::{EtcdClient, EtcdSettings};
 use self::error::EtcdFailure;
 use self::wire::compare::{CompareResult, CompareTarget, TargetUnion};
 use self::wire::request_op::Request as Operation;
@@ -62,11 +62,11 @@ const PAGE: usize = 500;
 /// A dropped [`compare_and_set`](Store::compare_and_set) may still write until etcd has processed its request.
 #[derive(Debug)]
 pub struct EtcdStore {
-    link: Link,
+    link: EtcdClient,
     prefix: String,
     name: String,
     skipped: SkippedRecords,
-    clock: Clock,
+    clock: EtcdClock,
 }
 
 impl EtcdStore {
@@ -79,7 +79,7 @@ impl EtcdStore {
     /// - [`OpenError::Store`], [`StoreErrorKind::Other`]: wrong password, no permission to read the keys, or hosts that are
     ///   members of two clusters.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
-        let Settings { link, clock, prefix } = connect::settings(url)?;
+        let EtcdSettings { link, clock, prefix } = connect::settings(url)?;
         let name = format!("etcd://{}/{prefix}", link.shown_hosts());
         let store = Self { link, prefix, name, skipped: SkippedRecords::default(), clock };
         let probe = wire::RangeRequest { limit: 1, ..store.under_prefix("") };
@@ -247,7 +247,7 @@ impl Store for EtcdStore {
 
 /// Returns the keys and permissions that a store of this URL needs in etcd.
 pub(crate) fn schema(url: &str) -> Result<String, UrlError> {
-    let Settings { prefix, .. } = connect::settings(url)?;
+    let EtcdSettings { prefix, .. } = connect::settings(url)?;
     Ok(format!(
         "# Keys, created with the first record; none expires:\n\
          {prefix}KEY\n\

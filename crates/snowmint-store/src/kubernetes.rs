@@ -10,9 +10,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use hyper::Method;
 
-use self::connect::Link;
-use self::error::{Answer, KubernetesFailure};
-use self::lease_object::{Body, Lease, LeaseList};
+use self::connect::KubernetesClient;
+use self::error::{ApiAnswer, KubernetesFailure};
+use self::lease_object::{LeaseBody, LeaseList, LeaseObject};
 use crate::error::Effect;
 use crate::net::https::DATE_ERROR;
 use crate::store::SkippedRecords;
@@ -72,7 +72,7 @@ const WRITE: &str = "compare_and_set";
 /// A dropped [`compare_and_set`](Store::compare_and_set) may still write if it was sent.
 #[derive(Debug)]
 pub struct KubernetesStore {
-    link: Link,
+    link: KubernetesClient,
     prefix: String,
     /// `/apis/coordination.k8s.io/v1/namespaces/NAMESPACE/leases`
     path: String,
@@ -111,12 +111,12 @@ impl KubernetesStore {
         StoreError::new(StoreErrorKind::Corrupt, operation, &*self.name, found.into())
     }
 
-    async fn get(&self, operation: &'static str, path_and_query: &str) -> Result<Answer, StoreError> {
+    async fn get(&self, operation: &'static str, path_and_query: &str) -> Result<ApiAnswer, StoreError> {
         let answer = self.link.read(path_and_query).await;
         answer.map_err(|failure| self.error(operation, Effect::Reads, &failure))
     }
 
-    fn refused(&self, operation: &'static str, effect: Effect, answer: &Answer) -> StoreError {
+    fn refused(&self, operation: &'static str, effect: Effect, answer: &ApiAnswer) -> StoreError {
         error::refused(&self.name, operation, effect, answer)
     }
 
@@ -140,13 +140,13 @@ impl KubernetesStore {
     }
 
     /// Returns the key and the record in a Lease, or an error if it holds none.
-    fn record(&self, operation: &'static str, lease: Lease) -> Result<(Key, Versioned), StoreError> {
+    fn record(&self, operation: &'static str, lease: LeaseObject) -> Result<(Key, Versioned), StoreError> {
         let (key, record) = lease.into_record().map_err(|found| self.invalid(operation, found))?;
         Ok((key, record))
     }
 
     /// Reads one page after the other. Returns `None` if the server has forgotten where the last one ended.
-    async fn list_once(&self) -> Result<Option<Vec<Lease>>, StoreError> {
+    async fn list_once(&self) -> Result<Option<Vec<LeaseObject>>, StoreError> {
         const OPERATION: &str = "list";
         let (mut leases, mut next) = (Vec::new(), String::new());
         loop {
@@ -166,8 +166,8 @@ impl KubernetesStore {
         }
     }
 
-    fn written(&self, answer: &Answer) -> Result<Swap, StoreError> {
-        let lease = answer.json::<Lease>().and_then(Lease::into_record);
+    fn written(&self, answer: &ApiAnswer) -> Result<Swap, StoreError> {
+        let lease = answer.json::<LeaseObject>().and_then(LeaseObject::into_record);
         match lease {
             Ok((_, record)) => Ok(Swap::Done(record.revision)),
             Err(found) => {
@@ -198,7 +198,7 @@ impl Store for KubernetesStore {
     }
 
     async fn compare_and_set(&self, key: &Key, expected: Expected, value: &[u8]) -> Result<Swap, StoreError> {
-        let (name, body) = (self.object_name(key), Body { prefix: &self.prefix, key, value });
+        let (name, body) = (self.object_name(key), LeaseBody { prefix: &self.prefix, key, value });
         let answer = match expected {
             Expected::Absent => self.link.write(Method::POST, &self.path, &body.create(&name)).await,
             // The server reads 0 as "any version".

@@ -335,7 +335,7 @@ fn all_of(refusals: &[HostRefusal]) -> HostRefusal {
 
 #[cfg(test)]
 mod tests {
-    use super::url::Location;
+    use super::url::StoreUrl;
     use super::*;
 
     /// The answers of the hosts are in their names: `copy`, `silent`, `slow`, and `up` with the server and its history.
@@ -368,7 +368,7 @@ mod tests {
     }
 
     fn hosts(rest: &str) -> Hosts<u64> {
-        Hosts::new(Location::parse("redis", rest, 1).unwrap().hosts)
+        Hosts::new(StoreUrl::parse("redis", rest, 1).unwrap().hosts)
     }
 
     #[tokio::test(start_paused = true)]

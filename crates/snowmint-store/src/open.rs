@@ -1,5 +1,5 @@
 //! Opens a store by its URL.
-//! A new backend is a variant of [`Scheme`]: it does not compile without its properties there and here. ARCHITECTURE.md, "How to
+//! A new backend is a variant of [`StoreScheme`]: it does not compile without its properties there and here. ARCHITECTURE.md, "How to
 //! add", lists the places outside of this crate.
 
 use std::future::Future;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::identity::IdentifiedStore;
-use crate::url_scheme::Scheme;
+use crate::url_scheme::StoreScheme;
 use crate::{OpenError, Store, StoreId, UrlError};
 
 /// A future on the heap, which may be sent to another thread.
@@ -86,22 +86,26 @@ macro_rules! built {
 
 async fn open_store(url: &str) -> Result<Arc<dyn Store>, OpenError> {
     Ok(match scheme(url)? {
-        Scheme::Memory => built!("memory", url, {
+        StoreScheme::Memory => built!("memory", url, {
             memory(url)?;
             Arc::new(crate::MemoryStore::new())
         }),
-        Scheme::Sqlite => built!("sqlite", url, Arc::new(crate::SqliteStore::open(sqlite_path(url)?).await?)),
-        Scheme::Redis => built!("redis", url, Arc::new(crate::RedisStore::open(url).await?)),
-        Scheme::Postgres => built!("postgres", url, Arc::new(crate::PostgresStore::open(url).await?)),
-        Scheme::MySql => built!("mysql", url, Arc::new(crate::MySqlStore::open(url).await?)),
-        Scheme::Etcd => built!("etcd", url, Arc::new(crate::EtcdStore::open(url).await?)),
-        Scheme::ZooKeeper => built!("zookeeper", url, Arc::new(crate::ZooKeeperStore::open(url).await?)),
-        Scheme::Kubernetes => built!("kubernetes", url, Arc::new(crate::KubernetesStore::open(url).await?)),
+        StoreScheme::Sqlite => {
+            built!("sqlite", url, Arc::new(crate::SqliteStore::open(sqlite_path(url)?).await?))
+        }
+        StoreScheme::Redis => built!("redis", url, Arc::new(crate::RedisStore::open(url).await?)),
+        StoreScheme::Postgres => built!("postgres", url, Arc::new(crate::PostgresStore::open(url).await?)),
+        StoreScheme::MySql => built!("mysql", url, Arc::new(crate::MySqlStore::open(url).await?)),
+        StoreScheme::Etcd => built!("etcd", url, Arc::new(crate::EtcdStore::open(url).await?)),
+        StoreScheme::ZooKeeper => built!("zookeeper", url, Arc::new(crate::ZooKeeperStore::open(url).await?)),
+        StoreScheme::Kubernetes => {
+            built!("kubernetes", url, Arc::new(crate::KubernetesStore::open(url).await?))
+        }
     })
 }
 
-fn scheme(url: &str) -> Result<Scheme, UrlError> {
-    Scheme::of_url(url).ok_or_else(|| unknown(url))
+fn scheme(url: &str) -> Result<StoreScheme, UrlError> {
+    StoreScheme::of_url(url).ok_or_else(|| unknown(url))
 }
 
 /// Returns the error for a URL whose scheme is missing, unknown, or not in this build.
@@ -133,12 +137,12 @@ async fn open_store_to_read(url: &str) -> Result<Arc<dyn Store>, OpenError> {
     match open_store(url).await {
         Err(OpenError::Store(error)) => match scheme(url)? {
             #[cfg(feature = "sqlite")]
-            Scheme::Sqlite if error.kind() == crate::StoreErrorKind::ReadOnly => {
+            StoreScheme::Sqlite if error.kind() == crate::StoreErrorKind::ReadOnly => {
                 Ok(Arc::new(crate::SqliteStore::open_to_read(sqlite_path(url)?).await?))
             }
             // Opening commits a row, for which the user may lack the right, or the server the disk.
             #[cfg(feature = "mysql")]
-            Scheme::MySql => match crate::MySqlStore::open_to_read(url).await {
+            StoreScheme::MySql => match crate::MySqlStore::open_to_read(url).await {
                 Ok(store) => Ok(Arc::new(store)),
                 Err(_) => Err(OpenError::Store(error)),
             },
@@ -163,17 +167,17 @@ async fn open_store_to_read(url: &str) -> Result<Arc<dyn Store>, OpenError> {
 /// ```
 pub fn schema(url: &str) -> Result<String, UrlError> {
     Ok(match scheme(url)? {
-        Scheme::Memory => built!("memory", url, {
+        StoreScheme::Memory => built!("memory", url, {
             memory(url)?;
             "# Nothing: records are in the memory of the process.\n".to_owned()
         }),
-        Scheme::Sqlite => built!("sqlite", url, crate::sqlite::schema(sqlite_path(url)?)?),
-        Scheme::Redis => built!("redis", url, crate::redis::schema(url)?),
-        Scheme::Postgres => built!("postgres", url, crate::postgres::schema(url)?),
-        Scheme::MySql => built!("mysql", url, crate::mysql::schema(url)?),
-        Scheme::Etcd => built!("etcd", url, crate::etcd::schema(url)?),
-        Scheme::ZooKeeper => built!("zookeeper", url, crate::zookeeper::schema(url)?),
-        Scheme::Kubernetes => built!("kubernetes", url, crate::kubernetes::schema(url)?),
+        StoreScheme::Sqlite => built!("sqlite", url, crate::sqlite::schema(sqlite_path(url)?)?),
+        StoreScheme::Redis => built!("redis", url, crate::redis::schema(url)?),
+        StoreScheme::Postgres => built!("postgres", url, crate::postgres::schema(url)?),
+        StoreScheme::MySql => built!("mysql", url, crate::mysql::schema(url)?),
+        StoreScheme::Etcd => built!("etcd", url, crate::etcd::schema(url)?),
+        StoreScheme::ZooKeeper => built!("zookeeper", url, crate::zookeeper::schema(url)?),
+        StoreScheme::Kubernetes => built!("kubernetes", url, crate::kubernetes::schema(url)?),
     })
 }
 
@@ -193,13 +197,15 @@ pub fn schema(url: &str) -> Result<String, UrlError> {
 /// ```
 pub fn may_lose(url: &str) -> Result<Duration, UrlError> {
     Ok(match scheme(url)? {
-        Scheme::Redis => built!("redis", url, crate::redis::may_lose(url)?),
-        Scheme::Postgres => built!("postgres", url, crate::postgres::may_lose(url)?),
-        Scheme::MySql => built!("mysql", url, crate::mysql::may_lose(url)?),
+        StoreScheme::Redis => built!("redis", url, crate::redis::may_lose(url)?),
+        StoreScheme::Postgres => built!("postgres", url, crate::postgres::may_lose(url)?),
+        StoreScheme::MySql => built!("mysql", url, crate::mysql::may_lose(url)?),
         // These keep every acknowledged write. The schema checks the URL.
-        Scheme::Memory | Scheme::Sqlite | Scheme::Etcd | Scheme::ZooKeeper | Scheme::Kubernetes => {
-            schema(url).map(|_| Duration::ZERO)?
-        }
+        StoreScheme::Memory
+        | StoreScheme::Sqlite
+        | StoreScheme::Etcd
+        | StoreScheme::ZooKeeper
+        | StoreScheme::Kubernetes => schema(url).map(|_| Duration::ZERO)?,
     })
 }
 

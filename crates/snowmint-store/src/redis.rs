@@ -17,7 +17,7 @@ use redis::Value;
 use self::client::RedisClient;
 use self::connect::{PARAMETERS, PREFIX};
 use self::error::RedisFailure;
-use self::scripts::Request;
+use self::scripts::ScriptCall;
 use crate::error::Effect;
 use crate::store::SkippedRecords;
 use crate::store::add;
@@ -126,6 +126,16 @@ struct Names {
 }
 
 impl Names {
+    /// Returns the keys that a write of a record needs.
+    fn of_record(&self, key: &str) -> Vec<String> {
+        vec![self.fence(), self.record(key), self.index(), self.count()]
+    }
+
+    /// Returns the keys that a call about the index needs.
+    fn of_index(&self) -> Vec<String> {
+        vec![self.fence(), self.index(), self.count()]
+    }
+
     fn record(&self, key: &str) -> String {
         format!("{{{}}}:record:{key}", self.prefix)
     }
@@ -160,7 +170,7 @@ impl RedisStore {
     ///   records.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
         let store = Self::parse(url)?;
-        store.server.call("open", Effect::Reads, &Request::probe(&store.names)).await?;
+        store.server.call("open", Effect::Reads, &ScriptCall::probe(&store.names)).await?;
         Ok(store)
     }
 
@@ -178,7 +188,7 @@ impl RedisStore {
 
     /// Adds in one script. Returns `None` if the record holds no number, or a number that is too large.
     async fn add_once(&self, key: &Key, addend: i64) -> Result<Option<u64>, StoreError> {
-        let request = Request::add(&self.names, key.as_str(), Revision::random_step(), addend);
+        let request = ScriptCall::add(&self.names, key.as_str(), Revision::random_step(), addend);
         match self.server.call(add::OPERATION, Effect::Writes, &request).await? {
             Value::Int(0) => Ok(None),
             before => self.server.parse(add::OPERATION, Effect::Writes, before).map(Some),
@@ -208,7 +218,7 @@ impl RedisStore {
     /// Returns at most [`PAGE`] keys, from `from` (inclusive) or after it, up to `to` (exclusive). Those of another program need
     /// not be UTF-8.
     async fn keys(&self, from: &[u8], to: &str) -> Result<Vec<Vec<u8>>, StoreError> {
-        let request = Request::keys(&self.names, from, to, PAGE);
+        let request = ScriptCall::keys(&self.names, from, to, PAGE);
         for _ in 0..=REBUILDS {
             match self.server.call(LIST, Effect::Reads, &request).await? {
                 Value::Int(0) => self.rebuild_index().await?,
@@ -234,7 +244,7 @@ impl RedisStore {
         let records = self.names.record("");
         let found = self.server.scan(LIST, &format!("{}*", scripts::literal(&records))).await?;
         let keys = found.keys.iter().filter_map(|it| it.strip_prefix(records.as_bytes()));
-        let request = Request::index(&self.names, &found.server, keys);
+        let request = ScriptCall::index(&self.names, &found.server, keys);
         // The script is idempotent, like a read.
         match self.server.call(LIST, Effect::Reads, &request).await? {
             Value::Int(0) => Err(self.server.moved_on(LIST)),
@@ -250,7 +260,7 @@ type Fields = (Option<Vec<u8>>, Option<Vec<u8>>);
 impl Store for RedisStore {
     async fn load(&self, key: &Key) -> Result<Option<Versioned>, StoreError> {
         const OPERATION: &str = "load";
-        let request = Request::records(&self.names, [key.as_str()]);
+        let request = ScriptCall::records(&self.names, [key.as_str()]);
         let found = self.server.call(OPERATION, Effect::Reads, &request).await?;
         let [fields]: [Fields; 1] = self.server.parse(OPERATION, Effect::Reads, found)?;
         self.record(OPERATION, fields)
@@ -260,7 +270,7 @@ impl Store for RedisStore {
         let Some((before, after)) = expected.before_and_after() else {
             return Ok(Swap::Conflict);
         };
-        let request = Request::swap(&self.names, key.as_str(), before, after, value);
+        let request = ScriptCall::swap(&self.names, key.as_str(), before, after, value);
         match self.server.call("compare_and_set", Effect::Writes, &request).await? {
             Value::Int(0) => Ok(Swap::Conflict),
             Value::Int(1) => Ok(Swap::Done(Revision(after.cast_unsigned()))),
@@ -283,7 +293,7 @@ impl Store for RedisStore {
             let next = [b"(", &**last].concat();
             let whole = names.len() < PAGE;
             let keys: Vec<Key> = names.iter().filter_map(|name| self.key(name)).collect();
-            let request = Request::records(&self.names, keys.iter().map(Key::as_str));
+            let request = ScriptCall::records(&self.names, keys.iter().map(Key::as_str));
             let records = self.server.call(LIST, Effect::Reads, &request).await?;
             let records: Vec<Fields> = self.server.parse(LIST, Effect::Reads, records)?;
             for (key, fields) in keys.into_iter().zip(records) {

@@ -3,6 +3,7 @@
 
 mod connect;
 mod error;
+mod files;
 
 use std::num::NonZeroU64;
 use std::path::Path;
@@ -11,11 +12,10 @@ use async_trait::async_trait;
 use sqlx::sqlite::SqliteConnection;
 use tokio::sync::{Mutex, MutexGuard};
 
-use self::connect::Files;
 use self::error::{SqliteCause, store_error};
+use self::files::Files;
 use crate::error::Effect;
-use crate::store::SkippedRecords;
-use crate::store::add;
+use crate::store::{SkippedRecords, add};
 use crate::{Expected, Key, Revision, Store, StoreError, StoreErrorKind, Swap, Versioned, Visibility, sql};
 
 const LOAD: &str = "SELECT revision, value FROM snowmint_records WHERE key = ?1";
@@ -86,8 +86,7 @@ impl SqliteStore {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub async fn open(path: &Path) -> Result<Self, StoreError> {
-        let (files, connection) = connect::open(path).await?;
-        Ok(Self { files, connection: Mutex::new(connection), skipped: SkippedRecords::default() })
+        connect::open(path).await.map(Self::of)
     }
 
     /// Opens a file for reading, even if it is read-only: every write then fails with [`StoreErrorKind::ReadOnly`]. Creates and
@@ -97,8 +96,11 @@ impl SqliteStore {
     ///
     /// As for [`open`](Self::open); also if the file has a write-ahead log that cannot be shared without writing.
     pub async fn open_to_read(path: &Path) -> Result<Self, StoreError> {
-        let (files, connection) = connect::open_to_read(path).await?;
-        Ok(Self { files, connection: Mutex::new(connection), skipped: SkippedRecords::default() })
+        connect::open_to_read(path).await.map(Self::of)
+    }
+
+    fn of((files, connection): (Files, SqliteConnection)) -> Self {
+        Self { files, connection: Mutex::new(connection), skipped: SkippedRecords::default() }
     }
 
     /// Locks the connection, unless other processes would open different files by now.

@@ -1,5 +1,5 @@
 //! Counters of other systems, used in place: that system and Snowmint may draw from the same counter at the same time.
-//! A new source is a file, one line in [`KNOWN`], and one arm each in [`open_counter`] and [`survey`].
+//! A new source is a file, and one line in [`SOURCES`].
 
 #[cfg(feature = "mysql")]
 mod database;
@@ -12,6 +12,7 @@ mod tickets;
 #[cfg(feature = "mysql")]
 mod tinyid;
 
+use std::future::ready;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
@@ -25,17 +26,27 @@ pub use self::tickets::TicketsCounter;
 pub use self::tinyid::TinyIdCounter;
 use crate::{BoxFuture, Counter, OpenError, Segment, UrlError};
 
-/// The URL forms that this build accepts, as an error lists them.
-const KNOWN: &[&str] = &[
+/// The systems whose counters this build can use, in the order in which an error lists them.
+const SOURCES: &[Source] = &[
     #[cfg(feature = "mysql")]
-    leaf::FORM,
+    leaf::SOURCE,
     #[cfg(feature = "mysql")]
-    tinyid::FORM,
+    tinyid::SOURCE,
     #[cfg(feature = "mysql")]
-    tickets::FORM,
+    tickets::SOURCE,
     #[cfg(feature = "redis")]
-    redis_counter::FORM,
+    redis_counter::SOURCE,
 ];
+
+/// A system whose counters can be used in place.
+struct Source {
+    /// The name of the system, which begins its URLs.
+    name: &'static str,
+    /// An example of its URLs.
+    form: &'static str,
+    open: for<'a> fn(&'a str) -> BoxFuture<'a, Result<Arc<dyn Counter>, OpenError>>,
+    survey: for<'a> fn(&'a str) -> BoxFuture<'a, Result<Survey, OpenError>>,
+}
 
 /// A counter of another system, as [`survey`] found it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -75,7 +86,6 @@ pub struct Rejected {
 
 impl Survey {
     /// Returns a survey in which everything is a counter.
-    #[cfg(feature = "mysql")]
     const fn of(counters: Vec<Surveyed>) -> Self {
         Self { counters, rejected: Vec::new() }
     }
@@ -142,21 +152,9 @@ impl Surveyed {
 /// # });
 /// ```
 pub fn open_counter(url: &str) -> BoxFuture<'_, Result<Arc<dyn Counter>, OpenError>> {
-    Box::pin(open_source(url))
-}
-
-#[allow(clippy::unused_async, reason = "a build without databases has nothing to wait for")]
-async fn open_source(url: &str) -> Result<Arc<dyn Counter>, OpenError> {
     match source(url) {
-        #[cfg(feature = "mysql")]
-        leaf::SOURCE => Ok(Arc::new(LeafCounter::open(url).await?)),
-        #[cfg(feature = "mysql")]
-        tinyid::SOURCE => Ok(Arc::new(TinyIdCounter::open(url).await?)),
-        #[cfg(feature = "mysql")]
-        tickets::SOURCE => Ok(Arc::new(TicketsCounter::open(url).await?)),
-        #[cfg(feature = "redis")]
-        redis_counter::SOURCE => Ok(Arc::new(RedisCounter::open(url).await?)),
-        other => Err(unknown(other)),
+        Ok(source) => (source.open)(url),
+        Err(error) => Box::pin(ready(Err(error))),
     }
 }
 
@@ -170,42 +168,30 @@ async fn open_source(url: &str) -> Result<Arc<dyn Counter>, OpenError> {
 ///
 /// As for [`open_counter`]. A row with invalid numbers is also an error; it is not omitted.
 pub fn survey(url: &str) -> BoxFuture<'_, Result<Survey, OpenError>> {
-    Box::pin(survey_source(url))
-}
-
-#[allow(clippy::unused_async, reason = "a build without databases has nothing to wait for")]
-async fn survey_source(url: &str) -> Result<Survey, OpenError> {
     match source(url) {
-        #[cfg(feature = "mysql")]
-        leaf::SOURCE => Ok(Survey::of(leaf::survey(url).await?)),
-        #[cfg(feature = "mysql")]
-        tinyid::SOURCE => Ok(Survey::of(tinyid::survey(url).await?)),
-        #[cfg(feature = "mysql")]
-        tickets::SOURCE => Ok(Survey::of(tickets::survey(url).await?)),
-        #[cfg(feature = "redis")]
-        redis_counter::SOURCE => redis_counter::survey(url).await,
-        other => Err(unknown(other)),
+        Ok(source) => (source.survey)(url),
+        Err(error) => Box::pin(ready(Err(error))),
     }
 }
 
-fn source(url: &str) -> &str {
-    url.split_once(':').map_or("", |(source, _)| source)
-}
-
-fn unknown(source: &str) -> OpenError {
-    let known = if KNOWN.is_empty() { "none".to_owned() } else { KNOWN.join(", ") };
-    UrlError::UnknownCounter { source_name: source.to_owned(), known }.into()
+/// Returns the source that a URL names.
+fn source(url: &str) -> Result<&'static Source, OpenError> {
+    let (name, _) = url.split_once(':').unwrap_or_default();
+    SOURCES.iter().find(|it| it.name == name).ok_or_else(|| {
+        let forms: Vec<&str> = SOURCES.iter().map(|it| it.form).collect();
+        let known = if forms.is_empty() { "none".to_owned() } else { forms.join(", ") };
+        UrlError::UnknownCounter { source_name: name.to_owned(), known }.into()
+    })
 }
 
 /// Returns the text after the name of the source, if it begins with one of these schemes.
-#[cfg(any(feature = "mysql", feature = "redis"))]
-fn inner<'a>(source: &str, form: &str, url: &'a str, schemes: &[&str]) -> Result<&'a str, UrlError> {
-    let rest = url.split_once(':').map_or("", |(_, rest)| rest);
+fn inner<'a>(source: &Source, url: &'a str, schemes: &[&str]) -> Result<&'a str, UrlError> {
+    let (_, rest) = url.split_once(':').unwrap_or_default();
     match rest.split_once(':') {
         Some((scheme, _)) if schemes.contains(&scheme) => Ok(rest),
         _ => {
-            let problem = format!("expected {}:// next, such as {form}", schemes.join(":// or "));
-            Err(UrlError::Malformed { scheme: source.to_owned(), problem })
+            let problem = format!("expected {}:// next, such as {}", schemes.join(":// or "), source.form);
+            Err(UrlError::Malformed { scheme: source.name.to_owned(), problem })
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use crate::url_scheme::Scheme;
+use crate::url_scheme::StoreScheme;
 
 /// The processes that see the records of a store. Ids are unique among those, and only among those.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -46,16 +46,16 @@ impl Visibility {
 
     fn of_known(url: &str) -> Option<Self> {
         // A counter of another system has the name of that system before the URL of its server.
-        let server = || url.split_once(':').and_then(|(_, server)| Scheme::of_url(server));
-        Some(match Scheme::of_url(url).or_else(server)? {
-            Scheme::Memory => Self::Process,
-            Scheme::Sqlite => Self::Machine,
-            Scheme::Redis
-            | Scheme::Postgres
-            | Scheme::MySql
-            | Scheme::Etcd
-            | Scheme::ZooKeeper
-            | Scheme::Kubernetes => {
+        let server = || url.split_once(':').and_then(|(_, server)| StoreScheme::of_url(server));
+        Some(match StoreScheme::of_url(url).or_else(server)? {
+            StoreScheme::Memory => Self::Process,
+            StoreScheme::Sqlite => Self::Machine,
+            StoreScheme::Redis
+            | StoreScheme::Postgres
+            | StoreScheme::MySql
+            | StoreScheme::Etcd
+            | StoreScheme::ZooKeeper
+            | StoreScheme::Kubernetes => {
                 if leads_here(url) {
                     Self::Loopback
                 } else {

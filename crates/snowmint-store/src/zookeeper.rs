@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use futures_util::future::try_join_all;
 use zookeeper_client::{Error, Stat};
 
-use self::connect::Link;
+use self::connect::ZooKeeperClient;
 use self::error::ZooKeeperFailure;
 use crate::error::{Effect, Retries};
 use crate::store::SkippedRecords;
@@ -62,7 +62,7 @@ const ANY_VERSION: i32 = -1;
 /// A dropped [`compare_and_set`](Store::compare_and_set) may still write until its session has ended.
 #[derive(Debug)]
 pub struct ZooKeeperStore {
-    link: Link,
+    link: ZooKeeperClient,
     paths: Paths,
     name: String,
     skipped: SkippedRecords,

@@ -12,7 +12,7 @@ use super::flush_watch::FlushWatch;
 use super::history::ClusterHistory;
 use super::session::{self, CrashLoss, MySqlSession};
 use crate::error::Effect;
-use crate::net::url::{Host, Location, Password};
+use crate::net::url::{Host, Password, StoreUrl};
 use crate::net::{Confirmation, Standing, Writable};
 use crate::sql::failure::refusal;
 use crate::sql::pool::{Connect, Connected, Pool};
@@ -58,13 +58,12 @@ impl MySqlSettings {
     }
 
     /// Parses a URL whose scheme is known to be `mysql` or `mariadb`.
-    pub(crate) fn location(url: &str) -> Result<Location, UrlError> {
-        let (_, rest) = url.split_once(':').unwrap_or((url, ""));
-        Location::parse("mysql", rest, PORT)
+    pub(crate) fn location(url: &str) -> Result<StoreUrl, UrlError> {
+        StoreUrl::of_url(url, &["mysql"], PORT)
     }
 
     /// Takes the connection parameters out of a location, which stays without them. Other parameters stay.
-    pub(crate) fn take(location: &mut Location, crashes: CrashLoss) -> Result<Pool<Self>, UrlError> {
+    pub(crate) fn take(location: &mut StoreUrl, crashes: CrashLoss) -> Result<Pool<Self>, UrlError> {
         let mut options = MySqlConnectOptions::new().disable_statement_logging();
         if let Some(socket) = location.take_socket(PORT) {
             options = options.socket(socket);
@@ -86,9 +85,9 @@ impl MySqlSettings {
     }
 }
 
-fn tls(location: &mut Location, mut options: MySqlConnectOptions) -> Result<MySqlConnectOptions, UrlError> {
+fn tls(location: &mut StoreUrl, mut options: MySqlConnectOptions) -> Result<MySqlConnectOptions, UrlError> {
     let mode = location.take("ssl-mode");
-    let authority = location.take_path("ssl-ca");
+    let files = location.read_tls(["ssl-ca", "ssl-cert", "ssl-key"], None)?;
     let mode = match mode.as_deref() {
         Some(text) => text.parse().map_err(|_| {
             location.malformed(
@@ -96,7 +95,7 @@ fn tls(location: &mut Location, mut options: MySqlConnectOptions) -> Result<MySq
             )
         })?,
         // A user who names an authority wants it to be checked.
-        None if authority.is_some() => MySqlSslMode::VerifyIdentity,
+        None if files.ca.is_some() => MySqlSslMode::VerifyIdentity,
         None => MySqlSslMode::Preferred,
     };
     let strict = !matches!(mode, MySqlSslMode::Disabled | MySqlSslMode::Preferred);
@@ -104,11 +103,11 @@ fn tls(location: &mut Location, mut options: MySqlConnectOptions) -> Result<MySq
         return Err(location.malformed("this build has no TLS: enable the feature `tls`"));
     }
     options = options.ssl_mode(mode);
-    if let Some(path) = authority {
-        options = options.ssl_ca_from_pem(location.read_file("ssl-ca", &path)?);
+    if let Some(ca) = files.ca {
+        options = options.ssl_ca_from_pem(ca.pem);
     }
-    if let Some((cert, key)) = location.read_pair("ssl-cert", "ssl-key")? {
-        options = options.ssl_client_cert_from_pem(cert).ssl_client_key_from_pem(key);
+    if let Some((cert, key)) = files.client {
+        options = options.ssl_client_cert_from_pem(cert.pem).ssl_client_key_from_pem(key.pem);
     }
     Ok(options)
 }

@@ -10,7 +10,7 @@ use super::error::FSYNC_OFF;
 use super::session::{self, Guard, PostgresSession, STARTED};
 use super::{TABLE, error};
 use crate::error::Effect;
-use crate::net::url::{Host, Location, Password};
+use crate::net::url::{Host, Password, StoreUrl};
 use crate::net::{Confirmation, HostRefusal, ServerHistory, Standing, Writable};
 use crate::sql::failure::refusal;
 use crate::sql::pool::{Connect, Connected, Pool};
@@ -83,8 +83,7 @@ pub(super) struct PostgresSettings {
 impl PostgresSettings {
     /// Parses `postgres://...` of a store.
     pub(super) fn parse(url: &str) -> Result<Pool<Self>, UrlError> {
-        let (_, rest) = url.split_once(':').unwrap_or((url, ""));
-        let mut location = Location::parse("postgres", rest, PORT)?;
+        let mut location = StoreUrl::of_url(url, &["postgres"], PORT)?;
         let limit = location.take_timeout()?;
         let sessions = format!("snowmint-{}ms", limit.as_millis());
         // Some poolers refuse extra_float_digits, which is not needed here.
@@ -121,19 +120,19 @@ impl PostgresSettings {
     }
 }
 
-fn tls(location: &mut Location, mut options: PgConnectOptions) -> Result<PgConnectOptions, UrlError> {
+fn tls(location: &mut StoreUrl, mut options: PgConnectOptions) -> Result<PgConnectOptions, UrlError> {
     let mode = location.take("sslmode");
-    let root = location.take_path("sslrootcert");
+    let files = location.read_tls(["sslrootcert", "sslcert", "sslkey"], None)?;
     let mode = match mode.as_deref() {
         // As in libpq: a CA that the URL names is checked.
-        Some("require") if root.is_some() => PgSslMode::VerifyCa,
+        Some("require") if files.ca.is_some() => PgSslMode::VerifyCa,
         Some(text) => text.parse().map_err(|_| {
             location.malformed(
                 "invalid sslmode: expected disable, allow, prefer, require, verify-ca or verify-full",
             )
         })?,
         // A user who names a CA wants it to be checked.
-        None if root.is_some() => PgSslMode::VerifyFull,
+        None if files.ca.is_some() => PgSslMode::VerifyFull,
         None => PgSslMode::Prefer,
     };
     let strict = matches!(mode, PgSslMode::Require | PgSslMode::VerifyCa | PgSslMode::VerifyFull);
@@ -141,11 +140,11 @@ fn tls(location: &mut Location, mut options: PgConnectOptions) -> Result<PgConne
         return Err(location.malformed("this build has no TLS: enable the feature `tls`"));
     }
     options = options.ssl_mode(mode);
-    if let Some(path) = root {
-        options = options.ssl_root_cert_from_pem(location.read_file("sslrootcert", &path)?);
+    if let Some(ca) = files.ca {
+        options = options.ssl_root_cert_from_pem(ca.pem);
     }
-    if let Some((cert, key)) = location.read_pair("sslcert", "sslkey")? {
-        options = options.ssl_client_cert_from_pem(cert).ssl_client_key_from_pem(key);
+    if let Some((cert, key)) = files.client {
+        options = options.ssl_client_cert_from_pem(cert.pem).ssl_client_key_from_pem(key.pem);
     }
     Ok(options)
 }

@@ -16,10 +16,10 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::connect::RedisSettings;
 use super::error::{self, RedisFailure};
 use super::primary_history::PrimaryHistory;
-use super::scripts::{self, Request};
-use super::server_info::{self, ServerInfo};
+use super::scripts::{self, ScriptCall};
+use super::server_info::{self, RedisInfo};
 use crate::error::Effect;
-use crate::net::url::{Host, Location};
+use crate::net::url::{Host, StoreUrl};
 use crate::net::{HostRefusal, Hosts, IDLE, Refresher, Standing, Writable, ask_every};
 use crate::{StoreError, StoreErrorKind, UrlError};
 
@@ -78,7 +78,7 @@ struct Connected {
 }
 
 /// A host that was asked, and its report.
-type Report = (Connected, ServerInfo);
+type Report = (Connected, RedisInfo);
 
 /// What is known about the hosts from asking them.
 #[derive(Default)]
@@ -135,7 +135,7 @@ impl KnownCluster {
 
 impl ClusterRound {
     /// Returns the longest losses by the settings of the replicas of a member.
-    fn losses_of(&self, info: &ServerInfo) -> Vec<Option<Duration>> {
+    fn losses_of(&self, info: &RedisInfo) -> Vec<Option<Duration>> {
         let Some(member) = info.member() else { return Vec::new() };
         self.losses.iter().filter(|(id, _)| id == member.id()).map(|(_, loss)| *loss).collect()
     }
@@ -144,7 +144,7 @@ impl ClusterRound {
 impl RedisClient {
     /// Takes the parameters of a connection out of a URL; other parameters stay. All calls are about keys in the slot of `key`.
     /// The first call connects.
-    pub(crate) fn take(location: &mut Location, key: Option<&str>) -> Result<Self, UrlError> {
+    pub(crate) fn take(location: &mut StoreUrl, key: Option<&str>) -> Result<Self, UrlError> {
         let (settings, name) = RedisSettings::take(location, key)?;
         let hosts = Hosts::new(location.hosts.clone());
         let (turn, primary) = (Mutex::default(), std::sync::Mutex::default());
@@ -162,7 +162,7 @@ impl RedisClient {
         &self,
         operation: &'static str,
         effect: Effect,
-        request: &Request,
+        request: &ScriptCall,
     ) -> Result<Value, StoreError> {
         let copies = self.shared.settings.copies;
         let answers = self.send(effect, &|by_hash| request.pipeline(by_hash, copies)).await;
@@ -576,7 +576,7 @@ impl SharedClient {
     ) -> Result<Report, HostRefusal> {
         if let Some(mut server) = standing {
             let told =
-                timeout_at(Instant::now() + half(deadline), ServerInfo::by(&mut server.connection)).await;
+                timeout_at(Instant::now() + half(deadline), RedisInfo::by(&mut server.connection)).await;
             if let Some(told) = told.ok().and_then(Result::ok) {
                 return Ok((server, told));
             }
@@ -642,7 +642,7 @@ impl SharedClient {
             }
             error::refusal(&error)
         })?;
-        let told = ServerInfo::by(&mut connection).await?;
+        let told = RedisInfo::by(&mut connection).await?;
         let number = {
             let mut known = self.known();
             known.count += 1;
@@ -672,7 +672,7 @@ impl SharedClient {
 async fn await_sync(connection: &mut MultiplexedConnection) -> Result<(), HostRefusal> {
     for _ in 0..SYNC_LOOKS {
         sleep(SYNC_LOOK_AGAIN).await;
-        if !ServerInfo::by(connection).await?.is_syncing() {
+        if !RedisInfo::by(connection).await?.is_syncing() {
             return Ok(());
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::server_info::{Line, Replica};
+use super::server_info::{Replica, ReplicationLine};
 use crate::net::url::Host;
 
 /// Number of positions to remember within the time that the newest writes may be lost.
@@ -127,7 +127,7 @@ impl PrimaryHistory {
     ///
     /// One that continues a line of ours may. Once there is such a server beside the primary in use, any other counts as a second
     /// one too, since nobody knows which is the right one.
-    pub(super) fn judge(&mut self, host: &Host, line: &Line) -> Result<(), String> {
+    pub(super) fn judge(&mut self, host: &Host, line: &ReplicationLine) -> Result<(), String> {
         let Some((at, Used { name: now, .. })) = &self.primary else {
             return Ok(());
         };
@@ -148,7 +148,7 @@ impl PrimaryHistory {
     ///
     /// Any other may be an old primary that came back before it becomes a replica. That the one in use is gone, as during a
     /// restart, does not make the other one right.
-    pub(super) fn check_origin(&self, host: &Host, line: &Line) -> Result<(), String> {
+    pub(super) fn check_origin(&self, host: &Host, line: &ReplicationLine) -> Result<(), String> {
         let Some((at, used)) = &self.primary else {
             return Ok(());
         };
@@ -170,7 +170,7 @@ impl PrimaryHistory {
     ///
     /// The two may have no id in common: Redis names a line again when the first replica connects, and after an hour without any. It
     /// continues the positions. Position 0 says nothing: some servers count only while they have replicas.
-    fn is_heir(&self, line: &Line) -> bool {
+    fn is_heir(&self, line: &ReplicationLine) -> bool {
         let Some((at, used)) = &self.primary else {
             return false;
         };
@@ -188,7 +188,7 @@ impl PrimaryHistory {
     }
 
     /// Returns whether a line left one of ours.
-    fn continues(&self, line: &Line) -> bool {
+    fn continues(&self, line: &ReplicationLine) -> bool {
         self.line() == Some(&line.before) || self.was_left(&line.before)
     }
 
@@ -196,7 +196,7 @@ impl PrimaryHistory {
     ///
     /// Only called once it is certain that it is the only one: until then it counts as a second primary. An unrelated line says
     /// nothing, as after a restart; see [`check_origin`](Self::check_origin).
-    pub(super) fn lacks(&self, line: &Line) -> Option<String> {
+    pub(super) fn lacks(&self, line: &ReplicationLine) -> Option<String> {
         let (_, now) = self.primary.as_ref().filter(|(_, now)| now.name != line.now)?;
         let mut lines = self.left.iter().chain([now]);
         let before = lines.find(|it| it.name == line.before)?;
@@ -218,7 +218,7 @@ impl PrimaryHistory {
     }
 
     /// Continues with a primary that was judged and lacks nothing.
-    pub(super) fn accept(&mut self, host: &Host, line: Line, heard: Instant, may_lose: Duration) {
+    pub(super) fn accept(&mut self, host: &Host, line: ReplicationLine, heard: Instant, may_lose: Duration) {
         let mut used = match self.primary.take() {
             Some((_, used)) if used.name == line.now => used,
             before => {
@@ -235,7 +235,13 @@ impl PrimaryHistory {
 
     /// Continues with a member of a cluster. The cluster itself decides which member is the primary, and keys that moved to
     /// another member may return to an earlier one.
-    pub(super) fn accept_member(&mut self, host: &Host, line: Line, heard: Instant, may_lose: Duration) {
+    pub(super) fn accept_member(
+        &mut self,
+        host: &Host,
+        line: ReplicationLine,
+        heard: Instant,
+        may_lose: Duration,
+    ) {
         self.accept(host, line, heard, may_lose);
         self.left.clear();
     }
@@ -263,19 +269,19 @@ mod tests {
         Host::new(name.to_owned(), 1)
     }
 
-    fn line(now: &str, before: &str) -> Line {
-        Line { now: now.to_owned(), before: before.to_owned(), ..Line::default() }
+    fn line(now: &str, before: &str) -> ReplicationLine {
+        ReplicationLine { now: now.to_owned(), before: before.to_owned(), ..ReplicationLine::default() }
     }
 
     const MAY_LOSE: Duration = Duration::from_secs(2);
 
-    fn accept(history: &mut PrimaryHistory, at: &str, line: Line) {
+    fn accept(history: &mut PrimaryHistory, at: &str, line: ReplicationLine) {
         history.accept(&host(at), line, Instant::now(), MAY_LOSE);
     }
 
     /// Returns a line that has reached `position` and left the line before at `branched`.
-    fn grown(now: &str, before: &str, branched: u64, position: u64) -> Line {
-        Line { branched, position, ..line(now, before) }
+    fn grown(now: &str, before: &str, branched: u64, position: u64) -> ReplicationLine {
+        ReplicationLine { branched, position, ..line(now, before) }
     }
 
     /// Returns whether a server may be the primary, and uses it if so.
@@ -330,14 +336,14 @@ mod tests {
     }
 
     /// Asks the primary in use, and one of its replicas.
-    fn hear(history: &mut PrimaryHistory, at: &str, line: Line, other: &str, replica: Replica) {
+    fn hear(history: &mut PrimaryHistory, at: &str, line: ReplicationLine, other: &str, replica: Replica) {
         history.begin();
         history.follows(&host(other), replica);
         accept(history, at, line);
     }
 
     /// Returns whether a server may be the primary once it is certain that it is the only one.
-    fn may_be_used(history: &mut PrimaryHistory, at: &str, line: &Line) -> bool {
+    fn may_be_used(history: &mut PrimaryHistory, at: &str, line: &ReplicationLine) -> bool {
         history.judge(&host(at), line).is_ok() && history.check_origin(&host(at), line).is_ok()
     }
 

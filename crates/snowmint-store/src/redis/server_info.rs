@@ -18,15 +18,15 @@ use crate::net::url::{Host, MAX_LOSS};
 
 /// The report of a server. Cloud servers may hide parts of it, and are not refused for that.
 #[derive(Clone)]
-pub(super) struct ServerInfo {
+pub(super) struct RedisInfo {
     text: String,
     /// When it syncs its file.
     syncs: Syncs,
     /// `None` outside of clusters.
-    member: Option<Member>,
+    member: Option<ClusterMember>,
 }
 
-impl ServerInfo {
+impl RedisInfo {
     /// Queries a server.
     pub(super) async fn by(connection: &mut MultiplexedConnection) -> Result<Self, HostRefusal> {
         let mut info = redis::pipe();
@@ -46,7 +46,7 @@ impl ServerInfo {
         let syncs = Syncs::parse(&settings.flatten().collect());
         let mut told = Self { text: told.collect::<Vec<_>>().concat(), syncs, member: None };
         if told.field("cluster_enabled") == "1" {
-            told.member = Some(Member::by(connection).await?);
+            told.member = Some(ClusterMember::by(connection).await?);
         }
         Ok(told)
     }
@@ -57,17 +57,17 @@ impl ServerInfo {
     }
 
     /// Returns its view as a member of a cluster, in which each primary has other keys.
-    pub(super) const fn member(&self) -> Option<&Member> {
+    pub(super) const fn member(&self) -> Option<&ClusterMember> {
         self.member.as_ref()
     }
 
     /// Returns the line of writes that it extends.
-    pub(super) fn line(&self) -> Option<Line> {
+    pub(super) fn line(&self) -> Option<ReplicationLine> {
         // All zeros where there is none.
         let known = |field| Some(self.field(field)).filter(|it| it.contains(|sign| sign != '0'));
         let known = |field| known(field).unwrap_or_default().to_owned();
         let number = |field| self.field(field).parse().unwrap_or_default();
-        let line = Line {
+        let line = ReplicationLine {
             now: known("master_replid"),
             before: known("master_replid2"),
             branched: number("second_repl_offset"),
@@ -104,7 +104,7 @@ impl ServerInfo {
     }
 
     /// Refuses a server, which is not in use yet, that was promoted before its data was in its file.
-    pub(super) fn check_file(&self, line: &Line) -> Result<(), HostRefusal> {
+    pub(super) fn check_file(&self, line: &ReplicationLine) -> Result<(), HostRefusal> {
         if !line.before.is_empty() && self.rewrites_its_file() {
             let text = "was promoted, and its append-only file may lack its data until it is rewritten \
                 (aof_rewrite_in_progress); wait for that";
@@ -113,7 +113,7 @@ impl ServerInfo {
         Ok(())
     }
 
-    /// Refuses a server whose settings may lose records. `losses` are the [longest losses](Member::longest_loss) by the settings of
+    /// Refuses a server whose settings may lose records. `losses` are the [longest losses](ClusterMember::longest_loss) by the settings of
     /// its replicas in a cluster.
     pub(super) fn check_settings(
         &self,
@@ -206,7 +206,7 @@ impl Syncs {
 /// Redis names a line at random at each start and each promotion, so an old name can return only with a process that has been
 /// running since then.
 #[derive(Clone, Default, Debug)]
-pub(super) struct Line {
+pub(super) struct ReplicationLine {
     /// `master_replid`.
     pub(super) now: String,
     /// `master_replid2`: the line that it continues, as after a promotion; empty if none.
@@ -317,7 +317,7 @@ pub(crate) fn hash_tag(key: &str) -> Option<&str> {
 
 /// A member of a cluster, as it describes itself.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Member {
+pub(super) struct ClusterMember {
     id: String,
     /// The id of the primary whose replica it is.
     follows: Option<String>,
@@ -342,7 +342,7 @@ pub(super) struct Member {
     needs: Option<(usize, Duration)>,
 }
 
-impl Member {
+impl ClusterMember {
     /// Queries a member. Its settings may be hidden.
     pub(super) async fn by(connection: &mut MultiplexedConnection) -> Result<Self, HostRefusal> {
         let mut ask = redis::pipe();
@@ -536,18 +536,19 @@ fn text(answer: Option<&Value>) -> Result<String, HostRefusal> {
 mod tests {
     use super::*;
 
-    fn told(text: &str) -> ServerInfo {
-        ServerInfo { text: text.to_owned(), syncs: Syncs::parse(&HashMap::new()), member: None }
+    fn told(text: &str) -> RedisInfo {
+        RedisInfo { text: text.to_owned(), syncs: Syncs::parse(&HashMap::new()), member: None }
     }
 
     const NODES: &str = "a1 127.0.0.1:1@11,,tls-port=0 myself,master - 0 0 7 connected 0-5460 9000 [93-<-b1]\n\
         b1 :2@12 master,fail? - 0 1 8 connected 5461-8999\n\
         c1 127.0.0.1:3@13 slave a1 0 1 7 connected\n";
 
-    fn member(state: &str, settings: &[(&str, &str)]) -> Member {
+    fn member(state: &str, settings: &[(&str, &str)]) -> ClusterMember {
         let settings =
             settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        Member::parse(&format!("cluster_state:{state}\r\ncluster_my_epoch:7\r\n"), NODES, &settings).unwrap()
+        ClusterMember::parse(&format!("cluster_state:{state}\r\ncluster_my_epoch:7\r\n"), NODES, &settings)
+            .unwrap()
     }
 
     #[test]
@@ -565,11 +566,11 @@ mod tests {
         }
         let replica =
             NODES.replace("myself,master - 0 0 7 connected 0-5460 9000", "myself,slave b1 0 0 8 connected");
-        let replica = Member::parse("cluster_state:ok", &replica, &HashMap::new()).unwrap();
+        let replica = ClusterMember::parse("cluster_state:ok", &replica, &HashMap::new()).unwrap();
         assert!(!replica.holds_others(Some(0)), "a failover replaced it");
         let down = member("fail", &[]).claims(Some(0)).unwrap_err();
         assert!(down.text.contains("cluster_state fail"), "{down:?}");
-        assert_eq!(Member::parse("", "a1 :1@2 master - 0 0 7 connected", &HashMap::new()), None);
+        assert_eq!(ClusterMember::parse("", "a1 :1@2 master - 0 0 7 connected", &HashMap::new()), None);
     }
 
     const REPLICA: (&str, &str) = ("127.0.0.1", "3");
@@ -603,7 +604,7 @@ mod tests {
         }
         assert!(!complains(&[], 0, 1), "its only replica has every write");
         assert!(complains(&[factor("0")], u64::MAX, 0), "any replica may be promoted");
-        let alone = Member { replicas: Vec::new(), ..member("ok", &[]) };
+        let alone = ClusterMember { replicas: Vec::new(), ..member("ok", &[]) };
         assert_eq!(alone.complaint(Duration::ZERO, 0, &[REPLICA], &[]), None);
         assert!(complains(&[("repl-diskless-sync", "yes")], u64::MAX, 0), "a full sync may take any time");
         assert!(complains(&[("cluster-node-timeout", "20000")], u64::MAX, 0), "beyond what may_lose can be");
@@ -623,7 +624,7 @@ mod tests {
         let (one, other) = (member("ok", &settings), ("127.0.0.1", "9"));
         let mut two = one.clone();
         two.replicas.push(Addresses::parse("127.0.0.1:9@19,,tls-port=0").unwrap());
-        let complains = |member: &Member, copies, connected: &[_]| {
+        let complains = |member: &ClusterMember, copies, connected: &[_]| {
             member.complaint(Duration::from_secs(3), copies, connected, &[]).is_some()
         };
         assert!(!complains(&one, 0, &[REPLICA]) && !complains(&one, 1, &[]));
@@ -634,7 +635,7 @@ mod tests {
             assert!(!complains(member, 2, connected), "{connected:?}");
         }
         assert!(complains(&one, 2, &[REPLICA, other, other]), "two copies that claim one address");
-        let needs_both = Member { needs: Some((2, Duration::from_secs(1))), ..two };
+        let needs_both = ClusterMember { needs: Some((2, Duration::from_secs(1))), ..two };
         assert!(!complains(&needs_both, 0, &[REPLICA, other]));
     }
 
@@ -682,7 +683,7 @@ mod tests {
 
     #[test]
     fn a_server_that_forgets_is_refused() {
-        let told = |text: &str| ServerInfo {
+        let told = |text: &str| RedisInfo {
             text: text.to_owned(),
             syncs: Syncs::parse(&HashMap::new()),
             member: None,

@@ -4,7 +4,7 @@
 use super::failure::{self, ServerErrors, SqlFailure};
 use super::pool::{Connect, Pool};
 use crate::error::Effect;
-use crate::net::url::Location;
+use crate::net::url::StoreUrl;
 use crate::store::SkippedRecords;
 use crate::{Key, Revision, StoreError, StoreErrorKind, UrlError, Versioned};
 
@@ -33,10 +33,13 @@ where
     let created = pool.run(Effect::Reads, create).await;
     match (inspect().await?, created) {
         (Some(found), _) => Ok(found),
-        (None, Err(failure)) => Err(match failure::refused_table::<D>(&failure) {
-            Some(text) => StoreError::new(StoreErrorKind::ReadOnly, OPEN, &*pool.name, text),
-            None => pool.error(OPEN, Effect::Reads, failure, |_| None),
-        }),
+        (None, Err(failure)) => {
+            let (kind, text) = match failure::refused_table::<D>(&failure) {
+                Some(text) => (StoreErrorKind::ReadOnly, text),
+                None => failure::meaning::<D>(failure, Effect::Reads, |_| None),
+            };
+            Err(StoreError::new(kind, OPEN, &*pool.name, text))
+        }
         (None, Ok(())) => {
             let found =
                 "the table snowmint_records was created and is missing again; check which program drops it";
@@ -93,7 +96,7 @@ fn invalid(store: &str, operation: &'static str, found: &str) -> StoreError {
 }
 
 /// Returns the name of the database, which is the path of the URL.
-pub(crate) fn database(location: &Location) -> Result<String, UrlError> {
+pub(crate) fn database(location: &StoreUrl) -> Result<String, UrlError> {
     match location.path.strip_prefix('/') {
         Some(name) if !name.is_empty() && !name.contains('/') => Ok(name.to_owned()),
         _ => {

@@ -1,11 +1,12 @@
 //! A table of another system in MySQL or MariaDB: its URL, its statements, and its errors.
 //! The session is the same as for our own store: strict, on a server that accepts writes.
 
+use super::Source;
 use crate::error::{Effect, Retries};
 use crate::mysql::connect::{MySqlSettings, PARAMETERS};
 use crate::mysql::error;
 use crate::mysql::session::{CrashLoss, MySqlSession};
-use crate::net::url::Location;
+use crate::net::url::StoreUrl;
 use crate::sql::at_most_one;
 use crate::sql::failure::SqlFailure;
 use crate::sql::pool::Pool;
@@ -20,10 +21,7 @@ const ENGINE: &str = "SELECT CAST(engine AS CHAR) FROM information_schema.tables
 
 /// The properties of a system that are known before a URL is read.
 pub(super) struct ForeignSystem {
-    /// The name of the system, which begins its URLs.
-    pub(super) source: &'static str,
-    /// An example of its URLs.
-    pub(super) form: &'static str,
+    pub(super) source: Source,
     /// The parameters besides those of the connection.
     pub(super) parameters: &'static str,
     /// The rights on its table that counting needs.
@@ -54,7 +52,7 @@ impl ForeignTable {
     pub(super) async fn open<T>(
         system: &'static ForeignSystem,
         url: &str,
-        take: impl FnOnce(&mut Location) -> Result<(String, T), UrlError>,
+        take: impl FnOnce(&mut StoreUrl) -> Result<(String, T), UrlError>,
     ) -> Result<(Self, T), OpenError> {
         let (database, taken) = Self::parse(system, TablePurpose::Draw, url, take)?;
         if database.must_keep {
@@ -91,9 +89,9 @@ impl ForeignTable {
         system: &'static ForeignSystem,
         purpose: TablePurpose,
         url: &str,
-        take: impl FnOnce(&mut Location) -> Result<(String, T), UrlError>,
+        take: impl FnOnce(&mut StoreUrl) -> Result<(String, T), UrlError>,
     ) -> Result<(Self, T), UrlError> {
-        let url = super::inner(system.source, system.form, url, &["mysql", "mariadb"])?;
+        let url = super::inner(&system.source, url, &["mysql", "mariadb"])?;
         let mut location = MySqlSettings::location(url)?;
         let (table, taken) = take(&mut location)?;
         let is_durable = location.take_durable()?;
@@ -110,7 +108,7 @@ impl ForeignTable {
             ));
         }
         location.finish(&format!("{}, {PARAMETERS} and durable", system.parameters))?;
-        pool.name = format!("{}:{}", system.source, pool.name);
+        pool.name = format!("{}:{}", system.source.name, pool.name);
         let must_keep = crashes == CrashLoss::Nothing;
         Ok((Self { pool, system, table, must_keep }, taken))
     }
@@ -136,6 +134,16 @@ impl ForeignTable {
                 }
             }
         }
+    }
+
+    /// Waits after other writers of a row were faster, or fails when the call has retried for too long.
+    pub(super) async fn pause(
+        &self,
+        retries: &mut Retries,
+        operation: &'static str,
+        row: &str,
+    ) -> Result<(), StoreError> {
+        retries.pause_call(operation, &self.pool.name, row).await
     }
 
     /// See [`Store::server`](crate::Store::server).
@@ -175,12 +183,12 @@ impl ForeignTable {
 
 /// Removes a parameter that is required.
 pub(super) fn required(
-    location: &mut Location,
+    location: &mut StoreUrl,
     system: &ForeignSystem,
     name: &str,
 ) -> Result<String, UrlError> {
     match location.take(name).filter(|it| !it.is_empty()) {
         Some(value) => Ok(value),
-        None => Err(location.malformed(&format!("missing {name}: expected {}", system.form))),
+        None => Err(location.malformed(&format!("missing {name}: expected {}", system.source.form))),
     }
 }

@@ -3,20 +3,25 @@
 
 use std::fmt;
 use std::num::NonZeroU64;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::Surveyed;
 use super::database::{ForeignSystem, ForeignTable, RESERVE, TablePurpose, required};
+use super::{Source, Survey, Surveyed};
 use crate::error::Effect;
 use crate::mysql::session::{MySqlSession, may_write};
 use crate::sql::at_most_one;
 use crate::{Counter, MAX_NUMBER, OpenError, Segment, StoreError, StoreErrorKind};
 
-pub(super) const SOURCE: &str = "leaf";
-pub(super) const FORM: &str = "leaf:mysql://HOST/DATABASE?tag=TAG";
+pub(super) const SOURCE: Source = Source {
+    name: "leaf",
+    form: "leaf:mysql://HOST/DATABASE?tag=TAG",
+    open: |url| Box::pin(async move { Ok(Arc::new(LeafCounter::open(url).await?) as Arc<dyn Counter>) }),
+    survey: |url| Box::pin(async move { Ok(Survey::of(survey(url).await?)) }),
+};
 static SYSTEM: ForeignSystem =
-    ForeignSystem { source: SOURCE, form: FORM, parameters: "tag", rights: "SELECT and UPDATE" };
+    ForeignSystem { source: SOURCE, parameters: "tag", rights: "SELECT and UPDATE" };
 const TABLE: &str = "leaf_alloc";
 
 /// Does in one statement what Leaf does in a transaction of UPDATE and SELECT: the insert id of the answer is the new `max_id`.
@@ -159,7 +164,7 @@ impl fmt::Debug for LeafCounter {
 }
 
 /// Returns all rows, or the one with the tag that the URL names.
-pub(super) async fn survey(url: &str) -> Result<Vec<Surveyed>, OpenError> {
+async fn survey(url: &str) -> Result<Vec<Surveyed>, OpenError> {
     let (database, tag) = ForeignTable::parse(&SYSTEM, TablePurpose::Survey, url, |location| {
         Ok((TABLE.to_owned(), location.take("tag")))
     })?;
@@ -171,8 +176,8 @@ pub(super) async fn survey(url: &str) -> Result<Vec<Surveyed>, OpenError> {
     let surveyed = |(name, max_id, step): (String, i64, i64)| {
         let max_id = database.number("survey", &format!("biz_tag `{name}`"), "max_id", max_id)?;
         let step = u64::try_from(step).ok().and_then(NonZeroU64::new).unwrap_or(NonZeroU64::MIN);
-        let (delta, remainder) = (NonZeroU64::MIN, 0);
-        Ok(Surveyed { name, highest_number: max_id.saturating_sub(1), step, delta, remainder })
+        let highest_number = max_id.saturating_sub(1);
+        Ok(Surveyed { name, highest_number, step, ..Surveyed::numbers(0, NonZeroU64::MIN) })
     };
     Ok(rows.into_iter().map(surveyed).collect::<Result<_, StoreError>>()?)
 }

@@ -3,28 +3,29 @@
 
 use std::fmt;
 use std::num::NonZeroU64;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use sqlx::AssertSqlSafe;
 
-use super::Surveyed;
 use super::database::{ForeignSystem, ForeignTable, RESERVE, TablePurpose};
+use super::{Source, Survey, Surveyed};
 use crate::error::Effect;
 use crate::mysql::error;
 use crate::mysql::session::{MySqlSession, may_write};
-use crate::net::url::Location;
+use crate::net::url::StoreUrl;
 use crate::sql::failure::SqlFailure;
 use crate::sql::{at_most_one, exactly_one};
 use crate::{Counter, MAX_NUMBER, OpenError, Segment, StoreError, StoreErrorKind, UrlError};
 
-pub(super) const SOURCE: &str = "tickets";
-pub(super) const FORM: &str = "tickets:mysql://HOST/DATABASE?table=Tickets64&stub=a";
-static SYSTEM: ForeignSystem = ForeignSystem {
-    source: SOURCE,
-    form: FORM,
-    parameters: "table, stub",
-    rights: "SELECT, INSERT, UPDATE and DELETE",
+pub(super) const SOURCE: Source = Source {
+    name: "tickets",
+    form: "tickets:mysql://HOST/DATABASE?table=Tickets64&stub=a",
+    open: |url| Box::pin(async move { Ok(Arc::new(TicketsCounter::open(url).await?) as Arc<dyn Counter>) }),
+    survey: |url| Box::pin(async move { Ok(Survey::of(survey(url).await?)) }),
 };
+static SYSTEM: ForeignSystem =
+    ForeignSystem { source: SOURCE, parameters: "table, stub", rights: "SELECT, INSERT, UPDATE and DELETE" };
 const TABLE: &str = "Tickets64";
 const STUB: &str = "a";
 
@@ -182,7 +183,7 @@ impl fmt::Debug for TicketsCounter {
 }
 
 /// Returns the table's one counter.
-pub(super) async fn survey(url: &str) -> Result<Vec<Surveyed>, OpenError> {
+async fn survey(url: &str) -> Result<Vec<Surveyed>, OpenError> {
     const OPERATION: &str = "survey";
     let (database, _) = ForeignTable::parse(&SYSTEM, TablePurpose::Survey, url, parameters)?;
     let column = column(&database, OPERATION).await?;
@@ -215,11 +216,13 @@ fn last_below(next: u64, delta: NonZeroU64, remainder: u64) -> u64 {
 }
 
 /// Takes the table and the stub out of a URL. Both become part of a statement, so only letters, digits and `_` are allowed.
-fn parameters(location: &mut Location) -> Result<(String, Option<String>), UrlError> {
+fn parameters(location: &mut StoreUrl) -> Result<(String, Option<String>), UrlError> {
     let mut plain = |name: &str| match location.take(name) {
         Some(text) if text.is_empty() || !text.bytes().all(|it| it.is_ascii_alphanumeric() || it == b'_') => {
-            Err(location
-                .malformed(&format!("invalid {name}: expected letters, digits and _, such as {FORM}")))
+            Err(location.malformed(&format!(
+                "invalid {name}: expected letters, digits and _, such as {}",
+                SOURCE.form
+            )))
         }
         taken => Ok(taken),
     };

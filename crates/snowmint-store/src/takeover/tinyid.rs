@@ -4,19 +4,24 @@
 
 use std::fmt;
 use std::num::NonZeroU64;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::Surveyed;
 use super::database::{ForeignSystem, ForeignTable, RESERVE, TablePurpose, required};
+use super::{Source, Survey, Surveyed};
 use crate::error::{Effect, Retries};
 use crate::mysql::session::{MySqlSession, may_write};
 use crate::{Counter, MAX_NUMBER, OpenError, Segment, StoreError, StoreErrorKind};
 
-pub(super) const SOURCE: &str = "tinyid";
-pub(super) const FORM: &str = "tinyid:mysql://HOST/DATABASE?biz_type=TYPE";
+pub(super) const SOURCE: Source = Source {
+    name: "tinyid",
+    form: "tinyid:mysql://HOST/DATABASE?biz_type=TYPE",
+    open: |url| Box::pin(async move { Ok(Arc::new(TinyIdCounter::open(url).await?) as Arc<dyn Counter>) }),
+    survey: |url| Box::pin(async move { Ok(Survey::of(survey(url).await?)) }),
+};
 static SYSTEM: ForeignSystem =
-    ForeignSystem { source: SOURCE, form: FORM, parameters: "biz_type", rights: "SELECT and UPDATE" };
+    ForeignSystem { source: SOURCE, parameters: "biz_type", rights: "SELECT and UPDATE" };
 const TABLE: &str = "tiny_id_info";
 
 /// NULL in the last two columns means 1 and 0.
@@ -106,6 +111,10 @@ impl TinyIdCounter {
 }
 
 impl TinyIdRow {
+    fn shown(&self) -> String {
+        format!("biz_type `{}`", self.biz_type)
+    }
+
     /// Returns the next `count` numbers, and the `max_id` after them.
     fn next(&self, count: NonZeroU64) -> Option<(Segment, i64)> {
         let after = count.checked_mul(self.delta)?.checked_add(self.max_id)?;
@@ -123,20 +132,12 @@ impl Counter for TinyIdCounter {
         loop {
             let row = self.row(RESERVE).await?;
             let Some((segment, max_id)) = row.next(count) else {
-                return Err(self.database.spent(
-                    RESERVE,
-                    &format!("biz_type `{}`", row.biz_type),
-                    row.max_id,
-                ));
+                return Err(self.database.spent(RESERVE, &row.shown(), row.max_id));
             };
             if self.advance(RESERVE, &row, max_id).await? {
                 return Ok(segment);
             }
-            retries.pause().await.map_err(|waited| {
-                let found =
-                    format!("other writers of biz_type `{}` were faster {waited}; retry", row.biz_type);
-                self.database.error(StoreErrorKind::Unavailable, RESERVE, found)
-            })?;
+            self.database.pause(&mut retries, RESERVE, &row.shown()).await?;
         }
     }
 
@@ -155,11 +156,7 @@ impl Counter for TinyIdCounter {
             if self.advance(OPERATION, &row, raised.cast_signed()).await? {
                 return Ok(true);
             }
-            retries.pause().await.map_err(|waited| {
-                let found =
-                    format!("other writers of biz_type `{}` were faster {waited}; retry", row.biz_type);
-                self.database.error(StoreErrorKind::Unavailable, OPERATION, found)
-            })?;
+            self.database.pause(&mut retries, OPERATION, &row.shown()).await?;
         }
     }
 
@@ -184,7 +181,7 @@ impl fmt::Debug for TinyIdCounter {
 }
 
 /// Returns all rows, or the one with the `biz_type` that the URL names.
-pub(super) async fn survey(url: &str) -> Result<Vec<Surveyed>, OpenError> {
+async fn survey(url: &str) -> Result<Vec<Surveyed>, OpenError> {
     let (database, biz_type) = ForeignTable::parse(&SYSTEM, TablePurpose::Survey, url, |location| {
         Ok((TABLE.to_owned(), location.take("biz_type")))
     })?;
