@@ -142,8 +142,7 @@ impl<B: Begin> Node<B> {
         }
         let held = SettledLease { from_unix_ms, ..saved };
         self.protocol = Protocol::resume_with_begin(Self::settings(index, scenario), rng.u128(..), held);
-        let SettledLease { worker, until_unix_ms, .. } = held;
-        self.granted(Lease { worker, from_unix_ms, until_unix_ms }, scenario);
+        self.granted(held, scenario);
         self.saved = Some(held);
         true
     }
@@ -156,9 +155,9 @@ impl<B: Begin> Node<B> {
     }
 
     /// Saves the lease, or fails and leaves an older one.
-    pub(crate) fn save(&mut self, scenario: &Scenario, rng: &mut Rng) {
+    pub(crate) fn save(&mut self, held: SettledLease, scenario: &Scenario, rng: &mut Rng) {
         if scenario.saves && rng.u8(..4) > 0 {
-            self.saved = self.protocol.settled_lease().filter(|_| !self.protocol.is_in_gap());
+            self.saved = Some(held).filter(|held| !held.is_in_gap);
         }
     }
 
@@ -183,10 +182,11 @@ impl<B: Begin> Node<B> {
 
     /// Starts a generator under a new lease. As in the shipped driver, the previous generator ends first, and the previously
     /// saved lease becomes invalid.
-    pub(crate) fn granted(&mut self, lease: Lease, scenario: &Scenario) {
+    pub(crate) fn granted(&mut self, held: SettledLease, scenario: &Scenario) {
+        let SettledLease { worker, from_unix_ms, until_unix_ms, .. } = held;
         let used_until = self.end_generator().max(self.used_until_unix_ms);
         let built = Generator::builder(scenario.layout)
-            .lease(lease)
+            .lease(Lease { worker, from_unix_ms, until_unix_ms })
             .not_before_unix_ms(used_until)
             .rule(scenario.rule)
             .build(Arc::clone(&self.clock));

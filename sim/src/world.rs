@@ -5,7 +5,6 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
 use fastrand::Rng;
-use snowmint::Lease;
 use snowmint_cluster::lease::protocol::{Begin, Call, CallFailure, Event, Input, Next, Scope, StoreTime};
 use snowmint_cluster::lease::{Record, Tag};
 use snowmint_store::{Expected, StoreId};
@@ -194,20 +193,21 @@ impl<'a, B: Begin> World<'a, B> {
 
     fn apply(&mut self, index: usize, event: &Event) {
         let figures = &mut self.history.figures;
-        if let Event::Granted(Lease { until_unix_ms, .. }) | Event::Extended { until_unix_ms } = *event {
-            figures[Count::FutureTaken] += u64::from(until_unix_ms > self.now_ms + self.scenario.reach_ms());
+        if let Event::Granted(held) | Event::Extended(held) = *event {
+            figures[Count::FutureTaken] +=
+                u64::from(held.until_unix_ms > self.now_ms + self.scenario.reach_ms());
         }
         match *event {
-            Event::Granted(lease) => {
+            Event::Granted(held) => {
                 figures[Count::Grants] += 1;
-                figures[Count::GrantsInGaps] += u64::from(self.nodes[index].protocol.is_in_gap());
-                self.nodes[index].granted(lease, self.scenario);
-                self.nodes[index].save(self.scenario, &mut self.rng);
+                figures[Count::GrantsInGaps] += u64::from(held.is_in_gap);
+                self.nodes[index].granted(held, self.scenario);
+                self.nodes[index].save(held, self.scenario, &mut self.rng);
             }
-            Event::Extended { until_unix_ms } => {
+            Event::Extended(held) => {
                 figures[Count::Renewals] += 1;
-                self.nodes[index].extended(until_unix_ms);
-                self.nodes[index].save(self.scenario, &mut self.rng);
+                self.nodes[index].extended(held.until_unix_ms);
+                self.nodes[index].save(held, self.scenario, &mut self.rng);
             }
             Event::StoreForgot { .. } => figures[Count::Forgotten] += 1,
             Event::Overlap { .. } => {

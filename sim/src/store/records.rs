@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, VecDeque};
 use fastrand::Rng;
 use snowmint::WorkerId;
 use snowmint_cluster::lease::Record;
-use snowmint_cluster::lease::protocol::{Call, Entry, Input, Listing, StoreTime, Swapped};
-use snowmint_store::{Expected, Revision};
+use snowmint_cluster::lease::protocol::{Call, Entry, Input, Listing, StoreTime};
+use snowmint_store::{Expected, Revision, Swap};
 
 /// The maximum step between revisions: two branches of history practically never share a revision.
 const STEP: u64 = 1 << 20;
@@ -70,7 +70,7 @@ impl Records {
 
 /// Returns the answer to a swap: done, or a conflict.
 pub(super) fn swapped(written: Option<&Written>) -> Input {
-    Input::Swapped(Ok(written.map_or(Swapped::Conflict, |written| Swapped::Done(written.revision))))
+    Input::Swapped(Ok(written.map_or(Swap::Conflict, |written| Swap::Done(written.revision))))
 }
 
 /// The newest records, and the writes that led to them. `T` is what a model records for each write.

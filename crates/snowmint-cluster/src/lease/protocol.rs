@@ -80,13 +80,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::marker::PhantomData;
 
-use snowmint::{Lease, WorkerId};
-use snowmint_store::{Expected, Revision};
+use snowmint::WorkerId;
+use snowmint_store::{Expected, Revision, Swap};
 
 use super::record::{Block, BlockSize, Granted, Record, Tag, WorkerPool};
 use crate::Holder;
 use crate::segment::high_water_mark::Forgot;
-pub use messages::{Call, CallFailure, Entry, Event, Input, Listing, Next, Scope, StoreTime, Swapped, Turn};
+pub use messages::{Call, CallFailure, Entry, Event, Input, Listing, Next, Scope, StoreTime, Turn};
 use snowmint::random::SplitMix64;
 
 use clock_jumps::{Jumped, LEAST_JUMP_MS};
@@ -192,6 +192,27 @@ struct PendingWrite {
 }
 
 impl PendingWrite {
+    /// Returns the claim of a worker.
+    const fn claim(candidate: Candidate) -> Self {
+        let Candidate { worker, expected, granted_until_unix_ms, granted } = candidate;
+        Self {
+            purpose: Purpose::Claim,
+            worker,
+            expected,
+            known_tag: None,
+            lease_from_unix_ms: None,
+            granted_until_unix_ms,
+            granted,
+            attempts: Vec::new(),
+            may_have_succeeded: false,
+        }
+    }
+
+    /// Returns the same write of a record that was found at another revision: no attempt can succeed any more.
+    fn at(&self, expected: Expected, known_tag: Option<Tag>) -> Self {
+        Self { expected, known_tag, attempts: Vec::new(), may_have_succeeded: false, ..*self }
+    }
+
     /// Returns every grant of the worker after this attempt.
     fn granted_after(&self, from_unix_ms: u64, until_unix_ms: u64) -> Granted {
         if self.lease_from_unix_ms.is_some() && until_unix_ms < self.granted_until_unix_ms {
@@ -222,7 +243,13 @@ pub struct SettledLease {
     pub from_unix_ms: u64,
     /// The first instant after it, in unix milliseconds: the end of the newest grant that has settled.
     pub until_unix_ms: u64,
+    /// Whether it lies in a gap, below a grant to another clock. Such a lease must not be saved: a process of an earlier version
+    /// would resume it, and forget that grant.
+    pub is_in_gap: bool,
 }
+
+/// [`Event::Granted`] or [`Event::Extended`].
+type SettledEvent = fn(SettledLease) -> Event;
 
 /// A lease as its record in the store shows it: claimed, and settled up to some instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -245,11 +272,6 @@ struct RecordedLease {
 }
 
 impl RecordedLease {
-    /// Returns whether the lease lies in a gap: another grant of the worker follows it.
-    fn is_in_gap(&self) -> bool {
-        self.acknowledged_until_unix_ms < self.granted.until_unix_ms()
-    }
-
     /// Returns whether the lease lies in a gap, reaches to its end, and has settled.
     fn ends_at_next_grant(&self) -> bool {
         let until = self.acknowledged_until_unix_ms;
@@ -420,12 +442,6 @@ impl<B: Begin> Protocol<B> {
     /// Returns the lease as far as it has settled; `None` if no part of it has.
     pub fn settled_lease(&self) -> Option<SettledLease> {
         self.lease.filter(|lease| lease.is_usable).map(|lease| lease.settled)
-    }
-
-    /// Returns whether the lease lies in a gap, below a grant to another clock. Such a lease must not be saved: a process of an earlier
-    /// version would resume it, and forget that grant.
-    pub fn is_in_gap(&self) -> bool {
-        self.lease.is_some_and(|lease| lease.is_in_gap())
     }
 
     /// Returns whether a claim was sent that is neither granted nor given up: its answer is awaited or was lost, or it has not
@@ -599,17 +615,17 @@ impl<B: Begin> Protocol<B> {
         }
     }
 
-    fn swapped(&mut self, now: Now, mut write: PendingWrite, answer: Result<Swapped, CallFailure>) -> Next {
+    fn swapped(&mut self, now: Now, mut write: PendingWrite, answer: Result<Swap, CallFailure>) -> Next {
         match answer {
-            Ok(Swapped::Done(revision)) => {
+            Ok(Swap::Done(revision)) => {
                 let attempt = write.attempts.pop();
                 self.succeeded(now, &write, attempt, revision)
             }
             // Every attempt is known to have failed, so the record belongs to another node.
-            Ok(Swapped::Conflict) if write.purpose == Purpose::Claim && !write.may_have_succeeded => {
+            Ok(Swap::Conflict) if write.purpose == Purpose::Claim && !write.may_have_succeeded => {
                 self.claim_failed(now)
             }
-            Ok(Swapped::Conflict) => {
+            Ok(Swap::Conflict) => {
                 let call = Call::Load(write.worker);
                 self.state = State::AwaitLoad(write);
                 Next::Call(call)
@@ -672,13 +688,10 @@ impl<B: Begin> Protocol<B> {
     /// may still arrive: then the next one conflicts, and the load after it shows that.
     fn not_written_yet(&mut self, now: Now, write: PendingWrite, found: Expected) -> Next {
         if write.known_tag == self.lease.map(|lease| lease.settled.tag) {
-            self.settle_if_due();
+            let settled = self.settle_if_due();
+            self.report_settled(settled);
         }
-        let write = if found == write.expected {
-            write
-        } else {
-            PendingWrite { expected: found, attempts: Vec::new(), may_have_succeeded: false, ..write }
-        };
+        let write = if found == write.expected { write } else { write.at(found, write.known_tag) };
         let purpose = self.purpose_now();
         self.try_write(now, PendingWrite { purpose, ..write })
     }
@@ -697,13 +710,9 @@ impl<B: Begin> Protocol<B> {
         let from_unix_ms = write.lease_from_unix_ms.unwrap_or(granted_until_unix_ms);
         let again = PendingWrite {
             purpose: self.purpose_now(),
-            expected: Expected::Revision(revision),
-            known_tag: Some(record.tag),
             granted_until_unix_ms,
             granted: record.granted.and(from_unix_ms..granted_until_unix_ms),
-            attempts: Vec::new(),
-            may_have_succeeded: false,
-            ..*write
+            ..write.at(Expected::Revision(revision), Some(record.tag))
         };
         self.try_write(now, again)
     }
@@ -723,18 +732,15 @@ impl<B: Begin> Protocol<B> {
             return self.wait_after_failure(now, State::Seek);
         };
         let Attempt { tag, from_unix_ms, until_unix_ms } = attempt;
-        if write.purpose != Purpose::Claim {
-            // It replaced the grant before it, so that grant was still there.
-            self.settle_if_due();
-        }
+        let is_claim = write.purpose == Purpose::Claim;
+        // A renewal replaced the grant before it, so that grant was still there.
+        let settled = if is_claim { None } else { self.settle_if_due() };
         let (is_usable, settled_until_unix_ms) = match self.lease {
             Some(RecordedLease { is_usable: true, settled, .. }) => (true, settled.until_unix_ms),
             _ => (false, from_unix_ms),
         };
-        let resumed_from = match write.purpose {
-            Purpose::Claim => None,
-            Purpose::Renew | Purpose::Release { .. } => self.lease.and_then(|lease| lease.resumed_from),
-        };
+        let resumed_from = self.lease.filter(|_| !is_claim).and_then(|lease| lease.resumed_from);
+        let granted = write.granted_after(from_unix_ms, until_unix_ms);
         self.lease = Some(RecordedLease {
             settled: SettledLease {
                 worker: write.worker,
@@ -742,14 +748,16 @@ impl<B: Begin> Protocol<B> {
                 tag,
                 from_unix_ms,
                 until_unix_ms: settled_until_unix_ms,
+                is_in_gap: until_unix_ms < granted.until_unix_ms(),
             },
             is_usable,
             resumed: false,
             resumed_from,
             acknowledged_until_unix_ms: until_unix_ms,
-            granted: write.granted_after(from_unix_ms, until_unix_ms),
+            granted,
             acknowledged_steady_ms: Some(now.steady_ms),
         });
+        self.report_settled(settled);
         match write.purpose {
             // Granted too late: it is not reported, so none of it is used.
             Purpose::Claim if self.release_from_unix_ms.is_some() => {
@@ -768,8 +776,9 @@ impl<B: Begin> Protocol<B> {
         }
         let settles_in_ms = self.settings.may_lose_ms;
         if settles_in_ms == 0 {
-            self.settle();
-        } else if write.purpose == Purpose::Claim {
+            let settled = self.settle();
+            self.report_settled(settled);
+        } else if is_claim {
             self.events.push(Event::Claimed { worker: write.worker, settles_in_ms });
         }
         self.wait_to_renew(now, until_unix_ms)
@@ -838,37 +847,23 @@ impl<B: Begin> Protocol<B> {
     }
 
     /// The answer shows the newest grant, which has settled if the call was sent long enough after the acknowledgement.
-    fn settle_if_due(&mut self) {
-        let acknowledged = self.lease.and_then(|lease| lease.acknowledged_steady_ms);
-        if acknowledged.is_some_and(|at| self.sent_steady_ms >= at + self.settings.may_lose_ms) {
-            self.settle();
-        }
+    fn settle_if_due(&mut self) -> Option<SettledEvent> {
+        let acknowledged_steady_ms = self.lease?.acknowledged_steady_ms?;
+        let is_due = self.sent_steady_ms >= acknowledged_steady_ms + self.settings.may_lose_ms;
+        if is_due { self.settle() } else { None }
     }
 
-    /// Makes the newest grant usable.
-    fn settle(&mut self) {
+    /// Makes the newest grant usable. Returns the event to report, with the lease as the store shows it by then.
+    fn settle(&mut self) -> Option<SettledEvent> {
         // The generator has ended: the grant is not reported, so nothing more is used.
-        if self.release_from_unix_ms.is_some() {
-            return;
-        }
-        let Some(RecordedLease {
-            settled,
-            is_usable,
-            acknowledged_until_unix_ms,
-            acknowledged_steady_ms,
-            ..
-        }) = &mut self.lease
-        else {
-            return;
-        };
-        *acknowledged_steady_ms = None;
-        settled.until_unix_ms = *acknowledged_until_unix_ms;
-        let SettledLease { worker, from_unix_ms, until_unix_ms, .. } = *settled;
-        self.events.push(if std::mem::replace(is_usable, true) {
-            Event::Extended { until_unix_ms }
-        } else {
-            Event::Granted(Lease { worker, from_unix_ms, until_unix_ms })
-        });
+        let lease = self.lease.as_mut().filter(|_| self.release_from_unix_ms.is_none())?;
+        lease.acknowledged_steady_ms = None;
+        lease.settled.until_unix_ms = lease.acknowledged_until_unix_ms;
+        Some(if std::mem::replace(&mut lease.is_usable, true) { Event::Extended } else { Event::Granted })
+    }
+
+    fn report_settled(&mut self, settled: Option<SettledEvent>) {
+        self.events.extend(settled.zip(self.lease).map(|(event, lease)| event(lease.settled)));
     }
 }
 
@@ -892,17 +887,8 @@ impl<B: Begin> Protocol<B> {
         self.lease = Some(RecordedLease { acknowledged_steady_ms: None, ..*lease });
         let known_tag = found.as_ref().map(|(_, record)| record.tag);
         let expected = found.map_or(Expected::Absent, |(revision, _)| Expected::Revision(revision));
-        let (purpose, attempts) = (self.purpose_now(), Vec::new());
-        let again = PendingWrite {
-            purpose,
-            expected,
-            known_tag,
-            granted,
-            attempts,
-            may_have_succeeded: false,
-            ..*write
-        };
-        self.try_write(now, again)
+        let purpose = self.purpose_now();
+        self.try_write(now, PendingWrite { purpose, granted, ..write.at(expected, known_tag) })
     }
 
     /// Reports that the store forgot a part of what it had acknowledged, and kept the lease up to an instant.

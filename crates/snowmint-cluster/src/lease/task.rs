@@ -12,7 +12,7 @@ use std::time::Duration;
 use snowmint::generator::{GeneratorPool, PoolError};
 use snowmint::utc::Utc;
 use snowmint::{Clock, Generator, Lease, WorkerId};
-use snowmint_store::{Key, KeyError, Store, StoreError, StoreErrorKind, Swap, Versioned};
+use snowmint_store::{Key, KeyError, Store, StoreError, StoreErrorKind, Versioned};
 use tokio::sync::{Mutex, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::error::Elapsed;
@@ -22,7 +22,7 @@ use super::config::{LeaseConfig, LeaseConfigError, settle_ms};
 use super::protocol::clock_jumps::Jumped;
 use super::protocol::{
     Call, CallFailure, Entry, Event, Input, LeaseSettings, Listing, Next, Now, Protocol, Scope, SettledLease,
-    StoreTime, Swapped, Turn, WorkerChoice,
+    StoreTime, Turn, WorkerChoice,
 };
 use super::record::Record;
 use super::saved::Saver;
@@ -82,10 +82,6 @@ impl Node {
 
     pub(super) const fn clock(&self) -> &NodeClock {
         &self.clock
-    }
-
-    fn clock_unix_ms(&self) -> u64 {
-        self.clock.unix_ms()
     }
 
     /// Returns the latest time that the store's clock can show, in Unix milliseconds, if it has one.
@@ -386,11 +382,7 @@ impl LeaseTask {
                     self.node.store.compare_and_set(&key, expected, &record.to_bytes()).await
                 };
                 let answer = timeout(patience, swap).await;
-                let swap = self.outcome(answer, "compare_and_set", Access::Writes);
-                Input::Swapped(swap.map(|swap| match swap {
-                    Swap::Done(revision) => Swapped::Done(revision),
-                    Swap::Conflict => Swapped::Conflict,
-                }))
+                Input::Swapped(self.outcome(answer, "compare_and_set", Access::Writes))
             }
         }
     }
@@ -463,8 +455,8 @@ impl LeaseTask {
     /// Applies what the protocol decided to the generator and the saved lease; `report` covers the rest.
     async fn apply(&mut self, event: Event) {
         match event {
-            Event::Granted(lease) => self.granted(lease).await,
-            Event::Extended { until_unix_ms } => self.extended(until_unix_ms).await,
+            Event::Granted(held) => self.granted(held).await,
+            Event::Extended(held) => self.extended(held).await,
             Event::Overlap { worker, holder, from_unix_ms, until_unix_ms } => {
                 self.overlap(worker, &holder, from_unix_ms..until_unix_ms).await;
             }
@@ -473,20 +465,17 @@ impl LeaseTask {
         }
     }
 
-    async fn granted(&mut self, lease: Lease) {
-        // A protocol that reports a grant holds it.
-        let Some(held) = self.protocol.settled_lease() else { return };
+    async fn granted(&mut self, held: SettledLease) {
         if self.start_generator(held).await {
             let pool = self.protocol.settings().pool;
-            tracing::info!(worker = %lease.worker, until = %Utc(lease.until_unix_ms), %pool, "lease granted");
+            tracing::info!(worker = %held.worker, until = %Utc(held.until_unix_ms), %pool, "lease granted");
         }
     }
 
     /// Replaces the current generator by one for a new lease. Returns whether it can make ids; otherwise there is none.
     async fn start_generator(&mut self, held: SettledLease) -> bool {
         let SettledLease { worker, from_unix_ms, mut until_unix_ms, .. } = held;
-        // A lease in a gap is not saved: see `Protocol::is_in_gap`.
-        let saver = self.saver.clone().filter(|_| !self.protocol.is_in_gap());
+        let saver = self.saver.clone().filter(|_| !held.is_in_gap);
         match &saver {
             Some(saver) => until_unix_ms = saver.begin(held).await,
             None => self.forget_saved().await,
@@ -499,7 +488,7 @@ impl LeaseTask {
         }
         // The old generator ends first, and the new one begins after its last timestamp, so that ids keep increasing.
         self.end_generator();
-        self.advance_clock();
+        self.advance_clock(held);
         let pool = self.protocol.settings().pool;
         let built = Generator::builder(*pool.layout())
             .datacenter(pool.datacenter())
@@ -545,9 +534,8 @@ impl LeaseTask {
         true
     }
 
-    async fn extended(&mut self, until_unix_ms: u64) {
-        // A protocol that reports a renewal holds the lease.
-        let Some(held) = self.protocol.settled_lease() else { return };
+    async fn extended(&mut self, held: SettledLease) {
+        let until_unix_ms = held.until_unix_ms;
         let usable = match self.current.as_ref().filter(|current| current.is_under(held)) {
             // The lease could not be saved when it was granted.
             None => self.start_generator(held).await,
@@ -556,7 +544,7 @@ impl LeaseTask {
                 if saver.is_none() {
                     current.generator.extend_lease(until_unix_ms);
                 }
-                self.advance_clock();
+                self.advance_clock(held);
                 if let Some(saver) = saver {
                     saver.extended(held).await;
                 }
@@ -675,14 +663,11 @@ impl LeaseTask {
                  worker before that grant began, so there are no duplicate ids"
             );
         }
-        self.forget_saved().await;
-        self.status.send_modify(|status| {
-            status.overlaps += 1;
-            status.wait(format!(
-                "the store forgot the lease of worker {worker} and granted it to {holder}; this node claims no other worker \
-                 for one window"
-            ));
-        });
+        self.give_up(format!(
+            "the store forgot the lease of worker {worker} and granted it to {holder}; this node claims no other worker for \
+             one window"
+        ))
+        .await;
     }
 
     /// A copy of this process uses the same lease: no further id is made under it here.
@@ -701,12 +686,18 @@ impl LeaseTask {
                 "a copy of this process renewed the same lease; this node made no id under it, so there are no duplicate ids"
             );
         }
+        self.give_up(format!(
+            "a copy of this process holds worker {worker}; this node looks for another worker"
+        ))
+        .await;
+    }
+
+    /// Ends a lease whose worker somebody else uses.
+    async fn give_up(&mut self, why: String) {
         self.forget_saved().await;
         self.status.send_modify(|status| {
             status.overlaps += 1;
-            status.wait(format!(
-                "a copy of this process holds worker {worker}; this node looks for another worker"
-            ));
+            status.wait(why);
         });
     }
 

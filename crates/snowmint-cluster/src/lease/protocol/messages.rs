@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
-use snowmint::{Lease, WorkerId};
-use snowmint_store::{Expected, Revision};
+use snowmint::WorkerId;
+use snowmint_store::{Expected, Revision, Swap};
 
+use super::SettledLease;
 use crate::Holder;
 use crate::lease::record::{Block, BlockSize, Record};
 use crate::segment::high_water_mark::Forgot;
@@ -104,15 +105,6 @@ pub enum CallFailure {
     Unknown,
 }
 
-/// The outcome of a swap.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Swapped {
-    /// The record was written at this revision.
-    Done(Revision),
-    /// The record is not as expected.
-    Conflict,
-}
-
 /// What the driver passes to the protocol.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Input {
@@ -123,7 +115,7 @@ pub enum Input {
     /// The answer to [`Call::Load`].
     Loaded(Result<Option<Entry>, CallFailure>),
     /// The answer to [`Call::Swap`].
-    Swapped(Result<Swapped, CallFailure>),
+    Swapped(Result<Swap, CallFailure>),
     /// The generator has ended: release the lease from this instant on. Only in place of an [`Input::Wake`].
     Release {
         /// The first instant after every used timestamp, in unix milliseconds.
@@ -147,12 +139,9 @@ pub enum Next {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
     /// A lease was granted: make a generator for it, after ending the last one.
-    Granted(Lease),
-    /// The lease was renewed.
-    Extended {
-        /// Its new end, in unix milliseconds.
-        until_unix_ms: u64,
-    },
+    Granted(SettledLease),
+    /// The lease was renewed: only its end is new.
+    Extended(SettledLease),
     /// A worker was claimed in a store that may lose the claim. The lease is granted once the claim has settled.
     Claimed {
         /// The worker.

@@ -18,7 +18,7 @@ use snowmint_store::{Expected, Revision};
 
 use super::{
     Attempt, Begin, Call, CallFailure, Entry, Event, LONGEST_WAIT_MS, LeaseSettings, Listing, Next, Now,
-    PendingWrite, Protocol, Purpose, Scope, State, StoreTime, WorkerChoice,
+    PendingWrite, Protocol, Scope, State, StoreTime, WorkerChoice,
 };
 use crate::Holder;
 use crate::lease::record::{Block, BlockSize, Granted, Record};
@@ -236,17 +236,8 @@ impl<B: Begin> Protocol<B> {
         if attempt.until_unix_ms <= now.unix_ms {
             return None;
         }
-        let write = PendingWrite {
-            purpose: Purpose::Claim,
-            worker: entry.worker,
-            expected: Expected::Revision(entry.revision),
-            known_tag: Some(attempt.tag),
-            lease_from_unix_ms: None,
-            granted_until_unix_ms: attempt.until_unix_ms,
-            granted: entry.record.as_ref()?.granted,
-            attempts: Vec::new(),
-            may_have_succeeded: false,
-        };
+        let granted = entry.record.as_ref()?.granted;
+        let write = PendingWrite::claim(Candidate::of(entry, attempt.until_unix_ms, granted));
         self.abandoned_claims.clear();
         Some((write, attempt, entry.revision))
     }
@@ -289,20 +280,7 @@ impl<B: Begin> Protocol<B> {
             let wait_ms = self.probing.outrun_ms(self.settings.pool.workers(), &mut self.random);
             return self.wait_at_least(State::BetweenLooks, wait_ms);
         };
-        self.try_write(
-            now,
-            PendingWrite {
-                purpose: Purpose::Claim,
-                worker: candidate.worker,
-                expected: candidate.expected,
-                known_tag: None,
-                lease_from_unix_ms: None,
-                granted_until_unix_ms: candidate.granted_until_unix_ms,
-                granted: candidate.granted,
-                attempts: Vec::new(),
-                may_have_succeeded: false,
-            },
-        )
+        self.try_write(now, PendingWrite::claim(candidate))
     }
 }
 
@@ -315,6 +293,13 @@ pub(super) struct Candidate {
     pub(super) granted_until_unix_ms: u64,
     /// Every grant by its record.
     pub(super) granted: Granted,
+}
+
+impl Candidate {
+    const fn of(entry: &Entry, granted_until_unix_ms: u64, granted: Granted) -> Self {
+        let expected = Expected::Revision(entry.revision);
+        Self { worker: entry.worker, expected, granted_until_unix_ms, granted }
+    }
 }
 
 /// The time, and since when leases in the future were not renewed.
@@ -398,9 +383,7 @@ fn find(settings: &LeaseSettings, worker: WorkerId, entry: Option<&Entry>, now: 
 /// Returns the candidate in a gap around this time, if a window of it is left.
 fn in_gap(entry: &Entry, now: u64, window_ms: u64) -> Option<Candidate> {
     let granted = entry.record.as_ref()?.granted;
-    let gap = granted.gap_at(now, window_ms)?;
-    let (worker, expected) = (entry.worker, Expected::Revision(entry.revision));
-    Some(Candidate { worker, expected, granted_until_unix_ms: gap.start, granted })
+    Some(Candidate::of(entry, granted.gap_at(now, window_ms)?.start, granted))
 }
 
 /// Returns when a node may claim a worker that is not free: one in a gap once its holder was seen not to renew it.
@@ -497,12 +480,7 @@ const fn free(worker: WorkerId) -> Candidate {
 fn lapsed(entry: &Entry, now: u64) -> Option<Candidate> {
     let granted = entry.record.as_ref()?.granted;
     let until = granted.until_unix_ms();
-    (until <= now).then_some(Candidate {
-        worker: entry.worker,
-        expected: Expected::Revision(entry.revision),
-        granted_until_unix_ms: until,
-        granted,
-    })
+    (until <= now).then_some(Candidate::of(entry, until, granted))
 }
 
 /// Returns a few workers without a record, from a random one on: nodes that start at the same time prefer different ones.

@@ -7,7 +7,7 @@ mod seeking;
 mod settling;
 
 use super::*;
-use snowmint::{DatacenterId, Layout};
+use snowmint::{DatacenterId, Layout, Lease};
 
 const NOW: u64 = 1_700_000_000_000;
 const WINDOW: u64 = 9_000;
@@ -57,6 +57,28 @@ fn end_at(record: &mut Record, until_unix_ms: u64) {
     record.granted = Granted::up_to(until_unix_ms);
 }
 
+/// The leases that were granted; nothing else happened.
+#[track_caller]
+fn granted(events: &[Event]) -> Vec<Lease> {
+    let lease = |event: &Event| match *event {
+        Event::Granted(SettledLease { worker, from_unix_ms, until_unix_ms, .. }) => {
+            Lease { worker, from_unix_ms, until_unix_ms }
+        }
+        ref other => panic!("{other:?}"),
+    };
+    events.iter().map(lease).collect()
+}
+
+/// The ends to which the lease was extended; nothing else happened.
+#[track_caller]
+fn extended(events: &[Event]) -> Vec<u64> {
+    let end = |event: &Event| match event {
+        Event::Extended(held) => held.until_unix_ms,
+        other => panic!("{other:?}"),
+    };
+    events.iter().map(end).collect()
+}
+
 fn swap_of(turn: &Turn) -> (WorkerId, Expected, Record) {
     match &turn.next {
         Next::Call(Call::Swap { worker, expected, record }) => (*worker, *expected, record.clone()),
@@ -71,9 +93,9 @@ fn lease() -> (Protocol, WorkerId) {
     let turn = protocol.step(at(NOW), listed(vec![]));
     let (worker, expected, record) = swap_of(&turn);
     assert_eq!((expected, record.until_unix_ms), (Expected::Absent, NOW + WINDOW));
-    let turn = protocol.step(at(NOW), Input::Swapped(Ok(Swapped::Done(Revision(1)))));
+    let turn = protocol.step(at(NOW), Input::Swapped(Ok(Swap::Done(Revision(1)))));
     let lease = Lease { worker, from_unix_ms: NOW, until_unix_ms: NOW + WINDOW };
-    assert_eq!(turn.events, [Event::Granted(lease)]);
+    assert_eq!(granted(&turn.events), [lease]);
     assert!(matches!(turn.next, Next::Wait(ms) if (WINDOW / 4..=WINDOW / 3).contains(&ms)));
     (protocol, worker)
 }
@@ -85,8 +107,8 @@ fn a_lease_is_renewed_at_a_third_of_the_window_and_only_reaches_further() {
     let (renewed, expected, record) = swap_of(&turn);
     assert_eq!((renewed, expected), (worker, Expected::Revision(Revision(1))));
     assert_eq!(record.until_unix_ms, NOW + 3000 + WINDOW);
-    let turn = protocol.step(at(NOW + 3000), Input::Swapped(Ok(Swapped::Done(Revision(2)))));
-    assert_eq!(turn.events, [Event::Extended { until_unix_ms: NOW + 3000 + WINDOW }]);
+    let turn = protocol.step(at(NOW + 3000), Input::Swapped(Ok(Swap::Done(Revision(2)))));
+    assert_eq!(extended(&turn.events), [NOW + 3000 + WINDOW]);
     // The clock goes back an hour: the lease keeps its end.
     let turn = protocol.step(at(NOW - 3_600_000), Input::Wake);
     assert_eq!(swap_of(&turn).2.until_unix_ms, NOW + 3000 + WINDOW);
@@ -100,6 +122,7 @@ fn a_lease_that_is_resumed_is_renewed_first_and_given_back_no_further_than_its_b
         tag: Tag(1),
         from_unix_ms: NOW + 500,
         until_unix_ms: NOW + 5000,
+        is_in_gap: false,
     };
     let mut protocol = Protocol::resume(settings(WorkerChoice::Any), 7, held);
     // It has not compared its clock with anything yet.
@@ -107,15 +130,15 @@ fn a_lease_that_is_resumed_is_renewed_first_and_given_back_no_further_than_its_b
     let (worker, expected, record) = swap_of(&protocol.step(at(NOW), listed(vec![])));
     assert_eq!((worker, expected), (WorkerId(9), Expected::Revision(Revision(4))));
     assert_eq!(record.until_unix_ms, NOW + WINDOW);
-    let turn = protocol.step(at(NOW), Input::Swapped(Ok(Swapped::Done(Revision(5)))));
-    assert_eq!(turn.events, [Event::Extended { until_unix_ms: NOW + WINDOW }]);
+    let turn = protocol.step(at(NOW), Input::Swapped(Ok(Swap::Done(Revision(5)))));
+    assert_eq!(extended(&turn.events), [NOW + WINDOW]);
     let turn = protocol.step(at(NOW), Input::Release { used_until_unix_ms: 0 });
     assert_eq!(swap_of(&turn).2.until_unix_ms, NOW + 500, "the time before belongs to the dead process");
 
     let mut protocol = Protocol::resume(settings(WorkerChoice::Any), 7, held);
     protocol.step(at(NOW), Input::Wake);
     protocol.step(at(NOW), listed(vec![]));
-    protocol.step(at(NOW), Input::Swapped(Ok(Swapped::Conflict)));
+    protocol.step(at(NOW), Input::Swapped(Ok(Swap::Conflict)));
     let turn = protocol.step(at(NOW), Input::Loaded(Ok(Some(entry(9, "other", NOW + 9000, 1 << 64)))));
     assert_eq!(turn.events, [Event::Lost { worker: WorkerId(9), until_unix_ms: NOW + 5000 }]);
 }
@@ -142,15 +165,15 @@ fn a_lapsed_worker_is_granted_from_where_it_ended_and_ones_own_comes_first() {
     protocol.step(at(NOW), Input::Wake);
     let turn = protocol.step(at(NOW), listed(workers("me")));
     assert_eq!(swap_of(&turn).0, WorkerId(9));
-    let turn = protocol.step(at(NOW), Input::Swapped(Ok(Swapped::Conflict)));
+    let turn = protocol.step(at(NOW), Input::Swapped(Ok(Swap::Conflict)));
     assert_eq!(swap_of(&turn).0, WorkerId(31), "then the one that lapsed first");
-    let turn = protocol.step(at(NOW - 100), Input::Swapped(Ok(Swapped::Conflict)));
+    let turn = protocol.step(at(NOW - 100), Input::Swapped(Ok(Swap::Conflict)));
     let (worker, _, record) = swap_of(&turn);
     assert_eq!(worker, WorkerId(30));
     assert_eq!(record.until_unix_ms, NOW - 30 + WINDOW, "the clock went back: max(now, old.until) + window");
-    let turn = protocol.step(at(NOW - 100), Input::Swapped(Ok(Swapped::Done(Revision(6)))));
+    let turn = protocol.step(at(NOW - 100), Input::Swapped(Ok(Swap::Done(Revision(6)))));
     let lease = Lease { worker, from_unix_ms: NOW - 30, until_unix_ms: NOW - 30 + WINDOW };
-    assert_eq!(turn.events, [Event::Granted(lease)]);
+    assert_eq!(granted(&turn.events), [lease]);
 }
 
 #[test]
@@ -160,9 +183,9 @@ fn ones_own_worker_is_kept_though_its_last_tick_has_not_ended() {
     let turn =
         protocol.step(at(NOW), listed(vec![entry(9, "me", NOW + 1, 1), entry(8, "other", NOW + 1, 1)]));
     assert_eq!(swap_of(&turn).0, WorkerId(9));
-    let turn = protocol.step(at(NOW), Input::Swapped(Ok(Swapped::Done(Revision(6)))));
+    let turn = protocol.step(at(NOW), Input::Swapped(Ok(Swap::Done(Revision(6)))));
     assert!(
-        matches!(turn.events[..], [Event::Granted(Lease { from_unix_ms, .. })] if from_unix_ms == NOW + 1)
+        matches!(turn.events[..], [Event::Granted(SettledLease { from_unix_ms, .. })] if from_unix_ms == NOW + 1)
     );
 }
 
@@ -188,7 +211,7 @@ fn a_lost_answer_is_settled_by_the_tag() {
     assert_eq!(turn.next, Next::Call(Call::Load(worker)));
     let found = Entry { worker, revision: Revision(2), record: Some(written.clone()) };
     let turn = protocol.step(at(NOW + 5100), Input::Loaded(Ok(Some(found))));
-    assert_eq!(turn.events, [Event::Extended { until_unix_ms: written.until_unix_ms }]);
+    assert_eq!(extended(&turn.events), [written.until_unix_ms]);
 }
 
 /// The later the node learns of a grant, the less of it is left.
@@ -228,18 +251,18 @@ fn a_write_that_arrives_late_is_recognised_after_a_second_attempt() {
     assert_eq!(expected, Expected::Revision(Revision(1)));
     assert_ne!(second.tag, late.tag);
     // The first one arrived in between.
-    let turn = protocol.step(at(NOW + 5300), Input::Swapped(Ok(Swapped::Conflict)));
+    let turn = protocol.step(at(NOW + 5300), Input::Swapped(Ok(Swap::Conflict)));
     assert_eq!(turn.next, Next::Call(Call::Load(worker)), "a conflict after a doubtful write proves nothing");
     let found = Entry { worker, revision: Revision(2), record: Some(late.clone()) };
     let turn = protocol.step(at(NOW + 5400), Input::Loaded(Ok(Some(found))));
-    assert_eq!(turn.events, [Event::Extended { until_unix_ms: late.until_unix_ms }]);
+    assert_eq!(extended(&turn.events), [late.until_unix_ms]);
 }
 
 #[test]
 fn a_record_of_another_means_lost_and_another_worker_is_sought_at_once() {
     let (mut protocol, worker) = lease();
     protocol.step(at(NOW + 3000), Input::Wake);
-    let turn = protocol.step(at(NOW + 3000), Input::Swapped(Ok(Swapped::Conflict)));
+    let turn = protocol.step(at(NOW + 3000), Input::Swapped(Ok(Swap::Conflict)));
     assert_eq!((turn.events.as_slice(), &turn.next), ([].as_slice(), &Next::Call(Call::Load(worker))));
     let others = entry(worker.0, "other", NOW + 3 * WINDOW, 1 << 64);
     let turn = protocol.step(at(NOW + 3000), Input::Loaded(Ok(Some(others))));
@@ -256,7 +279,7 @@ fn release_writes_the_end_of_what_was_used() {
         (released, expected, record.until_unix_ms),
         (worker, Expected::Revision(Revision(1)), NOW + 90)
     );
-    let turn = protocol.step(at(NOW + 100), Input::Swapped(Ok(Swapped::Done(Revision(2)))));
+    let turn = protocol.step(at(NOW + 100), Input::Swapped(Ok(Swap::Done(Revision(2)))));
     assert_eq!((turn.events.as_slice(), turn.next), ([Event::Released].as_slice(), Next::Stop));
 }
 
@@ -287,7 +310,7 @@ fn a_claim_that_is_settled_after_the_release_was_asked_for_is_given_back_unused(
     let turn = protocol.step(at(NOW + 300), Input::Loaded(Ok(Some(found))));
     assert_eq!(turn.events, [], "nobody may mint under it");
     assert_eq!(swap_of(&turn).2.until_unix_ms, NOW, "back to where it began, not to where another's may lie");
-    let turn = protocol.step(at(NOW + 300), Input::Swapped(Ok(Swapped::Done(Revision(2)))));
+    let turn = protocol.step(at(NOW + 300), Input::Swapped(Ok(Swap::Done(Revision(2)))));
     assert_eq!(turn.next, Next::Stop);
 }
 
@@ -332,7 +355,7 @@ fn a_claim_that_lands_after_it_was_given_up_is_ours() {
     let landed = Entry { worker: WorkerId(7), revision: Revision(3), record: Some(claim) };
     let turn = protocol.step(at(NOW + 400), listed(vec![landed]));
     let lease = Lease { worker: WorkerId(7), from_unix_ms: NOW, until_unix_ms: NOW + WINDOW };
-    assert_eq!(turn.events, [Event::Granted(lease)]);
+    assert_eq!(granted(&turn.events), [lease]);
 }
 
 #[test]
@@ -390,8 +413,8 @@ fn leases_end_on_ticks_so_that_no_tick_is_shared() {
     protocol.step(at(NOW + 250), Input::Wake);
     let turn = protocol.step(at(NOW + 250), listed(vec![]));
     assert_eq!(swap_of(&turn).2.until_unix_ms, NOW + WINDOW, "the tick that now lies in, and a window");
-    let turn = protocol.step(at(NOW + 250), Input::Swapped(Ok(Swapped::Done(Revision(1)))));
-    assert!(matches!(turn.events[..], [Event::Granted(Lease { from_unix_ms: NOW, .. })]));
+    let turn = protocol.step(at(NOW + 250), Input::Swapped(Ok(Swap::Done(Revision(1)))));
+    assert!(matches!(turn.events[..], [Event::Granted(SettledLease { from_unix_ms: NOW, .. })]));
     let turn = protocol.step(at(NOW + 3250), Input::Wake);
     assert_eq!(swap_of(&turn).2.until_unix_ms, NOW + 4000 + WINDOW);
 }

@@ -201,9 +201,9 @@ impl LeaseTask {
 
     /// After a grant or a renewal, moves the clock forward to the time by which it was counted, if the usable part of the lease
     /// reaches beyond that. Over a store that may lose writes, a renewal is usable only after the next one.
-    pub(super) fn advance_clock(&mut self) {
+    pub(super) fn advance_clock(&mut self, held: SettledLease) {
         let CountedBy::WallClock { unix_ms, .. } = self.counted_by else { return };
-        if self.protocol.settled_lease().is_none_or(|held| held.until_unix_ms <= unix_ms) {
+        if held.until_unix_ms <= unix_ms {
             return;
         }
         self.counted_by = CountedBy::NodeClock;
@@ -300,6 +300,7 @@ mod tests {
             tag: Tag(1),
             from_unix_ms: NOW,
             until_unix_ms: NOW + HOUR,
+            is_in_gap: false,
         };
         for (unix_ms, occasion) in [
             (NOW - 1, Occasion::Unusable),

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use snowmint::Clock as _;
 use tokio::time::{sleep, timeout};
 
 use super::report::Access;
@@ -86,7 +87,7 @@ impl LeaseTask {
             let clock = |entry: &LeaseEntry| entry.record.as_ref().map_or(0, |record| record.until_unix_ms);
             let found = now.into_iter().next();
             return Ok(found.map(|entry| {
-                let ahead_ms = self.node.clock_unix_ms().saturating_sub(clock(&entry));
+                let ahead_ms = self.node.clock.unix_ms().saturating_sub(clock(&entry));
                 (entry, ahead_ms)
             }));
         }
@@ -109,7 +110,7 @@ impl LeaseTask {
         let settings = self.node.settings();
         let pool = settings.pool.to_string();
         entries.retain(|entry| entry.pool == pool);
-        Ok(ended_long_ago(settings, entries, self.node.clock_unix_ms()))
+        Ok(ended_long_ago(settings, entries, self.node.clock.unix_ms()))
     }
 }
 

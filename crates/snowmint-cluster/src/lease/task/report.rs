@@ -72,7 +72,7 @@ impl LeaseTask {
     pub(super) fn report(&mut self, event: Event) {
         match event {
             // The task applies these.
-            Event::Granted(_) | Event::Extended { .. } | Event::Overlap { .. } | Event::Copied { .. } => {}
+            Event::Granted(_) | Event::Extended(_) | Event::Overlap { .. } | Event::Copied { .. } => {}
             Event::Claimed { worker, settles_in_ms } => self.report_claim(worker, settles_in_ms),
             Event::StoreForgot { worker, acknowledged_until_unix_ms, found_until_unix_ms, forgot } => {
                 self.report_loss(worker, acknowledged_until_unix_ms, found_until_unix_ms, forgot);

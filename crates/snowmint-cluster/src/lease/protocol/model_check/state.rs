@@ -337,13 +337,13 @@ impl<B: Rule> ModelState<B> {
             Call::Swap { expected, record, .. } => {
                 let at = self.newest.as_ref().map(|(revision, _)| *revision);
                 if at.map_or(Expected::Absent, Expected::Revision) != expected {
-                    return Input::Swapped(Ok(Swapped::Conflict));
+                    return Input::Swapped(Ok(Swap::Conflict));
                 }
                 // Revisions in use are renamed after each step, and are smaller.
                 let revision = Revision(u64::MAX);
                 let before = self.newest.replace((revision, record));
                 self.before = (world.store != StoreModel::Linearizable).then_some(before);
-                Input::Swapped(Ok(Swapped::Done(revision)))
+                Input::Swapped(Ok(Swap::Done(revision)))
             }
         }
     }
@@ -368,17 +368,19 @@ impl<B: Rule> ModelState<B> {
     }
 
     fn apply(&mut self, world: &World<B>, index: usize, event: &Event) {
-        let Node { protocol, lease, saved, .. } = &mut self.nodes[index];
-        if world.saves && matches!(event, Event::Granted(_) | Event::Extended { .. }) {
+        let Node { lease, saved, .. } = &mut self.nodes[index];
+        if let Event::Granted(held) | Event::Extended(held) = *event
+            && world.saves
+        {
             let is_used = lease.is_some() || matches!(event, Event::Granted(_));
-            *saved = protocol.settled_lease().filter(|_| is_used && !protocol.is_in_gap());
+            *saved = Some(held).filter(|held| is_used && !held.is_in_gap);
         }
         let new = match *event {
-            Event::Granted(Lease { from_unix_ms, until_unix_ms, .. }) => {
+            Event::Granted(SettledLease { from_unix_ms, until_unix_ms, .. }) => {
                 *lease = Some((from_unix_ms, until_unix_ms));
                 instants(from_unix_ms, until_unix_ms)
             }
-            Event::Extended { until_unix_ms } => match lease {
+            Event::Extended(SettledLease { until_unix_ms, .. }) => match lease {
                 Some((_, until)) => {
                     instants(std::mem::replace(until, until_unix_ms.max(*until)), until_unix_ms)
                 }

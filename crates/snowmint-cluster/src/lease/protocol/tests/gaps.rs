@@ -34,8 +34,8 @@ fn lease_in_gap(gap_end: u64) -> Protocol {
     assert_eq!(expected, Expected::Revision(Revision(5)));
     assert_eq!((record.from_unix_ms, record.until_unix_ms), (Some(NOW + 5500), NOW + 5500 + WINDOW));
     assert_eq!(record.granted.until_unix_ms(), gap_end + WINDOW, "what an earlier version reads as the end");
-    let turn = protocol.step(at(NOW + 5500), Input::Swapped(Ok(Swapped::Done(Revision(6)))));
-    assert!(matches!(turn.events[..], [Event::Granted(_)]) && protocol.is_in_gap());
+    let turn = protocol.step(at(NOW + 5500), Input::Swapped(Ok(Swap::Done(Revision(6)))));
+    assert!(matches!(turn.events[..], [Event::Granted(SettledLease { is_in_gap: true, .. })]));
     protocol
 }
 
@@ -45,8 +45,8 @@ fn a_gap_is_granted_once_nobody_renews_the_lease_above_it_and_renewed_up_to_that
     let mut protocol = lease_in_gap(gap_end);
     let turn = protocol.step(at(NOW + 8500), Input::Wake);
     assert_eq!(swap_of(&turn).2.until_unix_ms, gap_end, "not NOW + 8500 + WINDOW");
-    let turn = protocol.step(at(NOW + 8500), Input::Swapped(Ok(Swapped::Done(Revision(7)))));
-    assert_eq!(turn.events, [Event::Extended { until_unix_ms: gap_end }]);
+    let turn = protocol.step(at(NOW + 8500), Input::Swapped(Ok(Swap::Done(Revision(7)))));
+    assert_eq!(extended(&turn.events), [gap_end]);
     let turn = protocol.step(at(NOW + 11_500), Input::Wake);
     assert_eq!(turn.events, [Event::GapEnds { worker: WORKER, until_unix_ms: gap_end }]);
     assert!(matches!(turn.next, Next::Call(Call::Look { .. })), "another worker, before the lease ends");
@@ -88,7 +88,7 @@ fn a_release_gives_the_rest_of_the_gap_back() {
 fn a_lease_in_the_gap_below_is_no_overlap() {
     let (mut protocol, worker) = lease();
     protocol.step(at(NOW + 3000), Input::Wake);
-    protocol.step(at(NOW + 3000), Input::Swapped(Ok(Swapped::Conflict)));
+    protocol.step(at(NOW + 3000), Input::Swapped(Ok(Swap::Conflict)));
     let mut below = entry(worker.0, "other", NOW - HOUR + WINDOW, 1 << 100);
     let record = below.record.as_mut().unwrap();
     record.from_unix_ms = Some(NOW - HOUR);

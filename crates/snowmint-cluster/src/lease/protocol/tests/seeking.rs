@@ -93,7 +93,7 @@ fn workers_of_others_are_taken_after_a_look_at_ten_those_that_ended_first_before
     let mut tried = Vec::new();
     while let Next::Call(Call::Swap { worker, .. }) = turn.next {
         tried.push(worker.0);
-        turn = protocol.step(at(NOW), Input::Swapped(Ok(Swapped::Conflict)));
+        turn = protocol.step(at(NOW), Input::Swapped(Ok(Swap::Conflict)));
     }
     let ten = looks[1].range(WORKERS).rev().take(4);
     assert_eq!(tried, ten.chain(looks[0].range(WORKERS)).collect::<Vec<_>>());
@@ -115,7 +115,7 @@ fn a_node_finds_its_own_among_the_lapsed_workers_of_others() {
 fn a_worker_that_is_snatched_away_is_followed_by_the_next_look() {
     let (mut store, mut protocol) = (Pretend::default(), large("me", 1));
     let (first, ..) = swap_of(&store.lead(&mut protocol, at(NOW)));
-    let turn = protocol.step(at(NOW), Input::Swapped(Ok(Swapped::Conflict)));
+    let turn = protocol.step(at(NOW), Input::Swapped(Ok(Swap::Conflict)));
     assert!(matches!(turn.next, Next::Wait(..=256)), "not together with the other: {turn:?}");
     let turn = protocol.step(at(NOW), Input::Wake);
     let Next::Call(Call::Look { scope: scope @ Scope::Block(_), time: StoreTime::Known }) = turn.next else {
@@ -241,7 +241,7 @@ fn a_claim_that_landed_late_is_recognised_by_a_look() {
     store.entries.insert(worker.0, Entry { worker, revision: Revision(3), record: Some(claim) });
     let turn = store.lead(&mut protocol, at(NOW + 400));
     let lease = Lease { worker, from_unix_ms: NOW, until_unix_ms: NOW + WINDOW };
-    assert_eq!(turn.events, [Event::Granted(lease)]);
+    assert_eq!(granted(&turn.events), [lease]);
 }
 
 const NODES: usize = 1000;
@@ -406,11 +406,11 @@ impl Fleet {
             Call::Swap { worker, expected, record } => {
                 let at = self.records.get(&worker.0).map(|(revision, _)| *revision);
                 if at.map_or(Expected::Absent, Expected::Revision) != *expected {
-                    return Input::Swapped(Ok(Swapped::Conflict));
+                    return Input::Swapped(Ok(Swap::Conflict));
                 }
                 self.revision += 1;
                 self.records.insert(worker.0, (Revision(self.revision), record.clone()));
-                Input::Swapped(Ok(Swapped::Done(Revision(self.revision))))
+                Input::Swapped(Ok(Swap::Done(Revision(self.revision))))
             }
         }
     }
