@@ -7,7 +7,9 @@ use fastrand::Rng;
 use snowmint::{Generator, Id, Lease, ManualClock, WorkerId};
 use snowmint_cluster::Holder;
 use snowmint_cluster::WorkerPool;
-use snowmint_cluster::lease::protocol::{Begin, LeaseSettings, Now, Protocol, SettledLease, WorkerChoice};
+use snowmint_cluster::lease::protocol::{
+    Begin, LeaseProtocol, LeaseSettings, Now, SettledLease, WorkerChoice,
+};
 
 use crate::scenario::{BEGIN_MS, MAX_SKEW_MS, Scenario, Starts, Wish};
 
@@ -36,7 +38,7 @@ pub(crate) struct Node<B> {
     /// The clock of the generator; set before every use.
     clock: Arc<ManualClock>,
     pub(crate) process: u32,
-    pub(crate) protocol: Protocol<B>,
+    pub(crate) protocol: LeaseProtocol<B>,
     generator: Option<Generator<Arc<ManualClock>>>,
     /// Whether the generator has made no id.
     unused: bool,
@@ -65,7 +67,7 @@ impl<B: Begin> Node<B> {
             wrong: Wrong { offset_ms: 0, drift_ppm: 0, stepped_ms: 0 },
             clock: Arc::new(ManualClock::at_unix_ms(0)),
             process: 0,
-            protocol: Protocol::with_begin(Self::settings(index, scenario), rng.u128(..)),
+            protocol: LeaseProtocol::with_begin(Self::settings(index, scenario), rng.u128(..)),
             generator: None,
             unused: true,
             used_until_unix_ms: 0,
@@ -141,7 +143,7 @@ impl<B: Begin> Node<B> {
             return false;
         }
         let held = SettledLease { from_unix_ms, ..saved };
-        self.protocol = Protocol::resume_with_begin(Self::settings(index, scenario), rng.u128(..), held);
+        self.protocol = LeaseProtocol::resume_with_begin(Self::settings(index, scenario), rng.u128(..), held);
         self.granted(held, scenario);
         self.saved = Some(held);
         true

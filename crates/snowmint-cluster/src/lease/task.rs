@@ -21,15 +21,15 @@ use tokio::time::{Instant, sleep, timeout};
 use super::config::{LeaseConfig, LeaseConfigError, settle_ms};
 use super::protocol::clock_jumps::Jumped;
 use super::protocol::{
-    Call, CallFailure, Entry, Event, Input, LeaseSettings, Listing, Next, Now, Protocol, Scope, SettledLease,
-    StoreTime, Turn, WorkerChoice,
+    CallFailure, LeaseCall, LeaseEvent, LeaseInput, LeaseNext, LeaseProtocol, LeaseSettings, LeaseTurn,
+    Listing, LookScope, Now, SettledLease, StoreTime, WorkerChoice, WorkerEntry,
 };
 use super::record::Record;
 use super::saved::Saver;
 use super::status::LeaseStatus;
 use crate::{Holder, NodeClock, RandomnessError, fork};
 use lease_clock::{CountedBy, watch_wall};
-use report::{Access, Outage, Reason, Reported};
+use report::{Outage, Reason, Reported, StoreAccess};
 
 /// How long the slot of a saved lease may take to become free after its task has ended: a disk may hang.
 const SLOT_FREE_WITHIN: Duration = Duration::from_secs(1);
@@ -37,7 +37,7 @@ const SLOT_FREE_WITHIN: Duration = Duration::from_secs(1);
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// What all leases of a node share.
-pub(super) struct Node {
+pub(super) struct LeaseNode {
     store: Arc<dyn Store>,
     settings: LeaseSettings,
     config: LeaseConfig,
@@ -63,7 +63,7 @@ pub(super) struct RunningLease {
     saver_lives: watch::Receiver<()>,
 }
 
-impl Node {
+impl LeaseNode {
     pub(super) fn new(
         store: Arc<dyn Store>,
         settings: LeaseSettings,
@@ -209,8 +209,8 @@ impl Drop for AbortOnDrop {
 
 /// The task that seeks and keeps one lease.
 struct LeaseTask {
-    node: Arc<Node>,
-    protocol: Protocol,
+    node: Arc<LeaseNode>,
+    protocol: LeaseProtocol,
     seed: u128,
     /// Receives jumps forward of the clock.
     clock_jumps: watch::Receiver<u64>,
@@ -258,7 +258,7 @@ impl Drop for LeaseTask {
 
 impl LeaseTask {
     fn new(
-        node: Arc<Node>,
+        node: Arc<LeaseNode>,
         settings: LeaseSettings,
         seed: u128,
         status: watch::Sender<LeaseStatus>,
@@ -267,7 +267,7 @@ impl LeaseTask {
         let clock_jumps = node.clock.jumps();
         Self {
             node,
-            protocol: Protocol::new(settings, seed),
+            protocol: LeaseProtocol::new(settings, seed),
             seed,
             clock_jumps,
             counted_by: CountedBy::NodeClock,
@@ -301,7 +301,7 @@ impl LeaseTask {
                 self.compare_with_other_nodes().await;
             } => false,
         };
-        let mut input = if asked_to_release { self.release().await } else { Input::Wake };
+        let mut input = if asked_to_release { self.release().await } else { LeaseInput::Wake };
         loop {
             if !asked_to_release {
                 self.look_at_wall(&input).await;
@@ -311,13 +311,13 @@ impl LeaseTask {
                 self.apply(event).await;
             }
             input = match turn.next {
-                Next::Call(call) => self.perform(call).await,
-                Next::Stop => break,
-                Next::Wait(ms) if asked_to_release => {
+                LeaseNext::Call(call) => self.perform(call).await,
+                LeaseNext::Stop => break,
+                LeaseNext::Wait(ms) if asked_to_release => {
                     sleep(Duration::from_millis(ms)).await;
-                    Input::Wake
+                    LeaseInput::Wake
                 }
-                Next::Wait(ms) => tokio::select! {
+                LeaseNext::Wait(ms) => tokio::select! {
                     biased;
                     // If nobody can request a release any more, the lease is kept until it ends.
                     asked = &mut release => {
@@ -328,14 +328,14 @@ impl LeaseTask {
                         self.release().await
                     }
                     // The jump may have ended a lease.
-                    Ok(()) = self.clock_jumps.changed() => Input::Wake,
-                    () = sleep(Duration::from_millis(ms)) => Input::Wake,
+                    Ok(()) = self.clock_jumps.changed() => LeaseInput::Wake,
+                    () = sleep(Duration::from_millis(ms)) => LeaseInput::Wake,
                 },
             };
         }
     }
 
-    fn step(&mut self, input: Input) -> Turn {
+    fn step(&mut self, input: LeaseInput) -> LeaseTurn {
         // A store that is opened late knows only now what it may lose.
         self.protocol.store_may_lose(settle_ms(self.node.store.may_lose()));
         self.protocol.claim_nothing_before(self.node.claim_nothing_before_ms.load(Ordering::Relaxed));
@@ -358,31 +358,31 @@ impl LeaseTask {
         turn
     }
 
-    async fn perform(&mut self, call: Call) -> Input {
+    async fn perform(&mut self, call: LeaseCall) -> LeaseInput {
         let patience = self.node.config.call_timeout();
         match call {
-            Call::Look { scope, time } => {
+            LeaseCall::Look { scope, time } => {
                 let answer = timeout(patience, self.look(scope, time)).await;
-                let listed = self.outcome(answer, "list", Access::Reads);
+                let listed = self.outcome(answer, "list", StoreAccess::Reads);
                 if let Ok(listing) = &listed {
                     self.report_unreadable(scope, listing);
                     if time == StoreTime::Wanted && listing.store_unix_ms.is_none() {
                         self.report_missing_clock();
                     }
                 }
-                Input::Looked(listed)
+                LeaseInput::Looked(listed)
             }
-            Call::Load(worker) => {
+            LeaseCall::Load(worker) => {
                 let answer = timeout(patience, self.load(worker)).await;
-                Input::Loaded(self.outcome(answer, "load", Access::Reads))
+                LeaseInput::Loaded(self.outcome(answer, "load", StoreAccess::Reads))
             }
-            Call::Swap { worker, expected, record } => {
+            LeaseCall::Swap { worker, expected, record } => {
                 let swap = async {
                     let key = self.key(worker)?;
                     self.node.store.compare_and_set(&key, expected, &record.to_bytes()).await
                 };
                 let answer = timeout(patience, swap).await;
-                Input::Swapped(self.outcome(answer, "compare_and_set", Access::Writes))
+                LeaseInput::Swapped(self.outcome(answer, "compare_and_set", StoreAccess::Writes))
             }
         }
     }
@@ -393,7 +393,7 @@ impl LeaseTask {
         &mut self,
         answer: Result<Result<T, StoreError>, Elapsed>,
         operation: &'static str,
-        access: Access,
+        access: StoreAccess,
     ) -> Result<T, CallFailure> {
         let error = match answer {
             Ok(Ok(value)) => {
@@ -403,8 +403,8 @@ impl LeaseTask {
             Ok(Err(error)) => error,
             Err(_) => {
                 let kind = match access {
-                    Access::Reads => StoreErrorKind::Unavailable,
-                    Access::Writes => StoreErrorKind::OutcomeUnknown,
+                    StoreAccess::Reads => StoreErrorKind::Unavailable,
+                    StoreAccess::Writes => StoreErrorKind::OutcomeUnknown,
                 };
                 let limit = self.node.config.call_timeout().as_millis();
                 let text = format!("no answer within {limit} ms, this node's limit for a call");
@@ -419,12 +419,12 @@ impl LeaseTask {
         Err(failure)
     }
 
-    async fn look(&self, scope: Scope, time: StoreTime) -> Result<Listing, StoreError> {
+    async fn look(&self, scope: LookScope, time: StoreTime) -> Result<Listing, StoreError> {
         let pool = self.protocol.settings().pool;
         let entries = match scope {
-            Scope::Worker(worker) => self.load(worker).await?.into_iter().collect(),
-            Scope::Block(block) => self.list(&pool.prefix_of(block)).await?,
-            Scope::Pool => self.list(&pool.prefix()).await?,
+            LookScope::Worker(worker) => self.load(worker).await?.into_iter().collect(),
+            LookScope::Block(block) => self.list(&pool.prefix_of(block)).await?,
+            LookScope::Pool => self.list(&pool.prefix()).await?,
         };
         // Read last, so that the duration of the list does not look like a clock that is ahead.
         let store_unix_ms = match time {
@@ -434,13 +434,13 @@ impl LeaseTask {
         Ok(Listing { entries, store_unix_ms })
     }
 
-    async fn list(&self, prefix: &str) -> Result<Vec<Entry>, StoreError> {
+    async fn list(&self, prefix: &str) -> Result<Vec<WorkerEntry>, StoreError> {
         let pool = self.protocol.settings().pool;
         let entry = |(key, value): (Key, Versioned)| Some(entry(pool.worker_of(&key)?, &value));
         Ok(self.node.store.list(prefix).await?.into_iter().filter_map(entry).collect())
     }
 
-    async fn load(&self, worker: WorkerId) -> Result<Option<Entry>, StoreError> {
+    async fn load(&self, worker: WorkerId) -> Result<Option<WorkerEntry>, StoreError> {
         let record = self.node.store.load(&self.key(worker)?).await?;
         Ok(record.map(|value| entry(worker, &value)))
     }
@@ -453,14 +453,14 @@ impl LeaseTask {
     }
 
     /// Applies what the protocol decided to the generator and the saved lease; `report` covers the rest.
-    async fn apply(&mut self, event: Event) {
+    async fn apply(&mut self, event: LeaseEvent) {
         match event {
-            Event::Granted(held) => self.granted(held).await,
-            Event::Extended(held) => self.extended(held).await,
-            Event::Overlap { worker, holder, from_unix_ms, until_unix_ms } => {
+            LeaseEvent::Granted(held) => self.granted(held).await,
+            LeaseEvent::Extended(held) => self.extended(held).await,
+            LeaseEvent::Overlap { worker, holder, from_unix_ms, until_unix_ms } => {
                 self.overlap(worker, &holder, from_unix_ms..until_unix_ms).await;
             }
-            Event::Copied { worker, until_unix_ms } => self.copied(worker, until_unix_ms).await,
+            LeaseEvent::Copied { worker, until_unix_ms } => self.copied(worker, until_unix_ms).await,
             event => self.report(event),
         }
     }
@@ -600,7 +600,7 @@ impl LeaseTask {
                 "resumed the saved lease; ids end with it unless the store renews it"
             );
             // The replaced protocol made no call yet, so no tag of the seed was used.
-            self.protocol = Protocol::resume(settings, self.seed, held);
+            self.protocol = LeaseProtocol::resume(settings, self.seed, held);
         }
     }
 
@@ -629,7 +629,7 @@ impl LeaseTask {
     ///
     /// That instant is 0 if no id was made. It is the end of the lease if the generator cannot tell, or if the lease is still
     /// saved: then another process may use the rest.
-    async fn release(&mut self) -> Input {
+    async fn release(&mut self) -> LeaseInput {
         self.released = self.current.as_ref().map(|current| current.worker);
         // Also what was used of the worker before this lease, if its generator was refused.
         let used_until_unix_ms = self.remove_generator().max(self.used_until_unix_ms);
@@ -638,10 +638,10 @@ impl LeaseTask {
             None => Ok(()),
         };
         match removed {
-            Ok(()) => Input::Release { used_until_unix_ms },
+            Ok(()) => LeaseInput::Release { used_until_unix_ms },
             Err(error) => {
                 tracing::warn!(%error, "the saved lease cannot be removed: the lease is kept until it ends");
-                Input::Release { used_until_unix_ms: u64::MAX }
+                LeaseInput::Release { used_until_unix_ms: u64::MAX }
             }
         }
     }
@@ -734,8 +734,8 @@ fn brings_ids_back(before_unix_ms: Option<u64>, until_unix_ms: u64, now_unix_ms:
     before_unix_ms.is_some_and(|before| before <= now_unix_ms) && until_unix_ms > now_unix_ms
 }
 
-fn entry(worker: WorkerId, value: &Versioned) -> Entry {
-    Entry { worker, revision: value.revision, record: Record::from_bytes(&value.value).ok() }
+fn entry(worker: WorkerId, value: &Versioned) -> WorkerEntry {
+    WorkerEntry { worker, revision: value.revision, record: Record::from_bytes(&value.value).ok() }
 }
 
 #[cfg(test)]

@@ -10,14 +10,14 @@ use crate::Holder;
 use crate::lease::record::{Block, BlockSize, Record};
 use crate::segment::high_water_mark::Forgot;
 
-/// One call to the store; its answer is the next [`Input`].
+/// One call to the store; its answer is the next [`LeaseInput`].
 #[expect(clippy::large_enum_variant, reason = "few exist at a time: one for each lease of a node")]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Call {
+pub enum LeaseCall {
     /// Read records of the pool, and the store's time if wanted.
     Look {
         /// Which records.
-        scope: Scope,
+        scope: LookScope,
         /// Whether to ask the store for its time.
         time: StoreTime,
     },
@@ -36,7 +36,7 @@ pub enum Call {
 
 /// The records that one call reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Scope {
+pub enum LookScope {
     /// The record of one worker.
     Worker(WorkerId),
     /// The records of a block of workers.
@@ -45,7 +45,7 @@ pub enum Scope {
     Pool,
 }
 
-impl Scope {
+impl LookScope {
     /// Returns whether this is the widest scope in a large pool.
     pub(super) const fn is_wide(self) -> bool {
         match self {
@@ -77,7 +77,7 @@ pub enum StoreTime {
 
 /// A record in the store.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Entry {
+pub struct WorkerEntry {
     /// The worker.
     pub worker: WorkerId,
     /// The record's revision.
@@ -90,7 +90,7 @@ pub struct Entry {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Listing {
     /// The records.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<WorkerEntry>,
     /// The latest time that the store's clock can show after the look, in unix milliseconds, if it has a clock and was asked. Some
     /// clocks show whole seconds.
     pub store_unix_ms: Option<u64>,
@@ -107,16 +107,16 @@ pub enum CallFailure {
 
 /// What the driver passes to the protocol.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Input {
+pub enum LeaseInput {
     /// The wait is over, or this is the first step.
     Wake,
-    /// The answer to [`Call::Look`].
+    /// The answer to [`LeaseCall::Look`].
     Looked(Result<Listing, CallFailure>),
-    /// The answer to [`Call::Load`].
-    Loaded(Result<Option<Entry>, CallFailure>),
-    /// The answer to [`Call::Swap`].
+    /// The answer to [`LeaseCall::Load`].
+    Loaded(Result<Option<WorkerEntry>, CallFailure>),
+    /// The answer to [`LeaseCall::Swap`].
     Swapped(Result<Swap, CallFailure>),
-    /// The generator has ended: release the lease from this instant on. Only in place of an [`Input::Wake`].
+    /// The generator has ended: release the lease from this instant on. Only in place of an [`LeaseInput::Wake`].
     Release {
         /// The first instant after every used timestamp, in unix milliseconds.
         used_until_unix_ms: u64,
@@ -126,10 +126,10 @@ pub enum Input {
 /// What to do next.
 #[expect(clippy::large_enum_variant, reason = "few exist at a time: one for each lease of a node")]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Next {
+pub enum LeaseNext {
     /// Make this call and pass on its answer.
-    Call(Call),
-    /// Pass [`Input::Wake`] after this many milliseconds.
+    Call(LeaseCall),
+    /// Pass [`LeaseInput::Wake`] after this many milliseconds.
     Wait(u64),
     /// Nothing: the lease is released.
     Stop,
@@ -137,7 +137,7 @@ pub enum Next {
 
 /// What has changed for the driver.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Event {
+pub enum LeaseEvent {
     /// A lease was granted: make a generator for it, after ending the last one.
     Granted(SettledLease),
     /// The lease was renewed: only its end is new.
@@ -248,9 +248,9 @@ pub enum Event {
 
 /// The result of one step.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Turn {
+pub struct LeaseTurn {
     /// What changed, in order.
-    pub events: Vec<Event>,
+    pub events: Vec<LeaseEvent>,
     /// What to do next.
-    pub next: Next,
+    pub next: LeaseNext,
 }

@@ -284,7 +284,7 @@ pub(in crate::lease) struct LeaseFile {
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Wire {
+struct SavedLeaseWire {
     pool: String,
     worker: u32,
     holder: String,
@@ -323,7 +323,8 @@ impl LeaseFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(damaged(error.to_string())),
         };
-        let wire: Wire = serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
+        let wire: SavedLeaseWire =
+            serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
         let tag = u128::from_str_radix(&wire.tag, 16).map_err(|error| damaged(format!("tag: {error}")))?;
         if wire.folder != self.directory.identity {
             return Err(ResumeError::Copied);
@@ -349,7 +350,7 @@ impl LeaseFile {
 
     /// Replaces the saved lease. When it returns, the new lease is on the disk; when it fails, either one may be.
     pub(super) fn write(&self, pool: &WorkerPool, holder: &Holder, lease: &SavedLease) -> io::Result<()> {
-        let wire = Wire {
+        let wire = SavedLeaseWire {
             pool: pool.to_string(),
             worker: lease.worker.0,
             holder: holder.as_str().to_owned(),

@@ -16,7 +16,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use super::LeaseTask;
 use crate::NodeClock;
 use crate::lease::protocol::clock_jumps::{self, LEAST_JUMP_MS};
-use crate::lease::protocol::{Input, SettledLease};
+use crate::lease::protocol::{LeaseInput, SettledLease};
 use crate::lease::status::LeaseStatus;
 
 const WATCH_EVERY: Duration = Duration::from_secs(1);
@@ -136,7 +136,7 @@ impl Clocks {
 
 impl LeaseTask {
     /// Decides, before a step, by which clock to count leases.
-    pub(super) async fn look_at_wall(&mut self, input: &Input) {
+    pub(super) async fn look_at_wall(&mut self, input: &LeaseInput) {
         let ahead_ms = self.node.clock.wall_ahead_ms();
         self.wall_jumped.look(ahead_ms, self.node.steady_ms(), self.protocol.settings().window_ms);
         if ahead_ms <= LEAST_JUMP_MS {
@@ -144,15 +144,17 @@ impl LeaseTask {
             return;
         }
         match input {
-            Input::Looked(Ok(listing)) => {
+            LeaseInput::Looked(Ok(listing)) => {
                 let wall = WallClock.unix_ms();
                 let other = clock_jumps::clock_of_another(self.protocol.settings(), &listing.entries, wall);
                 self.judge_wall(Occasion::Sought, listing.store_unix_ms, other);
             }
             // The grant has to move the clock forward, so it is counted as the claim was: otherwise the lease would begin in the
             // future of this node's clock.
-            Input::Wake if self.protocol.is_claiming() => self.counted_by = self.counted_by.at_most(ahead_ms),
-            Input::Wake => {
+            LeaseInput::Wake if self.protocol.is_claiming() => {
+                self.counted_by = self.counted_by.at_most(ahead_ms)
+            }
+            LeaseInput::Wake => {
                 // An older answer says nothing about the wall clock now.
                 self.counted_by = CountedBy::NodeClock;
                 let Some(held) = self.protocol.settled_lease() else { return };
