@@ -62,7 +62,7 @@ pub struct Versioned {
 
 /// The result of [`Store::compare_and_set`].
 #[must_use = "a write that met a conflict has not happened"]
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Swap {
     /// The value is written and durable, at this revision.
     Done(Revision),
