@@ -28,19 +28,20 @@ const WRITE: &str = "compare_and_set";
 
 /// A store of Lease objects (`coordination.k8s.io/v1`) in one namespace of a Kubernetes cluster.
 ///
-/// Each record is a Lease, named `snowmint-workers-pool-7-` and a hash of the key. The annotation `snowmint.dev/key` has
-/// the key. The annotation `snowmint.dev/record` has the value if it is text, else `snowmint.dev/record-base64` has it. The
-/// `holder` of a JSON value is also the Lease's `holderIdentity`, so `kubectl get leases -l snowmint.dev/store=snowmint`
-/// shows who holds which worker. These Leases are not used for leader election, and their duration has no meaning. Do not
-/// delete them while a node runs.
+/// Each record is a Lease, named `snowmint-workers-pool-7-` and a hash of the key. The annotation
+/// `snowmint.dev/key` has the key. The annotation `snowmint.dev/record` has the value if it is text, else
+/// `snowmint.dev/record-base64` has it. The `holder` of a JSON value is also the Lease's `holderIdentity`, so
+/// `kubectl get leases -l snowmint.dev/store=snowmint` shows who holds which worker. These Leases are not
+/// used for leader election, and their duration has no meaning. Do not delete them while a node runs.
 ///
-/// **Revision**: the `resourceVersion`. The API calls it opaque; here it has to grow, so it is read as the decimal number
-/// that every server with etcd uses, and anything else is an error.
+/// **Revision**: the `resourceVersion`. The API calls it opaque; here it has to grow, so it is read as the
+/// decimal number that every server with etcd uses, and anything else is an error.
 ///
-/// **Writes**: a new record is a POST. A record is replaced by a merge PATCH that names the `resourceVersion`. The server
-/// refuses it with 409 if the version differs, and with 404 if there is no object; a PUT would create one, since Leases are
-/// created on update. A server does not write an object that stays the same, and keeps its `resourceVersion`: the
-/// annotation `snowmint.dev/replaced` names the version before, so every write changes the object.
+/// **Writes**: a new record is a POST. A record is replaced by a merge PATCH that names the
+/// `resourceVersion`. The server refuses it with 409 if the version differs, and with 404 if there is no
+/// object; a PUT would create one, since Leases are created on update. A server does not write an object that
+/// stays the same, and keeps its `resourceVersion`: the annotation `snowmint.dev/replaced` names the version
+/// before, so every write changes the object.
 ///
 /// [`unix_ms`](Store::unix_ms) is the `Date` of an answer plus half a second, since it has whole seconds:
 /// [`clock_error`](Store::clock_error) is half a second.
@@ -49,8 +50,9 @@ const WRITE: &str = "compare_and_set";
 ///
 /// # URL
 ///
-/// `kubernetes:NAMESPACE?NAME=VALUE&...`. In a pod, `kubernetes:` alone is enough: the server's address comes from the
-/// environment; namespace, token and authority come from the files that Kubernetes mounts. Outside of pods:
+/// `kubernetes:NAMESPACE?NAME=VALUE&...`. In a pod, `kubernetes:` alone is enough: the server's address comes
+/// from the environment; namespace, token and authority come from the files that Kubernetes mounts. Outside
+/// of pods:
 ///
 /// | parameter | meaning |
 /// |---|---|
@@ -64,8 +66,9 @@ const WRITE: &str = "compare_and_set";
 ///
 /// # How it is tested
 ///
-/// Against a small server in `tests/all/kubernetes` that implements this API with the semantics of `resourceVersion`, and decodes
-/// objects as Go does. No real API server is available from the registries that the project builds from.
+/// Against a small server in `tests/all/kubernetes` that implements this API with the semantics of
+/// `resourceVersion`, and decodes objects as Go does. No real API server is available from the registries
+/// that the project builds from.
 ///
 /// # Cancel safety
 ///
@@ -85,8 +88,10 @@ impl KubernetesStore {
     ///
     /// # Errors
     ///
-    /// - [`OpenError::Url`]: a mistake in the URL, a file that is not readable, or `kubernetes:` outside of a pod.
-    /// - [`OpenError::Store`], [`StoreErrorKind::Unavailable`]: the server does not answer; a retry may succeed.
+    /// - [`OpenError::Url`]: a mistake in the URL, a file that is not readable, or `kubernetes:` outside of a
+    ///   pod.
+    /// - [`OpenError::Store`], [`StoreErrorKind::Unavailable`]: the server does not answer; a retry may
+    ///   succeed.
     /// - [`OpenError::Store`], [`StoreErrorKind::Other`]: no permission to list leases in the namespace.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
         let settings = connect::settings(url)?;

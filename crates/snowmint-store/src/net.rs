@@ -18,8 +18,8 @@ use tokio::time::{Instant, sleep, timeout_at};
 use self::url::Host;
 use crate::StoreErrorKind;
 
-/// A connection that was idle for this long is probed before it carries a call: a write that is lost on a dead connection would
-/// have an unknown outcome.
+/// A connection that was idle for this long is probed before it carries a call: a write that is lost on a
+/// dead connection would have an unknown outcome.
 pub(crate) const IDLE: Duration = Duration::from_millis(500);
 /// Time that the other hosts have to answer once one has accepted.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -47,8 +47,8 @@ impl HostRefusal {
 #[derive(Debug)]
 pub(crate) struct Writable<C, M> {
     pub(crate) connection: C,
-    /// Equal for two hosts only if both are names of one server, or members of a cluster that all accept writes.
-    /// `None` is not compared: for clusters whose members each hold other keys.
+    /// Equal for two hosts only if both are names of one server, or members of a cluster that all accept
+    /// writes. `None` is not compared: for clusters whose members each hold other keys.
     pub(crate) server: Option<String>,
     /// The extent of its history.
     pub(crate) history: M,
@@ -87,14 +87,15 @@ pub(crate) type HostAnswer<C, M> = Result<Writable<C, M>, HostRefusal>;
 
 /// The extent of a server's history: a timeline, an epoch, or a set of transactions.
 pub(crate) trait ServerHistory: Default {
-    /// Returns the part of the history `seen` that this history lacks, as text after "the server "; `None` if it lacks nothing.
+    /// Returns the part of the history `seen` that this history lacks, as text after "the server "; `None` if
+    /// it lacks nothing.
     fn lacks(&self, seen: &Self) -> Option<String>;
 
     /// Extends this history by another.
     fn merge(&mut self, other: Self);
 
-    /// Returns why servers that all accept writes and claim to be members of one cluster are not one, as text after "h1 and h2
-    /// both accept writes, "; `None` if they are.
+    /// Returns why servers that all accept writes and claim to be members of one cluster are not one, as text
+    /// after "h1 and h2 both accept writes, "; `None` if they are.
     fn split(_histories: &[&Self]) -> Option<String> {
         None
     }
@@ -137,16 +138,19 @@ impl<M: ServerHistory> Hosts<M> {
         &self.all[self.first.load(Ordering::Relaxed)]
     }
 
-    /// Remembers a history that a failover can no longer lose, so that a later server that lacks it is refused.
+    /// Remembers a history that a failover can no longer lose, so that a later server that lacks it is
+    /// refused.
     pub(crate) fn remember(&self, history: M) {
         self.seen().merge(history);
     }
 
-    /// Asks all hosts at once and uses the one that accepts writes. In a cluster with several such members it uses the one that
-    /// was used last. It refuses two separate servers that both accept writes, because one of them is an outdated primary. It
-    /// also refuses a server that lacks a part of the history that this node has seen.
+    /// Asks all hosts at once and uses the one that accepts writes. In a cluster with several such members it
+    /// uses the one that was used last. It refuses two separate servers that both accept writes, because one
+    /// of them is an outdated primary. It also refuses a server that lacks a part of the history that this
+    /// node has seen.
     ///
-    /// Once one host has accepted, the others have a short time left, so that an unresponsive host delays nobody for long.
+    /// Once one host has accepted, the others have a short time left, so that an unresponsive host delays
+    /// nobody for long.
     pub(crate) async fn connect<C, F>(
         &self,
         deadline: Instant,
@@ -257,16 +261,18 @@ impl<M: ServerHistory> Hosts<M> {
 
 /// Returns how old the answers of all hosts may be when a call begins: at most `longest`.
 ///
-/// A primary that was replaced acknowledges writes that its successor lacks: those since the promotion, and those just before it
-/// that replication had not passed on. Hosts that are asked after the promotion name both. So a call goes to the old one only if
-/// it began within this time after the promotion, and it confirms only what was acknowledged `may_lose` before it began. With
-/// half of `may_lose`, that is older than the promotion by the other half, which is left for the lag of replication.
+/// A primary that was replaced acknowledges writes that its successor lacks: those since the promotion, and
+/// those just before it that replication had not passed on. Hosts that are asked after the promotion name
+/// both. So a call goes to the old one only if it began within this time after the promotion, and it confirms
+/// only what was acknowledged `may_lose` before it began. With half of `may_lose`, that is older than the
+/// promotion by the other half, which is left for the lag of replication.
 pub(crate) fn ask_every(longest: Duration, may_lose: Duration) -> Duration {
     // Without a loss there is nothing to confirm.
     if may_lose.is_zero() { longest } else { longest.min(may_lose / 2) }
 }
 
-/// Asks the hosts in the background before their last answers are too old, so that no call waits for an unresponsive host.
+/// Asks the hosts in the background before their last answers are too old, so that no call waits for an
+/// unresponsive host.
 #[derive(Default)]
 pub(crate) struct Refresher(Mutex<Refreshes>);
 
@@ -278,8 +284,8 @@ struct Refreshes {
 }
 
 impl Refresher {
-    /// Starts a refresh if the hosts were last asked this long ago, or never, and no refresh runs; while it fails, not at each
-    /// call.
+    /// Starts a refresh if the hosts were last asked this long ago, or never, and no refresh runs; while it
+    /// fails, not at each call.
     pub(crate) fn refresh<F>(&self, asked: Option<Instant>, after: Duration, refresh: impl FnOnce() -> F)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -321,8 +327,8 @@ async fn answers<F: Future + Unpin>(
     .await;
 }
 
-/// Combines the refusals of all hosts. A retry may help while a host is unreachable, since it may be the primary, and while all
-/// of several hosts are read-only, since one of them may be promoted.
+/// Combines the refusals of all hosts. A retry may help while a host is unreachable, since it may be the
+/// primary, and while all of several hosts are read-only, since one of them may be promoted.
 fn all_of(refusals: &[HostRefusal]) -> HostRefusal {
     let any = |kind| refusals.iter().any(|it| it.kind == kind);
     let temporary = any(StoreErrorKind::Unavailable) || (refusals.len() > 1 && any(StoreErrorKind::ReadOnly));
@@ -338,7 +344,8 @@ mod tests {
     use super::url::StoreUrl;
     use super::*;
 
-    /// The answers of the hosts are in their names: `copy`, `silent`, `slow`, and `up` with the server and its history.
+    /// The answers of the hosts are in their names: `copy`, `silent`, `slow`, and `up` with the server and
+    /// its history.
     async fn connect(hosts: &Hosts<u64>, limit: Duration) -> Result<String, HostRefusal> {
         let attempt = async |host: Host| {
             let name = host.to_string();
@@ -391,8 +398,8 @@ mod tests {
         assert_eq!(started.elapsed(), Duration::from_millis(1500));
     }
 
-    /// Goal: a replaced primary that still accepts writes is never used, whichever answers first. Method: all orders, and names
-    /// of one server or one cluster, which are not a second primary.
+    /// Goal: a replaced primary that still accepts writes is never used, whichever answers first. Method: all
+    /// orders, and names of one server or one cluster, which are not a second primary.
     #[tokio::test(start_paused = true)]
     async fn two_that_accept_writes_are_refused() {
         let limit = Duration::from_secs(3);
@@ -446,7 +453,8 @@ mod tests {
         assert!(refusal.text.contains("up-a-5:1: the server is in epoch 5, and 6 was seen"), "{refusal:?}");
     }
 
-    /// Goal: the next server need not have history that a failover may still lose. Method: a history that is not confirmed.
+    /// Goal: the next server need not have history that a failover may still lose. Method: a history that is
+    /// not confirmed.
     #[tokio::test(start_paused = true)]
     async fn a_history_counts_once_it_is_confirmed() {
         let limit = Duration::from_secs(3);

@@ -1,6 +1,5 @@
-//! Opens a store by its URL.
-//! A new backend is a variant of [`StoreScheme`]: it does not compile without its properties there and here. ARCHITECTURE.md, "How to
-//! add", lists the places outside of this crate.
+//! Opens a store by its URL. A new backend is a variant of [`StoreScheme`]: it does not compile without its
+//! properties there and here. ARCHITECTURE.md, "How to add", lists the places outside of this crate.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,24 +12,25 @@ use crate::{OpenError, Store, StoreId, UrlError};
 
 /// A future on the heap, which may be sent to another thread.
 ///
-/// The body of a function that returns one is compiled once, in its own crate. Each crate that awaits an `async fn` compiles it
-/// again, with everything that it awaits: the clients of all stores.
+/// The body of a function that returns one is compiled once, in its own crate. Each crate that awaits an
+/// `async fn` compiles it again, with everything that it awaits: the clients of all stores.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Opens the store of a URL, such as `memory:`, `sqlite:PATH` or `etcd://HOST,HOST`.
 ///
-/// `sqlite:` is followed by a path, absolute or relative to the working directory, without escapes; `sqlite://PATH` means the
-/// same. `memory:` creates a new, empty store at each call. The page of each other store type describes its URL.
+/// `sqlite:` is followed by a path, absolute or relative to the working directory, without escapes;
+/// `sqlite://PATH` means the same. `memory:` creates a new, empty store at each call. The page of each other
+/// store type describes its URL.
 ///
-/// A URL without a password takes it from the environment variable `SNOWMINT_STORE_PASSWORD`. With the parameter
-/// `environment=no` it does not, for a URL that somebody else wrote.
+/// A URL without a password takes it from the environment variable `SNOWMINT_STORE_PASSWORD`. With the
+/// parameter `environment=no` it does not, for a URL that somebody else wrote.
 ///
 /// The first call writes the identity of the store, if it has none: see [`Store::identity`].
 ///
 /// # Errors
 ///
-/// [`OpenError::Url`] if the URL is invalid or names a store that this build lacks. [`OpenError::Store`] if the store could not
-/// be opened.
+/// [`OpenError::Url`] if the URL is invalid or names a store that this build lacks. [`OpenError::Store`] if
+/// the store could not be opened.
 ///
 /// # Cancel safety
 ///
@@ -63,7 +63,8 @@ pub fn open_expecting(url: &str, id: StoreId) -> BoxFuture<'_, Result<Arc<dyn St
     })
 }
 
-/// Opens a store that holds exactly the records that its callers write, without an identity: for tests of backends.
+/// Opens a store that holds exactly the records that its callers write, without an identity: for tests of
+/// backends.
 ///
 /// # Errors
 ///
@@ -116,9 +117,9 @@ fn unknown(url: &str) -> UrlError {
     }
 }
 
-/// Opens a store for a tool that only looks. An SQLite file is opened even if it is read-only, and MySQL for a user who may only
-/// read, or while its disk hangs: what it then shows may be undone by a crash. Writes fail with
-/// [`StoreErrorKind::ReadOnly`](crate::StoreErrorKind::ReadOnly). No identity is written.
+/// Opens a store for a tool that only looks. An SQLite file is opened even if it is read-only, and MySQL for
+/// a user who may only read, or while its disk hangs: what it then shows may be undone by a crash. Writes
+/// fail with [`StoreErrorKind::ReadOnly`](crate::StoreErrorKind::ReadOnly). No identity is written.
 ///
 /// # Errors
 ///
@@ -152,7 +153,8 @@ async fn open_store_to_read(url: &str) -> Result<Arc<dyn Store>, OpenError> {
     }
 }
 
-/// Returns the objects that a store creates when it is first used: SQL statements for a DBA, or the names of keys.
+/// Returns the objects that a store creates when it is first used: SQL statements for a DBA, or the names of
+/// keys.
 ///
 /// Reads the URL and the files that it names; does not connect.
 ///
@@ -181,7 +183,8 @@ pub fn schema(url: &str) -> Result<String, UrlError> {
     })
 }
 
-/// Returns the time span of its newest writes that a store may lose: the value of [`Store::may_lose`] once it is open.
+/// Returns the time span of its newest writes that a store may lose: the value of [`Store::may_lose`] once it
+/// is open.
 ///
 /// Reads the URL and the files that it names; does not connect.
 ///

@@ -40,8 +40,8 @@ impl fmt::Display for ShownIdentity {
 }
 
 impl OpenError {
-    /// Returns whether the same call may succeed later without an operator. False for an invalid URL and for another
-    /// store than the expected one.
+    /// Returns whether the same call may succeed later without an operator. False for an invalid URL and for
+    /// another store than the expected one.
     pub const fn is_temporary(&self) -> bool {
         match self {
             Self::Url(_) | Self::AnotherStore { .. } => false,

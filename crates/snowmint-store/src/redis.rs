@@ -34,70 +34,77 @@ const REBUILDS: usize = 3;
 
 /// A store in Redis, version 5 or later, or a server that speaks its protocol.
 ///
-/// The record of the key `workers/pool/7` is the hash `{snowmint}:record:workers/pool/7` with the fields `r`, its revision,
-/// and `v`, its value. The sorted set `{snowmint}:index` has the keys, `{snowmint}:count` the number of keys, and
-/// `{snowmint}:fence` a count for fences. All share one hash tag, so a Redis Cluster keeps them on one node. The store
-/// follows when that node changes, also to nodes that the URL does not name. An index that was deleted is rebuilt.
+/// The record of the key `workers/pool/7` is the hash `{snowmint}:record:workers/pool/7` with the fields `r`,
+/// its revision, and `v`, its value. The sorted set `{snowmint}:index` has the keys, `{snowmint}:count` the
+/// number of keys, and `{snowmint}:fence` a count for fences. All share one hash tag, so a Redis Cluster
+/// keeps them on one node. The store follows when that node changes, also to nodes that the URL does not
+/// name. An index that was deleted is rebuilt.
 ///
 /// # What Redis can lose
 ///
-/// Redis acknowledges writes that it can lose later, always the newest. `may_lose` states how much that can be; see
-/// [`Store::may_lose`]. It covers two losses:
+/// Redis acknowledges writes that it can lose later, always the newest. `may_lose` states how much that can
+/// be; see [`Store::may_lose`]. It covers two losses:
 ///
-/// - *A restart* loses what was not yet on disk: nothing with `appendfsync always`; up to 2 s of writes with `everysec`, the
-///   default of Redis, and only if the machine fails, not the process. With `appendfsync no`, or during rewrites with
-///   `no-appendfsync-on-rewrite yes`, it is about 30 s on Linux. The store refuses a server whose settings lose more than
-///   `may_lose`, and one whose disk hangs: with `everysec`, Redis then acknowledges without a sync. A replica that has synced
-///   rewrites its file first: until that is done, a restart loses everything since before the sync.
-/// - *A failover* to a replica (by Sentinel, a cluster, or a cloud) loses what the replica had not received, and everything
-///   that the old primary acknowledges until it learns that it was replaced. Name all servers in the URL: a node that
-///   reaches them notices a second primary within 1 s, or half of `may_lose` if that is shorter. For nodes that do not, set
-///   `min-replicas-to-write` to the number of replicas and `min-replicas-max-lag N` on every server: a primary without one of
-///   its replicas then refuses writes, and reads of this store, after N s and a heartbeat, so `may_lose` has to be N + 2 s.
+/// - *A restart* loses what was not yet on disk: nothing with `appendfsync always`; up to 2 s of writes with
+///   `everysec`, the default of Redis, and only if the machine fails, not the process. With `appendfsync no`,
+///   or during rewrites with `no-appendfsync-on-rewrite yes`, it is about 30 s on Linux. The store refuses a
+///   server whose settings lose more than `may_lose`, and one whose disk hangs: with `everysec`, Redis then
+///   acknowledges without a sync. A replica that has synced rewrites its file first: until that is done, a
+///   restart loses everything since before the sync.
+/// - *A failover* to a replica (by Sentinel, a cluster, or a cloud) loses what the replica had not received,
+///   and everything that the old primary acknowledges until it learns that it was replaced. Name all servers
+///   in the URL: a node that reaches them notices a second primary within 1 s, or half of `may_lose` if that
+///   is shorter. For nodes that do not, set `min-replicas-to-write` to the number of replicas and
+///   `min-replicas-max-lag N` on every server: a primary without one of its replicas then refuses writes, and
+///   reads of this store, after N s and a heartbeat, so `may_lose` has to be N + 2 s.
 ///
-/// With `wait_replicas=N` every write waits until N replicas have it, and every read until N replicas have everything that it
-/// saw. That reduces the loss and does not exclude it: N has to be the number of all replicas, or the failover has to choose
-/// the most recent one.
+/// With `wait_replicas=N` every write waits until N replicas have it, and every read until N replicas have
+/// everything that it saw. That reduces the loss and does not exclude it: N has to be the number of all
+/// replicas, or the failover has to choose the most recent one.
 ///
 /// # What is refused
 ///
 /// A server is refused when it is opened, and within 1 s after a change:
 ///
-/// - *Without an append-only file* (`appendonly no`), since it would forget everything at its next restart; accepted with
-///   `durable=no`.
+/// - *Without an append-only file* (`appendonly no`), since it would forget everything at its next restart;
+///   accepted with `durable=no`.
 /// - *With an eviction policy* that may delete records (`maxmemory-policy allkeys-*` with `maxmemory`).
-/// - *A replica*, since it would answer with old records. Every read starts with a write that changes nothing, so a demoted
-///   primary refuses it even on an existing connection.
-/// - *Two servers of the URL that both accept writes*, until one of them follows the other. A Redis Cluster is exempt, and so
-///   is an old primary that comes back restarted while this store uses its successor.
-/// - *A primary that was replaced* since this store was opened (by its `master_replid`), and one that does not continue the
-///   primary in use, also if that one is gone. It is used if it had all that has settled: as the primary in use after a restart,
-///   as a server that was a replica with all of it until the primary was last seen, or if the primary in use now follows it. So
-///   servers must keep their role in their file (`CONFIG REWRITE`, as Sentinel does): a replica that restarts as a primary is
-///   taken for a promoted one.
-/// - *A promoted replica that rewrites its file*, until that is done. A primary in use may rewrite its file at any time.
-/// - *A promoted replica that lacks what has settled*: it left the primary in use before a position (`master_repl_offset`)
-///   that the primary had reached `may_lose` before a call that it acknowledged. Processes that start later use it.
+/// - *A replica*, since it would answer with old records. Every read starts with a write that changes
+///   nothing, so a demoted primary refuses it even on an existing connection.
+/// - *Two servers of the URL that both accept writes*, until one of them follows the other. A Redis Cluster
+///   is exempt, and so is an old primary that comes back restarted while this store uses its successor.
+/// - *A primary that was replaced* since this store was opened (by its `master_replid`), and one that does
+///   not continue the primary in use, also if that one is gone. It is used if it had all that has settled: as
+///   the primary in use after a restart, as a server that was a replica with all of it until the primary was
+///   last seen, or if the primary in use now follows it. So servers must keep their role in their file
+///   (`CONFIG REWRITE`, as Sentinel does): a replica that restarts as a primary is taken for a promoted one.
+/// - *A promoted replica that rewrites its file*, until that is done. A primary in use may rewrite its file
+///   at any time.
+/// - *A promoted replica that lacks what has settled*: it left the primary in use before a position
+///   (`master_repl_offset`) that the primary had reached `may_lose` before a call that it acknowledged.
+///   Processes that start later use it.
 /// - *A member of a cluster with replicas* of which one may be promoted that lacks more than `may_lose`:
-///   `cluster-replica-validity-factor` plus 1.5, times `cluster-node-timeout`, plus `repl-ping-replica-period`, `repl-timeout` and
-///   3 s, with `repl-diskless-sync no`. Instead, `wait_replicas` may be the number of its replicas and other connected copies, or `min-replicas-to-write` with a
-///   `min-replicas-max-lag` of `may_lose` less 2 s.
-/// - *A member of a cluster that is cut off* from the others (`cluster_state:fail`), or claims the keys in an older
-///   configuration epoch than another member that was seen.
+///   `cluster-replica-validity-factor` plus 1.5, times `cluster-node-timeout`, plus
+///   `repl-ping-replica-period`, `repl-timeout` and 3 s, with `repl-diskless-sync no`. Instead,
+///   `wait_replicas` may be the number of its replicas and other connected copies, or `min-replicas-to-write`
+///   with a `min-replicas-max-lag` of `may_lose` less 2 s.
+/// - *A member of a cluster that is cut off* from the others (`cluster_state:fail`), or claims the keys in an
+///   older configuration epoch than another member that was seen.
 ///
 /// # Calls
 ///
-/// A call takes at most `timeout_ms` (plus `wait_ms`), including connecting. One connection carries all calls. A call is not
-/// sent unless all hosts of the URL, and the members of a cluster, were asked for their role and settings in the second before
-/// it, or in half of `may_lose` if that is shorter and there are several. These are asked in the background, on connections
-/// that the store keeps; after a pause the first call asks them.
+/// A call takes at most `timeout_ms` (plus `wait_ms`), including connecting. One connection carries all
+/// calls. A call is not sent unless all hosts of the URL, and the members of a cluster, were asked for their
+/// role and settings in the second before it, or in half of `may_lose` if that is shorter and there are
+/// several. These are asked in the background, on connections that the store keeps; after a pause the first
+/// call asks them.
 ///
 /// # URL
 ///
-/// `redis://USER:PASSWORD@HOST:PORT,HOST/DB?NAME=VALUE&...`; the default port is 6379 and the default database 0; the user
-/// may be omitted. `rediss://` is the same over TLS. Of several hosts the store uses the primary and follows it when it
-/// changes. With Sentinel, name all servers that Sentinel watches, not the Sentinels. Of a cluster name a few nodes: the
-/// store remembers the others.
+/// `redis://USER:PASSWORD@HOST:PORT,HOST/DB?NAME=VALUE&...`; the default port is 6379 and the default
+/// database 0; the user may be omitted. `rediss://` is the same over TLS. Of several hosts the store uses the
+/// primary and follows it when it changes. With Sentinel, name all servers that Sentinel watches, not the
+/// Sentinels. Of a cluster name a few nodes: the store remembers the others.
 ///
 /// | parameter | meaning |
 /// |---|---|
@@ -149,7 +156,8 @@ impl Names {
         format!("{{{}}}:count", self.prefix)
     }
 
-    /// Returns the key of the fence. It holds only a counter, for writes that prove that a server accepts writes.
+    /// Returns the key of the fence. It holds only a counter, for writes that prove that a server accepts
+    /// writes.
     fn fence(&self) -> String {
         format!("{{{}}}:fence", self.prefix)
     }
@@ -166,8 +174,8 @@ impl RedisStore {
     /// - [`OpenError::Store`], [`StoreErrorKind::Unavailable`]: no server is reachable; a retry may succeed.
     /// - [`OpenError::Store`], [`StoreErrorKind::ReadOnly`]: only replicas were found.
     /// - [`OpenError::Store`], [`StoreErrorKind::SplitBrain`]: two servers accept writes.
-    /// - [`OpenError::Store`], [`StoreErrorKind::Other`]: wrong password, an untrusted certificate, or a server that would forget
-    ///   records.
+    /// - [`OpenError::Store`], [`StoreErrorKind::Other`]: wrong password, an untrusted certificate, or a
+    ///   server that would forget records.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
         let store = Self::parse(url)?;
         store.server.call("open", Effect::Reads, &ScriptCall::probe(&store.names)).await?;
@@ -215,8 +223,8 @@ impl RedisStore {
         StoreError::new(StoreErrorKind::Corrupt, operation, &*self.server.name, text)
     }
 
-    /// Returns at most [`PAGE`] keys, from `from` (inclusive) or after it, up to `to` (exclusive). Those of another program need
-    /// not be UTF-8.
+    /// Returns at most [`PAGE`] keys, from `from` (inclusive) or after it, up to `to` (exclusive). Those of
+    /// another program need not be UTF-8.
     async fn keys(&self, from: &[u8], to: &str) -> Result<Vec<Vec<u8>>, StoreError> {
         let request = ScriptCall::keys(&self.names, from, to, PAGE);
         for _ in 0..=REBUILDS {

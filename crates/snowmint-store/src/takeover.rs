@@ -1,5 +1,5 @@
-//! Counters of other systems, used in place: that system and Snowmint may draw from the same counter at the same time.
-//! A new source is a file, and one line in [`SOURCES`].
+//! Counters of other systems, used in place: that system and Snowmint may draw from the same counter at the
+//! same time. A new source is a file, and one line in [`SOURCES`].
 
 #[cfg(feature = "mysql")]
 mod database;
@@ -56,9 +56,11 @@ pub struct Surveyed {
     pub name: String,
     /// The greatest number that may have been handed out; 0 if none was.
     pub highest_number: u64,
-    /// Number of numbers that the system reserves at once, by its settings; 1 if it hands out each one separately.
+    /// Number of numbers that the system reserves at once, by its settings; 1 if it hands out each one
+    /// separately.
     pub step: NonZeroU64,
-    /// The difference between two neighbouring numbers: all are `remainder` modulo `delta`. 0 modulo 1 is every number.
+    /// The difference between two neighbouring numbers: all are `remainder` modulo `delta`. 0 modulo 1 is
+    /// every number.
     pub delta: NonZeroU64,
     /// The remainder of all numbers modulo `delta`; less than `delta`.
     pub remainder: u64,
@@ -92,8 +94,8 @@ impl Survey {
 }
 
 impl Surveyed {
-    /// Returns whether both counters can return the same number: whether the remainders are equal modulo the greatest common
-    /// divisor of the deltas.
+    /// Returns whether both counters can return the same number: whether the remainders are equal modulo the
+    /// greatest common divisor of the deltas.
     ///
     /// # Examples
     ///
@@ -119,7 +121,8 @@ impl Surveyed {
         segment.first() % delta == self.remainder && (alone || segment.step().get().is_multiple_of(delta))
     }
 
-    /// Returns a counter without a name that returns the numbers `remainder` modulo `delta`, and has returned none yet.
+    /// Returns a counter without a name that returns the numbers `remainder` modulo `delta`, and has returned
+    /// none yet.
     pub const fn numbers(remainder: u64, delta: NonZeroU64) -> Self {
         let step = NonZeroU64::MIN;
         Self { name: String::new(), highest_number: 0, step, delta, remainder: remainder % delta.get() }
@@ -140,8 +143,8 @@ impl Surveyed {
 ///
 /// # Errors
 ///
-/// [`OpenError::Url`] if the URL names no such counter. [`OpenError::Store`] if the counter is unreachable, does not exist, or
-/// holds no number. Nothing is created.
+/// [`OpenError::Url`] if the URL names no such counter. [`OpenError::Store`] if the counter is unreachable,
+/// does not exist, or holds no number. Nothing is created.
 ///
 /// # Examples
 ///
@@ -160,9 +163,9 @@ pub fn open_counter(url: &str) -> BoxFuture<'_, Result<Arc<dyn Counter>, OpenErr
 
 /// Lists the counters that a URL names, sorted by name, and changes nothing.
 ///
-/// The URL is as for [`open_counter`], but without `tag`, `biz_type` or `stub` it means all rows. In `counter=` of a
-/// `redis-counter:`, `*` matches any text; matching keys that hold other text than a number are [rejected](Survey::rejected), and
-/// those of other types, such as lists, are omitted.
+/// The URL is as for [`open_counter`], but without `tag`, `biz_type` or `stub` it means all rows. In
+/// `counter=` of a `redis-counter:`, `*` matches any text; matching keys that hold other text than a number
+/// are [rejected](Survey::rejected), and those of other types, such as lists, are omitted.
 ///
 /// # Errors
 ///

@@ -1,10 +1,10 @@
 //! The schemes of stores: every name that may begin the URL of a store.
 //!
-//! To add a scheme, add a variant. Each property is a `match` without a wildcard, here, in `visibility.rs` and in `open.rs`, so
-//! a variant without its properties does not compile.
+//! To add a scheme, add a variant. Each property is a `match` without a wildcard, here, in `visibility.rs`
+//! and in `open.rs`, so a variant without its properties does not compile.
 
-/// The kind of a store, as the scheme of its URL names it. Kinds that this build lacks are variants too: their URLs still show
-/// who sees their records.
+/// The kind of a store, as the scheme of its URL names it. Kinds that this build lacks are variants too:
+/// their URLs still show who sees their records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum StoreScheme {
     Memory,

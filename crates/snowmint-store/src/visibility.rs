@@ -12,8 +12,8 @@ pub enum Visibility {
     Process,
     /// The processes of one machine: a file.
     Machine,
-    /// The URL names a loopback address or a Unix socket. That may be a separate server on each machine, or one server behind a
-    /// proxy on each machine; the URL does not show which.
+    /// The URL names a loopback address or a Unix socket. That may be a separate server on each machine, or
+    /// one server behind a proxy on each machine; the URL does not show which.
     Loopback,
     /// Every node that uses the store.
     Network,
@@ -22,7 +22,8 @@ pub enum Visibility {
 impl Visibility {
     /// Returns the visibility of the store, or of the counter of another system, that a URL names.
     ///
-    /// [`Process`](Self::Process) for an unknown scheme: nothing shows that any other process sees the same records.
+    /// [`Process`](Self::Process) for an unknown scheme: nothing shows that any other process sees the same
+    /// records.
     ///
     /// # Examples
     ///
@@ -36,10 +37,11 @@ impl Visibility {
         Self::of_known(url).unwrap_or(Self::Process)
     }
 
-    /// Returns the visibility of a store that nodes coordinate by, from its [description](crate::Store::describe).
+    /// Returns the visibility of a store that nodes coordinate by, from its
+    /// [description](crate::Store::describe).
     ///
-    /// [`Network`](Self::Network) for an unknown scheme: nodes on other machines may use the store, so that counters in files
-    /// are rejected.
+    /// [`Network`](Self::Network) for an unknown scheme: nodes on other machines may use the store, so that
+    /// counters in files are rejected.
     pub(crate) fn of_description(description: &str) -> Self {
         Self::of_known(description).unwrap_or(Self::Network)
     }
@@ -78,7 +80,8 @@ fn leads_here(url: &str) -> bool {
     hosts.split(',').any(is_loopback)
 }
 
-/// Returns whether a host, with or without a port, is this machine. Connections to the unspecified address reach it too.
+/// Returns whether a host, with or without a port, is this machine. Connections to the unspecified address
+/// reach it too.
 fn is_loopback(host: &str) -> bool {
     let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((name, _)) => name,
@@ -138,8 +141,8 @@ mod tests {
         assert_eq!(Visibility::of_url("memory:"), Visibility::Process);
     }
 
-    /// Goal: a scheme that this version does not know is trusted least: as a source it shares nothing, and as the store of the
-    /// leases it may be on any machine.
+    /// Goal: a scheme that this version does not know is trusted least: as a source it shares nothing, and as
+    /// the store of the leases it may be on any machine.
     #[test]
     fn an_unknown_scheme_counts_as_the_strictest() {
         for unknown in ["mongodb://db/ids", "leases.db", "a:b:mysql://db/ids"] {

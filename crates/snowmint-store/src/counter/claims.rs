@@ -1,11 +1,12 @@
 //! The claims of a counter whose store may lose acknowledged writes: one record of the reservations.
 //! Pure; [`StoreCounter`](crate::StoreCounter) and the simulation run the same code.
 //!
-//! A mark that is written after an addition does not show that the addition survived: a failover between the two loses only the
-//! addition, other callers then get the same numbers, and the mark is still found later. So each reservation is *claimed*, with
-//! its numbers, in one record that all nodes replace by compare-and-set. A claim that overlaps another one in that record is
-//! refused. Of two reservations of one number, the record therefore holds at most one claim, and a claim that is found again once
-//! it has settled is never lost.
+//! A mark that is written after an addition does not show that the addition survived: a failover between the
+//! two loses only the addition, other callers then get the same numbers, and the mark is still found later.
+//! So each reservation is *claimed*, with its numbers, in one record that all nodes replace by
+//! compare-and-set. A claim that overlaps another one in that record is refused. Of two reservations of one
+//! number, the record therefore holds at most one claim, and a claim that is found again once it has settled
+//! is never lost.
 
 use std::collections::HashMap;
 use std::fmt::{self, Write as _};
@@ -18,8 +19,8 @@ use tokio::time::Instant;
 use crate::error::random_below;
 use crate::{StoreError, StoreErrorKind};
 
-/// Number of the newest claims that stay in the record, settled or not, so that a delayed node still finds its own. Older claims
-/// leave the record once they have settled.
+/// Number of the newest claims that stay in the record, settled or not, so that a delayed node still finds
+/// its own. Older claims leave the record once they have settled.
 pub(crate) const KEPT: usize = 256;
 /// Maximum number of claims in a record. Each takes at most 57 bytes, and a store accepts 64 KiB.
 pub(crate) const MOST: usize = 1024;
@@ -45,8 +46,8 @@ impl fmt::Display for Mark {
 
 /// The time at which this process first saw each mark of a record, oldest mark first.
 ///
-/// Shows which reservations have settled, without any clock but elapsed local time: the age of another node's claim counts from
-/// when this process first saw it.
+/// Shows which reservations have settled, without any clock but elapsed local time: the age of another node's
+/// claim counts from when this process first saw it.
 #[derive(Debug, Default)]
 pub(crate) struct Sightings(Mutex<Vec<(Mark, Instant)>>);
 
@@ -59,7 +60,8 @@ impl Sightings {
         seen.extend(marks.into_iter().map(|mark| (mark, known.get(&mark).copied().unwrap_or(now))));
     }
 
-    /// Returns the marks in the record that have certainly settled: their owners have looked for them, or are gone.
+    /// Returns the marks in the record that have certainly settled: their owners have looked for them, or are
+    /// gone.
     pub(crate) fn settled(&self, may_lose: Duration) -> Vec<Mark> {
         let age = may_lose.saturating_add(GRACE);
         self.seen().iter().take_while(|(_, since)| since.elapsed() >= age).map(|(mark, _)| *mark).collect()
@@ -103,8 +105,8 @@ pub enum Refused {
         /// Every claim lies below this slot.
         end: u64,
     },
-    /// Claims that have left the record may have some of the slots: the counter went back, or this claim came after claims of
-    /// greater slots had settled. The counter shows which.
+    /// Claims that have left the record may have some of the slots: the counter went back, or this claim came
+    /// after claims of greater slots had settled. The counter shows which.
     Late {
         /// Every claim lies below this slot.
         end: u64,
@@ -137,8 +139,8 @@ impl Claims {
         text
     }
 
-    /// Claims the slots `first` to `end` (exclusive). When the record has many claims, the oldest leave it if `has_settled`
-    /// returns true for them.
+    /// Claims the slots `first` to `end` (exclusive). When the record has many claims, the oldest leave it if
+    /// `has_settled` returns true for them.
     ///
     /// # Errors
     ///

@@ -1,7 +1,8 @@
 //! The clock of an etcd cluster: the `Date` with which its members answer HTTP requests. gRPC shows no time.
 //!
-//! The client port of etcd also answers HTTP, unless `--listen-client-http-urls` moves that to another port. Then the store has no
-//! clock. A short silence is a failure instead: it must not hide the clock from a node that starts.
+//! The client port of etcd also answers HTTP, unless `--listen-client-http-urls` moves that to another port.
+//! Then the store has no clock. A short silence is a failure instead: it must not hide the clock from a node
+//! that starts.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -148,7 +149,8 @@ impl EtcdClock {
 
     /// Returns the time in Unix milliseconds, or `None` if the members answer gRPC alone.
     ///
-    /// Of the members that answer about as fast as the first, the middle clock counts: one wrong clock refuses no node.
+    /// Of the members that answer about as fast as the first, the middle clock counts: one wrong clock
+    /// refuses no node.
     pub(super) async fn unix_ms(&self) -> Result<Option<u64>, EtcdFailure> {
         loop {
             // Counted before the answer: a caller may have a shorter limit.
@@ -278,7 +280,8 @@ mod tests {
         "closed".to_owned()
     }
 
-    /// Goal: a short silence is not taken for a store without a clock, a long one is, and for a minute nobody asks again.
+    /// Goal: a short silence is not taken for a store without a clock, a long one is, and for a minute nobody
+    /// asks again.
     #[tokio::test(start_paused = true)]
     async fn only_a_long_silence_shows_that_there_is_no_clock() {
         let mut silence = Silence::default();
@@ -308,7 +311,8 @@ mod tests {
         }
     }
 
-    /// Goal: a clock that was there is gone only if every member answers without a time for a while; then a node goes on.
+    /// Goal: a clock that was there is gone only if every member answers without a time for a while; then a
+    /// node goes on.
     #[tokio::test(start_paused = true)]
     async fn a_clock_that_was_there_is_not_given_up_soon() {
         let mut silence = Silence { has_clock: true, ..Silence::default() };

@@ -1,5 +1,6 @@
-//! Parses the URL of an etcd cluster and sends calls: one channel to each member, and the next member when one fails.
-//! Distinguishes failures before a call was sent from later ones: a write that fails later may have happened.
+//! Parses the URL of an etcd cluster and sends calls: one channel to each member, and the next member when
+//! one fails. Distinguishes failures before a call was sent from later ones: a write that fails later may
+//! have happened.
 
 use std::error::Error;
 use std::fmt;
@@ -106,8 +107,8 @@ impl EtcdClient {
         Err(failure)
     }
 
-    /// Checks that all members belong to one cluster: a URL with members of two would be two stores. A member that does not answer
-    /// now is not checked.
+    /// Checks that all members belong to one cluster: a URL with members of two would be two stores. A member
+    /// that does not answer now is not checked.
     pub(super) async fn check_cluster(&self, probe: &wire::RangeRequest) -> Result<(), EtcdFailure> {
         let mut first: Option<(u64, String)> = None;
         for member in &self.members {
@@ -273,8 +274,8 @@ impl EtcdClient {
     }
 }
 
-/// A call that a member has not answered yet. If it is dropped without an answer, also by a caller with a shorter limit, the
-/// client moves on: otherwise it would keep calling an unresponsive member.
+/// A call that a member has not answered yet. If it is dropped without an answer, also by a caller with a
+/// shorter limit, the client moves on: otherwise it would keep calling an unresponsive member.
 struct UnansweredCall<'a> {
     link: &'a EtcdClient,
     member: usize,
@@ -339,7 +340,8 @@ fn with_token<T>(message: T, token: Option<Token>) -> Request<T> {
     request
 }
 
-/// Returns whether another member may succeed: the connection failed, or the member is partitioned or stopping.
+/// Returns whether another member may succeed: the connection failed, or the member is partitioned or
+/// stopping.
 fn is_about_the_member(status: &Status) -> bool {
     matches!(
         status.code(),
@@ -364,8 +366,8 @@ fn is_connect_error(status: &Status) -> bool {
     false
 }
 
-/// Returns whether etcd refused the token before it read the request: expired, lost in a restart, or older than a change of
-/// users.
+/// Returns whether etcd refused the token before it read the request: expired, lost in a restart, or older
+/// than a change of users.
 fn wants_new_token(status: &Status) -> bool {
     status.code() == Code::Unauthenticated || status.message().contains("revision of auth store is old")
 }

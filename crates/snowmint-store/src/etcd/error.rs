@@ -23,15 +23,17 @@ pub(super) enum EtcdFailure {
     NoAnswer(Duration),
     /// The call was sent, and etcd answered with this status.
     Status(Box<Status>),
-    /// The call was sent, and the connection failed. In TLS 1.3 a server asks for a certificate only after the first request,
-    /// and the client library hides that reason, as it hides an alert to a client without TLS.
+    /// The call was sent, and the connection failed. In TLS 1.3 a server asks for a certificate only after
+    /// the first request, and the client library hides that reason, as it hides an alert to a client without
+    /// TLS.
     Broken(String, EtcdProtocol),
 }
 
 impl EtcdFailure {
     /// Returns the failure for a connection that could not be opened.
     pub(super) fn to_connect(why: String, protocol: EtcdProtocol) -> Self {
-        // A server without TLS answers in plain text, closes the connection, or resets it because of unread data.
+        // A server without TLS answers in plain text, closes the connection, or resets it because of unread
+        // data.
         let ends = ["InvalidContentType", "tls handshake eof", "Connection reset", "Broken pipe"];
         match protocol {
             EtcdProtocol::Tls | EtcdProtocol::TlsWithCertificate
@@ -80,7 +82,8 @@ fn kind(effect: Effect, failure: &EtcdFailure) -> StoreErrorKind {
 
 /// Returns the kind that etcd's answer proves, or `None` if the call may or may not have taken effect.
 ///
-/// `Unavailable` from etcd proves nothing: "request timed out" and "leader changed" come after the write was proposed.
+/// `Unavailable` from etcd proves nothing: "request timed out" and "leader changed" come after the write was
+/// proposed.
 fn of_status(effect: Effect, status: &Status) -> Option<StoreErrorKind> {
     match status.code() {
         Code::ResourceExhausted if status.message().contains("database space exceeded") => {
@@ -153,8 +156,8 @@ fn advice(effect: Effect, status: &Status) -> &'static str {
 mod tests {
     use super::*;
 
-    /// Goal: a client that uses TLS with a server without TLS gets that hint, however the system reports the end of the
-    /// handshake.
+    /// Goal: a client that uses TLS with a server without TLS gets that hint, however the system reports the
+    /// end of the handshake.
     #[test]
     fn a_handshake_that_ends_is_not_a_server_that_is_away() {
         let reset = "127.0.0.1:2379: transport error: Connection reset by peer (os error 104)";

@@ -27,7 +27,8 @@ const CONNECT: Duration = Duration::from_millis(1500);
 const READ: Duration = Duration::from_secs(3);
 /// The limit for the answer to a write.
 const WRITE: Duration = Duration::from_secs(5);
-/// The maximum bytes of one answer: a page of records of 64 KiB, in base64 and with the fields that the server adds.
+/// The maximum bytes of one answer: a page of records of 64 KiB, in base64 and with the fields that the
+/// server adds.
 const LARGEST_ANSWER: usize = 96 << 20;
 
 /// A client of an API server.
@@ -123,7 +124,8 @@ impl KubernetesClient {
     }
 }
 
-/// Returns the header with the current token, which Kubernetes replaces about every hour. The file is small and in memory.
+/// Returns the header with the current token, which Kubernetes replaces about every hour. The file is small
+/// and in memory.
 fn token(path: &Path) -> Result<HeaderValue, KubernetesFailure> {
     let refuse =
         |why: &dyn fmt::Display| KubernetesFailure::NotSent(format!("token_file {}: {why}", path.display()));

@@ -58,7 +58,8 @@ pub(super) fn refused(
     StoreError::new(kind, operation, store, format!("the API server answered \"{said}\"; {advice}"))
 }
 
-/// Returns the kind and the advice for a status. From 500 on a status proves nothing: etcd behind the server may have timed out.
+/// Returns the kind and the advice for a status. From 500 on a status proves nothing: etcd behind the server
+/// may have timed out.
 fn meaning(effect: Effect, status: u16, message: &str) -> (StoreErrorKind, &'static str) {
     match status {
         401 => (StoreErrorKind::Other, "token or certificate rejected: check token_file= or cert="),
@@ -114,7 +115,8 @@ impl ApiAnswer {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 
-    /// Returns whether it has this reason and is about one Lease, not about a namespace, a quota, or an unknown path.
+    /// Returns whether it has this reason and is about one Lease, not about a namespace, a quota, or an
+    /// unknown path.
     pub(super) fn is_about_a_lease(&self, reason: &str) -> bool {
         let ApiStatus { reason: said, details, .. } = self.failure();
         said == reason && details.kind == "leases" && !details.name.is_empty()

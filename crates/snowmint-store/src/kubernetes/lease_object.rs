@@ -135,14 +135,14 @@ impl LeaseObject {
     }
 }
 
-/// The maximum bytes of a prefix, so that the name of the longest key fits 253 bytes, the limit of Kubernetes: the prefix, 200
-/// bytes of key, 16 of hash, and two `-`.
+/// The maximum bytes of a prefix, so that the name of the longest key fits 253 bytes, the limit of
+/// Kubernetes: the prefix, 200 bytes of key, 16 of hash, and two `-`.
 pub(super) const LONGEST_PREFIX: usize = 35;
 
 /// Returns the name of the object for a key: `snowmint-workers-pool-7-af63bd4c8601b7df`.
 ///
-/// Names are DNS-1123 subdomains, which have no upper case and few other characters. The name is for people, and the hash
-/// at its end makes it unique; the key itself is in an annotation.
+/// Names are DNS-1123 subdomains, which have no upper case and few other characters. The name is for people,
+/// and the hash at its end makes it unique; the key itself is in an annotation.
 pub(super) fn object_name(prefix: &str, key: &Key) -> String {
     let readable = |it: char| if it.is_ascii_alphanumeric() { it.to_ascii_lowercase() } else { '-' };
     let shown: String = key.as_str().chars().map(readable).collect();

@@ -25,8 +25,8 @@ const PORT: u16 = 3306;
 pub(crate) const PARAMETERS: &str =
     "password_file, may_lose, ssl-mode, ssl-ca, ssl-cert, ssl-key, socket and timeout_ms";
 
-/// Reads the engine, the columns and the primary key of the table. Each part names the table: otherwise the server would read the
-/// metadata of all tables.
+/// Reads the engine, the columns and the primary key of the table. Each part names the table: otherwise the
+/// server would read the metadata of all tables.
 const INSPECT: &str = "SELECT CAST(t.engine AS CHAR), \
     (SELECT CAST(GROUP_CONCAT(CONCAT_WS(' ', c.column_name, c.data_type, \
             CASE c.data_type WHEN 'varbinary' THEN c.character_maximum_length END) \

@@ -1,8 +1,9 @@
-//! What a server has, compared with what was seen elsewhere: its transactions, and its view of a Galera cluster.
+//! What a server has, compared with what was seen elsewhere: its transactions, and its view of a Galera
+//! cluster.
 //!
-//! `GtidHistory` is the set of transactions that a server has, by GTID: the last one of each origin; in MariaDB the numbers of a
-//! domain only grow. A server that lacks a transaction which was seen elsewhere has lost writes. `GaleraView` is a server's view of
-//! its Galera cluster.
+//! `GtidHistory` is the set of transactions that a server has, by GTID: the last one of each origin; in
+//! MariaDB the numbers of a domain only grow. A server that lacks a transaction which was seen elsewhere has
+//! lost writes. `GaleraView` is a server's view of its Galera cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +22,8 @@ enum GtidOrigin {
 }
 
 impl GtidHistory {
-    /// Parses lists of GTIDs: `0-1-100,0-2-105` of MariaDB, `3e11fa47-...:1-5:11-18, ...` of MySQL. Other text is ignored.
+    /// Parses lists of GTIDs: `0-1-100,0-2-105` of MariaDB, `3e11fa47-...:1-5:11-18, ...` of MySQL. Other
+    /// text is ignored.
     pub(super) fn parse(text: &str) -> Self {
         let mut history = Self::default();
         for (origin, number) in text.split(',').filter_map(|it| one(it.trim())) {
@@ -31,8 +33,8 @@ impl GtidHistory {
         history
     }
 
-    /// Returns the last known transaction of an origin. A MariaDB replica without a binary log knows only the last transaction of
-    /// a domain, and has all with lower numbers.
+    /// Returns the last known transaction of an origin. A MariaDB replica without a binary log knows only the
+    /// last transaction of a domain, and has all with lower numbers.
     fn has(&self, origin: &GtidOrigin) -> u64 {
         match (self.0.get(origin), origin) {
             (Some(number), _) => *number,
@@ -128,8 +130,8 @@ impl GaleraView {
         format!("galera {}", self.state)
     }
 
-    /// Returns whether another member keeps what this one loses in a crash. An arbitrator counts as a member but keeps no data;
-    /// it has no address.
+    /// Returns whether another member keeps what this one loses in a crash. An arbitrator counts as a member
+    /// but keeps no data; it has no address.
     pub(super) fn is_shared(&self) -> bool {
         self.members.iter().filter(|it| !it.trim().is_empty()).count() > 1
     }

@@ -1,5 +1,6 @@
 //! A session on a primary: what the server reports at the start, and the checks in each statement after that.
-//! A server may be demoted, or lose its replicas, at any time, so each write is conditional and must be confirmed.
+//! A server may be demoted, or lose its replicas, at any time, so each write is conditional and must be
+//! confirmed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,12 +21,14 @@ use crate::net::{Confirmation, HostRefusal, Standing};
 use crate::sql::exactly_one;
 use crate::sql::failure::{SqlFailure, refusal};
 
-/// SQL condition for writing statements: true only if the server accepts writes. A user with `SUPER` or `READ ONLY ADMIN` may
-/// write despite `read_only`, so the server itself does not reject writes of such a user.
+/// SQL condition for writing statements: true only if the server accepts writes. A user with `SUPER` or
+/// `READ ONLY ADMIN` may write despite `read_only`, so the server itself does not reject writes of such a
+/// user.
 ///
-/// `SET GLOBAL read_only` waits for running writes and blocks new ones until it has changed the value: a statement that found the
-/// server writable has committed before `SET GLOBAL` returns. `super_read_only` of MySQL sets `read_only` too. Compares text,
-/// since later versions have more than two values, and a word would count as 0.
+/// `SET GLOBAL read_only` waits for running writes and blocks new ones until it has changed the value: a
+/// statement that found the server writable has committed before `SET GLOBAL` returns. `super_read_only` of
+/// MySQL sets `read_only` too. Compares text, since later versions have more than two values, and a word
+/// would count as 0.
 macro_rules! writable {
     () => {
         "CAST(@@global.read_only AS CHAR) IN ('0', 'OFF') AND CAST(@@global.innodb_read_only AS CHAR) IN ('0', 'OFF')"
@@ -33,13 +36,13 @@ macro_rules! writable {
 }
 pub(crate) use writable;
 
-/// Condition in a writing statement: the server is [`writable!`] and syncs each commit before it answers. An operator may change
-/// either at any time.
+/// Condition in a writing statement: the server is [`writable!`] and syncs each commit before it answers. An
+/// operator may change either at any time.
 ///
-/// With `innodb_flush_log_at_trx_commit` at 1, or at 3 in MariaDB, the engine keeps the commits that it acknowledged; with a
-/// binary log, only if `sync_binlog` is 1. Otherwise a crash loses a little more than `innodb_flush_log_at_timeout` seconds, and
-/// `@snowmint_accepts` must exceed that. The start of a session sets it, see [`CrashLoss::accepted`]; in any other session it is
-/// NULL, and nothing is written.
+/// With `innodb_flush_log_at_trx_commit` at 1, or at 3 in MariaDB, the engine keeps the commits that it
+/// acknowledged; with a binary log, only if `sync_binlog` is 1. Otherwise a crash loses a little more than
+/// `innodb_flush_log_at_timeout` seconds, and `@snowmint_accepts` must exceed that. The start of a session
+/// sets it, see [`CrashLoss::accepted`]; in any other session it is NULL, and nothing is written.
 macro_rules! may_write {
     () => {
         concat!(
@@ -78,8 +81,8 @@ const MYSQL_HISTORY: &str = "SELECT @@global.gtid_executed";
 const MARIADB_REPLICATION: &str = "SELECT variable_name, variable_value FROM information_schema.global_status \
     WHERE variable_name IN ('rpl_semi_sync_master_status', 'rpl_semi_sync_master_no_tx') \
     UNION ALL SELECT 'rpl_semi_sync_master_enabled', CAST(@@global.rpl_semi_sync_master_enabled AS CHAR)";
-/// MySQL has the newer names since 8.0.26, with the plugin of the same name, and no variables without a plugin. SHOW reads the
-/// same tables: they exist without the performance schema, and for every user.
+/// MySQL has the newer names since 8.0.26, with the plugin of the same name, and no variables without a
+/// plugin. SHOW reads the same tables: they exist without the performance schema, and for every user.
 const MYSQL_REPLICATION: &str = "SELECT variable_name, variable_value FROM performance_schema.global_status \
     WHERE variable_name IN ('rpl_semi_sync_master_status', 'rpl_semi_sync_source_status', \
         'rpl_semi_sync_master_no_tx', 'rpl_semi_sync_source_no_tx') \
@@ -90,7 +93,8 @@ const MYSQL_REPLICATION: &str = "SELECT variable_name, variable_value FROM perfo
 const REDO_LOG: &str = "SHOW GLOBAL STATUS WHERE Variable_name IN ('Innodb_lsn_current', 'Innodb_lsn_flushed', \
     'Innodb_redo_log_current_lsn', 'Innodb_redo_log_flushed_to_disk_lsn')";
 
-/// Rows that no list shows, since no key begins with `~`. There are several, so that readers do not wait for each other.
+/// Rows that no list shows, since no key begins with `~`. There are several, so that readers do not wait for
+/// each other.
 const FENCES: u64 = 16;
 const FENCE: &str =
     concat!("UPDATE snowmint_records SET revision = revision + 1 WHERE name = ? AND ", may_write!());
@@ -110,9 +114,9 @@ pub(crate) struct MySqlSession {
     pub(crate) sql: MySqlConnection,
     /// How the server waits for replicas, if it has to.
     watch: Option<ReplicationWatch>,
-    /// Whether a failover may still lose what the server had when the session began. A primary shows transactions that wait for
-    /// a replica, and transactions whose wait was killed. Replicas get commits in order, so the first confirmed commit of this
-    /// session confirms all of them.
+    /// Whether a failover may still lose what the server had when the session began. A primary shows
+    /// transactions that wait for a replica, and transactions whose wait was killed. Replicas get commits in
+    /// order, so the first confirmed commit of this session confirms all of them.
     pub(super) standing: Standing,
     /// Whether replicas confirm commits, as the server said last; `None` once the caller has taken it.
     pub(super) confirmation: Option<Confirmation>,
@@ -127,23 +131,23 @@ pub(crate) struct MySqlSession {
 struct Losses {
     may_lose: Duration,
     crashes: CrashLoss,
-    /// Whether the server acknowledges commits before it syncs them, and is used only because other members of its Galera cluster
-    /// keep them. Each write then has to check that there are other members.
+    /// Whether the server acknowledges commits before it syncs them, and is used only because other members
+    /// of its Galera cluster keep them. Each write then has to check that there are other members.
     kept_by_others: bool,
     /// Whether other members may keep what this server loses; the next session checks that.
     is_member: bool,
 }
 
 impl Losses {
-    /// Returns whether the server may be used although it acknowledges commits before it syncs them, as long as it syncs them in
-    /// time.
+    /// Returns whether the server may be used although it acknowledges commits before it syncs them, as long
+    /// as it syncs them in time.
     const fn are_bounded_by_flushes(self) -> bool {
         matches!(self.crashes, CrashLoss::AsStated) && !self.may_lose.is_zero() && !self.kept_by_others
     }
 }
 
-/// How a server waits for replicas. An operator may enable semi-synchronous replication at any time, so every write and every
-/// read checks this.
+/// How a server waits for replicas. An operator may enable semi-synchronous replication at any time, so every
+/// write and every read checks this.
 #[derive(Clone, Copy)]
 struct ReplicationWatch {
     statement: &'static str,
@@ -184,8 +188,8 @@ pub(crate) enum CrashLoss {
 const ANYTHING: u64 = 1_000_000;
 
 impl CrashLoss {
-    /// Returns whether a crash must keep what reads have shown. A user who accepts any loss, and a tool that only looks, need no
-    /// durable reads.
+    /// Returns whether a crash must keep what reads have shown. A user who accepts any loss, and a tool that
+    /// only looks, need no durable reads.
     const fn must_be_survived(self) -> bool {
         matches!(self, Self::AsStated | Self::Nothing)
     }
@@ -223,9 +227,9 @@ impl Syncing {
         self.check_binlog_sync(may_lose, crashes)
     }
 
-    /// Refuses a server that acknowledges commits before they are on its disk, unless the user has stated the loss. With 0, any
-    /// end of the server process loses the commits of the last seconds; with 2, any end of the machine does. 1 and `MariaDB`'s 3
-    /// lose none.
+    /// Refuses a server that acknowledges commits before they are on its disk, unless the user has stated the
+    /// loss. With 0, any end of the server process loses the commits of the last seconds; with 2, any end of
+    /// the machine does. 1 and `MariaDB`'s 3 lose none.
     fn check_flush(&self, may_lose: Duration, crashes: CrashLoss) -> Result<(), HostRefusal> {
         let ends = match &*self.flush {
             "0" => "server",
@@ -235,8 +239,9 @@ impl Syncing {
         self.check_loss("innodb_flush_log_at_trx_commit", &self.flush, ends, may_lose, crashes)
     }
 
-    /// Refuses a server that syncs its binary log later. With a binary log, only that sync makes a commit durable, since `InnoDB`
-    /// rolls back transactions that the log lacks. Transactions that `InnoDB` has flushed as committed stay.
+    /// Refuses a server that syncs its binary log later. With a binary log, only that sync makes a commit
+    /// durable, since `InnoDB` rolls back transactions that the log lacks. Transactions that `InnoDB` has
+    /// flushed as committed stay.
     fn check_binlog_sync(&self, may_lose: Duration, crashes: CrashLoss) -> Result<(), HostRefusal> {
         match self.sync_binlog.as_deref() {
             None | Some("1") => Ok(()),
@@ -268,8 +273,8 @@ impl Syncing {
         Err(HostRefusal::new(StoreErrorKind::Other, text))
     }
 
-    /// Returns how much of the newest commits a crash may undo, if the server syncs them later: it begins to at each interval, and
-    /// takes some time.
+    /// Returns how much of the newest commits a crash may undo, if the server syncs them later: it begins to
+    /// at each interval, and takes some time.
     const fn loss(&self) -> Duration {
         Duration::from_secs(self.every_seconds + 1)
     }
@@ -295,7 +300,8 @@ async fn redo_log(sql: &mut MySqlConnection) -> Result<RedoLog, HostRefusal> {
     Ok(RedoLog { written, flushed })
 }
 
-/// Queries the server's state, and refuses a server that must not be used; `may_lose` is the loss that the user has stated.
+/// Queries the server's state, and refuses a server that must not be used; `may_lose` is the loss that the
+/// user has stated.
 pub(super) async fn begin(
     mut sql: MySqlConnection,
     may_lose: Duration,
@@ -318,7 +324,8 @@ pub(super) async fn begin(
         of.map(|name| variables.value(name)).join(" ")
     };
     let keeps = may_lose.is_zero();
-    // Each member of a Galera cluster numbers transactions itself, and the cluster keeps what it has confirmed.
+    // Each member of a Galera cluster numbers transactions itself, and the cluster keeps what it has
+    // confirmed.
     let history =
         if keeps && view.is_none() { variables.history(&mut sql).await? } else { GtidHistory::default() };
     // Without a binary log there are no replicas, and a running server cannot enable one.
@@ -388,8 +395,9 @@ impl Variables {
         }
     }
 
-    /// Returns a hint about a replica that waits for a replica of its own before it applies a transaction, but most likely has
-    /// none. A failover to it would lose the transactions that it has received and not applied.
+    /// Returns a hint about a replica that waits for a replica of its own before it applies a transaction,
+    /// but most likely has none. A failover to it would lose the transactions that it has received and not
+    /// applied.
     fn waits_for_replicas(&self) -> String {
         let on = |names: [&'static str; 2]| names.into_iter().find(|name| self.is_on(name));
         let logs = on(["log_slave_updates", "log_replica_updates"]);
@@ -466,14 +474,14 @@ impl Variables {
 }
 
 impl MySqlSession {
-    /// Returns whether a statement that changed nothing proves nothing: what it has seen may not be on the disk, or not on a
-    /// replica, until another commit.
+    /// Returns whether a statement that changed nothing proves nothing: what it has seen may not be on the
+    /// disk, or not on a replica, until another commit.
     pub(crate) fn needs_a_commit(&self) -> bool {
         self.losses.crashes.must_be_survived() || self.watch.is_some_and(|watch| watch.seen.enabled)
     }
 
-    /// Executes a write that has [`may_write!`] as a condition. If it changed nothing, checks whether that condition is the
-    /// reason; if it changed something, checks that a replica has it.
+    /// Executes a write that has [`may_write!`] as a condition. If it changed nothing, checks whether that
+    /// condition is the reason; if it changed something, checks that a replica has it.
     pub(crate) async fn write(
         &mut self,
         statement: Query<'_, MySql, MySqlArguments>,
@@ -523,7 +531,8 @@ impl MySqlSession {
         SqlFailure::refused(StoreErrorKind::ReadOnly, READ_ONLY)
     }
 
-    /// Refuses a server that was demoted, or that may lose writes in a crash; the statement before has changed nothing.
+    /// Refuses a server that was demoted, or that may lose writes in a crash; the statement before has
+    /// changed nothing.
     async fn check_settings(&mut self) -> Result<(), SqlFailure> {
         let (writable, sync) =
             settings(&mut self.sql).await.map_err(|error| SqlFailure::Refused(unavailable(&error)))?;
@@ -572,8 +581,8 @@ impl MySqlSession {
         })
     }
 
-    /// Checks that a replica has confirmed the last commit, if one has to. A commit whose wait timed out or was killed looks like
-    /// any other; only the counter of unconfirmed commits shows it.
+    /// Checks that a replica has confirmed the last commit, if one has to. A commit whose wait timed out or
+    /// was killed looks like any other; only the counter of unconfirmed commits shows it.
     async fn confirm(&mut self) -> Result<(), SqlFailure> {
         self.check_others().await?;
         self.check_flushes().await?;
@@ -595,13 +604,15 @@ impl MySqlSession {
         Err(unknown(text))
     }
 
-    /// Makes sure that neither a crash nor a failover loses what earlier reads have shown, by one more commit, which confirms all
-    /// commits before it: the redo log is flushed in order, and replicas get commits in order.
+    /// Makes sure that neither a crash nor a failover loses what earlier reads have shown, by one more
+    /// commit, which confirms all commits before it: the redo log is flushed in order, and replicas get
+    /// commits in order.
     ///
-    /// The primary shows rows that are not on its disk: `InnoDB` shows a commit and unlocks its rows before it flushes the redo log,
-    /// unless the commit goes through the binary log, which depends on more than `log_bin` (`binlog_ignore_db`, `sql_log_bin`,
-    /// what a replica applied). If the disk hangs, that lasts as long as it hangs. It also shows rows that no replica has: while
-    /// a commit waits (`AFTER_COMMIT`), and after a wait that was killed or ended by a crash.
+    /// The primary shows rows that are not on its disk: `InnoDB` shows a commit and unlocks its rows before
+    /// it flushes the redo log, unless the commit goes through the binary log, which depends on more than
+    /// `log_bin` (`binlog_ignore_db`, `sql_log_bin`, what a replica applied). If the disk hangs, that lasts
+    /// as long as it hangs. It also shows rows that no replica has: while a commit waits (`AFTER_COMMIT`),
+    /// and after a wait that was killed or ended by a crash.
     pub(super) async fn fence(&mut self) -> Result<(), SqlFailure> {
         if !self.follow_replication().await? && !self.losses.crashes.must_be_survived() {
             return Ok(());
@@ -621,7 +632,8 @@ impl MySqlSession {
         })
     }
 
-    /// Returns whether commits wait for a replica: as the session knows, or as the server says if it did not wait before.
+    /// Returns whether commits wait for a replica: as the session knows, or as the server says if it did not
+    /// wait before.
     async fn follow_replication(&mut self) -> Result<bool, SqlFailure> {
         let Some(ReplicationWatch { statement, seen }) = self.watch else { return Ok(false) };
         if seen.enabled {

@@ -92,7 +92,8 @@ fn certificates(parameter: &'static str, pem: &[u8]) -> Result<Vec<CertificateDe
     }
 }
 
-/// Returns the time of a `Date` in Unix milliseconds: the middle of its second, which is at most [`DATE_ERROR`] off.
+/// Returns the time of a `Date` in Unix milliseconds: the middle of its second, which is at most
+/// [`DATE_ERROR`] off.
 pub(crate) fn date_unix_ms(date: &str) -> Option<u64> {
     let since = httpdate::parse_http_date(date).ok()?.duration_since(UNIX_EPOCH).ok()?;
     Some(since.as_secs() * 1000 + 500)

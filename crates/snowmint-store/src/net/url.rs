@@ -162,7 +162,8 @@ impl StoreUrl {
         self.take(name).map(PathBuf::from)
     }
 
-    /// Removes the parameters of TLS by these names, and reads the files that they name; `ca` replaces a missing authority.
+    /// Removes the parameters of TLS by these names, and reads the files that they name; `ca` replaces a
+    /// missing authority.
     pub(crate) fn read_tls(
         &mut self,
         [authority, cert, key]: [&'static str; 3],
@@ -230,7 +231,8 @@ impl StoreUrl {
         Ok(self.take_switch("durable")?.unwrap_or(true))
     }
 
-    /// Removes `may_lose`, the time span of the newest writes that a failover may lose, such as `2s`, `500ms` or `0`.
+    /// Removes `may_lose`, the time span of the newest writes that a failover may lose, such as `2s`, `500ms`
+    /// or `0`.
     pub(crate) fn take_may_lose(&mut self, default: Duration) -> Result<Duration, UrlError> {
         let Some(text) = self.take("may_lose") else {
             return Ok(default);
@@ -378,11 +380,13 @@ pub(crate) enum Password {
 }
 
 impl Password {
-    /// Finds the password of a store: in the URL, else in the first line of the file, else in the environment.
+    /// Finds the password of a store: in the URL, else in the first line of the file, else in the
+    /// environment.
     ///
     /// # Errors
     ///
-    /// [`UrlError::PasswordFile`] if the file is not readable. The environment never replaces a file that is named.
+    /// [`UrlError::PasswordFile`] if the file is not readable. The environment never replaces a file that is
+    /// named.
     pub(crate) fn find(
         in_url: Option<PasswordText>,
         file: Option<PathBuf>,
@@ -406,7 +410,8 @@ impl Password {
         }
     }
 
-    /// Returns the current password. A file is read each time, so a new password applies from the next connection on.
+    /// Returns the current password. A file is read each time, so a new password applies from the next
+    /// connection on.
     ///
     /// # Errors
     ///
@@ -418,7 +423,8 @@ impl Password {
         }
     }
 
-    /// As [`read`](Self::read), for a new connection: an unreadable file may be in the middle of a replacement.
+    /// As [`read`](Self::read), for a new connection: an unreadable file may be in the middle of a
+    /// replacement.
     pub(crate) fn current(&self) -> Result<Option<PasswordText>, HostRefusal> {
         self.read().map_err(|error| HostRefusal::new(StoreErrorKind::Unavailable, error.to_string()))
     }
@@ -562,8 +568,8 @@ mod tests {
         assert!(refused().contains("is empty") && !refused().contains("second"), "{}", refused());
     }
 
-    /// Goal: a file that can be read only once is rejected, since it would be empty for the next connection. Method: a pipe, as
-    /// `<(...)` of a shell makes it, and a link to a file, as Kubernetes mounts secrets.
+    /// Goal: a file that can be read only once is rejected, since it would be empty for the next connection.
+    /// Method: a pipe, as `<(...)` of a shell makes it, and a link to a file, as Kubernetes mounts secrets.
     #[cfg(target_os = "linux")]
     #[test]
     fn a_pipe_is_refused() {

@@ -25,15 +25,17 @@ const PARAMETERS: &str =
 /// The variables of the environment that sqlx sends, or uses to authenticate.
 const SENT: [&str; 3] = ["PGOPTIONS", "PGSSLCERT", "PGSSLKEY"];
 
-/// Returns the first message to a server. Its settings end with this message, as another program may use the session next.
+/// Returns the first message to a server. Its settings end with this message, as another program may use the
+/// session next.
 ///
-/// A cancelled call leaves a session on the server that still waits for the standby. To limit their number, each new session
-/// terminates those with its own name that have waited longer than a call may take. The name includes that limit, so no call of
-/// any node still waits for them. A pooler may add the address of its client to the name. Terminated reads wrote only the fence.
-/// The outcome of a write was unknown and stays so: the end of its wait makes its row visible, and no read relies on a row before
-/// a standby has it.
+/// A cancelled call leaves a session on the server that still waits for the standby. To limit their number,
+/// each new session terminates those with its own name that have waited longer than a call may take. The name
+/// includes that limit, so no call of any node still waits for them. A pooler may add the address of its
+/// client to the name. Terminated reads wrote only the fence. The outcome of a write was unknown and stays
+/// so: the end of its wait makes its row visible, and no read relies on a row before a standby has it.
 ///
-/// The COMMIT only produces a warning, to check that warnings arrive. Everything is in one message, without parameters.
+/// The COMMIT only produces a warning, to check that warnings arrive. Everything is in one message, without
+/// parameters.
 fn begin(sessions: &str, limit: Duration) -> String {
     let limit = limit.as_millis();
     format!(
@@ -48,12 +50,12 @@ fn begin(sessions: &str, limit: Duration) -> String {
     )
 }
 
-/// The report of a server: the process of the session, whether it is a standby, when it started, whether it syncs, how commits
-/// wait by default, and whether there are standbys to wait for.
+/// The report of a server: the process of the session, whether it is a standby, when it started, whether it
+/// syncs, how commits wait by default, and whether there are standbys to wait for.
 type ServerReport = (i32, bool, i64, String, String, bool);
 
-/// Reads the state of the table: the name with its schema, the other schemas in which nodes may find it, kind, persistence,
-/// columns, and whether names are unique.
+/// Reads the state of the table: the name with its schema, the other schemas in which nodes may find it,
+/// kind, persistence, columns, and whether names are unique.
 const INSPECT: &str = "SELECT format('%I.%I', s.nspname, c.relname), \
     (SELECT coalesce(string_agg(quote_ident(n.nspname), ', ' ORDER BY n.nspname), '') \
         FROM pg_class b JOIN pg_namespace n ON n.oid = b.relnamespace \
@@ -173,7 +175,8 @@ impl Connect for PostgresSettings {
             return Err(HostRefusal::new(StoreErrorKind::Other, FSYNC_OFF));
         }
         let history = PostgresHistory::of(&mut connection).await?;
-        // No two servers start in the same microsecond. Everything else is equal on a standby and its primary.
+        // No two servers start in the same microsecond. Everything else is equal on a standby and its
+        // primary.
         let confirmation = super::confirmation(has_standbys);
         let guard = Guard { process, started, must_keep: self.must_keep };
         let connection = PostgresSession::new(connection, guard, &commit, self.limit, confirmation);
@@ -189,7 +192,8 @@ impl Connect for PostgresSettings {
     }
 }
 
-/// Creates the table if it is missing, checks that it belongs to Snowmint, and returns its name with the schema.
+/// Creates the table if it is missing, checks that it belongs to Snowmint, and returns its name with the
+/// schema.
 pub(super) async fn prepare_table(pool: &Pool<PostgresSettings>) -> Result<String, StoreError> {
     let inspect = async || Ok(super::rows(pool, OPEN, Effect::Reads, INSPECT).await?.into_iter().next());
     let create = async |mut session: PostgresSession| {
@@ -229,8 +233,8 @@ fn check(store: &str, found: Inspected) -> Result<String, StoreError> {
     Ok(table)
 }
 
-/// Any user may run this, unless that right was revoked. The name of the current log file contains the timeline;
-/// `pg_control_checkpoint()` shows the old one until the first checkpoint after a promotion.
+/// Any user may run this, unless that right was revoked. The name of the current log file contains the
+/// timeline; `pg_control_checkpoint()` shows the old one until the first checkpoint after a promotion.
 const HISTORY: &str = "SELECT (SELECT system_identifier FROM pg_control_system()), \
     (SELECT oid::bigint FROM pg_database WHERE datname = current_database()), \
     ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint";

@@ -1,6 +1,6 @@
-//! One connection to the primary, shared by all calls and replaced when it breaks.
-//! Not the connection manager of the library, to know for certain whether a command was sent. At least every second the client
-//! asks all hosts again, on connections that it keeps: settings change, and so does the primary.
+//! One connection to the primary, shared by all calls and replaced when it breaks. Not the connection manager
+//! of the library, to know for certain whether a command was sent. At least every second the client asks all
+//! hosts again, on connections that it keeps: settings change, and so does the primary.
 
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -23,22 +23,23 @@ use crate::net::url::{Host, StoreUrl};
 use crate::net::{HostRefusal, Hosts, IDLE, Refresher, Standing, Writable, ask_every};
 use crate::{StoreError, StoreErrorKind, UrlError};
 
-/// Number of times that one call may be sent: the script by its hash and by its source, to a node that owns the slot now, and a
-/// read again when its connection breaks.
+/// Number of times that one call may be sent: the script by its hash and by its source, to a node that owns
+/// the slot now, and a read again when its connection breaks.
 const SENDS: usize = 4;
 
-/// A call is not sent unless all hosts were asked within this time before it began, or within less: see [`ask_every`].
+/// A call is not sent unless all hosts were asked within this time before it began, or within less: see
+/// [`ask_every`].
 const ASK_EVERY: Duration = Duration::from_secs(1);
 /// When several hosts are asked in the background: after this part of that time.
 const AHEAD: u32 = 3;
-/// How long that may take; hosts other than the primary have an eighth of it. While one is unresponsive, answers get as old as two
-/// of these times, which is less than [`ASK_EVERY`]: no call waits for it.
+/// How long that may take; hosts other than the primary have an eighth of it. While one is unresponsive,
+/// answers get as old as two of these times, which is less than [`ASK_EVERY`]: no call waits for it.
 const ASK_BESIDE: Duration = Duration::from_secs(3);
 /// How often the member in use is asked for the other members of its cluster.
 const LEARN_EVERY: Duration = Duration::from_secs(5);
 const MEMBERS: usize = 16;
-/// The looks at a sync of the file of a server that has begun, and the time before each: together a second, which a healthy disk
-/// needs a small part of.
+/// The looks at a sync of the file of a server that has begun, and the time before each: together a second,
+/// which a healthy disk needs a small part of.
 const SYNC_LOOKS: u32 = 20;
 const SYNC_LOOK_AGAIN: Duration = Duration::from_millis(50);
 
@@ -73,7 +74,8 @@ struct PrimaryInUse {
 struct Connected {
     connection: MultiplexedConnection,
     host: Host,
-    /// Identifies the connection, so that a failure closes only the connection on which it happened, not a later one.
+    /// Identifies the connection, so that a failure closes only the connection on which it happened, not a
+    /// later one.
     number: u64,
 }
 
@@ -101,7 +103,8 @@ struct KnownCluster {
     members: Vec<Host>,
     /// When a member named them.
     learned: Option<Instant>,
-    /// The greatest epoch of an owner of our slot so far: each owner has a greater one than the owner that it replaced.
+    /// The greatest epoch of an owner of our slot so far: each owner has a greater one than the owner that it
+    /// replaced.
     epoch: u64,
 }
 
@@ -142,8 +145,8 @@ impl ClusterRound {
 }
 
 impl RedisClient {
-    /// Takes the parameters of a connection out of a URL; other parameters stay. All calls are about keys in the slot of `key`.
-    /// The first call connects.
+    /// Takes the parameters of a connection out of a URL; other parameters stay. All calls are about keys in
+    /// the slot of `key`. The first call connects.
     pub(crate) fn take(location: &mut StoreUrl, key: Option<&str>) -> Result<Self, UrlError> {
         let (settings, name) = RedisSettings::take(location, key)?;
         let hosts = Hosts::new(location.hosts.clone());
@@ -175,8 +178,8 @@ impl RedisClient {
                 RedisFailure::InvalidAnswer("an empty answer".to_owned()),
             ));
         };
-        // A conflict or a refused addition changed nothing that could be lost. Some of these scripts end before their first
-        // write, so a server that refuses writes may answer them.
+        // A conflict or a refused addition changed nothing that could be lost. Some of these scripts end
+        // before their first write, so a server that refuses writes may answer them.
         let changed = effect == Effect::Reads || !matches!(answer, Value::Int(..=0));
         if let Some(wanted) = copies.map(|it| it.wanted).filter(|_| changed) {
             confirmed(confirmations, wanted).map_err(|failure| self.error(operation, effect, failure))?;
@@ -198,7 +201,8 @@ impl RedisClient {
         answers.map(|(answers, _)| answers).map_err(|failure| self.error(operation, Effect::Reads, failure))
     }
 
-    /// Returns whether the server that was called last is a member of a cluster, and has only some of the keys.
+    /// Returns whether the server that was called last is a member of a cluster, and has only some of the
+    /// keys.
     pub(crate) fn is_of_cluster(&self) -> bool {
         self.shared.known().cluster.exists
     }
@@ -249,8 +253,8 @@ impl RedisClient {
             .map_err(|error| self.error(operation, effect, RedisFailure::InvalidAnswer(error.to_string())))
     }
 
-    /// Turns a failed call into an error. The refusal of a demoted server is temporary if there are several, since another one may
-    /// have been promoted.
+    /// Turns a failed call into an error. The refusal of a demoted server is temporary if there are several,
+    /// since another one may have been promoted.
     pub(super) fn error(&self, operation: &'static str, effect: Effect, failure: RedisFailure) -> StoreError {
         let is_temporary = matches!(&failure, RedisFailure::Refused(said) if error::is_about_the_server(said))
             && self.shared.are_several();
@@ -259,8 +263,8 @@ impl RedisClient {
         StoreError::new(kind, operation, &*self.name, text)
     }
 
-    /// Sends commands, the first of which may be a script by its hash. Returns their answers, and the time just before a
-    /// connection for them was chosen.
+    /// Sends commands, the first of which may be a script by its hash. Returns their answers, and the time
+    /// just before a connection for them was chosen.
     async fn send(
         &self,
         effect: Effect,
@@ -306,7 +310,8 @@ impl RedisClient {
         Err(failure.unwrap_or(RedisFailure::Late(limit)))
     }
 
-    /// Returns a connection, with its number, to a server that was the primary shortly before a call began, or since.
+    /// Returns a connection, with its number, to a server that was the primary shortly before a call began,
+    /// or since.
     async fn connection(
         &self,
         began: Instant,
@@ -328,12 +333,14 @@ impl RedisClient {
         Ok((server.connection, server.number))
     }
 
-    /// Records that a write sent at this time was acknowledged, and confirmed by replicas if that is required.
+    /// Records that a write sent at this time was acknowledged, and confirmed by replicas if that is
+    /// required.
     fn acknowledged(&self, sent: Instant) {
         self.shared.known().history.acknowledged(sent, self.shared.settings.may_lose);
     }
 
-    /// Returns the line of writes of the primary in use, which no other server continues; `None` in a Redis Cluster.
+    /// Returns the line of writes of the primary in use, which no other server continues; `None` in a Redis
+    /// Cluster.
     pub(crate) fn line(&self) -> Option<String> {
         let known = self.shared.known();
         let line = known.history.line().filter(|_| !known.cluster.exists);
@@ -355,7 +362,8 @@ impl RedisClient {
 }
 
 impl SharedClient {
-    /// Follows the instructions in a refusal, and returns whether to send again. A refused call had no effect.
+    /// Follows the instructions in a refusal, and returns whether to send again. A refused call had no
+    /// effect.
     fn follow(&self, number: u64, said: &ServerError) -> bool {
         match said.kind() {
             Some(ServerErrorKind::NoScript) => true,
@@ -388,7 +396,8 @@ impl SharedClient {
         if self.are_several() { ask_every(ASK_EVERY, self.settings.may_lose) } else { ASK_EVERY }
     }
 
-    /// Returns the connection of the last call, if all hosts were asked shortly before a call began, or since, and it still answers.
+    /// Returns the connection of the last call, if all hosts were asked shortly before a call began, or
+    /// since, and it still answers.
     async fn stands(&self, began: Instant, deadline: Instant) -> Option<Connected> {
         let ask_every = self.ask_every();
         let is_fresh = |open: &&mut PrimaryInUse| began.saturating_duration_since(open.asked) < ask_every;
@@ -407,8 +416,8 @@ impl SharedClient {
         Some(server)
     }
 
-    /// Asks all hosts again. If one must not be used, the next call asks them itself before it uses any, and reports why; if none
-    /// answers, the existing connection stays in use until the last answers are too old.
+    /// Asks all hosts again. If one must not be used, the next call asks them itself before it uses any, and
+    /// reports why; if none answers, the existing connection stays in use until the last answers are too old.
     async fn refresh(&self) {
         let _turn = self.turn.lock().await;
         match self.connect(Instant::now() + self.settings.limit.min(ASK_BESIDE)).await {
@@ -498,8 +507,8 @@ impl SharedClient {
         if are_all_asked && refusal.kind == StoreErrorKind::Unavailable {
             self.learn_from_any(deadline).await;
         }
-        // A server that was left out in favour of a primary that is gone may be valid now, and a member without our keys knows
-        // their owner.
+        // A server that was left out in favour of a primary that is gone may be valid now, and a member
+        // without our keys knows their owner.
         let (others, again) = {
             let known = self.known();
             let others = others(&known);
@@ -523,7 +532,8 @@ impl SharedClient {
         Ok(self.known().round.owner.take().map_or(answer, |(_, owner)| owner))
     }
 
-    /// Asks whether a host accepts writes. Whether it may be used is decided once it is certain that no other host does.
+    /// Asks whether a host accepts writes. Whether it may be used is decided once it is certain that no other
+    /// host does.
     async fn ask_one(&self, host: Host, deadline: Instant) -> Result<Writable<Report, ()>, HostRefusal> {
         let standing = self.known().take(&host);
         let (server, told) = self.server(&host, standing, deadline).await?;
@@ -591,8 +601,8 @@ impl SharedClient {
         Ok((server, told))
     }
 
-    /// Asks members of a cluster for the others until one names a new one: the owner of our keys may have joined the cluster after
-    /// the last time.
+    /// Asks members of a cluster for the others until one names a new one: the owner of our keys may have
+    /// joined the cluster after the last time.
     async fn learn_from_any(&self, deadline: Instant) {
         let (before, standing) = {
             let known = self.known();
@@ -606,7 +616,8 @@ impl SharedClient {
             self.learn(&mut server, deadline).await;
             let cluster = &mut self.known().cluster;
             let is_new = cluster.members.iter().any(|it| !before.contains(it));
-            // The one that was asked may be cut off, and its list old. The owner of our keys, once it is found, names those that stay.
+            // The one that was asked may be cut off, and its list old. The owner of our keys, once it is
+            // found, names those that stay.
             let missing: Vec<Host> =
                 before.iter().filter(|it| !cluster.members.contains(it)).cloned().collect();
             cluster.members.extend(missing);
@@ -666,9 +677,9 @@ impl SharedClient {
     }
 }
 
-/// Waits until a sync of the file of a server ends. Refuses a server whose disk hangs: with `appendfsync everysec`, Redis waits
-/// 2 s for the sync, and then goes on and acknowledges without it, for as long as the disk hangs. A failure of the machine then
-/// loses all of that.
+/// Waits until a sync of the file of a server ends. Refuses a server whose disk hangs: with
+/// `appendfsync everysec`, Redis waits 2 s for the sync, and then goes on and acknowledges without it, for as
+/// long as the disk hangs. A failure of the machine then loses all of that.
 async fn await_sync(connection: &mut MultiplexedConnection) -> Result<(), HostRefusal> {
     for _ in 0..SYNC_LOOKS {
         sleep(SYNC_LOOK_AGAIN).await;
@@ -701,7 +712,8 @@ fn moved_to(details: &str) -> Option<Host> {
     (!name.is_empty()).then_some(Host::new(name.to_owned(), port.parse().ok()?))
 }
 
-/// Returns the refusal of the first command. Later commands only query its effect; if they fail, it is not affected.
+/// Returns the refusal of the first command. Later commands only query its effect; if they fail, it is not
+/// affected.
 fn refused(first: Option<&Value>) -> Option<ServerError> {
     match first {
         Some(Value::ServerError(said)) => Some(said.clone()),
@@ -757,7 +769,8 @@ mod tests {
         (primary, replica)
     }
 
-    /// A primary and a replica, and a link on which all has settled that was there when the replica was last seen.
+    /// A primary and a replica, and a link on which all has settled that was there when the replica was last
+    /// seen.
     async fn settled_pair() -> (Redis, Redis, RedisClient) {
         let (first, second) = pair();
         let link = link(&[&first, &second], "may_lose=0");
@@ -772,8 +785,9 @@ mod tests {
         (first, second, link)
     }
 
-    /// Goal: a replica that had all that has settled is used after a promotion that nobody saw. Method: it is promoted and
-    /// restarted between two times that the hosts are asked, so that its replication id says nothing.
+    /// Goal: a replica that had all that has settled is used after a promotion that nobody saw. Method: it is
+    /// promoted and restarted between two times that the hosts are asked, so that its replication id says
+    /// nothing.
     #[tokio::test]
     async fn a_promotion_that_nobody_saw_is_followed_where_everything_was() {
         let (first, second, link) = settled_pair().await;
@@ -786,8 +800,8 @@ mod tests {
         assert_eq!(server.host.port(), second.port());
     }
 
-    /// Goal: a replica that crashed with its primary is used if it is promoted. Method: it returns as a replica, asked once,
-    /// with an id of its own; so does the old primary, which follows it.
+    /// Goal: a replica that crashed with its primary is used if it is promoted. Method: it returns as a
+    /// replica, asked once, with an id of its own; so does the old primary, which follows it.
     #[tokio::test]
     async fn a_replica_that_crashed_with_its_primary_is_followed() {
         let (first, second, link) = settled_pair().await;
@@ -803,8 +817,9 @@ mod tests {
         assert_eq!(server.host.port(), second.port());
     }
 
-    /// Goal: a call relies on no answer of the hosts that is older than half of `may_lose`, so that a replaced primary confirms
-    /// no grant which its successor lacks. Method: a stopped clock, and several values; a single host has no successor.
+    /// Goal: a call relies on no answer of the hosts that is older than half of `may_lose`, so that a
+    /// replaced primary confirms no grant which its successor lacks. Method: a stopped clock, and several
+    /// values; a single host has no successor.
     #[tokio::test]
     async fn no_call_relies_on_answers_older_than_half_of_may_lose() {
         let (first, second) = pair();
@@ -841,8 +856,8 @@ mod tests {
         }
     }
 
-    /// Goal: a host that did not answer is asked again the next time, since it may be promoted as soon as it answers. Method: a
-    /// replica that hangs, and is promoted after that.
+    /// Goal: a host that did not answer is asked again the next time, since it may be promoted as soon as it
+    /// answers. Method: a replica that hangs, and is promoted after that.
     #[tokio::test]
     async fn a_host_that_was_silent_is_asked_the_next_time() {
         let (first, second) = pair();
@@ -855,8 +870,8 @@ mod tests {
         assert!(error.contains("both accept writes"), "{error}");
     }
 
-    /// Goal: a member that a cluster redirected to is asked until it answers, not just once. Method: redirections, without the
-    /// permission to list all members.
+    /// Goal: a member that a cluster redirected to is asked until it answers, not just once. Method:
+    /// redirections, without the permission to list all members.
     #[test]
     fn a_member_that_a_cluster_named_is_remembered() {
         let host = |port| Host::new("h".to_owned(), port);

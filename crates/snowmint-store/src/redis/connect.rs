@@ -1,4 +1,5 @@
-//! Parses the URL into the settings of a connection: hosts, login, TLS, and the user's requirements for a server.
+//! Parses the URL into the settings of a connection: hosts, login, TLS, and the user's requirements for a
+//! server.
 
 use std::time::Duration;
 
@@ -106,8 +107,8 @@ fn address(location: &mut StoreUrl) -> Result<Address, UrlError> {
         // Without TLS, certificates stay in the URL, and `finish` rejects them.
         return Ok(Address::Plain);
     }
-    // The client leaves the choice of cryptography to the process. Ring needs neither C++ nor cmake to build. If the process has
-    // already chosen a provider, that one stays.
+    // The client leaves the choice of cryptography to the process. Ring needs neither C++ nor cmake to build.
+    // If the process has already chosen a provider, that one stays.
     rustls::crypto::ring::default_provider().install_default().ok();
     let files = location.read_tls(["ca", "cert", "key"], None)?;
     let client_tls =
@@ -119,8 +120,8 @@ fn address(location: &mut StoreUrl) -> Result<Address, UrlError> {
 }
 
 impl RedisSettings {
-    /// Takes the parameters of a connection out of a URL, and returns the name for logs too. Other parameters stay. All calls are
-    /// about keys in the slot of `key`.
+    /// Takes the parameters of a connection out of a URL, and returns the name for logs too. Other parameters
+    /// stay. All calls are about keys in the slot of `key`.
     pub(super) fn take(location: &mut StoreUrl, key: Option<&str>) -> Result<(Self, String), UrlError> {
         let database = database(location)?;
         let copies = copies(location)?;

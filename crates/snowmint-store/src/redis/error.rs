@@ -26,7 +26,8 @@ pub(super) enum RedisFailure {
     InvalidAnswer(String),
 }
 
-/// The meaning of each refusal, by its first word, with advice. Older servers put the word inside the text of a failed script.
+/// The meaning of each refusal, by its first word, with advice. Older servers put the word inside the text of
+/// a failed script.
 const REFUSALS: &[(&str, StoreErrorKind, &str)] = &[
     ("READONLY", StoreErrorKind::ReadOnly, "use the primary, or name several hosts, separated by commas"),
     ("OOM", StoreErrorKind::Full, "raise maxmemory of the server, or free memory"),

@@ -1,7 +1,6 @@
-//! The Lua scripts, and the requests that use them.
-//! Scripts on records and marks start with a write that changes nothing: a replica refuses it, and so does a primary without its
-//! replicas. Scripts on a counter of another system write only to count, so such a server may also answer that it counted
-//! nothing.
+//! The Lua scripts, and the requests that use them. Scripts on records and marks start with a write that
+//! changes nothing: a replica refuses it, and so does a primary without its replicas. Scripts on a counter of
+//! another system write only to count, so such a server may also answer that it counted nothing.
 
 use std::sync::LazyLock;
 
@@ -11,18 +10,19 @@ use super::Names;
 use super::connect::Copies;
 use crate::counter::claims::{KEPT, MOST};
 
-/// Precedes a read. PERSIST is a write that needs no memory, so a full server can still be read. If replicas are required, INCR
-/// makes a change that they have to confirm, together with everything before it.
+/// Precedes a read. PERSIST is a write that needs no memory, so a full server can still be read. If replicas
+/// are required, INCR makes a change that they have to confirm, together with everything before it.
 const READ_FENCE: &str =
     "if ARGV[1] == '1' then redis.call('INCR', KEYS[1]) else redis.call('PERSIST', KEYS[1]) end ";
 
-/// Precedes a write. An empty SETRANGE changes nothing, but is refused if memory has run out: only the first write of a script is
-/// checked for that, so it must not be one that could leave half a record behind. It makes the fence if there is none: a cluster
-/// that moves keys runs no script on keys that do not exist.
+/// Precedes a write. An empty SETRANGE changes nothing, but is refused if memory has run out: only the first
+/// write of a script is checked for that, so it must not be one that could leave half a record behind. It
+/// makes the fence if there is none: a cluster that moves keys runs no script on keys that do not exist.
 const WRITE_FENCE: &str =
     "if redis.call('SETRANGE', KEYS[1], 0, '') == 0 then redis.call('INCR', KEYS[1]) end ";
 
-/// Compares and sets. A value without a revision is a damaged record, which some node may hold, and not a free key.
+/// Compares and sets. A value without a revision is a damaged record, which some node may hold, and not a
+/// free key.
 static SWAP: LazyLock<Code> = LazyLock::new(|| {
     Code::fenced_write(
         "local found = redis.call('HMGET', KEYS[2], 'r', 'v') \
@@ -35,8 +35,8 @@ static SWAP: LazyLock<Code> = LazyLock::new(|| {
     )
 });
 
-/// Adds to a record. Numbers in Lua are exact only up to 2^53, so digits are compared as text and added by HINCRBY. The revision
-/// comes first, because its HINCRBY may fail; that of the sum cannot.
+/// Adds to a record. Numbers in Lua are exact only up to 2^53, so digits are compared as text and added by
+/// HINCRBY. The revision comes first, because its HINCRBY may fail; that of the sum cannot.
 static ADD: LazyLock<Code> = LazyLock::new(|| {
     Code::fenced_write(
         "local found = redis.call('HMGET', KEYS[2], 'r', 'v') \
@@ -67,9 +67,9 @@ static TAKE: LazyLock<Code> = LazyLock::new(|| {
     )
 });
 
-/// As [`TAKE`], with a mark of the reservation in the same step: if the mark survives, so does the addition. Returns -1 as a
-/// number if there are too many marks. The oldest marks beyond the number to keep leave the list if they are among the given
-/// settled ones.
+/// As [`TAKE`], with a mark of the reservation in the same step: if the mark survives, so does the addition.
+/// Returns -1 as a number if there are too many marks. The oldest marks beyond the number to keep leave the
+/// list if they are among the given settled ones.
 static TAKE_MARKED: LazyLock<Code> = LazyLock::new(|| {
     Code::new(
         "if redis.call('TYPE', KEYS[1]).ok ~= 'string' then return 0 end \
@@ -102,7 +102,8 @@ static RAISE: LazyLock<Code> = LazyLock::new(|| {
 static MARKS: LazyLock<Code> =
     LazyLock::new(|| Code::new("redis.call('PERSIST', KEYS[1]) return redis.call('LRANGE', KEYS[1], 0, -1)"));
 
-/// Returns records. A key of another type gets an invalid revision, so that it is reported without hiding the others.
+/// Returns records. A key of another type gets an invalid revision, so that it is reported without hiding the
+/// others.
 static RECORDS: LazyLock<Code> = LazyLock::new(|| {
     Code::fenced_read(
         "local found = {} \
@@ -115,7 +116,8 @@ static RECORDS: LazyLock<Code> = LazyLock::new(|| {
     )
 });
 
-/// Returns keys of the index, or 0 if the index is incomplete: it has fewer keys than were ever added, or the count is missing.
+/// Returns keys of the index, or 0 if the index is incomplete: it has fewer keys than were ever added, or the
+/// count is missing.
 static KEYS: LazyLock<Code> = LazyLock::new(|| {
     Code::fenced_read(
         "if tonumber(redis.call('HGET', KEYS[3], 'n') or -1) ~= redis.call('ZCARD', KEYS[2]) then return 0 end \
@@ -123,8 +125,8 @@ static KEYS: LazyLock<Code> = LazyLock::new(|| {
     )
 });
 
-/// Puts the keys of all records into the index, on the server on which they were found: only that server is known to have all of
-/// them. A record that was added meanwhile was indexed by its writer.
+/// Puts the keys of all records into the index, on the server on which they were found: only that server is
+/// known to have all of them. A record that was added meanwhile was indexed by its writer.
 static INDEX: LazyLock<Code> = LazyLock::new(|| {
     Code::fenced_write(
         "if (string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') or '') ~= ARGV[1] then return 0 end \
@@ -184,7 +186,8 @@ impl ScriptCall {
         Self::new(&SWAP, names.of_record(key)).number(before).argument(key).number(after).argument(value)
     }
 
-    /// Builds the addition to the number of one record. Its answer is the number before, or 0 as an integer if it is refused.
+    /// Builds the addition to the number of one record. Its answer is the number before, or 0 as an integer
+    /// if it is refused.
     pub(super) fn add(names: &Names, key: &str, step: i64, addend: i64) -> Self {
         let call = Self::new(&ADD, names.of_record(key)).argument(key).number(step);
         call.number(addend).number(i64::MAX - addend)
@@ -195,8 +198,9 @@ impl ScriptCall {
         Self::new(&TAKE, vec![counter.to_owned()]).number(addend).number(i64::MAX - addend)
     }
 
-    /// Builds the addition to a counter of another system, and a mark beside it. Its answer is as for [`add`](Self::add), and -1
-    /// as an integer if there is no room for the mark. The settled marks are given oldest first.
+    /// Builds the addition to a counter of another system, and a mark beside it. Its answer is as for
+    /// [`add`](Self::add), and -1 as an integer if there is no room for the mark. The settled marks are given
+    /// oldest first.
     pub(crate) fn take_marked(
         counter: &str,
         marks: &str,
@@ -209,8 +213,8 @@ impl ScriptCall {
         settled.into_iter().fold(call, Self::argument)
     }
 
-    /// Builds the addition to a counter of another system that holds `before`; its answer is 0 as an integer if it holds another
-    /// value.
+    /// Builds the addition to a counter of another system that holds `before`; its answer is 0 as an integer
+    /// if it holds another value.
     pub(crate) fn raise(counter: &str, before: u64, addend: u64) -> Self {
         Self::new(&RAISE, vec![counter.to_owned()]).number(before).number(addend)
     }
@@ -226,12 +230,14 @@ impl ScriptCall {
         Self::new(&RECORDS, [names.fence()].into_iter().chain(records).collect())
     }
 
-    /// Builds the read of the keys in a range, in order; its answer is 0 if the index has to be rebuilt first.
+    /// Builds the read of the keys in a range, in order; its answer is 0 if the index has to be rebuilt
+    /// first.
     pub(super) fn keys(names: &Names, from: &[u8], to: &str, limit: usize) -> Self {
         Self::new(&KEYS, names.of_index()).argument(from).argument(to).number(limit)
     }
 
-    /// Builds the write of the complete index, from the keys of all records of a server; its answer is 0 on any other server.
+    /// Builds the write of the complete index, from the keys of all records of a server; its answer is 0 on
+    /// any other server.
     pub(super) fn index<'a>(names: &Names, server: &str, keys: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let call = Self::new(&INDEX, names.of_index()).argument(server);
         keys.into_iter().fold(call, Self::argument)
@@ -269,7 +275,8 @@ pub(crate) fn type_and_text(key: &str) -> Pipeline {
     pipeline
 }
 
-/// Queries one step of a scan by pattern, from a cursor that begins and ends at 0, and the identity of the server.
+/// Queries one step of a scan by pattern, from a cursor that begins and ends at 0, and the identity of the
+/// server.
 pub(super) fn scan(cursor: &str, pattern: &str) -> Pipeline {
     let mut pipeline = redis::pipe();
     pipeline.cmd("SCAN").arg(cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(1000);

@@ -1,5 +1,6 @@
-//! A few connections to a database. Each is used by one call at a time, and closed at the first sign of trouble.
-//! Not the pool of sqlx, in order to know for certain whether a statement was sent, and to try several hosts.
+//! A few connections to a database. Each is used by one call at a time, and closed at the first sign of
+//! trouble. Not the pool of sqlx, in order to know for certain whether a statement was sent, and to try
+//! several hosts.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -15,12 +16,13 @@ use crate::net::{
 };
 use crate::{StoreError, StoreErrorKind};
 
-/// With several hosts, a call is sent only if all of them were asked within this time before it, or less: see [`ask_every`].
+/// With several hosts, a call is sent only if all of them were asked within this time before it, or less: see
+/// [`ask_every`].
 const ASK_EVERY: Duration = Duration::from_secs(10);
 /// Number of statements that run at once.
 const CONNECTIONS: usize = 4;
-/// Lifetime of a connection, less up to a fifth, so that a fleet does not reconnect all at once. A new session checks the server
-/// again, and uses a new password.
+/// Lifetime of a connection, less up to a fifth, so that a fleet does not reconnect all at once. A new
+/// session checks the server again, and uses a new password.
 const LIFETIME: Duration = Duration::from_mins(10);
 
 /// Opens and checks connections.
@@ -83,7 +85,8 @@ struct PoolState<D: Connect> {
 struct LastConfirmation(Option<Confirmation>);
 
 impl LastConfirmation {
-    /// Records what a server reported, and returns it if that has changed since replicas first confirmed commits.
+    /// Records what a server reported, and returns it if that has changed since replicas first confirmed
+    /// commits.
     fn turn(&mut self, now: Confirmation) -> Option<Confirmation> {
         match self.0 {
             None if now == Confirmation::ByReplicas => {
@@ -140,7 +143,8 @@ impl<D: Connect> Pool<D> {
 
     /// Runs a statement. A read is retried once, on a new connection, if its connection breaks.
     ///
-    /// `ask` returns the connection with its answer. A dropped future drops the connection, including half-read answers.
+    /// `ask` returns the connection with its answer. A dropped future drops the connection, including
+    /// half-read answers.
     pub(crate) async fn run<T, F>(
         &self,
         effect: Effect,
@@ -206,8 +210,8 @@ impl<D: Connect> Pool<D> {
         }
     }
 
-    /// Returns a connection to a server that was the primary when all hosts were last asked. The connection was just used, has
-    /// just answered, or is new.
+    /// Returns a connection to a server that was the primary when all hosts were last asked. The connection
+    /// was just used, has just answered, or is new.
     async fn take(&self, deadline: Instant) -> Result<OpenConnection<D>, HostRefusal> {
         while let Some(mut open) = self.shared.next_idle() {
             let unused = open.since.elapsed();
@@ -257,8 +261,8 @@ impl<D: Connect + ServerErrors> Pool<D> {
         answer.map_err(|failure| self.error(operation, effect, failure, |_| None))
     }
 
-    /// Turns a failed statement into an error; `advice` precedes that of the database. The refusal of a demoted server is
-    /// temporary if there are several hosts, since another one may have been promoted.
+    /// Turns a failed statement into an error; `advice` precedes that of the database. The refusal of a
+    /// demoted server is temporary if there are several hosts, since another one may have been promoted.
     pub(crate) fn error(
         &self,
         operation: &'static str,
@@ -274,8 +278,8 @@ impl<D: Connect + ServerErrors> Pool<D> {
 }
 
 impl<D: Connect> PoolState<D> {
-    /// Keeps a connection for the next call, unless there are enough idle ones, or another server is the primary by now: one host
-    /// of a URL may be an address that moves from server to server.
+    /// Keeps a connection for the next call, unless there are enough idle ones, or another server is the
+    /// primary by now: one host of a URL may be an address that moves from server to server.
     fn keep(&mut self, open: OpenConnection<D>) {
         let is_current = self.primary.as_ref().is_none_or(|it| it.server == open.server);
         if is_current && self.idle.len() < CONNECTIONS {
@@ -303,8 +307,8 @@ impl<D: Connect> SharedPool<D> {
         Ok(OpenConnection { connection, server, ends, since: Instant::now(), unconfirmed })
     }
 
-    /// Asks all hosts again. If one must not be used, the next call asks them itself before it uses any, and reports why; if no
-    /// connection was made, the existing connections stay in use for the rest of the time.
+    /// Asks all hosts again. If one must not be used, the next call asks them itself before it uses any, and
+    /// reports why; if no connection was made, the existing connections stay in use for the rest of the time.
     async fn refresh(&self) {
         let found = self.connect(Instant::now() + self.limit).await;
         let mut state = self.state();
@@ -331,8 +335,8 @@ impl<D: Connect> SharedPool<D> {
 
     /// Logs once when replicas stop confirming commits, and once when they confirm them again.
     ///
-    /// A server without replicas is not refused, even as the first one that this node meets. But if replicas confirmed commits
-    /// before, a failover would have lost nothing, and one from this server may.
+    /// A server without replicas is not refused, even as the first one that this node meets. But if replicas
+    /// confirmed commits before, a failover would have lost nothing, and one from this server may.
     fn note(&self, connection: &mut D::Connection) {
         let Some(now) = D::confirmation(connection).filter(|_| self.is_kept) else { return };
         let turned = self.state().confirmed.turn(now);
@@ -451,8 +455,8 @@ mod tests {
         (pool.run(Effect::Writes, ask).await, started.elapsed())
     }
 
-    /// Goal: no call goes to a server unless all hosts were asked shortly before. Method: calls far apart and close
-    /// together, and a second primary, which has to be noticed in that time.
+    /// Goal: no call goes to a server unless all hosts were asked shortly before. Method: calls far apart and
+    /// close together, and a second primary, which has to be noticed in that time.
     #[tokio::test(start_paused = true)]
     async fn all_hosts_are_asked_again_in_time() {
         for (may_lose, within) in [(0, 10_000), (2_000, 1_000), (60_000, 10_000)] {
@@ -489,8 +493,8 @@ mod tests {
         assert!((6..=13).contains(&hosts.asked()), "asked {} times in a minute", hosts.asked());
     }
 
-    /// Goal: a primary that accepts no new connections for a moment delays no call, and is not asked at each call. Method: calls
-    /// close together; it refuses for half of the time in which hosts must be asked.
+    /// Goal: a primary that accepts no new connections for a moment delays no call, and is not asked at each
+    /// call. Method: calls close together; it refuses for half of the time in which hosts must be asked.
     #[tokio::test(start_paused = true)]
     async fn a_refused_connection_beside_the_calls_costs_none() {
         let (pool, hosts) = pool(Says::Replica, Duration::ZERO);
@@ -507,8 +511,8 @@ mod tests {
         call(&pool).await.0.unwrap();
     }
 
-    /// Goal: once a call has met another server behind an address, no later call goes to the old one. Method: a call to the old
-    /// server that ends after that.
+    /// Goal: once a call has met another server behind an address, no later call goes to the old one. Method:
+    /// a call to the old server that ends after that.
     #[tokio::test(start_paused = true)]
     async fn a_connection_to_a_replaced_server_is_not_kept() {
         let hosts = Hosts::default();
@@ -531,7 +535,8 @@ mod tests {
         }
     }
 
-    /// Goal: each connection is replaced in the end, to use new passwords and to repeat the checks at the start of a session.
+    /// Goal: each connection is replaced in the end, to use new passwords and to repeat the checks at the
+    /// start of a session.
     #[tokio::test(start_paused = true)]
     async fn a_connection_has_a_lifetime() {
         let hosts = Hosts::default();

@@ -1,5 +1,5 @@
-//! The parts that PostgreSQL and MySQL share for the table `snowmint_records`: keys as ranges of bytes, and rows as records.
-//! Each database has its own statements and error codes.
+//! The parts that PostgreSQL and MySQL share for the table `snowmint_records`: keys as ranges of bytes, and
+//! rows as records. Each database has its own statements and error codes.
 
 use super::failure::{self, ServerErrors, SqlFailure};
 use super::pool::{Connect, Pool};
@@ -8,8 +8,8 @@ use crate::net::url::StoreUrl;
 use crate::store::SkippedRecords;
 use crate::{Key, Revision, StoreError, StoreErrorKind, UrlError, Versioned};
 
-/// A row of an outer join with the table: name, revision, value; all empty if there is no record. Another program may have
-/// written a name that is not UTF-8.
+/// A row of an outer join with the table: name, revision, value; all empty if there is no record. Another
+/// program may have written a name that is not UTF-8.
 type Row = (Option<Vec<u8>>, Option<i64>, Option<Vec<u8>>);
 
 /// The name in errors of the call that opens a store.
@@ -53,7 +53,8 @@ pub(crate) fn refuse(store: &str, found: impl Into<String>) -> StoreError {
     StoreError::new(StoreErrorKind::Other, OPEN, store, found.into())
 }
 
-/// Returns the bounds of all keys with a prefix, the first inclusive and the last exclusive; or `None` if no key can have it.
+/// Returns the bounds of all keys with a prefix, the first inclusive and the last exclusive; or `None` if no
+/// key can have it.
 pub(crate) fn bounds(prefix: &str) -> Option<(String, String)> {
     Key::may_begin_with(prefix).then(|| (prefix.to_owned(), Key::end_of(prefix)))
 }

@@ -1,6 +1,5 @@
-//! Opens a file and checks it: whether the file is Snowmint's, whether it is intact, and which process creates it when many
-//! start at once.
-//! The files of other programs are only read.
+//! Opens a file and checks it: whether the file is Snowmint's, whether it is intact, and which process
+//! creates it when many start at once. The files of other programs are only read.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -108,7 +107,8 @@ async fn connect_to_read(path: &Path) -> Result<SqliteConnection, OpenFailure> {
     let options = if !has_log(path) {
         options.immutable(true)
     } else if lacks_index(path) {
-        // SQLite then makes the index in memory. No process has the file open, and on close this one can change nothing.
+        // SQLite then makes the index in memory. No process has the file open, and on close this one can
+        // change nothing.
         options.vfs("unix-none").locking_mode(SqliteLockingMode::Exclusive)
     } else {
         options
@@ -168,7 +168,8 @@ fn refuse_log_alone(path: &Path) -> Result<(), OpenFailure> {
     refuse(StoreErrorKind::Corrupt, found, MISSING)
 }
 
-/// SQLite names the log after the file. Two names of one file would have two logs, and processes that see nothing of each other.
+/// SQLite names the log after the file. Two names of one file would have two logs, and processes that see
+/// nothing of each other.
 fn refuse_second_name(path: &Path) -> Result<(), OpenFailure> {
     match names(path) {
         Ok(names @ 2..) => {
@@ -198,8 +199,8 @@ fn create_folder(folder: &Path) -> Result<(), OpenFailure> {
     refuse(kind, found, advice)
 }
 
-/// Retries while other processes block the file: SQLite does not wait in every case, such as while one of them switches a new
-/// file to its write-ahead log.
+/// Retries while other processes block the file: SQLite does not wait in every case, such as while one of
+/// them switches a new file to its write-ahead log.
 async fn connect_patiently(path: &Path) -> Result<SqliteConnection, OpenFailure> {
     let mut pause = FIRST_PAUSE;
     loop {
@@ -241,7 +242,8 @@ fn options(path: &Path) -> SqliteConnectOptions {
         .disable_statement_logging()
 }
 
-/// Checks that the file is Snowmint's and of a known version, shares it by a write-ahead log, and checks that it is intact.
+/// Checks that the file is Snowmint's and of a known version, shares it by a write-ahead log, and checks that
+/// it is intact.
 async fn settle(path: &Path, connection: &mut SqliteConnection) -> Result<(), OpenFailure> {
     let header = SqliteHeader::read(connection).await?;
     if header.is_blank() {
@@ -252,8 +254,8 @@ async fn settle(path: &Path, connection: &mut SqliteConnection) -> Result<(), Op
     if header.journal_mode != "wal" {
         use_write_ahead_log(connection).await?;
     }
-    // From now on the log shows writes that a process did not sync before it died: sync them, so that a power loss cannot undo
-    // them.
+    // From now on the log shows writes that a process did not sync before it died: sync them, so that a power
+    // loss cannot undo them.
     sync_log(path).map_err(sqlx::Error::from)?;
     check_sound(path, header.page_bytes, connection).await
 }
@@ -271,7 +273,8 @@ struct SqliteHeader {
 }
 
 impl SqliteHeader {
-    /// Reads everything in one statement and so in one snapshot: a file that is being created is seen as blank or as finished.
+    /// Reads everything in one statement and so in one snapshot: a file that is being created is seen as
+    /// blank or as finished.
     async fn read(connection: &mut SqliteConnection) -> Result<Self, sqlx::Error> {
         let query = sqlx::query_as(
             "SELECT (SELECT application_id FROM pragma_application_id), \
@@ -372,8 +375,8 @@ async fn check_sound(
 mod tests {
     use super::*;
 
-    /// Goal: a file that is replaced while it is opened is refused; a new file, or the same one, is not. Method: rename another file
-    /// over it before the files are noted.
+    /// Goal: a file that is replaced while it is opened is refused; a new file, or the same one, is not.
+    /// Method: rename another file over it before the files are noted.
     #[test]
     fn a_file_that_is_replaced_while_it_is_opened_is_refused() {
         let folder = tempfile::tempdir().unwrap();

@@ -107,14 +107,14 @@ fn kind(error: &sqlx::Error, effect: Effect, path: &Path) -> StoreErrorKind {
         return kind_without_code(error, effect);
     };
     match primary {
-        // Also at a commit: SQLite reports it while it writes to the log, and those frames count only with the last one, which is
-        // then missing or torn. A failed sync of a complete log is IOERR.
+        // Also at a commit: SQLite reports it while it writes to the log, and those frames count only with
+        // the last one, which is then missing or torn. A failed sync of a complete log is IOERR.
         primary::FULL => StoreErrorKind::Full,
         primary::CORRUPT | primary::NOTADB => StoreErrorKind::Corrupt,
         primary::READONLY | primary::PERM => StoreErrorKind::ReadOnly,
         primary::CANTOPEN if files::write_problem(path).is_some() => StoreErrorKind::ReadOnly,
-        // These two can happen between the log on disk and its index in memory: a commit that no process sees now
-        // becomes visible when the log is next recovered.
+        // These two can happen between the log on disk and its index in memory: a commit that no process sees
+        // now becomes visible when the log is next recovered.
         primary::IOERR | primary::NOMEM if effect == Effect::Writes => StoreErrorKind::OutcomeUnknown,
         primary::IOERR if code(error) == Some(IOERR_SHMSIZE) => StoreErrorKind::Full,
         primary::BUSY
@@ -127,7 +127,8 @@ fn kind(error: &sqlx::Error, effect: Effect, path: &Path) -> StoreErrorKind {
     }
 }
 
-/// Returns the kind of errors of the layer above SQLite: the thread that runs the statements, and decoding of its rows.
+/// Returns the kind of errors of the layer above SQLite: the thread that runs the statements, and decoding of
+/// its rows.
 fn kind_without_code(error: &sqlx::Error, effect: Effect) -> StoreErrorKind {
     match error {
         // A write whose row cannot be decoded has still happened.

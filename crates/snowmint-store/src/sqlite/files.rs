@@ -1,6 +1,7 @@
 //! The files behind a store: who may write them, and whether they are still in place.
 //!
-//! This code never opens the main file itself: closing it again would drop the locks that SQLite holds for this process.
+//! This code never opens the main file itself: closing it again would drop the locks that SQLite holds for
+//! this process.
 
 use std::ffi::OsString;
 use std::io;
@@ -14,8 +15,8 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Records which files are there now. SQLite must have read the file once, so that its two companions exist; it keeps all
-    /// three until the last process has closed them.
+    /// Records which files are there now. SQLite must have read the file once, so that its two companions
+    /// exist; it keeps all three until the last process has closed them.
     pub(super) fn note(path: PathBuf) -> io::Result<Self> {
         Self::watch(path, |_| true)
     }
@@ -67,7 +68,8 @@ pub(super) enum NotInPlace {
     Unknown { path: PathBuf, error: io::Error },
 }
 
-/// Syncs the write-ahead log, if there is one. SQLite locks the other two files but not this one, so it is safe to open it.
+/// Syncs the write-ahead log, if there is one. SQLite locks the other two files but not this one, so it is
+/// safe to open it.
 pub(super) fn sync_log(path: &Path) -> io::Result<()> {
     match std::fs::File::open(beside(&path.canonicalize()?, "-wal")) {
         Ok(log) => log.sync_all(),
@@ -76,8 +78,8 @@ pub(super) fn sync_log(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Returns the length of a file that ends inside a page. With a log beside it that is a sign of a crash, which SQLite repairs;
-/// without a log the rest of the page is lost.
+/// Returns the length of a file that ends inside a page. With a log beside it that is a sign of a crash,
+/// which SQLite repairs; without a log the rest of the page is lost.
 pub(super) fn cut_length(path: &Path, page_bytes: u64) -> Option<u64> {
     let real = path.canonicalize().ok()?;
     let length = real.metadata().ok()?.len();
@@ -90,14 +92,15 @@ pub(super) fn has_log(path: &Path) -> bool {
     beside(&behind_links(path), "-wal").metadata().is_ok_and(|log| log.len() > 0)
 }
 
-/// Returns whether the index of the write-ahead log is missing and cannot be created, as on a read-only disk. SQLite deletes it
-/// before the log, so a process that ends while it closes the file leaves the log alone.
+/// Returns whether the index of the write-ahead log is missing and cannot be created, as on a read-only disk.
+/// SQLite deletes it before the log, so a process that ends while it closes the file leaves the log alone.
 pub(super) fn lacks_index(path: &Path) -> bool {
     let index = path.canonicalize().map(|real| beside(&real, "-shm"));
     index.is_ok_and(|index| !index.exists() && write_problem(&index).is_some())
 }
 
-/// Returns the path of the file itself, which SQLite puts the companions beside. If there is no file, follows one link.
+/// Returns the path of the file itself, which SQLite puts the companions beside. If there is no file, follows
+/// one link.
 pub(super) fn behind_links(path: &Path) -> PathBuf {
     if let Ok(real) = path.canonicalize() {
         return real;
@@ -152,8 +155,8 @@ mod unix {
         refused(folder).or_else(|| if path.exists() { refused(path) } else { None })
     }
 
-    /// Returns the owner of the file, or of its folder if there is no file, if permissions keep this process from writing and it
-    /// runs as another user.
+    /// Returns the owner of the file, or of its folder if there is no file, if permissions keep this process
+    /// from writing and it runs as another user.
     pub(in super::super) fn owner_with_more_rights(path: &Path) -> Option<String> {
         let folder = path.parent()?;
         let target = if path.exists() { path } else { folder };

@@ -48,7 +48,8 @@ pub(super) struct ForeignTable {
 }
 
 impl ForeignTable {
-    /// Parses a URL as [`parse`](Self::parse) does, to count in the table. Refuses a table that may lose commits in a crash.
+    /// Parses a URL as [`parse`](Self::parse) does, to count in the table. Refuses a table that may lose
+    /// commits in a crash.
     pub(super) async fn open<T>(
         system: &'static ForeignSystem,
         url: &str,
@@ -61,7 +62,8 @@ impl ForeignTable {
         Ok((database, taken))
     }
 
-    /// Refuses a table whose engine may lose what it acknowledges. A missing table is reported by later calls.
+    /// Refuses a table whose engine may lose what it acknowledges. A missing table is reported by later
+    /// calls.
     async fn check_engine(&self) -> Result<(), StoreError> {
         const OPERATION: &str = "open";
         let ask = async |mut session: MySqlSession| {
@@ -113,7 +115,8 @@ impl ForeignTable {
         Ok((Self { pool, system, table, must_keep }, taken))
     }
 
-    /// Runs a statement, and retries it after a deadlock: the server ended the statement, which wrote nothing.
+    /// Runs a statement, and retries it after a deadlock: the server ended the statement, which wrote
+    /// nothing.
     pub(super) async fn run<T, F>(
         &self,
         operation: &'static str,

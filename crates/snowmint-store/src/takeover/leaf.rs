@@ -1,5 +1,5 @@
-//! A row of Leaf's table `leaf_alloc`, advanced in the same way as Leaf does, so that Leaf can keep using it at the same time.
-//! Leaf: <https://github.com/Meituan-Dianping/Leaf>, segment mode.
+//! A row of Leaf's table `leaf_alloc`, advanced in the same way as Leaf does, so that Leaf can keep using it
+//! at the same time. Leaf: <https://github.com/Meituan-Dianping/Leaf>, segment mode.
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -24,14 +24,14 @@ static SYSTEM: ForeignSystem =
     ForeignSystem { source: SOURCE, parameters: "tag", rights: "SELECT and UPDATE" };
 const TABLE: &str = "leaf_alloc";
 
-/// Does in one statement what Leaf does in a transaction of UPDATE and SELECT: the insert id of the answer is the new `max_id`.
-/// A row out of range is not changed.
+/// Does in one statement what Leaf does in a transaction of UPDATE and SELECT: the insert id of the answer is
+/// the new `max_id`. A row out of range is not changed.
 const TAKE: &str = concat!(
     "UPDATE leaf_alloc SET max_id = LAST_INSERT_ID(max_id + ?) WHERE biz_tag = ? AND max_id BETWEEN 0 AND ? AND ",
     may_write!()
 );
-/// Raises by at least 1, even if others reserve numbers meanwhile: a statement that changes nothing does not commit, and replicas
-/// confirm only commits.
+/// Raises by at least 1, even if others reserve numbers meanwhile: a statement that changes nothing does not
+/// commit, and replicas confirm only commits.
 const RAISE: &str = concat!(
     "UPDATE leaf_alloc SET max_id = GREATEST(max_id + 1, ?) WHERE biz_tag = ? AND max_id < ? AND ",
     may_write!()
@@ -42,16 +42,17 @@ const ROWS: &str = "SELECT CAST(biz_tag AS CHAR), CAST(max_id AS SIGNED), CAST(s
 
 /// A counter in the table `leaf_alloc` that Leaf created.
 ///
-/// To reserve n numbers, Leaf runs `UPDATE leaf_alloc SET max_id = max_id + n WHERE biz_tag = ?` and reads `max_id` in one
-/// transaction: the numbers are from the old `max_id` (inclusive) to the new one (exclusive). This counter does the same, so
-/// Leaf's own servers may draw from the same row at the same time.
+/// To reserve n numbers, Leaf runs `UPDATE leaf_alloc SET max_id = max_id + n WHERE biz_tag = ?` and reads
+/// `max_id` in one transaction: the numbers are from the old `max_id` (inclusive) to the new one (exclusive).
+/// This counter does the same, so Leaf's own servers may draw from the same row at the same time.
 ///
 /// The row must exist: a missing tag is most likely a mistake, and its numbers would restart at 1.
 ///
 /// # URL
 ///
-/// `leaf:mysql://USER@HOST:PORT/DATABASE?tag=TAG&...`, with the parameters of [`MySqlStore`](crate::MySqlStore), and
-/// `durable=no` to accept a server that syncs commits later than it acknowledges them.
+/// `leaf:mysql://USER@HOST:PORT/DATABASE?tag=TAG&...`, with the parameters of
+/// [`MySqlStore`](crate::MySqlStore), and `durable=no` to accept a server that syncs commits later than it
+/// acknowledges them.
 pub struct LeafCounter {
     database: ForeignTable,
     tag: String,
@@ -64,7 +65,8 @@ impl LeafCounter {
     /// # Errors
     ///
     /// - [`OpenError::Url`]: a mistake in the URL.
-    /// - [`OpenError::Store`], [`StoreErrorKind::Other`]: no such table, or no such row, with the statement that inserts it.
+    /// - [`OpenError::Store`], [`StoreErrorKind::Other`]: no such table, or no such row, with the statement
+    ///   that inserts it.
     /// - [`OpenError::Store`], other kinds: as for [`MySqlStore::open`](crate::MySqlStore::open).
     pub async fn open(url: &str) -> Result<Self, OpenError> {
         let (database, tag) = ForeignTable::open(&SYSTEM, url, |location| {

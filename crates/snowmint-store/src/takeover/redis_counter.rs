@@ -1,5 +1,5 @@
-//! A key in Redis that counts by INCR and INCRBY, advanced in the same way, so that other programs can keep using it at the same
-//! time.
+//! A key in Redis that counts by INCR and INCRBY, advanced in the same way, so that other programs can keep
+//! using it at the same time.
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -36,22 +36,23 @@ const LEAVING: usize = 64;
 
 /// A counter in a plain key of Redis.
 ///
-/// To reserve n numbers, the counter runs `INCRBY key n`: the numbers are those above the value before, up to the value after.
-/// Other programs may INCR the same key at the same time. The key must exist and hold a number: a script checks that before it
-/// counts, so that a lost key does not restart.
+/// To reserve n numbers, the counter runs `INCRBY key n`: the numbers are those above the value before, up to
+/// the value after. Other programs may INCR the same key at the same time. The key must exist and hold a
+/// number: a script checks that before it counts, so that a lost key does not restart.
 ///
-/// What Redis can lose is described for [`RedisStore`](crate::RedisStore), whose checks of the server and parameters
-/// (`wait_replicas`, `durable` and so on) apply here too. Unless the URL says `may_lose=0`, each reservation also pushes a
-/// mark on the list `snowmint:marks:{KEY}`, in the script that counts, and its numbers are used once that mark has settled.
-/// A `KEY` with a hash tag of its own keeps it: `snowmint:marks:KEY`. For one with a `}` and no hash tag, the list is
-/// `snowmint:marks:{N}:KEY` with a number that a cluster keeps on the same node. The user then needs these rights besides
-/// those on the counter: `~snowmint:marks:* +lpush +ltrim +lrange +persist`. Programs that INCR the key write no marks: a
+/// What Redis can lose is described for [`RedisStore`](crate::RedisStore), whose checks of the server and
+/// parameters (`wait_replicas`, `durable` and so on) apply here too. Unless the URL says `may_lose=0`, each
+/// reservation also pushes a mark on the list `snowmint:marks:{KEY}`, in the script that counts, and its
+/// numbers are used once that mark has settled. A `KEY` with a hash tag of its own keeps it:
+/// `snowmint:marks:KEY`. For one with a `}` and no hash tag, the list is `snowmint:marks:{N}:KEY` with a
+/// number that a cluster keeps on the same node. The user then needs these rights besides those on the
+/// counter: `~snowmint:marks:* +lpush +ltrim +lrange +persist`. Programs that INCR the key write no marks: a
 /// failover may give their numbers again.
 ///
 /// # URL
 ///
-/// `redis-counter:redis://HOST:PORT/DB?counter=KEY&...`, with the parameters of [`RedisStore`](crate::RedisStore) except
-/// `prefix`.
+/// `redis-counter:redis://HOST:PORT/DB?counter=KEY&...`, with the parameters of
+/// [`RedisStore`](crate::RedisStore) except `prefix`.
 pub struct RedisCounter {
     server: RedisClient,
     key: String,
@@ -77,7 +78,8 @@ impl RedisCounter {
     ///
     /// - [`OpenError::Url`]: a mistake in the URL.
     /// - [`OpenError::Store`], [`StoreErrorKind::Other`]: no such key.
-    /// - [`OpenError::Store`], [`StoreErrorKind::Corrupt`]: a key of another type, or one that holds no number.
+    /// - [`OpenError::Store`], [`StoreErrorKind::Corrupt`]: a key of another type, or one that holds no
+    ///   number.
     /// - [`OpenError::Store`], other kinds: as for [`RedisStore::open`](crate::RedisStore::open).
     pub async fn open(url: &str) -> Result<Self, OpenError> {
         let (server, key) = parse(url)?;
@@ -171,8 +173,8 @@ impl Counter for RedisCounter {
         loop {
             let before = self.held(OPERATION).await?;
             let missing = number.min(MAX_NUMBER).saturating_sub(before);
-            // Add even if nothing is missing: a read alone may come from a server that was replaced. Adding 0 is a write, which
-            // such a server refuses and replicas confirm.
+            // Add even if nothing is missing: a read alone may come from a server that was replaced. Adding 0
+            // is a write, which such a server refuses and replicas confirm.
             let raise = ScriptCall::raise(&self.key, before, missing);
             if self.server.call(OPERATION, Effect::Writes, &raise).await? != REFUSED {
                 return Ok(true);
@@ -197,7 +199,8 @@ impl fmt::Debug for RedisCounter {
     }
 }
 
-/// Returns the key of a counter's marks: on the same node of a cluster, under a name that no counter has by chance.
+/// Returns the key of a counter's marks: on the same node of a cluster, under a name that no counter has by
+/// chance.
 fn marks_of(key: &str) -> String {
     if hash_tag(key).is_some() {
         format!("snowmint:marks:{key}")
@@ -332,7 +335,8 @@ mod tests {
     use super::*;
     use crate::redis::server_info::SLOTS;
 
-    /// Goal: one script may count and mark. Method: the slots of both keys, by the rule of Redis Cluster and its own example.
+    /// Goal: one script may count and mark. Method: the slots of both keys, by the rule of Redis Cluster and
+    /// its own example.
     #[test]
     fn marks_are_in_the_slot_of_their_counter() {
         assert_eq!(slot("123456789"), 0x31c3);

@@ -1,5 +1,6 @@
 //! A ticket table: one row that is replaced for each number, which comes from the server's `AUTO_INCREMENT`.
-//! As at Flickr: <https://code.flickr.net/2010/02/08/ticket-servers-distributed-unique-primary-keys-on-the-cheap/>.
+//! As at Flickr:
+//! <https://code.flickr.net/2010/02/08/ticket-servers-distributed-unique-primary-keys-on-the-cheap/>.
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -34,21 +35,21 @@ const COLUMN: &str = "SELECT CAST(column_name AS CHAR), CAST(column_type AS CHAR
     WHERE table_schema = DATABASE() AND table_name = ? AND extra LIKE '%auto_increment%'";
 const EXISTS: &str = "SELECT COUNT(*) FROM information_schema.tables \
     WHERE table_schema = DATABASE() AND table_name = ?";
-/// The affected rows of an `INSERT ... ON DUPLICATE KEY UPDATE` that changed a row. A new row counts as 1, and so does one that
-/// stays as it is, because sqlx makes the server count found rows.
+/// The affected rows of an `INSERT ... ON DUPLICATE KEY UPDATE` that changed a row. A new row counts as 1,
+/// and so does one that stays as it is, because sqlx makes the server count found rows.
 const CHANGED: u64 = 2;
 
 /// A counter in a table of tickets: `REPLACE INTO Tickets64 (stub)` and `LAST_INSERT_ID()`.
 ///
-/// Each server returns the numbers that its `auto_increment_increment` and `auto_increment_offset` allow: two servers with
-/// increment 2 and offsets 1 and 2 are two counters without a common number. Other programs may draw tickets from the same table
-/// at the same time.
+/// Each server returns the numbers that its `auto_increment_increment` and `auto_increment_offset` allow: two
+/// servers with increment 2 and offsets 1 and 2 are two counters without a common number. Other programs may
+/// draw tickets from the same table at the same time.
 ///
-/// Tickets are drawn one at a time, whatever the count: no server promises consecutive numbers for several rows of one
-/// `REPLACE`.
+/// Tickets are drawn one at a time, whatever the count: no server promises consecutive numbers for several
+/// rows of one `REPLACE`.
 ///
-/// The counter never returns the greatest number of the column's type. A server that has reached it may return it again for the
-/// next ticket: where `INSERT` fails, `REPLACE` replaces the row that has it.
+/// The counter never returns the greatest number of the column's type. A server that has reached it may
+/// return it again for the next ticket: where `INSERT` fails, `REPLACE` replaces the row that has it.
 ///
 /// # URL
 ///
@@ -76,7 +77,8 @@ impl TicketsCounter {
     /// # Errors
     ///
     /// - [`OpenError::Url`]: a mistake in the URL.
-    /// - [`OpenError::Store`], [`StoreErrorKind::Other`]: no such table, or one without an `AUTO_INCREMENT` column.
+    /// - [`OpenError::Store`], [`StoreErrorKind::Other`]: no such table, or one without an `AUTO_INCREMENT`
+    ///   column.
     /// - [`OpenError::Store`], other kinds: as for [`MySqlStore::open`](crate::MySqlStore::open).
     pub async fn open(url: &str) -> Result<Self, OpenError> {
         let (database, stub) = ForeignTable::open(&SYSTEM, url, parameters).await?;
@@ -86,10 +88,11 @@ impl TicketsCounter {
         Ok(Self { database, stub, column: column.name, end })
     }
 
-    /// Draws a ticket. Returns it, and the distance to the next one; ticket 0 means that the table does not count.
+    /// Draws a ticket. Returns it, and the distance to the next one; ticket 0 means that the table does not
+    /// count.
     async fn draw(&self, session: &mut MySqlSession) -> Result<(u64, u64), SqlFailure> {
-        // Set to 0 first: if REPLACE counts nothing, an older number would still be there. Uses VALUES with a sum that fails,
-        // because REPLACE ... SELECT would lock the counter of the table until it ends.
+        // Set to 0 first: if REPLACE counts nothing, an older number would still be there. Uses VALUES with a
+        // sum that fails, because REPLACE ... SELECT would lock the counter of the table until it ends.
         let sql = format!(
             "DO LAST_INSERT_ID(0); REPLACE INTO `{}` (stub) VALUES (CASE WHEN {} THEN '{}' ELSE ~0 + 1 END); \
              SELECT LAST_INSERT_ID(), CAST(@@auto_increment_increment AS UNSIGNED)",
@@ -131,8 +134,9 @@ impl Counter for TicketsCounter {
         })
     }
 
-    /// Gives the row of the stub this number, unless it has a greater one: the server continues from the greatest number that it
-    /// has seen. Some servers forget that in a restart and continue from the greatest row, so no row is ever lowered.
+    /// Gives the row of the stub this number, unless it has a greater one: the server continues from the
+    /// greatest number that it has seen. Some servers forget that in a restart and continue from the greatest
+    /// row, so no row is ever lowered.
     async fn raise_above(&self, number: u64) -> Result<bool, StoreError> {
         if number >= self.end {
             return Ok(false);
@@ -151,8 +155,9 @@ impl Counter for TicketsCounter {
                 Err(error) if error::is_out_of_range(&error) => return Err(session.refusal().await),
                 done => session.settle(done, |_| true).await?,
             };
-            // If the row was already above the number, nothing was committed: only another commit shows that the row is on the
-            // disk, and on a replica. So draw a ticket, unless the server says that it changed a row.
+            // If the row was already above the number, nothing was committed: only another commit shows that
+            // the row is on the disk, and on a replica. So draw a ticket, unless the server says that it
+            // changed a row.
             if done.rows_affected() != CHANGED && session.needs_a_commit() {
                 self.draw(&mut session).await?;
             }
@@ -187,8 +192,8 @@ async fn survey(url: &str) -> Result<Vec<Surveyed>, OpenError> {
     const OPERATION: &str = "survey";
     let (database, _) = ForeignTable::parse(&SYSTEM, TablePurpose::Survey, url, parameters)?;
     let column = column(&database, OPERATION).await?;
-    // An emptied table has no greatest row, and the server continues from its counter. Some servers forget the counter in a
-    // restart, and then the greatest row counts.
+    // An emptied table has no greatest row, and the server continues from its counter. Some servers forget
+    // the counter in a restart, and then the greatest row counts.
     let sql = format!(
         "SELECT CAST(COALESCE(MAX(`{}`), 0) AS UNSIGNED), CAST(COALESCE((SELECT auto_increment FROM \
          information_schema.tables WHERE table_schema = DATABASE() AND table_name = '{table}'), 1) AS UNSIGNED), \
@@ -202,7 +207,8 @@ async fn survey(url: &str) -> Result<Vec<Surveyed>, OpenError> {
     };
     let (highest_row, next, increment, offset) = database.run(OPERATION, Effect::Reads, ask).await?;
     let delta = NonZeroU64::new(increment).unwrap_or(NonZeroU64::MIN);
-    // Also for an offset above the increment: the manuals say that it is ignored, but only the first few numbers differ.
+    // Also for an offset above the increment: the manuals say that it is ignored, but only the first few
+    // numbers differ.
     let remainder = offset % delta;
     let highest_number = highest_row.max(last_below(next, delta, remainder));
     let (name, step) = (database.table, NonZeroU64::MIN);
@@ -215,7 +221,8 @@ fn last_below(next: u64, delta: NonZeroU64, remainder: u64) -> u64 {
     last.checked_sub(remainder).map_or(0, |above| last - above % delta)
 }
 
-/// Takes the table and the stub out of a URL. Both become part of a statement, so only letters, digits and `_` are allowed.
+/// Takes the table and the stub out of a URL. Both become part of a statement, so only letters, digits and
+/// `_` are allowed.
 fn parameters(location: &mut StoreUrl) -> Result<(String, Option<String>), UrlError> {
     let mut plain = |name: &str| match location.take(name) {
         Some(text) if text.is_empty() || !text.bytes().all(|it| it.is_ascii_alphanumeric() || it == b'_') => {

@@ -1,6 +1,5 @@
-//! A row of `TinyID`'s table `tiny_id_info`, advanced in the same way as `TinyID` does, so that `TinyID` can keep using it at the
-//! same time.
-//! `TinyID`: <https://github.com/didi/tinyid>.
+//! A row of `TinyID`'s table `tiny_id_info`, advanced in the same way as `TinyID` does, so that `TinyID` can
+//! keep using it at the same time. `TinyID`: <https://github.com/didi/tinyid>.
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -39,13 +38,15 @@ type Columns = (String, i64, i64, i64, i64, i64, i64);
 
 /// A counter in the table `tiny_id_info` that `TinyID` created.
 ///
-/// To reserve n numbers, the counter reads the row and writes it with a greater `max_id` if no other writer was faster, as
-/// `TinyID` does; otherwise it retries for some seconds. The numbers are those above the old `max_id`, up to the new one, that
-/// are `remainder` modulo `delta`. `TinyID`'s own servers may draw from the same row at the same time.
+/// To reserve n numbers, the counter reads the row and writes it with a greater `max_id` if no other writer
+/// was faster, as `TinyID` does; otherwise it retries for some seconds. The numbers are those above the old
+/// `max_id`, up to the new one, that are `remainder` modulo `delta`. `TinyID`'s own servers may draw from the
+/// same row at the same time.
 ///
 /// # URL
 ///
-/// `tinyid:mysql://USER@HOST:PORT/DATABASE?biz_type=TYPE&...`, with the parameters of [`MySqlStore`](crate::MySqlStore).
+/// `tinyid:mysql://USER@HOST:PORT/DATABASE?biz_type=TYPE&...`, with the parameters of
+/// [`MySqlStore`](crate::MySqlStore).
 pub struct TinyIdCounter {
     database: ForeignTable,
     biz_type: String,
@@ -69,7 +70,8 @@ impl TinyIdCounter {
     /// # Errors
     ///
     /// - [`OpenError::Url`]: a mistake in the URL.
-    /// - [`OpenError::Store`], [`StoreErrorKind::Other`]: no such table, or no such row, with the statement that inserts it.
+    /// - [`OpenError::Store`], [`StoreErrorKind::Other`]: no such table, or no such row, with the statement
+    ///   that inserts it.
     /// - [`OpenError::Store`], [`StoreErrorKind::Corrupt`]: a row with invalid numbers.
     /// - [`OpenError::Store`], other kinds: as for [`MySqlStore::open`](crate::MySqlStore::open).
     pub async fn open(url: &str) -> Result<Self, OpenError> {
@@ -151,8 +153,8 @@ impl Counter for TinyIdCounter {
         loop {
             let row = self.row(OPERATION).await?;
             let raised = row.max_id.max(number.min(MAX_NUMBER));
-            // Write even if it is above already: a read alone may come from a server that was replaced, or show rows that no
-            // replica has.
+            // Write even if it is above already: a read alone may come from a server that was replaced, or
+            // show rows that no replica has.
             if self.advance(OPERATION, &row, raised.cast_signed()).await? {
                 return Ok(true);
             }

@@ -1,5 +1,6 @@
-//! Parses the URL of a ZooKeeper ensemble and keeps a session: opened when it is needed, dropped when it is in doubt.
-//! Distinguishes failures before a call was sent from later ones: a write that fails later may have happened.
+//! Parses the URL of a ZooKeeper ensemble and keeps a session: opened when it is needed, dropped when it is
+//! in doubt. Distinguishes failures before a call was sent from later ones: a write that fails later may have
+//! happened.
 
 use std::fmt;
 use std::sync::OnceLock;

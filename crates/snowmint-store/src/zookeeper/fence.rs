@@ -1,4 +1,5 @@
-//! The znode `,fence` beside the records: a write to it makes later reads current, and its creation identifies the ensemble.
+//! The znode `,fence` beside the records: a write to it makes later reads current, and its creation
+//! identifies the ensemble.
 
 use std::fmt;
 
