@@ -7,6 +7,7 @@
 //! The writers of other crates limit the queue by lines, not by bytes, write each line by a system call of its own, and report a
 //! failed flush to the very output that is stuck.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,20 +38,20 @@ static STARTED: OnceLock<Arc<LogQueue>> = OnceLock::new();
 /// Lines on their way to an output.
 #[derive(Debug, Default)]
 pub(crate) struct LogQueue {
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
     filled: Condvar,
     written: Condvar,
     dropped: AtomicU64,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct QueueState {
     /// Whole lines, in order.
     waiting: Vec<u8>,
     is_writing: bool,
 }
 
-impl State {
+impl QueueState {
     const fn is_done(&self) -> bool {
         self.waiting.is_empty() && !self.is_writing
     }
@@ -93,6 +94,12 @@ impl LogQueue {
     /// Returns the number of lines that were dropped since the start.
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Returns the lines that wait.
+    #[cfg(test)]
+    pub(crate) fn waiting(&self) -> String {
+        String::from_utf8_lossy(&self.state().waiting).into_owned()
     }
 
     /// Adds a line, unless more than `room` bytes would wait then.
@@ -155,18 +162,24 @@ impl LogQueue {
         true
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, QueueState> {
         // Whole lines are added at once, so a panic elsewhere leaves the state whole.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+/// Returns a line as it may be written.
+pub(crate) type CleanLine = fn(&str) -> Cow<'_, str>;
+
 /// Makes the writers of the subscriber, which writes a line at once.
-pub(crate) struct Lines(pub(crate) Arc<LogQueue>);
+pub(crate) struct Lines {
+    pub(crate) queue: Arc<LogQueue>,
+    pub(crate) clean: CleanLine,
+}
 
 /// Takes one line.
 pub(crate) struct LineWriter<'a> {
-    queue: &'a LogQueue,
+    lines: &'a Lines,
     room: usize,
 }
 
@@ -174,18 +187,21 @@ impl<'a> MakeWriter<'a> for Lines {
     type Writer = LineWriter<'a>;
 
     fn make_writer(&'a self) -> Self::Writer {
-        LineWriter { queue: &self.0, room: ROOM }
+        LineWriter { lines: self, room: ROOM }
     }
 
     fn make_writer_for(&'a self, about: &Metadata<'_>) -> Self::Writer {
         let room = if about.target() == ACCESS { ROOM_FOR_REQUESTS } else { ROOM };
-        LineWriter { queue: &self.0, room }
+        LineWriter { lines: self, room }
     }
 }
 
 impl Write for LineWriter<'_> {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.queue.push(line, self.room);
+        let text = String::from_utf8_lossy(line);
+        let body = text.strip_suffix('\n').unwrap_or(&text);
+        let clean = format!("{}{}", (self.lines.clean)(body), &text[body.len()..]);
+        self.lines.queue.push(clean.as_bytes(), self.room);
         Ok(line.len())
     }
 
@@ -264,9 +280,9 @@ mod tests {
         while !queue.state().is_writing {
             thread::yield_now();
         }
-        let lines = Lines(Arc::clone(&queue));
+        let lines = Lines { queue: Arc::clone(&queue), clean: |line| line.into() };
         let line = vec![b'a'; 1 << 16];
-        let mut access = LineWriter { queue: &queue, room: ROOM_FOR_REQUESTS };
+        let mut access = LineWriter { lines: &lines, room: ROOM_FOR_REQUESTS };
         for _ in 0..=ROOM / line.len() {
             access.write_all(&line).unwrap();
         }

@@ -19,7 +19,6 @@ use toml::de::{DeString, DeTable, DeValue, Error as TomlError, ValueDeserializer
 use toml::{Spanned, Value};
 
 use super::args::Args;
-use super::logging::{AccessLog, Filter};
 use crate::error::Failure;
 
 /// A configuration file whose keys and values were checked, each by its flag.
@@ -215,18 +214,8 @@ fn has_table(value: &DeValue<'_>) -> bool {
     }
 }
 
-/// Reads the log level from a configuration file.
-pub(super) fn log_of(path: &Path) -> Result<Filter, String> {
-    setting(path, "log")?.unwrap_or_else(|| "info".to_owned()).parse().map_err(ToOwned::to_owned)
-}
-
-/// Reads from a configuration file whether to log each request.
-pub(super) fn access_log_of(path: &Path) -> Result<AccessLog, String> {
-    setting(path, "access_log").map(|value| AccessLog::from(value.as_deref() == Some("true")))
-}
-
 /// Reads one setting, which has one value, from a configuration file.
-fn setting(path: &Path, key: &str) -> Result<Option<String>, String> {
+pub(super) fn setting(path: &Path, key: &str) -> Result<Option<String>, String> {
     let in_file = |why: String| format!("{}: {why}", path.display());
     let text = std::fs::read_to_string(path).map_err(|error| in_file(error.to_string()))?;
     let mut file = ConfigFile::parse(&text).map_err(in_file)?;

@@ -19,10 +19,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The sockets that systemd has opened for this process, by name: `FileDescriptorName=` of the unit.
 #[derive(Debug, Default)]
-pub(super) struct Sockets(Vec<(String, Socket)>);
+pub(super) struct Sockets(Vec<(String, PassedSocket)>);
 
 #[derive(Debug)]
-enum Socket {
+enum PassedSocket {
     Tcp(std::net::TcpListener),
     #[cfg(unix)]
     Unix(std::os::unix::net::UnixListener),
@@ -34,14 +34,14 @@ impl Sockets {
     pub(super) fn take() -> Result<Self, Failure> {
         let passed = sd_notify::listen_fds_with_names(false)
             .map_err(|error| Failure::usage(format!("LISTEN_FDS: {error}: expected systemd's value")))?;
-        let mut sockets = Vec::<(String, Socket)>::new();
+        let mut sockets = Vec::<(String, PassedSocket)>::new();
         for (number, name) in passed {
             if sockets.iter().any(|(other, _)| *other == name) {
                 return Err(Failure::usage(format!(
                     "systemd passed two sockets named {name:?}: expected one; keep one ListenStream= in the unit"
                 )));
             }
-            let socket = Socket::of(number).ok_or_else(|| {
+            let socket = PassedSocket::of(number).ok_or_else(|| {
                 Failure::usage(format!("systemd passed {name:?}, which is not a TCP or Unix socket"))
             })?;
             sockets.push((name, socket));
@@ -85,16 +85,16 @@ impl Sockets {
         let name = flag.trim_start_matches('-');
         let Some((_, socket)) = self.0.iter().find(|(it, _)| it == name) else { return Ok(None) };
         let opened = match socket {
-            Socket::Tcp(socket) => socket.try_clone().and_then(Listener::try_from),
+            PassedSocket::Tcp(socket) => socket.try_clone().and_then(Listener::try_from),
             #[cfg(unix)]
-            Socket::Unix(socket) => socket.try_clone().and_then(Listener::try_from),
+            PassedSocket::Unix(socket) => socket.try_clone().and_then(Listener::try_from),
         };
         opened.map(Some).map_err(|error| Failure::usage(format!("{flag} systemd: {error}")))
     }
 }
 
 #[cfg(unix)]
-impl Socket {
+impl PassedSocket {
     #[expect(
         unsafe_code,
         reason = "nothing else makes a socket of its number, which is how systemd passes it"
@@ -112,7 +112,7 @@ impl Socket {
     }
 }
 
-impl Socket {
+impl PassedSocket {
     fn address(&self) -> String {
         match self {
             Self::Tcp(socket) => {
