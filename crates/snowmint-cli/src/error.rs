@@ -23,7 +23,7 @@ const INVALID: u8 = 2;
 
 /// A log line in the JSON format of `snowmint serve`.
 #[derive(Serialize)]
-struct LogLine {
+struct JsonLogLine {
     timestamp: String,
     level: &'static str,
     message: String,
@@ -85,7 +85,7 @@ impl Failure {
             reported => return reported,
         };
         let timestamp = Utc(WallClock.unix_ms()).to_string();
-        let line = LogLine { timestamp, level: "ERROR", message, target: "snowmint" };
+        let line = JsonLogLine { timestamp, level: "ERROR", message, target: "snowmint" };
         if let Ok(line) = serde_json::to_string(&line) {
             write_line(&shown_in_json(&line, Most::Line));
         }
