@@ -70,7 +70,7 @@ pub struct NamespaceFileError {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Document {
+struct FileTables {
     #[serde(default)]
     namespaces: BTreeMap<Spanned<String>, Spanned<Fields>>,
     auto_create: Option<Spanned<AutoCreateFields>>,
@@ -132,7 +132,7 @@ impl NamespaceFile {
             return Err(NamespaceFileError { line: None, message });
         }
         let at = |span: Option<Range<usize>>, message: String| at(text, span, message);
-        let document = Document::deserialize(Deserializer::from(Spanned::new(0..text.len(), table)))
+        let document = FileTables::deserialize(Deserializer::from(Spanned::new(0..text.len(), table)))
             .map_err(|error| error_in(text, &error))?;
         let mut namespaces = BTreeMap::new();
         for (name, fields) in document.namespaces {
