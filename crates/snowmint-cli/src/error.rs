@@ -197,7 +197,8 @@ fn first_lines(error: &clap::Error) -> String {
     line
 }
 
-/// Returns the environment variable that an invalid value came from, if it did not come from the command line.
+/// Returns the environment variable that an invalid value came from, if it did not come from the command
+/// line.
 fn variable(error: &clap::Error) -> Option<String> {
     let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else {
         return None;

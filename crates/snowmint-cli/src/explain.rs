@@ -1,4 +1,5 @@
-//! `snowmint explain`: for each error of the service and of this command, its cause, its meaning for ids, and advice.
+//! `snowmint explain`: for each error of the service and of this command, its cause, its meaning for ids, and
+//! advice.
 
 use serde::Serialize;
 use snowmint_server::status::{ErrorKind, Status};
@@ -26,7 +27,8 @@ answer; null for an exit code of this command), cause, ids and remedy.";
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES, after_help = "See --help for examples.")]
 pub(crate) struct Args {
-    /// Code of the error, or what a client shows: a word such as TRYAGAIN, an HTTP status, a gRPC code; default: list all
+    /// Code of the error, or what a client shows: a word such as TRYAGAIN, an HTTP status, a gRPC code;
+    /// default: list all
     #[arg(value_name = "CODE")]
     code: Option<String>,
     /// Print one JSON object per line
@@ -164,7 +166,8 @@ impl Explanation {
     }
 }
 
-/// Returns the entries for what a client shows: a code, a text that means one, or a line that begins with a code.
+/// Returns the entries for what a client shows: a code, a text that means one, or a line that begins with a
+/// code.
 fn find(shown: &str) -> Vec<Explanation> {
     let called = |code: &str| all().filter(|entry| entry.is_called(code)).collect::<Vec<_>>();
     let line = ["(error)", "error:", "-"]
@@ -471,7 +474,8 @@ const COMMAND: [[&str; 5]; 2] = [
 mod tests {
     use super::*;
 
-    /// Goal: every error has an explanation, and every explanation an error. Method: the table of the service.
+    /// Goal: every error has an explanation, and every explanation an error. Method: the table of the
+    /// service.
     #[test]
     fn every_kind_has_a_text() {
         for kind in ErrorKind::ALL {

@@ -1,11 +1,11 @@
 //! The way of lines to standard error while `serve` runs: a queue of bounded size, and a thread that writes.
 //!
-//! Whoever reads standard error may stop, and then each write to a full pipe waits without end. A thread that serves clients must
-//! not wait for that, nor the thread that renews leases, nor the end of the process. So they only put lines into the queue. A line
-//! that finds the queue full is dropped and counted.
+//! Whoever reads standard error may stop, and then each write to a full pipe waits without end. A thread that
+//! serves clients must not wait for that, nor the thread that renews leases, nor the end of the process. So
+//! they only put lines into the queue. A line that finds the queue full is dropped and counted.
 //!
-//! The writers of other crates limit the queue by lines, not by bytes, write each line by a system call of its own, and report a
-//! failed flush to the very output that is stuck.
+//! The writers of other crates limit the queue by lines, not by bytes, write each line by a system call of
+//! its own, and report a failed flush to the very output that is stuck.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -22,7 +22,8 @@ use tracing_subscriber::fmt::MakeWriter;
 const ROOM: usize = 4 << 20;
 /// Room beyond that for the lines of a command that ends: the last words of a process.
 const RESERVE: usize = 64 << 10;
-/// The part of it for the lines about requests: a flood of requests must not push out the lines about the node.
+/// The part of it for the lines about requests: a flood of requests must not push out the lines about the
+/// node.
 const ROOM_FOR_REQUESTS: usize = ROOM / 4 * 3;
 /// Wait between two attempts to write to an output that somebody made non-blocking, and that is full.
 const RETRY: Duration = Duration::from_millis(10);
@@ -65,7 +66,8 @@ impl QueueState {
 pub(crate) fn start() -> io::Result<Arc<LogQueue>> {
     let queue = Arc::clone(STARTED.get_or_init(Arc::default));
     let writer = Arc::clone(&queue);
-    // From here on only this thread writes to standard error: the lock of `stderr` would make others wait as the pipe does.
+    // From here on only this thread writes to standard error: the lock of `stderr` would make others wait as
+    // the pipe does.
     thread::Builder::new().name("log".to_owned()).spawn(move || {
         writer.write_to(io::stderr(), |lines| {
             tracing::warn!(lines, "log lines were dropped: the reader of standard error was too slow");
@@ -244,8 +246,9 @@ mod tests {
         (queue, take, out, reports)
     }
 
-    /// Goal: with a reader that has stopped, lines are dropped and counted, nobody waits, and what was kept comes whole and in
-    /// order once it reads. Method: a reader that the test controls, and room for two lines.
+    /// Goal: with a reader that has stopped, lines are dropped and counted, nobody waits, and what was kept
+    /// comes whole and in order once it reads. Method: a reader that the test controls, and room for two
+    /// lines.
     #[test]
     fn lines_are_dropped_while_nobody_reads() {
         let (queue, take, out, reports) = queue();

@@ -51,20 +51,22 @@ use signals::{Reload, StopSignal};
 use start_without_store::LateStore;
 use systemd::Sockets;
 
-/// Number of tasks that a busy thread runs before it polls its sockets. With 61, the default of tokio, a client waits for 61
-/// turns of greedy clients.
+/// Number of tasks that a busy thread runs before it polls its sockets. With 61, the default of tokio, a
+/// client waits for 61 turns of greedy clients.
 const TASKS_PER_POLL: u32 = 8;
 /// Shortest and longest wait between attempts to reach the store at startup.
 const FIRST_WAIT: Duration = Duration::from_millis(200);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// Time between two log lines about an unreachable store, once the waits are the longest.
 const LOG_EVERY: Duration = Duration::from_mins(1);
-/// Time for which to retry a store error that looks permanent, such as a read-only server: during a failover it is temporary.
+/// Time for which to retry a store error that looks permanent, such as a read-only server: during a failover
+/// it is temporary.
 const FAILOVER_PATIENCE: Duration = Duration::from_secs(20);
 /// Time limit for the store to record the release of the lease.
 const RELEASE_PATIENCE: Duration = Duration::from_secs(3);
 
-/// Serves until it is stopped. `parser` is that of all commands: it knows every variable. Reports a failure in the log format.
+/// Serves until it is stopped. `parser` is that of all commands: it knows every variable. Reports a failure
+/// in the log format.
 pub(crate) fn start(args: Args, parser: &Command) -> Result<(), Failure> {
     let format = args.log_format;
     run(args, parser).map_err(|failure| format.report(failure))
@@ -103,7 +105,8 @@ fn run(mut args: Args, parser: &Command) -> Result<(), Failure> {
     for warning in plan.warnings.iter().chain(&misspelt) {
         tracing::warn!("{warning}");
     }
-    // Leases, segments and the store run on a separate thread: no load of requests delays the renewal of a lease.
+    // Leases, segments and the store run on a separate thread: no load of requests delays the renewal of a
+    // lease.
     let control = runtime()?;
     let serving = Builder::new_multi_thread()
         .worker_threads(plan.args.threads.get())
@@ -197,7 +200,8 @@ struct Ports {
     shown: PortAddresses,
 }
 
-/// The bound addresses for the log. A port that is off is shown as `off` if it is open by default, and else not at all.
+/// The bound addresses for the log. A port that is off is shown as `off` if it is open by default, and else
+/// not at all.
 struct PortAddresses {
     http: String,
     resp: String,
@@ -325,13 +329,14 @@ async fn pin(plan: &ServePlan, store: &dyn Store) -> Result<(), StoreAttempt> {
     })
 }
 
-/// Returns whether a server may accept writes soon although this one does not. A file is read-only until somebody changes that.
+/// Returns whether a server may accept writes soon although this one does not. A file is read-only until
+/// somebody changes that.
 fn a_failover_may_end(plan: &ServePlan, error: &StoreError) -> bool {
     error.kind() == StoreErrorKind::ReadOnly && Visibility::of_url(&plan.store_url) != Visibility::Machine
 }
 
-/// Extends the start timeout of systemd while the namespaces settle. A change by another node begins that wait again, so the last
-/// extension lasts beyond the next one.
+/// Extends the start timeout of systemd while the namespaces settle. A change by another node begins that
+/// wait again, so the last extension lasts beyond the next one.
 async fn extend_start(may_lose: Duration) -> Infallible {
     if may_lose.is_zero() {
         return std::future::pending().await;
@@ -343,7 +348,8 @@ async fn extend_start(may_lose: Duration) -> Infallible {
     }
 }
 
-/// Opens the store and pins the namespaces if that succeeds within a moment, plus the time that the pins take to settle.
+/// Opens the store and pins the namespaces if that succeeds within a moment, plus the time that the pins take
+/// to settle.
 async fn open_soon(plan: &ServePlan) -> Result<Option<Arc<dyn Store>>, Failure> {
     let opened = async {
         let opening = tokio::time::timeout(open_store::MOMENT, open(plan)).await;
@@ -433,7 +439,8 @@ fn holder_of(listeners: &Listeners) -> Holder {
     Holder::of_this_host(&port.or_else(|| open().next().map(Listener::address)).unwrap_or_default())
 }
 
-/// Serves as soon as the node holds a lease, or after a moment without one: then clients get an error instead of no answer.
+/// Serves as soon as the node holds a lease, or after a moment without one: then clients get an error instead
+/// of no answer.
 async fn serve(
     plan: &ServePlan,
     logging: &Logging,
@@ -492,7 +499,8 @@ async fn serve(
     ended.and(served.map(|_| ()))
 }
 
-/// Starts the tasks that follow the namespaces in the store, and the files of this node. They end when the set is dropped.
+/// Starts the tasks that follow the namespaces in the store, and the files of this node. They end when the
+/// set is dropped.
 fn follow_changes(plan: &ServePlan, sync: NamespaceSync, reload: Reload, serving: &Handle) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     tasks.spawn(sync.run(reload.namespaces));
@@ -641,8 +649,8 @@ fn second_holder(holder: &Holder, rule: Rule, start: Start) -> Result<Holder, St
     holder.for_purpose(&purpose).map_err(|error| error.to_string())
 }
 
-/// Waits until the store has listed its namespaces, so that none of them is rejected; without a store, serves those in the flags
-/// and the file.
+/// Waits until the store has listed its namespaces, so that none of them is rejected; without a store, serves
+/// those in the flags and the file.
 async fn first_look(sync: &mut NamespaceSync, late: Option<&LateStore>) -> Result<(), Failure> {
     if late.is_some() {
         sync.serve_without_store().await;
@@ -685,8 +693,8 @@ fn raise_open_files(_: &mut Settings) {}
 mod tests {
     use super::*;
 
-    /// Goal: a server that stays read-only is reported as it is, but not before a failover had time to end; an unreachable one
-    /// is asked for ever.
+    /// Goal: a server that stays read-only is reported as it is, but not before a failover had time to end;
+    /// an unreachable one is asked for ever.
     #[tokio::test(start_paused = true)]
     async fn a_read_only_store_has_the_time_of_a_failover() {
         let read_only = || StoreAttempt::ReadOnly(Failure::Runtime("a replica".to_owned()));

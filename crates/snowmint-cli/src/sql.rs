@@ -1,7 +1,9 @@
-//! `snowmint sql` prints SQL that reads the ids of a layout, and for PostgreSQL and MariaDB also SQL that makes them.
+//! `snowmint sql` prints SQL that reads the ids of a layout, and for PostgreSQL and MariaDB also SQL that
+//! makes them.
 //!
-//! The texts are templates in the folder `sql`; `{{name}}` is replaced by a value of [`Values`]. The templates of the generators
-//! also explain why no cursor is used twice: users read the explanation in the printed SQL.
+//! The texts are templates in the folder `sql`; `{{name}}` is replaced by a value of [`Values`]. The
+//! templates of the generators also explain why no cursor is used twice: users read the explanation in the
+//! printed SQL.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,8 +23,8 @@ use crate::output::Output;
 const MAX_BEHIND_MS: u64 = 4;
 /// Default length of the timestamps that a crash skips.
 const MAY_LOSE: Duration = Duration::from_secs(10);
-/// How far the logged limit in PostgreSQL is raised above the need of a draw: draws sync the log about once in this time. After a
-/// crash, ids are ahead of the clock by as much.
+/// How far the logged limit in PostgreSQL is raised above the need of a draw: draws sync the log about once
+/// in this time. After a crash, ids are ahead of the clock by as much.
 const RESERVE: Duration = Duration::from_secs(1);
 /// The maximum name length of PostgreSQL and MySQL, less the longest ending, `_generation`.
 const MAX_PREFIX: usize = 63 - "_generation".len();
@@ -76,18 +78,20 @@ pub(crate) struct Args {
     /// Datacenter of new ids, if the layout has one
     #[arg(long, value_name = "D", default_value = "0", value_parser = flag_values::node_number, allow_negative_numbers = true, env = "SNOWMINT_DATACENTER")]
     datacenter: u32,
-    /// Schema of the functions, in MySQL and MariaDB the database. It must exist; default: public, or the current database
+    /// Schema of the functions, in MySQL and MariaDB the database. It must exist; default: public, or the
+    /// current database
     #[arg(long, value_name = "NAME")]
     schema: Option<Name>,
     /// Beginning of all names; one for each generator in a schema
     #[arg(long, value_name = "NAME", default_value = "snowmint")]
     prefix: Prefix,
-    /// Reject draws if ids are further ahead of the clock than this (PostgreSQL; default 1d). They are ahead after the
-    /// clock went back, or if they are made faster than the layout allows
+    /// Reject draws if ids are further ahead of the clock than this (PostgreSQL; default 1d). They are ahead
+    /// after the clock went back, or if they are made faster than the layout allows
     #[arg(long, value_name = "TIME", value_parser = max_ahead)]
     max_ahead: Option<MaxAhead>,
-    /// Skip timestamps of this length after a crash or a failover, which may lose the end of the log (PostgreSQL; default
-    /// 10s). Ids made faster than the layout allows use up more timestamps than that time
+    /// Skip timestamps of this length after a crash or a failover, which may lose the end of the log
+    /// (PostgreSQL; default 10s). Ids made faster than the layout allows use up more timestamps than that
+    /// time
     #[arg(long, value_name = "TIME", value_parser = may_lose)]
     may_lose: Option<Duration>,
     /// Table that gets the columns (SQLite)
@@ -314,7 +318,8 @@ impl Values {
         let node = layout.compose(&node).map_err(Failure::runtime)?.get();
         let bits = layout.width(Field::Sequence);
         let behind = MAX_BEHIND_MS / tick_ms;
-        // At most what a draw may be behind: once a draw is further behind, the clock is past the end of the region.
+        // At most what a draw may be behind: once a draw is further behind, the clock is past the end of the
+        // region.
         let region_ticks = behind + 1;
         let region = region_ticks << bits;
         let max_cursor = ((u128::from(layout.max(Field::Timestamp)) + 1) << bits) - 1;
@@ -343,7 +348,8 @@ impl Values {
         self.set("max_cursor", max_cursor.min(MAX_BIGINT - 1));
         // The number of ids in a tenth of a second: a restart skips at most that many.
         self.set("cache", ((sequence_max + 1) * 100 / tick_ms).max(1));
-        // Without the schema: a function, procedure or event uses its own one, also in a copy with another name.
+        // Without the schema: a function, procedure or event uses its own one, also in a copy with another
+        // name.
         let sequence = format!("{}_cursor", self.0["prefix"]);
         let (next, last) = (format!("NEXTVAL({sequence})"), format!("LASTVAL({sequence})"));
         self.set("draw", compose(layout, node, &next, &last, &plain));
@@ -562,8 +568,8 @@ fn qualified(left: &str, operator: &str, right: &str) -> String {
     format!("({left} OPERATOR(pg_catalog.{operator}) {right})")
 }
 
-/// Returns the expression for the id of a cursor. `again` is the expression for the second use of the same cursor; it is
-/// evaluated after `cursor`.
+/// Returns the expression for the id of a cursor. `again` is the expression for the second use of the same
+/// cursor; it is evaluated after `cursor`.
 fn compose(layout: &Layout, node: u64, cursor: &str, again: &str, op: Operator<'_>) -> String {
     let bits = layout.width(Field::Sequence);
     let (time, sequence) = (layout.shift(Field::Timestamp), layout.shift(Field::Sequence));

@@ -1,5 +1,5 @@
-//! Ids as rows of a table or as lines of JSON. For a known layout nothing is allocated and only the digits change from row to
-//! row, so that long input is processed fast.
+//! Ids as rows of a table or as lines of JSON. For a known layout nothing is allocated and only the digits
+//! change from row to row, so that long input is processed fast.
 
 use snowmint::field::Field;
 use snowmint::inspect::Inspection;
@@ -206,7 +206,8 @@ mod tests {
     use snowmint::inspect::Decoded;
     use snowmint::layout::PRESETS;
 
-    /// Goal: the fast lines equal those of the library. Method: every named layout, ids with small, large and mixed fields.
+    /// Goal: the fast lines equal those of the library. Method: every named layout, ids with small, large and
+    /// mixed fields.
     #[test]
     fn json_is_that_of_an_inspection() {
         for preset in PRESETS {

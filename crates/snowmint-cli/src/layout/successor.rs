@@ -1,8 +1,10 @@
-//! `snowmint layout OLD --successor NEW`: finds a layout whose ids from a given instant on are all greater than those of the old
-//! layout. So a column can move from one layout to the other and keep unique ids in order of time.
+//! `snowmint layout OLD --successor NEW`: finds a layout whose ids from a given instant on are all greater
+//! than those of the old layout. So a column can move from one layout to the other and keep unique ids in
+//! order of time.
 //!
-//! Every id of the old layout with a timestamp before the switch is below `bound`. The epoch of the new layout is set so far back
-//! that its timestamp at the switch, shifted to its position, is at least `bound`: the smaller ids stay unused.
+//! Every id of the old layout with a timestamp before the switch is below `bound`. The epoch of the new
+//! layout is set so far back that its timestamp at the switch, shifted to its position, is at least `bound`:
+//! the smaller ids stay unused.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -147,8 +149,8 @@ impl Move {
         Err(refused(format!("{used}: the new layout has no timestamp left at the switch")))
     }
 
-    /// Returns moves to layouts with the nodes of the old one, one per tick: the one with the most ids per second that lasts long
-    /// enough, or else the one that lasts longest.
+    /// Returns moves to layouts with the nodes of the old one, one per tick: the one with the most ids per
+    /// second that lasts long enough, or else the one that lasts longest.
     pub(super) fn proposals(old: &Layout, switch_unix_ms: u64) -> Result<Vec<Self>, Failure> {
         // Ids that fit a JavaScript number should still fit, if any such are left.
         if old.is_safe_in_javascript() {
@@ -489,8 +491,9 @@ mod tests {
     }
 
     proptest! {
-        /// Goal: after a move, no id is repeated or out of order. Method: any two layouts, epoch and switch; ids with any fields,
-        /// the smallest and the largest, from any instant before the switch in the old layout and after it in the new.
+        /// Goal: after a move, no id is repeated or out of order. Method: any two layouts, epoch and switch;
+        /// ids with any fields, the smallest and the largest, from any instant before the switch in the old
+        /// layout and after it in the new.
         #[test]
         fn every_new_id_is_greater_than_every_old_one(
             old in widths(),

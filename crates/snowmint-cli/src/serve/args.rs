@@ -96,49 +96,51 @@ a second signal arrived. 2: invalid flag or setting.";
 #[command(mut_args(with_variable))]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub(crate) struct Args {
-    /// Address for HTTP, and for gRPC over HTTP/2: HOST:PORT (port 0 for any free port), unix:PATH, off, or systemd (a socket
-    /// that systemd opens: see below)
+    /// Address for HTTP, and for gRPC over HTTP/2: HOST:PORT (port 0 for any free port), unix:PATH, off, or
+    /// systemd (a socket that systemd opens: see below)
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080", value_parser = flag_values::listen_or_unix, help_heading = "Addresses")]
     pub(super) http: Listen,
     /// Address for the Redis protocol: HOST:PORT (port 0 for any free port), unix:PATH, off, or systemd
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:6380", value_parser = flag_values::listen_or_unix, help_heading = "Addresses")]
     pub(super) resp: Listen,
-    /// Address for Thrift, Twitter's Snowflake service (its port was 7609): HOST:PORT (port 0 for any free port), off, or
-    /// systemd
+    /// Address for Thrift, Twitter's Snowflake service (its port was 7609): HOST:PORT (port 0 for any free
+    /// port), off, or systemd
     #[arg(long, value_name = "ADDR", default_value = "off", value_parser = flag_values::listen, help_heading = "Addresses")]
     pub(super) thrift: Listen,
     /// Namespace whose ids Thrift clients get; default: the first of --namespaces
     #[arg(long, value_name = "NAME", help_heading = "Addresses")]
     pub(super) thrift_namespace: Option<NamespaceName>,
-    /// How Thrift clients learn of an invalid user agent or a clock that went back: `application` suits clients of Twitter's
-    /// interface, `declared` those of an interface whose `get_id` throws `InvalidUserAgentError` and `InvalidSystemClock`
+    /// How Thrift clients learn of an invalid user agent or a clock that went back: `application` suits
+    /// clients of Twitter's interface, `declared` those of an interface whose `get_id` throws
+    /// `InvalidUserAgentError` and `InvalidSystemClock`
     #[arg(long, value_name = "KIND", value_enum, default_value_t = ThriftErrors::Application, help_heading = "Addresses")]
     pub(super) thrift_exceptions: ThriftErrors,
-    /// Address for gRPC alone, the service snowmint.v1 with health and reflection: HOST:PORT (port 0 for any free port), off,
-    /// or systemd
+    /// Address for gRPC alone, the service snowmint.v1 with health and reflection: HOST:PORT (port 0 for any
+    /// free port), off, or systemd
     #[arg(long, value_name = "ADDR", default_value = "off", value_parser = flag_values::listen, help_heading = "Addresses")]
     pub(super) grpc: Listen,
-    /// Address for noeqd's one-byte protocol (its port was 4444): HOST:PORT (port 0 for any free port), off, or
-    /// systemd
+    /// Address for noeqd's one-byte protocol (its port was 4444): HOST:PORT (port 0 for any free port), off,
+    /// or systemd
     #[arg(long, value_name = "ADDR", default_value = "off", value_parser = flag_values::listen, help_heading = "Addresses")]
     pub(super) noeqd: Listen,
     /// Namespace whose ids noeqd's clients get; default: the first of --namespaces
     #[arg(long, value_name = "NAME", help_heading = "Addresses")]
     pub(super) noeqd_namespace: Option<NamespaceName>,
-    /// Address for health checks and Prometheus: /healthz, /readyz and /metrics over HTTP, without TLS, certificates or tokens.
-    /// It serves no ids; clients see the names of namespaces and tokens. HOST:PORT (port 0 for any free port), unix:PATH, off, or
-    /// systemd
+    /// Address for health checks and Prometheus: /healthz, /readyz and /metrics over HTTP, without TLS,
+    /// certificates or tokens. It serves no ids; clients see the names of namespaces and tokens. HOST:PORT
+    /// (port 0 for any free port), unix:PATH, off, or systemd
     #[arg(long, value_name = "ADDR", default_value = "off", value_parser = flag_values::listen_or_unix, help_heading = "Addresses")]
     pub(super) probe: Listen,
     /// Store of leases and namespaces: sqlite:PATH, redis://, postgres://, mysql://, etcd://, zookeeper://,
     /// kubernetes: or memory:; default: the file snowmint.db in the data directory
     #[arg(long, value_name = "URL", hide_env_values = true, help_heading = "Store and namespaces")]
     pub(super) store: Option<String>,
-    /// Identity that the store must have, as `snowmint doctor` shows it, such as `smst_2hs8sknr1g0v9aqz5ffk4twv3c`: this node does not
-    /// start on another store; default: any
+    /// Identity that the store must have, as `snowmint doctor` shows it, such as
+    /// `smst_2hs8sknr1g0v9aqz5ffk4twv3c`: this node does not start on another store; default: any
     #[arg(long, value_name = "ID", help_heading = "Store and namespaces")]
     pub(super) expect_store: Option<StoreId>,
-    /// Data directory; default: `$XDG_STATE_HOME/snowmint`, or `~/.local/state/snowmint`; for root /var/lib/snowmint
+    /// Data directory; default: `$XDG_STATE_HOME/snowmint`, or `~/.local/state/snowmint`; for root
+    /// /var/lib/snowmint
     #[arg(long, alias = "data-dir", value_name = "DIR", help_heading = "Store and namespaces")]
     pub(super) data: Option<String>,
     /// Configuration file (TOML): any of these flags, namespaces and tokens (`snowmint config --help` shows
@@ -147,8 +149,8 @@ pub(crate) struct Args {
     pub(crate) config: Option<PathBuf>,
     #[arg(skip)]
     pub(crate) from_config: FromConfig,
-    /// Certificate for TLS on every TCP port but that of --probe, followed by those of intermediate authorities (PEM). The TLS files are loaded
-    /// again when they change, and at SIGHUP
+    /// Certificate for TLS on every TCP port but that of --probe, followed by those of intermediate
+    /// authorities (PEM). The TLS files are loaded again when they change, and at SIGHUP
     #[arg(long, value_name = "FILE", help_heading = "TLS, tokens and web pages")]
     pub(super) tls_cert: Option<PathBuf>,
     /// Private key of the certificate (PEM, not encrypted)
@@ -157,16 +159,16 @@ pub(crate) struct Args {
     /// Require client certificates of these authorities (PEM), on every TCP port but that of --probe
     #[arg(long, value_name = "FILE", help_heading = "TLS, tokens and web pages")]
     pub(super) tls_client_ca: Option<PathBuf>,
-    /// File of tokens (TOML; `snowmint token --help` shows how it is made). Every client then needs one, except for
-    /// /healthz, /readyz, /metrics, /openapi.json, the page of the console, and gRPC health and reflection. The file is
-    /// read again when it changes, and at SIGHUP
+    /// File of tokens (TOML; `snowmint token --help` shows how it is made). Every client then needs one,
+    /// except for /healthz, /readyz, /metrics, /openapi.json, the page of the console, and gRPC health and
+    /// reflection. The file is read again when it changes, and at SIGHUP
     #[arg(long, value_name = "FILE", help_heading = "TLS, tokens and web pages")]
     pub(super) tokens_file: Option<PathBuf>,
     /// Token whose rights and quotas Thrift clients have, by its name: Thrift has no way to send one
     #[arg(long, value_name = "NAME", help_heading = "TLS, tokens and web pages")]
     pub(super) thrift_token: Option<TokenName>,
-    /// Accept every client on addresses that other machines can reach, and tokens without TLS. Otherwise these addresses
-    /// require --tls-client-ca, or --tokens-file with TLS
+    /// Accept every client on addresses that other machines can reach, and tokens without TLS. Otherwise
+    /// these addresses require --tls-client-ca, or --tokens-file with TLS
     #[arg(long, value_parser = BoolishValueParser::new(), help_heading = "TLS, tokens and web pages")]
     pub(super) insecure: bool,
     /// Layout of ids: a name (see `snowmint layouts`) or its text form (see `snowmint layout --help`)
@@ -175,18 +177,19 @@ pub(crate) struct Args {
     /// Datacenter, if the layout has one
     #[arg(long, value_name = "N", default_value = "0", value_parser = flag_values::node_number, allow_negative_numbers = true, help_heading = "Ids and leases")]
     pub(super) datacenter: u32,
-    /// Require this worker: a number, `ordinal` (after the last `-` of the host name), `ipv4` or `ipv4:NETWORK`, such as
-    /// ipv4:10.244.0.0/16 (the low bits of this host's address, as wide as the worker field). Without a network, hosts
-    /// of two subnets can get the same worker, and the store rejects the second one. Default: any free worker
+    /// Require this worker: a number, `ordinal` (after the last `-` of the host name), `ipv4` or
+    /// `ipv4:NETWORK`, such as ipv4:10.244.0.0/16 (the low bits of this host's address, as wide as the worker
+    /// field). Without a network, hosts of two subnets can get the same worker, and the store rejects the
+    /// second one. Default: any free worker
     #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = "Ids and leases")]
     pub(super) worker: Option<WorkerSource>,
-    /// Number of workers to hold, 1 to 8, or a range such as 1..8. The node takes another worker when sequences run out for
-    /// a second, and gives it back when it was not needed for three windows
+    /// Number of workers to hold, 1 to 8, or a range such as 1..8. The node takes another worker when
+    /// sequences run out for a second, and gives it back when it was not needed for three windows
     #[arg(long, value_name = "N|MIN..MAX", default_value = "1", help_heading = "Ids and leases")]
     pub(super) workers: WorkerCount,
-    /// After a restart while the store is down, continue under the lease saved in the data directory, until it expires.
-    /// Each node then needs its own data directory on a local disk. Do not use this option if the disks of running nodes
-    /// may be cloned
+    /// After a restart while the store is down, continue under the lease saved in the data directory, until
+    /// it expires. Each node then needs its own data directory on a local disk. Do not use this option if the
+    /// disks of running nodes may be cloned
     #[arg(long, value_parser = BoolishValueParser::new(), help_heading = "Store and namespaces")]
     pub(super) start_without_store: bool,
     /// Namespaces to serve, separated by commas
@@ -202,64 +205,66 @@ pub(crate) struct Args {
     /// File of namespaces of any scheme (TOML; `snowmint ns --help` shows one); SIGHUP reads it again
     #[arg(long, value_name = "FILE", help_heading = "Store and namespaces")]
     pub(crate) namespaces_file: Option<PathBuf>,
-    /// File of the keys that hide the ids of namespaces (TOML: `NAME = "32 hex digits"`; `snowmint hide-key` makes one). This
-    /// node serves no namespace whose key it lacks; SIGHUP reads it again
+    /// File of the keys that hide the ids of namespaces (TOML: `NAME = "32 hex digits"`; `snowmint hide-key`
+    /// makes one). This node serves no namespace whose key it lacks; SIGHUP reads it again
     #[arg(long, value_name = "FILE", help_heading = "Store and namespaces")]
     pub(crate) hide_keys_file: Option<PathBuf>,
-    /// Passwords and certificates for sources of namespaces: NAME=URL, such as `shop=mysql://leaf:PASSWORD@db/leaf`. A source
-    /// with `login=NAME` and the same scheme, user, hosts and database uses it; no other source gets a password. Separate
-    /// several by spaces. A file has a table [logins] instead (see `snowmint ns --help`), which SIGHUP reads again
+    /// Passwords and certificates for sources of namespaces: NAME=URL, such as
+    /// `shop=mysql://leaf:PASSWORD@db/leaf`. A source with `login=NAME` and the same scheme, user, hosts and
+    /// database uses it; no other source gets a password. Separate several by spaces. A file has a table
+    /// [logins] instead (see `snowmint ns --help`), which SIGHUP reads again
     #[arg(long, value_name = "NAME=URL", hide_env_values = true, help_heading = "Store and namespaces")]
     pub(super) logins: Vec<String>,
     /// Interval at which this node looks for namespaces that were added, changed or dropped in the store
     #[arg(long, value_name = "TIME", default_value = flag_values::NAMESPACES_POLL, value_parser = flag_values::poll, help_heading = "Store and namespaces")]
     pub(super) namespaces_poll: Duration,
-    /// Length of a lease. Ids continue through a store outage of up to two thirds of it, and the worker of a crashed node is
-    /// free again after it
+    /// Length of a lease. Ids continue through a store outage of up to two thirds of it, and the worker of a
+    /// crashed node is free again after it
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = flag_values::window, help_heading = "Ids and leases")]
     pub(super) window: Duration,
-    /// Limit on how far this clock may be ahead of the store's clock to take a lease, or to renew one after a clock step. If
-    /// the store has no clock: the largest step forward that this node follows at once
+    /// Limit on how far this clock may be ahead of the store's clock to take a lease, or to renew one after a
+    /// clock step. If the store has no clock: the largest step forward that this node follows at once
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = flag_values::skew, help_heading = "Ids and leases")]
     pub(super) max_skew: Duration,
-    /// Clock of the timestamps. With `anchored`, a clock step never interrupts id generation. With `wall`, ids show the wall
-    /// clock's time after each step; a step forward that nothing confirms stops ids until the clock is corrected or the step
-    /// has lasted. Neither can repeat an id
+    /// Clock of the timestamps. With `anchored`, a clock step never interrupts id generation. With `wall`,
+    /// ids show the wall clock's time after each step; a step forward that nothing confirms stops ids until
+    /// the clock is corrected or the step has lasted. Neither can repeat an id
     #[arg(long, value_name = "CLOCK", value_enum, default_value_t = ClockChoice::Anchored, help_heading = "Ids and leases")]
     pub(super) clock: ClockChoice,
-    /// Rule for a clock that goes back and for a tick that is used up: reject, wait(TIME), borrow(TIME), generation, or
-    /// several joined by ` then `. The clock goes back only with `--clock wall`
+    /// Rule for a clock that goes back and for a tick that is used up: reject, wait(TIME), borrow(TIME),
+    /// generation, or several joined by ` then `. The clock goes back only with `--clock wall`
     #[arg(long, value_name = "RULE", default_value = "wait(10ms)", help_heading = "Ids and leases")]
     pub(super) rule: Rule,
-    /// Start of the sequence in each new millisecond: rolling (after the last one, in order), zero (Twitter's bits), random
-    /// or random(N) (below N). With zero, an id that is alone in its millisecond has sequence 0: rare ids are even, and
-    /// `id % n` sends them to one shard. With random, the ids of a connection increase only from one millisecond to the next
+    /// Start of the sequence in each new millisecond: rolling (after the last one, in order), zero (Twitter's
+    /// bits), random or random(N) (below N). With zero, an id that is alone in its millisecond has sequence
+    /// 0: rare ids are even, and `id % n` sends them to one shard. With random, the ids of a connection
+    /// increase only from one millisecond to the next
     #[arg(long, value_name = "START", default_value = "rolling", help_heading = "Ids and leases")]
     pub(super) sequence_start: Start,
-    /// Limit of client connections over all protocols. At the limit, new clients are rejected; /healthz, /readyz and
-    /// /metrics are still answered, on 64 reserved connections. Lowered with a warning if the system allows fewer open files
-    /// (ulimit -n)
+    /// Limit of client connections over all protocols. At the limit, new clients are rejected; /healthz,
+    /// /readyz and /metrics are still answered, on 64 reserved connections. Lowered with a warning if the
+    /// system allows fewer open files (ulimit -n)
     #[arg(long, value_name = "N", default_value = "10000", value_parser = flag_values::connections, help_heading = "Limits and shutdown")]
     pub(super) max_connections: usize,
-    /// Threads that serve requests, 1 to 64. auto: half of the CPUs, at least 1 and at most 2. Each further thread costs CPU time
-    /// for each request, and adds throughput only while CPUs are idle
+    /// Threads that serve requests, 1 to 64. auto: half of the CPUs, at least 1 and at most 2. Each further
+    /// thread costs CPU time for each request, and adds throughput only while CPUs are idle
     #[arg(long, value_name = "N", default_value = "auto", value_parser = flag_values::threads, help_heading = "Limits and shutdown")]
     pub(super) threads: NonZeroUsize,
-    /// Close connections without a request for this long; 0s disables it. Keep it longer than the idle timeout of load
-    /// balancers and connection pools, so that they close first
+    /// Close connections without a request for this long; 0s disables it. Keep it longer than the idle
+    /// timeout of load balancers and connection pools, so that they close first
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = flag_values::idle_timeout, help_heading = "Limits and shutdown")]
     pub(super) idle_timeout: Duration,
     /// Time limit for a request to arrive completely: the head of an HTTP request, or a whole Redis command
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = flag_values::timeout, help_heading = "Limits and shutdown")]
     pub(super) request_timeout: Duration,
-    /// Close connections whose client reads nothing of its answers for this long. Over HTTP/2 and gRPC, an answer that is not
-    /// read is reset, if the client reads others
+    /// Close connections whose client reads nothing of its answers for this long. Over HTTP/2 and gRPC, an
+    /// answer that is not read is reset, if the client reads others
     #[arg(long, value_name = "TIME", default_value = "1m", value_parser = flag_values::timeout, help_heading = "Limits and shutdown")]
     pub(super) write_timeout: Duration,
-    /// Hosts to accept besides localhost and loopback addresses (beyond loopback: any address); * accepts any.
-    /// Checked if --http (or --probe) is a loopback address, against web pages that point a name of their own
-    /// at it (DNS rebinding), or if this flag is set. A reverse proxy that passes on the client's Host header
-    /// needs it
+    /// Hosts to accept besides localhost and loopback addresses (beyond loopback: any address); * accepts
+    /// any. Checked if --http (or --probe) is a loopback address, against web pages that point a name of
+    /// their own at it (DNS rebinding), or if this flag is set. A reverse proxy that passes on the client's
+    /// Host header needs it
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', help_heading = "TLS, tokens and web pages")]
     pub(super) allowed_hosts: Vec<String>,
     /// Origins of web pages that may send requests over HTTP and read the answers (CORS), such as
@@ -271,12 +276,14 @@ pub(crate) struct Args {
         help_heading = "TLS, tokens and web pages"
     )]
     pub(super) cors_origin: Vec<String>,
-    /// HTTP addresses of nodes of the same store: http://HOST:PORT,... The console and `doctor --server` report which of them do not
-    /// answer, and /readyz, the log and a metric which of them use another store. The admin API asks these, and no others, for /metrics and /readyz. For nodes with TLS, the port of their --probe;
-    /// default: none
+    /// HTTP addresses of nodes of the same store: http://HOST:PORT,... The console and `doctor --server`
+    /// report which of them do not answer, and /readyz, the log and a metric which of them use another store.
+    /// The admin API asks these, and no others, for /metrics and /readyz. For nodes with TLS, the port of
+    /// their --probe; default: none
     #[arg(long, value_name = "URL,...", value_delimiter = ',', help_heading = "Store and namespaces")]
     pub(super) peers: Vec<String>,
-    /// Serve the console, a page for browsers that explains ids and shows the fleet, at / of the HTTP port: true or false
+    /// Serve the console, a page for browsers that explains ids and shows the fleet, at / of the HTTP port:
+    /// true or false
     #[arg(long, value_name = "BOOL", default_value = "true", action = ArgAction::Set, value_parser = BoolishValueParser::new(), help_heading = "TLS, tokens and web pages")]
     pub(super) console: bool,
     /// Do not serve the console; the same as --console false
@@ -285,7 +292,8 @@ pub(crate) struct Args {
     /// Time limit for requests in flight after SIGTERM and the drain delay; then their connections are cut
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = flag_values::drain, help_heading = "Limits and shutdown")]
     pub(super) drain_timeout: Duration,
-    /// Time to keep serving after SIGTERM while `/readyz` answers 503, so that a load balancer notices; about 5s behind one
+    /// Time to keep serving after SIGTERM while `/readyz` answers 503, so that a load balancer notices; about
+    /// 5s behind one
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = flag_values::drain, help_heading = "Limits and shutdown")]
     pub(super) drain_delay: Duration,
     /// Name that holds the lease of this node; default: the host name and the first open port
@@ -294,19 +302,20 @@ pub(crate) struct Args {
     /// Format of log lines on standard error
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Format::Text, help_heading = "Log")]
     pub(super) log_format: Format,
-    /// Log level: off, error, warn, info, debug or trace; also per module, as in `warn,snowmint_cluster=debug`. SIGHUP reads it
-    /// again if it is set in --config
+    /// Log level: off, error, warn, info, debug or trace; also per module, as in
+    /// `warn,snowmint_cluster=debug`. SIGHUP reads it again if it is set in --config
     #[arg(long, alias = "log-level", value_name = "LEVEL", default_value = "info", help_heading = "Log")]
     pub(super) log: Filter,
-    /// Log each request: protocol, client, request, namespace, count, outcome and duration, at target `snowmint::access`. SIGHUP
-    /// reads it again if it is set in --config
+    /// Log each request: protocol, client, request, namespace, count, outcome and duration, at target
+    /// `snowmint::access`. SIGHUP reads it again if it is set in --config
     #[arg(long, value_parser = BoolishValueParser::new(), help_heading = "Log")]
     pub(super) access_log: bool,
-    /// OpenTelemetry collector for traces of requests (OTLP over HTTP), such as `http://localhost:4318`; default:
-    /// `OTEL_EXPORTER_OTLP_ENDPOINT`. Requires a build with the feature `otlp`
+    /// OpenTelemetry collector for traces of requests (OTLP over HTTP), such as `http://localhost:4318`;
+    /// default: `OTEL_EXPORTER_OTLP_ENDPOINT`. Requires a build with the feature `otlp`
     #[arg(long, value_name = "URL", help_heading = "Log")]
     pub(super) otlp_endpoint: Option<String>,
-    /// Share of requests to trace, from 0 to 1, of those without a trace context; otherwise the caller decides
+    /// Share of requests to trace, from 0 to 1, of those without a trace context; otherwise the caller
+    /// decides
     #[arg(long, value_name = "RATIO", default_value = "0", value_parser = trace_flags::ratio, help_heading = "Log")]
     pub(super) otlp_sample_ratio: f64,
     /// Print help (`--help` has examples)
@@ -341,7 +350,8 @@ pub(crate) struct FromConfig {
 }
 
 impl Args {
-    /// Returns the settings of the server that do not depend on the running process. Reads the TLS files and the tokens.
+    /// Returns the settings of the server that do not depend on the running process. Reads the TLS files and
+    /// the tokens.
     fn settings(&self) -> Result<Settings, Failure> {
         let mut settings = Settings {
             max_connections: self.max_connections,
@@ -452,8 +462,8 @@ impl Args {
         ])
     }
 
-    /// Resets a worker that is read from the host: a file may be checked on another machine than the one that serves. Returns the
-    /// worker on this machine as a text; `None` if it does not depend on the machine.
+    /// Resets a worker that is read from the host: a file may be checked on another machine than the one that
+    /// serves. Returns the worker on this machine as a text; `None` if it does not depend on the machine.
     pub(super) fn detach_from_host(&mut self) -> Result<Option<String>, Failure> {
         let Some(source @ (WorkerSource::Ordinal | WorkerSource::Ipv4(_))) = self.worker else {
             return Ok(None);
@@ -478,14 +488,15 @@ impl Args {
 /// The clock of a node's ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum ClockChoice {
-    /// The wall clock at the start, then boot time, corrected towards the wall clock by 0.5 ms per second. A step of the wall
-    /// clock is only logged. A node that fell behind catches up once the store or another node confirms the time
+    /// The wall clock at the start, then boot time, corrected towards the wall clock by 0.5 ms per second. A
+    /// step of the wall clock is only logged. A node that fell behind catches up once the store or another
+    /// node confirms the time
     Anchored,
-    /// The wall clock with each of its steps. One wrong step forward takes the worker until that time, even after the clock is
-    /// corrected. After a step forward, there are no ids for up to about a second (twice `may_lose`, if longer), until the
-    /// lease is renewed. After a step back, --rule decides: reject (errors), wait, borrow (continue ahead of the clock) or
-    /// generation (another backup worker id or sequence base, by the layout, and back to the start of this node's lease at
-    /// most)
+    /// The wall clock with each of its steps. One wrong step forward takes the worker until that time, even
+    /// after the clock is corrected. After a step forward, there are no ids for up to about a second (twice
+    /// `may_lose`, if longer), until the lease is renewed. After a step back, --rule decides: reject
+    /// (errors), wait, borrow (continue ahead of the clock) or generation (another backup worker id or
+    /// sequence base, by the layout, and back to the start of this node's lease at most)
     Wall,
 }
 
@@ -586,8 +597,8 @@ impl ServePlan {
     }
 }
 
-/// Returns the accepted host names of a listener. Without the flag, a listener for other machines accepts any name, since its
-/// names are unknown.
+/// Returns the accepted host names of a listener. Without the flag, a listener for other machines accepts any
+/// name, since its names are unknown.
 fn allowed_hosts(listen: &Listen, names: &[String]) -> Result<AllowedHosts, Failure> {
     if names.is_empty() && !listen.is_loopback() {
         return Ok(AllowedHosts::Any);
@@ -659,7 +670,8 @@ fn check_thrift_token(
     }
 }
 
-/// Rejects addresses on which other machines could draw ids without explicit permission, or could read tokens.
+/// Rejects addresses on which other machines could draw ids without explicit permission, or could read
+/// tokens.
 fn check_outside(ports: &[(&str, &Listen)], settings: &Settings) -> Result<(), Failure> {
     let (tls, has_tokens) = (settings.tls.as_deref(), settings.access.is_some());
     if tls.is_some_and(Tls::requires_client_certificates) {

@@ -1,8 +1,9 @@
 //! The configuration file of `snowmint serve`.
 //!
-//! A key is the name of a flag of `serve` with `_` for `-`. So the file needs no separate list of keys: it accepts the flags'
-//! values. Its values become the defaults of the flags, below environment and command line. The tables `namespaces`,
-//! `auto_create` and `logins` are those of a namespace file, and the tables `tokens` those of a tokens file.
+//! A key is the name of a flag of `serve` with `_` for `-`. So the file needs no separate list of keys: it
+//! accepts the flags' values. Its values become the defaults of the flags, below environment and command
+//! line. The tables `namespaces`, `auto_create` and `logins` are those of a namespace file, and the tables
+//! `tokens` those of a tokens file.
 
 use std::collections::BTreeMap;
 use std::error::Error as _;
@@ -66,7 +67,8 @@ impl ConfigFile {
         Ok(Self { values, has_namespaces, has_tokens, tables })
     }
 
-    /// Makes the node read its namespaces from this file, at the start and at each SIGHUP: tables may be added later.
+    /// Makes the node read its namespaces from this file, at the start and at each SIGHUP: tables may be
+    /// added later.
     pub(crate) fn give_namespaces(&self, args: &mut Args, path: PathBuf) -> Result<(), Failure> {
         match &args.namespaces_file {
             Some(other) if self.has_namespaces => Err(Failure::usage(format!(
@@ -82,8 +84,8 @@ impl ConfigFile {
         }
     }
 
-    /// Makes the node read its tokens from this file, if it has some. Otherwise the node only watches whether the file gets some,
-    /// which need a restart.
+    /// Makes the node read its tokens from this file, if it has some. Otherwise the node only watches whether
+    /// the file gets some, which need a restart.
     pub(crate) fn give_tokens(&self, args: &mut Args, path: PathBuf) -> Result<(), Failure> {
         match &args.tokens_file {
             Some(_) if !self.has_tokens => Ok(()),
@@ -387,8 +389,8 @@ mod tests {
         }
     }
 
-    /// Goal: a mistake elsewhere in the file revokes no token. Method: a file that is no TOML, one whose tables cannot be told from
-    /// a text, and one without tokens.
+    /// Goal: a mistake elsewhere in the file revokes no token. Method: a file that is no TOML, one whose
+    /// tables cannot be told from a text, and one without tokens.
     #[test]
     fn the_token_tables_are_those_of_a_valid_file() {
         let valid = "http = 'off'\n[tokens.a]\nsha256 = 'x'\n[namespaces.n]\nscheme = 'ulid'\n[tokens.b]\nrate = '1/s'\n";

@@ -43,8 +43,8 @@ impl Format {
         }
     }
 
-    /// Returns the way to write a line without the control characters of the texts in it: a name from a client or a store could
-    /// forge a line, or give orders to a terminal.
+    /// Returns the way to write a line without the control characters of the texts in it: a name from a
+    /// client or a store could forge a line, or give orders to a terminal.
     fn clean(self) -> CleanLine {
         match self {
             Self::Text => |line| clean_line(line, Most::Line),
@@ -53,7 +53,8 @@ impl Format {
     }
 }
 
-/// Returns the format that the command line or the environment asks for. Works with invalid flags, in order to report them.
+/// Returns the format that the command line or the environment asks for. Works with invalid flags, in order
+/// to report them.
 pub(crate) fn requested_format() -> Format {
     const FLAG: &str = "--log-format";
     let words = argv::words();
@@ -192,8 +193,8 @@ fn log_panic(panic: &PanicHookInfo<'_>) {
 }
 
 impl Logging {
-    /// Rereads level and access log from the configuration file, and discards the level that an operator has set. An invalid file
-    /// changes nothing.
+    /// Rereads level and access log from the configuration file, and discards the level that an operator has
+    /// set. An invalid file changes nothing.
     pub(crate) fn reload(&self) {
         let mut state = self.state();
         let changed = state.configured.read_again().and_then(|configured| {
@@ -257,7 +258,8 @@ mod tests {
 
     use super::*;
 
-    /// Goal: no text in a log line forges another line or reaches a terminal as an order. Method: a line with a name that tries.
+    /// Goal: no text in a log line forges another line or reaches a terminal as an order. Method: a line with
+    /// a name that tries.
     #[test]
     fn a_log_line_is_one_clean_line() {
         let hostile = "WARN unknown namespace a\nERROR forged \u{202e} \u{9b}2J\n";

@@ -15,7 +15,8 @@ const PREFIX: &str = "SNOWMINT_";
 const OTHERS: [&str; 1] = ["SNOWMINT_STORE_PASSWORD"];
 const STORE: &str = "SNOWMINT_STORE";
 const DATA: &str = "SNOWMINT_DATA";
-/// Settings whose default on one node makes duplicates: another store, or without a store the worker of another node.
+/// Settings whose default on one node makes duplicates: another store, or without a store the worker of
+/// another node.
 const REFUSED: [&str; 4] = [STORE, DATA, "SNOWMINT_DATACENTER", "SNOWMINT_WORKER"];
 /// Endings of variables that people try, and the variable that they mean.
 #[rustfmt::skip]
@@ -256,8 +257,8 @@ mod tests {
         }
     }
 
-    /// Goal: no false alarm in a cluster. Method: what Kubernetes sets for services `snowmint`, `snowmint-http` and
-    /// `snowmint-store`, with a named port, and the settings themselves.
+    /// Goal: no false alarm in a cluster. Method: what Kubernetes sets for services `snowmint`,
+    /// `snowmint-http` and `snowmint-store`, with a named port, and the settings themselves.
     #[test]
     fn other_variables_are_left_alone() {
         let names: Vec<String> = known(&Cli::command()).into_iter().collect();

@@ -9,8 +9,8 @@ use tokio::sync::{Notify, watch};
 use super::logging::Logging;
 use crate::log_queue;
 
-/// Time after the first signal in which others belong to it: `timeout` signals the process and then its group, and Ctrl-C
-/// reaches both a supervisor, which passes it on, and the process itself.
+/// Time after the first signal in which others belong to it: `timeout` signals the process and then its
+/// group, and Ctrl-C reaches both a supervisor, which passes it on, and the process itself.
 const SAME_STOP: Duration = Duration::from_millis(200);
 
 /// The files and settings that SIGHUP reloads. Systems without SIGHUP never reload.
@@ -159,7 +159,8 @@ impl EndSignals {
 mod tests {
     use super::*;
 
-    /// `timeout` sends two signals at once, a supervisor and a terminal one each: they stop in order. A later one exits.
+    /// `timeout` sends two signals at once, a supervisor and a terminal one each: they stop in order. A later
+    /// one exits.
     #[test]
     fn signals_that_arrive_together_are_one() {
         let first = tokio::time::Instant::now();

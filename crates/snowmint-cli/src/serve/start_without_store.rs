@@ -1,5 +1,5 @@
-//! `--start-without-store`: the lease that this node saved, whether it may continue under it, and a placeholder for the store
-//! until it is reachable.
+//! `--start-without-store`: the lease that this node saved, whether it may continue under it, and a
+//! placeholder for the store until it is reachable.
 
 use std::num::NonZeroU64;
 use std::path::Path;
