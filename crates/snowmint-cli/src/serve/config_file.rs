@@ -47,7 +47,7 @@ impl ConfigFile {
     /// The line, the key and the reason.
     pub fn parse(text: &str) -> Result<Self, String> {
         let flags = flags();
-        let document = Document::parse(text).map_err(|error| error.to_string())?;
+        let document = ConfigTables::parse(text).map_err(|error| error.to_string())?;
         let (has_namespaces, has_tokens) = (!document.namespaces.is_empty(), !document.tokens.is_empty());
         let token_lines = document.token_lines()?;
         let tables = if has_namespaces { document.without_settings() } else { token_lines };
@@ -114,7 +114,7 @@ impl ConfigFile {
 }
 
 /// The keys of a file, by their readers.
-struct Document<'t> {
+struct ConfigTables<'t> {
     text: &'t str,
     /// The keys that are flags, or unknown.
     settings: Vec<(Spanned<DeString<'t>>, Spanned<DeValue<'t>>)>,
@@ -124,7 +124,7 @@ struct Document<'t> {
     tokens: DeTable<'t>,
 }
 
-impl<'t> Document<'t> {
+impl<'t> ConfigTables<'t> {
     fn parse(text: &'t str) -> Result<Self, NamespaceFileError> {
         let whole = DeTable::parse(text).map_err(|error| syntax(text, &error))?;
         let mut document =
@@ -187,7 +187,7 @@ impl<'t> Document<'t> {
 ///
 /// The line and the reason: also for an unknown table, which may be meant as one of these.
 pub fn namespaces_in(text: &str, layout: &Layout) -> Result<NamespaceFile, NamespaceFileError> {
-    let document = Document::parse(text)?;
+    let document = ConfigTables::parse(text)?;
     // No flag accepts a table.
     if let Some((key, _)) = document.settings.iter().find(|(_, value)| has_table(value.get_ref())) {
         let why = format!("unexpected table {}", Snippet::of(key.get_ref()));
@@ -202,7 +202,7 @@ pub fn namespaces_in(text: &str, layout: &Layout) -> Result<NamespaceFile, Names
 ///
 /// The line and the reason. An invalid file has no tokens to read, which is not the same as having none.
 pub fn tokens_in(text: &str) -> Result<(TokenRows, String), String> {
-    let document = Document::parse(text).map_err(|error| error.to_string())?;
+    let document = ConfigTables::parse(text).map_err(|error| error.to_string())?;
     let lines = document.token_lines()?;
     Ok((tokens_file::of_table(document.tokens, text)?, lines))
 }
@@ -395,7 +395,7 @@ mod tests {
     fn the_token_tables_are_those_of_a_valid_file() {
         let valid = "http = 'off'\n[tokens.a]\nsha256 = 'x'\n[namespaces.n]\nscheme = 'ulid'\n[tokens.b]\nrate = '1/s'\n";
         let kept = "[tokens.a]\nsha256 = 'x'\n[tokens.b]\nrate = '1/s'\n";
-        let lines = |text: &str| Document::parse(text).map_err(|error| error.to_string())?.token_lines();
+        let lines = |text: &str| ConfigTables::parse(text).map_err(|error| error.to_string())?.token_lines();
         assert_eq!(lines(valid).as_deref(), Ok(kept));
         assert_eq!(lines("http = 'off'\n").as_deref(), Ok(""));
         for invalid in [format!("{valid}http ="), format!("{valid}rule = \"\"\"\n[http]\n\"\"\"\n")] {
