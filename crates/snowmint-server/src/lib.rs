@@ -64,6 +64,7 @@ mod fleet;
 mod grpc;
 mod http;
 mod http2;
+pub mod http_client;
 mod http_timeouts;
 pub mod layout_view;
 pub mod limits;
