@@ -30,7 +30,7 @@ use snowmint_server::access::warn_of_first_tokens;
 use snowmint_server::admin::NodeAdmin;
 use snowmint_server::namespace_sync::{NamespaceConfigError, SyncOptions};
 use snowmint_server::{
-    IdSource, Listener, Listeners, Mint, NamespaceSync, NoeqdListener, Settings, SharedClock, ThriftListener,
+    IdSource, Listener, Listeners, Mint, NamespaceSync, Settings, SharedClock, ThriftListener,
 };
 use snowmint_store::{OpenError, Store, StoreError, StoreErrorKind, Visibility};
 use tokio::runtime::{Builder, Handle};
@@ -201,7 +201,6 @@ struct Shown {
     resp: String,
     thrift: Option<String>,
     grpc: Option<String>,
-    noeqd: Option<String>,
     probe: Option<String>,
 }
 
@@ -233,9 +232,6 @@ async fn prepare(plan: &Plan, sockets: &Sockets, serving: &Handle) -> Result<Pre
             token: args.thrift_token.clone(),
         }),
         grpc: open_port(&args.grpc, "--grpc").await?,
-        noeqd: open_port(&args.noeqd, "--noeqd")
-            .await?
-            .map(|listener| NoeqdListener { listener, namespace: plan.noeqd_namespace.clone() }),
         probe: open_port(&args.probe, "--probe").await?,
     };
     let shown = Shown {
@@ -243,7 +239,6 @@ async fn prepare(plan: &Plan, sockets: &Sockets, serving: &Handle) -> Result<Pre
         resp: address(listeners.resp.as_ref()),
         thrift: listeners.thrift.as_ref().map(|thrift| address(Some(&thrift.listener))),
         grpc: listeners.grpc.as_ref().map(|grpc| address(Some(grpc))),
-        noeqd: listeners.noeqd.as_ref().map(|noeqd| address(Some(&noeqd.listener))),
         probe: listeners.probe.as_ref().map(|probe| address(Some(probe))),
     };
     let holder = args.holder.clone().unwrap_or_else(|| holder_of(&listeners));
@@ -394,11 +389,9 @@ fn address(listener: Option<&Listener>) -> String {
 /// Returns the default name of a node: its host and its first port, or its socket if it has no port.
 fn holder_of(listeners: &Listeners) -> Holder {
     let thrift = listeners.thrift.as_ref().map(|thrift| &thrift.listener);
-    let noeqd = listeners.noeqd.as_ref().map(|noeqd| &noeqd.listener);
     let open = || {
-        [listeners.http.as_ref(), listeners.resp.as_ref(), thrift, listeners.grpc.as_ref(), noeqd]
-            .into_iter()
-            .flatten()
+        let ports = [listeners.http.as_ref(), listeners.resp.as_ref(), thrift, listeners.grpc.as_ref()];
+        ports.into_iter().flatten()
     };
     let port = open().find_map(Listener::port).map(|port| port.to_string());
     Holder::of_this_host(&port.or_else(|| open().next().map(Listener::address)).unwrap_or_default())
@@ -436,7 +429,6 @@ async fn serve(
             resp = shown.resp,
             thrift = shown.thrift,
             grpc = shown.grpc,
-            noeqd = shown.noeqd,
             probe = shown.probe,
             version = env!("CARGO_PKG_VERSION"),
             store = store.place(),
@@ -565,7 +557,6 @@ async fn announce_lease(
         resp = shown.resp,
         thrift = shown.thrift,
         grpc = shown.grpc,
-        noeqd = shown.noeqd,
         probe = shown.probe,
         worker = status.worker.map(|worker| worker.to_string()),
         until = %Utc(status.until_unix_ms.unwrap_or_default()),

@@ -343,10 +343,8 @@ impl Accepted {
             Socket::Unix(stream) => return Some(Stream::Unix(stream)),
         };
         let Some(tls) = tls else {
-            // Three requests of noeqd may look like a handshake.
-            let tells = protocol != Protocol::Noeqd;
-            let first = tells.then(|| FirstRead { server: Arc::clone(server), protocol });
-            return Some(Stream::Tcp { stream, first });
+            let first = FirstRead { server: Arc::clone(server), protocol };
+            return Some(Stream::Tcp { stream, first: Some(first) });
         };
         let within = server.settings.timeouts.request;
         // Boxed, so that a connection without TLS does not carry it.
@@ -427,7 +425,7 @@ fn plain_answer(protocol: Protocol) -> String {
             status.resp
         ),
         // An answer needs a request.
-        Protocol::Thrift | Protocol::Grpc | Protocol::Noeqd | Protocol::Probe => String::new(),
+        Protocol::Thrift | Protocol::Grpc | Protocol::Probe => String::new(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Shared code for connections that do not speak HTTP: time limits of a client, sending to a client that may not read, and counts
-//! that are not added up yet. [`serve`] runs a connection of a simple protocol, Thrift or noeqd; RESP runs its own.
-//! `request_log` logs and traces the requests of all three.
+//! that are not added up yet. [`serve`] runs a connection of a simple protocol, Thrift; RESP runs its own.
+//! `request_log` logs and traces the requests of both.
 
 pub(crate) mod request_log;
 
@@ -19,7 +19,7 @@ use crate::access_log;
 use crate::fairness::Turn;
 use crate::limits::{FLUSH_AT, HEAR_OUT, READ_ROOM, REST};
 use crate::metrics::Metrics;
-use crate::mint::{ConnectionState, MintError, Namespace};
+use crate::mint::{ConnectionState, Namespace};
 use crate::protocol::{Admission, Protocol};
 use crate::settings::Timeouts;
 use crate::shutdown::ShutdownListener;
@@ -46,12 +46,6 @@ pub(crate) trait Dialogue: Send {
 pub(crate) struct Broken {
     pub(crate) kind: ErrorKind,
     pub(crate) why: String,
-}
-
-impl From<MintError> for Broken {
-    fn from(error: MintError) -> Self {
-        Self { kind: error.kind(), why: error.answer() }
-    }
 }
 
 /// A connection to a client, with the state that its answers need.

@@ -117,13 +117,6 @@ pub(crate) struct Args {
     /// or systemd
     #[arg(long, value_name = "ADDR", default_value = "off", value_parser = flag_values::listen, env = "SNOWMINT_GRPC", help_heading = "Addresses")]
     pub(super) grpc: Listen,
-    /// Address for noeqd's one-byte protocol (its port was 4444): HOST:PORT (port 0 for any free port), off, or
-    /// systemd
-    #[arg(long, value_name = "ADDR", default_value = "off", value_parser = flag_values::listen, env = "SNOWMINT_NOEQD", help_heading = "Addresses")]
-    pub(super) noeqd: Listen,
-    /// Namespace whose ids noeqd's clients get; default: the first of --namespaces
-    #[arg(long, value_name = "NAME", env = "SNOWMINT_NOEQD_NAMESPACE", help_heading = "Addresses")]
-    pub(super) noeqd_namespace: Option<NamespaceName>,
     /// Address for health checks and Prometheus: /healthz, /readyz and /metrics over HTTP, without TLS, certificates or tokens.
     /// It serves no ids; clients see the names of namespaces and tokens. HOST:PORT (port 0 for any free port), unix:PATH, off, or
     /// systemd
@@ -448,7 +441,6 @@ impl Args {
             ("--resp", &mut self.resp),
             ("--thrift", &mut self.thrift),
             ("--grpc", &mut self.grpc),
-            ("--noeqd", &mut self.noeqd),
             ("--probe", &mut self.probe),
         ])
     }
@@ -526,7 +518,6 @@ impl From<ThriftErrors> for ThriftExceptions {
 pub(super) struct Plan {
     pub(super) args: Args,
     pub(super) thrift_namespace: NamespaceName,
-    pub(super) noeqd_namespace: NamespaceName,
     pub(super) store_url: String,
     pub(super) datacenter: DatacenterId,
     pub(super) choice: WorkerChoice,
@@ -550,7 +541,6 @@ impl Plan {
             ("--resp", &args.resp),
             ("--thrift", &args.thrift),
             ("--grpc", &args.grpc),
-            ("--noeqd", &args.noeqd),
         ];
         check_ports(&ports)?;
         check_addresses(&[&ports[..], &[("--probe", &args.probe)]].concat())?;
@@ -562,8 +552,7 @@ impl Plan {
         // clap guarantees at least one name.
         let first =
             args.namespaces.first().cloned().ok_or_else(|| Failure::usage("--namespaces: no name"))?;
-        let thrift_namespace = args.thrift_namespace.clone().unwrap_or_else(|| first.clone());
-        let noeqd_namespace = args.noeqd_namespace.clone().unwrap_or(first);
+        let thrift_namespace = args.thrift_namespace.clone().unwrap_or(first);
         let (flag, file) = match args.from_config.namespaces.clone() {
             Some(path) => ("--config", Some(NamespaceSource { path, read: namespaces_of })),
             None => ("--namespaces-file", args.namespaces_file.clone().map(NamespaceSource::from)),
@@ -601,7 +590,6 @@ impl Plan {
         };
         Ok(Self {
             thrift_namespace,
-            noeqd_namespace,
             store_url,
             datacenter,
             choice: worker.map_or(WorkerChoice::Any, WorkerChoice::Only),

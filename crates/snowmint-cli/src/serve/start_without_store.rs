@@ -53,7 +53,7 @@ fn holder(plan: &Plan) -> Option<Holder> {
     if args.holder.is_some() {
         return args.holder.clone();
     }
-    let open = || [&args.http, &args.resp, &args.thrift, &args.grpc, &args.noeqd].into_iter();
+    let open = || [&args.http, &args.resp, &args.thrift, &args.grpc].into_iter();
     match open().find_map(Listen::port) {
         Some(port) => (port != 0).then(|| Holder::of_this_host(&port.to_string())),
         None => open()
