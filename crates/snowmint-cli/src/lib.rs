@@ -4,6 +4,7 @@
 #![recursion_limit = "256"]
 
 mod admin_failure;
+mod advice;
 mod argv;
 mod audit;
 mod bench;
@@ -17,7 +18,6 @@ mod doctor;
 mod error;
 mod explain;
 mod flag_values;
-mod foreign_flags;
 #[cfg(all(target_os = "linux", target_env = "gnu", target_feature = "crt-static"))]
 mod glibc_resolver;
 mod health;
@@ -181,7 +181,7 @@ pub fn main() -> ExitCode {
 
 /// Parses the command line. If `serve` has a configuration file, its values are the defaults.
 fn parse_command_line() -> Result<(Cli, ArgMatches), clap::Error> {
-    parse(Cli::command().color(foreign_flags::colour_of_help()))
+    parse(Cli::command().color(argv::colour_of_help()))
 }
 
 /// Parses the command line again, with the values of its configuration file.
