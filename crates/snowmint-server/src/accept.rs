@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_rustls::TlsAcceptor;
 
 use crate::access_log;
-use crate::limits::{HEAR_OUT, KEEPALIVE, LINGER, NEW_AT_ONCE, UNSENT};
+use crate::limits::{KEEPALIVE, LAST_REQUESTS, LINGER, NEW_AT_ONCE, UNSENT};
 use crate::listener::{Listener, Socket};
 use crate::memory_trimmer::MemoryTrimmer;
 use crate::metrics::Metrics;
@@ -367,7 +367,7 @@ impl Accepted {
 /// Returns when a client that has not finished its handshake is closed at shutdown.
 async fn ends(shutdown: &ShutdownListener) {
     shutdown.clone().ended().await;
-    sleep(HEAR_OUT).await;
+    sleep(LAST_REQUESTS).await;
 }
 
 /// Returns the connection, or `None` if the client left before it said anything, as some health checks do.

@@ -14,7 +14,7 @@ use bytes::{Buf, Bytes};
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, sleep};
 
-use crate::limits::{FIRST_REST, HEAR_OUT, REST};
+use crate::limits::{FIRST_REST, LAST_REQUESTS, REST};
 use crate::settings::Timeouts;
 
 /// No deadline.
@@ -114,7 +114,10 @@ impl ClientTimer {
             let now = self.0.began.elapsed();
             let until = whole_ms(now.saturating_add(self.0.timeouts.request));
             self.0.requests.arrives_until.store(until, Ordering::Relaxed);
-            self.0.requests.arrived_ns.store(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+            self.0
+                .requests
+                .arrived_ns
+                .store(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
         }
     }
 
@@ -156,7 +159,7 @@ impl ClientTimer {
     }
 
     /// Returns `true` if the client has read no byte of any answer for this time. Only for HTTP/2.
-    pub(crate) fn is_deaf(&self, limit: Duration) -> bool {
+    pub(crate) fn reads_nothing_for(&self, limit: Duration) -> bool {
         self.unmoved_since(&self.0.answers.moved) >= limit
     }
 
@@ -258,11 +261,11 @@ impl ClientTimer {
         }
     }
 
-    /// Returns once nothing was left to do for an HTTP/2 client for [`HEAR_OUT`].
+    /// Returns once nothing was left to do for an HTTP/2 client for [`LAST_REQUESTS`].
     pub(crate) async fn rested(&self) {
         loop {
             let requests = self.requests();
-            sleep(HEAR_OUT).await;
+            sleep(LAST_REQUESTS).await;
             if self.is_done_since(requests) {
                 return;
             }
@@ -329,7 +332,7 @@ impl Delivery {
     }
 
     /// Records that the answer continues until the client or the service ends it.
-    pub(crate) fn goes_on(&self) {
+    pub(crate) fn set_endless(&self) {
         self.is_endless.store(true, Ordering::Relaxed);
     }
 
@@ -592,9 +595,9 @@ mod tests {
         assert_left(read.left(TIMEOUTS.write), 5);
         taken.advance(40);
         assert_eq!((read.left(TIMEOUTS.write), timer.left()), (None, None), "the other one is unsent");
-        assert!(!timer.is_deaf(TIMEOUTS.write), "it has read of the other one");
+        assert!(!timer.reads_nothing_for(TIMEOUTS.write), "it has read of the other one");
         advance(7).await;
-        assert!(timer.is_deaf(TIMEOUTS.write));
+        assert!(timer.reads_nothing_for(TIMEOUTS.write));
         drop(unread);
         assert!(!stalled.is_unsent());
         assert_left(timer.left(), 20);

@@ -42,7 +42,7 @@ pub const TURN: usize = FLUSH_AT;
 pub const LONG_TURN: usize = 4 * 1024;
 
 /// How long a client that keeps sending is still answered at shutdown.
-pub const HEAR_OUT: Duration = Duration::from_secs(1);
+pub const LAST_REQUESTS: Duration = Duration::from_secs(1);
 
 /// The default time limit for idle connections. It is longer than that of load balancers, so that they close first.
 pub const IDLE_TIMEOUT: Duration = Duration::from_mins(10);
