@@ -393,7 +393,7 @@ impl Session {
         if path.starts_with(HEALTH) {
             let ends = path.ends_with("/Watch").then(|| self.shutdown.clone());
             if ends.is_some() {
-                delivery.goes_on();
+                delivery.set_endless();
             }
             // A watch may last forever, and tonic may wait forever for the message of a call: neither keeps the connection busy.
             delivery.wait();
@@ -417,7 +417,7 @@ impl Session {
             }
         }
         if let Some((_, service)) = self.services.reflection.iter().find(|(at, _)| path.starts_with(at)) {
-            delivery.goes_on();
+            delivery.set_endless();
             delivery.wait();
             let (request, end) = for_tonic(request);
             let answered = service(request).await;

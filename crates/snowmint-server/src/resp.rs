@@ -26,7 +26,7 @@ use crate::connection::request_log::is_observed;
 use crate::connection::{ClientTimer, PendingCounts, TimerAction, send};
 use crate::fairness::Turn;
 use crate::limits::resp::{FIRST_ROOM, MAX_READ_ROOM, READ_ROOM};
-use crate::limits::{FLUSH_AT, HEAR_OUT};
+use crate::limits::{FLUSH_AT, LAST_REQUESTS};
 use crate::mint::{ConnectionState, Entry, IdRange, Ids, MintError};
 use crate::protocol::{Admission, Protocol};
 use crate::shutdown::ShutdownListener;
@@ -124,7 +124,7 @@ impl Connection {
     async fn run(&mut self, shutdown: ShutdownListener) -> io::Result<End> {
         let mut ends = pin!(shutdown.clone().ended());
         // The first command of a client that was just accepted may be on its way.
-        let (mut ending, mut heard_out) = (None, false);
+        let (mut ending, mut is_last_chance) = (None, false);
         let (mut input, mut parser) = (Vec::new(), Parser::default());
         let mut limits = ClientTimer::new(self.server.settings.timeouts);
         let mut timer = pin!(sleep_until(limits.next()));
@@ -142,17 +142,17 @@ impl Connection {
                 // Commands that have arrived are answered even at shutdown: only an idle connection is closed.
                 biased;
                 read = reading => read?,
-                () = &mut ends, if !heard_out => {
+                () = &mut ends, if !is_last_chance => {
                     if limits.fresh {
-                        heard_out = true;
-                        timer.as_mut().reset(Instant::now() + HEAR_OUT);
+                        is_last_chance = true;
+                        timer.as_mut().reset(Instant::now() + LAST_REQUESTS);
                         continue;
                     }
                     // After an answer the client may be sending more; closing with unread input would discard the answer.
                     return Ok(if ending.is_some() { End::AfterReply } else { End::Quiet });
                 }
                 () = &mut timer => match limits.look() {
-                    _ if heard_out && limits.fresh => return Ok(End::Quiet),
+                    _ if is_last_chance && limits.fresh => return Ok(End::Quiet),
                     TimerAction::Early => {
                         timer.as_mut().reset(limits.next());
                         continue;
@@ -194,7 +194,7 @@ impl Connection {
             self.server.metrics.took(Protocol::Resp, answered.1, now - came);
             if shutdown.is_ending() {
                 let since = now - *ending.get_or_insert(now);
-                if since > HEAR_OUT || (heard_out && answered.1 > 0) {
+                if since > LAST_REQUESTS || (is_last_chance && answered.1 > 0) {
                     return Ok(End::AfterReply);
                 }
             }

@@ -1,4 +1,4 @@
-//! Writes the access-log line and the span of an answered request over RESP, Thrift or noeqd. These protocols carry no trace
+//! Writes the access-log line and the span of an answered request over RESP or Thrift. These protocols carry no trace
 //! context, so the sample ratio alone decides which requests have a span.
 
 use tokio::time::Instant;

@@ -18,7 +18,7 @@ use super::{BodyFrame, Deadline, Failure, Session, decode, succeeded};
 use crate::access::Identity;
 use crate::answer_memory::Held;
 use crate::http_timeouts::Delivery;
-use crate::limits::HEAR_OUT;
+use crate::limits::LAST_REQUESTS;
 use crate::limits::grpc::CHUNK;
 use crate::limits::unread::{LONG, SMALL};
 use crate::protocol::Protocol;
@@ -162,7 +162,7 @@ impl StreamCall {
         line.draws(message);
         self.line = Some(line);
         self.deadline.check(came)?;
-        if self.session.shutdown.is_ending() && came - *self.ending.get_or_insert(came) > HEAR_OUT {
+        if self.session.shutdown.is_ending() && came - *self.ending.get_or_insert(came) > LAST_REQUESTS {
             return Err(Failure::ending());
         }
         self.delivery.make();
