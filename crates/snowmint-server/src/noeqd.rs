@@ -15,11 +15,12 @@ use snowmint_cluster::NamespaceName;
 use tokio::time::Instant;
 
 use crate::access::Identity;
-use crate::access_log::{self, LoggedRequest, OK};
-use crate::connection::{Broken, Dialogue, Wire, request_log};
+use crate::access_log::{self, OK};
+use crate::connection::{Broken, Dialogue, Wire};
 use crate::listener::Listener;
 use crate::mint::{MintError, Minted, Taken};
 use crate::protocol::Protocol;
+use crate::request_record::{self, RequestKind, RequestRecord};
 use crate::state::ServerState;
 use crate::status::ErrorKind;
 
@@ -162,18 +163,19 @@ impl Noeqd {
 impl Noeqd {
     /// Writes the line and the span of a request. A request with a token has no count, and the token is not written.
     #[cold]
-    fn log(&self, server: &ServerState, count: Option<NonZeroU8>, failed: Option<ErrorKind>, began: Instant) {
+    fn log(
+        &self,
+        server: &Arc<ServerState>,
+        count: Option<NonZeroU8>,
+        failed: Option<ErrorKind>,
+        began: Instant,
+    ) {
         let request = if count.is_some() { "ids" } else { "token" };
-        let logged = LoggedRequest {
-            protocol: Protocol::Noeqd,
-            token: self.identity.name(),
-            request,
-            namespace: count.map(|_| self.namespace.as_str()),
-            count: count.map(|count| count.get().into()),
-            outcome: failed.map_or(OK, |kind| kind.status().name),
-            took: began.elapsed(),
-        };
-        request_log::answered(server, &logged, Some(request), began);
+        let request = (RequestKind::Command { is_known: true }, request.to_owned());
+        let mut record = RequestRecord::of_command(server, Protocol::Noeqd, request, began);
+        record.sent_by(&self.identity);
+        record.asks(count.map(|_| self.namespace.as_str()), count.map(|count| count.get().into()));
+        record.ended(failed.map_or(OK, |kind| kind.status().name));
     }
 }
 
@@ -189,7 +191,7 @@ impl Dialogue for Noeqd {
             let why = "a request of HTTP or TLS: this port speaks noeqd's protocol".to_owned();
             return Ok(Err(Broken { kind, why }));
         }
-        let is_recorded = request_log::is_observed(&wire.server);
+        let is_recorded = request_record::is_observed(&wire.server);
         let outcome = loop {
             let Some((request, len)) = parse(&input[start..]) else { break Ok(requests) };
             let began = is_recorded.then(Instant::now);
