@@ -23,7 +23,7 @@
 //!        and the commands that Redis clients send when they connect
 //! Thrift get_id(useragent) and the rest of Twitter's snowflake.thrift
 //! noeqd  a byte with the number of ids
-//! gRPC   snowmint.v1.Snowmint: Next, Stream, Inspect, TimeBounds, Namespaces; snowmint.v1.Admin; health and reflection
+//! gRPC   snowmint.v1.Snowmint: Next, Stream, Inspect, TimeBounds, Namespaces; health and reflection
 //! ```
 //!
 //! # Terms

@@ -69,7 +69,7 @@ pub struct NamespaceFileError {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Document {
+struct FileTables {
     #[serde(default)]
     namespaces: BTreeMap<Spanned<String>, Spanned<Fields>>,
     auto_create: Option<Spanned<AutoCreateFields>>,
@@ -123,7 +123,7 @@ impl NamespaceFile {
             line: span.map(|span| 1 + text[..span.start.min(text.len())].matches('\n').count()),
             message,
         };
-        let document: Document =
+        let document: FileTables =
             toml::from_str(text).map_err(|error| at(error.span(), error.message().to_owned()))?;
         let mut namespaces = BTreeMap::new();
         for (name, fields) in document.namespaces {
