@@ -1,8 +1,5 @@
 //! Shared code for connections that do not speak HTTP: time limits of a client, sending to a client that may not read, and counts
 //! that are not added up yet. [`serve`] runs a connection of a simple protocol, Thrift; RESP runs its own.
-//! `request_log` logs and traces the requests of both.
-
-pub(crate) mod request_log;
 
 use std::future::Future;
 use std::io;

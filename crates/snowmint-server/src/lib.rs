@@ -80,6 +80,7 @@ mod otlp;
 mod peer_stores;
 mod protocol;
 mod recurring_problem;
+mod request_record;
 mod resp;
 mod server;
 mod settings;
