@@ -1,7 +1,7 @@
-//! The TOML file of namespaces: one table for each, and what happens to unknown names. It is accepted as a whole or not at all.
+//! The TOML file of namespaces: one table for each, and what happens to unknown names. It is accepted as a
+//! whole or not at all.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 
 use serde::Deserialize;
 use snowmint::Layout;
@@ -12,7 +12,7 @@ use super::definition::Definition;
 use super::hide::{HideError, HideKeys};
 use super::logins::Logins;
 use super::record::Fields;
-use super::{MAX_NAMESPACES, NamespaceName};
+use super::{ConfigTextError, MAX_NAMESPACES, NamespaceName};
 
 /// The largest file, in bytes.
 const MAX_BYTES: usize = 4 << 20;
@@ -55,16 +55,6 @@ pub struct AutoCreate {
     pub definition: Definition,
     /// The maximum number of namespaces in a store; further unknown names are rejected.
     pub at_most: usize,
-}
-
-/// An invalid file of namespaces.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}{message}", .line.map_or_else(String::new, |line| format!("line {line}: ")))]
-pub struct NamespaceFileError {
-    /// The line, from 1, if it is known.
-    pub line: Option<usize>,
-    /// What is wrong.
-    pub message: String,
 }
 
 #[derive(Deserialize)]
@@ -113,16 +103,13 @@ impl NamespaceFile {
     ///
     /// # Errors
     ///
-    /// [`NamespaceFileError`] with the first invalid line.
-    pub fn parse(text: &str, layout: &Layout) -> Result<Self, NamespaceFileError> {
+    /// [`ConfigTextError`] with the first invalid line.
+    pub fn parse(text: &str, layout: &Layout) -> Result<Self, ConfigTextError> {
+        let at = |span, message| ConfigTextError::at(text, span, message);
         if text.len() > MAX_BYTES {
             let message = format!("invalid length {}: expected at most {MAX_BYTES} bytes", text.len());
-            return Err(NamespaceFileError { line: None, message });
+            return Err(at(None, message));
         }
-        let at = |span: Option<Range<usize>>, message: String| NamespaceFileError {
-            line: span.map(|span| 1 + text[..span.start.min(text.len())].matches('\n').count()),
-            message,
-        };
         let document: FileTables =
             toml::from_str(text).map_err(|error| at(error.span(), error.message().to_owned()))?;
         let mut namespaces = BTreeMap::new();
