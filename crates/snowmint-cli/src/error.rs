@@ -23,7 +23,7 @@ const INVALID: u8 = 2;
 
 /// A log line in the JSON format of `snowmint serve`.
 #[derive(Serialize)]
-struct LogLine {
+struct JsonLogLine {
     timestamp: String,
     level: &'static str,
     message: String,
@@ -85,7 +85,7 @@ impl Failure {
             reported => return reported,
         };
         let timestamp = Utc(WallClock.unix_ms()).to_string();
-        let line = LogLine { timestamp, level: "ERROR", message, target: "snowmint" };
+        let line = JsonLogLine { timestamp, level: "ERROR", message, target: "snowmint" };
         if let Ok(line) = serde_json::to_string(&line) {
             write_line(&shown_in_json(&line, Most::Line));
         }
@@ -197,7 +197,8 @@ fn first_lines(error: &clap::Error) -> String {
     line
 }
 
-/// Returns the environment variable that an invalid value came from, if it did not come from the command line.
+/// Returns the environment variable that an invalid value came from, if it did not come from the command
+/// line.
 fn variable(error: &clap::Error) -> Option<String> {
     let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else {
         return None;

@@ -1,11 +1,10 @@
-//! gRPC: the calls of `snowmint.v1.Snowmint` and `snowmint.v1.Admin`, health and reflection. `http2` runs a connection, `message`
+//! gRPC: the calls of `snowmint.v1.Snowmint`, health and reflection. `http2` runs a connection, `message`
 //! reads and writes messages, `draw` asks the mint, `stream_call` answers the requests of a stream, `request_log` logs and traces
 //! them, `health` reports whether ids can be made.
 //!
 //! The calls of this service do not go through tonic: a response of 100,000 ids is made while it is sent, and holds little memory
 //! for a client that reads slowly. tonic would build the whole response first. tonic serves health and reflection.
 
-mod admin;
 mod draw;
 mod health;
 pub mod message;
@@ -40,7 +39,6 @@ use crate::answer_memory::{ConnectionAnswers, Full, Held};
 use crate::fairness::Turn;
 use crate::http_timeouts::Delivery;
 use crate::http2::{self, Ended, Peer};
-use crate::limits::admin::MAX_BODY;
 use crate::limits::grpc::{MAX_MESSAGE, MAX_PAGE};
 use crate::limits::unread::SMALL;
 use crate::mint::{InspectBy, MintError, Namespace};
@@ -49,7 +47,6 @@ use crate::protocol::{Admission, Protocol};
 use crate::shutdown::ShutdownListener;
 use crate::state::ServerState;
 use crate::status::ErrorKind;
-use admin::AdminMethod;
 use health::NodeHealth;
 use message::{Answer, FrameError, MessageReader};
 use messages::inspect_request::By;
@@ -330,14 +327,13 @@ impl Session {
         }
         // Health checks and reflection need no token.
         let path = request.uri().path();
-        let is_open = !path.starts_with(SERVICE) && !path.starts_with(admin::SERVICE);
+        let is_open = !path.starts_with(SERVICE);
         let identity =
             if is_open { Ok(self.server.anonymous()) } else { self.bearer.identity(request.headers()) };
         if let Ok(identity) = &identity {
             line.sent_by(identity);
         }
         let client = identity.as_ref().ok().cloned();
-        let attempt = path.starts_with(admin::SERVICE).then(|| path.to_owned());
         match self.try_call(request, began, delivery, identity, &mut line).await {
             Ok(Called { mut response, kind }) => {
                 self.server.store.mark(response.headers_mut());
@@ -351,9 +347,6 @@ impl Session {
             Err(failure) => {
                 if let Some(usage) = client.as_ref().and_then(Identity::usage) {
                     usage.failed(failure.kind);
-                }
-                if let Some(action) = attempt {
-                    self.server.admin_refusals.failed(client.as_ref(), &action, failure.kind, &failure.text);
                 }
                 self.refuse(&failure, line)
             }
@@ -430,11 +423,6 @@ impl Session {
             let answered = service(request).await;
             return Ok(self.tonic(answered, (Some(self.shutdown.clone()), end), began));
         }
-        if let Some(name) = path.strip_prefix(admin::SERVICE) {
-            // Boxed, since few calls are admin calls.
-            let method = AdminMethod::of(name)?;
-            return Box::pin(self.administer(method, request, identity?, began)).await;
-        }
         let Some(method) = path.strip_prefix(SERVICE).and_then(CallMethod::of) else {
             return Err(Failure::method(path));
         };
@@ -452,31 +440,6 @@ impl Session {
             line.draws(&message);
         }
         let answer = self.answer(method, &identity, &message, deadline).await?;
-        Ok(self.succeeded(&identity, began, answer))
-    }
-
-    /// Answers a call of the admin service.
-    async fn administer(
-        &self,
-        method: AdminMethod,
-        request: Request<Incoming>,
-        identity: Identity,
-        began: Instant,
-    ) -> Result<Called, Failure> {
-        admin::check(&identity)?;
-        let deadline = Deadline::of(request.headers(), began)?;
-        check_encoding(request.headers())?;
-        let mut reader = MessageReader::new(request.into_body(), MAX_BODY);
-        let message = deadline.bound(self.read_one(&mut reader)).await?;
-        let answer = admin::answer(&self.server, method, &identity, &message, deadline).await?;
-        let room = answer.room();
-        let held = if method.changes() {
-            // The change has taken place.
-            (room > 0).then(|| self.answers.hold_anyway(room))
-        } else {
-            self.hold(room)?
-        };
-        let answer = answer.counted(held);
         Ok(self.succeeded(&identity, began, answer))
     }
 

@@ -23,7 +23,7 @@
 //!        and the commands that Redis clients send when they connect
 //! Thrift get_id(useragent) and the rest of Twitter's snowflake.thrift
 //! noeqd  a byte with the number of ids
-//! gRPC   snowmint.v1.Snowmint: Next, Stream, Inspect, TimeBounds, Namespaces; snowmint.v1.Admin; health and reflection
+//! gRPC   snowmint.v1.Snowmint: Next, Stream, Inspect, TimeBounds, Namespaces; health and reflection
 //! ```
 //!
 //! # Terms
@@ -64,6 +64,7 @@ mod fleet;
 mod grpc;
 mod http;
 mod http2;
+pub mod http_client;
 mod http_timeouts;
 pub mod layout_view;
 pub mod limits;

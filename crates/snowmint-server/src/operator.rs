@@ -1,4 +1,4 @@
-//! Authorizes and runs the requests of the admin API: the common layer behind HTTP and gRPC.
+//! Authorizes and runs the requests of the admin API: rights and limits.
 //!
 //! A protocol reads a request, checks its [`Scope`] with [`authorize`] before it reports anything about the request, and calls an
 //! [`Operator`]. Every limit of tokens for some namespaces is here.

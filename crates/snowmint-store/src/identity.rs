@@ -1,7 +1,7 @@
 //! A wrapper that compares the identity of a store around calls.
 //!
-//! Two stores that grant the same worker make duplicates, and nothing else shows that there are two. So each store holds a random
-//! identity in the record [`KEY`], and a node uses only the store in which it began.
+//! Two stores that grant the same worker make duplicates, and nothing else shows that there are two. So each
+//! store holds a random identity in the record [`KEY`], and a node uses only the store in which it began.
 
 use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,6 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::time::Instant;
 
+use crate::error::Effect;
 use crate::{
     Expected, Identity, Key, OpenError, Store, StoreError, StoreErrorKind, StoreId, StoreIdError, Swap,
     Versioned, Visibility,
@@ -36,10 +37,11 @@ enum Use {
 
 /// A store whose identity is looked at around calls.
 ///
-/// It looks at the identity before a call, once a second at most; when another server answers; after a call during which another
-/// server began to answer; and after each write to a store on the network that does not tell its server. It writes a missing
-/// record, with the identity that this process knows, if it knows one. Once an identity has settled, every call fails with
-/// [`StoreErrorKind::AnotherStore`] while the store shows another.
+/// It looks at the identity before a call, once a second at most; when another server answers; after a call
+/// during which another server began to answer; and after each write to a store on the network that does not
+/// tell its server. It writes a missing record, with the identity that this process knows, if it knows one.
+/// Once an identity has settled, every call fails with [`StoreErrorKind::AnotherStore`] while the store shows
+/// another.
 #[derive(Debug)]
 pub(crate) struct IdentifiedStore {
     inner: Arc<dyn Store>,
@@ -205,7 +207,8 @@ impl KnownIdentity {
         Self { id: found, since: Some(answered), is_settled, another: None, looked, ..self }
     }
 
-    /// Returns whether a look would settle the identity: it settles with the first call that settles anything else.
+    /// Returns whether a look would settle the identity: it settles with the first call that settles anything
+    /// else.
     fn can_settle(&self, now: Instant, may_lose: Duration) -> bool {
         let is_due = self.since.is_some_and(|since| now.saturating_duration_since(since) >= may_lose);
         self.used_by == Use::Nodes && !self.is_settled && is_due
@@ -216,13 +219,6 @@ impl KnownIdentity {
         let id = self.id.filter(|_| self.is_settled || self.used_by == Use::Looks)?;
         Some(Identity { id, another: self.another })
     }
-}
-
-/// The effect of a call on records.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Effect {
-    Reads,
-    Writes,
 }
 
 /// Returns the identity that a store shows.
@@ -244,7 +240,6 @@ fn of_kind(kind: StoreErrorKind, operation: &'static str, error: &StoreError) ->
     StoreError::new(kind, operation, error.store(), error.cause().to_string())
 }
 
-#[deny(clippy::missing_trait_methods, reason = "a default would hide what the inner store says")]
 #[async_trait]
 impl Store for IdentifiedStore {
     async fn load(&self, key: &Key) -> Result<Option<Versioned>, StoreError> {
@@ -268,48 +263,16 @@ impl Store for IdentifiedStore {
         self.call("unix_ms", Effect::Reads, self.inner.unix_ms()).await
     }
 
-    fn clock_error(&self) -> Duration {
-        self.inner.clock_error()
-    }
-
-    fn clock_missing(&self) -> Option<String> {
-        self.inner.clock_missing()
-    }
-
-    fn skipped(&self) -> Vec<String> {
-        self.inner.skipped()
-    }
-
-    async fn warnings(&self) -> Vec<String> {
-        self.inner.warnings().await
-    }
-
-    fn may_lose(&self) -> Duration {
-        self.inner.may_lose()
-    }
-
-    async fn checkpoint(&self) -> Result<(), StoreError> {
-        self.inner.checkpoint().await
-    }
-
-    fn server(&self) -> Option<String> {
-        self.inner.server()
-    }
-
     fn identity(&self) -> Option<Identity> {
         self.known().identity()
-    }
-
-    fn visibility(&self) -> Visibility {
-        self.inner.visibility()
     }
 
     fn describe(&self) -> String {
         self.inner.describe()
     }
 
-    fn place(&self) -> String {
-        self.inner.place()
+    fn inner(&self) -> Option<&dyn Store> {
+        Some(&*self.inner)
     }
 }
 

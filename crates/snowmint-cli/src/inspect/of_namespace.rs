@@ -14,17 +14,17 @@ use crate::admin_failure::warn;
 use crate::argv;
 use crate::error::Failure;
 use crate::hide_key;
-use crate::runtime;
+use crate::runtime::runtime;
 use crate::target::{Target, TargetArgs};
 
 /// A namespace whose ids are read.
-pub(super) struct OfNamespace {
+pub(super) struct NamespaceReader {
     name: NamespaceName,
     definition: Definition,
     hider: Option<Hider>,
 }
 
-impl OfNamespace {
+impl NamespaceReader {
     /// Reads the definition of a namespace.
     pub(super) fn find(
         name: &NamespaceName,

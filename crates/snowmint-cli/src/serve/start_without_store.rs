@@ -1,10 +1,9 @@
-//! `--start-without-store`: the lease that this node saved, whether it may continue under it, and a placeholder for the store
-//! until it is reachable.
+//! `--start-without-store`: the lease that this node saved, whether it may continue under it, and a
+//! placeholder for the store until it is reachable.
 
 use std::num::NonZeroU64;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use async_trait::async_trait;
 use snowmint::error::Chain;
@@ -14,21 +13,21 @@ use snowmint_store::{
     Expected, Identity, Key, Store, StoreError, StoreErrorKind, StoreId, Swap, Versioned, Visibility,
 };
 
-use super::args::Plan;
+use super::args::ServePlan;
 use crate::data_directory::data_directory;
 use crate::error::Failure;
 use crate::flag_values::Listen;
 use crate::open_store::without_credentials;
 
 /// Locks the data directory, and opens the leases that were saved for this store and these namespaces.
-pub(super) fn open_saved(plan: &Plan) -> Result<SavedLeases, Failure> {
+pub(super) fn open_saved(plan: &ServePlan) -> Result<SavedLeases, Failure> {
     let origin = format!("{} {}", without_credentials(&plan.store_url), plan.namespaces.fingerprint());
     let directory = data_directory(plan.args.data.as_deref())?;
     SavedLeases::open(Path::new(&directory), &origin).map_err(|error| Failure::runtime(Chain(&error)))
 }
 
 /// Returns whether this node may continue under its saved lease; logs the reason if not.
-pub(super) fn is_usable(plan: &Plan, saved: &SavedLeases) -> bool {
+pub(super) fn is_usable(plan: &ServePlan, saved: &SavedLeases) -> bool {
     let Some(holder) = holder(plan) else { return false };
     let pool = WorkerPool::new(plan.args.layout, plan.datacenter);
     match saved.usable(&pool, &holder, WallClock.unix_ms()) {
@@ -48,12 +47,11 @@ pub(super) fn is_usable(plan: &Plan, saved: &SavedLeases) -> bool {
 }
 
 /// Returns the name of this node, if it is known before a port is bound.
-fn holder(plan: &Plan) -> Option<Holder> {
-    let args = &plan.args;
-    if args.holder.is_some() {
-        return args.holder.clone();
+fn holder(plan: &ServePlan) -> Option<Holder> {
+    if plan.args.holder.is_some() {
+        return plan.args.holder.clone();
     }
-    let open = || [&args.http, &args.resp, &args.thrift, &args.grpc, &args.noeqd].into_iter();
+    let open = || plan.args.ports().into_iter().map(|(_, listen)| listen);
     match open().find_map(Listen::port) {
         Some(port) => (port != 0).then(|| Holder::of_this_host(&port.to_string())),
         None => open()
@@ -91,7 +89,6 @@ impl LateStore {
     }
 }
 
-#[deny(clippy::missing_trait_methods, reason = "a default would hide what the inner store says")]
 #[async_trait]
 impl Store for LateStore {
     async fn load(&self, key: &Key) -> Result<Option<Versioned>, StoreError> {
@@ -114,36 +111,8 @@ impl Store for LateStore {
         self.store("unix_ms")?.unix_ms().await
     }
 
-    fn clock_error(&self) -> Duration {
-        self.arrived.get().map_or(Duration::ZERO, |store| store.clock_error())
-    }
-
-    fn clock_missing(&self) -> Option<String> {
-        self.arrived.get()?.clock_missing()
-    }
-
-    fn skipped(&self) -> Vec<String> {
-        self.arrived.get().map(|store| store.skipped()).unwrap_or_default()
-    }
-
-    async fn warnings(&self) -> Vec<String> {
-        match self.arrived.get() {
-            Some(store) => store.warnings().await,
-            None => Vec::new(),
-        }
-    }
-
-    /// Until then, no write is acknowledged.
-    fn may_lose(&self) -> Duration {
-        self.arrived.get().map_or(Duration::ZERO, |store| store.may_lose())
-    }
-
     async fn checkpoint(&self) -> Result<(), StoreError> {
         self.store("checkpoint")?.checkpoint().await
-    }
-
-    fn server(&self) -> Option<String> {
-        self.arrived.get().and_then(|store| store.server())
     }
 
     fn identity(&self) -> Option<Identity> {
@@ -159,13 +128,16 @@ impl Store for LateStore {
         self.arrived.get().map_or_else(|| self.name.clone(), |store| store.describe())
     }
 
-    fn place(&self) -> String {
-        self.arrived.get().map_or_else(|| self.name.clone(), |store| store.place())
+    /// None until it arrives: until then, no write is acknowledged.
+    fn inner(&self) -> Option<&dyn Store> {
+        self.arrived.get().map(|store| &**store)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use snowmint_store::MemoryStore;
 

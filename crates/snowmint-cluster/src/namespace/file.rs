@@ -7,6 +7,7 @@ use serde::Deserialize;
 use snowmint::Layout;
 use snowmint::error::Snippet;
 use toml::Spanned;
+use toml::de::{DeTable, Deserializer, Error as TomlError};
 
 use super::definition::Definition;
 use super::hide::{HideError, HideKeys};
@@ -105,13 +106,24 @@ impl NamespaceFile {
     ///
     /// [`ConfigTextError`] with the first invalid line.
     pub fn parse(text: &str, layout: &Layout) -> Result<Self, ConfigTextError> {
+        let table = DeTable::parse(text).map_err(|error| error_in(text, &error))?;
+        Self::of_table(table.into_inner(), text, layout)
+    }
+
+    /// Reads the table of a file that was parsed, or the tables of namespaces in a larger file. `text` is the
+    /// whole file: errors name its lines.
+    ///
+    /// # Errors
+    ///
+    /// As for [`parse`](Self::parse).
+    pub fn of_table(table: DeTable<'_>, text: &str, layout: &Layout) -> Result<Self, ConfigTextError> {
         let at = |span, message| ConfigTextError::at(text, span, message);
         if text.len() > MAX_BYTES {
             let message = format!("invalid length {}: expected at most {MAX_BYTES} bytes", text.len());
             return Err(at(None, message));
         }
-        let document: FileTables =
-            toml::from_str(text).map_err(|error| at(error.span(), error.message().to_owned()))?;
+        let document = FileTables::deserialize(Deserializer::from(Spanned::new(0..text.len(), table)))
+            .map_err(|error| error_in(text, &error))?;
         let mut namespaces = BTreeMap::new();
         for (name, fields) in document.namespaces {
             let span = name.span();
@@ -134,6 +146,10 @@ impl NamespaceFile {
         let logins = Logins::of_table(document.logins).map_err(|(span, message)| at(Some(span), message))?;
         Ok(Self { auto_create: auto_create.transpose()?, namespaces, logins })
     }
+}
+
+fn error_in(text: &str, error: &TomlError) -> ConfigTextError {
+    ConfigTextError::at(text, error.span(), error.message().to_owned())
 }
 
 impl AutoCreateFields {

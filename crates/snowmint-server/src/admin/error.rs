@@ -77,9 +77,9 @@ pub enum AdminError {
     Namespace(#[from] NamespaceError),
     /// The namespace exists, and the request only adds a new one.
     #[error(
-        "namespace {name} already exists{}: nothing was written; omit If-None-Match or must_be_new to {}",
+        "namespace {name} already exists{}: nothing was written; omit If-None-Match to {}",
         if *dropped { " as a dropped one" } else { "" },
-        if *dropped { "resume it" } else { "see its definition, or change it with PATCH or SetNamespace" }
+        if *dropped { "resume it" } else { "see its definition, or change it with PATCH" }
     )]
     NotNew {
         /// The namespace.

@@ -4,14 +4,11 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use async_trait::async_trait;
 use snowmint_cluster::audit::{self, ChangeFailure, MadeEntries};
 use snowmint_cluster::lease::Record;
-use snowmint_store::{
-    Expected, Identity, Key, Store, StoreError, StoreErrorKind, Swap, Versioned, Visibility,
-};
+use snowmint_store::{Expected, Key, Store, StoreError, StoreErrorKind, Swap, Versioned};
 
 use super::AdminError;
 
@@ -149,7 +146,6 @@ fn follows(key: &Key, written: &[u8], found: &[u8]) -> bool {
         }
 }
 
-#[deny(clippy::missing_trait_methods, reason = "a default would hide what the inner store says")]
 #[async_trait]
 impl Store for SettledStore {
     /// Also remembers namespaces that are only read: another command may have written them a moment ago.
@@ -182,57 +178,19 @@ impl Store for SettledStore {
         Ok(before)
     }
 
-    async fn unix_ms(&self) -> Result<Option<u64>, StoreError> {
-        self.store.unix_ms().await
-    }
-
-    fn clock_error(&self) -> Duration {
-        self.store.clock_error()
-    }
-
-    fn clock_missing(&self) -> Option<String> {
-        self.store.clock_missing()
-    }
-
-    fn skipped(&self) -> Vec<String> {
-        self.store.skipped()
-    }
-
-    async fn warnings(&self) -> Vec<String> {
-        self.store.warnings().await
-    }
-
-    fn may_lose(&self) -> Duration {
-        self.store.may_lose()
-    }
-
-    async fn checkpoint(&self) -> Result<(), StoreError> {
-        self.store.checkpoint().await
-    }
-
-    fn server(&self) -> Option<String> {
-        self.store.server()
-    }
-
-    fn identity(&self) -> Option<Identity> {
-        self.store.identity()
-    }
-
-    fn visibility(&self) -> Visibility {
-        self.store.visibility()
-    }
-
     fn describe(&self) -> String {
         self.store.describe()
     }
 
-    fn place(&self) -> String {
-        self.store.place()
+    fn inner(&self) -> Option<&dyn Store> {
+        Some(&*self.store)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use snowmint_cluster::audit::{Action, AuthorRights, Listed, Logged};
     use snowmint_cluster::lease::{Granted, Tag};
     use snowmint_cluster::{Holder, NamespaceName};

@@ -16,7 +16,7 @@ use crate::state::ServerState;
 /// Interval between two checks of a node that a client watches.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// The services whose health is known; the empty name is the whole node.
-const KNOWN: [&str; 3] = ["", "snowmint.v1.Snowmint", "snowmint.v1.Admin"];
+const KNOWN: [&str; 2] = ["", "snowmint.v1.Snowmint"];
 
 /// The health of this node.
 #[derive(Clone)]

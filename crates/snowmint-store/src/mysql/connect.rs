@@ -7,24 +7,26 @@ use std::time::Duration;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlSslMode};
 use sqlx::{ConnectOptions, Connection};
 
+use super::TABLE;
 use super::flush_watch::FlushWatch;
 use super::history::ClusterHistory;
-use super::session::{self, CrashLoss, Session};
-use super::{MySqlStore, TABLE, error};
+use super::session::{self, CrashLoss, MySqlSession};
 use crate::error::Effect;
-use crate::net::url::Password;
-use crate::net::url::{Host, Location};
+use crate::net::url::{Host, Password, StoreUrl};
 use crate::net::{Confirmation, Standing, Writable};
-use crate::sql::{Connect, Connected, Pool, SqlFailure, at_most_one, table};
-use crate::{StoreError, StoreErrorKind, UrlError};
+use crate::sql::failure::refusal;
+use crate::sql::pool::{Connect, Connected, Pool};
+use crate::sql::table::OPEN;
+use crate::sql::{at_most_one, table};
+use crate::{StoreError, UrlError};
 
 const PORT: u16 = 3306;
 /// The parameters of a connection.
 pub(crate) const PARAMETERS: &str =
     "password_file, may_lose, ssl-mode, ssl-ca, ssl-cert, ssl-key, socket and timeout_ms";
 
-/// Reads the engine, the columns and the primary key of the table. Each part names the table: otherwise the server would read the
-/// metadata of all tables.
+/// Reads the engine, the columns and the primary key of the table. Each part names the table: otherwise the
+/// server would read the metadata of all tables.
 const INSPECT: &str = "SELECT CAST(t.engine AS CHAR), \
     (SELECT CAST(GROUP_CONCAT(CONCAT_WS(' ', c.column_name, c.data_type, \
             CASE c.data_type WHEN 'varbinary' THEN c.character_maximum_length END) \
@@ -48,7 +50,7 @@ pub(crate) struct MySqlSettings {
 
 impl MySqlSettings {
     /// Parses `mysql://...` of a store.
-    pub(super) fn parse(url: &str, crashes: CrashLoss) -> Result<(Pool<Self>, String), UrlError> {
+    pub(super) fn parse(url: &str, crashes: CrashLoss) -> Result<Pool<Self>, UrlError> {
         let mut location = Self::location(url)?;
         let parsed = Self::take(&mut location, crashes)?;
         location.finish(PARAMETERS)?;
@@ -56,16 +58,12 @@ impl MySqlSettings {
     }
 
     /// Parses a URL whose scheme is known to be `mysql` or `mariadb`.
-    pub(crate) fn location(url: &str) -> Result<Location, UrlError> {
-        let (_, rest) = url.split_once(':').unwrap_or((url, ""));
-        Location::parse("mysql", rest, PORT)
+    pub(crate) fn location(url: &str) -> Result<StoreUrl, UrlError> {
+        StoreUrl::of_url(url, &["mysql"], PORT)
     }
 
-    /// Takes the connection parameters out of a location, and returns the name for logs too. Other parameters stay.
-    pub(crate) fn take(
-        location: &mut Location,
-        crashes: CrashLoss,
-    ) -> Result<(Pool<Self>, String), UrlError> {
+    /// Takes the connection parameters out of a location, which stays without them. Other parameters stay.
+    pub(crate) fn take(location: &mut StoreUrl, crashes: CrashLoss) -> Result<Pool<Self>, UrlError> {
         let mut options = MySqlConnectOptions::new().disable_statement_logging();
         if let Some(socket) = location.take_socket(PORT) {
             options = options.socket(socket);
@@ -83,13 +81,13 @@ impl MySqlSettings {
         let may_lose = location.take_may_lose(Duration::ZERO)?;
         let flushes = Arc::new(FlushWatch::new(may_lose));
         let settings = Self { options, password, limit, may_lose, flushes, crashes };
-        Ok((Pool::new(settings, location.hosts.clone(), limit, may_lose), name))
+        Ok(Pool::new(settings, name, location.hosts.clone(), limit, may_lose))
     }
 }
 
-fn tls(location: &mut Location, mut options: MySqlConnectOptions) -> Result<MySqlConnectOptions, UrlError> {
+fn tls(location: &mut StoreUrl, mut options: MySqlConnectOptions) -> Result<MySqlConnectOptions, UrlError> {
     let mode = location.take("ssl-mode");
-    let authority = location.take_path("ssl-ca");
+    let files = location.read_tls(["ssl-ca", "ssl-cert", "ssl-key"], None)?;
     let mode = match mode.as_deref() {
         Some(text) => text.parse().map_err(|_| {
             location.malformed(
@@ -97,7 +95,7 @@ fn tls(location: &mut Location, mut options: MySqlConnectOptions) -> Result<MySq
             )
         })?,
         // A user who names an authority wants it to be checked.
-        None if authority.is_some() => MySqlSslMode::VerifyIdentity,
+        None if files.ca.is_some() => MySqlSslMode::VerifyIdentity,
         None => MySqlSslMode::Preferred,
     };
     let strict = !matches!(mode, MySqlSslMode::Disabled | MySqlSslMode::Preferred);
@@ -105,18 +103,18 @@ fn tls(location: &mut Location, mut options: MySqlConnectOptions) -> Result<MySq
         return Err(location.malformed("this build has no TLS: enable the feature `tls`"));
     }
     options = options.ssl_mode(mode);
-    if let Some(path) = authority {
-        options = options.ssl_ca_from_pem(location.read_file("ssl-ca", &path)?);
+    if let Some(ca) = files.ca {
+        options = options.ssl_ca_from_pem(ca.pem);
     }
-    if let Some((cert, key)) = location.read_pair("ssl-cert", "ssl-key")? {
-        options = options.ssl_client_cert_from_pem(cert).ssl_client_key_from_pem(key);
+    if let Some((cert, key)) = files.client {
+        options = options.ssl_client_cert_from_pem(cert.pem).ssl_client_key_from_pem(key.pem);
     }
     Ok(options)
 }
 
 impl Connect for MySqlSettings {
     const CONFIRMED_BY: &str = "enable semi-synchronous replication on it";
-    type Connection = Session;
+    type Connection = MySqlSession;
     type History = ClusterHistory;
 
     async fn connect(&self, host: Host) -> Connected<Self> {
@@ -124,25 +122,25 @@ impl Connect for MySqlSettings {
         if let Some(password) = self.password.current()? {
             options = options.password(password.expose());
         }
-        let mut connection = options.connect().await.map_err(|error| error::refusal(&error))?;
+        let mut connection = options.connect().await.map_err(|error| refusal::<Self>(&error))?;
         set_up(&mut connection, self.limit, self.crashes.accepted(self.may_lose))
             .await
-            .map_err(|error| error::refusal(&error))?;
-        let begun = session::begin(&mut connection, self.may_lose, self.crashes).await?;
-        let session = Session::new(connection, &begun, Arc::clone(&self.flushes));
-        let standing = session.standing();
-        Ok(Writable { connection: session, server: Some(begun.server), history: begun.history, standing })
+            .map_err(|error| refusal::<Self>(&error))?;
+        let flushes = Arc::clone(&self.flushes);
+        let (session, history) = session::begin(connection, self.may_lose, self.crashes, flushes).await?;
+        let (server, standing) = (Some(session.server.clone()), session.standing);
+        Ok(Writable { connection: session, server, history, standing })
     }
 
-    async fn answers(session: &mut Session) -> bool {
+    async fn answers(session: &mut MySqlSession) -> bool {
         session.sql.ping().await.is_ok()
     }
 
-    fn standing(session: &Session) -> Standing {
-        session.standing()
+    fn standing(session: &MySqlSession) -> Standing {
+        session.standing
     }
 
-    fn confirmation(session: &mut Session) -> Option<Confirmation> {
+    fn confirmation(session: &mut MySqlSession) -> Option<Confirmation> {
         session.confirmation.take()
     }
 }
@@ -166,83 +164,57 @@ async fn set_up(connection: &mut MySqlConnection, limit: Duration, accepted: u64
 }
 
 /// Creates the table if it is missing, checks that it is ours, and makes the rows that reads commit.
-pub(super) async fn prepare_table(store: &MySqlStore) -> Result<(), StoreError> {
-    create_table(store).await?;
-    let ask = async |mut session: Session| {
-        let fenced = session.fence().await;
-        (session, fenced)
+pub(super) async fn prepare_table(pool: &Pool<MySqlSettings>) -> Result<(), StoreError> {
+    let create = async |mut session: MySqlSession| {
+        sqlx::raw_sql(TABLE).execute(&mut session.sql).await?;
+        Ok(((), session))
     };
-    store.pool.run(Effect::Reads, ask).await.map_err(|failure| store.error("open", Effect::Reads, failure))
+    check(pool, &table::ensure(pool, || inspect(pool), create).await?)?;
+    let fence = async |mut session: MySqlSession| Ok((session.fence().await?, session));
+    pool.call(OPEN, Effect::Reads, fence).await
 }
 
 /// Checks that the table exists and is ours, without writing.
-pub(super) async fn check_table(store: &MySqlStore) -> Result<(), StoreError> {
-    match inspect(store).await? {
-        Some(found) => check(store, &found),
-        None => Err(refuse(
-            store,
-            "the table snowmint_records is missing; a server creates it at its first start",
-        )),
-    }
-}
-
-async fn create_table(store: &MySqlStore) -> Result<(), StoreError> {
-    if let Some(found) = inspect(store).await? {
-        return check(store, &found);
-    }
-    let ask = async |mut session: Session| {
-        let created = sqlx::raw_sql(TABLE).execute(&mut session.sql).await;
-        (session, created)
-    };
-    // Another node may have been faster, so inspect again before reporting a failure.
-    let created = store.pool.run(Effect::Reads, ask).await;
-    match (inspect(store).await?, created) {
-        (Some(found), _) => check(store, &found),
-        (None, Err(failure)) => Err(error::table_is_missing(&store.name, failure)),
-        (None, Ok(_)) => Err(refuse(
-            store,
-            "the table snowmint_records was created and is missing again; check which program drops it",
-        )),
+pub(super) async fn check_table(pool: &Pool<MySqlSettings>) -> Result<(), StoreError> {
+    match inspect(pool).await? {
+        Some(found) => check(pool, &found),
+        None => {
+            let found = "the table snowmint_records is missing; a server creates it at its first start";
+            Err(table::refuse(&pool.name, found))
+        }
     }
 }
 
 /// Engine, columns, primary key; all three are `None` for a view.
-type Found = (Option<String>, Option<String>, Option<String>);
+type Inspected = (Option<String>, Option<String>, Option<String>);
 
-async fn inspect(store: &MySqlStore) -> Result<Option<Found>, StoreError> {
-    let ask = async |mut session: Session| {
-        let row = at_most_one(sqlx::query_as(INSPECT).fetch_all(&mut session.sql)).await;
-        (session, row)
+async fn inspect(pool: &Pool<MySqlSettings>) -> Result<Option<Inspected>, StoreError> {
+    let ask = async |mut session: MySqlSession| {
+        Ok((at_most_one(sqlx::query_as(INSPECT).fetch_all(&mut session.sql)).await?, session))
     };
-    let found: Result<_, SqlFailure> = store.pool.run(Effect::Reads, ask).await;
-    found.map_err(|failure| store.error("open", Effect::Reads, failure))
+    pool.call(OPEN, Effect::Reads, ask).await
 }
 
-fn check(store: &MySqlStore, (engine, columns, key): &Found) -> Result<(), StoreError> {
+fn check(pool: &Pool<MySqlSettings>, (engine, columns, key): &Inspected) -> Result<(), StoreError> {
+    let refuse = |found: String| Err(table::refuse(&pool.name, found));
     let columns = columns.as_deref().unwrap_or_default();
     if columns != COLUMNS {
-        let found = format!(
+        return refuse(format!(
             "the table snowmint_records belongs to another program: it has ({columns}), expected ({COLUMNS}); it was not changed; \
              use another database"
-        );
-        return Err(refuse(store, &found));
+        ));
     }
     if key.as_deref() != Some("name") {
-        return Err(refuse(store, "the table snowmint_records has no primary key; add one on (name)"));
+        return refuse("the table snowmint_records has no primary key; add one on (name)".to_owned());
     }
     if engine.as_deref() != Some("InnoDB") {
         let engine = engine.as_deref().unwrap_or("unknown");
-        let found = format!(
+        return refuse(format!(
             "the engine of the table snowmint_records is {engine}, which a crash may empty; \
              ALTER TABLE snowmint_records ENGINE = InnoDB"
-        );
-        return Err(refuse(store, &found));
+        ));
     }
     Ok(())
-}
-
-fn refuse(store: &MySqlStore, found: &str) -> StoreError {
-    StoreError::new(StoreErrorKind::Other, "open", &*store.name, found)
 }
 
 #[cfg(test)]
@@ -262,14 +234,14 @@ mod tests {
         ];
         for (url, wanted) in cases {
             let error =
-                MySqlSettings::parse(url, CrashLoss::AsStated).map(|it| it.1).unwrap_err().to_string();
+                MySqlSettings::parse(url, CrashLoss::AsStated).map(|it| it.name).unwrap_err().to_string();
             assert!(error.contains(wanted) && !error.contains("hunter2"), "{url}: {error}");
         }
     }
 
     #[test]
     fn a_name_for_logs_has_no_password() {
-        let name = |url| MySqlSettings::parse(url, CrashLoss::AsStated).map(|it| it.1).unwrap();
+        let name = |url| MySqlSettings::parse(url, CrashLoss::AsStated).map(|it| it.name).unwrap();
         assert_eq!(name("mariadb://u:hunter2@h1,h2:1/db"), "mysql://h1:3306,h2:1/db");
     }
 }

@@ -7,13 +7,15 @@ use sqlx::postgres::{PgConnectOptions, PgConnection, PgSslMode};
 use sqlx::{ConnectOptions, Connection, FromRow};
 
 use super::error::FSYNC_OFF;
-use super::session::{self, Guard, STARTED, Session};
-use super::{PostgresStore, TABLE, error};
+use super::session::{self, Guard, PostgresSession, STARTED};
+use super::{TABLE, error};
 use crate::error::Effect;
-use crate::net::url::Password;
-use crate::net::url::{Host, Location};
+use crate::net::url::{Host, Password, StoreUrl};
 use crate::net::{Confirmation, HostRefusal, ServerHistory, Standing, Writable};
-use crate::sql::{Connect, Connected, Pool, exactly_one, table};
+use crate::sql::failure::refusal;
+use crate::sql::pool::{Connect, Connected, Pool};
+use crate::sql::table::OPEN;
+use crate::sql::{exactly_one, table};
 use crate::{StoreError, StoreErrorKind, UrlError};
 
 const PORT: u16 = 5432;
@@ -23,15 +25,17 @@ const PARAMETERS: &str =
 /// The variables of the environment that sqlx sends, or uses to authenticate.
 const SENT: [&str; 3] = ["PGOPTIONS", "PGSSLCERT", "PGSSLKEY"];
 
-/// Returns the first message to a server. Its settings end with this message, as another program may use the session next.
+/// Returns the first message to a server. Its settings end with this message, as another program may use the
+/// session next.
 ///
-/// A cancelled call leaves a session on the server that still waits for the standby. To limit their number, each new session
-/// terminates those with its own name that have waited longer than a call may take. The name includes that limit, so no call of
-/// any node still waits for them. A pooler may add the address of its client to the name. Terminated reads wrote only the fence.
-/// The outcome of a write was unknown and stays so: the end of its wait makes its row visible, and no read relies on a row before
-/// a standby has it.
+/// A cancelled call leaves a session on the server that still waits for the standby. To limit their number,
+/// each new session terminates those with its own name that have waited longer than a call may take. The name
+/// includes that limit, so no call of any node still waits for them. A pooler may add the address of its
+/// client to the name. Terminated reads wrote only the fence. The outcome of a write was unknown and stays
+/// so: the end of its wait makes its row visible, and no read relies on a row before a standby has it.
 ///
-/// The COMMIT only produces a warning, to check that warnings arrive. Everything is in one message, without parameters.
+/// The COMMIT only produces a warning, to check that warnings arrive. Everything is in one message, without
+/// parameters.
 fn begin(sessions: &str, limit: Duration) -> String {
     let limit = limit.as_millis();
     format!(
@@ -46,12 +50,12 @@ fn begin(sessions: &str, limit: Duration) -> String {
     )
 }
 
-/// The report of a server: the process of the session, whether it is a standby, when it started, whether it syncs, how commits
-/// wait by default, and whether there are standbys to wait for.
+/// The report of a server: the process of the session, whether it is a standby, when it started, whether it
+/// syncs, how commits wait by default, and whether there are standbys to wait for.
 type ServerReport = (i32, bool, i64, String, String, bool);
 
-/// Reads the state of the table: the name with its schema, the other schemas in which nodes may find it, kind, persistence,
-/// columns, and whether names are unique.
+/// Reads the state of the table: the name with its schema, the other schemas in which nodes may find it,
+/// kind, persistence, columns, and whether names are unique.
 const INSPECT: &str = "SELECT format('%I.%I', s.nspname, c.relname), \
     (SELECT coalesce(string_agg(quote_ident(n.nspname), ', ' ORDER BY n.nspname), '') \
         FROM pg_class b JOIN pg_namespace n ON n.oid = b.relnamespace \
@@ -79,10 +83,9 @@ pub(super) struct PostgresSettings {
 }
 
 impl PostgresSettings {
-    /// Parses `postgres://...` of a store, and returns the name for logs too.
-    pub(super) fn parse(url: &str) -> Result<(Pool<Self>, String), UrlError> {
-        let (_, rest) = url.split_once(':').unwrap_or((url, ""));
-        let mut location = Location::parse("postgres", rest, PORT)?;
+    /// Parses `postgres://...` of a store.
+    pub(super) fn parse(url: &str) -> Result<Pool<Self>, UrlError> {
+        let mut location = StoreUrl::of_url(url, &["postgres"], PORT)?;
         let limit = location.take_timeout()?;
         let sessions = format!("snowmint-{}ms", limit.as_millis());
         // Some poolers refuse extra_float_digits, which is not needed here.
@@ -115,23 +118,23 @@ impl PostgresSettings {
         let must_keep = location.take_durable()?;
         location.finish(PARAMETERS)?;
         let settings = Self { options, password, sessions, limit, must_keep };
-        Ok((Pool::new(settings, location.hosts, limit, may_lose), name))
+        Ok(Pool::new(settings, name, location.hosts, limit, may_lose))
     }
 }
 
-fn tls(location: &mut Location, mut options: PgConnectOptions) -> Result<PgConnectOptions, UrlError> {
+fn tls(location: &mut StoreUrl, mut options: PgConnectOptions) -> Result<PgConnectOptions, UrlError> {
     let mode = location.take("sslmode");
-    let root = location.take_path("sslrootcert");
+    let files = location.read_tls(["sslrootcert", "sslcert", "sslkey"], None)?;
     let mode = match mode.as_deref() {
         // As in libpq: a CA that the URL names is checked.
-        Some("require") if root.is_some() => PgSslMode::VerifyCa,
+        Some("require") if files.ca.is_some() => PgSslMode::VerifyCa,
         Some(text) => text.parse().map_err(|_| {
             location.malformed(
                 "invalid sslmode: expected disable, allow, prefer, require, verify-ca or verify-full",
             )
         })?,
         // A user who names a CA wants it to be checked.
-        None if root.is_some() => PgSslMode::VerifyFull,
+        None if files.ca.is_some() => PgSslMode::VerifyFull,
         None => PgSslMode::Prefer,
     };
     let strict = matches!(mode, PgSslMode::Require | PgSslMode::VerifyCa | PgSslMode::VerifyFull);
@@ -139,30 +142,30 @@ fn tls(location: &mut Location, mut options: PgConnectOptions) -> Result<PgConne
         return Err(location.malformed("this build has no TLS: enable the feature `tls`"));
     }
     options = options.ssl_mode(mode);
-    if let Some(path) = root {
-        options = options.ssl_root_cert_from_pem(location.read_file("sslrootcert", &path)?);
+    if let Some(ca) = files.ca {
+        options = options.ssl_root_cert_from_pem(ca.pem);
     }
-    if let Some((cert, key)) = location.read_pair("sslcert", "sslkey")? {
-        options = options.ssl_client_cert_from_pem(cert).ssl_client_key_from_pem(key);
+    if let Some((cert, key)) = files.client {
+        options = options.ssl_client_cert_from_pem(cert.pem).ssl_client_key_from_pem(key.pem);
     }
     Ok(options)
 }
 
 impl Connect for PostgresSettings {
     const CONFIRMED_BY: &str = "set synchronous_standby_names on it";
-    type Connection = Session;
-    type History = History;
+    type Connection = PostgresSession;
+    type History = PostgresHistory;
 
     async fn connect(&self, host: Host) -> Connected<Self> {
         let mut options = self.options.clone().host(host.name()).port(host.port());
         if let Some(password) = self.password.current()? {
             options = options.password(password.expose());
         }
-        let mut connection = options.connect().await.map_err(|error| error::refusal(&error))?;
+        let mut connection = options.connect().await.map_err(|error| refusal::<Self>(&error))?;
         let begin = sqlx::raw_sql(sqlx::AssertSqlSafe(begin(&self.sessions, self.limit)));
         let row = session::hearing(exactly_one(begin.fetch_all(&mut connection))).await?;
         let (process, in_recovery, started, fsync, commit, has_standbys) =
-            ServerReport::from_row(&row).map_err(|error| error::refusal(&error))?;
+            ServerReport::from_row(&row).map_err(|error| refusal::<Self>(&error))?;
         // Its answers may lag behind the primary, so it must not be read either.
         if in_recovery {
             let text = "is a read-only standby; use the primary, or name both hosts, separated by a comma";
@@ -171,123 +174,103 @@ impl Connect for PostgresSettings {
         if fsync == "off" && self.must_keep {
             return Err(HostRefusal::new(StoreErrorKind::Other, FSYNC_OFF));
         }
-        let history = History::of(&mut connection).await?;
-        // No two servers start in the same microsecond. Everything else is equal on a standby and its primary.
+        let history = PostgresHistory::of(&mut connection).await?;
+        // No two servers start in the same microsecond. Everything else is equal on a standby and its
+        // primary.
         let confirmation = super::confirmation(has_standbys);
         let guard = Guard { process, started, must_keep: self.must_keep };
-        let connection = Session::new(connection, guard, &commit, self.limit, confirmation);
+        let connection = PostgresSession::new(connection, guard, &commit, self.limit, confirmation);
         Ok(Writable { connection, server: Some(started.to_string()), history, standing: Standing::Kept })
     }
 
-    async fn answers(session: &mut Session) -> bool {
+    async fn answers(session: &mut PostgresSession) -> bool {
         session.sql.ping().await.is_ok()
     }
 
-    fn confirmation(session: &mut Session) -> Option<Confirmation> {
+    fn confirmation(session: &mut PostgresSession) -> Option<Confirmation> {
         session.confirmation.take()
     }
 }
 
-/// Creates the table if it is missing, checks that it belongs to Snowmint, and returns its name with the schema.
-pub(super) async fn prepare_table(store: &PostgresStore) -> Result<String, StoreError> {
-    if let Some(found) = inspect(store).await? {
-        return check(store, found);
-    }
-    let ask = async |mut session: Session| {
-        let created = session.execute(TABLE).await;
-        (session, created)
+/// Creates the table if it is missing, checks that it belongs to Snowmint, and returns its name with the
+/// schema.
+pub(super) async fn prepare_table(pool: &Pool<PostgresSettings>) -> Result<String, StoreError> {
+    let inspect = async || Ok(super::rows(pool, OPEN, Effect::Reads, INSPECT).await?.into_iter().next());
+    let create = async |mut session: PostgresSession| {
+        session.execute(TABLE).await?;
+        Ok(((), session))
     };
-    // Another node may have been faster, so inspect again before reporting a failure.
-    let created = store.pool.run(Effect::Reads, ask).await;
-    match (inspect(store).await?, created) {
-        (Some(found), _) => check(store, found),
-        (None, Err(failure)) => Err(error::table_is_missing(&store.name, failure)),
-        (None, Ok(_)) => Err(refuse(
-            store,
-            "the table snowmint_records was created and is missing again; check which program drops it",
-        )),
-    }
+    check(&pool.name, table::ensure(pool, inspect, create).await?)
 }
 
 /// Name with schema, other schemas, kind, persistence, columns, whether names are unique.
-type Found = (String, String, String, String, String, bool);
+type Inspected = (String, String, String, String, String, bool);
 
-async fn inspect(store: &PostgresStore) -> Result<Option<Found>, StoreError> {
-    let found = store.rows(Effect::Reads, INSPECT).await;
-    let found = found.map_err(|failure| store.error("open", Effect::Reads, failure))?;
-    Ok(found.into_iter().next())
-}
-
-fn check(store: &PostgresStore, found: Found) -> Result<String, StoreError> {
+fn check(store: &str, found: Inspected) -> Result<String, StoreError> {
+    let refuse = |found: String| Err(table::refuse(store, found));
     let (table, others, kind, persistence, columns, unique) = found;
     if columns != COLUMNS || !matches!(&*kind, "r" | "p") {
-        let found = format!(
+        return refuse(format!(
             "the table snowmint_records belongs to another program: it has ({columns}), expected ({COLUMNS}); it was not changed; \
              use another database, or another schema by the search_path of the user"
-        );
-        return Err(refuse(store, &found));
+        ));
     }
     if !unique {
-        return Err(refuse(store, "the table snowmint_records has no primary key; add one on (name)"));
+        return refuse("the table snowmint_records has no primary key; add one on (name)".to_owned());
     }
     if persistence != "p" {
         let found = "the table snowmint_records is unlogged or temporary: a crash would empty it; \
             ALTER TABLE snowmint_records SET LOGGED";
-        return Err(refuse(store, found));
+        return refuse(found.to_owned());
     }
     if !others.is_empty() {
-        let found = format!(
+        return refuse(format!(
             "the search_path of the user finds {table}, and a table of that name in {others} too: nodes may use different \
              tables and produce duplicates; drop or rename the unused table, or limit the search_path to one schema: \
              ALTER ROLE ... SET search_path = ..."
-        );
-        return Err(refuse(store, &found));
+        ));
     }
     Ok(table)
 }
 
-fn refuse(store: &PostgresStore, found: &str) -> StoreError {
-    StoreError::new(StoreErrorKind::Other, "open", &*store.name, found)
-}
-
-/// Any user may run this, unless that right was revoked. The name of the current log file contains the timeline;
-/// `pg_control_checkpoint()` shows the old one until the first checkpoint after a promotion.
+/// Any user may run this, unless that right was revoked. The name of the current log file contains the
+/// timeline; `pg_control_checkpoint()` shows the old one until the first checkpoint after a promotion.
 const HISTORY: &str = "SELECT (SELECT system_identifier FROM pg_control_system()), \
     (SELECT oid::bigint FROM pg_database WHERE datname = current_database()), \
     ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint";
 
 /// The extent of a server's history; unknown if the server does not show it.
 #[derive(Default, Debug)]
-pub(super) struct History {
-    known: Option<Known>,
+pub(super) struct PostgresHistory {
+    known: Option<Timeline>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct Timeline {
     system: i64,
     /// The number of the database, since a copy may have the same name.
     database: i64,
     timeline: i64,
 }
 
-impl History {
+impl PostgresHistory {
     /// Queries a primary. A database that only speaks the PostgreSQL protocol may have no timeline.
     pub(super) async fn of(connection: &mut PgConnection) -> Result<Self, HostRefusal> {
         let row = exactly_one(sqlx::raw_sql(HISTORY).fetch_all(connection)).await;
         match row.and_then(|row| <(i64, i64, i64)>::from_row(&row)) {
             Ok((system, database, timeline)) => {
-                Ok(Self { known: Some(Known { system, database, timeline }) })
+                Ok(Self { known: Some(Timeline { system, database, timeline }) })
             }
             Err(error) if error::is_not_offered(&error) => Ok(Self::default()),
-            Err(error) => Err(error::refusal(&error)),
+            Err(error) => Err(refusal::<PostgresSettings>(&error)),
         }
     }
 }
 
-impl ServerHistory for History {
+impl ServerHistory for PostgresHistory {
     fn lacks(&self, seen: &Self) -> Option<String> {
         let seen = seen.known?;
-        let Some(Known { system, database, timeline }) = self.known else {
+        let Some(Timeline { system, database, timeline }) = self.known else {
             return Some(format!(
                 "does not show its timeline, and this node has seen timeline {}",
                 seen.timeline
@@ -309,8 +292,8 @@ impl ServerHistory for History {
 
     fn merge(&mut self, other: Self) {
         let before = self.known.map_or(0, |it| it.timeline);
-        if let Some(Known { system, database, timeline }) = other.known {
-            self.known = Some(Known { system, database, timeline: timeline.max(before) });
+        if let Some(Timeline { system, database, timeline }) = other.known {
+            self.known = Some(Timeline { system, database, timeline: timeline.max(before) });
         }
     }
 }
@@ -333,41 +316,41 @@ mod tests {
             ("postgres://u@h/db?password_file=/nowhere", "password_file /nowhere: No such file"),
         ];
         for (url, wanted) in cases {
-            let error = PostgresSettings::parse(url).map(|it| it.1).unwrap_err().to_string();
+            let error = PostgresSettings::parse(url).map(|it| it.name).unwrap_err().to_string();
             assert!(error.contains(wanted) && !error.contains("hunter2"), "{url}: {error}");
         }
     }
 
     #[test]
     fn a_name_for_logs_has_no_password() {
-        let name = |url| PostgresSettings::parse(url).map(|it| it.1).unwrap();
+        let name = |url| PostgresSettings::parse(url).map(|it| it.name).unwrap();
         assert_eq!(name("postgres://u:hunter2@h1,h2:1/db"), "postgres://h1:5432,h2:1/db");
         assert_eq!(name("postgres:///db?socket=/run"), "postgres://localhost:5432/db");
     }
 
-    fn history(system: i64, timeline: i64) -> History {
-        History { known: Some(Known { system, database: 5, timeline }) }
+    fn history(system: i64, timeline: i64) -> PostgresHistory {
+        PostgresHistory { known: Some(Timeline { system, database: 5, timeline }) }
     }
 
     #[test]
     fn a_lower_timeline_or_another_database_lacks_what_was_seen() {
-        let mut seen = History::default();
+        let mut seen = PostgresHistory::default();
         assert_eq!(history(7, 1).lacks(&seen), None);
         for timeline in [2, 1] {
             seen.merge(history(7, timeline));
         }
-        seen.merge(History::default());
+        seen.merge(PostgresHistory::default());
         assert_eq!(history(7, 2).lacks(&seen), None);
         assert_eq!(history(7, 3).lacks(&seen), None);
         let lack = history(7, 1).lacks(&seen).unwrap();
         assert_eq!(lack, "is on timeline 1, and this node has seen timeline 2");
         assert!(history(8, 3).lacks(&seen).unwrap().contains("another database"));
-        let copy = History { known: Some(Known { system: 7, database: 6, timeline: 2 }) };
+        let copy = PostgresHistory { known: Some(Timeline { system: 7, database: 6, timeline: 2 }) };
         assert_eq!(
             copy.lacks(&seen).unwrap(),
             "has another database of this name (number 6, and this node has seen 5)"
         );
-        assert!(History::default().lacks(&seen).unwrap().contains("does not show"));
-        assert_eq!(History::default().lacks(&History::default()), None);
+        assert!(PostgresHistory::default().lacks(&seen).unwrap().contains("does not show"));
+        assert_eq!(PostgresHistory::default().lacks(&PostgresHistory::default()), None);
     }
 }

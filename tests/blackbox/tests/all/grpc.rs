@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use snowmint_test_servers::snowmint::http::Http;
 use snowmint_test_servers::snowmint::third_party::python;
-use snowmint_test_servers::snowmint::{self, Ids, Resp, Serve, Server};
+use snowmint_test_servers::snowmint::{Ids, Resp, Serve, Server};
 use snowmint_test_servers::{Certificates, port, time};
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -17,9 +17,9 @@ const CONNECT: &str = r#"
 import sys, threading, grpc
 from grpc_tools import protoc
 folder, proto, address, *authority = sys.argv[1:]
-assert protoc.main(["", "-I" + proto, "--python_out=" + folder, "--grpc_python_out=" + folder, "snowmint/v1/snowmint.proto", "snowmint/v1/admin.proto"]) == 0
+assert protoc.main(["", "-I" + proto, "--python_out=" + folder, "--grpc_python_out=" + folder, "snowmint/v1/snowmint.proto"]) == 0
 sys.path.insert(0, folder)
-from snowmint.v1 import snowmint_pb2 as pb, snowmint_pb2_grpc as rpc, admin_pb2, admin_pb2_grpc
+from snowmint.v1 import snowmint_pb2 as pb, snowmint_pb2_grpc as rpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 def connect():
     options = [("grpc.use_local_subchannel_pool", 1)]
@@ -165,7 +165,7 @@ fn calls_over_tls() {
 /// Health, reflection and ids in every way.
 const SERVICES: &str = r#"
 SERVING = health_pb2.HealthCheckResponse.SERVING
-for service in ["", "snowmint.v1.Snowmint", "snowmint.v1.Admin"]:
+for service in ["", "snowmint.v1.Snowmint"]:
     assert health.Check(health_pb2.HealthCheckRequest(service=service)).status == SERVING
 assert failure(lambda: health.Check(health_pb2.HealthCheckRequest(service="nope")))[0] == "NOT_FOUND"
 assert next(health.Watch(health_pb2.HealthCheckRequest())).status == SERVING
@@ -176,9 +176,7 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoRe
 from grpc_reflection.v1alpha import reflection_pb2
 database = ProtoReflectionDescriptorDatabase(channel)
 services = set(database.get_services())
-assert {"snowmint.v1.Snowmint", "snowmint.v1.Admin", "grpc.health.v1.Health"} <= services, services
-admin_methods = DescriptorPool(database).FindServiceByName("snowmint.v1.Admin").methods
-assert {"AddNamespace", "Doctor", "SetLogLevel"} <= {method.name for method in admin_methods}, admin_methods
+assert {"snowmint.v1.Snowmint", "grpc.health.v1.Health"} <= services, services
 described = DescriptorPool(database).FindServiceByName("snowmint.v1.Snowmint")
 methods = {method.name: method for method in described.methods}
 assert set(methods) == {"Next", "Stream", "Inspect", "TimeBounds", "Namespaces"}, methods
@@ -196,123 +194,6 @@ for response in client.Stream(iter([request(count=count) for count in (1, 100, 2
     for id in response.ids: print(id)
 for range_ in client.Next(request(count=1000000, format=pb.FORMAT_RANGES)).ranges: print(range_.first)
 assert failure(lambda: client.Next(request("nope")))[:2] == ("NOT_FOUND", "unknown-namespace")
-"#;
-
-/// Goal: an operator can do over gRPC what the admin API does over HTTP, with the same rights and errors, and with entries in the
-/// audit log.
-#[test]
-fn administration() {
-    let folder = tempfile::tempdir().unwrap();
-    let token = |name: &str, namespaces: &str, rights: &str| {
-        let file = ["--file", "tokens.toml", "--namespaces", namespaces, "--rights", rights];
-        let created = snowmint::run(folder.path(), [&["token", "create", name][..], &file].concat());
-        assert!(created.status.success(), "{}", snowmint::text(&created));
-        String::from_utf8(created.stdout).unwrap().trim().to_owned()
-    };
-    let (ops, team, web) =
-        (token("ops", "*", "admin"), token("team", "team-*", "admin"), token("web", "*", "mint"));
-    let grpc = port::free();
-    let peers = ["--peers", "http://127.0.0.1:9"];
-    let server = Serve::new(folder.path())
-        .args([
-            "--grpc",
-            &grpc.to_string(),
-            "--tokens-file",
-            "tokens.toml",
-            "--worker",
-            "5",
-            "--window",
-            "1h",
-        ])
-        .args(peers)
-        .start();
-    let tokens = format!("ops, team, web = {ops:?}, {team:?}, {web:?}");
-    ids_of(folder.path(), grpc, &format!("{tokens}\n{ADMIN}\n{ALL_CALLS}"));
-    // The HTTP port answers the same calls.
-    let listed = "assert len(call('ListNamespaces', a.ListNamespacesRequest()).namespaces) == 3";
-    ids_of(folder.path(), server.http(), &format!("{tokens}\n{ADMIN}\n{listed}"));
-}
-
-/// Prepares calls of the admin service.
-const ADMIN: &str = r#"
-admin, a = admin_pb2_grpc.AdminStub(channel), admin_pb2
-def call(method, request, token=ops, **rest):
-    return getattr(admin, method)(request, metadata=[("authorization", "Bearer " + token)], timeout=30, **rest)
-def fails(code, kind, words, method, request, token=ops):
-    got = failure(lambda: call(method, request, token))
-    assert got[:2] == (code, kind) and words in got[2], got
-"#;
-
-/// Calls every method of the admin service.
-const ALL_CALLS: &str = r#"
-segment = a.NamespaceSettings(scheme="segment", maximum=900, text="A{number:4}", owner="web")
-added = call("AddNamespace", a.AddNamespaceRequest(name="n", settings=segment, must_be_new=True))
-assert added.served_here and added.namespace.state == "served" and added.edition == 1, added
-assert added.namespace.settings.maximum == 900 and added.namespace.settings.owner == "web", added
-next_ = client.Next(request("n", format=pb.FORMAT_TEXTS), metadata=[("authorization", "Bearer " + web)])
-assert list(next_.texts) == ["A0001"], next_
-fails("FAILED_PRECONDITION", "conflict", "already exists", "AddNamespace", a.AddNamespaceRequest(name="n", settings=segment))
-fails("ABORTED", "changed", "already exists", "AddNamespace", a.AddNamespaceRequest(name="n", must_be_new=True))
-changed = call("SetNamespace", a.SetNamespaceRequest(name="n", settings=a.NamespaceSettings(maximum=9000), remove=["owner"], edition=1))
-assert changed.edition == 2 and changed.namespace.settings.maximum == 9000 and not changed.namespace.settings.HasField("owner"), changed
-fails("ABORTED", "changed", "changed meanwhile", "SetNamespace", a.SetNamespaceRequest(name="n", settings=segment, edition=1))
-fails("INVALID_ARGUMENT", "bad-request", "did you mean `owner`?", "SetNamespace", a.SetNamespaceRequest(name="n", remove=["ownr"]))
-fails("PERMISSION_DENIED", "forbidden", "sources: not through a node", "AddNamespace",
-    a.AddNamespaceRequest(name="m", settings=a.NamespaceSettings(scheme="segment", sources=["1/1 sqlite:x"])))
-got = call("GetNamespace", a.GetNamespaceRequest(name="n"))
-assert got.edition == 2 and got.namespace.reserved_to > 0, got
-fails("NOT_FOUND", "unknown-namespace", "unknown namespace nope", "GetNamespace", a.GetNamespaceRequest(name="nope"))
-fails("INVALID_ARGUMENT", "bad-namespace", "expected 1 to 64", "GetNamespace", a.GetNamespaceRequest(name="no pe"))
-call("AddNamespace", a.AddNamespaceRequest(name="team-1", settings=a.NamespaceSettings(scheme="ulid")), team)
-assert [it.name for it in call("ListNamespaces", a.ListNamespacesRequest(), team).namespaces] == ["team-1"]
-names, page_token = [], ""
-while True:
-    page = call("ListNamespaces", a.ListNamespacesRequest(page_size=2, page_token=page_token))
-    names += [it.name for it in page.namespaces]
-    page_token = page.next_page_token
-    if not page_token: break
-assert names == ["default", "n", "team-1"], names
-fails("ABORTED", "changed", "changed meanwhile", "DropNamespace", a.DropNamespaceRequest(name="n", edition=1))
-assert call("DropNamespace", a.DropNamespaceRequest(name="n", edition=2)).namespace.state == "dropped"
-over = a.AddNamespaceRequest(name="n", settings=segment, start_over=a.StartOver(nodes=["http://10.0.0.9:80"]))
-fails("PERMISSION_DENIED", "forbidden", "10.0.0.9:80 is not a peer of this node", "AddNamespace", over)
-over.start_over.ClearField("nodes")
-assert call("AddNamespace", over).warnings
-fails("PERMISSION_DENIED", "forbidden", "start_over: token `team`", "AddNamespace",
-    a.AddNamespaceRequest(name="team-1", start_over=a.StartOver()), team)
-workers = call("ListWorkers", a.ListWorkersRequest()).workers
-assert [(it.worker, it.state) for it in workers] == [(5, "held")], workers
-fails("FAILED_PRECONDITION", "in-use", "worker 5 is held by", "ReleaseWorker", a.ReleaseWorkerRequest(worker=5))
-fails("ABORTED", "changed", "not by another: list the workers again", "ReleaseWorker",
-    a.ReleaseWorkerRequest(worker=5, force=True, holder="another"))
-fails("NOT_FOUND", "unknown-worker", "unknown worker 6", "ReleaseWorker", a.ReleaseWorkerRequest(worker=6))
-findings = call("Doctor", a.DoctorRequest(nodes=["http://127.0.0.1:9"])).findings
-assert {it.check: it.ok for it in findings}["write"] and not {it.check: it.ok for it in findings}["node"], findings
-assert call("GetDrain", a.GetDrainRequest()).holder == call("GetLogLevel", a.GetLogLevelRequest()).holder == workers[0].holder
-assert call("SetDrain", a.SetDrainRequest(drained=True)).drained and call("GetDrain", a.GetDrainRequest()).drained
-assert health.Check(health_pb2.HealthCheckRequest()).status == health_pb2.HealthCheckResponse.NOT_SERVING
-assert not call("SetDrain", a.SetDrainRequest()).drained
-assert call("SetLogLevel", a.SetLogLevelRequest(level="debug")).level == "debug"
-assert call("SetLogLevel", a.SetLogLevelRequest()).level == call("GetLogLevel", a.GetLogLevelRequest()).configured == "info"
-fails("INVALID_ARGUMENT", "bad-request", "level: invalid log level `loud`", "SetLogLevel", a.SetLogLevelRequest(level="loud"))
-log = call("Audit", a.AuditRequest(namespace="n")).changes
-assert [it.action for it in log] == ["namespace-start-over", "namespace-drop", "namespace-set", "namespace-add"], log
-assert {(it.who, getattr(it, "from"), it.outcome) for it in log} == {("token ops", "127.0.0.1", "made")}, log
-fails("INVALID_ARGUMENT", "bad-request", "invalid limit 1001", "Audit", a.AuditRequest(limit=1001))
-for method in ["ListWorkers", "ReleaseWorker", "Doctor", "GetDrain", "SetDrain", "GetLogLevel", "SetLogLevel", "Audit"]:
-    request_ = getattr(a, method + "Request")()
-    fails("PERMISSION_DENIED", "forbidden", "token `team`", method, request_, team)
-for method in ["ListNamespaces", "GetNamespace", "AddNamespace", "SetNamespace", "DropNamespace", "Audit"]:
-    request_ = getattr(a, method + "Request")()
-    if method == "Audit": request_.namespace = "n"
-    elif method != "ListNamespaces": request_.name = "n"
-    if method != "ListNamespaces": fails("PERMISSION_DENIED", "forbidden", "token `team`", method, request_, team)
-    fails("PERMISSION_DENIED", "forbidden", "token `web`", method, request_, web)
-    fails("UNAUTHENTICATED", "unauthorized", "token", method, request_, "wrong")
-big = a.SetNamespaceRequest(name="n", settings=a.NamespaceSettings(description="x" * 70000))
-fails("INVALID_ARGUMENT", "bad-request", "expected at most 65536", "SetNamespace", big)
-got = failure(lambda: admin.GetDrain(a.GetDrainRequest()))
-assert got[:2] == ("UNAUTHENTICATED", "unauthorized"), got
 "#;
 
 /// Goal: errors have the code, kind and text of the table, and a deadline ends a call in time.
