@@ -1,5 +1,6 @@
 //! Runs the simulation of number segments over many seeds and prints the results.
-//! `cargo run -p snowmint-sim --example segments -- --seeds 10000`; `--from SEED --seeds 1 --verbose` repeats one seed.
+//! `cargo run -p snowmint-sim --example segments -- --seeds 10000`; `--from SEED --seeds 1 --verbose` repeats
+//! one seed.
 
 use clap::Parser;
 use snowmint_sim::{SegmentScenario, run_segments};

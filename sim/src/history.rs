@@ -113,7 +113,8 @@ pub enum Count {
     Forgotten,
     /// Leases that ended at once, because another node had been granted the same timestamps.
     Overlaps,
-    /// Leases that ended at once, because a copy of the process seemed to renew them. The simulation copies no process.
+    /// Leases that ended at once, because a copy of the process seemed to renew them. The simulation copies
+    /// no process.
     Copies,
     /// Failures of the store itself.
     StoreFaults,
@@ -183,7 +184,8 @@ impl Count {
 pub struct Figures([u64; Count::ALL.len()]);
 
 impl Figures {
-    /// Returns the number of grants, renewals, losses and releases: all events that change who holds which worker.
+    /// Returns the number of grants, renewals, losses and releases: all events that change who holds which
+    /// worker.
     pub fn lease_events(&self) -> u64 {
         self[Count::Grants] + self[Count::Renewals] + self[Count::Losses] + self[Count::Releases]
     }

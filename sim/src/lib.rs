@@ -1,8 +1,8 @@
-//! Deterministic simulation of Snowmint nodes: skewed, drifting and stepped clocks, pauses, crashes, operators, and stores of
-//! every kind with their failures. One seed, one trace.
+//! Deterministic simulation of Snowmint nodes: skewed, drifting and stepped clocks, pauses, crashes,
+//! operators, and stores of every kind with their failures. One seed, one trace.
 //!
-//! It drives the lease protocol and the generator that ship under virtual time, and keeps every id of every node: no id may be
-//! a duplicate, and the ids of one process must increase.
+//! It drives the lease protocol and the generator that ship under virtual time, and keeps every id of every
+//! node: no id may be a duplicate, and the ids of one process must increase.
 
 mod history;
 mod node;
@@ -27,7 +27,8 @@ pub fn run(scenario: &Scenario) -> Report {
     run_with::<AfterLastGrant>(scenario)
 }
 
-/// Runs a scenario with another rule for the start of grants, to show that the simulation finds a planted fault.
+/// Runs a scenario with another rule for the start of grants, to show that the simulation finds a planted
+/// fault.
 pub fn run_with<B: Begin>(scenario: &Scenario) -> Report {
     world::World::<B>::new(scenario).run()
 }

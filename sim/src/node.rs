@@ -13,8 +13,8 @@ use snowmint_cluster::lease::protocol::{
 
 use crate::scenario::{BEGIN_MS, MAX_SKEW_MS, Scenario, Starts, Wish};
 
-/// A clock that is off, drifts and is stepped: local time is a linear function of the world's time, and each reading differs
-/// from it by some jitter.
+/// A clock that is off, drifts and is stepped: local time is a linear function of the world's time, and each
+/// reading differs from it by some jitter.
 #[derive(Clone, Copy, Debug)]
 struct Wrong {
     offset_ms: i64,
@@ -118,8 +118,8 @@ impl<B: Begin> Node<B> {
         }
     }
 
-    /// Replaces the process with a new one, often with another clock error. It continues under the lease that the old one
-    /// saved, if that exists. Returns whether it does.
+    /// Replaces the process with a new one, often with another clock error. It continues under the lease that
+    /// the old one saved, if that exists. Returns whether it does.
     pub(crate) fn restart(
         &mut self,
         index: usize,
@@ -175,15 +175,16 @@ impl<B: Begin> Node<B> {
         self.wrong.at(world_ms, either_way(rng, scenario.jitter_ms))
     }
 
-    /// Returns the clocks of the node: the one that may be wrong, the same without its steps, and the steady one.
+    /// Returns the clocks of the node: the one that may be wrong, the same without its steps, and the steady
+    /// one.
     pub(crate) fn now(&self, world_ms: u64, scenario: &Scenario, rng: &mut Rng) -> Now {
         let unix_ms = self.now_ms(world_ms, scenario, rng);
         let unstepped_unix_ms = unix_ms.saturating_add_signed(-self.wrong.stepped_ms);
         Now { unix_ms, unstepped_unix_ms, steady_ms: world_ms - BEGIN_MS }
     }
 
-    /// Starts a generator under a new lease. As in the shipped driver, the previous generator ends first, and the previously
-    /// saved lease becomes invalid.
+    /// Starts a generator under a new lease. As in the shipped driver, the previous generator ends first, and
+    /// the previously saved lease becomes invalid.
     pub(crate) fn granted(&mut self, held: SettledLease, scenario: &Scenario) {
         let SettledLease { worker, from_unix_ms, until_unix_ms, .. } = held;
         let used_until = self.end_generator().max(self.used_until_unix_ms);
@@ -214,19 +215,21 @@ impl<B: Begin> Node<B> {
         self.generator.take().and_then(|generator| generator.end()).unwrap_or(0)
     }
 
-    /// Ends the generator in order to release the lease, and removes the saved lease first. Returns 0 if no id was made.
+    /// Ends the generator in order to release the lease, and removes the saved lease first. Returns 0 if no
+    /// id was made.
     pub(crate) fn release(&mut self) -> u64 {
         self.saved = None;
         let used_until = self.end_generator();
         if self.unused { 0 } else { used_until }
     }
 
-    /// Draws up to `count` ids by a clock reading that may be old: a thread can be paused between reading the clock and taking
-    /// its ids. Returns the ids, and how many of them were not larger than the one before.
+    /// Draws up to `count` ids by a clock reading that may be old: a thread can be paused between reading the
+    /// clock and taking its ids. Returns the ids, and how many of them were not larger than the one before.
     pub(crate) fn draw(&mut self, reading_ms: u64, count: usize) -> (Vec<Id>, u64) {
         self.clock.set_unix_ms(reading_ms);
         let Some(generator) = &self.generator else { return (Vec::new(), 0) };
-        // Draw one by one as often as in one call: single ids can get ahead of the clock while its reading stays the same.
+        // Draw one by one as often as in one call: single ids can get ahead of the clock while its reading
+        // stays the same.
         let ids: Vec<Id> = if count.is_multiple_of(2) {
             generator.try_take(count).into_iter().flatten().collect()
         } else {

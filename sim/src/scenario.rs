@@ -18,7 +18,8 @@ pub struct Scenario {
     pub store: StoreProfile,
     /// Number of nodes.
     pub nodes: usize,
-    /// Their layout: few workers, so that several nodes want the same, and few sequences, so that an overlap shows.
+    /// Their layout: few workers, so that several nodes want the same, and few sequences, so that an overlap
+    /// shows.
     pub layout: Layout,
     /// Their rule for a clock that goes back.
     pub rule: Rule,
@@ -61,8 +62,8 @@ pub struct Scenario {
 pub enum Starts {
     /// Off by the error of the world.
     Near,
-    /// Some also 20 years ahead, or at one date in 20 years, like a machine without a battery. For the last tenth of the world, all
-    /// clocks are correct, and nothing fails.
+    /// Some also 20 years ahead, or at one date in 20 years, like a machine without a battery. For the last
+    /// tenth of the world, all clocks are correct, and nothing fails.
     YearsAhead,
 }
 
@@ -137,8 +138,8 @@ impl Scenario {
         .lasting()
     }
 
-    /// The same world, with processes that start years ahead. No other clock is off by an hour: the gap below a clock that was an hour
-    /// ahead for long is forgotten, and its worker blocked for that hour.
+    /// The same world, with processes that start years ahead. No other clock is off by an hour: the gap below
+    /// a clock that was an hour ahead for long is forgotten, and its worker blocked for that hour.
     #[must_use]
     pub fn with_years_ahead(self) -> Self {
         let (skew_ms, step_ms) = (self.skew_ms.min(5_000), self.step_ms.min(10_000));
@@ -158,8 +159,8 @@ impl Scenario {
         self.wish == Wish::Any && self.nodes <= 1 << self.layout.width(snowmint::field::Field::Worker)
     }
 
-    /// How far a grant may reach beyond the time of the world, in milliseconds, if the store has a clock and no clock drifts: a
-    /// window beyond the largest accepted error, with jitter either way.
+    /// How far a grant may reach beyond the time of the world, in milliseconds, if the store has a clock and
+    /// no clock drifts: a window beyond the largest accepted error, with jitter either way.
     pub(crate) fn reach_ms(&self) -> u64 {
         let tick_ms = u64::try_from(self.layout.tick().as_millis()).unwrap_or(u64::MAX);
         self.window_ms + MAX_SKEW_MS + UNNOTICED_MS + 2 * self.jitter_ms + 2 * tick_ms

@@ -1,8 +1,8 @@
-//! Simulation of number segments: nodes that reserve, crash, restart and give back, and counters that lose answers and execute
-//! late requests after their nodes gave up. One seed, one trace.
+//! Simulation of number segments: nodes that reserve, crash, restart and give back, and counters that lose
+//! answers and execute late requests after their nodes gave up. One seed, one trace.
 //!
-//! It drives the shipped code of segments and of batched direct calls. No number may be a duplicate, the numbers of one process
-//! grow at a single counter, and direct ones grow over all nodes in real time.
+//! It drives the shipped code of segments and of batched direct calls. No number may be a duplicate, the
+//! numbers of one process grow at a single counter, and direct ones grow over all nodes in real time.
 
 mod counter;
 mod world;
@@ -96,8 +96,8 @@ impl SegmentScenario {
         }
     }
 
-    /// Returns the same world over stores that lose up to `loses_ms` of their newest writes every few seconds; the nodes assume
-    /// `may_lose_ms`.
+    /// Returns the same world over stores that lose up to `loses_ms` of their newest writes every few
+    /// seconds; the nodes assume `may_lose_ms`.
     #[must_use]
     pub const fn losing(mut self, may_lose_ms: u64, loses_ms: u64) -> Self {
         (self.may_lose_ms, self.loses_ms, self.direct) = (may_lose_ms, loses_ms, false);

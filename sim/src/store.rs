@@ -107,32 +107,35 @@ pub(crate) fn of(scenario: &Scenario) -> Box<dyn SimStore> {
 pub enum StoreProfile {
     /// etcd, PostgreSQL, MySQL: one linear history; answers are lost, writes come late, leaders are elected.
     Linearizable,
-    /// A follower of ZooKeeper or etcd that is read without a sync: reads show older states of any age; conditional writes
-    /// compare with the newest.
+    /// A follower of ZooKeeper or etcd that is read without a sync: reads show older states of any age;
+    /// conditional writes compare with the newest.
     StaleReads,
     /// `SQLite`, or a single server: it loses nothing in a crash, but is down often and for long.
     OneServer,
-    /// Kubernetes: throttled and slow; other programs touch an object without changing its record; a proxy sends a request
-    /// twice, so that the answer to a successful write is a conflict.
+    /// Kubernetes: throttled and slow; other programs touch an object without changing its record; a proxy
+    /// sends a request twice, so that the answer to a successful write is a conflict.
     Kubernetes,
-    /// Redis with two replicas and `wait_replicas=2`: writes that all copies have confirmed survive any failover.
+    /// Redis with two replicas and `wait_replicas=2`: writes that all copies have confirmed survive any
+    /// failover.
     RedisWaiting,
     /// Redis with two replicas and `wait_replicas=1`, with a failover to either replica: not safe.
     RedisWaitingForOne,
-    /// Redis with two replicas and no `wait_replicas`: a failover loses the writes that the next primary has not received, and
-    /// the old primary continues for clients that do not know of it. The nodes do not expect any loss.
+    /// Redis with two replicas and no `wait_replicas`: a failover loses the writes that the next primary has
+    /// not received, and the old primary continues for clients that do not know of it. The nodes do not
+    /// expect any loss.
     RedisForgetting,
     /// The same, but it loses only writes of the last `may_lose`, and the nodes expect that: leases settle.
     Redis,
     /// The same, but it loses four times as much as the nodes expect.
     RedisLosingMore,
-    /// PostgreSQL or MySQL with an asynchronous standby: the primary is killed, or fenced late, and the standby is promoted
-    /// without the newest writes. The nodes know the limit of that loss.
+    /// PostgreSQL or MySQL with an asynchronous standby: the primary is killed, or fenced late, and the
+    /// standby is promoted without the newest writes. The nodes know the limit of that loss.
     AsyncStandby,
-    /// A store that keeps acknowledged writes, but is restored from a backup of up to three windows ago while nodes run.
+    /// A store that keeps acknowledged writes, but is restored from a backup of up to three windows ago while
+    /// nodes run.
     Restored,
-    /// Two stores. The address of each node leads to one of them, and to the other one for a while. A client of all nodes takes the
-    /// ids of the store that it saw first.
+    /// Two stores. The address of each node leads to one of them, and to the other one for a while. A client
+    /// of all nodes takes the ids of the store that it saw first.
     TwoStores,
     /// The same with a client that takes all ids.
     TwoStoresUnnoticed,
@@ -161,8 +164,8 @@ impl StoreProfile {
         Self::ALL[turn]
     }
 
-    /// Returns whether it loses no more than its nodes expect. Then there must be no duplicates; otherwise there are some, and
-    /// the simulation must find them.
+    /// Returns whether it loses no more than its nodes expect. Then there must be no duplicates; otherwise
+    /// there are some, and the simulation must find them.
     pub const fn loses_no_more_than_told(self) -> bool {
         use StoreProfile::{
             RedisForgetting, RedisLosingMore, RedisWaitingForOne, Restored, TwoStoresUnnoticed,

@@ -383,7 +383,8 @@ impl<B: Begin> World<'_, B> {
         self.after(wait_ms + 1, index, Happening::Draw);
     }
 
-    /// Stops a node for up to three windows. Afterwards it first takes ids by the clock reading from before the pause.
+    /// Stops a node for up to three windows. Afterwards it first takes ids by the clock reading from before
+    /// the pause.
     fn pause(&mut self, index: usize) {
         self.history.figures[Count::Pauses] += 1;
         let now_ms = self.now_ms;

@@ -1,5 +1,5 @@
-//! Buffers ids in memory; any number of threads draw them without a lock.
-//! Budget of a draw: one compare-and-swap, one reading of the cycle counter, and loads of words that are seldom written.
+//! Buffers ids in memory; any number of threads draw them without a lock. Budget of a draw: one
+//! compare-and-swap, one reading of the cycle counter, and loads of words that are seldom written.
 //!
 //! ```text
 //!  cursor = turn 7, index 3          stock, under a lock
@@ -7,14 +7,15 @@
 //!  slot 8 % 2: free
 //! ```
 //!
-//! - The cursor names the next id: the turn of a range, and an index in it. A draw moves it by compare-and-swap, so that each
-//!   pair of turn and index is drawn once.
-//! - A range is in slot `turn % 2`. Only the lock holder begins a turn, and it fills the other slot first. If a thread sleeps in
-//!   between and reads a mix of both, its compare-and-swap fails, because the turn has changed.
+//! - The cursor names the next id: the turn of a range, and an index in it. A draw moves it by
+//!   compare-and-swap, so that each pair of turn and index is drawn once.
+//! - A range is in slot `turn % 2`. Only the lock holder begins a turn, and it fills the other slot first. If
+//!   a thread sleeps in between and reads a mix of both, its compare-and-swap fails, because the turn has
+//!   changed.
 //! - The turn number wraps: a thread that sleeps for exactly 2^32 turns would not notice the change.
 //!
-//! Ids older than the maximum age are dropped. The cycle counter shows whether the last clock reading still holds, so most draws
-//! read no clock.
+//! Ids older than the maximum age are dropped. The cycle counter shows whether the last clock reading still
+//! holds, so most draws read no clock.
 
 use std::collections::VecDeque;
 use std::sync::PoisonError;
@@ -30,13 +31,13 @@ const INDEX: u64 = (1 << INDEX_BITS) - 1;
 
 /// Ids that increase by one step each, all below 2^63.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct IdRange {
+pub(crate) struct BufferedRange {
     first: u64,
     count: u64,
     step: u64,
 }
 
-impl IdRange {
+impl BufferedRange {
     /// The maximum number of ids in a range.
     pub(crate) const MAX_COUNT: u64 = 1 << 24;
 
@@ -74,7 +75,7 @@ impl IdRange {
 
 /// A range of the current turn, or of the one before.
 #[derive(Debug)]
-struct Slot {
+struct RangeSlot {
     first: AtomicU64,
     count: AtomicU64,
     step: AtomicU64,
@@ -89,7 +90,7 @@ struct Slot {
 /// An atomic on its own cache lines, since drawing threads write nothing else.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Padded(AtomicU64);
+struct PaddedCursor(AtomicU64);
 
 /// The ranges whose turn has not come yet.
 #[derive(Debug)]
@@ -107,14 +108,14 @@ struct Stock {
 /// Ids that may be returned until `until_ms`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Aging {
-    pub(crate) range: IdRange,
+    pub(crate) range: BufferedRange,
     pub(crate) until_ms: u64,
 }
 
 /// Ids that a draw returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Drawn {
-    pub(crate) range: IdRange,
+pub(crate) struct DrawnIds {
+    pub(crate) range: BufferedRange,
     /// When the ids become too old, in unix milliseconds of the buffer's clock.
     pub(crate) until_ms: u64,
     /// Whether this draw took the buffer below its low mark.
@@ -134,9 +135,9 @@ pub(crate) struct Level {
 
 /// A buffer of ids. The clock `C` measures their age.
 #[derive(Debug)]
-pub(crate) struct Buffer<C> {
-    cursor: Padded,
-    slots: [Slot; 2],
+pub(crate) struct IdBuffer<C> {
+    cursor: PaddedCursor,
+    slots: [RangeSlot; 2],
     stock: Mutex<Stock>,
     clock: C,
 }
@@ -150,7 +151,7 @@ const fn next_turn(cursor: u64) -> u64 {
     (cursor & !INDEX).wrapping_add(1 << INDEX_BITS)
 }
 
-impl Slot {
+impl RangeSlot {
     fn empty() -> Self {
         let zero = || AtomicU64::new(0);
         Self { first: zero(), count: zero(), step: zero(), until_ms: zero(), hold: zero(), mark: zero() }
@@ -173,19 +174,19 @@ impl Aging {
     }
 }
 
-impl From<Drawn> for Aging {
-    fn from(Drawn { range, until_ms, .. }: Drawn) -> Self {
+impl From<DrawnIds> for Aging {
+    fn from(DrawnIds { range, until_ms, .. }: DrawnIds) -> Self {
         Self { range, until_ms }
     }
 }
 
-impl<C: Clock> Buffer<C> {
+impl<C: Clock> IdBuffer<C> {
     /// Makes an empty buffer.
     pub(crate) fn new(clock: C) -> Self {
         let stock = Stock { ranges: VecDeque::new(), waiting: 0, low: 0, put: 0, dropped: 0 };
         Self {
-            cursor: Padded(AtomicU64::new(0)),
-            slots: [Slot::empty(), Slot::empty()],
+            cursor: PaddedCursor(AtomicU64::new(0)),
+            slots: [RangeSlot::empty(), RangeSlot::empty()],
             stock: Mutex::new(stock),
             clock,
         }
@@ -198,7 +199,7 @@ impl<C: Clock> Buffer<C> {
 
     /// Draws up to `count` ids, at least 1, from one range; `None` if the buffer is empty.
     #[inline]
-    pub(crate) fn draw(&self, count: u64) -> Option<Drawn> {
+    pub(crate) fn draw(&self, count: u64) -> Option<DrawnIds> {
         loop {
             let cursor = self.cursor.0.load(Ordering::Acquire);
             let (slot, index) = (self.slot(cursor), cursor & INDEX);
@@ -222,30 +223,31 @@ impl<C: Clock> Buffer<C> {
             );
             // The turn has not changed since the first load, so the values read above belong to its range.
             if moved.is_ok() {
-                let range = IdRange { first: first + index * step, count, step };
-                return Some(Drawn { range, until_ms, is_low: index <= mark && mark < index + count });
+                let range = BufferedRange { first: first + index * step, count, step };
+                return Some(DrawnIds { range, until_ms, is_low: index <= mark && mark < index + count });
             }
         }
     }
 
     #[inline]
-    fn slot(&self, cursor: u64) -> &Slot {
+    fn slot(&self, cursor: u64) -> &RangeSlot {
         &self.slots[(turn(cursor) % 2) as usize]
     }
 
     /// Returns whether the ids of a slot are young enough to draw.
     #[inline]
-    fn is_young(&self, slot: &Slot) -> bool {
+    fn is_young(&self, slot: &RangeSlot) -> bool {
         self.clock.holds(Hold(slot.hold.load(Ordering::Relaxed))) || self.look_at_clock(slot)
     }
 
     #[cold]
-    fn look_at_clock(&self, slot: &Slot) -> bool {
+    fn look_at_clock(&self, slot: &RangeSlot) -> bool {
         let reading = self.clock.read();
         if reading.unix_ms >= slot.until_ms.load(Ordering::Relaxed) {
             return false;
         }
-        // A thread that sleeps here may store this in a later turn: there it holds until the end of this millisecond at most.
+        // A thread that sleeps here may store this in a later turn: there it holds until the end of this
+        // millisecond at most.
         slot.hold.store(reading.hold.0, Ordering::Relaxed);
         true
     }
@@ -275,7 +277,7 @@ impl<C: Clock> Buffer<C> {
 
     /// Ends the current turn. Its remaining ids are never drawn.
     fn end_turn(&self, stock: &mut Stock) {
-        let nothing = IdRange { first: 0, count: 0, step: 0 };
+        let nothing = BufferedRange { first: 0, count: 0, step: 0 };
         self.turn_to(stock, Aging { range: nothing, until_ms: 0 }, 0);
     }
 
@@ -290,7 +292,7 @@ impl<C: Clock> Buffer<C> {
 
     /// Adds ids that may be drawn until `until_ms`.
     #[cfg(test)]
-    pub(crate) fn put(&self, ranges: impl IntoIterator<Item = IdRange>, until_ms: u64) {
+    pub(crate) fn put(&self, ranges: impl IntoIterator<Item = BufferedRange>, until_ms: u64) {
         self.put_all(ranges.into_iter().map(|range| Aging { range, until_ms }));
     }
 

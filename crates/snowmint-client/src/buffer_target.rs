@@ -1,14 +1,14 @@
 //! Decides how many ids to keep in memory: what the caller uses in half of the maximum age. Pure.
 //!
-//! It measures the use between two requests. The target grows immediately and shrinks by half at most, so that a burst is served
-//! from memory and an idle caller soon keeps nothing.
+//! It measures the use between two requests. The target grows immediately and shrinks by half at most, so
+//! that a burst is served from memory and an idle caller soon keeps nothing.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::buffer::IdRange;
+use crate::buffer::BufferedRange;
 
 /// The use that the buffer covers at most.
 const LONGEST_HORIZON: Duration = Duration::from_secs(1);
@@ -37,7 +37,8 @@ impl BufferTarget {
         Self { bounds, horizon, size, last: None, most: MAX_REQUEST }
     }
 
-    /// Adapts to the use: `drawn` is the number of ids since the client was built, and with `ran_dry` callers are waiting.
+    /// Adapts to the use: `drawn` is the number of ids since the client was built, and with `ran_dry` callers
+    /// are waiting.
     pub(crate) fn adapt(&mut self, now: Instant, drawn: u64, ran_dry: bool) {
         if let Some((then, before)) = self.last {
             let since = (now - then).max(SHORTEST);
@@ -76,7 +77,7 @@ impl BufferTarget {
 
 /// The maximum number of ids in one request, the same as the server's.
 pub(crate) const MAX_REQUEST: u64 = 1_000_000;
-const _: () = assert!(MAX_REQUEST <= IdRange::MAX_COUNT);
+const _: () = assert!(MAX_REQUEST <= BufferedRange::MAX_COUNT);
 
 #[cfg(test)]
 mod tests {

@@ -1,20 +1,21 @@
-//! Tests of the buffer. They are in a file of their own because the loom tests compile `buffer.rs` with other atomics.
+//! Tests of the buffer. They are in a file of their own because the loom tests compile `buffer.rs` with other
+//! atomics.
 
 use std::sync::Arc;
 
 use snowmint::{Clock, Id, ManualClock};
 
-use crate::buffer::{Buffer, IdRange, Level};
+use crate::buffer::{BufferedRange, IdBuffer, Level};
 
-fn range(first: u64, count: u64) -> IdRange {
-    IdRange::new(first, count, 1).unwrap()
+fn range(first: u64, count: u64) -> BufferedRange {
+    BufferedRange::new(first, count, 1).unwrap()
 }
 
-fn buffer() -> Buffer<Arc<ManualClock>> {
-    Buffer::new(Arc::new(ManualClock::at_unix_ms(1000)))
+fn buffer() -> IdBuffer<Arc<ManualClock>> {
+    IdBuffer::new(Arc::new(ManualClock::at_unix_ms(1000)))
 }
 
-fn draw_all(buffer: &Buffer<Arc<ManualClock>>, count: u64) -> Vec<u64> {
+fn draw_all(buffer: &IdBuffer<Arc<ManualClock>>, count: u64) -> Vec<u64> {
     let draws = std::iter::from_fn(|| buffer.draw(count));
     draws.flat_map(|drawn| drawn.range.ids().map(Id::get).collect::<Vec<_>>()).collect()
 }
@@ -23,7 +24,7 @@ fn draw_all(buffer: &Buffer<Arc<ManualClock>>, count: u64) -> Vec<u64> {
 fn a_range_is_checked_as_a_whole() {
     let most = i64::MAX.cast_unsigned();
     for (first, count, step) in [(0, 1, 0), (most, 1, 0), (most, 1, u64::MAX), (most - 4, 3, 2)] {
-        let ids = IdRange::new(first, count, step).unwrap().ids().count();
+        let ids = BufferedRange::new(first, count, step).unwrap().ids().count();
         assert_eq!(ids as u64, count);
     }
     let rejected = [
@@ -35,10 +36,10 @@ fn a_range_is_checked_as_a_whole() {
         (u64::MAX, 2, 1),
         (1, 3, u64::MAX / 2 + 1),
         (1, 2, most),
-        (0, IdRange::MAX_COUNT + 1, 1),
+        (0, BufferedRange::MAX_COUNT + 1, 1),
     ];
     for (first, count, step) in rejected {
-        assert_eq!(IdRange::new(first, count, step), None, "{first} {count} {step}");
+        assert_eq!(BufferedRange::new(first, count, step), None, "{first} {count} {step}");
     }
 }
 
@@ -47,7 +48,7 @@ fn ids_come_once_and_in_order() {
     for count in [1, 2, 3, 100] {
         let buffer = buffer();
         assert!(draw_all(&buffer, count).is_empty());
-        buffer.put([range(10, 3), IdRange::new(20, 4, 5).unwrap()], u64::MAX);
+        buffer.put([range(10, 3), BufferedRange::new(20, 4, 5).unwrap()], u64::MAX);
         assert_eq!(draw_all(&buffer, count), [10, 11, 12, 20, 25, 30, 35]);
         buffer.put([range(50, 1)], u64::MAX);
         assert_eq!(draw_all(&buffer, count), [50]);
@@ -109,7 +110,8 @@ fn the_draw_that_leaves_few_ids_says_so_once() {
     assert!(std::iter::from_fn(|| never_low.draw(1)).all(|drawn| !drawn.is_low));
 }
 
-/// Goal: threads that draw while ids are put and dropped get each id at most once. Method: many small ranges, real threads.
+/// Goal: threads that draw while ids are put and dropped get each id at most once. Method: many small ranges,
+/// real threads.
 #[test]
 fn threads_draw_each_id_once() {
     const RANGES: u64 = 20_000;

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use crate::buffer_target::MAX_REQUEST;
 use crate::client::Client;
-use crate::connect::{TlsFiles, connections};
+use crate::connect::{ClientTlsFiles, connections};
 use crate::error::BuildError;
 use crate::fetcher::{Fetcher, OwnStore, Times};
 use crate::refill::BufferSettings;
 use crate::server_choice::shuffle;
-use crate::wire::{Server, Token};
+use crate::wire::{ClientToken, IdServer};
 
 /// Which server gets a request first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub struct ClientBuilder {
     store: Option<String>,
     order: ServerOrder,
     token: Option<Credential>,
-    tls: TlsFiles,
+    tls: ClientTlsFiles,
     timeout: Duration,
     hedge_after: Duration,
     max_age: Duration,
@@ -67,7 +67,7 @@ impl ClientBuilder {
             store: None,
             order: ServerOrder::default(),
             token: None,
-            tls: TlsFiles::default(),
+            tls: ClientTlsFiles::default(),
             timeout: Duration::from_secs(5),
             hedge_after: Duration::from_millis(50),
             max_age: Duration::from_secs(1),
@@ -76,10 +76,12 @@ impl ClientBuilder {
         }
     }
 
-    /// Adds a server by its URL, such as `http://localhost:8080`. `https://` needs the feature `tls`, which is on by default.
+    /// Adds a server by its URL, such as `http://localhost:8080`. `https://` needs the feature `tls`, which
+    /// is on by default.
     ///
-    /// All servers must share one store, as the nodes of one service do. The client drops ids of a server that names another store
-    /// than the first answer did: see [`ErrorKind::AnotherStore`](crate::ErrorKind::AnotherStore).
+    /// All servers must share one store, as the nodes of one service do. The client drops ids of a server
+    /// that names another store than the first answer did: see
+    /// [`ErrorKind::AnotherStore`](crate::ErrorKind::AnotherStore).
     pub fn server(mut self, url: impl Into<String>) -> Self {
         self.servers.push(url.into());
         self
@@ -91,27 +93,28 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the identity of the store of the servers, as `snowmint doctor` and `GET /v1/server` show it. The client then drops ids
-    /// of any other store, also of the first server that answers, and ids without a store. Default: the store of the first answer.
+    /// Sets the identity of the store of the servers, as `snowmint doctor` and `GET /v1/server` show it. The
+    /// client then drops ids of any other store, also of the first server that answers, and ids without a
+    /// store. Default: the store of the first answer.
     pub fn store(mut self, id: impl Into<String>) -> Self {
         self.store = Some(id.into());
         self
     }
 
-    /// Sets which server gets a request first. Default: [`ServerOrder::Shuffled`].
-    pub const fn order(mut self, order: ServerOrder) -> Self {
-        self.order = order;
-        self
+    snowmint::setters! {
+        /// Sets which server gets a request first. Default: [`ServerOrder::Shuffled`].
+        order: ServerOrder;
     }
 
-    /// Sets the token that `snowmint token create` printed. The client sends it to every server; over `http://` anyone on the
-    /// network path can read it.
+    /// Sets the token that `snowmint token create` printed. The client sends it to every server; over
+    /// `http://` anyone on the network path can read it.
     pub fn token(mut self, token: impl Into<String>) -> Self {
         self.token = Some(Credential::Text(token.into()));
         self
     }
 
-    /// Sets a file that contains the token. The client reads it for each request, so a new token takes effect immediately.
+    /// Sets a file that contains the token. The client reads it for each request, so a new token takes effect
+    /// immediately.
     pub fn token_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.token = Some(Credential::File(path.into()));
         self
@@ -131,28 +134,22 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets how long a caller waits for ids before it gets an error: 1 ms to 1 h. Default: 5 s.
-    pub const fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
-        self
-    }
+    snowmint::setters! {
+        /// Sets how long a caller waits for ids before it gets an error: 1 ms to 1 h. Default: 5 s.
+        timeout: Duration;
 
-    /// Sets how long to wait for an answer before a second server gets the same request. Default: 50 ms; `Duration::MAX` turns
-    /// hedging off. On average, at most one request in ten is hedged.
-    pub const fn hedge_after(mut self, hedge_after: Duration) -> Self {
-        self.hedge_after = hedge_after;
-        self
-    }
+        /// Sets how long to wait for an answer before a second server gets the same request. Default: 50 ms;
+        /// `Duration::MAX` turns hedging off. On average, at most one request in ten is hedged.
+        hedge_after: Duration;
 
-    /// Sets the maximum age of an id from the buffer, counted from its request. Default: 1 s.
-    ///
-    /// Older ids are dropped. If a call waits for several answers, the client drops and replaces ids that became too old in the
-    /// meantime, but only once, so that the call ends. A call that waits may therefore return ids that are older by its waiting
-    /// time, which [`timeout`](Self::timeout) limits. Ids of two clients sort by time only up to these ages. A longer maximum age
-    /// keeps ids available through a longer outage of all servers.
-    pub const fn max_age(mut self, max_age: Duration) -> Self {
-        self.max_age = max_age;
-        self
+        /// Sets the maximum age of an id from the buffer, counted from its request. Default: 1 s.
+        ///
+        /// Older ids are dropped. If a call waits for several answers, the client drops and replaces ids that
+        /// became too old in the meantime, but only once, so that the call ends. A call that waits may therefore
+        /// return ids that are older by its waiting time, which [`timeout`](Self::timeout) limits. Ids of two
+        /// clients sort by time only up to these ages. A longer maximum age keeps ids available through a longer
+        /// outage of all servers.
+        max_age: Duration;
     }
 
     /// Sets the maximum age for one namespace. Use `Duration::MAX` for numbers, so that none are dropped.
@@ -161,13 +158,13 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the minimum and maximum number of ids that a namespace keeps in memory. Default: `0..=100_000`.
-    ///
-    /// Within these bounds the number follows demand: enough ids for half of the maximum age, but for 1 s at most. With `0..=0`
-    /// nothing is kept, each call is a request, and [`try_next_id`](crate::Ids::try_next_id) returns `None`.
-    pub const fn buffer(mut self, ids: RangeInclusive<usize>) -> Self {
-        self.buffer = ids;
-        self
+    snowmint::setters! {
+        /// Sets the minimum and maximum number of ids that a namespace keeps in memory. Default: `0..=100_000`.
+        ///
+        /// Within these bounds the number follows demand: enough ids for half of the maximum age, but for 1 s at
+        /// most. With `0..=0` nothing is kept, each call is a request, and
+        /// [`try_next_id`](crate::Ids::try_next_id) returns `None`.
+        buffer: RangeInclusive<usize>;
     }
 
     /// Builds the client and starts its background thread. It sends no request.
@@ -177,7 +174,8 @@ impl ClientBuilder {
     /// [`BuildError`] for an invalid setting, an unreadable file, or a thread that cannot start.
     pub fn build(self) -> Result<Client, BuildError> {
         let sizes = self.check()?;
-        let mut servers = self.servers.iter().map(|url| Server::parse(url)).collect::<Result<Vec<_>, _>>()?;
+        let mut servers =
+            self.servers.iter().map(|url| IdServer::parse(url)).collect::<Result<Vec<_>, _>>()?;
         // Uniqueness does not depend on this seed.
         let seed = getrandom::u64().unwrap_or_default();
         if self.order == ServerOrder::Shuffled {
@@ -185,9 +183,9 @@ impl ClientBuilder {
         }
         let token = match self.token {
             Some(Credential::Text(token)) => {
-                Some(Token::Fixed(Token::parse(&token).ok_or(BuildError::InvalidToken)?))
+                Some(ClientToken::Fixed(ClientToken::parse(&token).ok_or(BuildError::InvalidToken)?))
             }
-            Some(Credential::File(path)) => Some(Token::in_file(path)),
+            Some(Credential::File(path)) => Some(ClientToken::in_file(path)),
             None => None,
         };
         let https = servers.iter().find(|server| server.has_tls).map(|server| &*server.url);

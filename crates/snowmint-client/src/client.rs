@@ -13,16 +13,16 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-use crate::buffer::{Aging, IdRange};
+use crate::buffer::{Aging, BufferedRange};
 use crate::buffer_target::MAX_REQUEST;
 use crate::error::{BuildError, ClientError};
-use crate::fetcher::{Fetcher, Namespace, Stats, lock};
-use crate::refill::{self, BufferSettings, Source};
+use crate::fetcher::{ClientNamespace, Fetcher, Stats, lock};
+use crate::refill::{self, BufferSettings, NamespaceIds};
 
 /// A client of one or more Snowmint servers.
 ///
-/// It is cheap to clone; all clones share connections and ids. One background thread requests ids, so callers may use any async
-/// runtime or none. The thread ends when the last clone and the last [`Ids`] are dropped.
+/// It is cheap to clone; all clones share connections and ids. One background thread requests ids, so callers
+/// may use any async runtime or none. The thread ends when the last clone and the last [`Ids`] are dropped.
 ///
 /// # Examples
 ///
@@ -41,10 +41,10 @@ use crate::refill::{self, BufferSettings, Source};
 /// # }
 /// ```
 #[derive(Clone, Debug)]
-pub struct Client(Arc<Inner>);
+pub struct Client(Arc<ClientInner>);
 
 #[derive(Debug)]
-struct Inner {
+struct ClientInner {
     mark: ForkMark,
     fetcher: Arc<Fetcher>,
     settings: BufferSettings,
@@ -52,28 +52,28 @@ struct Inner {
     max_ages: HashMap<String, Duration>,
     background: Handle,
     stop: Arc<Notify>,
-    namespaces: Mutex<HashMap<String, Known>>,
+    namespaces: Mutex<HashMap<String, KnownNamespace>>,
 }
 
 /// A namespace that was requested.
 #[derive(Debug)]
-struct Known {
+struct KnownNamespace {
     /// Its handles.
-    shared: Weak<Shared>,
+    shared: Weak<IdsShared>,
     /// Its failures, which outlast its handles: the next one has to respect `Retry-After` too.
-    namespace: Arc<Namespace>,
+    namespace: Arc<ClientNamespace>,
 }
 
 /// The ids of one namespace.
 ///
-/// It is cheap to clone. All clones, and all handles that [`Client::namespace`] returned for this name, share one buffer.
-/// Dropping the last one drops the ids in the buffer.
+/// It is cheap to clone. All clones, and all handles that [`Client::namespace`] returned for this name, share
+/// one buffer. Dropping the last one drops the ids in the buffer.
 #[derive(Clone, Debug)]
-pub struct Ids(Arc<Shared>);
+pub struct Ids(Arc<IdsShared>);
 
 #[derive(Debug)]
-struct Shared {
-    source: Arc<Source>,
+struct IdsShared {
+    source: Arc<NamespaceIds>,
     task: AbortHandle,
     client: Client,
 }
@@ -95,7 +95,7 @@ impl Client {
                 runtime.shutdown_background();
             })
             .map_err(BuildError::Thread)?;
-        Ok(Self(Arc::new(Inner {
+        Ok(Self(Arc::new(ClientInner {
             mark: ForkMark::of_this_process(),
             fetcher: Arc::new(fetcher),
             settings,
@@ -110,8 +110,9 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidNamespace`](crate::ErrorKind::InvalidNamespace), or [`ErrorKind::Forked`](crate::ErrorKind::Forked) in
-    /// a forked child of the process that built the client.
+    /// [`ErrorKind::InvalidNamespace`](crate::ErrorKind::InvalidNamespace), or
+    /// [`ErrorKind::Forked`](crate::ErrorKind::Forked) in a forked child of the process that built the
+    /// client.
     pub fn namespace(&self, name: &str) -> Result<Ids, ClientError> {
         let inner = &*self.0;
         if !inner.mark.is_same_process() {
@@ -132,15 +133,16 @@ impl Client {
         let mut settings = inner.settings.clone();
         settings.max_age = inner.max_ages.get(name).copied().unwrap_or(settings.max_age);
         let clock = Arc::clone(&inner.fetcher.clock);
-        let source = Arc::new(Source::new(Arc::clone(&namespace), inner.mark, clock, settings));
+        let source = Arc::new(NamespaceIds::new(Arc::clone(&namespace), inner.mark, clock, settings));
         let running = refill::run(Arc::clone(&source), Arc::clone(&inner.fetcher));
         let task = inner.background.spawn(running).abort_handle();
-        let shared = Arc::new(Shared { source, task, client: self.clone() });
-        namespaces.insert(name.to_owned(), Known { shared: Arc::downgrade(&shared), namespace });
+        let shared = Arc::new(IdsShared { source, task, client: self.clone() });
+        namespaces.insert(name.to_owned(), KnownNamespace { shared: Arc::downgrade(&shared), namespace });
         Ok(Ids(shared))
     }
 
-    /// Returns the identity of the store whose ids this client returns: the one that was set, or that the first answer named.
+    /// Returns the identity of the store whose ids this client returns: the one that was set, or that the
+    /// first answer named.
     pub fn store(&self) -> Option<String> {
         self.0.fetcher.store()
     }
@@ -151,7 +153,7 @@ impl Client {
     }
 }
 
-impl Drop for Inner {
+impl Drop for ClientInner {
     fn drop(&mut self) {
         // A forked child does not have the thread, which may have held a lock during the fork.
         if self.mark.is_same_process() {
@@ -160,7 +162,7 @@ impl Drop for Inner {
     }
 }
 
-impl Drop for Shared {
+impl Drop for IdsShared {
     fn drop(&mut self) {
         if self.source.mark.is_same_process() {
             self.task.abort();
@@ -171,8 +173,8 @@ impl Drop for Shared {
 impl Ids {
     /// Returns the next id.
     ///
-    /// It takes nanoseconds while the buffer has ids. Otherwise it waits for a server, up to the client's timeout. It works on
-    /// any runtime.
+    /// It takes nanoseconds while the buffer has ids. Otherwise it waits for a server, up to the client's
+    /// timeout. It works on any runtime.
     ///
     /// # Errors
     ///
@@ -191,8 +193,8 @@ impl Ids {
 
     /// Returns the next id, blocking the thread while it waits.
     ///
-    /// Use it in code without `async`. In async code use [`next_id`](Self::next_id): this method blocks the other tasks of the
-    /// thread.
+    /// Use it in code without `async`. In async code use [`next_id`](Self::next_id): this method blocks the
+    /// other tasks of the thread.
     ///
     /// # Errors
     ///
@@ -205,13 +207,13 @@ impl Ids {
         self.first_of(block_on(self.0.source.wait(Vec::new(), 1))?)
     }
 
-    /// Returns the next id if the buffer has one. It never waits: an empty buffer is refilled in the background. With
-    /// [`buffer(0..=0)`](crate::ClientBuilder::buffer) it always returns `None`.
+    /// Returns the next id if the buffer has one. It never waits: an empty buffer is refilled in the
+    /// background. With [`buffer(0..=0)`](crate::ClientBuilder::buffer) it always returns `None`.
     ///
     /// # Errors
     ///
-    /// Returns an error only in a forked child of the process that built the client. [`next_id`](Self::next_id) reports server
-    /// failures.
+    /// Returns an error only in a forked child of the process that built the client.
+    /// [`next_id`](Self::next_id) reports server failures.
     #[inline]
     pub fn try_next_id(&self) -> Result<Option<Id>, ClientError> {
         let drawn = self.try_draw()?;
@@ -225,8 +227,8 @@ impl Ids {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidCount`](crate::ErrorKind::InvalidCount), and the errors of [`next_id`](Self::next_id). Ids drawn
-    /// before the error are lost.
+    /// [`ErrorKind::InvalidCount`](crate::ErrorKind::InvalidCount), and the errors of
+    /// [`next_id`](Self::next_id). Ids drawn before the error are lost.
     ///
     /// # Cancel safety
     ///
@@ -268,11 +270,11 @@ impl Ids {
         if source.mark.is_same_process() { source.buffer.level().left } else { 0 }
     }
 
-    /// Drops the ids in the buffer, and those requested for it. The buffer stays empty until the next call for an id. In a forked
-    /// child it does nothing.
+    /// Drops the ids in the buffer, and those requested for it. The buffer stays empty until the next call
+    /// for an id. In a forked child it does nothing.
     ///
-    /// Call it before you take a snapshot of a machine or process that may be started more than once; otherwise each copy returns
-    /// the same ids. Make sure that no other call is in progress.
+    /// Call it before you take a snapshot of a machine or process that may be started more than once;
+    /// otherwise each copy returns the same ids. Make sure that no other call is in progress.
     pub fn discard_buffered(&self) {
         let source = &self.0.source;
         if source.mark.is_same_process() {
@@ -316,16 +318,16 @@ impl Ids {
         Ok((ranges, missing))
     }
 
-    fn first_of(&self, ranges: Vec<IdRange>) -> Result<Id, ClientError> {
-        let first = ranges.into_iter().flat_map(IdRange::ids).next();
+    fn first_of(&self, ranges: Vec<BufferedRange>) -> Result<Id, ClientError> {
+        let first = ranges.into_iter().flat_map(BufferedRange::ids).next();
         first.ok_or_else(|| ClientError::closed(&self.0.source.namespace.name))
     }
 }
 
 /// Returns the first `count` ids of the ranges.
-fn ids_of(ranges: impl IntoIterator<Item = IdRange>, count: usize) -> Vec<Id> {
+fn ids_of(ranges: impl IntoIterator<Item = BufferedRange>, count: usize) -> Vec<Id> {
     let mut ids = Vec::with_capacity(count);
-    ids.extend(ranges.into_iter().flat_map(IdRange::ids));
+    ids.extend(ranges.into_iter().flat_map(BufferedRange::ids));
     ids
 }
 
@@ -338,7 +340,8 @@ impl Wake for Unparks {
     }
 }
 
-/// Runs a future to completion on this thread, even inside a runtime. The background thread ends every wait at its timeout.
+/// Runs a future to completion on this thread, even inside a runtime. The background thread ends every wait
+/// at its timeout.
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     let waker = Waker::from(Arc::new(Unparks(thread::current())));
     let mut context = Context::from_waker(&waker);

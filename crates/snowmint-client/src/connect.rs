@@ -1,5 +1,7 @@
 //! The connections to all servers, with and without TLS. They are opened on demand.
 
+#[cfg(feature = "tls")]
+use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,7 +13,7 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use crate::error::BuildError;
 
 #[cfg(feature = "tls")]
-pub(crate) use tls::{TlsFiles, connections};
+pub(crate) use tls::connections;
 
 /// The timeout for connecting to one address of a server, before TLS.
 const CONNECT: Duration = Duration::from_secs(1);
@@ -42,13 +44,18 @@ fn client(connector: Connector) -> Connections {
 }
 
 /// The TLS files; none without the feature `tls`.
-#[cfg(not(feature = "tls"))]
 #[derive(Clone, Debug, Default)]
-pub(crate) struct TlsFiles {}
+pub(crate) struct ClientTlsFiles {
+    #[cfg(feature = "tls")]
+    pub(crate) authority: Option<PathBuf>,
+    /// The client's certificate, and its key.
+    #[cfg(feature = "tls")]
+    pub(crate) client: Option<(PathBuf, PathBuf)>,
+}
 
 /// Returns connections, or an error if a server needs TLS: `https` is the URL of the first such server.
 #[cfg(not(feature = "tls"))]
-pub(crate) fn connections(https: Option<&str>, _: &TlsFiles) -> Result<Connections, BuildError> {
+pub(crate) fn connections(https: Option<&str>, _: &ClientTlsFiles) -> Result<Connections, BuildError> {
     match https {
         Some(url) => Err(BuildError::NoTls { url: url.to_owned() }),
         None => Ok(client(connector())),
@@ -58,7 +65,7 @@ pub(crate) fn connections(https: Option<&str>, _: &TlsFiles) -> Result<Connectio
 #[cfg(feature = "tls")]
 mod tls {
     use std::error::Error;
-    use std::path::{Path, PathBuf};
+    use std::path::Path;
     use std::sync::Arc;
 
     use hyper_rustls::{ConfigBuilderExt, HttpsConnectorBuilder};
@@ -67,19 +74,14 @@ mod tls {
     use rustls::pki_types::{CertificateDer, PrivateKeyDer};
     use rustls::{ClientConfig, RootCertStore};
 
-    use super::{BuildError, Connections, client, connector};
+    use super::{BuildError, ClientTlsFiles, Connections, client, connector};
 
-    /// The TLS files.
-    #[derive(Clone, Debug, Default)]
-    pub(crate) struct TlsFiles {
-        pub(crate) authority: Option<PathBuf>,
-        /// The client's certificate, and its key.
-        pub(crate) client: Option<(PathBuf, PathBuf)>,
-    }
-
-    /// Returns connections. It reads the system's certificate authorities only if a server uses TLS: `https` is the URL of the first
-    /// such server.
-    pub(crate) fn connections(https: Option<&str>, files: &TlsFiles) -> Result<Connections, BuildError> {
+    /// Returns connections. It reads the system's certificate authorities only if a server uses TLS: `https`
+    /// is the URL of the first such server.
+    pub(crate) fn connections(
+        https: Option<&str>,
+        files: &ClientTlsFiles,
+    ) -> Result<Connections, BuildError> {
         let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(|error| BuildError::Tls(error.into()))?;

@@ -12,10 +12,10 @@ const LONGEST_RETRY_AFTER: Duration = Duration::from_mins(1);
 
 /// Why a client returned no ids.
 #[derive(Clone, Debug)]
-pub struct ClientError(Arc<Details>);
+pub struct ClientError(Arc<ErrorDetails>);
 
 #[derive(Debug)]
-struct Details {
+struct ErrorDetails {
     kind: ErrorKind,
     namespace: String,
     server: Option<Arc<str>>,
@@ -41,11 +41,11 @@ pub enum ErrorKind {
     /// The client trusts no server's certificate, or the servers rejected the client's. Do not retry.
     InvalidCertificate,
     /// The ids of the server are of another store than those before, or than the one set with
-    /// [`ClientBuilder::store`](crate::ClientBuilder::store): together they may have duplicates, so they were dropped. Correct the
-    /// servers. Do not retry.
+    /// [`ClientBuilder::store`](crate::ClientBuilder::store): together they may have duplicates, so they were
+    /// dropped. Correct the servers. Do not retry.
     AnotherStore,
-    /// The server rejected the request for another reason, for instance because the namespace's ids are not plain numbers. Do not
-    /// retry.
+    /// The server rejected the request for another reason, for instance because the namespace's ids are not
+    /// plain numbers. Do not retry.
     Rejected,
     /// The namespace name is invalid.
     InvalidNamespace,
@@ -60,7 +60,14 @@ pub enum ErrorKind {
 impl ClientError {
     fn new(kind: ErrorKind, namespace: &str, detail: String) -> Self {
         let namespace = namespace.to_owned();
-        Self(Arc::new(Details { kind, namespace, server: None, status: None, retry_after: None, detail }))
+        Self(Arc::new(ErrorDetails {
+            kind,
+            namespace,
+            server: None,
+            status: None,
+            retry_after: None,
+            detail,
+        }))
     }
 
     /// Returns the kind of error.
@@ -110,26 +117,26 @@ impl ClientError {
             let detail = format!("no ids of namespace `{namespace}` within {timeout:?}: no server answered");
             return Self::new(ErrorKind::Unavailable, namespace, detail);
         };
-        let detail = format!("no ids of namespace `{namespace}` within {timeout:?}: {}", last.said());
+        let detail = format!("no ids of namespace `{namespace}` within {timeout:?}: {}", last.text());
         Self::of_failure(namespace, last, detail)
     }
 
     /// Returns the error of a server that rejected the request.
     pub(crate) fn rejected(namespace: &str, failure: &RequestFailure) -> Self {
-        Self::of_failure(namespace, failure, failure.said())
+        Self::of_failure(namespace, failure, failure.text())
     }
 
     fn of_failure(namespace: &str, failure: &RequestFailure, detail: String) -> Self {
         let &RequestFailure { ref server, kind, status, retry, .. } = failure;
         let (namespace, server) = (namespace.to_owned(), Some(Arc::clone(server)));
         let retry_after = if let Retry::After(after) = retry { Some(after.get()) } else { None };
-        Self(Arc::new(Details { kind, namespace, server, status, retry_after, detail }))
+        Self(Arc::new(ErrorDetails { kind, namespace, server, status, retry_after, detail }))
     }
 }
 
 impl fmt::Display for ClientError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Details { kind, namespace, detail, .. } = &*self.0;
+        let ErrorDetails { kind, namespace, detail, .. } = &*self.0;
         match kind {
             ErrorKind::InvalidNamespace => write!(
                 f,
@@ -175,11 +182,11 @@ pub(crate) struct RequestFailure {
     pub(crate) status: Option<u16>,
     pub(crate) detail: String,
     pub(crate) retry: Retry,
-    pub(crate) about: About,
+    pub(crate) about: FailureScope,
 }
 
 impl RequestFailure {
-    fn said(&self) -> String {
+    fn text(&self) -> String {
         format!("{}: {}", self.server, self.detail)
     }
 
@@ -192,7 +199,7 @@ impl RequestFailure {
 
 /// Which requests a failure affects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum About {
+pub(crate) enum FailureScope {
     /// Requests for every namespace: the failure concerns the server, the connection or the token.
     Server,
     /// Requests for this namespace only: the server may return ids of others.
@@ -206,9 +213,11 @@ pub(crate) enum Retry {
     Never,
     /// Retry at another server, or later at the same one.
     Elsewhere,
-    /// Retry at another server, or later at the same one. The same error returns until somebody replaces a certificate.
+    /// Retry at another server, or later at the same one. The same error returns until somebody replaces a
+    /// certificate.
     OtherCertificate,
-    /// Retry at another server, or later at the same one. The same error returns until its store is the one of this client.
+    /// Retry at another server, or later at the same one. The same error returns until its store is the one
+    /// of this client.
     OtherStore,
     /// Retry at another server, or at the same one after this time.
     After(RetryAfter),
@@ -285,8 +294,8 @@ pub enum BuildError {
 mod tests {
     use super::*;
 
-    /// Goal: no error asks callers to wait for more than 1 min, whatever the server asked for. Method: both ways in which a failure
-    /// becomes an error, with times up to the longest one.
+    /// Goal: no error asks callers to wait for more than 1 min, whatever the server asked for. Method: both
+    /// ways in which a failure becomes an error, with times up to the longest one.
     #[test]
     fn retry_after_is_at_most_a_minute() {
         let minute = Duration::from_mins(1);
@@ -317,7 +326,7 @@ mod tests {
             status: Some(503),
             detail: "status 503".to_owned(),
             retry,
-            about: About::Server,
+            about: FailureScope::Server,
         }
     }
 }

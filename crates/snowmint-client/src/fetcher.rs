@@ -13,13 +13,14 @@ use snowmint::foreign::{Most, shown};
 use snowmint::{AnchoredClock, Clock};
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
-use crate::buffer::IdRange;
+use crate::buffer::BufferedRange;
 use crate::connect::Connections;
-use crate::error::{About, ErrorKind, RequestFailure, Retry, RetryAfter};
-use crate::server_choice::{OfNamespace, ServerChange, ServerChoice};
-use crate::wire::{Ask, Received, Server, Token};
+use crate::error::{ErrorKind, FailureScope, RequestFailure, Retry, RetryAfter};
+use crate::server_choice::{NamespaceStates, ServerChange, ServerChoice};
+use crate::wire::{Ask, ClientToken, IdServer, ReceivedIds};
 
-/// The timeout for one request to one server; shorter if the caller's timeout is, so that there is time for another server.
+/// The timeout for one request to one server; shorter if the caller's timeout is, so that there is time for
+/// another server.
 const ATTEMPT: Duration = Duration::from_secs(2);
 /// The part of that timeout that the server may spend on making ids, in percent.
 const TO_MAKE: u32 = 80;
@@ -37,7 +38,7 @@ pub struct Stats {
 }
 
 #[derive(Debug, Default)]
-struct Counters {
+struct RequestCounters {
     requests: AtomicU64,
     hedged: AtomicU64,
     failed: AtomicU64,
@@ -70,31 +71,31 @@ impl fmt::Display for OwnStore {
 /// All servers and their states.
 #[derive(Debug)]
 pub(crate) struct Fetcher {
-    servers: Vec<Server>,
+    servers: Vec<IdServer>,
     states: Mutex<ServerChoice>,
     connections: Connections,
-    token: Option<Token>,
+    token: Option<ClientToken>,
     /// Measures the age of ids. Unlike the runtime's clock, it includes suspension on Linux.
     pub(crate) clock: Arc<AnchoredClock>,
     hedge_after: Duration,
     /// The timeout for one request to one server.
     attempt: Duration,
-    counters: Counters,
+    counters: RequestCounters,
     store: Mutex<Option<OwnStore>>,
 }
 
 /// A namespace and the state of its requests. Other namespaces do not change it.
 #[derive(Debug)]
-pub(crate) struct Namespace {
+pub(crate) struct ClientNamespace {
     pub(crate) name: String,
     pub(crate) last_failure: Mutex<Option<RequestFailure>>,
-    states: Mutex<OfNamespace>,
+    states: Mutex<NamespaceStates>,
 }
 
-impl Namespace {
+impl ClientNamespace {
     /// Returns a namespace of `servers` servers before its first request.
     pub(crate) fn new(name: &str, servers: usize) -> Self {
-        let states = Mutex::new(OfNamespace::new(servers));
+        let states = Mutex::new(NamespaceStates::new(servers));
         Self { name: name.to_owned(), last_failure: Mutex::default(), states }
     }
 
@@ -128,47 +129,47 @@ pub(crate) enum Unfilled {
 
 /// Ids that a server returned.
 #[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) ranges: Vec<IdRange>,
+pub(crate) struct FetchedIds {
+    pub(crate) ranges: Vec<BufferedRange>,
     /// When the ids were requested, by the fetcher's clock; none is older.
     pub(crate) sent_ms: u64,
 }
 
 impl Fetcher {
     pub(crate) fn new(
-        servers: Vec<Server>,
+        servers: Vec<IdServer>,
         connections: Connections,
-        token: Option<Token>,
+        token: Option<ClientToken>,
         Times { hedge_after, timeout }: Times,
         seed: u64,
         store: Option<OwnStore>,
     ) -> Self {
         let states = Mutex::new(ServerChoice::new(servers.len(), seed));
         let attempt = ATTEMPT.min(timeout / 2);
-        let (clock, counters) = (Arc::new(AnchoredClock::new()), Counters::default());
+        let (clock, counters) = (Arc::new(AnchoredClock::new()), RequestCounters::default());
         let store = Mutex::new(store);
         Self { servers, states, connections, token, clock, hedge_after, attempt, counters, store }
     }
 
     pub(crate) fn stats(&self) -> Stats {
-        let Counters { requests, hedged, failed } = &self.counters;
+        let RequestCounters { requests, hedged, failed } = &self.counters;
         let [requests, hedged, failed] = [requests, hedged, failed].map(|it| it.load(Ordering::Relaxed));
         Stats { requests, hedged, failed }
     }
 
     /// Returns a namespace whose ids this fetcher requests.
-    pub(crate) fn namespace(&self, name: &str) -> Namespace {
-        Namespace::new(name, self.servers.len())
+    pub(crate) fn namespace(&self, name: &str) -> ClientNamespace {
+        ClientNamespace::new(name, self.servers.len())
     }
 
-    /// Requests ids until a server returns them, a server rejects the request, or the deadline passes. Stores each failure in
-    /// `namespace`.
+    /// Requests ids until a server returns them, a server rejects the request, or the deadline passes. Stores
+    /// each failure in `namespace`.
     pub(crate) async fn fetch(
         &self,
-        namespace: &Namespace,
+        namespace: &ClientNamespace,
         count: u64,
         deadline: Instant,
-    ) -> Result<Answer, Unfilled> {
+    ) -> Result<FetchedIds, Unfilled> {
         let within = deadline - Instant::now();
         let rounds = async {
             let mut round: u32 = 0;
@@ -201,10 +202,10 @@ impl Fetcher {
     /// Sends the request to each server at most once. Returns `None` if none of them returned ids.
     async fn round(
         &self,
-        namespace: &Namespace,
+        namespace: &ClientNamespace,
         count: u64,
         deadline: Instant,
-    ) -> Result<Option<Answer>, Unfilled> {
+    ) -> Result<Option<FetchedIds>, Unfilled> {
         let ask = Ask { namespace: &namespace.name, count };
         let mut rest = self.states().order(&lock(&namespace.states), Instant::now()).into_iter();
         let mut next = rest.next();
@@ -245,22 +246,23 @@ impl Fetcher {
         index: usize,
         ask: Ask<'_>,
         deadline: Instant,
-    ) -> (usize, Result<Answer, RequestFailure>) {
+    ) -> (usize, Result<FetchedIds, RequestFailure>) {
         let (server, sent) = (&self.servers[index], Instant::now());
         let sent_ms = self.clock.unix_ms();
         self.counters.requests.fetch_add(1, Ordering::Relaxed);
         let limit = self.attempt.min(deadline - sent);
         let request = server.request(&self.connections, self.token.as_ref(), ask, limit * TO_MAKE / 100);
         let settled = timeout(limit, request).await.unwrap_or_else(|_| Err(server.timed_out(limit)));
-        let settled = settled.and_then(|Received { ranges, store }| {
+        let settled = settled.and_then(|ReceivedIds { ranges, store }| {
             self.check_store(server, store)?;
-            Ok(Answer { ranges, sent_ms })
+            Ok(FetchedIds { ranges, sent_ms })
         });
         (index, settled)
     }
 
-    /// Rejects an answer of another store. The first store that an answer names is the one of this client, unless one was set.
-    fn check_store(&self, server: &Server, named: Option<String>) -> Result<(), RequestFailure> {
+    /// Rejects an answer of another store. The first store that an answer names is the one of this client,
+    /// unless one was set.
+    fn check_store(&self, server: &IdServer, named: Option<String>) -> Result<(), RequestFailure> {
         let mut own = lock(&self.store);
         let detail = match (&*own, named) {
             // A server of an earlier version, or behind a proxy that removes headers.
@@ -284,7 +286,7 @@ impl Fetcher {
         lock(&self.store).as_ref().map(|own| own.id.clone())
     }
 
-    fn succeeded(&self, namespace: &Namespace, server: usize) {
+    fn succeeded(&self, namespace: &ClientNamespace, server: usize) {
         let (of_server, of_namespace) = self.states().succeeded(&mut lock(&namespace.states), server);
         let (url, namespace) = (&*self.servers[server].url, &*namespace.name);
         if let ServerChange::Recovered(failures) = of_server {
@@ -295,7 +297,7 @@ impl Fetcher {
         }
     }
 
-    fn failed(&self, namespace: &Namespace, server: usize, failure: &RequestFailure) {
+    fn failed(&self, namespace: &ClientNamespace, server: usize, failure: &RequestFailure) {
         let retry_after = match failure.retry {
             // The server is healthy.
             Retry::Never | Retry::Fewer => return,
@@ -307,9 +309,9 @@ impl Fetcher {
 
     fn note_failure(
         &self,
-        namespace: &Namespace,
+        namespace: &ClientNamespace,
         server: usize,
-        about: About,
+        about: FailureScope,
         retry_after: Option<RetryAfter>,
         error: &str,
     ) {
@@ -320,8 +322,8 @@ impl Fetcher {
         }
         let (url, namespace) = (&*self.servers[server].url, &*namespace.name);
         match about {
-            About::Server => tracing::warn!(server = url, error, "server failed"),
-            About::Namespace => {
+            FailureScope::Server => tracing::warn!(server = url, error, "server failed"),
+            FailureScope::Namespace => {
                 tracing::warn!(server = url, namespace, error, "server returned no ids of the namespace");
             }
         }
@@ -335,12 +337,14 @@ impl Fetcher {
 /// One request, as servers get it one after the other.
 struct Round<'a> {
     fetcher: &'a Fetcher,
-    namespace: &'a Namespace,
+    namespace: &'a ClientNamespace,
     count: u64,
     deadline: Instant,
-    /// The servers that have not answered yet, and when the request went out. Servers still listed at the end may be too slow.
+    /// The servers that have not answered yet, and when the request went out. Servers still listed at the end
+    /// may be too slow.
     waiting: Vec<(usize, Instant)>,
-    /// Servers whose quota of the day may have fewer ids left. They get the next request only if no other returns ids.
+    /// Servers whose quota of the day may have fewer ids left. They get the next request only if no other
+    /// returns ids.
     spent: Vec<(usize, RequestFailure)>,
     is_over_quota: bool,
     /// The number of servers whose certificate or store is another one.
@@ -348,7 +352,7 @@ struct Round<'a> {
 }
 
 impl<'a> Round<'a> {
-    fn new(fetcher: &'a Fetcher, namespace: &'a Namespace, count: u64, deadline: Instant) -> Self {
+    fn new(fetcher: &'a Fetcher, namespace: &'a ClientNamespace, count: u64, deadline: Instant) -> Self {
         let (waiting, spent) = (Vec::new(), Vec::new());
         Self { fetcher, namespace, count, deadline, waiting, spent, is_over_quota: false, distrusted: 0 }
     }
@@ -357,8 +361,8 @@ impl<'a> Round<'a> {
     fn settled(
         &mut self,
         server: usize,
-        settled: Result<Answer, RequestFailure>,
-    ) -> Result<Option<Answer>, Unfilled> {
+        settled: Result<FetchedIds, RequestFailure>,
+    ) -> Result<Option<FetchedIds>, Unfilled> {
         let (fetcher, namespace) = (self.fetcher, self.namespace);
         self.waiting.retain(|(it, _)| *it != server);
         let failure = match settled {
@@ -406,8 +410,15 @@ impl Drop for Round<'_> {
         for (server, asked) in self.waiting.drain(..) {
             self.fetcher.counters.failed.fetch_add(1, Ordering::Relaxed);
             if asked.elapsed() >= patience {
-                // The cause is unknown, so it counts for the server. Without `Retry-After`, the server is only tried last.
-                self.fetcher.note_failure(self.namespace, server, About::Server, None, "no answer in time");
+                // The cause is unknown, so it counts for the server. Without `Retry-After`, the server is
+                // only tried last.
+                self.fetcher.note_failure(
+                    self.namespace,
+                    server,
+                    FailureScope::Server,
+                    None,
+                    "no answer in time",
+                );
             }
         }
     }

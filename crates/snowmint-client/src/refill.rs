@@ -1,5 +1,6 @@
-//! Fills the buffer of one namespace, and serves callers that found it empty, first come first served. One request is in flight
-//! at a time. It runs in the client's background thread, independent of the callers' runtimes.
+//! Fills the buffer of one namespace, and serves callers that found it empty, first come first served. One
+//! request is in flight at a time. It runs in the client's background thread, independent of the callers'
+//! runtimes.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -14,10 +15,10 @@ use snowmint::{AnchoredClock, Clock as _};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep_until};
 
-use crate::buffer::{Aging, Buffer, IdRange};
+use crate::buffer::{Aging, BufferedRange, IdBuffer};
 use crate::buffer_target::BufferTarget;
 use crate::error::ClientError;
-use crate::fetcher::{Answer, Fetcher, Namespace, Unfilled, lock};
+use crate::fetcher::{ClientNamespace, FetchedIds, Fetcher, Unfilled, lock};
 
 /// For this time after a rejection, ids are requested only for waiting callers.
 const AFTER_REJECTION: Duration = Duration::from_secs(1);
@@ -34,18 +35,18 @@ pub(crate) struct BufferSettings {
 
 /// The ids of one namespace, shared by callers and the background task.
 #[derive(Debug)]
-pub(crate) struct Source {
-    pub(crate) namespace: Arc<Namespace>,
+pub(crate) struct NamespaceIds {
+    pub(crate) namespace: Arc<ClientNamespace>,
     pub(crate) mark: ForkMark,
-    pub(crate) buffer: Buffer<Arc<AnchoredClock>>,
+    pub(crate) buffer: IdBuffer<Arc<AnchoredClock>>,
     pub(crate) settings: BufferSettings,
-    line: Mutex<Line>,
+    line: Mutex<WaitingLine>,
     wake: Notify,
 }
 
 /// The waiting callers, and what else triggers a request.
 #[derive(Debug, Default)]
-struct Line {
+struct WaitingLine {
     waiters: VecDeque<Waiter>,
     /// Whether a draw that does not wait found no id.
     was_empty: bool,
@@ -56,7 +57,8 @@ struct Line {
     is_closed: bool,
 }
 
-/// The number of times that the buffered ids were discarded. Answers to requests of an earlier generation are dropped.
+/// The number of times that the buffered ids were discarded. Answers to requests of an earlier generation are
+/// dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Generation(u64);
 
@@ -71,8 +73,8 @@ struct Waiter {
 }
 
 impl Waiter {
-    /// Drops the ids that became too old while the caller waits for others. Only once, because a call whose answers take longer
-    /// than the maximum age would never end.
+    /// Drops the ids that became too old while the caller waits for others. Only once, because a call whose
+    /// answers take longer than the maximum age would never end.
     fn drop_old(&mut self, now_ms: u64) {
         if self.is_renewed {
             return;
@@ -84,7 +86,7 @@ impl Waiter {
     }
 }
 
-impl Line {
+impl WaitingLine {
     /// Removes callers that left. Returns how many ids the others are waiting for.
     fn wanted(&mut self, now_ms: u64) -> u64 {
         self.waiters.retain(|waiter| !waiter.sender.is_closed());
@@ -96,7 +98,8 @@ impl Line {
     fn serve(&mut self, ranges: &mut VecDeque<Aging>, now_ms: u64) -> Vec<Waiter> {
         let mut served = Vec::new();
         while let Some(mut waiter) = self.waiters.pop_front() {
-            // Only ids of earlier answers: this answer is used however long it took, because the caller had to wait for it.
+            // Only ids of earlier answers: this answer is used however long it took, because the caller had
+            // to wait for it.
             waiter.drop_old(now_ms);
             while waiter.missing > 0
                 && let Some(Aging { range, until_ms }) = ranges.pop_front()
@@ -118,9 +121,9 @@ impl Line {
     }
 }
 
-impl Source {
+impl NamespaceIds {
     pub(crate) fn new(
-        namespace: Arc<Namespace>,
+        namespace: Arc<ClientNamespace>,
         mark: ForkMark,
         clock: Arc<AnchoredClock>,
         settings: BufferSettings,
@@ -128,7 +131,7 @@ impl Source {
         Self {
             namespace,
             mark,
-            buffer: Buffer::new(clock),
+            buffer: IdBuffer::new(clock),
             settings,
             line: Mutex::default(),
             wake: Notify::new(),
@@ -155,7 +158,8 @@ impl Source {
         self.wake.notify_one();
     }
 
-    /// Drops every buffered id, and those requested for the buffer. No more are requested until the next draw.
+    /// Drops every buffered id, and those requested for the buffer. No more are requested until the next
+    /// draw.
     pub(crate) fn discard(&self) {
         let mut line = lock(&self.line);
         line.generation.0 += 1;
@@ -172,9 +176,13 @@ impl Source {
         *self.settings.sizes.end() == 0
     }
 
-    /// Waits for `missing` ids in addition to those that the caller `got` from the buffer, and returns all of them. The
-    /// background task enforces the timeout, so that no runtime is needed here.
-    pub(crate) async fn wait(&self, got: Vec<Aging>, missing: u64) -> Result<Vec<IdRange>, ClientError> {
+    /// Waits for `missing` ids in addition to those that the caller `got` from the buffer, and returns all of
+    /// them. The background task enforces the timeout, so that no runtime is needed here.
+    pub(crate) async fn wait(
+        &self,
+        got: Vec<Aging>,
+        missing: u64,
+    ) -> Result<Vec<BufferedRange>, ClientError> {
         let (sender, receiver) = oneshot::channel();
         let deadline = Instant::now() + self.settings.timeout;
         {
@@ -188,8 +196,8 @@ impl Source {
         self.wake.notify_one();
         let mut receiver = pin!(receiver);
         poll_fn(|context| {
-            // The process was forked during the wait: the answer belongs to the parent, and the child has no task that would send
-            // one.
+            // The process was forked during the wait: the answer belongs to the parent, and the child has no
+            // task that would send one.
             if !self.mark.is_same_process() {
                 return Poll::Ready(Err(ClientError::forked(&self.namespace.name)));
             }
@@ -207,9 +215,9 @@ impl Source {
         lock(&self.line).waiters.front().map(|waiter| waiter.deadline)
     }
 
-    /// Hands ids to the waiting callers, and the rest to the buffer. Drops all of them if the buffer was discarded since the
-    /// request.
-    fn deliver(&self, Answer { ranges, sent_ms }: Answer, requested_in: Generation) {
+    /// Hands ids to the waiting callers, and the rest to the buffer. Drops all of them if the buffer was
+    /// discarded since the request.
+    fn deliver(&self, FetchedIds { ranges, sent_ms }: FetchedIds, requested_in: Generation) {
         let max_age_ms = u64::try_from(self.settings.max_age.as_millis()).unwrap_or(u64::MAX);
         let until_ms = sent_ms.saturating_add(max_age_ms);
         let mut ranges: VecDeque<_> = ranges.into_iter().map(|range| Aging { range, until_ms }).collect();
@@ -232,7 +240,7 @@ impl Source {
     }
 
     /// Adds ids to the buffer, unless it was discarded since their request or may hold none.
-    fn keep(&self, line: &Line, ranges: impl IntoIterator<Item = Aging>, requested_in: Generation) {
+    fn keep(&self, line: &WaitingLine, ranges: impl IntoIterator<Item = Aging>, requested_in: Generation) {
         if line.generation == requested_in && !self.keeps_none() {
             self.buffer.put_all(ranges);
         }
@@ -283,7 +291,7 @@ impl Source {
 }
 
 /// Rejects all callers when the task ends, even by a panic, so that none waits forever.
-struct Closes(Arc<Source>);
+struct Closes(Arc<NamespaceIds>);
 
 impl Drop for Closes {
     fn drop(&mut self) {
@@ -293,7 +301,7 @@ impl Drop for Closes {
 }
 
 /// Fills the buffer whenever it is low, and serves the waiting callers.
-pub(crate) async fn run(source: Arc<Source>, fetcher: Arc<Fetcher>) {
+pub(crate) async fn run(source: Arc<NamespaceIds>, fetcher: Arc<Fetcher>) {
     let closes = Closes(source);
     let source = &*closes.0;
     let mut target = BufferTarget::new(source.settings.sizes.clone(), source.settings.max_age);
@@ -330,9 +338,10 @@ pub(crate) async fn run(source: Arc<Source>, fetcher: Arc<Fetcher>) {
     }
 }
 
-/// Returns how many ids to request now, and in which generation; `None` if no caller is waiting and the buffer has enough.
+/// Returns how many ids to request now, and in which generation; `None` if no caller is waiting and the
+/// buffer has enough.
 fn to_request(
-    source: &Source,
+    source: &NamespaceIds,
     target: &mut BufferTarget,
     rejected_at: Option<Instant>,
 ) -> Option<(u64, Generation)> {
@@ -354,7 +363,7 @@ fn to_request(
 }
 
 /// Requests ids. Meanwhile, returns errors to callers whose deadline has passed.
-async fn fetch(source: &Source, fetcher: &Fetcher, count: u64) -> Result<Answer, Unfilled> {
+async fn fetch(source: &NamespaceIds, fetcher: &Fetcher, count: u64) -> Result<FetchedIds, Unfilled> {
     let deadline = Instant::now() + source.settings.timeout;
     let mut fetching = std::pin::pin!(fetcher.fetch(&source.namespace, count, deadline));
     loop {
@@ -375,19 +384,19 @@ mod tests {
     use super::*;
     use crate::error::ErrorKind;
 
-    fn source() -> Source {
+    fn source() -> NamespaceIds {
         let settings =
             BufferSettings { sizes: 0..=100, max_age: Duration::MAX, timeout: Duration::from_secs(5) };
-        let (namespace, clock) = (Arc::new(Namespace::new("a", 1)), Arc::new(AnchoredClock::new()));
-        Source::new(namespace, ForkMark::of_this_process(), clock, settings)
+        let (namespace, clock) = (Arc::new(ClientNamespace::new("a", 1)), Arc::new(AnchoredClock::new()));
+        NamespaceIds::new(namespace, ForkMark::of_this_process(), clock, settings)
     }
 
-    fn range(first: u64, count: u64) -> IdRange {
-        IdRange::new(first, count, 1).unwrap()
+    fn range(first: u64, count: u64) -> BufferedRange {
+        BufferedRange::new(first, count, 1).unwrap()
     }
 
-    fn answer(source: &Source, ranges: &[IdRange]) -> Answer {
-        Answer { ranges: ranges.to_vec(), sent_ms: source.buffer.clock().unix_ms() }
+    fn answer(source: &NamespaceIds, ranges: &[BufferedRange]) -> FetchedIds {
+        FetchedIds { ranges: ranges.to_vec(), sent_ms: source.buffer.clock().unix_ms() }
     }
 
     /// Polls a future without a runtime.
@@ -398,9 +407,9 @@ mod tests {
     }
 
     /// Returns the ids that a caller got, as numbers.
-    fn numbers(polled: Poll<Result<Vec<IdRange>, ClientError>>) -> Vec<u64> {
+    fn numbers(polled: Poll<Result<Vec<BufferedRange>, ClientError>>) -> Vec<u64> {
         let Poll::Ready(Ok(ranges)) = polled else { panic!("{polled:?}") };
-        ranges.into_iter().flat_map(IdRange::ids).map(snowmint::Id::get).collect()
+        ranges.into_iter().flat_map(BufferedRange::ids).map(snowmint::Id::get).collect()
     }
 
     #[test]
@@ -499,7 +508,8 @@ mod tests {
         assert_eq!(source.buffer.draw(9), None);
     }
 
-    /// Goal: a caller that waits for the rest of its ids gets none that became too old in the meantime, whatever their source.
+    /// Goal: a caller that waits for the rest of its ids gets none that became too old in the meantime,
+    /// whatever their source.
     #[test]
     fn ids_that_become_too_old_while_a_caller_waits_are_replaced() {
         let mut source = source();
@@ -526,8 +536,8 @@ mod tests {
         assert_eq!(numbers(poll!(waits)), [5, 20, 21, 22, 23, 30]);
     }
 
-    /// Goal: a call ends although all its ids together take longer than their maximum age. Method: 50 ids in answers of 10, one
-    /// every 400 ms, with a maximum age of 1 s.
+    /// Goal: a call ends although all its ids together take longer than their maximum age. Method: 50 ids in
+    /// answers of 10, one every 400 ms, with a maximum age of 1 s.
     #[test]
     fn a_call_ends_although_its_ids_take_longer_than_their_maximum_age() {
         let mut source = source();

@@ -1,5 +1,5 @@
-//! One request to one server, and the checks of its answer. An answer is used as a whole or not at all: one invalid id makes it
-//! invalid.
+//! One request to one server, and the checks of its answer. An answer is used as a whole or not at all: one
+//! invalid id makes it invalid.
 
 use std::error::Error;
 use std::io;
@@ -19,9 +19,9 @@ use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use crate::buffer::IdRange;
+use crate::buffer::BufferedRange;
 use crate::connect::Connections;
-use crate::error::{About, BuildError, ErrorKind, RequestFailure, Retry, RetryAfter};
+use crate::error::{BuildError, ErrorKind, FailureScope, RequestFailure, Retry, RetryAfter};
 
 /// Limits in bytes: an answer without its ranges, one range, an error. All are more than a server sends.
 const LONGEST_FRAME: usize = 1024;
@@ -33,13 +33,13 @@ const STORE: &str = "snowmint-store";
 
 /// One server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Server {
+pub(crate) struct IdServer {
     /// Scheme, host, port, and the path before `/v1` if there is one, without a trailing `/`.
     pub(crate) url: Arc<str>,
     pub(crate) has_tls: bool,
 }
 
-impl Server {
+impl IdServer {
     /// Parses a URL, such as `https://ids-1:8080`.
     pub(crate) fn parse(url: &str) -> Result<Self, BuildError> {
         let refused = |shown: &str, why| Err(BuildError::InvalidServer { url: shown.to_owned(), why });
@@ -66,7 +66,14 @@ impl Server {
     }
 
     fn failure(&self, kind: ErrorKind, status: Option<u16>, detail: String, retry: Retry) -> RequestFailure {
-        RequestFailure { server: Arc::clone(&self.url), kind, status, detail, retry, about: About::Server }
+        RequestFailure {
+            server: Arc::clone(&self.url),
+            kind,
+            status,
+            detail,
+            retry,
+            about: FailureScope::Server,
+        }
     }
 
     /// Returns the failure of a server that did not answer in time.
@@ -104,7 +111,7 @@ impl Server {
 
 /// The token that authorizes a client.
 #[derive(Clone)]
-pub(crate) enum Token {
+pub(crate) enum ClientToken {
     Fixed(HeaderValue),
     /// A file that is read for each request, since it may be replaced at any time.
     File(TokenFile),
@@ -133,7 +140,7 @@ impl TokenFile {
     }
 }
 
-impl std::fmt::Debug for Token {
+impl std::fmt::Debug for ClientToken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Fixed(_) => f.write_str("Token"),
@@ -142,7 +149,7 @@ impl std::fmt::Debug for Token {
     }
 }
 
-impl Token {
+impl ClientToken {
     /// Returns the header value of a token.
     pub(crate) fn parse(token: &str) -> Option<HeaderValue> {
         let token = token.trim();
@@ -159,7 +166,7 @@ impl Token {
         Self::File(TokenFile { path, reading: Arc::default() })
     }
 
-    async fn header(&self, server: &Server, within: Duration) -> Result<HeaderValue, RequestFailure> {
+    async fn header(&self, server: &IdServer, within: Duration) -> Result<HeaderValue, RequestFailure> {
         let file = match self {
             Self::Fixed(header) => return Ok(header.clone()),
             Self::File(file) => file,
@@ -175,8 +182,8 @@ impl Token {
 
 /// The ids of an answer, and the identity of the store behind them, unless the server did not name it.
 #[derive(Debug)]
-pub(crate) struct Received {
-    pub(crate) ranges: Vec<IdRange>,
+pub(crate) struct ReceivedIds {
+    pub(crate) ranges: Vec<BufferedRange>,
     pub(crate) store: Option<String>,
 }
 
@@ -187,15 +194,15 @@ pub(crate) struct Ask<'a> {
     pub(crate) count: u64,
 }
 
-impl Server {
+impl IdServer {
     /// Requests ids. The server may take up to `wait` to make them.
     pub(crate) async fn request(
         &self,
         connections: &Connections,
-        token: Option<&Token>,
+        token: Option<&ClientToken>,
         ask: Ask<'_>,
         wait: Duration,
-    ) -> Result<Received, RequestFailure> {
+    ) -> Result<ReceivedIds, RequestFailure> {
         let authorization = match token {
             Some(token) => Some(token.header(self, wait).await?),
             None => None,
@@ -212,7 +219,7 @@ impl Server {
         let body = Limited::new(response.into_body(), limit).collect().await;
         let body = body.map_err(|error| self.unavailable(format!("broken answer: {}", Chain(&*error))))?;
         let ranges = parse(&body.to_bytes(), ask.count).map_err(|why| self.invalid(&why))?;
-        Ok(Received { ranges, store })
+        Ok(ReceivedIds { ranges, store })
     }
 
     /// Uses POST, so that no cache between client and server answers, and no proxy sends the request twice.
@@ -242,7 +249,7 @@ impl Server {
         let body = Limited::new(response.into_body(), LONGEST_ERROR).collect().await;
         // Without a readable body, the status alone is the error.
         let body = body.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-        let problem: Problem = serde_json::from_slice(&body).unwrap_or_default();
+        let problem: ProblemBody = serde_json::from_slice(&body).unwrap_or_default();
         let name = problem.r#type.strip_prefix("urn:snowmint:").unwrap_or_default();
         let (kind, retry) = meaning(status, name, retry_after);
         let text = if problem.detail.is_empty() {
@@ -258,8 +265,8 @@ impl Server {
     }
 }
 
-/// Returns the server's `Retry-After`: in seconds, or as a date, which proxies send. A date is compared with the `Date` of the
-/// answer, so the clocks need not agree.
+/// Returns the server's `Retry-After`: in seconds, or as a date, which proxies send. A date is compared with
+/// the `Date` of the answer, so the clocks need not agree.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse() {
@@ -312,7 +319,8 @@ fn is_about_certificates(_: &(dyn Error + 'static)) -> bool {
     false
 }
 
-/// Returns what a status means for the caller, and whether to retry. `name` is the last part of Snowmint's problem type.
+/// Returns what a status means for the caller, and whether to retry. `name` is the last part of Snowmint's
+/// problem type.
 fn meaning(status: StatusCode, name: &str, retry_after: Option<Duration>) -> (ErrorKind, Retry) {
     let later = retry_after.map_or(Retry::Elsewhere, |after| Retry::After(RetryAfter::capped(after)));
     match (status.as_u16(), name) {
@@ -331,27 +339,29 @@ fn meaning(status: StatusCode, name: &str, retry_after: Option<Duration>) -> (Er
     }
 }
 
-/// Returns which requests an error status affects. `name` is the last part of Snowmint's problem type; a proxy sends none.
-fn about(status: StatusCode, name: &str) -> About {
-    // A quota (429) belongs to the token. An unknown problem type of a later server counts for the namespace: if it concerns the
-    // server, each namespace finds out with its own request. The opposite mistake would stop namespaces that work.
+/// Returns which requests an error status affects. `name` is the last part of Snowmint's problem type; a
+/// proxy sends none.
+fn about(status: StatusCode, name: &str) -> FailureScope {
+    // A quota (429) belongs to the token. An unknown problem type of a later server counts for the namespace:
+    // if it concerns the server, each namespace finds out with its own request. The opposite mistake would
+    // stop namespaces that work.
     if status.is_server_error() && !["", "too-many-clients"].contains(&name) {
-        About::Namespace
+        FailureScope::Namespace
     } else {
-        About::Server
+        FailureScope::Server
     }
 }
 
 /// A problem document (RFC 9457); only the fields used here.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Problem {
+struct ProblemBody {
     r#type: String,
     detail: String,
 }
 
 #[derive(Deserialize)]
-struct Answer {
+struct AnswerBody {
     ranges: Vec<RangeText>,
 }
 
@@ -363,8 +373,8 @@ struct RangeText {
 }
 
 /// Reads an answer that must have exactly `count` ids.
-fn parse(body: &[u8], count: u64) -> Result<Vec<IdRange>, String> {
-    let answer: Answer = serde_json::from_slice(body).map_err(|error| error.to_string())?;
+fn parse(body: &[u8], count: u64) -> Result<Vec<BufferedRange>, String> {
+    let answer: AnswerBody = serde_json::from_slice(body).map_err(|error| error.to_string())?;
     let number = |text: &str| {
         // `parse` would accept a sign.
         let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -373,8 +383,9 @@ fn parse(body: &[u8], count: u64) -> Result<Vec<IdRange>, String> {
     let mut ranges = Vec::with_capacity(answer.ranges.len());
     let mut sum: u64 = 0;
     for RangeText { first, count, step } in answer.ranges {
-        let range =
-            number(&first).zip(number(&step)).and_then(|(first, step)| IdRange::new(first, count, step));
+        let range = number(&first)
+            .zip(number(&step))
+            .and_then(|(first, step)| BufferedRange::new(first, count, step));
         let Some(range) = range else {
             let [first, step] = [&first, &step].map(|text| snowmint::error::Snippet::of(text));
             return Err(format!(
@@ -393,7 +404,7 @@ fn parse(body: &[u8], count: u64) -> Result<Vec<IdRange>, String> {
 /// Reads an answer, for fuzzing. Returns the first id, last id and number of ids of each range.
 #[doc(hidden)]
 pub fn read_answer(body: &[u8], count: u64) -> Option<Vec<(Id, Id, u64)>> {
-    let ends = |range: IdRange| Some((range.ids().next()?, range.ids().last()?, range.count()));
+    let ends = |range: BufferedRange| Some((range.ids().next()?, range.ids().last()?, range.count()));
     parse(body, count).ok()?.into_iter().map(ends).collect()
 }
 
@@ -409,7 +420,7 @@ mod tests {
     fn an_answer_is_read_exactly() {
         let many = r#"{"first":"9007199254740993","count":3,"step":"1"},{"first":"9223372036854775807","count":1,"step":"5"}"#;
         let ranges = parse(&body(many), 4).unwrap();
-        let ids: Vec<_> = ranges.into_iter().flat_map(IdRange::ids).map(Id::get).collect();
+        let ids: Vec<_> = ranges.into_iter().flat_map(BufferedRange::ids).map(Id::get).collect();
         assert_eq!(
             ids,
             [9_007_199_254_740_993, 9_007_199_254_740_994, 9_007_199_254_740_995, i64::MAX as u64]
@@ -483,17 +494,17 @@ mod tests {
     #[test]
     fn only_snowmint_s_own_failures_are_about_a_namespace() {
         let table = [
-            (503, "not-ready", About::Namespace),
-            (503, "clock-behind", About::Namespace),
-            (504, "expired", About::Namespace),
-            (503, "of-a-later-version", About::Namespace),
-            (503, "too-many-clients", About::Server),
-            (429, "over-quota", About::Server),
-            (429, "", About::Server),
-            (408, "", About::Server),
-            (500, "", About::Server),
-            (502, "", About::Server),
-            (503, "", About::Server),
+            (503, "not-ready", FailureScope::Namespace),
+            (503, "clock-behind", FailureScope::Namespace),
+            (504, "expired", FailureScope::Namespace),
+            (503, "of-a-later-version", FailureScope::Namespace),
+            (503, "too-many-clients", FailureScope::Server),
+            (429, "over-quota", FailureScope::Server),
+            (429, "", FailureScope::Server),
+            (408, "", FailureScope::Server),
+            (500, "", FailureScope::Server),
+            (502, "", FailureScope::Server),
+            (503, "", FailureScope::Server),
         ];
         for (status, name, what) in table {
             assert_eq!(about(StatusCode::from_u16(status).unwrap(), name), what, "{status} {name}");
@@ -519,8 +530,8 @@ mod tests {
 
     #[test]
     fn the_request_is_sent_as_the_server_expects_it() {
-        let server = Server::parse("https://gateway:8443/ids/").unwrap();
-        let token = Token::parse(" sm_secret\n").unwrap();
+        let server = IdServer::parse("https://gateway:8443/ids/").unwrap();
+        let token = ClientToken::parse(" sm_secret\n").unwrap();
         let ask = Ask { namespace: "a.b:c-1", count: 50 };
         let request = server.to_send(Some(token.clone()), ask, Duration::from_millis(1500)).unwrap();
         assert_eq!(
@@ -530,19 +541,19 @@ mod tests {
         assert_eq!(request.headers()[AUTHORIZATION], "Bearer sm_secret");
         assert!(!format!("{request:?} {token:?}").contains("sm_secret"));
         for invalid in ["", " ", "a b", "a\nb", "é"] {
-            assert_eq!(Token::parse(invalid), None, "{invalid:?}");
+            assert_eq!(ClientToken::parse(invalid), None, "{invalid:?}");
         }
     }
 
     #[test]
     fn a_server_is_a_url_without_secrets() {
         for good in ["http://localhost:8080", "https://[::1]:8080/", "http://10.0.0.1/base"] {
-            assert_eq!(&*Server::parse(good).unwrap().url, good.trim_end_matches('/'));
+            assert_eq!(&*IdServer::parse(good).unwrap().url, good.trim_end_matches('/'));
         }
         for bad in
             ["", "localhost:8080", "/x", "redis://h:1", "http://h:1/?a=b", "http://u:hunter2@h:1", "http://"]
         {
-            let error = Server::parse(bad).unwrap_err().to_string();
+            let error = IdServer::parse(bad).unwrap_err().to_string();
             assert!(error.contains("expected") && !error.contains("hunter2"), "{error}");
         }
     }

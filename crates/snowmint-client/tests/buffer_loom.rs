@@ -1,5 +1,5 @@
-//! Goal: no interleaving of threads draws an id twice, or loses one that is young enough.
-//! Method: loom runs every interleaving with up to three preemptions of the production buffer, with loom's atomics and lock in
+//! Goal: no interleaving of threads draws an id twice, or loses one that is young enough. Method: loom runs
+//! every interleaving with up to three preemptions of the production buffer, with loom's atomics and lock in
 //! place of the real ones.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
@@ -19,16 +19,16 @@ mod sync {
     pub(crate) use loom::sync::{Mutex, MutexGuard};
 }
 
-use buffer::{Buffer, IdRange};
+use buffer::{BufferedRange, IdBuffer};
 
-type TestBuffer = Arc<Buffer<Arc<ManualClock>>>;
+type TestBuffer = Arc<IdBuffer<Arc<ManualClock>>>;
 
-fn range(first: u64, count: u64) -> IdRange {
-    IdRange::new(first, count, 1).unwrap()
+fn range(first: u64, count: u64) -> BufferedRange {
+    BufferedRange::new(first, count, 1).unwrap()
 }
 
 fn buffer() -> TestBuffer {
-    Arc::new(Buffer::new(Arc::new(ManualClock::at_unix_ms(1000))))
+    Arc::new(IdBuffer::new(Arc::new(ManualClock::at_unix_ms(1000))))
 }
 
 fn draw(buffer: &TestBuffer, count: u64) -> Vec<u64> {

@@ -1,7 +1,7 @@
-//! Goal: a forked child never returns an id of its parent's buffer, does not hang, and can build its own client. The thread of a
-//! client ends with its last handle.
-//! Method: a real fork with ids in the buffer, or on their way to a caller; the child reports by its exit code. The tests run one
-//! after the other in a process of their own, so that no other test has a client.
+//! Goal: a forked child never returns an id of its parent's buffer, does not hang, and can build its own
+//! client. The thread of a client ends with its last handle. Method: a real fork with ids in the buffer, or
+//! on their way to a caller; the child reports by its exit code. The tests run one after the other in a
+//! process of their own, so that no other test has a client.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
@@ -23,8 +23,8 @@ static ALONE: Mutex<()> = Mutex::new(());
 /// Runs `child` in a forked process and returns its exit code.
 #[expect(unsafe_code, reason = "forking is what is tested")]
 fn exit_code_of_fork(child: impl FnOnce() -> i32) -> i32 {
-    // SAFETY: the child leaves by `_exit`. It allocates, which glibc allows after a fork, and takes no lock that another thread
-    // of the parent may have held: that is what the test checks.
+    // SAFETY: the child leaves by `_exit`. It allocates, which glibc allows after a fork, and takes no lock
+    // that another thread of the parent may have held: that is what the test checks.
     unsafe {
         let pid = libc::fork();
         assert!(pid >= 0, "fork failed");
@@ -97,8 +97,9 @@ impl Wake for Woken {
     }
 }
 
-/// Goal: a call that waits during the fork returns its ids only in the parent, and does not hang in the child. Method: forks once
-/// when the answer has arrived but nobody has read it, and once when no answer will come.
+/// Goal: a call that waits during the fork returns its ids only in the parent, and does not hang in the
+/// child. Method: forks once when the answer has arrived but nobody has read it, and once when no answer will
+/// come.
 #[test]
 fn a_call_that_waits_during_a_fork_gets_no_id_in_the_child() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);

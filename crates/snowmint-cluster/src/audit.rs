@@ -2,43 +2,46 @@
 //!
 //! # Order of writes
 //!
-//! The entry of a change is written *before* the change, and a second line follows only if the change fails. So:
+//! The entry of a change is written *before* the change, and a second line follows only if the change fails.
+//! So:
 //!
 //! - A change whose entry cannot be written does not take place. No change is unrecorded.
 //! - A store that [may lose](Store::may_lose) its newest writes loses the change before it loses the entry.
-//! - An entry without a failure means that the change took place, or that the process died in between. The log may name a
-//!   change that did not happen; it never misses one that did.
-//! - A change whose outcome is unknown, such as a write without an answer, is logged as [`ChangeFailure::Unknown`]: it may have
-//!   taken place. The same applies to a change that the store lost before it had settled ([`MadeEntries`]).
+//! - An entry without a failure means that the change took place, or that the process died in between. The
+//!   log may name a change that did not happen; it never misses one that did.
+//! - A change whose outcome is unknown, such as a write without an answer, is logged as
+//!   [`ChangeFailure::Unknown`]: it may have taken place. The same applies to a change that the store lost
+//!   before it had settled ([`MadeEntries`]).
 //!
 //! # Records
 //!
-//! The log is a ring of [`PAGES`] records, `audit/00` and so on, and a record with the number of the newest page, `audit/page`.
-//! A page holds one line for each entry and grows by compare-and-set, so concurrent writers lose nothing. A full page is not
-//! changed again until the ring wraps around. The log holds 16 pages of 48 KiB: at least the newest 200 entries, and usually more
-//! than 2,000.
+//! The log is a ring of [`PAGES`] records, `audit/00` and so on, and a record with the number of the newest
+//! page, `audit/page`. A page holds one line for each entry and grows by compare-and-set, so concurrent
+//! writers lose nothing. A full page is not changed again until the ring wraps around. The log holds 16 pages
+//! of 48 KiB: at least the newest 200 entries, and usually more than 2,000.
 //!
-//! A page that replaces another one keeps some of its entries, up to a third of a page: none of the author with the most bytes in
-//! the log, and fewer of authors with many entries. So one author cannot push out the entries of all others. Authors that may
-//! change [some namespaces](AuthorRights::SomeNamespaces) only count as one, and their entries make room first: any number of
-//! their tokens cannot push out the entries of others.
+//! A page that replaces another one keeps some of its entries, up to a third of a page: none of the author
+//! with the most bytes in the log, and fewer of authors with many entries. So one author cannot push out the
+//! entries of all others. Authors that may change [some namespaces](AuthorRights::SomeNamespaces) only count
+//! as one, and their entries make room first: any number of their tokens cannot push out the entries of
+//! others.
 //!
-//! The log helps to find mistakes and to reconstruct what happened. It is not evidence: anyone who can write to the store can
-//! also rewrite the log.
+//! The log helps to find mistakes and to reconstruct what happened. It is not evidence: anyone who can write
+//! to the store can also rewrite the log.
 
 mod pages;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display, Write as _};
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use snowmint::utc::Utc;
 use snowmint_store::{Store, StoreError, StoreErrorKind};
 
 use crate::NamespaceError;
-use crate::identity::host_name;
-use pages::{EntryTag, LogLine, Page, number, random, write};
+#[doc(inline)]
+pub use crate::identity::host_name as this_host;
+use pages::{EntryTag, Page, PageLine, number, random, write};
 
 /// The folder of all records of the log.
 const FOLDER: &str = "audit/";
@@ -58,8 +61,6 @@ const MAX_DETAILS: usize = 512;
 const TRIES: u32 = 200;
 /// The longest pause after a conflict, in milliseconds.
 const PAUSE_MS: u64 = 20;
-/// The wait after a write with an unknown outcome, before the page is read.
-const BEFORE_LOOKING: Duration = Duration::from_millis(100);
 
 /// A change of a store, as its author describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -307,7 +308,7 @@ impl From<StoreError> for AuditError {
 /// If the future is dropped, the entry may be written.
 pub async fn append(store: &dyn Store, entry: Entry) -> Result<Written, AuditError> {
     let tag = random(store)?;
-    let line = LogLine {
+    let line = PageLine {
         tag: EntryTag(tag),
         at: Some(Utc(entry.at_unix_ms).to_string()),
         who: cut(&entry.who, MAX_NAME),
@@ -316,7 +317,7 @@ pub async fn append(store: &dyn Store, entry: Entry) -> Result<Written, AuditErr
         subject: cut(&entry.subject, MAX_NAME),
         details: cut(&entry.details, MAX_DETAILS),
         rights: Some(entry.rights).filter(|rights| !rights.is_all()),
-        ..LogLine::default()
+        ..PageLine::default()
     };
     write(store, &line).await?;
     Ok(Written { tag })
@@ -335,14 +336,14 @@ impl Written {
             why => why,
         };
         let outcome = failure.name().to_owned();
-        write(store, &LogLine { tag: EntryTag(self.tag), failed, outcome, ..LogLine::default() }).await
+        write(store, &PageLine { tag: EntryTag(self.tag), failed, outcome, ..PageLine::default() }).await
     }
 }
 
 /// The entries of one operation that name a change as made, taken from the pages that it wrote.
 ///
-/// A store that [may lose](Store::may_lose) writes can take back a change after [`around`] has ended. Code that detects this
-/// records it here.
+/// A store that [may lose](Store::may_lose) writes can take back a change after [`around`] has ended. Code
+/// that detects this records it here.
 #[derive(Debug, Default)]
 pub struct MadeEntries(BTreeSet<u64>);
 
@@ -351,7 +352,7 @@ impl MadeEntries {
     pub fn note(&mut self, page: &[u8]) {
         let Ok(page) = Page::read(page) else { return };
         let Some(line) =
-            page.lines.lines().last().and_then(|line| serde_json::from_str::<LogLine>(line).ok())
+            page.lines.lines().last().and_then(|line| serde_json::from_str::<PageLine>(line).ok())
         else {
             return;
         };
@@ -386,7 +387,8 @@ impl MadeEntries {
 ///
 /// # Errors
 ///
-/// [`AuditError`] if the entry cannot be written: `change` was not started. Otherwise the outcome of `change`.
+/// [`AuditError`] if the entry cannot be written: `change` was not started. Otherwise the outcome of
+/// `change`.
 ///
 /// # Cancel safety
 ///
@@ -436,7 +438,7 @@ pub async fn list(store: &dyn Store, limit: usize) -> Result<Vec<Listed>, StoreE
     let (mut failures, mut lines) = (BTreeMap::new(), Vec::new());
     for (key, page) in pages.values() {
         for line in page.lines.lines() {
-            match serde_json::from_str::<LogLine>(line) {
+            match serde_json::from_str::<PageLine>(line) {
                 Ok(line) if line.is_failure() => {
                     failures.insert(line.tag.0, ChangeFailure::named(&line.outcome, line.failed));
                 }
@@ -463,13 +465,8 @@ pub async fn list(store: &dyn Store, limit: usize) -> Result<Vec<Listed>, StoreE
     Ok(listed)
 }
 
-/// Returns the name of this host, for [`Entry::from`].
-pub fn this_host() -> String {
-    host_name()
-}
-
-/// Returns whether the page `found` holds all lines of the page `written`, or is a newer page. A reader checks with it that no
-/// failover took a line back.
+/// Returns whether the page `found` holds all lines of the page `written`, or is a newer page. A reader
+/// checks with it that no failover took a line back.
 pub fn follows(written: &[u8], found: &[u8]) -> bool {
     match (Page::read(written), Page::read(found)) {
         (Ok(written), Ok(found)) => {
@@ -563,8 +560,9 @@ mod tests {
         listed.iter().map(failure).collect()
     }
 
-    /// Goal: a change is made only once its entry is written, and its failure is recorded: one whose outcome is unknown does not
-    /// count as failed. Method: a change that succeeds, one for each failure, and a log that cannot be written.
+    /// Goal: a change is made only once its entry is written, and its failure is recorded: one whose outcome
+    /// is unknown does not count as failed. Method: a change that succeeds, one for each failure, and a log
+    /// that cannot be written.
     #[tokio::test]
     async fn a_change_has_its_entry_before_it_and_its_failure_after_it() {
         let store = MemoryStore::new();
@@ -597,7 +595,8 @@ mod tests {
         assert!(error.contains("unreadable record audit/page in memory"), "{error}");
     }
 
-    /// Goal: lines of earlier versions, which have no kind of failure, count as failures. Method: such a page.
+    /// Goal: lines of earlier versions, which have no kind of failure, count as failures. Method: such a
+    /// page.
     #[tokio::test]
     async fn a_failure_without_a_kind_is_a_failure() {
         let store = MemoryStore::new();
@@ -610,8 +609,9 @@ mod tests {
         assert_eq!(ChangeFailure::named("newer", String::new()).name(), "unknown");
     }
 
-    /// Goal: one author cannot push the entries of others out of the log, however many it writes, and two cannot either. Method:
-    /// some entries of several people, a failure among them, and then several rings of entries of one and two tokens.
+    /// Goal: one author cannot push the entries of others out of the log, however many it writes, and two
+    /// cannot either. Method: some entries of several people, a failure among them, and then several rings of
+    /// entries of one and two tokens.
     #[tokio::test]
     async fn one_author_does_not_push_out_the_others() {
         for tokens in [1, 2] {
@@ -645,8 +645,9 @@ mod tests {
         }
     }
 
-    /// Goal: tokens for some namespaces cannot push out the entries of those who may change the whole store, however many tokens
-    /// there are. Method: many entries of an administrator, and then several rings of entries of 30 such tokens.
+    /// Goal: tokens for some namespaces cannot push out the entries of those who may change the whole store,
+    /// however many tokens there are. Method: many entries of an administrator, and then several rings of
+    /// entries of 30 such tokens.
     #[tokio::test]
     async fn tokens_for_some_namespaces_do_not_push_out_administrators() {
         let store = MemoryStore::new();
@@ -667,7 +668,8 @@ mod tests {
         assert!(kept >= 80, "{kept}");
     }
 
-    /// Goal: the log is bounded, and the newest entries are there in their order. Method: more entries than the ring holds.
+    /// Goal: the log is bounded, and the newest entries are there in their order. Method: more entries than
+    /// the ring holds.
     #[tokio::test]
     async fn the_oldest_page_makes_room_for_the_newest() {
         let store = MemoryStore::new();
@@ -685,7 +687,8 @@ mod tests {
         assert!((1000..1400).contains(&listed.len()), "{} entries", listed.len());
     }
 
-    /// Goal: writers on several nodes lose nothing. Method: tasks that append at the same time, on two threads.
+    /// Goal: writers on several nodes lose nothing. Method: tasks that append at the same time, on two
+    /// threads.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn writers_at_the_same_time_lose_nothing() {
         let store = Arc::new(MemoryStore::new());
@@ -749,8 +752,8 @@ mod tests {
         assert_eq!(String::from_utf8(one).unwrap().lines().count(), 31, "{lines} bytes");
     }
 
-    /// Goal: records that this version cannot read are listed and never overwritten, and the log continues. Method: a page of a
-    /// newer version, a damaged page, a damaged line.
+    /// Goal: records that this version cannot read are listed and never overwritten, and the log continues.
+    /// Method: a page of a newer version, a damaged page, a damaged line.
     #[tokio::test]
     async fn unreadable_records_are_shown_and_kept() {
         let store = MemoryStore::new();

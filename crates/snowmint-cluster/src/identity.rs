@@ -1,5 +1,5 @@
-//! The identity of a node: the name under which it holds leases, and a worker derived from its host. Neither proves ownership,
-//! because two containers may share both. Only the tag of a write does.
+//! The identity of a node: the name under which it holds leases, and a worker derived from its host. Neither
+//! proves ownership, because two containers may share both. Only the tag of a write does.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -27,7 +27,8 @@ const PURPOSE: char = '~';
 #[derive(Clone, Debug)]
 pub struct Holder {
     name: String,
-    /// The name of the node, if this one is for further leases of it: a configured name may look like one of those.
+    /// The name of the node, if this one is for further leases of it: a configured name may look like one of
+    /// those.
     node: Option<Arc<str>>,
 }
 
@@ -61,11 +62,11 @@ impl Holder {
         Self { name, node: None }
     }
 
-    /// Returns another name of the same node, such as `web-3:8080~borrow(10ms)`, for leases beside those of the first name in one
-    /// pool.
+    /// Returns another name of the same node, such as `web-3:8080~borrow(10ms)`, for leases beside those of
+    /// the first name in one pool.
     ///
-    /// Use it wherever a node needs a second name. The records of both then belong to one node, which does not take one of them
-    /// for the clock of another node.
+    /// Use it wherever a node needs a second name. The records of both then belong to one node, which does
+    /// not take one of them for the clock of another node.
     ///
     /// # Errors
     ///
@@ -97,7 +98,8 @@ impl Holder {
 
     /// Returns whether the holder of a record is this node, under any of its names.
     ///
-    /// If the name of another node looks like one of them, the record counts as this node's: it then confirms no clock.
+    /// If the name of another node looks like one of them, the record counts as this node's: it then confirms
+    /// no clock.
     pub(crate) fn is_same_node(&self, of_record: &Self) -> bool {
         let node = self.node();
         let is_of_node = |name: &str| {
@@ -147,16 +149,17 @@ impl fmt::Display for Holder {
 
 /// The source of a fixed worker.
 ///
-/// With a store, a fixed worker needs a lease like any other: a second node is rejected with the name of the first. Without a
-/// store, two nodes with the same worker produce duplicates, and nothing detects that.
+/// With a store, a fixed worker needs a lease like any other: a second node is rejected with the name of the
+/// first. Without a store, two nodes with the same worker produce duplicates, and nothing detects that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkerSource {
     /// A configured number.
     Number(u32),
     /// The number after the last `-` of the host's name, as in the pods of a Kubernetes `StatefulSet`.
     Ordinal,
-    /// The low bits of the host's IPv4 address, as many as the worker has. The host must have only one address, or one in this
-    /// network. Hosts of two networks can share low bits; hosts of one stated network cannot.
+    /// The low bits of the host's IPv4 address, as many as the worker has. The host must have only one
+    /// address, or one in this network. Hosts of two networks can share low bits; hosts of one stated network
+    /// cannot.
     Ipv4(Option<Ipv4Network>),
 }
 
@@ -286,8 +289,8 @@ pub enum IdentityError {
 }
 
 impl WorkerSource {
-    /// Returns the worker. [`LeaseConfig`](crate::LeaseConfig) checks whether it fits the layout. This method checks that only
-    /// for addresses, where cutting off bits could give two hosts the same worker.
+    /// Returns the worker. [`LeaseConfig`](crate::LeaseConfig) checks whether it fits the layout. This method
+    /// checks that only for addresses, where cutting off bits could give two hosts the same worker.
     ///
     /// # Errors
     ///
@@ -326,7 +329,8 @@ fn ordinal_of(host: &str) -> Result<WorkerId, IdentityError> {
     ordinal.map(WorkerId).ok_or_else(|| IdentityError::NoOrdinal { host: host.to_owned() })
 }
 
-/// Returns the low bits of an address, as many as the worker has. They must differ between all hosts of the network.
+/// Returns the low bits of an address, as many as the worker has. They must differ between all hosts of the
+/// network.
 fn worker_of_addresses(
     addresses: &[(Ipv4Addr, u32)],
     stated: Option<Ipv4Network>,
@@ -378,13 +382,15 @@ fn addresses() -> Result<Vec<(Ipv4Addr, u32)>, IdentityError> {
     Ok(ipv4.collect())
 }
 
+/// Returns the name of this host.
 #[cfg(unix)]
-pub(crate) fn host_name() -> String {
+pub fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
+/// Returns the name of this host.
 #[cfg(not(unix))]
-pub(crate) fn host_name() -> String {
+pub fn host_name() -> String {
     std::env::var("COMPUTERNAME").unwrap_or_else(|_| "unnamed".to_owned())
 }
 
@@ -392,8 +398,9 @@ pub(crate) fn host_name() -> String {
 mod tests {
     use super::*;
 
-    /// Goal: a node's own records confirm no clock, and those of others do. Method: the names of four nodes, each for its first
-    /// and a further lease, of the first and of another purpose; and what the store has of each.
+    /// Goal: a node's own records confirm no clock, and those of others do. Method: the names of four nodes,
+    /// each for its first and a further lease, of the first and of another purpose; and what the store has of
+    /// each.
     #[test]
     fn a_node_agrees_with_no_record_of_its_own() {
         let holder = |name: &str| Holder::new(name).unwrap();
@@ -439,8 +446,8 @@ mod tests {
         worker_of_addresses(&addresses, stated, &layout.parse().unwrap()).map(|worker| worker.0)
     }
 
-    /// Goal: the worker gets as many low bits as it has, whatever the interface's prefix. Method: pods of two nodes with the
-    /// addresses that Kubernetes assigns: a network per node, or a /32 per pod.
+    /// Goal: the worker gets as many low bits as it has, whatever the interface's prefix. Method: pods of two
+    /// nodes with the addresses that Kubernetes assigns: a network per node, or a /32 per pod.
     #[test]
     fn an_address_gives_as_many_low_bits_as_the_worker_has() {
         let [one, two] = [[10, 244, 1, 5], [10, 244, 2, 5]];
@@ -454,7 +461,8 @@ mod tests {
         assert_eq!(worker("ipv4:10.0.0.0/8", &[(one, 24)], wide).unwrap(), 0x0af4_0105);
     }
 
-    /// Goal: in every accepted network, each address has its own worker. Method: all addresses of small networks.
+    /// Goal: in every accepted network, each address has its own worker. Method: all addresses of small
+    /// networks.
     #[test]
     fn no_two_addresses_of_a_stated_network_share_a_worker() {
         for (text, prefix) in

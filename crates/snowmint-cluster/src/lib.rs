@@ -1,9 +1,11 @@
-//! What a node needs on top of a store to make unique ids: leases of workers, numbers in segments, and namespaces.
+//! What a node needs on top of a store to make unique ids: leases of workers, numbers in segments, and
+//! namespaces.
 //!
-//! A node uses a timestamp only after the store has granted it. A **lease** is the right to use one worker for the timestamps
-//! `[from, until)`. The store grants leases by compare-and-set on one record per worker, and the leases of one worker never
-//! overlap. So uniqueness does not depend on any clock or timeout, nor on how long a process was paused. Clocks decide only how
-//! fresh a timestamp is, and whether a node can continue.
+//! A node uses a timestamp only after the store has granted it. A **lease** is the right to use one worker
+//! for the timestamps `[from, until)`. The store grants leases by compare-and-set on one record per worker,
+//! and the leases of one worker never overlap. So uniqueness does not depend on any clock or timeout, nor on
+//! how long a process was paused. Clocks decide only how fresh a timestamp is, and whether a node can
+//! continue.
 //!
 //! # From a store's URL to an id
 //!
@@ -26,7 +28,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! For production, use the URL of a store that all nodes share, and call [`Leases::release`] before the process exits.
+//! For production, use the URL of a store that all nodes share, and call [`Leases::release`] before the
+//! process exits.
 //!
 //! # Terms
 //!
@@ -46,7 +49,8 @@
 //!
 //! # Where to look
 //!
-//! - [`Leases`] holds the leases of a node; [`LeaseHandle`] takes ids. [`lease`] lists the modules behind them.
+//! - [`Leases`] holds the leases of a node; [`LeaseHandle`] takes ids. [`lease`] lists the modules behind
+//!   them.
 //! - [`Segments`] hands out plain numbers, reserved before use.
 //! - [`namespace`] defines, stores and checks named id sources.
 //! - [`WorkerSource`] derives a fixed worker from the host.
@@ -63,6 +67,7 @@ pub mod lock_file;
 pub mod namespace;
 mod node_clock;
 pub mod segment;
+mod store_calls;
 #[cfg(test)]
 mod test_store;
 

@@ -1,7 +1,7 @@
 //! A lock between processes, in a file of its own: anyone who may read a file or folder may lock it.
 //!
-//! Only the owner may open the file, no link is followed, and nobody waits for longer than five seconds. So no other user can
-//! keep a command or a node waiting, nor choose which file is opened.
+//! Only the owner may open the file, no link is followed, and nobody waits for longer than five seconds. So
+//! no other user can keep a command or a node waiting, nor choose which file is opened.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-/// How long another process may hold a lock that is waited for. Those that are waited for are held for microseconds.
+/// How long another process may hold a lock that is waited for. Those that are waited for are held for
+/// microseconds.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Interval between two attempts to get the lock.
 const INTERVAL: Duration = Duration::from_millis(10);
@@ -41,8 +42,9 @@ impl LockFile {
     ///
     /// # Errors
     ///
-    /// [`io::ErrorKind::ResourceBusy`] if another process still holds it, [`io::ErrorKind::Unsupported`] if the file system has no
-    /// locks, and what is wrong if the path leads to a link or to something else than a file.
+    /// [`io::ErrorKind::ResourceBusy`] if another process still holds it, [`io::ErrorKind::Unsupported`] if
+    /// the file system has no locks, and what is wrong if the path leads to a link or to something else than
+    /// a file.
     pub fn take(path: &Path, after: AfterUse) -> io::Result<Self> {
         for _ in 0..PATIENCE.as_millis() / INTERVAL.as_millis() {
             if let Some(lock) = Self::try_take(path, after)? {
@@ -153,8 +155,9 @@ mod tests {
 
     use super::*;
 
-    /// Goal: the lock of a removed file locks nothing: many holders have the lock one after the other. Method: each records that
-    /// it has the lock, leaves the others time for a mistake, and checks that no other had it.
+    /// Goal: the lock of a removed file locks nothing: many holders have the lock one after the other.
+    /// Method: each records that it has the lock, leaves the others time for a mistake, and checks that no
+    /// other had it.
     #[test]
     fn one_at_a_time_has_the_lock() {
         let folder = tempfile::tempdir().unwrap();
@@ -196,8 +199,8 @@ mod tests {
         assert!(!path.exists());
     }
 
-    /// Goal: another user can neither hold the lock, nor choose the file, nor block the opening. Method: the file of an earlier
-    /// version, links and a FIFO in its place.
+    /// Goal: another user can neither hold the lock, nor choose the file, nor block the opening. Method: the
+    /// file of an earlier version, links and a FIFO in its place.
     #[cfg(unix)]
     #[test]
     fn only_the_owner_may_open_the_file_and_it_is_no_link() {

@@ -1,7 +1,7 @@
 //! Namespaces: named sources of ids, each with a scheme, a layout or counter, and a text form.
 //!
-//! The store pins each namespace to its definition, because two layouts or two counters in one namespace can produce
-//! duplicates.
+//! The store pins each namespace to its definition, because two layouts or two counters in one namespace can
+//! produce duplicates.
 //!
 //! | term | meaning |
 //! |---|---|
@@ -38,6 +38,7 @@ mod text_form;
 mod time_zone;
 
 use std::fmt;
+use std::ops::Range;
 
 use snowmint::Layout;
 use snowmint_store::Store;
@@ -47,23 +48,23 @@ pub use definition::{
     About, ChangeError, Definition, DefinitionError, InspectError, NumberSource, Scheme, SegmentScheme,
     SizeBounds, TextChangeError,
 };
-pub use file::{AutoCreate, NamespaceFile, NamespaceFileError};
-pub use hide::{
-    Hide, HideCheck, HideCheckError, HideError, HideKeyName, HideKeyNameError, HideKeys, HideKeysError,
-};
-pub use logins::{Logins, LoginsError, SourceRefusal, SourceUrl};
+pub use file::{AutoCreate, NamespaceFile};
+pub use hide::{Hide, HideCheck, HideCheckError, HideError, HideKeyName, HideKeyNameError, HideKeys};
+pub use logins::{Logins, SourceRefusal, SourceUrl};
 pub use record::{Fields, NamespaceRecord, Numbers, NumbersError, ServedBy};
 pub use registry::NamespaceError;
 pub use text_form::{Day, TextForm, TextFormError};
 pub use time_zone::{LocalClock, TimeZone, TimeZoneError, TimeZoneNameError};
 
-/// The maximum number of namespaces in a file, and of those in a store that [every node](ServedBy::EveryNode) serves.
+/// The maximum number of namespaces in a file, and of those in a store that [every node](ServedBy::EveryNode)
+/// serves.
 pub const MAX_NAMESPACES: usize = 10_000;
 
 /// Longest name, in bytes.
 const MAX_LEN: usize = 64;
 
-/// The name of a namespace: 1 to 64 letters, digits, `.`, `_`, `-` or `:`, but not `.` or `..`, which URLs drop.
+/// The name of a namespace: 1 to 64 letters, digits, `.`, `_`, `-` or `:`, but not `.` or `..`, which URLs
+/// drop.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NamespaceName(String);
 
@@ -76,6 +77,23 @@ pub struct NamespaceName(String);
 pub struct NamespaceNameError {
     /// The name.
     pub name: String,
+}
+
+/// An invalid text of namespaces, hide keys or logins, such as a file. It never shows a secret.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}{message}", .line.map_or_else(String::new, |line| format!("line {line}: ")))]
+pub struct ConfigTextError {
+    /// The line of a file, from 1, if it is known.
+    pub line: Option<usize>,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl ConfigTextError {
+    fn at(text: &str, span: Option<Range<usize>>, message: String) -> Self {
+        let line = span.map(|span| 1 + text[..span.start.min(text.len())].matches('\n').count());
+        Self { line, message }
+    }
 }
 
 impl NamespaceName {

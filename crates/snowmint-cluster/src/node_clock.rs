@@ -1,4 +1,5 @@
-//! The clock of a node, for its ids and its leases: an anchored clock, which ignores steps of the wall clock, or the wall clock.
+//! The clock of a node, for its ids and its leases: an anchored clock, which ignores steps of the wall clock,
+//! or the wall clock.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,13 +10,15 @@ use tokio::sync::watch;
 
 /// The clock of a node's ids and leases. A clone refers to the same clock.
 ///
-/// - **Anchored** (the default): it runs by boot time and ignores steps of the wall clock. It never goes back, so a
-///   [rule](snowmint::Rule) decides only about used-up ticks. If it is behind the wall clock, it moves forward when a lease is
-///   granted.
-/// - **[Wall](Self::wall)**: timestamps follow every step of the wall clock. The rule decides what happens when it goes back. After
-///   a step forward, the node renews its lease once the store or another node confirms the step, or it has lasted long enough.
+/// - **Anchored** (the default): it runs by boot time and ignores steps of the wall clock. It never goes
+///   back, so a [rule](snowmint::Rule) decides only about used-up ticks. If it is behind the wall clock, it
+///   moves forward when a lease is granted.
+/// - **[Wall](Self::wall)**: timestamps follow every step of the wall clock. The rule decides what happens
+///   when it goes back. After a step forward, the node renews its lease once the store or another node
+///   confirms the step, or it has lasted long enough.
 ///
-/// Neither clock can repeat an id: a node uses only the timestamps of its lease, and its generator never goes back.
+/// Neither clock can repeat an id: a node uses only the timestamps of its lease, and its generator never goes
+/// back.
 ///
 /// # Examples
 ///
@@ -28,10 +31,10 @@ use tokio::sync::watch;
 /// ```
 #[derive(Clone)]
 pub struct NodeClock {
-    inner: Arc<SharedClock>,
+    inner: Arc<ClockParts>,
 }
 
-struct SharedClock {
+struct ClockParts {
     /// With the wall clock, it is used only to detect steps.
     anchored: Arc<AnchoredClock>,
     shows: Shows,
@@ -47,7 +50,7 @@ enum Shows {
 
 impl NodeClock {
     fn new(anchored: Arc<AnchoredClock>, shows: Shows) -> Self {
-        Self { inner: Arc::new(SharedClock { anchored, shows, jumps: watch::channel(0).0 }) }
+        Self { inner: Arc::new(ClockParts { anchored, shows, jumps: watch::channel(0).0 }) }
     }
 
     /// Makes a clock that follows the wall clock with all its steps.
@@ -158,7 +161,8 @@ impl Clock for NodeClock {
 
     #[inline]
     fn holds(&self, hold: Hold) -> bool {
-        // For both clocks, a reading holds until the processor's counter shows that its millisecond has passed.
+        // For both clocks, a reading holds until the processor's counter shows that its millisecond has
+        // passed.
         WallClock.holds(hold)
     }
 }

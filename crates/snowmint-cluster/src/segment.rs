@@ -1,4 +1,5 @@
-//! Segments: plain numbers, unique over all nodes. Ranges of numbers are reserved at a counter before any number is used.
+//! Segments: plain numbers, unique over all nodes. Ranges of numbers are reserved at a counter before any
+//! number is used.
 //!
 //! | term | meaning |
 //! |---|---|
@@ -66,15 +67,15 @@ type SharedClock = Arc<dyn Clock + Send + Sync>;
 mod sync {
     pub(super) use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-    /// The segments that a queue has room for: 16 of a reserve, and more for a counter that returns fewer numbers at once
-    /// than requested.
+    /// The segments that a queue has room for: 16 of a reserve, and more for a counter that returns fewer
+    /// numbers at once than requested.
     pub(super) const ROOM: u64 = 32;
 }
 
 /// The numbers that one caller gets: `first`, `first + step` and so on, `count` of them.
 ///
-/// They are durable in the store, and nobody else gets them. A run is a plain value, like an id: a process that forks while it
-/// holds one has to decide which process uses it.
+/// They are durable in the store, and nobody else gets them. A run is a plain value, like an id: a process
+/// that forks while it holds one has to decide which process uses it.
 ///
 /// # Examples
 ///
@@ -124,8 +125,8 @@ impl Run {
         self.segment
     }
 
-    /// Returns the period within which the numbers are unique, if they restart. A period and a number together are never handed
-    /// out twice.
+    /// Returns the period within which the numbers are unique, if they restart. A period and a number
+    /// together are never handed out twice.
     pub const fn period(&self) -> Option<Period> {
         self.period
     }

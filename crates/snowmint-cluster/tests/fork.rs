@@ -1,8 +1,8 @@
-//! Goal: a forked child gets no number and no id of its parent, does not hang, gives nothing back that its parent uses, and can
-//! have sources of its own.
-//! Method: a real fork with numbers in memory, or on their way; the child checks and tells by its exit code. Each child has a copy
-//! of the parent's store, so only what it does itself shows there. Where tokio's tasks matter, the child drives its copy of the
-//! parent's runtime, which has no other threads, for a number of turns.
+//! Goal: a forked child gets no number and no id of its parent, does not hang, gives nothing back that its
+//! parent uses, and can have sources of its own. Method: a real fork with numbers in memory, or on their way;
+//! the child checks and tells by its exit code. Each child has a copy of the parent's store, so only what it
+//! does itself shows there. Where tokio's tasks matter, the child drives its copy of the parent's runtime,
+//! which has no other threads, for a number of turns.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
@@ -26,8 +26,8 @@ use tokio::sync::Notify;
 /// Runs `child` in a forked process and returns its exit code.
 #[expect(unsafe_code, reason = "forking is what is tested")]
 fn exit_code_of_fork(child: impl FnOnce() -> i32) -> i32 {
-    // SAFETY: the child leaves by `_exit`. It allocates, which glibc allows after a fork, and takes no lock that another thread
-    // of the parent may have held: no thread of the parent uses what the child does.
+    // SAFETY: the child leaves by `_exit`. It allocates, which glibc allows after a fork, and takes no lock
+    // that another thread of the parent may have held: no thread of the parent uses what the child does.
     unsafe {
         let pid = libc::fork();
         assert!(pid >= 0, "fork failed");
@@ -112,8 +112,8 @@ fn a_forked_child_gets_no_number_of_its_parent() {
     assert_eq!(cached.try_take(1).unwrap().first(), last + 1, "the parent goes on");
 }
 
-/// Goal: a call that waited during the fork returns its numbers in the parent only, and does not hang in the child. Method:
-/// forks when the answer has come and nobody has read it yet, and when no answer will come.
+/// Goal: a call that waited during the fork returns its numbers in the parent only, and does not hang in the
+/// child. Method: forks when the answer has come and nobody has read it yet, and when no answer will come.
 #[test]
 fn a_call_that_waits_during_a_fork_gets_no_number_in_the_child() {
     let runtime = runtime();
@@ -143,8 +143,8 @@ fn a_call_that_waits_during_a_fork_gets_no_number_in_the_child() {
     assert!(runtime.block_on(poll_once(waiting.as_mut())).is_pending(), "the parent goes on");
 }
 
-/// Goal: a child gives no numbers back that its parent uses, or has given back and another node has. Method: the child releases
-/// the source itself, and continues a release that its parent began.
+/// Goal: a child gives no numbers back that its parent uses, or has given back and another node has. Method:
+/// the child releases the source itself, and continues a release that its parent began.
 #[test]
 fn a_forked_child_gives_back_no_numbers_of_its_parent() {
     let (runtime, store) = (runtime(), Arc::new(MemoryStore::new()));
@@ -178,8 +178,9 @@ fn a_forked_child_gives_back_no_numbers_of_its_parent() {
     assert!(!runtime.block_on(same()), "the parent goes on");
 }
 
-/// Goal: a claim that is on its way during the fork is the parent's. Method: the store answers it in both processes, as a shared
-/// connection or a later load could; each answer would grant the same worker for the same time.
+/// Goal: a claim that is on its way during the fork is the parent's. Method: the store answers it in both
+/// processes, as a shared connection or a later load could; each answer would grant the same worker for the
+/// same time.
 #[test]
 fn a_forked_child_gets_no_lease_of_its_parent() {
     let runtime = runtime();

@@ -1,6 +1,7 @@
-//! Goal: no interleaving of threads draws a number twice, loses the order, misses the driver's wake-up, or draws after the end.
-//! Method: loom runs every interleaving with up to three preemptions of the production queue, with loom's atomics in place of the
-//! real ones, and room for two segments only, so that slots are reused.
+//! Goal: no interleaving of threads draws a number twice, loses the order, misses the driver's wake-up, or
+//! draws after the end. Method: loom runs every interleaving with up to three preemptions of the production
+//! queue, with loom's atomics in place of the real ones, and room for two segments only, so that slots are
+//! reused.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 #![allow(dead_code, unreachable_pub, reason = "the queue is used in part")]

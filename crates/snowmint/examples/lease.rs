@@ -1,7 +1,7 @@
 //! Limits a generator to the timestamps of a lease: `cargo run --example lease`.
 //!
-//! A store grants leases; the crate `snowmint-cluster` takes and renews them. Here a manual clock shows what happens at the
-//! end of one.
+//! A store grants leases; the crate `snowmint-cluster` takes and renews them. Here a manual clock shows what
+//! happens at the end of one.
 
 #![allow(clippy::print_stdout, reason = "an example prints")]
 

@@ -2,16 +2,18 @@
 
 use std::borrow::Cow;
 
-/// Characters without a shape that exports put around texts: byte order marks, zero-width spaces, marks of the direction.
+/// Characters without a shape that exports put around texts: byte order marks, zero-width spaces, marks of
+/// the direction.
 const UNSEEN: [char; 6] = ['\u{feff}', '\u{200b}', '\u{200e}', '\u{200f}', '\u{2060}', '\0'];
 const QUOTES: [char; 7] = ['"', '\'', '“', '”', '‘', '’', '`'];
 /// Characters between groups of three digits.
 const SEPARATORS: [char; 10] = [',', '.', '\'', '’', '_', ' ', '\u{a0}', '\u{2009}', '\u{202f}', '\u{66c}'];
 
-/// Returns the id in a cell of a spreadsheet, or in the output of a shell: without blanks, byte order mark, quotes,
-/// `="…"`, braces, `urn:uuid:` and thousands separators.
+/// Returns the id in a cell of a spreadsheet, or in the output of a shell: without blanks, byte order mark,
+/// quotes, `="…"`, braces, `urn:uuid:` and thousands separators.
 ///
-/// Use it for a text that is not an id as it is: text forms with an alphabet of their own may use any of these characters.
+/// Use it for a text that is not an id as it is: text forms with an alphabet of their own may use any of
+/// these characters.
 ///
 /// # Examples
 ///
@@ -43,8 +45,8 @@ fn unwrapped(text: &str) -> &str {
     }
 }
 
-/// Returns the digits of a number with separators between groups of three; `None` for any other text. A point between two
-/// groups may be a decimal one.
+/// Returns the digits of a number with separators between groups of three; `None` for any other text. A point
+/// between two groups may be a decimal one.
 fn without_separators(text: &str) -> Option<String> {
     let separator = text.chars().find(|it| SEPARATORS.contains(it))?;
     let mut groups = text.split(separator);

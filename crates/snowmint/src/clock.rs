@@ -1,5 +1,5 @@
-//! Sources of time: the wall clock, a clock that ignores steps of the wall clock, or a manual one.
-//! Clocks decide how fresh a timestamp is and whether a generator can continue. Uniqueness does not depend on them.
+//! Sources of time: the wall clock, a clock that ignores steps of the wall clock, or a manual one. Clocks
+//! decide how fresh a timestamp is and whether a generator can continue. Uniqueness does not depend on them.
 
 use crate::sync::{AtomicU64, Ordering};
 
@@ -24,7 +24,8 @@ pub trait Clock {
 
     /// Returns the current time, and how long that reading holds. Generators call this method.
     ///
-    /// Implement it only if the clock has a cheaper way than a reading to know that its millisecond has not ended.
+    /// Implement it only if the clock has a cheaper way than a reading to know that its millisecond has not
+    /// ended.
     #[inline]
     fn read(&self) -> Reading {
         Reading { unix_ms: self.unix_ms(), hold: Hold::NONE }
@@ -83,7 +84,8 @@ clock_behind_a_pointer!(&C);
 #[cfg(feature = "std")]
 clock_behind_a_pointer!(std::sync::Arc<C>);
 
-/// A clock that shows the time it was set to: for tests, and for `no_std` programs with a time source of their own.
+/// A clock that shows the time it was set to: for tests, and for `no_std` programs with a time source of
+/// their own.
 ///
 /// # Examples
 ///

@@ -1,6 +1,7 @@
 //! Text forms of an id: decimal, hexadecimal, eight bytes, and the digits of any [`Alphabet`] such as base62.
 //!
-//! Each form has `encode` and `decode`. None allocates; each rejects foreign characters and numbers above the largest id.
+//! Each form has `encode` and `decode`. None allocates; each rejects foreign characters and numbers above the
+//! largest id.
 
 use core::fmt;
 use core::ops::Deref;

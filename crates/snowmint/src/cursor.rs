@@ -1,5 +1,5 @@
-//! The rule that makes ids: from cursor, clock and limits to the next cursors, or the reason why there are none.
-//! Pure arithmetic without atomics or clock readings, so that tests and the simulation can drive it.
+//! The rule that makes ids: from cursor, clock and limits to the next cursors, or the reason why there are
+//! none. Pure arithmetic without atomics or clock readings, so that tests and the simulation can drive it.
 
 use core::num::NonZeroU64;
 use core::time::Duration;
@@ -70,8 +70,8 @@ impl Limits {
         let ticks = |bound: Duration| {
             u64::try_from(bound.as_millis()).map_or(all_ticks, |ms| (ms / tick_ms).min(all_ticks))
         };
-        // The cursor shares its word with the generation and with the mark of an ended generator. If the timestamp and the
-        // sequence leave no bit for that, the last tick is not used.
+        // The cursor shares its word with the generation and with the mark of an ended generator. If the
+        // timestamp and the sequence leave no bit for that, the last tick is not used.
         let word_end = 1 << (63 - generation_bits);
         let layout_end = all_ticks << sequence_bits;
         let layout_end = if layout_end < word_end { layout_end } else { word_end - (1 << sequence_bits) };
@@ -93,8 +93,8 @@ impl Limits {
         self.start_of(tick)
     }
 
-    /// Returns the first cursor whose tick does not end by an instant. A tick that a lease covers in part is not used, since the
-    /// rest may belong to another holder.
+    /// Returns the first cursor whose tick does not end by an instant. A tick that a lease covers in part is
+    /// not used, since the rest may belong to another holder.
     pub(crate) fn cursor_until(&self, unix_ms: u64) -> Cursor {
         self.start_of(unix_ms.saturating_sub(self.epoch_unix_ms) / self.tick_ms)
     }
@@ -135,8 +135,8 @@ impl Limits {
         tick.min(self.layout_end >> self.sequence_bits) << self.sequence_bits
     }
 
-    /// Plans up to `wanted` cursors from the next one on; fewer if the tick, the borrowing or the lease ends first.
-    /// `generation_at` returns a generation whose ids all lie before a tick.
+    /// Plans up to `wanted` cursors from the next one on; fewer if the tick, the borrowing or the lease ends
+    /// first. `generation_at` returns a generation whose ids all lie before a tick.
     ///
     /// ```text
     /// start = max(cursor, now)   unless the tick before is used up: then the cursor may trail the clock
@@ -194,7 +194,8 @@ impl Limits {
         Ok((if enter.is_some() { fresh } else { start }, self.reach(now_tick), enter))
     }
 
-    /// Returns the generation to enter, or an error if the rule does not let the next id's tick lie ahead of the clock.
+    /// Returns the generation to enter, or an error if the rule does not let the next id's tick lie ahead of
+    /// the clock.
     fn ahead_of_clock(
         &self,
         at: &Position,

@@ -130,8 +130,8 @@ fn binary(layout: &Layout, parts: &Parts) -> String {
     bits
 }
 
-/// Returns the values of an id with fields of its own. Numbers of at most 64 bits stay numbers; random bits and wider values are
-/// texts.
+/// Returns the values of an id with fields of its own. Numbers of at most 64 bits stay numbers; random bits
+/// and wider values are texts.
 #[cfg(feature = "schemes")]
 fn wide_values(
     id: &str,
@@ -152,7 +152,7 @@ fn wide_values(
 }
 
 #[cfg(feature = "serde")]
-pub(crate) use json::Object;
+pub(crate) use json::ValuesObject;
 
 #[cfg(feature = "serde")]
 mod json {
@@ -161,9 +161,9 @@ mod json {
     use super::{Value, Values};
 
     /// Values as one object, in their order.
-    pub(crate) struct Object<'a>(pub(crate) &'a Values);
+    pub(crate) struct ValuesObject<'a>(pub(crate) &'a Values);
 
-    impl Serialize for Object<'_> {
+    impl Serialize for ValuesObject<'_> {
         fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
             let mut map = serializer.serialize_map(Some(self.0.len()))?;
             for (name, value) in self.0 {
@@ -180,7 +180,7 @@ mod json {
                 Self::Real(number) => serializer.serialize_f64(*number),
                 Self::Text(text) => serializer.serialize_str(text),
                 Self::Texts(texts) => serializer.collect_seq(texts),
-                Self::List(list) => serializer.collect_seq(list.iter().map(Object)),
+                Self::List(list) => serializer.collect_seq(list.iter().map(ValuesObject)),
             }
         }
     }

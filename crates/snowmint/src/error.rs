@@ -55,8 +55,8 @@ impl fmt::Display for Chain<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GenerateError {
-    /// The sequence of this tick is used up, and the rule does not borrow any further. Also returned in the last tick before a
-    /// lease begins.
+    /// The sequence of this tick is used up, and the rule does not borrow any further. Also returned in the
+    /// last tick before a lease begins.
     Exhausted {
         /// Milliseconds until the next usable tick.
         retry_after_ms: NonZeroU64,
@@ -84,9 +84,9 @@ pub enum GenerateError {
     Ended,
     /// This process is a forked child of the one that made the generator, and its ids would be duplicates.
     ///
-    /// On Linux, the library detects forks by a page that the kernel wipes in the child. On other unix systems, and if Linux
-    /// cannot provide that page, it uses a `fork` handler, which a child made by a bare system call bypasses. Without the feature
-    /// `std` it detects no forks.
+    /// On Linux, the library detects forks by a page that the kernel wipes in the child. On other unix
+    /// systems, and if Linux cannot provide that page, it uses a `fork` handler, which a child made by a bare
+    /// system call bypasses. Without the feature `std` it detects no forks.
     Forked,
     /// The layout has no timestamp for the current time.
     TimestampOverflow {

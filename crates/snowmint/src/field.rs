@@ -23,7 +23,8 @@ impl Field {
     pub const ALL: [Self; 5] =
         [Self::Timestamp, Self::Datacenter, Self::Worker, Self::Generation, Self::Sequence];
 
-    /// Returns the field's name in the text form of a layout: `time`, `datacenter`, `worker`, `generation`, `sequence`.
+    /// Returns the field's name in the text form of a layout: `time`, `datacenter`, `worker`, `generation`,
+    /// `sequence`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Timestamp => "time",

@@ -1,9 +1,9 @@
-//! Text of others, as logs, errors and terminals may show it: names that clients send, keys of other programs in a store,
-//! messages of servers.
+//! Text of others, as logs, errors and terminals may show it: names that clients send, keys of other programs
+//! in a store, messages of servers.
 //!
-//! Such text can contain line breaks that forge log lines, escape sequences that a terminal executes, characters that nobody
-//! sees or that turn the direction of writing, bytes that are not UTF-8, megabytes, and secrets that were sent in the wrong
-//! place. [`shown`] is the one function that every place uses.
+//! Such text can contain line breaks that forge log lines, escape sequences that a terminal executes,
+//! characters that nobody sees or that turn the direction of writing, bytes that are not UTF-8, megabytes,
+//! and secrets that were sent in the wrong place. [`shown`] is the one function that every place uses.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -40,8 +40,8 @@ const SECRET_SHOWN: usize = 4;
 /// The length of a run of letters and digits that may be a secret.
 const SECRET: usize = 20;
 
-/// Returns a text of others as it may be shown: bounded, without control, direction and invisible characters, which are
-/// escaped as `\u{1b}`, without the secret of a token, and with bytes that are not UTF-8 as `\xff`.
+/// Returns a text of others as it may be shown: bounded, without control, direction and invisible characters,
+/// which are escaped as `\u{1b}`, without the secret of a token, and with bytes that are not UTF-8 as `\xff`.
 ///
 /// Clean text is borrowed.
 ///
@@ -88,8 +88,8 @@ pub fn shown<T: AsRef<[u8]> + ?Sized>(text: &T, most: Most) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-/// Returns a JSON text, which is not pretty-printed, as [`shown`] does, but with characters escaped as JSON does (`\u001b`). It is
-/// not cut, so that it stays valid.
+/// Returns a JSON text, which is not pretty-printed, as [`shown`] does, but with characters escaped as JSON
+/// does (`\u001b`). It is not cut, so that it stays valid.
 pub fn shown_in_json(text: &str, most: Most) -> Cow<'_, str> {
     if is_clean(text, most) {
         return Cow::Borrowed(text);
@@ -194,7 +194,8 @@ mod tests {
         }
     }
 
-    /// Goal: nothing that a terminal or a reader of logs acts on gets through. Method: every character, as one of a text.
+    /// Goal: nothing that a terminal or a reader of logs acts on gets through. Method: every character, as
+    /// one of a text.
     #[test]
     fn what_is_shown_has_no_hidden_character() {
         for sign in '\0'..=char::MAX {
@@ -237,8 +238,8 @@ mod tests {
         assert!(shown(&"\u{1b}".repeat(100_000), Most::Message).len() < 8 * 4_000);
     }
 
-    /// Goal: a token that a client sends in the wrong place is not in the log. Method: a token as a name, in a message, twice, and
-    /// names that only look like one.
+    /// Goal: a token that a client sends in the wrong place is not in the log. Method: a token as a name, in
+    /// a message, twice, and names that only look like one.
     #[test]
     fn the_secret_of_a_token_is_cut() {
         let secret = "0Ab".repeat(17);

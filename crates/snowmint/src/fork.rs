@@ -1,14 +1,16 @@
-//! Detects forked children at the cost of one load. A child that continued with its parent's generators would repeat every id.
+//! Detects forked children at the cost of one load. A child that continued with its parent's generators would
+//! repeat every id.
 //!
-//! A page marked `MADV_WIPEONFORK` holds a number, which any forked child finds as 0. If the kernel has no such page (other unix
-//! systems, some sandboxes), a `fork` handler clears the word instead; it does not detect a child made by a bare system call.
+//! A page marked `MADV_WIPEONFORK` holds a number, which any forked child finds as 0. If the kernel has no
+//! such page (other unix systems, some sandboxes), a `fork` handler clears the word instead; it does not
+//! detect a child made by a bare system call.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
 /// Marks the process that made it, so that a forked child is detected.
 ///
-/// Code that keeps unique ids in memory makes a mark next to them, and checks it before it returns one: a child has the same
-/// ids in memory as its parent. Generators of this crate do that themselves.
+/// Code that keeps unique ids in memory makes a mark next to them, and checks it before it returns one: a
+/// child has the same ids in memory as its parent. Generators of this crate do that themselves.
 ///
 /// On systems without forks, and under Miri, every process counts as the same.
 ///
@@ -69,7 +71,8 @@ mod emptied_on_fork {
         const LEN: usize = 4096;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a fresh private mapping at an address of the kernel's choice overlaps nothing. It is never
-        // unmapped, page-aligned, zeroed, and only ever used as one `AtomicU64`, for which all bits are valid.
+        // unmapped, page-aligned, zeroed, and only ever used as one `AtomicU64`, for which all bits are
+        // valid.
         unsafe {
             let page = mmap_anonymous(std::ptr::null_mut(), LEN, protection, MapFlags::PRIVATE).ok()?;
             madvise(page, LEN, Advice::LinuxWipeOnFork).ok()?;
@@ -98,8 +101,9 @@ mod emptied_on_fork {
         extern "C" fn empty() {
             WORD.store(0, Ordering::Relaxed);
         }
-        // SAFETY: the handler stores one atomic word, which is allowed in a child of a process with many threads; it lives as
-        // long as the program. Registration fails only if memory runs out; then forks are not detected.
+        // SAFETY: the handler stores one atomic word, which is allowed in a child of a process with many
+        // threads; it lives as long as the program. Registration fails only if memory runs out; then forks
+        // are not detected.
         let _ = unsafe { pthread_atfork(None, None, Some(empty)) };
         &WORD
     }
@@ -133,7 +137,8 @@ mod emptied_on_fork {
 
 #[cfg(not(all(feature = "std", unix, not(miri), not(snowmint_loom))))]
 impl ForkMark {
-    /// Makes a mark of this process. On systems without forks, or without a way to detect them, every process counts as the same.
+    /// Makes a mark of this process. On systems without forks, or without a way to detect them, every process
+    /// counts as the same.
     pub fn of_this_process() -> Self {
         static NEVER_EMPTIED: AtomicU64 = AtomicU64::new(0);
         Self { page: &NEVER_EMPTIED, made_with: 0 }

@@ -1,5 +1,5 @@
-//! Guesses, from a text or a number alone, which layouts and schemes it may be an id of. The guess under which the id takes the
-//! fewest bits to describe is the most likely and comes first.
+//! Guesses, from a text or a number alone, which layouts and schemes it may be an id of. The guess under
+//! which the id takes the fewest bits to describe is the most likely and comes first.
 
 mod column;
 mod figures;
@@ -50,9 +50,9 @@ const ROW_ID_BITS: f64 = 6.0;
 /// | scheme | one for each random bit, and the timestamp as above |
 /// | plain number v, of a segment or a database | `2 * log2(v + 1) + 5` |
 ///
-/// An instant before 2006 or more than a year from now rules a layout out. An id whose text tells its kind, such
-/// as a UUID or a KSUID, may have a wrong clock: that costs 10 bits and all bits of its timestamp. The figures
-/// are estimates: they rank guesses but prove nothing.
+/// An instant before 2006 or more than a year from now rules a layout out. An id whose text tells its kind,
+/// such as a UUID or a KSUID, may have a wrong clock: that costs 10 bits and all bits of its timestamp. The
+/// figures are estimates: they rank guesses but prove nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct Guess {
     form: &'static str,
@@ -72,12 +72,14 @@ enum Model {
 }
 
 impl Guess {
-    /// Returns the name of the preset or scheme, the text of a layout without a name, or `number` for a number without fields.
+    /// Returns the name of the preset or scheme, the text of a layout without a name, or `number` for a
+    /// number without fields.
     pub fn name(&self) -> Cow<'static, str> {
         self.decoded().name()
     }
 
-    /// Returns the text form it was read as, such as `decimal` or `base62`; for a scheme's own form, the scheme's name.
+    /// Returns the text form it was read as, such as `decimal` or `base62`; for a scheme's own form, the
+    /// scheme's name.
     pub const fn form(&self) -> &'static str {
         self.form
     }
@@ -137,11 +139,12 @@ impl Guess {
     }
 }
 
-/// Lists what a text may be, most likely first: every text form, preset, likely epoch and (with feature `schemes`) scheme.
+/// Lists what a text may be, most likely first: every text form, preset, likely epoch and (with feature
+/// `schemes`) scheme.
 ///
 /// `now_unix_ms` is the current time. A text that is no id is read as a cell of a spreadsheet, without quotes
-/// and thousands separators. The list is empty if nothing fits. Guesses of equal cost keep the order of the presets. The
-/// function allocates, reads no clock, and takes tens of microseconds.
+/// and thousands separators. The list is empty if nothing fits. Guesses of equal cost keep the order of the
+/// presets. The function allocates, reads no clock, and takes tens of microseconds.
 ///
 /// # Examples
 ///
@@ -193,14 +196,14 @@ pub fn of_id(id: Id, now_unix_ms: u64) -> Vec<Guess> {
 }
 
 /// A way to read a text as a number.
-struct Form {
+struct GuessForm {
     name: &'static str,
     /// How unusual the text is in this form, in bits; `None` if the form never writes it.
     cost_bits: fn(&str) -> Option<f64>,
     decode: fn(&str) -> Result<Id, ParseIdError>,
 }
 
-impl Form {
+impl GuessForm {
     const fn new(
         name: &'static str,
         cost_bits: fn(&str) -> Option<f64>,
@@ -210,29 +213,33 @@ impl Form {
     }
 }
 
-const FORMS: &[Form] = &[
-    Form::new("decimal", |_| Some(0.0), decimal::decode),
-    Form::new("hex", cost_of_hex, hex::decode),
-    Form::new("base32", cost_of_crockford, |text| Alphabet::CROCKFORD32.decode(text)),
-    Form::new("base62", |text| Some(3.0 + unlike(text, 11, '0')), |text| Alphabet::BASE62.decode(text)),
-    Form::new("base36", cost_of_base36, |text| Alphabet::BASE36_LOWER.decode(text)),
-    Form::new(
+const FORMS: &[GuessForm] = &[
+    GuessForm::new("decimal", |_| Some(0.0), decimal::decode),
+    GuessForm::new("hex", cost_of_hex, hex::decode),
+    GuessForm::new("base32", cost_of_crockford, |text| Alphabet::CROCKFORD32.decode(text)),
+    GuessForm::new("base62", |text| Some(3.0 + unlike(text, 11, '0')), |text| Alphabet::BASE62.decode(text)),
+    GuessForm::new("base36", cost_of_base36, |text| Alphabet::BASE36_LOWER.decode(text)),
+    GuessForm::new(
         "base58",
         |text| Some(5.0 + unlike(text, 11, '1')),
         |text| Alphabet::BASE58_BITCOIN.decode(text),
     ),
-    Form::new(
+    GuessForm::new(
         "base58_flickr",
         |text| Some(6.0 + unlike(text, 11, '1')),
         |text| Alphabet::BASE58_FLICKR.decode(text),
     ),
-    Form::new("zbase32", |text| Some(7.0 + unlike(text, 13, 'y')), |text| Alphabet::ZBASE32.decode(text)),
-    Form::new("base64_of_decimal", |_| Some(2.0), decimal::decode_base64),
-    Form::new("binary", |text| Some(2.0 + unlike(text, 63, '0')), |text| Alphabet::BINARY.decode(text)),
+    GuessForm::new(
+        "zbase32",
+        |text| Some(7.0 + unlike(text, 13, 'y')),
+        |text| Alphabet::ZBASE32.decode(text),
+    ),
+    GuessForm::new("base64_of_decimal", |_| Some(2.0), decimal::decode_base64),
+    GuessForm::new("binary", |text| Some(2.0 + unlike(text, 63, '0')), |text| Alphabet::BINARY.decode(text)),
 ];
 
-/// Returns the cost of a text that a form rarely writes. Recent ids have up to two digits fewer than the largest id, in binary up
-/// to a dozen; padded texts are the exception.
+/// Returns the cost of a text that a form rarely writes. Recent ids have up to two digits fewer than the
+/// largest id, in binary up to a dozen; padded texts are the exception.
 fn unlike(text: &str, len: usize, zero: char) -> f64 {
     let short = if text.len() + 1 + len / 5 < len { 8.0 } else { 0.0 };
     short + if text.starts_with(zero) { 4.0 } else { 0.0 }
@@ -261,8 +268,8 @@ fn cost_of_base36(text: &str) -> Option<f64> {
     has_one_case(text).then(|| 4.0 + unlike(text, 13, '0'))
 }
 
-/// Returns the number of bits that describe a decoded text of a kind that is known to be in use; `None` if its
-/// instant is not plausible.
+/// Returns the number of bits that describe a decoded text of a kind that is known to be in use; `None` if
+/// its instant is not plausible.
 pub(crate) fn cost_of(decoded: &Decoded, now_unix_ms: u64) -> Option<f64> {
     match decoded {
         Decoded::Snowflake { layout, parts, .. } => {
@@ -308,7 +315,8 @@ fn add_numbers(guesses: &mut Vec<Guess>, id: Id, form: &'static str, form_bits: 
     guesses.push(Guess { form, what: Decoded::Number(id), known_bits, cost_bits });
 }
 
-/// Returns epochs that people choose: 1970, and 1 January (UTC) of each year from [`FIRST_YEAR`] to the current one.
+/// Returns epochs that people choose: 1970, and 1 January (UTC) of each year from [`FIRST_YEAR`] to the
+/// current one.
 fn round_epochs(now_unix_ms: u64) -> impl Iterator<Item = u64> {
     let this_year = utc::year(now_unix_ms.min(utc::MAX_UNIX_MS)).min(FIRST_YEAR + 89);
     std::iter::once(0).chain((FIRST_YEAR..=this_year).map(utc::start_of_year))
@@ -358,8 +366,8 @@ fn cost_of_scheme(id: &SchemeId, now_unix_ms: u64) -> f64 {
     instant_bits + f64::from(random_bits)
 }
 
-/// Returns the number of bits that describe an id of another system; `None` if its text tells its kind by no more
-/// than a plausible instant, and it has none.
+/// Returns the number of bits that describe an id of another system; `None` if its text tells its kind by no
+/// more than a plausible instant, and it has none.
 #[cfg(feature = "schemes")]
 #[expect(clippy::cast_precision_loss, reason = "a ranking needs a few digits")]
 fn cost_of_foreign(id: &ForeignId, now_unix_ms: u64) -> Option<f64> {
@@ -394,9 +402,9 @@ const fn decimal_form() -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    //! Goal: real ids are recognised.
-    //! Method: the ids of `vectors.json` whose layout is a preset, in every text form that can carry them. `encode-instagram` and
-    //! ferroid's base32 test are excluded: nobody issued those ids, whose fields are full.
+    //! Goal: real ids are recognised. Method: the ids of `vectors.json` whose layout is a preset, in every
+    //! text form that can carry them. `encode-instagram` and ferroid's base32 test are excluded: nobody
+    //! issued those ids, whose fields are full.
 
     use super::figures::{EARLIEST_UNIX_MS, YEAR_MS};
     use super::*;
@@ -471,8 +479,8 @@ mod tests {
         }
     }
 
-    /// Goal: a short decimal number is never read in another base. Method: every number up to 20,000, and every one of up to 8
-    /// digits that consists of binary digits. Longer ones may be base62 ids.
+    /// Goal: a short decimal number is never read in another base. Method: every number up to 20,000, and
+    /// every one of up to 8 digits that consists of binary digits. Longer ones may be base62 ids.
     #[test]
     #[cfg_attr(miri, ignore = "minutes of logarithms")]
     fn a_plain_number_is_read_as_decimal() {
@@ -545,9 +553,9 @@ mod tests {
         first.is_some_and(|first| first <= made && made - first < 1000)
     }
 
-    /// Goal: real ids are read correctly soon after they were made, even if only the epoch distinguishes them from others; years
-    /// later, at least as often as by chance. Method: all ids of `vectors.json` that state when they were made, inspected an hour
-    /// later and today.
+    /// Goal: real ids are read correctly soon after they were made, even if only the epoch distinguishes them
+    /// from others; years later, at least as often as by chance. Method: all ids of `vectors.json` that state
+    /// when they were made, inspected an hour later and today.
     #[test]
     #[cfg_attr(miri, ignore = "minutes of JSON and logarithms")]
     #[cfg_attr(not(feature = "schemes"), ignore = "reads UUIDs and ULIDs: run with --all-features")]
@@ -561,8 +569,8 @@ mod tests {
             cases.iter().filter(wrong).map(|(text, _)| *text).collect()
         };
         assert_eq!(cases.len(), 39, "a case was added or lost");
-        // A port of Sonyflake with ticks of 1 ms and Yitter with a sequence of 12 bits, which are not presets; two of SCRU64,
-        // whose low bits are random and cost their whole width.
+        // A port of Sonyflake with ticks of 1 ms and Yitter with a sequence of 12 bits, which are not
+        // presets; two of SCRU64, whose low bits are random and cost their whole width.
         let unknown = ["1211144891006978", "15021931987734533", "0u375nxqh5cq", "0u375ny0glr0"];
         assert_eq!(wrong_at(|made| made + HOUR), unknown);
         // Years later, an old id of a young epoch and a young id of an old epoch can be the same number.
@@ -596,8 +604,8 @@ mod tests {
         layout.compose(&parts).ok()
     }
 
-    /// Goal: an id that is minutes old under a known epoch is read by that epoch, not as an old one of `twitter`; older ids are
-    /// increasingly ambiguous. Method: ids of every preset and of every round epoch.
+    /// Goal: an id that is minutes old under a known epoch is read by that epoch, not as an old one of
+    /// `twitter`; older ids are increasingly ambiguous. Method: ids of every preset and of every round epoch.
     #[test]
     #[cfg_attr(miri, ignore = "minutes of logarithms")]
     fn ids_that_are_minutes_old_are_read_by_their_epoch() {
@@ -672,7 +680,8 @@ mod tests {
         }
     }
 
-    /// Goal: an id whose text tells its kind is read although its clock was wrong; that costs more than any other id of its kind.
+    /// Goal: an id whose text tells its kind is read although its clock was wrong; that costs more than any
+    /// other id of its kind.
     #[cfg(feature = "schemes")]
     #[test]
     fn a_wrong_clock_costs_but_rules_no_scheme_out() {

@@ -12,31 +12,33 @@ use crate::Id;
 const LEFT_BITS: u32 = 31;
 const RIGHT_BITS: u32 = 32;
 
-/// P of FF1: its version, method and addition (1, 2, 1), the radix 2, 10 rounds, the length of the left half, the length of the
-/// number, and the length of the tweak, which is empty.
+/// P of FF1: its version, method and addition (1, 2, 1), the radix 2, 10 rounds, the length of the left half,
+/// the length of the number, and the length of the tweak, which is empty.
 const FIRST_BLOCK: [u8; 16] = [1, 2, 1, 0, 0, 2, 10, 31, 0, 0, 0, 63, 0, 0, 0, 0];
 
 /// Encrypts ids into numbers of the same size, and decrypts them, with a key.
 ///
-/// The plain ids of two orders reveal how many orders were made between them, and when. Hidden, they are two numbers in
-/// `0..2^63` that look random; each key gives other numbers. A hidden id is
-/// again an [`Id`] and goes through any text form: 11 characters in [base62](crate::codec::Alphabet::BASE62). Store the id
-/// and hide it at the edge: hidden ids do not sort by time.
+/// The plain ids of two orders reveal how many orders were made between them, and when. Hidden, they are two
+/// numbers in `0..2^63` that look random; each key gives other numbers. A hidden id is again an [`Id`] and
+/// goes through any text form: 11 characters in [base62](crate::codec::Alphabet::BASE62). Store the id and
+/// hide it at the edge: hidden ids do not sort by time.
 ///
 /// # What it is not
 ///
-/// - No authentication: every number decrypts to some id, so check that the id exists and that the caller may see it.
-/// - No random mask: under one key, an id always gives the same hidden id. Use one key for each kind of object, otherwise the
-///   same number of two kinds has the same hidden id.
+/// - No authentication: every number decrypts to some id, so check that the id exists and that the caller may
+///   see it.
+/// - No random mask: under one key, an id always gives the same hidden id. Use one key for each kind of
+///   object, otherwise the same number of two kinds has the same hidden id.
 /// - No key management: anyone with the key can read every hidden id, and a new key changes all of them.
-/// - No short text: a small number becomes a long one. If short texts for small numbers matter more than secrecy, use the crate
-///   `sqids`.
+/// - No short text: a small number becomes a long one. If short texts for small numbers matter more than
+///   secrecy, use the crate `sqids`.
 ///
 /// # Construction
 ///
-/// FF1 of NIST SP 800-38G with AES-128, radix 2, 63 digits and an empty tweak: a Feistel network of ten rounds over
-/// 31 and 32 bits. It permutes 63-bit numbers directly, so it needs no cycle walking. A round costs one AES block, with AES
-/// instructions if the processor has them. The tests compare it with the crate `fpe`.
+/// FF1 of NIST SP 800-38G with AES-128, radix 2, 63 digits and an empty tweak: a Feistel network of ten
+/// rounds over 31 and 32 bits. It permutes 63-bit numbers directly, so it needs no cycle walking. A round
+/// costs one AES block, with AES instructions if the processor has them. The tests compare it with the crate
+/// `fpe`.
 ///
 /// # Examples
 ///
@@ -91,10 +93,11 @@ impl Hider {
 
     /// Returns a check value of the key. It distinguishes keys and reveals nothing about a key or an id.
     ///
-    /// Two different keys have the same value with a probability of 1 in 2^64. Processes compare it before they hide ids of one
-    /// kind: ids hidden under two keys could be equal.
+    /// Two different keys have the same value with a probability of 1 in 2^64. Processes compare it before
+    /// they hide ids of one kind: ids hidden under two keys could be equal.
     pub fn check_value(&self) -> [u8; 8] {
-        // A block that FF1 does not use: its first block begins otherwise, and the others are masked by a ciphertext.
+        // A block that FF1 does not use: its first block begins otherwise, and the others are masked by a
+        // ciphertext.
         let block = self.encrypt(u128::from_be_bytes(*b"snowmint hide ck"));
         let mut value = [0; 8];
         value.copy_from_slice(&block.to_be_bytes()[..8]);

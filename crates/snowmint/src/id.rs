@@ -124,8 +124,8 @@ mod column {
     //! An id as a column of a SQL database: a `BIGINT`, the same as an `i64` in sqlx.
     //! Reading a negative number from a column is an error.
     //!
-    //! To sqlx, MySQL's `BIGINT UNSIGNED` is another type: reading an id from such a column is a type error. Ids fit the signed
-    //! `BIGINT`: declare the column that way, or read it as `CAST(id AS SIGNED)`.
+    //! To sqlx, MySQL's `BIGINT UNSIGNED` is another type: reading an id from such a column is a type error.
+    //! Ids fit the signed `BIGINT`: declare the column that way, or read it as `CAST(id AS SIGNED)`.
 
     use sqlx::decode::Decode;
     use sqlx::encode::{Encode, IsNull};
@@ -176,13 +176,14 @@ mod column {
 
 #[cfg(feature = "serde")]
 pub mod serde_as_number {
-    //! An [`Id`] as a number in every format, JSON too: `#[serde(with = "snowmint::serde_as_number")]` on a field.
+    //! An [`Id`] as a number in every format, JSON too: `#[serde(with = "snowmint::serde_as_number")]` on a
+    //! field.
     //!
-    //! **JavaScript reads JSON numbers as 64-bit floats**, which hold whole numbers only up to 2^53. It changes the last digits of
-    //! a larger id without an error, and two ids may become one. Use this module only if no JavaScript reads the number, nor
-    //! another program that reads numbers as floats, such as `jq` before 1.7, or if
-    //! [`Layout::is_safe_in_javascript`](crate::Layout::is_safe_in_javascript) holds for the layout. Without this module an id is a
-    //! string in JSON, which every program keeps.
+    //! **JavaScript reads JSON numbers as 64-bit floats**, which hold whole numbers only up to 2^53. It
+    //! changes the last digits of a larger id without an error, and two ids may become one. Use this module
+    //! only if no JavaScript reads the number, nor another program that reads numbers as floats, such as `jq`
+    //! before 1.7, or if [`Layout::is_safe_in_javascript`](crate::Layout::is_safe_in_javascript) holds for
+    //! the layout. Without this module an id is a string in JSON, which every program keeps.
     //!
     //! Strings are rejected, as are numbers that are negative, have a fraction, or are 2^63 or more.
     //!
@@ -227,9 +228,11 @@ pub mod serde_as_number {
         deserializer.deserialize_u64(NumberVisitor)
     }
 
-    /// An `Option<Id>` as a number or null: `#[serde(with = "snowmint::serde_as_number::option")]` on a field.
+    /// An `Option<Id>` as a number or null: `#[serde(with = "snowmint::serde_as_number::option")]` on a
+    /// field.
     ///
-    /// A missing field is an error, as with every `with`; add `default` to the attribute to read it as `None`.
+    /// A missing field is an error, as with every `with`; add `default` to the attribute to read it as
+    /// `None`.
     ///
     /// ```
     /// use snowmint::Id;

@@ -1,5 +1,6 @@
-//! Explains an id: decodes an id or a text by a layout or a scheme, and lists what else it may be. The result is a list of named
-//! values in one order, which the command line and every protocol write in their own format.
+//! Explains an id: decodes an id or a text by a layout or a scheme, and lists what else it may be. The result
+//! is a list of named values in one order, which the command line and every protocol write in their own
+//! format.
 //!
 //! ```
 //! use snowmint::inspect::Inspection;
@@ -45,15 +46,16 @@ const MAX_NAMESPACES: usize = 10;
 pub struct Candidate {
     /// The decoded text.
     pub decoded: Decoded,
-    /// The text form it was read in, such as `decimal` or `base62`; a scheme's own form has the scheme's name.
+    /// The text form it was read in, such as `decimal` or `base62`; a scheme's own form has the scheme's
+    /// name.
     pub form: &'static str,
     /// The namespaces that make such ids, at most 10 of them.
     pub namespaces: Vec<String>,
-    /// The number of bits that describe the text under this reading: each additional bit halves the likelihood. `None` if the
-    /// instant is not plausible.
+    /// The number of bits that describe the text under this reading: each additional bit halves the
+    /// likelihood. `None` if the instant is not plausible.
     pub cost_bits: Option<f64>,
-    /// The likelihood of this reading compared with all others, 0 to 0.99: an estimate from the values of the fields and the age.
-    /// `None` if the meaning is known, or if the instant is not plausible.
+    /// The likelihood of this reading compared with all others, 0 to 0.99: an estimate from the values of the
+    /// fields and the age. `None` if the meaning is known, or if the instant is not plausible.
     pub likelihood: Option<f64>,
 }
 
@@ -106,10 +108,12 @@ pub struct Inspection {
 }
 
 impl Inspection {
-    /// Lists the possible readings of a text. Readings of namespaces (`of_namespaces`) come first, then all others, each group
-    /// with the likeliest first. Readings of namespaces that are a million times less likely than the likeliest of all come last.
+    /// Lists the possible readings of a text. Readings of namespaces (`of_namespaces`) come first, then all
+    /// others, each group with the likeliest first. Readings of namespaces that are a million times less
+    /// likely than the likeliest of all come last.
     ///
-    /// Returns `None` if the text is not an id, or if it reads only as a plain number in another base than ten, as any word does.
+    /// Returns `None` if the text is not an id, or if it reads only as a plain number in another base than
+    /// ten, as any word does.
     pub fn of_text(text: &str, of_namespaces: Vec<Candidate>, now_unix_ms: u64) -> Option<Self> {
         Self::of_guesses(&guesses_of_text(text, now_unix_ms), of_namespaces)
     }
@@ -182,8 +186,8 @@ impl Inspection {
         &self.candidates
     }
 
-    /// Returns the values of the likeliest reading, `notes` and `near_ties` if there are any, and `guesses`: every
-    /// reading with its name, text form and instant.
+    /// Returns the values of the likeliest reading, `notes` and `near_ties` if there are any, and `guesses`:
+    /// every reading with its name, text form and instant.
     pub fn values(&self) -> Values {
         let mut values = self.likeliest.decoded.values();
         for (name, texts) in [("notes", self.notes.clone()), ("near_ties", self.near_ties())] {
@@ -254,8 +258,8 @@ impl Column {
     }
 }
 
-/// Returns the guesses for a text; none if it reads only as a plain number in another base than ten, as any word
-/// does.
+/// Returns the guesses for a text; none if it reads only as a plain number in another base than ten, as any
+/// word does.
 fn guesses_of_text(text: &str, now_unix_ms: u64) -> Vec<Guess> {
     let guesses = guess::of_text(text, now_unix_ms);
     let is_any_word = guesses.first().is_some_and(|first| {
@@ -289,8 +293,8 @@ fn notes(likeliest: &Candidate) -> Vec<String> {
     notes
 }
 
-/// Returns whether a JavaScript number may have changed an id: it is one that JavaScript prints, or a double holds
-/// it exactly though its lowest field is not a sequence, which is mostly 0.
+/// Returns whether a JavaScript number may have changed an id: it is one that JavaScript prints, or a double
+/// holds it exactly though its lowest field is not a sequence, which is mostly 0.
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_sign_loss,
@@ -357,7 +361,7 @@ fn one_of_each(candidates: Vec<Candidate>) -> Vec<Candidate> {
 impl serde::Serialize for Inspection {
     /// Serializes all [values](Inspection::values) as one object, in their order.
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        crate::decoded::Object(&self.values()).serialize(serializer)
+        crate::decoded::ValuesObject(&self.values()).serialize(serializer)
     }
 }
 
@@ -389,8 +393,8 @@ mod tests {
         );
     }
 
-    /// Goal: of two layouts that namespaces have, the one under which the id is plausible comes first, and the others stay in the
-    /// list. Method: an id of layout `game`, which `twitter` reads as one of 2013.
+    /// Goal: of two layouts that namespaces have, the one under which the id is plausible comes first, and
+    /// the others stay in the list. Method: an id of layout `game`, which `twitter` reads as one of 2013.
     #[test]
     fn an_id_is_read_by_the_namespace_that_it_fits() {
         let game: Layout = "game".parse().unwrap();
@@ -418,8 +422,8 @@ mod tests {
         );
     }
 
-    /// Goal: readings say how likely they are, and none is certain. Method: an id that two layouts read alike, one that is a
-    /// minute old under one of many epochs, and a text of one scheme only.
+    /// Goal: readings say how likely they are, and none is certain. Method: an id that two layouts read
+    /// alike, one that is a minute old under one of many epochs, and a text of one scheme only.
     #[test]
     #[cfg_attr(not(feature = "schemes"), ignore = "reads UUIDs and ULIDs: run with --all-features")]
     fn likelihoods_add_up_to_less_than_one() {
@@ -441,8 +445,8 @@ mod tests {
         assert_eq!(Inspection::known(Decoded::Number(id), "decimal").likeliest().likelihood, None);
     }
 
-    /// Goal: readings that are at least half as likely as the first are named, and a likely one is not doubted. Method: readings of
-    /// given costs, and a tweet.
+    /// Goal: readings that are at least half as likely as the first are named, and a likely one is not
+    /// doubted. Method: readings of given costs, and a tweet.
     #[test]
     fn a_near_tie_is_named() {
         let of_cost = |layout: &str, cost_bits: f64| Candidate {
@@ -458,8 +462,8 @@ mod tests {
         assert!(tweet.near_ties().is_empty() && tweet.notes().is_empty(), "{tweet:?}");
     }
 
-    /// Goal: an id that JavaScript rounded, and one that is hidden, are told from others. Method: ids of which both are published,
-    /// and numbers of 63 random bits.
+    /// Goal: an id that JavaScript rounded, and one that is hidden, are told from others. Method: ids of
+    /// which both are published, and numbers of 63 random bits.
     #[test]
     fn rounded_and_hidden_ids_have_a_note() {
         let notes = |id: &str| Inspection::of_text(id, Vec::new(), NOW).unwrap().notes().join("; ");

@@ -27,12 +27,12 @@ const WARN_BELOW: Duration = Duration::from_millis(5 * MS_PER_YEAR);
 
 /// Where one field sits: `width` bits, the lowest of them at `shift`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-struct Place {
+struct FieldPlace {
     width: u32,
     shift: u32,
 }
 
-impl Place {
+impl FieldPlace {
     const fn max(self) -> u64 {
         (1 << self.width) - 1
     }
@@ -65,7 +65,7 @@ impl Place {
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Layout {
     /// Indexed by `Field as usize`.
-    places: [Place; 5],
+    places: [FieldPlace; 5],
     tick_ms: u64,
     epoch_unix_ms: u64,
 }
@@ -76,7 +76,7 @@ impl Layout {
         LayoutBuilder { order: [None; 5], tick: Duration::from_millis(1), epoch_unix_ms: None, refused: None }
     }
 
-    const fn place(&self, field: Field) -> Place {
+    const fn place(&self, field: Field) -> FieldPlace {
         self.places[field as usize]
     }
 
@@ -122,7 +122,8 @@ impl Layout {
         self.epoch_unix_ms
     }
 
-    /// Returns the same bits with another epoch. It must leave the last timestamp in range, as the start of any year does.
+    /// Returns the same bits with another epoch. It must leave the last timestamp in range, as the start of
+    /// any year does.
     #[cfg(feature = "std")]
     pub(crate) const fn with_epoch(mut self, epoch_unix_ms: u64) -> Self {
         self.epoch_unix_ms = epoch_unix_ms;
@@ -146,16 +147,17 @@ impl Layout {
 
     /// Returns the end of the layout, in unix milliseconds: the first instant without a timestamp.
     ///
-    /// From then on generators return [`GenerateError::TimestampOverflow`](crate::GenerateError::TimestampOverflow), never a
-    /// wrapped or negative id.
+    /// From then on generators return
+    /// [`GenerateError::TimestampOverflow`](crate::GenerateError::TimestampOverflow), never a wrapped or
+    /// negative id.
     pub const fn ends_at_unix_ms(&self) -> u64 {
         self.unix_ms(Timestamp(self.max(Field::Timestamp) + 1))
     }
 
     /// Returns the time from an instant, in unix milliseconds, to the end of the layout.
     ///
-    /// The result is in whole milliseconds, and zero at and after [`ends_at_unix_ms`](Self::ends_at_unix_ms). Before the epoch it
-    /// includes the time until the epoch, which has no timestamps either.
+    /// The result is in whole milliseconds, and zero at and after [`ends_at_unix_ms`](Self::ends_at_unix_ms).
+    /// Before the epoch it includes the time until the epoch, which has no timestamps either.
     ///
     /// # Examples
     ///
@@ -207,8 +209,9 @@ impl Layout {
 
     /// Returns the smallest id of the tick that contains an instant, for `WHERE id >= ...`.
     ///
-    /// Returns `None` if the instant is outside the layout's range, or if the timestamp is not the top field. The instant is a
-    /// `SystemTime`, such as [`time_of`](Self::time_of) returns, or [`Utc`] for unix milliseconds.
+    /// Returns `None` if the instant is outside the layout's range, or if the timestamp is not the top field.
+    /// The instant is a `SystemTime`, such as [`time_of`](Self::time_of) returns, or [`Utc`] for unix
+    /// milliseconds.
     ///
     /// # Examples
     ///
@@ -229,14 +232,15 @@ impl Layout {
 
     /// Returns the largest id of the tick that contains an instant, for `WHERE id <= ...`.
     ///
-    /// Returns `None` if the instant is outside the layout's range, or if the timestamp is not the top field. The instant is as
-    /// in [`first_id_at`](Self::first_id_at).
+    /// Returns `None` if the instant is outside the layout's range, or if the timestamp is not the top field.
+    /// The instant is as in [`first_id_at`](Self::first_id_at).
     pub fn last_id_at(&self, time: impl Into<Utc>) -> Option<Id> {
         let first = self.first_id_at(time)?;
         Some(Id::from_layout(first.get() | ((1 << self.shift(Field::Timestamp)) - 1)))
     }
 
-    /// Returns whether ids of different workers sort by time, which they do if the timestamp is the top field.
+    /// Returns whether ids of different workers sort by time, which they do if the timestamp is the top
+    /// field.
     pub fn sorts_by_time(&self) -> bool {
         self.fields().next() == Some(Field::Timestamp)
     }
@@ -341,7 +345,8 @@ impl Layout {
         Ok(Utc(self.unix_ms(self.split(id)?.timestamp)).into())
     }
 
-    /// Returns a short name of exactly this layout, of letters, digits and `.@=-` only: field order, widths, tick and epoch.
+    /// Returns a short name of exactly this layout, of letters, digits and `.@=-` only: field order, widths,
+    /// tick and epoch.
     ///
     /// Two layouts are equal if and only if their fingerprints are.
     pub fn fingerprint(&self) -> impl fmt::Display {
@@ -496,14 +501,14 @@ impl LayoutBuilder {
         Ok(widths)
     }
 
-    const fn places(&self, total: u32) -> [Place; 5] {
-        let mut places = [Place { width: 0, shift: 0 }; 5];
+    const fn places(&self, total: u32) -> [FieldPlace; 5] {
+        let mut places = [FieldPlace { width: 0, shift: 0 }; 5];
         let mut shift = total;
         let mut i = 0;
         while i < self.order.len() {
             if let Some((field, width)) = self.order[i] {
                 shift -= width;
-                places[field as usize] = Place { width, shift };
+                places[field as usize] = FieldPlace { width, shift };
             }
             i += 1;
         }

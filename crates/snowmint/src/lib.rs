@@ -1,6 +1,7 @@
 //! Unique, time-ordered 64-bit ids: layouts, clocks, generators and text forms.
 //!
-//! An id is a positive `i64`. Its bits hold a timestamp on top, then the worker that made the id, then a sequence:
+//! An id is a positive `i64`. Its bits hold a timestamp on top, then the worker that made the id, then a
+//! sequence:
 //!
 //! ```text
 //! 1541815603606036480  layout `twitter`, from the top bit down
@@ -51,9 +52,10 @@
 //!
 //! # What uniqueness depends on
 //!
-//! Two generators never make the same id if no two of them hold the same worker for the same timestamps. A [`Lease`] states
-//! that right: one worker, and the timestamps `[from, until)` it may use. The crate `snowmint-cluster` takes leases from a
-//! store. If you set a worker by hand, you have to make sure that no other generator uses it.
+//! Two generators never make the same id if no two of them hold the same worker for the same timestamps. A
+//! [`Lease`] states that right: one worker, and the timestamps `[from, until)` it may use. The crate
+//! `snowmint-cluster` takes leases from a store. If you set a worker by hand, you have to make sure that no
+//! other generator uses it.
 //!
 //! Within one generator the cursor only grows, whatever the clock does.
 //!
@@ -94,10 +96,12 @@
 //!
 //! # Features
 //!
-//! - `std` (default): wall and anchored clocks, waiting generators, pools, `inspect`. Without it the crate is `no_std`.
+//! - `std` (default): wall and anchored clocks, waiting generators, pools, `inspect`. Without it the crate is
+//!   `no_std`.
 //! - `hide`: `hide::Hider`, which encrypts ids for the public.
 //! - `schemes`: `scheme`, ids that are not 64-bit layouts: `ObjectId`, UUID v4 and v7, ULID.
-//! - `serde`: [`Id`] as a string in human-readable formats and a number in binary ones; `serde_as_number` for a number in all.
+//! - `serde`: [`Id`] as a string in human-readable formats and a number in binary ones; `serde_as_number` for
+//!   a number in all.
 //! - `sqlx`: [`Id`] as a `BIGINT` of every database that sqlx supports.
 //! - `sqlx-postgres`: arrays of ids in PostgreSQL.
 
@@ -105,6 +109,21 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(feature = "std")]
+/// Defines methods of a builder, each of which sets the field of its name.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! setters {
+    ($($(#[$doc:meta])* $field:ident: $type:ty;)*) => {
+        $(
+            $(#[$doc])*
+            pub const fn $field(mut self, $field: $type) -> Self {
+                self.$field = $field;
+                self
+            }
+        )*
+    };
+}
+
 mod cell;
 pub mod clock;
 pub mod codec;
@@ -148,7 +167,8 @@ pub use layout::Layout;
 pub use rule::Rule;
 pub use sequence_start::Start;
 
-/// The atomics of `core`, or those of loom, so that the model checker runs the production code. All others import them from here.
+/// The atomics of `core`, or those of loom, so that the model checker runs the production code. All others
+/// import them from here.
 mod sync {
     #[cfg(not(snowmint_loom))]
     pub(crate) use core::sync::atomic::{AtomicU64, Ordering};

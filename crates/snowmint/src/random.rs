@@ -1,5 +1,5 @@
-//! Pseudo-random numbers for the crates of this workspace: for choices that no promise depends on. Not part of the public
-//! interface.
+//! Pseudo-random numbers for the crates of this workspace: for choices that no promise depends on. Not part
+//! of the public interface.
 //!
 //! # Source
 //!
@@ -31,8 +31,8 @@ impl SplitMix64 {
     }
 }
 
-/// Returns the number at a position of a sequence: of the seed 0, the one that [`draw`](SplitMix64::draw) returns at the
-/// `index`-th call.
+/// Returns the number at a position of a sequence: of the seed 0, the one that [`draw`](SplitMix64::draw)
+/// returns at the `index`-th call.
 pub(crate) const fn at(index: u64, seed: u64) -> u64 {
     mix(index.wrapping_mul(GOLDEN_GAMMA) ^ seed)
 }

@@ -1,5 +1,5 @@
-//! What a generator does when the clock goes back: reject, wait, borrow or enter another generation, as a chain with a text form.
-//! Pure: a rule decides by how far the clock is behind.
+//! What a generator does when the clock goes back: reject, wait, borrow or enter another generation, as a
+//! chain with a text form. Pure: a rule decides by how far the clock is behind.
 
 use core::fmt;
 use core::str::FromStr;
@@ -44,7 +44,8 @@ const fn bounded(bound: Duration) -> Duration {
     Duration::from_millis(if ms < MAX_BOUND_MS as u128 { ms as u64 } else { MAX_BOUND_MS })
 }
 
-/// What a generator does when the clock goes back: a chain of steps. The first step whose bound covers the distance decides.
+/// What a generator does when the clock goes back: a chain of steps. The first step whose bound covers the
+/// distance decides.
 ///
 /// | step | clock behind by at most its bound | tick used up |
 /// |---|---|---|
@@ -53,10 +54,11 @@ const fn bounded(bound: Duration) -> Duration {
 /// | `borrow(10ms)` | use the timestamps ahead of the clock | use the next tick, at most 10 ms ahead |
 /// | `generation` | continue at the clock's time in a generation that was never used that late | wait for the next tick |
 ///
-/// `generation` needs a layout with generation bits. Above the sequence they form the "stepped base sequence" of the literature,
-/// above the worker the "backup worker id". Each generation has its own high-water mark, and a generator enters one only above
-/// its mark; if none fits, the next step decides. A generator uses at most four generation bits, which are 16 generations. Ids
-/// then follow the clock back: they stay unique, but increase only between two steps of the clock.
+/// `generation` needs a layout with generation bits. Above the sequence they form the "stepped base sequence"
+/// of the literature, above the worker the "backup worker id". Each generation has its own high-water mark,
+/// and a generator enters one only above its mark; if none fits, the next step decides. A generator uses at
+/// most four generation bits, which are 16 generations. Ids then follow the clock back: they stay unique, but
+/// increase only between two steps of the clock.
 ///
 /// # Examples
 ///
@@ -96,12 +98,14 @@ impl Rule {
 
     /// Uses timestamps ahead of the clock by at most `max_ahead`, and rejects otherwise.
     ///
-    /// **Without a lease, a generator that borrowed must not be rebuilt for the same worker until `max_ahead` has passed.**
-    /// The new generator starts at the clock's time and repeats the borrowed timestamps. Pass the end of the old generator
-    /// ([`Generator::end`](crate::Generator::end)) to
-    /// [`not_before_unix_ms`](crate::generator::GeneratorBuilder::not_before_unix_ms), or wait. With a lease this cannot happen.
+    /// **Without a lease, a generator that borrowed must not be rebuilt for the same worker until `max_ahead`
+    /// has passed.** The new generator starts at the clock's time and repeats the borrowed timestamps. Pass
+    /// the end of the old generator ([`Generator::end`](crate::Generator::end)) to
+    /// [`not_before_unix_ms`](crate::generator::GeneratorBuilder::not_before_unix_ms), or wait. With a lease
+    /// this cannot happen.
     ///
-    /// The bound is cut as in [`wait`](Self::wait), and a generator cuts it further to whole ticks of its layout.
+    /// The bound is cut as in [`wait`](Self::wait), and a generator cuts it further to whole ticks of its
+    /// layout.
     pub const fn borrow(max_ahead: Duration) -> Self {
         Self { steps: [Some(Step::Borrow(bounded(max_ahead))), None, None, None] }
     }
@@ -120,8 +124,8 @@ impl Rule {
     ///
     /// # Errors
     ///
-    /// [`RuleError::TooLong`] for more than four steps before the `reject`, [`RuleError::AfterReject`] for a step after
-    /// [`REJECT`](Self::REJECT), which would have no effect.
+    /// [`RuleError::TooLong`] for more than four steps before the `reject`, [`RuleError::AfterReject`] for a
+    /// step after [`REJECT`](Self::REJECT), which would have no effect.
     pub fn then(self, next: Self) -> Result<Self, RuleError> {
         match next.steps[0] {
             Some(step) if self == Self::REJECT => {

@@ -1,5 +1,5 @@
-//! Ids that are not 64-bit layouts: `ObjectId` (96 bits), UUID v4, UUID v7 and ULID (128 bits).
-//! One enum over the usual crates: it parses and splits ids, and makes ids that strictly increase within a process.
+//! Ids that are not 64-bit layouts: `ObjectId` (96 bits), UUID v4, UUID v7 and ULID (128 bits). One enum over
+//! the usual crates: it parses and splits ids, and makes ids that strictly increase within a process.
 
 mod foreign;
 mod object_id;
@@ -73,8 +73,8 @@ impl Scheme {
         }
     }
 
-    /// Reads an id of this scheme. It accepts letters of either case, and a UUID without hyphens, but not in braces or after
-    /// `urn:uuid:`.
+    /// Reads an id of this scheme. It accepts letters of either case, and a UUID without hyphens, but not in
+    /// braces or after `urn:uuid:`.
     ///
     /// # Errors
     ///
@@ -88,13 +88,13 @@ impl Scheme {
         }
     }
 
-    /// Reads an id of this scheme from its bytes, highest first, as [`SchemeId::write_bytes`] writes them and as `BINARY(16)`,
-    /// `uuid` and BSON columns store them.
+    /// Reads an id of this scheme from its bytes, highest first, as [`SchemeId::write_bytes`] writes them and
+    /// as `BINARY(16)`, `uuid` and BSON columns store them.
     ///
     /// # Errors
     ///
-    /// [`SchemeError::Length`] for another length than [`byte_len`](Self::byte_len), [`SchemeError::Version`] for a UUID of another
-    /// version.
+    /// [`SchemeError::Length`] for another length than [`byte_len`](Self::byte_len), [`SchemeError::Version`]
+    /// for a UUID of another version.
     ///
     /// ```
     /// use snowmint::scheme::Scheme;
@@ -122,7 +122,7 @@ impl Scheme {
     ///
     /// [`SchemeGenerateError::NoRandom`] if the operating system has no randomness yet.
     pub fn generator<C: Clock>(self, clock: C) -> Result<SchemeGenerator<C>, SchemeGenerateError> {
-        Ok(SchemeGenerator { scheme: self, clock, source: ArcSwap::from_pointee(Source::new(self)?) })
+        Ok(SchemeGenerator { scheme: self, clock, source: ArcSwap::from_pointee(SchemeSource::new(self)?) })
     }
 }
 
@@ -166,7 +166,8 @@ impl SchemeId {
         &buffer[16 - self.scheme.byte_len()..]
     }
 
-    /// Returns when the id was made, in unix milliseconds; `None` for a UUID v4. An `ObjectId` has whole seconds.
+    /// Returns when the id was made, in unix milliseconds; `None` for a UUID v4. An `ObjectId` has whole
+    /// seconds.
     #[expect(clippy::cast_possible_truncation, reason = "32 or 48 bits are asked for")]
     pub const fn unix_ms(&self) -> Option<u64> {
         match self.scheme {
@@ -249,16 +250,16 @@ impl SchemeField {
 
     /// Formats a value of this field: numbers in decimal, random bits in hexadecimal.
     pub fn show(&self, value: u128) -> impl fmt::Display + use<> {
-        Shown { field: *self, value }
+        ShownValue { field: *self, value }
     }
 }
 
-struct Shown {
+struct ShownValue {
     field: SchemeField,
     value: u128,
 }
 
-impl fmt::Display for Shown {
+impl fmt::Display for ShownValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.field.is_number {
             write!(f, "{}", self.value)
@@ -272,12 +273,14 @@ const fn bits(value: u128, shift: u32, width: u32) -> u128 {
     value >> shift & ((1 << width) - 1)
 }
 
-/// Makes ids of one [`Scheme`]. Except for UUID v4, each id is greater than the one before, whatever the clock does.
+/// Makes ids of one [`Scheme`]. Except for UUID v4, each id is greater than the one before, whatever the
+/// clock does.
 ///
-/// Threads share it behind one short lock. It gets randomness from the operating system (for every id except an `ObjectId`) and
-/// does not allocate. A forked child gets new randomness and a lock of its own, so it neither continues its parent's ids nor waits
-/// for a thread of its parent; its first id allocates. [`GenerateError::Forked`](crate::GenerateError::Forked) states where forks
-/// are detected. Only chance separates the ids of two generators: 40 random bits for an `ObjectId`, 73 or more for the others.
+/// Threads share it behind one short lock. It gets randomness from the operating system (for every id except
+/// an `ObjectId`) and does not allocate. A forked child gets new randomness and a lock of its own, so it
+/// neither continues its parent's ids nor waits for a thread of its parent; its first id allocates.
+/// [`GenerateError::Forked`](crate::GenerateError::Forked) states where forks are detected. Only chance
+/// separates the ids of two generators: 40 random bits for an `ObjectId`, 73 or more for the others.
 ///
 /// # Examples
 ///
@@ -294,7 +297,7 @@ pub struct SchemeGenerator<C> {
     scheme: Scheme,
     clock: C,
     /// The source of this process; in a forked child, the parent's until the first id.
-    source: ArcSwap<Source>,
+    source: ArcSwap<SchemeSource>,
 }
 
 impl<C: Clock> SchemeGenerator<C> {
@@ -307,56 +310,56 @@ impl<C: Clock> SchemeGenerator<C> {
     ///
     /// # Errors
     ///
-    /// [`SchemeGenerateError`] if there is no randomness, or if the clock's time does not fit the scheme. A failed call uses up
-    /// nothing, and a retry is safe.
+    /// [`SchemeGenerateError`] if there is no randomness, or if the clock's time does not fit the scheme. A
+    /// failed call uses up nothing, and a retry is safe.
     pub fn try_next_id(&self) -> Result<SchemeId, SchemeGenerateError> {
         let unix_ms = self.clock.unix_ms();
         let source = self.source_of_this_process()?;
         // Each change to a state is one assignment: a panic elsewhere leaves it intact.
         let mut state = source.state.lock().unwrap_or_else(PoisonError::into_inner);
         let value = match &mut *state {
-            State::ObjectId(state) => state.next(unix_ms)?,
-            State::Uuid4 => uuid::next_v4()?,
-            State::Uuid7(state) => state.next(unix_ms)?,
-            State::Ulid(state) => state.next(unix_ms)?,
+            SchemeState::ObjectId(state) => state.next(unix_ms)?,
+            SchemeState::Uuid4 => uuid::next_v4()?,
+            SchemeState::Uuid7(state) => state.next(unix_ms)?,
+            SchemeState::Ulid(state) => state.next(unix_ms)?,
         };
         Ok(SchemeId { scheme: self.scheme, value })
     }
 
     /// Loads without a lock: a lock that was held during a fork stays locked in the child.
-    fn source_of_this_process(&self) -> Result<Guard<Arc<Source>>, SchemeGenerateError> {
+    fn source_of_this_process(&self) -> Result<Guard<Arc<SchemeSource>>, SchemeGenerateError> {
         let found = self.source.load();
         if found.mark.is_same_process() {
             return Ok(found);
         }
         // If several threads arrive at once, all use the source of one of them.
-        self.source.compare_and_swap(&found, Arc::new(Source::new(self.scheme)?));
+        self.source.compare_and_swap(&found, Arc::new(SchemeSource::new(self.scheme)?));
         Ok(self.source.load())
     }
 }
 
 /// The state from which one process makes ids.
 #[derive(Debug)]
-struct Source {
+struct SchemeSource {
     mark: ForkMark,
-    state: Mutex<State>,
+    state: Mutex<SchemeState>,
 }
 
 #[derive(Debug)]
-enum State {
-    ObjectId(object_id::State),
+enum SchemeState {
+    ObjectId(object_id::ObjectIdState),
     Uuid4,
-    Uuid7(uuid::State),
-    Ulid(ulid::State),
+    Uuid7(uuid::Uuid7State),
+    Ulid(ulid::UlidState),
 }
 
-impl Source {
+impl SchemeSource {
     fn new(scheme: Scheme) -> Result<Self, SchemeGenerateError> {
         let state = match scheme {
-            Scheme::ObjectId => State::ObjectId(object_id::State::new()?),
-            Scheme::Uuid4 => State::Uuid4,
-            Scheme::Uuid7 => State::Uuid7(uuid::State::new()),
-            Scheme::Ulid => State::Ulid(ulid::State::new()),
+            Scheme::ObjectId => SchemeState::ObjectId(object_id::ObjectIdState::new()?),
+            Scheme::Uuid4 => SchemeState::Uuid4,
+            Scheme::Uuid7 => SchemeState::Uuid7(uuid::Uuid7State::new()),
+            Scheme::Ulid => SchemeState::Ulid(ulid::UlidState::new()),
         };
         Ok(Self { mark: ForkMark::of_this_process(), state: Mutex::new(state) })
     }
@@ -370,8 +373,9 @@ fn random<const N: usize>() -> Result<[u8; N], SchemeGenerateError> {
 
 /// Why a text or bytes are not a valid id of a scheme, or a name is not one of a scheme.
 ///
-/// It differs from [`ParseIdError`](crate::ParseIdError), which names a text form of a 64-bit [`Id`](crate::Id), its digits and
-/// their positions: an id of a scheme has one text form, and has to be of the right length and version instead.
+/// It differs from [`ParseIdError`](crate::ParseIdError), which names a text form of a 64-bit
+/// [`Id`](crate::Id), its digits and their positions: an id of a scheme has one text form, and has to be of
+/// the right length and version instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SchemeError {

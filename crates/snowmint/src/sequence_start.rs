@@ -1,4 +1,5 @@
-//! Where the sequence of a new tick starts. If every tick starts at 0, ids at a low rate are all even, and most go to one shard.
+//! Where the sequence of a new tick starts. If every tick starts at 0, ids at a low rate are all even, and
+//! most go to one shard.
 
 use core::fmt;
 use core::num::NonZeroU32;
@@ -15,17 +16,19 @@ use crate::random;
 /// | `Random` | `random`, `random(100)` | evenly spread if n is small compared with the bound | increasing until the sequence wraps | all |
 /// | `Rolling` | `rolling` | evenly spread for n up to half of the sequence | increasing | at least about half after an idle tick, all under load |
 ///
-/// `Rolling` spreads ids evenly for a modulus n up to half of the sequence's values. For a larger n some remainders never occur:
-/// a tick starts in the lower half of the sequence or a few values above. For ids modulo 4096 under `twitter`, about half of the
-/// remainders stay empty while the rate is low. Use `Random` for such a modulus.
+/// `Rolling` spreads ids evenly for a modulus n up to half of the sequence's values. For a larger n some
+/// remainders never occur: a tick starts in the lower half of the sequence or a few values above. For ids
+/// modulo 4096 under `twitter`, about half of the remainders stay empty while the rate is low. Use `Random`
+/// for such a modulus.
 ///
-/// The ids are also evenly spread for each of several consumers that take turns: none of them gets only even ids, for instance.
-/// The start is a function of the tick and the worker. It needs no source of randomness and is no secret.
+/// The ids are also evenly spread for each of several consumers that take turns: none of them gets only even
+/// ids, for instance. The start is a function of the tick and the worker. It needs no source of randomness
+/// and is no secret.
 ///
 /// # Source
 ///
-/// Leaf starts a new millisecond at `random(100)`; `CosId` continues from the last value. `ShardingSphere` issue 31901 describes
-/// what consumers in turn get from an alternating start.
+/// Leaf starts a new millisecond at `random(100)`; `CosId` continues from the last value. `ShardingSphere`
+/// issue 31901 describes what consumers in turn get from an alternating start.
 ///
 /// # Examples
 ///
@@ -43,15 +46,15 @@ pub enum Start {
     /// At 0, like Twitter Snowflake.
     #[default]
     Zero,
-    /// At a value below `bound` that looks random and differs from tick to tick. The sequence wraps within its tick, so no id is
-    /// lost. A bound as large as the sequence allows any value.
+    /// At a value below `bound` that looks random and differs from tick to tick. The sequence wraps within
+    /// its tick, so no id is lost. A bound as large as the sequence allows any value.
     Random {
         /// The exclusive upper bound.
         bound: NonZeroU32,
     },
-    /// At 0 to 7 values after the end of the last tick's sequence if that is in the lower half, otherwise at one of the first 8
-    /// values. A sequence of less than 6 bits skips none, and consumers in turn may get uneven shares. The first tick of a
-    /// generator starts anywhere in the lower half.
+    /// At 0 to 7 values after the end of the last tick's sequence if that is in the lower half, otherwise at
+    /// one of the first 8 values. A sequence of less than 6 bits skips none, and consumers in turn may get
+    /// uneven shares. The first tick of a generator starts anywhere in the lower half.
     Rolling,
 }
 
@@ -114,8 +117,8 @@ pub(crate) const fn random_start(tick: u64, bound: u32, seed: u64) -> u64 {
     ((random::at(tick, seed) >> 32) * bound as u64) >> 32
 }
 
-/// A rolling start skips fewer values than this. Without a varying gap, two consumers in turn would get the even and the odd
-/// ids.
+/// A rolling start skips fewer values than this. Without a varying gap, two consumers in turn would get the
+/// even and the odd ids.
 const GAPS: u32 = 8;
 
 /// Returns the first cursor of a new tick that rolls on from the next unused one.
@@ -123,7 +126,8 @@ pub(crate) const fn rolled(fresh: u64, next: u64, sequence_bits: u32) -> u64 {
     let mask = (1 << sequence_bits) - 1;
     let (tick, half) = (fresh >> sequence_bits, mask / 2);
     if next & mask == 0 {
-        // No sequence to roll on from: a new generator, maybe one of many that make one id each, as processes do.
+        // No sequence to roll on from: a new generator, maybe one of many that make one id each, as processes
+        // do.
         #[allow(clippy::cast_possible_truncation, reason = "below `u32::MAX`")]
         let starts = if half < u32::MAX as u64 { half as u32 + 1 } else { u32::MAX };
         return fresh | random_start(tick, starts, 0);
@@ -139,7 +143,8 @@ mod tests {
 
     #[test]
     fn random_starts_are_those_of_split_mix_64() {
-        // Its first outputs for seed 0, from Sebastiano Vigna's `splitmix64.c`: their upper half, halved by the bound.
+        // Its first outputs for seed 0, from Sebastiano Vigna's `splitmix64.c`: their upper half, halved by
+        // the bound.
         for (tick, output) in [(1, 0xe220_a839_u64), (2, 0x6e78_9e6a), (3, 0x06c4_5d18)] {
             assert_eq!(random_start(tick, 1 << 31, 0), output >> 1);
         }

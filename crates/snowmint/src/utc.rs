@@ -46,7 +46,8 @@ impl From<SystemTime> for Utc {
 
 #[cfg(feature = "std")]
 impl From<Utc> for SystemTime {
-    /// A time that the system cannot represent (on Windows after the year 30827) becomes the end of the year 9999.
+    /// A time that the system cannot represent (on Windows after the year 30827) becomes the end of the year
+    /// 9999.
     fn from(utc: Utc) -> Self {
         let at = |unix_ms| UNIX_EPOCH.checked_add(Duration::from_millis(unix_ms));
         at(utc.0).or_else(|| at(MAX_UNIX_MS)).unwrap_or(UNIX_EPOCH)
@@ -129,7 +130,8 @@ impl fmt::Display for UtcError {
 
 impl core::error::Error for UtcError {}
 
-/// Parses an instant: RFC 3339 (`2010-11-04T01:42:54.657Z`, or an offset such as `+08:00`), a date, or unix milliseconds.
+/// Parses an instant: RFC 3339 (`2010-11-04T01:42:54.657Z`, or an offset such as `+08:00`), a date, or unix
+/// milliseconds.
 ///
 /// It rejects fractions of a millisecond instead of cutting them. It also rejects numbers that lie in 1970 as
 /// milliseconds: four digits may be a year, more may be unix seconds. With a leading 0 they are milliseconds.
@@ -150,16 +152,16 @@ pub fn parse(text: &str) -> Result<u64, UtcError> {
         }
         return Ok(number);
     }
-    let mut reader = Reader { rest: text.as_bytes() };
+    let mut reader = UtcReader { rest: text.as_bytes() };
     let ms = reader.instant().ok_or(malformed)?;
     u64::try_from(ms).ok().filter(|ms| *ms <= MAX_UNIX_MS).ok_or(out_of_range)
 }
 
-struct Reader<'a> {
+struct UtcReader<'a> {
     rest: &'a [u8],
 }
 
-impl Reader<'_> {
+impl UtcReader<'_> {
     fn instant(&mut self) -> Option<i64> {
         let (year, month, day) = (self.digits(4)?, self.after(b'-', 2)?, self.after(b'-', 2)?);
         let days = days_from_civil(year, month, day)?;

@@ -76,8 +76,8 @@ impl SimCounter {
         (segment.first() - self.stripe) / self.of.get()
     }
 
-    /// Claims a segment under a mark. Returns whether no other claim overlaps it; otherwise raises the counter, as the real one
-    /// does.
+    /// Claims a segment under a mark. Returns whether no other claim overlaps it; otherwise raises the
+    /// counter, as the real one does.
     pub(crate) fn claim(&mut self, mark: Mark, segment: Segment) -> bool {
         let first = self.slot_of(segment);
         // Every claim counts as settled, so that old claims leave the record as early as possible.

@@ -1,5 +1,5 @@
-//! Redis with replicas that copy after the answer, and a failover that promotes one of them.
-//! With `wait_replicas`, reads and writes are answered once that many copies have everything that the primary had.
+//! Redis with replicas that copy after the answer, and a failover that promotes one of them. With
+//! `wait_replicas`, reads and writes are answered once that many copies have everything that the primary had.
 
 use snowmint_cluster::lease::protocol::LeaseCall;
 
@@ -9,7 +9,8 @@ use super::{Lapses, Reply, SimStore, Visit};
 /// Number of replicas.
 pub(super) const REPLICAS: usize = 2;
 
-/// The time at which a write is acknowledged without waiting for replicas, and the time at which each replica gets it.
+/// The time at which a write is acknowledged without waiting for replicas, and the time at which each replica
+/// gets it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Copied {
     written_ms: u64,

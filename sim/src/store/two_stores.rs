@@ -1,7 +1,7 @@
 //! Two stores where one is meant: the address of a node leads to one of them, and at times to the other.
 //!
-//! Each process looks at the identity with the shipped rule, as `IdentifiedStore` does over a store that does not tell its server:
-//! before a call if its last look is a second old, and after each write.
+//! Each process looks at the identity with the shipped rule, as `IdentifiedStore` does over a store that does
+//! not tell its server: before a call if its last look is a second old, and after each write.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -38,7 +38,8 @@ impl TwoStores {
         self.leads_to.get(&client).copied().unwrap_or(client % 2)
     }
 
-    /// Looks at the identity of the store to which the address leads. Returns whether it is the process's own.
+    /// Looks at the identity of the store to which the address leads. Returns whether it is the process's
+    /// own.
     fn look(&mut self, visit: &Visit<'_>) -> bool {
         let shown = Some(StoreId::new(self.leads_to(visit.client) as u128));
         // Only differences between instants matter.

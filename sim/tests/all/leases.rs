@@ -1,7 +1,7 @@
-//! Goal: no fault of clocks, processes, operators or stores produces a duplicate, as long as the store loses no more acknowledged
-//! writes than the nodes expect; if it loses more, the simulation finds the duplicates. Method: hundreds of seeded worlds run the
-//! shipped code over models of each kind of store, and compare every id of every node. A planted fault shows that the comparison
-//! works.
+//! Goal: no fault of clocks, processes, operators or stores produces a duplicate, as long as the store loses
+//! no more acknowledged writes than the nodes expect; if it loses more, the simulation finds the duplicates.
+//! Method: hundreds of seeded worlds run the shipped code over models of each kind of store, and compare
+//! every id of every node. A planted fault shows that the comparison works.
 
 use snowmint_cluster::lease::protocol::Begin;
 use snowmint_sim::{Count, Report, Scenario, StoreProfile, Sums, for_each_seed, run, run_with};
@@ -42,8 +42,9 @@ fn no_id_comes_twice_and_each_process_counts_up() {
     }
 }
 
-/// Goal: over a store with a clock, a clock that is stepped forward uses up no worker's future. Method: clocks that are stepped
-/// by up to an hour either way and do not drift, over every kind of store; the test measures how far each grant reaches.
+/// Goal: over a store with a clock, a clock that is stepped forward uses up no worker's future. Method:
+/// clocks that are stepped by up to an hour either way and do not drift, over every kind of store; the test
+/// measures how far each grant reaches.
 #[test]
 fn a_clock_that_is_stepped_forward_takes_no_future() {
     let scenario = |seed| {
@@ -66,9 +67,10 @@ fn a_clock_that_is_stepped_forward_takes_no_future() {
     assert!(kept[Count::Renewals] > 10_000, "nodes continue: {kept}");
 }
 
-/// Goal: clocks years ahead, back, and ahead again repeat no id and block no worker: once all clocks are correct, each node has a
-/// lease. Method: processes that start 20 years ahead, or at one date in 20 years, beside others, with all faults; for
-/// the last tenth of each world, all clocks are correct and nothing fails.
+/// Goal: clocks years ahead, back, and ahead again repeat no id and block no worker: once all clocks are
+/// correct, each node has a lease. Method: processes that start 20 years ahead, or at one date in 20 years,
+/// beside others, with all faults; for the last tenth of each world, all clocks are correct and nothing
+/// fails.
 #[test]
 fn clocks_years_ahead_repeat_no_id_and_block_no_worker() {
     let mut sums = Sums::default();
@@ -105,8 +107,8 @@ fn each_kind_of_store_fails_in_its_own_way() {
     }
 }
 
-/// Goal: nodes notice that a store lost acknowledged writes, and never report a loss that did not happen. Method: seeds of both
-/// kinds; a stale read looks like a loss, but costs only a window.
+/// Goal: nodes notice that a store lost acknowledged writes, and never report a loss that did not happen.
+/// Method: seeds of both kinds; a stale read looks like a loss, but costs only a window.
 #[test]
 fn a_store_that_forgot_is_noticed_and_no_other_is_blamed() {
     let mut sums = Sums::default();

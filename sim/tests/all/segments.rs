@@ -1,6 +1,6 @@
-//! Goal: no lost or late call, crash, restart or return of numbers produces a duplicate number or a wrong order. Method: hundreds
-//! of seeded worlds run the shipped code, and compare every number of every node. Planted mistakes show that the comparison
-//! works.
+//! Goal: no lost or late call, crash, restart or return of numbers produces a duplicate number or a wrong
+//! order. Method: hundreds of seeded worlds run the shipped code, and compare every number of every node.
+//! Planted mistakes show that the comparison works.
 
 use snowmint_sim::{Planted, SegmentReport, SegmentScenario, run_segments};
 
@@ -38,8 +38,8 @@ fn no_number_comes_twice_and_all_are_in_order() {
     assert!(all.into_iter().all(|count| count > 1000), "the faults did not happen: {all:?}");
 }
 
-/// Goal: numbers begin and end where they should, and a request that gets none uses up none. Method: worlds whose numbers end;
-/// without faults, almost all of them are handed out directly.
+/// Goal: numbers begin and end where they should, and a request that gets none uses up none. Method: worlds
+/// whose numbers end; without faults, almost all of them are handed out directly.
 #[test]
 fn numbers_end_at_the_maximum_and_are_not_used_up_in_vain() {
     let mut refused = 0;
@@ -54,7 +54,8 @@ fn numbers_end_at_the_maximum_and_are_not_used_up_in_vain() {
     for report in run_all(quiet) {
         let scenario = quiet(report.seed);
         assert!(report.promise_kept(), "{scenario:?}\n{report}");
-        // Between a look and the reservation after it, another node may have taken what was left for a request of up to 7.
+        // Between a look and the reservation after it, another node may have taken what was left for a
+        // request of up to 7.
         let (all, wasted) = (1401, 6 * (scenario.nodes as u64 - 1));
         assert!(report.numbers + wasted >= all, "{scenario:?}\n{report}");
         refused += report.refused;
@@ -114,8 +115,8 @@ fn over_stores_that_lose_up_to_what_they_say_no_number_comes_twice() {
     assert!([losses, lost, went_back].into_iter().all(|count| count > 100), "nothing was lost");
 }
 
-/// Goal: the test above would find a mistake. Method: no wait, a mark without its numbers, and stores that lose more than the
-/// nodes expect.
+/// Goal: the test above would find a mistake. Method: no wait, a mark without its numbers, and stores that
+/// lose more than the nodes expect.
 #[test]
 fn duplicates_are_found_without_the_wait_without_the_claim_and_beyond_what_may_be_lost() {
     type World = fn(u64) -> SegmentScenario;
@@ -135,8 +136,8 @@ fn duplicates_are_found_without_the_wait_without_the_claim_and_beyond_what_may_b
     }
 }
 
-/// Goal: a node notices that its counter went back, and repeats no number. Method: the counter is restored to half of its time
-/// while one node runs.
+/// Goal: a node notices that its counter went back, and repeats no number. Method: the counter is restored to
+/// half of its time while one node runs.
 #[test]
 fn a_counter_that_is_restored_under_a_node_is_noticed() {
     let reports = run_all(|seed| SegmentScenario::of(seed).restored());

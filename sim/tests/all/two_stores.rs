@@ -1,6 +1,6 @@
-//! Goal: with nodes on two stores, a client that compares identities gets no duplicate, and one that does not gets some. Method: the
-//! address of each node leads to one store, and from time to time to the other one. Nodes compare with the shipped rule; a client
-//! draws from all of them.
+//! Goal: with nodes on two stores, a client that compares identities gets no duplicate, and one that does not
+//! gets some. Method: the address of each node leads to one store, and from time to time to the other one.
+//! Nodes compare with the shipped rule; a client draws from all of them.
 
 use snowmint_sim::{Count, Scenario, StoreProfile, Sums, for_each_seed, run};
 

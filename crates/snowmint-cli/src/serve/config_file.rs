@@ -14,7 +14,7 @@ use clap::{Arg, ArgAction, Args as _, Command};
 use serde::Deserialize as _;
 use snowmint::Layout;
 use snowmint::error::Snippet;
-use snowmint_cluster::namespace::{NamespaceFile, NamespaceFileError};
+use snowmint_cluster::namespace::{ConfigTextError, NamespaceFile};
 use snowmint_server::access::{TokenRows, file as tokens_file};
 use toml::de::{DeString, DeTable, DeValue, Error as TomlError, ValueDeserializer};
 use toml::{Spanned, Value};
@@ -125,7 +125,7 @@ struct ConfigTables<'t> {
 }
 
 impl<'t> ConfigTables<'t> {
-    fn parse(text: &'t str) -> Result<Self, NamespaceFileError> {
+    fn parse(text: &'t str) -> Result<Self, ConfigTextError> {
         let whole = DeTable::parse(text).map_err(|error| syntax(text, &error))?;
         let mut document =
             Self { text, settings: Vec::new(), namespaces: DeTable::new(), tokens: DeTable::new() };
@@ -186,7 +186,7 @@ impl<'t> ConfigTables<'t> {
 /// # Errors
 ///
 /// The line and the reason: also for an unknown table, which may be meant as one of these.
-pub fn namespaces_in(text: &str, layout: &Layout) -> Result<NamespaceFile, NamespaceFileError> {
+pub fn namespaces_in(text: &str, layout: &Layout) -> Result<NamespaceFile, ConfigTextError> {
     let document = ConfigTables::parse(text)?;
     // No flag accepts a table.
     if let Some((key, _)) = document.settings.iter().find(|(_, value)| has_table(value.get_ref())) {
@@ -228,21 +228,21 @@ pub(super) fn setting(path: &Path, key: &str) -> Result<Option<String>, String> 
 const NAMES_AND_TABLES: &str = "`namespaces` is a list of names above, and a table here: remove the list, and write each of its \
                                 names as a table too, such as [namespaces.orders] with scheme = \"snowflake\"";
 
-fn syntax(text: &str, error: &TomlError) -> NamespaceFileError {
+fn syntax(text: &str, error: &TomlError) -> ConfigTextError {
     let message = error.message().to_owned();
-    let Some(span) = error.span() else { return NamespaceFileError { line: None, message } };
+    let Some(span) = error.span() else { return ConfigTextError { line: None, message } };
     let error = error_at(text, span.start, message);
     let source = text.lines().nth(error.line.unwrap_or_default() - 1).unwrap_or_default().trim_start();
     let is_table = source.starts_with("[namespaces.") || source.starts_with("namespaces.");
     if is_table && error.message.starts_with("cannot extend value of type") {
-        return NamespaceFileError { message: NAMES_AND_TABLES.to_owned(), ..error };
+        return ConfigTextError { message: NAMES_AND_TABLES.to_owned(), ..error };
     }
     error
 }
 
-fn error_at(text: &str, at: usize, message: String) -> NamespaceFileError {
+fn error_at(text: &str, at: usize, message: String) -> ConfigTextError {
     let line = 1 + text[..at.min(text.len())].matches('\n').count();
-    NamespaceFileError { line: Some(line), message }
+    ConfigTextError { line: Some(line), message }
 }
 
 const NAMESPACE_KEYS: [&str; 3] = ["namespaces", "auto_create", "logins"];

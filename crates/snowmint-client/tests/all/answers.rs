@@ -148,8 +148,8 @@ fn retry_after_is_honoured() {
     assert_eq!(busy.asked().len(), 1);
 }
 
-/// Goal: if every server asks to retry later than the timeout, callers get the reason immediately, and the servers get no
-/// request.
+/// Goal: if every server asks to retry later than the timeout, callers get the reason immediately, and the
+/// servers get no request.
 #[test]
 fn nobody_waits_for_servers_that_are_closed_for_longer() {
     let over = Scripted::start(|_, _| {
@@ -174,9 +174,9 @@ fn nobody_waits_for_servers_that_are_closed_for_longer() {
     assert_eq!(over.asked().len(), 3);
 }
 
-/// Goal: a failure that concerns one namespace closes the server for that namespace only; one that concerns the server or the
-/// token closes it for all. Method: each kind of failure with a `Retry-After` far beyond the timeout, then a call for a namespace
-/// that the server can serve.
+/// Goal: a failure that concerns one namespace closes the server for that namespace only; one that concerns
+/// the server or the token closes it for all. Method: each kind of failure with a `Retry-After` far beyond
+/// the timeout, then a call for a namespace that the server can serve.
 #[test]
 fn only_the_namespace_that_a_failure_is_about_waits() {
     let kinds = [
@@ -210,8 +210,8 @@ fn only_the_namespace_that_a_failure_is_about_waits() {
     }
 }
 
-/// Goal: if a server cannot make that many ids in time, or the token's quota is too small, the client requests fewer, and callers
-/// get their ids over several requests.
+/// Goal: if a server cannot make that many ids in time, or the token's quota is too small, the client
+/// requests fewer, and callers get their ids over several requests.
 #[test]
 fn fewer_ids_are_requested_where_many_are_refused() {
     let refusals = [
@@ -257,9 +257,9 @@ fn both_answers_of_a_hedged_request_are_used_once_at_most() {
     assert_eq!(drawn.len(), 100);
 }
 
-/// Goal: the next request uses a new token in the file, each kind of rejection has its error, and no error shows a token.
-/// Goal: a caller gets one of the last ids of a daily quota, although a refill asks for more. Method: a server that refuses more
-/// than 10 ids until tomorrow.
+/// Goal: the next request uses a new token in the file, each kind of rejection has its error, and no error
+/// shows a token. Goal: a caller gets one of the last ids of a daily quota, although a refill asks for more.
+/// Method: a server that refuses more than 10 ids until tomorrow.
 #[test]
 fn the_last_ids_of_a_daily_quota_are_reachable() {
     let server = Scripted::start(|nth, count| {
@@ -273,7 +273,8 @@ fn the_last_ids_of_a_daily_quota_are_reachable() {
     client.namespace("a").unwrap().blocking_next_id().unwrap();
 }
 
-/// Goal: a caller gets an error within its timeout, also if the file system of the token hangs. Method: a FIFO that nobody writes.
+/// Goal: a caller gets an error within its timeout, also if the file system of the token hangs. Method: a
+/// FIFO that nobody writes.
 #[test]
 fn a_token_file_that_hangs_does_not_outlast_the_timeout() {
     let server = Scripted::start(|nth, count| {

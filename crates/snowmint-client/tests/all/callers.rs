@@ -30,7 +30,8 @@ fn every_call_gets_its_count() {
     all.assert_unique();
 }
 
-/// Goal: tasks and threads share a handle, and some futures are dropped halfway: every caller is served, without duplicates.
+/// Goal: tasks and threads share a handle, and some futures are dropped halfway: every caller is served,
+/// without duplicates.
 #[tokio::test(flavor = "multi_thread")]
 async fn many_callers_share_a_handle() {
     let folder = tempfile::tempdir().unwrap();
@@ -61,7 +62,8 @@ async fn many_callers_share_a_handle() {
     all.assert_unique();
 }
 
-/// Goal: an id that was in memory for longer than allowed is not returned. Method: compare the time in the id.
+/// Goal: an id that was in memory for longer than allowed is not returned. Method: compare the time in the
+/// id.
 #[test]
 fn an_old_id_is_not_returned() {
     const MAX_AGE: Duration = Duration::from_millis(300);
@@ -121,7 +123,8 @@ fn one_buffer_for_each_name() {
     assert!(client.stats().requests > requests);
 }
 
-/// Holds one answer back, runs `meanwhile`, lets the answer pass, and waits until the client has certainly read it.
+/// Holds one answer back, runs `meanwhile`, lets the answer pass, and waits until the client has certainly
+/// read it.
 fn with_a_late_answer(proxy: &Proxy, ids: &Ids, request: impl FnOnce(), meanwhile: impl FnOnce()) {
     let requests = || ids.client().stats().requests;
     let (before, answered) = (requests(), proxy.answered());
@@ -135,8 +138,8 @@ fn with_a_late_answer(proxy: &Proxy, ids: &Ids, request: impl FnOnce(), meanwhil
     assert_eq!(requests(), before + 1, "requests that nobody needs");
 }
 
-/// Goal: after a discard the buffer stays empty until the next draw. Method: a proxy holds the answer of a refill back until the
-/// ids were discarded.
+/// Goal: after a discard the buffer stays empty until the next draw. Method: a proxy holds the answer of a
+/// refill back until the ids were discarded.
 #[test]
 fn a_discarded_buffer_stays_empty() {
     let folder = tempfile::tempdir().unwrap();
@@ -152,8 +155,8 @@ fn a_discarded_buffer_stays_empty() {
     assert_eq!(ids.buffered(), 100, "the next draw fills it again");
 }
 
-/// Goal: without a buffer, no id stays in memory. Method: one caller leaves before its answer arrives, and one does not wait at
-/// all.
+/// Goal: without a buffer, no id stays in memory. Method: one caller leaves before its answer arrives, and
+/// one does not wait at all.
 #[test]
 fn without_a_buffer_no_id_is_kept() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! Servers that die, stop, restart and lose answers under load: callers see no error while one server works, and no duplicates.
+//! Servers that die, stop, restart and lose answers under load: callers see no error while one server works,
+//! and no duplicates.
 
 use std::ffi::OsStr;
 use std::net::SocketAddr;
@@ -18,7 +19,8 @@ fn pair(folder: &std::path::Path) -> [Server; 2] {
     [0, 1].map(|_| Serve::new(folder).start())
 }
 
-/// Draws in four threads, half of them from a client of their own, until `faults` ends. Any error fails the test.
+/// Draws in four threads, half of them from a client of their own, until `faults` ends. Any error fails the
+/// test.
 fn under_load(ids: [&Ids; 2], faults: impl FnOnce()) -> Collected {
     let ended = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -63,7 +65,8 @@ fn after_answers(client: &Client, more: u64) {
     time::eventually("more answers", PATIENCE, || (answers() >= enough).then_some(()));
 }
 
-/// Goal: the death of one of two servers, even the preferred one, causes no error for callers, and no duplicates.
+/// Goal: the death of one of two servers, even the preferred one, causes no error for callers, and no
+/// duplicates.
 #[test]
 fn a_killed_server_is_no_error_for_callers() {
     let folder = tempfile::tempdir().unwrap();
@@ -81,7 +84,8 @@ fn a_killed_server_is_no_error_for_callers() {
     all.assert_unique();
 }
 
-/// Goal: servers restarted one after the other, as in a deployment, cause no errors for callers, and each is used again.
+/// Goal: servers restarted one after the other, as in a deployment, cause no errors for callers, and each is
+/// used again.
 #[test]
 fn a_rolling_restart_is_no_error_for_callers() {
     let folder = tempfile::tempdir().unwrap();
@@ -108,7 +112,8 @@ fn a_rolling_restart_is_no_error_for_callers() {
     all.assert_unique();
 }
 
-/// Goal: a server that accepts connections and never answers causes no errors; a second request goes to the other one.
+/// Goal: a server that accepts connections and never answers causes no errors; a second request goes to the
+/// other one.
 #[test]
 fn a_silent_server_is_hedged() {
     let folder = tempfile::tempdir().unwrap();
@@ -131,8 +136,8 @@ fn a_silent_server_is_hedged() {
     assert!(took < PATIENCE, "{took:?}");
 }
 
-/// Goal: with every server dead, a caller gets an error that says so, not before its timeout and not long after it; once a server
-/// is back, the same client continues.
+/// Goal: with every server dead, a caller gets an error that says so, not before its timeout and not long
+/// after it; once a server is back, the same client continues.
 #[test]
 fn without_a_server_there_is_an_error_in_time_and_then_ids_again() {
     const TIMEOUT: Duration = Duration::from_secs(2);
@@ -162,8 +167,8 @@ fn without_a_server_there_is_an_error_in_time_and_then_ids_again() {
     all.assert_unique();
 }
 
-/// Goal: a truncated, late or lost answer loses ids and never repeats one. Method: under load, a proxy in front of the preferred
-/// server disturbs the answers.
+/// Goal: a truncated, late or lost answer loses ids and never repeats one. Method: under load, a proxy in
+/// front of the preferred server disturbs the answers.
 #[test]
 fn disturbed_answers_give_nothing_twice() {
     let folder = tempfile::tempdir().unwrap();
@@ -198,8 +203,9 @@ fn disturbed_answers_give_nothing_twice() {
     all.assert_unique();
 }
 
-/// Goal: a namespace that no server can serve does not affect others. Method: one whose source is down, and calls for another one
-/// right after its failures. If such a call fails with a time to retry, the servers are closed for both.
+/// Goal: a namespace that no server can serve does not affect others. Method: one whose source is down, and
+/// calls for another one right after its failures. If such a call fails with a time to retry, the servers are
+/// closed for both.
 #[test]
 fn a_namespace_whose_source_is_down_fails_no_call_for_another_one() {
     let folder = tempfile::tempdir().unwrap();

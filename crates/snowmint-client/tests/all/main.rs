@@ -1,4 +1,5 @@
-//! The client against real servers: death, silence, rejection, TLS; and against answers that no server should send.
+//! The client against real servers: death, silence, rejection, TLS; and against answers that no server should
+//! send.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "this is test code: a panic is how a test fails")]
 

@@ -16,7 +16,8 @@ fn serve(folder: &std::path::Path, certificates: &Certificates, more: &[&std::ff
     server
 }
 
-/// Goal: ids come only from a server that the authority has certified, and with the client certificate that the server requires.
+/// Goal: ids come only from a server that the authority has certified, and with the client certificate that
+/// the server requires.
 #[test]
 fn ids_over_tls() {
     let folder = tempfile::tempdir().unwrap();
@@ -50,8 +51,8 @@ fn ids_over_tls() {
     }
 }
 
-/// Goal: a server with an invalid certificate is skipped while another one has a valid certificate. Method: two servers, each
-/// with its own authority, of which the client knows one.
+/// Goal: a server with an invalid certificate is skipped while another one has a valid certificate. Method:
+/// two servers, each with its own authority, of which the client knows one.
 #[test]
 fn an_invalid_certificate_fails_over() {
     let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];

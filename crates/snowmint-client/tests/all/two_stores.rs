@@ -17,8 +17,8 @@ fn servers(root: &std::path::Path) -> [(Server, String); 2] {
     })
 }
 
-/// Goal: the client returns no id of a second store; while the first one answers, callers see no error, and then one that names both
-/// servers. Method: two servers with one worker; then the first one stops.
+/// Goal: the client returns no id of a second store; while the first one answers, callers see no error, and
+/// then one that names both servers. Method: two servers with one worker; then the first one stops.
 #[test]
 fn ids_of_a_second_store_are_refused() {
     let root = tempfile::tempdir().unwrap();
@@ -44,8 +44,8 @@ fn ids_of_a_second_store_are_refused() {
     assert!(!error.is_temporary());
 }
 
-/// Goal: a client with a configured store takes no id of any other, not even as the first. Method: the right one is listed last; then
-/// it is not listed at all.
+/// Goal: a client with a configured store takes no id of any other, not even as the first. Method: the right
+/// one is listed last; then it is not listed at all.
 #[test]
 fn a_configured_store_is_the_only_one() {
     let root = tempfile::tempdir().unwrap();

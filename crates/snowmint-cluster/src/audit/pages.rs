@@ -1,6 +1,7 @@
 //! The records of the log: pages of lines, in a ring.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use snowmint::utc;
@@ -8,6 +9,7 @@ use snowmint_store::{Expected, Key, Swap, Versioned};
 use tokio::time::sleep;
 
 use super::*;
+use crate::store_calls::{BEFORE_LOOKING, before_call};
 use snowmint::random::SplitMix64;
 
 /// How many bytes of a page the entries kept from the replaced page may take.
@@ -16,7 +18,7 @@ const KEPT_BYTES: usize = PAGE_BYTES / 3;
 /// A line of a page: a change, or the failure of one with the same tag.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct LogLine {
+pub(super) struct PageLine {
     pub(super) tag: EntryTag,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) at: Option<String>,
@@ -64,7 +66,7 @@ impl TryFrom<String> for EntryTag {
     }
 }
 
-impl LogLine {
+impl PageLine {
     /// Returns whether the line says that a change failed.
     pub(super) const fn is_failure(&self) -> bool {
         !self.failed.is_empty()
@@ -109,7 +111,7 @@ impl<'a> Page<'a> {
 }
 
 /// Writes a line at the end of the newest page.
-pub(super) async fn write(store: &dyn Store, line: &LogLine) -> Result<(), AuditError> {
+pub(super) async fn write(store: &dyn Store, line: &PageLine) -> Result<(), AuditError> {
     let unreadable = |key: &Key, why: String| AuditError::Unreadable {
         key: key.to_string(),
         store: store.describe(),
@@ -182,8 +184,8 @@ fn begun(number: u64, lines: &str, store: &dyn Store) -> Result<Vec<u8>, AuditEr
 /// The rights of an author, and its name.
 type Author = (AuthorRights, String);
 
-/// Returns the author whose entries make room first: of those for some namespaces if they have more bytes together than each other
-/// author.
+/// Returns the author whose entries make room first: of those for some namespaces if they have more bytes
+/// together than each other author.
 fn heaviest(of_author: &BTreeMap<Author, usize>) -> Option<&Author> {
     let most = |rights| {
         let of_rights = of_author.iter().filter(move |((its, _), _)| *its == rights);
@@ -204,9 +206,9 @@ struct Keepable {
     lines: String,
 }
 
-/// Returns the lines that the page which replaces `replaced` keeps: none of the author with the most bytes in the ring, and up to
-/// [`KEPT_BYTES`] of the others. The oldest lines are dropped first: those of authors for some namespaces before others, and those
-/// of the author with the most bytes before others.
+/// Returns the lines that the page which replaces `replaced` keeps: none of the author with the most bytes in
+/// the ring, and up to [`KEPT_BYTES`] of the others. The oldest lines are dropped first: those of authors for
+/// some namespaces before others, and those of the author with the most bytes before others.
 fn kept(ring: &[(Key, Versioned)], replaced: &Page<'_>) -> String {
     let pages = ring.iter().filter(|(key, _)| key.as_str() != NEWEST);
     let pages: Vec<_> = pages.filter_map(|(_, record)| Page::read(&record.value).ok()).collect();
@@ -214,9 +216,9 @@ fn kept(ring: &[(Key, Versioned)], replaced: &Page<'_>) -> String {
     let mut failures = BTreeMap::new();
     for page in &pages {
         for text in page.lines.lines() {
-            let Ok(line) = serde_json::from_str::<LogLine>(text) else { continue };
+            let Ok(line) = serde_json::from_str::<PageLine>(text) else { continue };
             if line.is_failure() {
-                failures.insert(line.tag.0, LogLine { page: line.page.or(Some(page.number)), ..line });
+                failures.insert(line.tag.0, PageLine { page: line.page.or(Some(page.number)), ..line });
             } else {
                 *of_author.entry((line.rights.unwrap_or_default(), line.who)).or_default() += text.len();
             }
@@ -224,11 +226,11 @@ fn kept(ring: &[(Key, Versioned)], replaced: &Page<'_>) -> String {
     }
     let Some(heaviest) = heaviest(&of_author) else { return String::new() };
     let keepable = |text: &str| {
-        let line: LogLine = serde_json::from_str(text).ok().filter(|line: &LogLine| !line.is_failure())?;
+        let line: PageLine = serde_json::from_str(text).ok().filter(|line: &PageLine| !line.is_failure())?;
         // A failure is kept with its entry: without it, the change would count as made.
         let failure = failures.get(&line.tag.0);
         let author = (line.rights.unwrap_or_default(), line.who.clone());
-        let line = LogLine { page: line.page.or(Some(replaced.number)), ..line };
+        let line = PageLine { page: line.page.or(Some(replaced.number)), ..line };
         let lines =
             std::iter::once(&line).chain(failure).map(|line| serde_json::to_string(line).map(|it| it + "\n"));
         let lines = lines.collect::<Result<String, _>>().ok()?;
@@ -255,15 +257,13 @@ pub(super) fn number(value: &[u8]) -> Option<u64> {
 }
 
 fn key(text: &str, store: &dyn Store) -> Result<Key, StoreError> {
-    Key::new(text).map_err(|error| StoreError::new(StoreErrorKind::Other, "key", store.describe(), error))
+    Key::new(text).map_err(|error| before_call(store, "key", error))
 }
 
 fn json(value: &impl Serialize, store: &dyn Store) -> Result<String, StoreError> {
-    serde_json::to_string(value)
-        .map_err(|error| StoreError::new(StoreErrorKind::Other, "entry", store.describe(), error))
+    serde_json::to_string(value).map_err(|error| before_call(store, "entry", error))
 }
 
 pub(super) fn random(store: &dyn Store) -> Result<u64, StoreError> {
-    getrandom::u64()
-        .map_err(|error| StoreError::new(StoreErrorKind::Other, "random number", store.describe(), error))
+    getrandom::u64().map_err(|error| before_call(store, "random number", error))
 }

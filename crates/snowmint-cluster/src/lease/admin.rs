@@ -1,6 +1,5 @@
-//! Lists all leases of a store, and revokes a lease safely. Tools for operators: no node needs them to hold a lease.
-
-use std::time::Duration;
+//! Lists all leases of a store, and revokes a lease safely. Tools for operators: no node needs them to hold a
+//! lease.
 
 use snowmint::WorkerId;
 use snowmint_store::{Expected, Key, Revision, Store, StoreError, StoreErrorKind, Swap};
@@ -8,12 +7,10 @@ use snowmint_store::{Expected, Key, Revision, Store, StoreError, StoreErrorKind,
 #[cfg(test)]
 use super::record::Granted;
 use super::record::{Record, RecordError, Tag};
-use crate::namespace::registry::{cause, unknown_outcome};
+use crate::store_calls::{BEFORE_LOOKING, cause, unknown_outcome};
 
 /// The prefix of the keys of all leases.
 const PREFIX: &str = "workers/";
-/// The wait after a write with an unknown outcome, before the record is read.
-const BEFORE_LOOKING: Duration = Duration::from_millis(100);
 /// How often a write without an answer is repeated.
 const TRIES: u32 = 5;
 
@@ -33,7 +30,8 @@ pub struct LeaseEntry {
 /// The outcome of [`evict`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Eviction {
-    /// The holder can no longer renew the lease. The worker is free from this instant on, in unix milliseconds.
+    /// The holder can no longer renew the lease. The worker is free from this instant on, in unix
+    /// milliseconds.
     FreeFrom(u64),
     /// The record changed in the meantime: its holder is alive, or another node took the worker.
     Changed,
@@ -73,18 +71,20 @@ fn worker_of(key: &Key) -> Option<(&str, WorkerId)> {
 
 /// Takes a worker from its holder, after the end of the current lease.
 ///
-/// The lease keeps its end, because ids up to that instant may exist. The holder uses it to the end, notices at its next renewal
-/// that it has lost the worker, and takes another one. Returns `None` if the record is unreadable.
+/// The lease keeps its end, because ids up to that instant may exist. The holder uses it to the end, notices
+/// at its next renewal that it has lost the worker, and takes another one. Returns `None` if the record is
+/// unreadable.
 ///
 /// If an answer is lost, this function reads the record again and decides by its tag.
 ///
 /// # Errors
 ///
-/// The store's error. [`OutcomeUnknown`](StoreErrorKind::OutcomeUnknown) means that the record could not be read again either:
-/// the worker may have been taken.
+/// The store's error. [`OutcomeUnknown`](StoreErrorKind::OutcomeUnknown) means that the record could not be
+/// read again either: the worker may have been taken.
 pub async fn evict(store: &dyn Store, entry: &LeaseEntry, tag: Tag) -> Result<Option<Eviction>, StoreError> {
     let Ok(record) = &entry.record else { return Ok(None) };
-    // The same end under a tag that the holder never wrote: to the holder, the record belongs to another node. Nothing is granted.
+    // The same end under a tag that the holder never wrote: to the holder, the record belongs to another
+    // node. Nothing is granted.
     let evicted = Record { tag, from_unix_ms: Some(record.until_unix_ms), released: true, ..record.clone() };
     let (value, expected) = (evicted.to_bytes(), Expected::Revision(entry.revision));
     let free_from = Ok(Some(Eviction::FreeFrom(record.until_unix_ms)));
@@ -156,8 +156,8 @@ mod tests {
         assert!(matches!(store.compare_and_set(&key, at, &record.to_bytes()).await, Ok(Swap::Done(_))));
     }
 
-    /// Goal: if the answer is lost, the eviction reads the record before it reports, and says so if it cannot. Method: each
-    /// outcome of the write and of the read after it.
+    /// Goal: if the answer is lost, the eviction reads the record before it reports, and says so if it
+    /// cannot. Method: each outcome of the write and of the read after it.
     #[tokio::test(start_paused = true)]
     async fn an_eviction_without_an_answer_looks_again() {
         use Fate::{LostBefore, LostDone, Refused};
@@ -186,7 +186,8 @@ mod tests {
         }
     }
 
-    /// Goal: if nothing can be read after a lost answer, the eviction does not claim that nothing was written.
+    /// Goal: if nothing can be read after a lost answer, the eviction does not claim that nothing was
+    /// written.
     #[tokio::test(start_paused = true)]
     async fn an_eviction_that_cannot_look_is_unknown() {
         let store = LostAnswers::default();

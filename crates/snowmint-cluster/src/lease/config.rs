@@ -19,7 +19,8 @@ const MIN_WINDOW: Duration = Duration::from_millis(500);
 const MAX_WINDOW: Duration = Duration::from_hours(24);
 /// Listing this many workers costs about as much as loading one.
 const SMALL_POOL: u32 = 64;
-/// The minimum ratio of the window to what the store may lose: a claim and the renewal after it have to settle within a window.
+/// The minimum ratio of the window to what the store may lose: a claim and the renewal after it have to
+/// settle within a window.
 const WINDOW_PER_LOSS: u32 = 3;
 /// Beyond this number, a layout with more sequence bits is cheaper than more workers.
 const MAX_WORKERS: u32 = 8;
@@ -45,18 +46,18 @@ pub struct LeaseConfig {
     pool: WorkerPool,
     holder: Holder,
     worker_choice: WorkerChoice,
-    worker_count: WorkerCount,
+    pub(super) worker_count: WorkerCount,
     clock: Option<NodeClock>,
     window: Duration,
     max_skew: Duration,
-    rule: Rule,
-    sequence_start: Start,
-    saved: Option<SavedLeases>,
+    pub(super) rule: Rule,
+    pub(super) sequence_start: Start,
+    pub(super) saved: Option<SavedLeases>,
 }
 
 impl LeaseConfig {
-    /// Makes the default settings: one lease of any free worker, a window of 10 s, an anchored clock, and the generator's own
-    /// rule for a clock that goes back.
+    /// Makes the default settings: one lease of any free worker, a window of 10 s, an anchored clock, and the
+    /// generator's own rule for a clock that goes back.
     pub fn new(pool: impl Into<WorkerPool>, holder: Holder) -> Self {
         Self {
             pool: pool.into(),
@@ -72,16 +73,12 @@ impl LeaseConfig {
         }
     }
 
-    /// Sets which worker to lease.
-    pub const fn worker_choice(mut self, choice: WorkerChoice) -> Self {
-        self.worker_choice = choice;
-        self
-    }
+    snowmint::setters! {
+        /// Sets which worker to lease.
+        worker_choice: WorkerChoice;
 
-    /// Sets how many workers to lease at once.
-    pub const fn worker_count(mut self, count: WorkerCount) -> Self {
-        self.worker_count = count;
-        self
+        /// Sets how many workers to lease at once.
+        worker_count: WorkerCount;
     }
 
     /// Sets the clock of the ids and the leases. Leases of one process should share one clock.
@@ -90,38 +87,29 @@ impl LeaseConfig {
         self
     }
 
-    /// Sets how far ahead a lease reaches when it is granted or renewed.
-    ///
-    /// If store calls fail, leases survive an outage of two thirds of the window; if calls hang, two fifths. After a crash the
-    /// worker stays taken for up to a whole window. The window is 500 ms to 24 h, and at least three times what the store
-    /// [may lose](snowmint_store::Store::may_lose).
-    pub const fn window(mut self, window: Duration) -> Self {
-        self.window = window;
-        self
+    snowmint::setters! {
+        /// Sets how far ahead a lease reaches when it is granted or renewed.
+        ///
+        /// If store calls fail, leases survive an outage of two thirds of the window; if calls hang, two fifths.
+        /// After a crash the worker stays taken for up to a whole window. The window is 500 ms to 24 h, and at
+        /// least three times what the store [may lose](snowmint_store::Store::may_lose).
+        window: Duration;
+
+        /// Sets how far the clock may be ahead of the store's clock, if the store has one, when the node takes a
+        /// lease. The default is 30 s. A clock that is far ahead would block its worker for other nodes until the
+        /// time it shows.
+        max_skew: Duration;
+
+        /// Sets what to do when the clock goes back.
+        rule: Rule;
+
+        /// Sets where the sequence of a new tick starts; the default is 0. A random start suits ids at a low rate
+        /// that are sharded by `id % n`, but changes their order: see [`Start`].
+        sequence_start: Start;
     }
 
-    /// Sets how far the clock may be ahead of the store's clock, if the store has one, when the node takes a lease. The default
-    /// is 30 s. A clock that is far ahead would block its worker for other nodes until the time it shows.
-    pub const fn max_skew(mut self, max_skew: Duration) -> Self {
-        self.max_skew = max_skew;
-        self
-    }
-
-    /// Sets what to do when the clock goes back.
-    pub const fn rule(mut self, rule: Rule) -> Self {
-        self.rule = rule;
-        self
-    }
-
-    /// Sets where the sequence of a new tick starts; the default is 0. A random start suits ids at a low rate that are sharded by
-    /// `id % n`, but changes their order: see [`Start`].
-    pub const fn sequence_start(mut self, start: Start) -> Self {
-        self.sequence_start = start;
-        self
-    }
-
-    /// Saves leases in a directory, and resumes the lease that is saved there: see [`SavedLeases`]. Ids then depend on the
-    /// disk, which is written a few times a second.
+    /// Saves leases in a directory, and resumes the lease that is saved there: see [`SavedLeases`]. Ids then
+    /// depend on the disk, which is written a few times a second.
     pub fn saved(mut self, leases: SavedLeases) -> Self {
         self.saved = Some(leases);
         self
@@ -148,24 +136,8 @@ impl LeaseConfig {
         Ok(())
     }
 
-    pub(super) const fn saved_leases(&self) -> Option<&SavedLeases> {
-        self.saved.as_ref()
-    }
-
-    pub(super) const fn workers(&self) -> WorkerCount {
-        self.worker_count
-    }
-
     pub(super) fn node_clock(&self) -> NodeClock {
         self.clock.clone().unwrap_or_default()
-    }
-
-    pub(super) const fn generator_rule(&self) -> Rule {
-        self.rule
-    }
-
-    pub(super) const fn generator_start(&self) -> Start {
-        self.sequence_start
     }
 
     /// The time after which the outcome of a store call counts as unknown.
@@ -205,8 +177,8 @@ impl LeaseConfig {
     }
 }
 
-/// How long a grant takes to settle, in milliseconds: 1 ms more than the store may lose, because clock readings are cut to whole
-/// milliseconds.
+/// How long a grant takes to settle, in milliseconds: 1 ms more than the store may lose, because clock
+/// readings are cut to whole milliseconds.
 pub(super) fn settle_ms(may_lose: Duration) -> u64 {
     if may_lose.is_zero() {
         return 0;

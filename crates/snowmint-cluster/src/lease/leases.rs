@@ -24,19 +24,21 @@ const COUNTED_ALONE: u64 = 1024;
 
 /// Holds one or several leases of workers, and makes ids under them.
 ///
-/// A background task renews each lease. If another node takes the worker, the node uses its lease up to the end and takes another
-/// worker in the meantime, so that callers keep getting ids.
+/// A background task renews each lease. If another node takes the worker, the node uses its lease up to the
+/// end and takes another worker in the meantime, so that callers keep getting ids.
 ///
-/// [`LeaseConfig::worker_count`] sets how many leases a node holds. It takes another lease when callers use up the sequences of
-/// its leases: they met used-up ticks in a tenth of all ticks of a second (of ten ticks, if those are longer), and got more than
-/// half of the ids of all leases. It releases a lease when, for three windows in a row, the others had more than twice the ids
-/// that callers got. It makes one change at a time, within the configured range.
+/// [`LeaseConfig::worker_count`] sets how many leases a node holds. It takes another lease when callers use
+/// up the sequences of its leases: they met used-up ticks in a tenth of all ticks of a second (of ten ticks,
+/// if those are longer), and got more than half of the ids of all leases. It releases a lease when, for three
+/// windows in a row, the others had more than twice the ids that callers got. It makes one change at a time,
+/// within the configured range.
 ///
 /// Each lease has its own name (`web-3:8080`, `web-3:8080/2`) and is renewed and replaced on its own.
 ///
-/// Each connection or thread takes ids through its own [`LeaseHandle`]; the ids of one handle strictly increase. A clone refers
-/// to the same leases. When the last clone and the last handle are dropped, the leases stay taken to the end of their window.
-/// Call [`release`](Self::release), so that other nodes can take the workers immediately.
+/// Each connection or thread takes ids through its own [`LeaseHandle`]; the ids of one handle strictly
+/// increase. A clone refers to the same leases. When the last clone and the last handle are dropped, the
+/// leases stay taken to the end of their window. Call [`release`](Self::release), so that other nodes can
+/// take the workers immediately.
 ///
 /// # Examples
 ///
@@ -97,7 +99,7 @@ impl Leases {
     /// If called outside a tokio runtime.
     pub fn start(store: Arc<dyn Store>, config: LeaseConfig) -> Result<Self, LeaseConfigError> {
         let settings = config.settings(store.may_lose())?;
-        let (layout, workers, clock) = (*settings.pool.layout(), config.workers(), config.node_clock());
+        let (layout, workers, clock) = (*settings.pool.layout(), config.worker_count, config.node_clock());
         let generators = GeneratorPool::new(layout);
         let demand = (workers.min() < workers.max()).then(Arc::<IdDemand>::default);
         let policy = demand.clone().map(|demand| {
@@ -118,8 +120,8 @@ impl Leases {
     ///
     /// # Errors
     ///
-    /// [`LeaseError`] once it is certain that waiting does not help: another node holds the required worker, its record is
-    /// unreadable, the clock is wrong, the store is unusable, or this is a forked child.
+    /// [`LeaseError`] once it is certain that waiting does not help: another node holds the required worker,
+    /// its record is unreadable, the clock is wrong, the store is unusable, or this is a forked child.
     ///
     /// # Cancel safety
     ///
@@ -135,13 +137,14 @@ impl Leases {
         LeaseHandle { generators, demand, uncounted: 0, shared: Arc::clone(&self.shared) }
     }
 
-    /// Returns the state of each lease that is held, sought or being released, in the order in which the node sought them.
+    /// Returns the state of each lease that is held, sought or being released, in the order in which the node
+    /// sought them.
     pub fn statuses(&self) -> Vec<LeaseStatus> {
         self.shared.statuses.each()
     }
 
-    /// Returns the state of all leases as one: the worker of the first one that is held, the latest end, and the sum of all
-    /// counts.
+    /// Returns the state of all leases as one: the worker of the first one that is held, the latest end, and
+    /// the sum of all counts.
     pub fn status(&self) -> LeaseStatus {
         self.shared.statuses.as_one()
     }
@@ -155,15 +158,17 @@ impl Leases {
         self.shared.generators.check_ready().map_err(|refusal| self.shared.explain(refusal))
     }
 
-    /// Returns the number of ticks that lay ahead of the clock when their first id was made, over all leases since the start.
+    /// Returns the number of ticks that lay ahead of the clock when their first id was made, over all leases
+    /// since the start.
     pub fn borrowed_ticks(&self) -> u64 {
         self.shared.generators.borrowed_ticks()
     }
 
-    /// Ends all generators for every caller and releases all leases, so that other nodes can continue with the next timestamps.
+    /// Ends all generators for every caller and releases all leases, so that other nodes can continue with
+    /// the next timestamps.
     ///
-    /// Returns when the store has acknowledged the release, or after `patience`: then the leases end by themselves. In a forked
-    /// child it does nothing, because the leases belong to the parent.
+    /// Returns when the store has acknowledged the release, or after `patience`: then the leases end by
+    /// themselves. In a forked child it does nothing, because the leases belong to the parent.
     pub async fn release(&self, patience: Duration) {
         if !self.shared.process.is_same_process() {
             return;
@@ -202,8 +207,8 @@ impl fmt::Debug for Leases {
 
 /// Takes ids under a node's [`Leases`], each greater than the one before: for one connection or thread.
 ///
-/// It is cheap to make and to drop, and keeps the leases alive. It is not `Clone`, because the ids of two handles do not have
-/// one order.
+/// It is cheap to make and to drop, and keeps the leases alive. It is not `Clone`, because the ids of two
+/// handles do not have one order.
 pub struct LeaseHandle {
     generators: PoolHandle<NodeClock>,
     demand: Option<Arc<IdDemand>>,

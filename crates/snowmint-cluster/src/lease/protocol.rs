@@ -11,66 +11,73 @@
 //!    └────────────────────────────────┘
 //! ```
 //!
-//! `seek` finds a worker. This file claims it, and holds, renews and releases its lease. `clock_jumps` decides whether a clock that
-//! jumped forward may grant. A claim is conditional on the revision that the node saw, and begins after the end that this
-//! revision shows.
+//! `seek` finds a worker. This file claims it, and holds, renews and releases its lease. `clock_jumps`
+//! decides whether a clock that jumped forward may grant. A claim is conditional on the revision that the
+//! node saw, and begins after the end that this revision shows.
 //!
 //! # When a renewal's answer is lost
 //!
 //! The write may have happened, or may still arrive. The node loads the record:
 //!
 //! - The tag of this write: it succeeded.
-//! - The tag that was known before: nothing has been written yet. The node tries again. If the first attempt still arrives, the
-//!   second one conflicts, and the next load shows the outcome.
+//! - The tag that was known before: nothing has been written yet. The node tries again. If the first attempt
+//!   still arrives, the second one conflicts, and the next load shows the outcome.
 //! - An older tag of this node, or no record: the store forgot, see below.
 //! - Any other tag: it belongs to another node, and the lease is lost.
 //!
 //! # Stores that may lose acknowledged writes
 //!
-//! A store whose [`may_lose`](snowmint_store::Store::may_lose) is L may fail over to a copy without the newest writes: it loses
-//! the end of its history, never a part in the middle, and only writes that it acknowledged less than L before. Over such a store
-//! a node uses a lease only as far as it has *settled*: a load or a conditional write, sent at least L after the answer that
-//! showed the grant, still found it. The time from that answer to this call is measured by a steady clock. A renewal settles the
-//! grant before it, so renewals cost no extra call. A claim settles with the first renewal, L later, and is reported only then.
+//! A store whose [`may_lose`](snowmint_store::Store::may_lose) is L may fail over to a copy without the
+//! newest writes: it loses the end of its history, never a part in the middle, and only writes that it
+//! acknowledged less than L before. Over such a store a node uses a lease only as far as it has *settled*: a
+//! load or a conditional write, sent at least L after the answer that showed the grant, still found it. The
+//! time from that answer to this call is measured by a steady clock. A renewal settles the grant before it,
+//! so renewals cost no extra call. A claim settles with the first renewal, L later, and is reported only
+//! then.
 //!
 //! Why no instant is used twice:
 //!
-//! 1. *What has settled stays.* If the store had lost the grant, it would have lost it within L of the acknowledgement, and the
-//!    confirming call would not have found it. A grant that was found is older than L, so no later failover loses it.
-//! 2. *Everything that is used lies on one line of history.* Every node uses settled grants only. By 1, all of them are in the
-//!    history that survives, in one order for each worker.
-//! 3. *On one line, ranges do not overlap.* A claim begins at `max(now, old.until)`, a renewal never shortens a lease, and a
-//!    release ends it after the last used timestamp. Each write was conditional on the one before it.
+//! 1. *What has settled stays.* If the store had lost the grant, it would have lost it within L of the
+//!    acknowledgement, and the confirming call would not have found it. A grant that was found is older than
+//!    L, so no later failover loses it.
+//! 2. *Everything that is used lies on one line of history.* Every node uses settled grants only. By 1, all
+//!    of them are in the history that survives, in one order for each worker.
+//! 3. *On one line, ranges do not overlap.* A claim begins at `max(now, old.until)`, a renewal never shortens
+//!    a lease, and a release ends it after the last used timestamp. Each write was conditional on the one
+//!    before it.
 //!
-//! A claim over a lapsed record whose renewal was lost is therefore harmless: its holder had not settled that renewal and did not
-//! use it. A lost release only wastes time: whatever was written after it is lost with it. A grant that nobody settled is never
-//! used, in whatever order late writes arrive.
+//! A claim over a lapsed record whose renewal was lost is therefore harmless: its holder had not settled that
+//! renewal and did not use it. A lost release only wastes time: whatever was written after it is lost with
+//! it. A grant that nobody settled is never used, in whatever order late writes arrive.
 //!
 //! # A store that forgot
 //!
-//! If a node finds its record older than what the store had acknowledged (a tag of its own line, or no record), the store forgot:
-//! it failed over or was restored. The node writes its lease again from what it found, and uses nothing new until that has
-//! settled. It claims no other worker for one window, because other nodes need that long to write their leases again. If another
-//! holder's grant begins before the end of what this node may use, the two overlap, and this node stops immediately. Records
-//! contain the beginning of the lease for this purpose only.
+//! If a node finds its record older than what the store had acknowledged (a tag of its own line, or no
+//! record), the store forgot: it failed over or was restored. The node writes its lease again from what it
+//! found, and uses nothing new until that has settled. It claims no other worker for one window, because
+//! other nodes need that long to write their leases again. If another holder's grant begins before the end of
+//! what this node may use, the two overlap, and this node stops immediately. Records contain the beginning of
+//! the lease for this purpose only.
 //!
-//! These two rules detect losses that the store must not have. They do not make a loss of more than L safe. After such a loss,
-//! another node may claim the worker, or wake and renew a lease that had ended, before the holder's next renewal: it can then
-//! repeat up to that much of the lease.
+//! These two rules detect losses that the store must not have. They do not make a loss of more than L safe.
+//! After such a loss, another node may claim the worker, or wake and renew a lease that had ended, before the
+//! holder's next renewal: it can then repeat up to that much of the lease.
 //!
 //! # A clock that was ahead
 //!
-//! A clock that is far ahead is granted a lease in the future, and leaves a gap that nobody was granted. Each record shows the gaps
-//! ([`Granted`]), so that a node with a correct clock can be granted a part of one: from the time of its clock, or the beginning
-//! of the gap, for a window, and never beyond the next grant. The record still ends where its last grant does. A lease in a gap is
-//! renewed up to the next grant. Then the node takes another worker, as if it had lost this one.
+//! A clock that is far ahead is granted a lease in the future, and leaves a gap that nobody was granted. Each
+//! record shows the gaps ([`Granted`]), so that a node with a correct clock can be granted a part of one:
+//! from the time of its clock, or the beginning of the gap, for a window, and never beyond the next grant.
+//! The record still ends where its last grant does. A lease in a gap is renewed up to the next grant. Then
+//! the node takes another worker, as if it had lost this one.
 //!
-//! Point 3 holds for gaps too: a gap of a record was granted to nobody on the history that led to this record, each write replaces
-//! the record whose gaps it read, and takes from them what it grants. Only the unused end of a grant is given back, by its holder.
-//! The holder of the last grant loses the worker to a lease in a gap, and uses its own lease to the end.
+//! Point 3 holds for gaps too: a gap of a record was granted to nobody on the history that led to this
+//! record, each write replaces the record whose gaps it read, and takes from them what it grants. Only the
+//! unused end of a grant is given back, by its holder. The holder of the last grant loses the worker to a
+//! lease in a gap, and uses its own lease to the end.
 //!
-//! A node takes a gap below a lease that is in the future only if it saw the record unchanged for longer than a renewal takes: both
-//! clocks may be wrong, and the node that was there first keeps its worker.
+//! A node takes a gap below a lease that is in the future only if it saw the record unchanged for longer than
+//! a renewal takes: both clocks may be wrong, and the node that was there first keeps its worker.
 
 pub(super) mod clock_jumps;
 mod messages;
@@ -115,13 +122,14 @@ pub struct LeaseSettings {
     pub holder: Holder,
     /// How far ahead of the clock a lease reaches when it is granted or renewed, in milliseconds.
     pub window_ms: u64,
-    /// How far the clock may be ahead of the store's clock when the node takes a lease, or renews it after a jump of the clock, in
-    /// milliseconds. A clock that is far ahead would block the worker for other nodes.
+    /// How far the clock may be ahead of the store's clock when the node takes a lease, or renews it after a
+    /// jump of the clock, in milliseconds. A clock that is far ahead would block the worker for other nodes.
     pub max_skew_ms: u64,
-    /// The age of the newest writes that the store may lose, in milliseconds: a grant settles after this time. 0 for a store that
-    /// keeps everything it acknowledges.
+    /// The age of the newest writes that the store may lose, in milliseconds: a grant settles after this
+    /// time. 0 for a store that keeps everything it acknowledges.
     pub may_lose_ms: u64,
-    /// The node lists a pool of at most this many workers at once, and looks at a few workers of a larger one.
+    /// The node lists a pool of at most this many workers at once, and looks at a few workers of a larger
+    /// one.
     pub small_pool: u32,
 }
 
@@ -130,11 +138,11 @@ pub struct LeaseSettings {
 pub struct Now {
     /// The clock of the ids, in unix milliseconds. It may be stepped, slewed or wrong.
     pub unix_ms: u64,
-    /// What that clock would show by boot time, without steps since the process started, in unix milliseconds. The difference
-    /// reveals a step forward.
+    /// What that clock would show by boot time, without steps since the process started, in unix
+    /// milliseconds. The difference reveals a step forward.
     pub unstepped_unix_ms: u64,
-    /// A steady clock, in milliseconds since any instant, by which grants settle. It may show less time than has passed, for
-    /// example without the time of a suspension, and never more.
+    /// A steady clock, in milliseconds since any instant, by which grants settle. It may show less time than
+    /// has passed, for example without the time of a suspension, and never more.
     pub steady_ms: u64,
 }
 
@@ -161,10 +169,11 @@ impl Begin for AfterLastGrant {
     }
 }
 
-/// How many abandoned claims, and how many recent tags, to remember: only the last few writes can still arrive.
+/// How many abandoned claims, and how many recent tags, to remember: only the last few writes can still
+/// arrive.
 const MAX_REMEMBERED: usize = 16;
-/// The longest wait for a store that fails, or for a worker that may become free. Ids return this soon after the store does,
-/// however long the window.
+/// The longest wait for a store that fails, or for a worker that may become free. Ids return this soon after
+/// the store does, however long the window.
 const LONGEST_WAIT_MS: u64 = 2_000;
 
 /// One attempt to write. A later load may show that it succeeded.
@@ -211,7 +220,8 @@ impl PendingWrite {
         }
     }
 
-    /// Returns the same write of a record that was found at another revision: no attempt can succeed any more.
+    /// Returns the same write of a record that was found at another revision: no attempt can succeed any
+    /// more.
     fn at(&self, expected: Expected, known_tag: Option<Tag>) -> Self {
         Self { expected, known_tag, attempts: Vec::new(), may_have_succeeded: false, ..*self }
     }
@@ -246,8 +256,8 @@ pub struct SettledLease {
     pub from_unix_ms: u64,
     /// The first instant after it, in unix milliseconds: the end of the newest grant that has settled.
     pub until_unix_ms: u64,
-    /// Whether it lies in a gap, below a grant to another clock. Such a lease must not be saved: a process of an earlier version
-    /// would resume it, and forget that grant.
+    /// Whether it lies in a gap, below a grant to another clock. Such a lease must not be saved: a process of
+    /// an earlier version would resume it, and forget that grant.
     pub is_in_gap: bool,
 }
 
@@ -263,8 +273,9 @@ struct RecordedLease {
     is_usable: bool,
     /// Whether the tag is still that of the previous process, which may have written another one since.
     resumed: bool,
-    /// The tag at which this process resumed the lease. The previous process had counted up to this number, and this one
-    /// continues from a random number: only numbers up to this one are certainly older than the lease.
+    /// The tag at which this process resumed the lease. The previous process had counted up to this number,
+    /// and this one continues from a random number: only numbers up to this one are certainly older than the
+    /// lease.
     resumed_from: Option<Tag>,
     /// The end of the newest grant that was acknowledged.
     acknowledged_until_unix_ms: u64,
@@ -293,8 +304,9 @@ impl RecordedLease {
         } else if is_up_to(ours) || self.resumed_from.is_some_and(|tag| is_up_to(tag.number())) {
             Writer::UsBefore
         } else {
-            // Either a process that resumed this lease, or the one from which this process resumed it. Both may be alive. If each
-            // took the other's record for an older one of its own, both would use the lease.
+            // Either a process that resumed this lease, or the one from which this process resumed it. Both
+            // may be alive. If each took the other's record for an older one of its own, both would use the
+            // lease.
             Writer::Another
         }
     }
@@ -307,9 +319,11 @@ impl RecordedLease {
 /// The writer of a record, by its tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Writer {
-    /// This line of processes, no later than the newest grant: the store forgot that grant, perhaps only for a while.
+    /// This line of processes, no later than the newest grant: the store forgot that grant, perhaps only for
+    /// a while.
     UsBefore,
-    /// This process, after the newest grant, although the store said that nothing was written; or a copy of it.
+    /// This process, after the newest grant, although the store said that nothing was written; or a copy of
+    /// it.
     UsSince,
     /// Another node.
     Another,
@@ -343,13 +357,13 @@ pub struct LeaseProtocol<B = AfterLastGrant> {
     lease: Option<RecordedLease>,
     candidates: VecDeque<WorkerCandidate>,
     probing: Probing,
-    /// The last few claims that the node abandoned without knowing their outcome. A record with one of these tags belongs to this
-    /// node after all.
+    /// The last few claims that the node abandoned without knowing their outcome. A record with one of these
+    /// tags belongs to this node after all.
     abandoned_claims: VecDeque<(WorkerId, WriteAttempt)>,
     /// The revision at which the required worker was last seen with another node.
     watched: Option<Revision>,
-    /// The revisions of records with a gap now and a lease in the future, by worker, and since when they are the same, by the steady
-    /// clock.
+    /// The revisions of records with a gap now and a lease in the future, by worker, and since when they are
+    /// the same, by the steady clock.
     unrenewed: BTreeMap<u32, (Revision, u64)>,
     /// The first instant after every used timestamp, once the lease is to be released.
     release_from_unix_ms: Option<u64>,
@@ -358,13 +372,14 @@ pub struct LeaseProtocol<B = AfterLastGrant> {
     sent_steady_ms: u64,
     /// The node claims no worker before this time of the steady clock.
     claim_nothing_before_steady_ms: u64,
-    /// How far the clock was ahead of the unstepped clock when it was last confirmed, in milliseconds. Negative if the process
-    /// started with a clock that was ahead.
+    /// How far the clock was ahead of the unstepped clock when it was last confirmed, in milliseconds.
+    /// Negative if the process started with a clock that was ahead.
     confirmed_ahead_ms: i64,
     /// How long the clock has been further ahead than that.
     jumped: Jumped,
     next_tag: u128,
-    /// The tags of the last few attempts, the newest last. A later tag of this line that is not among them is a copy's.
+    /// The tags of the last few attempts, the newest last. A later tag of this line that is not among them is
+    /// a copy's.
     recent_tags: VecDeque<Tag>,
     /// The number of tags that the next attempt skips.
     salt: u8,
@@ -376,16 +391,16 @@ pub struct LeaseProtocol<B = AfterLastGrant> {
 impl LeaseProtocol {
     /// Makes a machine that seeks a lease.
     ///
-    /// `seed` must be fresh and random for each machine, because its tags count up from it. All tags of a machine, and of those
-    /// that resume its lease, have the same upper half.
+    /// `seed` must be fresh and random for each machine, because its tags count up from it. All tags of a
+    /// machine, and of those that resume its lease, have the same upper half.
     pub fn new(settings: LeaseSettings, seed: u128) -> Self {
         Self::with_begin(settings, seed)
     }
 
     /// Makes a machine that holds the lease of a dead process of this node. Its first step renews the lease.
     ///
-    /// The caller guarantees that nobody else may use any instant of `lease`, and that no id was made with one. As in any renewal, a
-    /// record that was written since belongs to another node.
+    /// The caller guarantees that nobody else may use any instant of `lease`, and that no id was made with
+    /// one. As in any renewal, a record that was written since belongs to another node.
     pub fn resume(settings: LeaseSettings, seed: u128, lease: SettledLease) -> Self {
         Self::resume_with_begin(settings, seed, lease)
     }
@@ -447,8 +462,8 @@ impl<B: Begin> LeaseProtocol<B> {
         self.lease.filter(|lease| lease.is_usable).map(|lease| lease.settled)
     }
 
-    /// Returns whether a claim was sent that is neither granted nor given up: its answer is awaited or was lost, or it has not
-    /// settled.
+    /// Returns whether a claim was sent that is neither granted nor given up: its answer is awaited or was
+    /// lost, or it has not settled.
     pub fn is_claiming(&self) -> bool {
         let is_sent = matches!(
             &self.state,
@@ -463,7 +478,8 @@ impl<B: Begin> LeaseProtocol<B> {
         self.settings.may_lose_ms = may_lose_ms;
     }
 
-    /// Claims no worker before this time of the steady clock: another lease of the node found that the store forgot.
+    /// Claims no worker before this time of the steady clock: another lease of the node found that the store
+    /// forgot.
     pub fn claim_nothing_before(&mut self, steady_ms: u64) {
         self.claim_nothing_before_steady_ms = self.claim_nothing_before_steady_ms.max(steady_ms);
     }
@@ -475,8 +491,8 @@ impl<B: Begin> LeaseProtocol<B> {
 
     /// Sets random bits for the tag of the next attempt.
     ///
-    /// A copy of this process, for example in a virtual machine restored from a snapshot, gets other bits. Without them, both would
-    /// take each other's writes for their own.
+    /// A copy of this process, for example in a virtual machine restored from a snapshot, gets other bits.
+    /// Without them, both would take each other's writes for their own.
     pub const fn salt(&mut self, salt: u8) {
         self.salt = salt;
     }
@@ -546,10 +562,11 @@ impl<B: Begin> LeaseProtocol<B> {
     }
 }
 
-// Claim, which begins in `seek`, and every other write: an attempt is sent, and its answer or a load shows the outcome.
+// Claim, which begins in `seek`, and every other write: an attempt is sent, and its answer or a load shows
+// the outcome.
 impl<B: Begin> LeaseProtocol<B> {
-    /// Sends one more attempt of a write. If it is a grant, and the clock jumped forward or was never compared, the machine first
-    /// asks the store for the time.
+    /// Sends one more attempt of a write. If it is a grant, and the clock jumped forward or was never
+    /// compared, the machine first asks the store for the time.
     fn try_write(&mut self, now: Now, write: PendingWrite) -> LeaseNext {
         let grants = match write.purpose {
             WritePurpose::Claim | WritePurpose::Renew => true,
@@ -582,12 +599,14 @@ impl<B: Begin> LeaseProtocol<B> {
             WritePurpose::Claim => {
                 B::end(self.whole_ticks(from_unix_ms + self.settings.window_ms), limit_unix_ms)
             }
-            // A window from now, not from the old end: early renewals must not reach further and further ahead.
+            // A window from now, not from the old end: early renewals must not reach further and further
+            // ahead.
             WritePurpose::Renew => {
                 let until_unix_ms = B::begin(self.whole_ticks(now + self.settings.window_ms), granted);
                 B::end(until_unix_ms, limit_unix_ms)
             }
-            // The time before the lease belonged to another node: the record never goes back behind the lease.
+            // The time before the lease belonged to another node: the record never goes back behind the
+            // lease.
             WritePurpose::Release { used_until_unix_ms } => used_until_unix_ms.max(from_unix_ms).min(granted),
         };
         if write.purpose == WritePurpose::Claim && until_unix_ms <= from_unix_ms {
@@ -694,8 +713,9 @@ impl<B: Begin> LeaseProtocol<B> {
         }
     }
 
-    /// The record is unchanged, perhaps at another revision, for example because somebody labelled a Kubernetes object. An attempt
-    /// may still arrive: then the next one conflicts, and the load after it shows that.
+    /// The record is unchanged, perhaps at another revision, for example because somebody labelled a
+    /// Kubernetes object. An attempt may still arrive: then the next one conflicts, and the load after it
+    /// shows that.
     fn not_written_yet(&mut self, now: Now, write: PendingWrite, found: Expected) -> LeaseNext {
         if write.known_tag == self.lease.map(|lease| lease.settled.tag) {
             let settled = self.settle_if_due();
@@ -706,9 +726,9 @@ impl<B: Begin> LeaseProtocol<B> {
         self.try_write(now, PendingWrite { purpose, ..write })
     }
 
-    /// The record belongs to this process although the store said that nothing was written, for example because a proxy sent a
-    /// request twice and the second one was rejected. Nothing of that grant was used, because it was never reported. The renewal
-    /// does not shorten it.
+    /// The record belongs to this process although the store said that nothing was written, for example
+    /// because a proxy sent a request twice and the second one was rejected. Nothing of that grant was used,
+    /// because it was never reported. The renewal does not shorten it.
     fn written_after_all(
         &mut self,
         now: Now,
@@ -819,7 +839,8 @@ impl<B: Begin> LeaseProtocol<B> {
         )
     }
 
-    /// The lease reaches to the next grant of its worker, which was granted to a clock that was ahead: looks for another worker.
+    /// The lease reaches to the next grant of its worker, which was granted to a clock that was ahead: looks
+    /// for another worker.
     fn leave_gap(&mut self, now: Now, lease: &RecordedLease) -> LeaseNext {
         let SettledLease { worker, until_unix_ms, .. } = lease.settled;
         self.lease = None;
@@ -834,10 +855,12 @@ impl<B: Begin> LeaseProtocol<B> {
         }
     }
 
-    /// Waits until a third of the window has passed, counted back from the granted end: a late answer has used up some of it.
+    /// Waits until a third of the window has passed, counted back from the granted end: a late answer has
+    /// used up some of it.
     ///
-    /// Over a store that may lose writes, a grant becomes usable one renewal later. Renewals are twice as frequent there, so that
-    /// the store may be down for as long, but not so frequent that they could not settle the grant before them.
+    /// Over a store that may lose writes, a grant becomes usable one renewal later. Renewals are twice as
+    /// frequent there, so that the store may be down for as long, but not so frequent that they could not
+    /// settle the grant before them.
     fn wait_to_renew(&mut self, now: Now, until_unix_ms: u64) -> LeaseNext {
         let left_ms = until_unix_ms.saturating_sub(now.unix_ms);
         let LeaseSettings { window_ms, may_lose_ms, .. } = self.settings;
@@ -856,14 +879,16 @@ impl<B: Begin> LeaseProtocol<B> {
         }
     }
 
-    /// The answer shows the newest grant, which has settled if the call was sent long enough after the acknowledgement.
+    /// The answer shows the newest grant, which has settled if the call was sent long enough after the
+    /// acknowledgement.
     fn settle_if_due(&mut self) -> Option<SettledEvent> {
         let acknowledged_steady_ms = self.lease?.acknowledged_steady_ms?;
         let is_due = self.sent_steady_ms >= acknowledged_steady_ms + self.settings.may_lose_ms;
         if is_due { self.settle() } else { None }
     }
 
-    /// Makes the newest grant usable. Returns the event to report, with the lease as the store shows it by then.
+    /// Makes the newest grant usable. Returns the event to report, with the lease as the store shows it by
+    /// then.
     fn settle(&mut self) -> Option<SettledEvent> {
         // The generator has ended: the grant is not reported, so nothing more is used.
         let lease = self.lease.as_mut().filter(|_| self.release_from_unix_ms.is_none())?;
@@ -923,7 +948,8 @@ impl<B: Begin> LeaseProtocol<B> {
         });
     }
 
-    /// The record belongs to another node, or is unreadable. What has settled stays usable, unless the other grant overlaps it.
+    /// The record belongs to another node, or is unreadable. What has settled stays usable, unless the other
+    /// grant overlaps it.
     fn lose(
         &mut self,
         now: Now,
@@ -980,10 +1006,12 @@ impl<B: Begin> LeaseProtocol<B> {
 
 // Wait.
 impl<B: Begin> LeaseProtocol<B> {
-    /// Waits longer after each failure in a row: 1/200 of the window at first, at most 1/6 of it and 2 s. With a lease, the wait
-    /// is at most a quarter of the remaining time, so that the lease does not end in a wait after the store has recovered.
+    /// Waits longer after each failure in a row: 1/200 of the window at first, at most 1/6 of it and 2 s.
+    /// With a lease, the wait is at most a quarter of the remaining time, so that the lease does not end in a
+    /// wait after the store has recovered.
     ///
-    /// A random part, up to half, is subtracted, so that nodes that failed at the same time do not retry at the same time.
+    /// A random part, up to half, is subtracted, so that nodes that failed at the same time do not retry at
+    /// the same time.
     fn wait_after_failure(&mut self, now: Now, state: State) -> LeaseNext {
         let longest_ms = (self.settings.window_ms / 6).min(LONGEST_WAIT_MS);
         let first = (self.settings.window_ms / 200 + 1).min(longest_ms);

@@ -15,8 +15,8 @@ use crate::Holder;
 
 /// The workers of one layout in one datacenter, for which leases are granted.
 ///
-/// Each layout has its own pool, so that timestamps of different layouts are never compared. A layout without a datacenter
-/// field converts into its only pool.
+/// Each layout has its own pool, so that timestamps of different layouts are never compared. A layout without
+/// a datacenter field converts into its only pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WorkerPool {
     layout: Layout,
@@ -54,7 +54,8 @@ impl WorkerPool {
     ///
     /// # Errors
     ///
-    /// [`KeyError`] if the layout's fingerprint is longer than a key may be. No layout has such a fingerprint.
+    /// [`KeyError`] if the layout's fingerprint is longer than a key may be. No layout has such a
+    /// fingerprint.
     pub fn key(&self, worker: WorkerId) -> Result<Key, KeyError> {
         // Ten digits, so that a store lists workers in numeric order.
         Key::new(format!("workers/{self}/{:010}", worker.0))
@@ -141,10 +142,11 @@ impl Block {
     }
 }
 
-/// The mark of one write attempt. A record with a tag that this process made belongs to it, whatever holder the record shows.
+/// The mark of one write attempt. A record with a tag that this process made belongs to it, whatever holder
+/// the record shows.
 ///
-/// A process starts with 128 random bits. The lower half counts up with each attempt, in random steps. A process that resumes
-/// a saved lease keeps the upper half of the process before it: the *line* of its tags.
+/// A process starts with 128 random bits. The lower half counts up with each attempt, in random steps. A
+/// process that resumes a saved lease keeps the upper half of the process before it: the *line* of its tags.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Tag(pub u128);
 
@@ -174,8 +176,9 @@ impl fmt::Debug for Tag {
 
 /// The timestamps of a worker that were ever granted: all before an end, except a few gaps.
 ///
-/// A clock that is ahead takes a lease in the future, and leaves a gap that nobody was granted. A node with a correct clock may be
-/// granted a part of it, so that the worker is not blocked until the time of the wrong clock. To forget a gap is always safe.
+/// A clock that is ahead takes a lease in the future, and leaves a gap that nobody was granted. A node with a
+/// correct clock may be granted a part of it, so that the worker is not blocked until the time of the wrong
+/// clock. To forget a gap is always safe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Granted {
     until_unix_ms: u64,
@@ -183,12 +186,13 @@ pub struct Granted {
     gaps: [(u64, u64); GAPS],
 }
 
-/// The number of gaps to remember. Long stops, wrong clocks of several distances, and leases in gaps make one each.
+/// The number of gaps to remember. Long stops, wrong clocks of several distances, and leases in gaps make one
+/// each.
 const GAPS: usize = 8;
 /// The number of gaps that a record may have: a later version may remember more.
 const MOST_GAPS: usize = 64;
-/// A gap is forgotten once the grants after it span a tenth of its length, and at least this time: the clock was correct, or is
-/// trusted by now.
+/// A gap is forgotten once the grants after it span a tenth of its length, and at least this time: the clock
+/// was correct, or is trusted by now.
 const PAST_MS: u64 = 600_000;
 /// The gap before the first grant of a worker begins at 0, and counts as this long.
 const FIRST_GAP_MS: u64 = 86_400_000;
@@ -245,7 +249,8 @@ impl Granted {
         Self { until_unix_ms: self.until_unix_ms.max(until_unix_ms), ..*self }
     }
 
-    /// Returns how far a lease that ends at this instant can be extended: to the next grant, or without a limit.
+    /// Returns how far a lease that ends at this instant can be extended: to the next grant, or without a
+    /// limit.
     pub fn limit_of(&self, until_unix_ms: u64) -> u64 {
         if until_unix_ms >= self.until_unix_ms {
             return u64::MAX;
@@ -258,9 +263,9 @@ impl Granted {
         self.gaps().find(|gap| gap.start <= unix_ms && unix_ms.saturating_add(least_ms) <= gap.end)
     }
 
-    /// Keeps the gaps in which the correct time may still be: it has to be before the grants that follow, and those are the less
-    /// likely to be wrong, the longer they went on. A gap that begins where the newest grant ended is kept whatever others there
-    /// are: that grant's node may renew into it.
+    /// Keeps the gaps in which the correct time may still be: it has to be before the grants that follow, and
+    /// those are the less likely to be wrong, the longer they went on. A gap that begins where the newest
+    /// grant ended is kept whatever others there are: that grant's node may renew into it.
     fn of(until_unix_ms: u64, ascending: Vec<Range<u64>>, newest_end_unix_ms: u64) -> Self {
         let mut gaps: Vec<Range<u64>> = Vec::with_capacity(ascending.len());
         for gap in ascending {
@@ -306,8 +311,8 @@ impl Granted {
 pub struct Record {
     /// The holder's name, for people to read. It proves nothing: two processes may share a name.
     pub holder: Holder,
-    /// The first instant of the lease, in unix milliseconds. A node detects with it that another lease overlaps its own. `None`
-    /// in records of an earlier version.
+    /// The first instant of the lease, in unix milliseconds. A node detects with it that another lease
+    /// overlaps its own. `None` in records of an earlier version.
     pub from_unix_ms: Option<u64>,
     /// The first instant after the lease, in unix milliseconds.
     pub until_unix_ms: u64,
@@ -319,8 +324,8 @@ pub struct Record {
     pub released: bool,
 }
 
-/// An earlier version reads `until` as the end of the lease, and takes the worker no earlier. A lease in a gap has no `from`, which
-/// an earlier version would take for an overlap with its own lease.
+/// An earlier version reads `until` as the end of the lease, and takes the worker no earlier. A lease in a
+/// gap has no `from`, which an earlier version would take for an overlap with its own lease.
 #[derive(Serialize, Deserialize)]
 struct RecordWire {
     holder: String,
@@ -352,8 +357,8 @@ impl Record {
         self.released && self.from_unix_ms == Some(self.until_unix_ms)
     }
 
-    /// Returns whether a node holds the worker at this time, or nobody may: the time was granted. In a gap, a lease in the future
-    /// counts until it is released.
+    /// Returns whether a node holds the worker at this time, or nobody may: the time was granted. In a gap, a
+    /// lease in the future counts until it is released.
     pub fn is_held_at(&self, unix_ms: u64) -> bool {
         match self.granted.gap_at(unix_ms, 1) {
             Some(_) => self.until_unix_ms > unix_ms && !self.released,
@@ -361,8 +366,8 @@ impl Record {
         }
     }
 
-    /// Returns when another node may take the worker if nobody renews this lease: at its end, or if this much is not left of a gap
-    /// there, after all grants.
+    /// Returns when another node may take the worker if nobody renews this lease: at its end, or if this much
+    /// is not left of a gap there, after all grants.
     pub fn frees_unix_ms(&self, now_unix_ms: u64, least_ms: u64) -> u64 {
         match self.granted.gap_at(self.until_unix_ms.max(now_unix_ms), least_ms) {
             Some(_) => self.until_unix_ms,
@@ -483,7 +488,8 @@ mod tests {
         assert_eq!(Record::from_bytes(later).unwrap().from_unix_ms, Some(3));
     }
 
-    /// Goal: an earlier version takes no worker before the end of all grants, and no lease in a gap for an overlap.
+    /// Goal: an earlier version takes no worker before the end of all grants, and no lease in a gap for an
+    /// overlap.
     #[test]
     fn a_lease_in_a_gap_shows_an_earlier_version_the_end_of_all_grants() {
         let record = Record {
@@ -524,8 +530,8 @@ mod tests {
         assert_eq!(inside.without(25..30).without(22..30).gaps().collect::<Vec<_>>(), [10..20, 22..1000]);
     }
 
-    /// Goal: of many gaps, the one in which the correct time is stays. Method: a long stop, then a clock an hour ahead whose node
-    /// crashes once a minute; then one 20 years ahead.
+    /// Goal: of many gaps, the one in which the correct time is stays. Method: a long stop, then a clock an
+    /// hour ahead whose node crashes once a minute; then one 20 years ahead.
     #[test]
     fn the_gap_below_a_wrong_clock_outlasts_others() {
         const HOUR: u64 = 3_600_000;
@@ -576,7 +582,8 @@ mod tests {
         }
     }
 
-    /// Goal: short stays in a long gap do not push it out. Method: a clock that was a day ahead for 9 min, then hourly restarts.
+    /// Goal: short stays in a long gap do not push it out. Method: a clock that was a day ahead for 9 min,
+    /// then hourly restarts.
     #[test]
     fn the_gap_around_the_correct_time_is_kept_over_many_restarts() {
         const HOUR: u64 = 3_600_000;
@@ -591,7 +598,8 @@ mod tests {
         }
     }
 
-    /// Goal: a lease in a gap is renewed up to the next grant, however short the rest of the gap is for the grants after it.
+    /// Goal: a lease in a gap is renewed up to the next grant, however short the rest of the gap is for the
+    /// grants after it.
     #[test]
     fn a_lease_in_a_gap_does_not_push_out_the_rest_of_it() {
         const MINUTE: u64 = 60_000;

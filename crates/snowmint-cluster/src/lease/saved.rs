@@ -1,32 +1,34 @@
-//! Saved leases: a node that restarts while the store is down resumes the lease of the previous process. This file states the
-//! rule that makes this safe; `saver` writes the file and keeps it ahead of the generator.
+//! Saved leases: a node that restarts while the store is down resumes the lease of the previous process. This
+//! file states the rule that makes this safe; `saver` writes the file and keeps it ahead of the generator.
 //!
 //! # The rule
 //!
-//! A saved lease is the right to the timestamps `[mark, until)` of one worker. The holder of the directory's lock has that right.
-//! Three things keep this true at every instant, so a process may die at any time:
+//! A saved lease is the right to the timestamps `[mark, until)` of one worker. The holder of the directory's
+//! lock has that right. Three things keep this true at every instant, so a process may die at any time:
 //!
-//! - **`mark` is ahead of use.** A timestamp is used only after a file with a greater mark is on the disk. So everything that the
-//!   dead process used lies below the mark, whatever its clock showed.
+//! - **`mark` is ahead of use.** A timestamp is used only after a file with a greater mark is on the disk. So
+//!   everything that the dead process used lies below the mark, whatever its clock showed.
 //! - **`until` is behind the store.** It is written only after the store has confirmed it.
-//! - **The file goes first.** Before a lease is released early, its file is removed, and the removal is on the disk too.
+//! - **The file goes first.** Before a lease is released early, its file is removed, and the removal is on
+//!   the disk too.
 //!
-//! If the file can neither be written nor removed, ids stop at the mark. The clock of the next process decides only when it
-//! reaches the mark and when it stops: a clock that went back makes it wait, and a clock that is ahead leaves it less time.
+//! If the file can neither be written nor removed, ids stop at the mark. The clock of the next process
+//! decides only when it reaches the mark and when it stops: a clock that went back makes it wait, and a clock
+//! that is ahead leaves it less time.
 //!
 //! # What could be in two places
 //!
-//! - **Two processes with one directory.** The second one does not get the lock. The lock ends with its process, however the
-//!   process ends.
-//! - **Two [`Leases`](super::Leases) in one process**, with clones of the handle, or because somebody removed the lock file. Each
-//!   slot of a directory has one owner in the process.
+//! - **Two processes with one directory.** The second one does not get the lock. The lock ends with its
+//!   process, however the process ends.
+//! - **Two [`Leases`](super::Leases) in one process**, with clones of the handle, or because somebody removed
+//!   the lock file. Each slot of a directory has one owner in the process.
 //! - **A forked child**, which shares the lock. It saves nothing.
-//! - **A copy of the directory.** The file contains the holder and the identity of the directory: the lock file's inode, which is
-//!   unique in a file system, and its creation time, which no copying tool can set. A copy has another identity and is rejected.
-//!   On file systems without creation times nothing is saved.
-//! - **A copy of a whole disk**, started on a host of the same name. It looks like the original, and can repeat ids until the
-//!   `until` in the file, for at most a window after the copy was made. Do not save leases on disks that are cloned while their
-//!   nodes run.
+//! - **A copy of the directory.** The file contains the holder and the identity of the directory: the lock
+//!   file's inode, which is unique in a file system, and its creation time, which no copying tool can set. A
+//!   copy has another identity and is rejected. On file systems without creation times nothing is saved.
+//! - **A copy of a whole disk**, started on a host of the same name. It looks like the original, and can
+//!   repeat ids until the `until` in the file, for at most a window after the copy was made. Do not save
+//!   leases on disks that are cloned while their nodes run.
 //!
 //! The directory must be on a local file system, or on one whose locks work.
 
@@ -56,8 +58,8 @@ static OWNED: Mutex<BTreeSet<(DirectoryId, usize)>> = Mutex::new(BTreeSet::new()
 
 /// A directory with the saved leases of one node, locked for this process.
 ///
-/// A clone refers to the same lock, which is released with the last of them. One [`Leases`](super::Leases) at a time saves its
-/// leases there: a second one does not start until the first has ended.
+/// A clone refers to the same lock, which is released with the last of them. One [`Leases`](super::Leases) at
+/// a time saves its leases there: a second one does not start until the first has ended.
 #[derive(Clone, Debug)]
 pub struct SavedLeases {
     directory: Arc<LockedDirectory>,
@@ -175,15 +177,16 @@ pub enum ResumeError {
 pub enum SavedList {
     /// It is on the disk.
     Written,
-    /// It could not be written, and the last one was removed: without the store, the node serves no namespace.
+    /// It could not be written, and the last one was removed: without the store, the node serves no
+    /// namespace.
     Removed,
 }
 
 impl SavedLeases {
     /// Locks a directory, and creates it if it does not exist.
     ///
-    /// `origin` is a text for everything that a lease depends on: the store, without a password, and the namespaces. A lease that
-    /// was saved with another text is not resumed.
+    /// `origin` is a text for everything that a lease depends on: the store, without a password, and the
+    /// namespaces. A lease that was saved with another text is not resumed.
     ///
     /// # Errors
     ///
@@ -200,7 +203,8 @@ impl SavedLeases {
         Ok(Self { directory: Arc::new(LockedDirectory { path, id, process, identity, origin, _lock: lock }) })
     }
 
-    /// Returns the end of the lease in the first slot, in unix milliseconds, if this node can resume it; `None` if none was saved.
+    /// Returns the end of the lease in the first slot, in unix milliseconds, if this node can resume it;
+    /// `None` if none was saved.
     ///
     /// # Errors
     ///
@@ -217,11 +221,13 @@ impl SavedLeases {
 
     /// Returns the namespaces that the node may serve under a saved lease.
     ///
-    /// A saved lease alone would let a node that restarts without its store serve what its flags say. But a namespace may have
-    /// been dropped since, or may have another layout now, and then another node could make the same ids. Therefore the node
-    /// saves the list of namespaces before it follows a change, and without the store it serves only these.
+    /// A saved lease alone would let a node that restarts without its store serve what its flags say. But a
+    /// namespace may have been dropped since, or may have another layout now, and then another node could
+    /// make the same ids. Therefore the node saves the list of namespaces before it follows a change, and
+    /// without the store it serves only these.
     ///
-    /// It is empty if no list was saved, if the list is unreadable, or if it has another directory or [`origin`](Self::open).
+    /// It is empty if no list was saved, if the list is unreadable, or if it has another directory or
+    /// [`origin`](Self::open).
     pub fn served(&self) -> BTreeSet<NamespaceName> {
         let LockedDirectory { path, identity, origin, .. } = &*self.directory;
         let read = fs::read(path.join(SERVED))
@@ -232,8 +238,8 @@ impl SavedLeases {
         names.iter().filter_map(|name| NamespaceName::new(name).ok()).collect()
     }
 
-    /// Saves the namespaces that the node may serve under a saved lease. When it returns, the list is on the disk; if it could not
-    /// be written, there is no list.
+    /// Saves the namespaces that the node may serve under a saved lease. When it returns, the list is on the
+    /// disk; if it could not be written, there is no list.
     ///
     /// # Errors
     ///
@@ -320,8 +326,8 @@ impl DirectoryId {
     }
 }
 
-/// Returns the identity of a directory: its lock file's inode, unique in a file system, and the creation time, which
-/// distinguishes file systems.
+/// Returns the identity of a directory: its lock file's inode, unique in a file system, and the creation
+/// time, which distinguishes file systems.
 ///
 /// # Errors
 ///

@@ -16,13 +16,14 @@ use super::task::{LeaseNode, RunningLease};
 /// The interval between two looks at the demand, which spans at least [`MIN_TICKS`].
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const MIN_TICKS: u32 = 10;
-/// Sequences ran out if callers met a used-up tick in one of this many ticks. A caller that sleeps until the next tick meets at
-/// most every second one.
+/// Sequences ran out if callers met a used-up tick in one of this many ticks. A caller that sleeps until the
+/// next tick meets at most every second one.
 const BUSY_ONE_IN: u64 = 10;
 /// A lease is given back after this many windows in which it was not needed.
 const IDLE_WINDOWS: u32 = 3;
 
-/// The demand of callers since the start, counted where they take ids: the ids they got, and the ticks that had none left.
+/// The demand of callers since the start, counted where they take ids: the ids they got, and the ticks that
+/// had none left.
 ///
 /// A handle adds up its own ids first, so that taking an id touches no cache line that all handles share.
 #[derive(Debug, Default)]
@@ -68,7 +69,8 @@ struct Look {
     held: u32,
     /// The number of leases that are held, sought or being released.
     slots: u32,
-    /// The number of leases that would still be held after one is given back; `None` if none may be given back.
+    /// The number of leases that would still be held after one is given back; `None` if none may be given
+    /// back.
     held_without_one: Option<u32>,
 }
 
@@ -137,8 +139,9 @@ enum Doing {
     Releasing,
 }
 
-/// Returns which lease to give back: one that is only sought if there is one, otherwise the newest. The first one stays, since
-/// it watches the wall clock for all. At least `least` leases stay, and no held one is given back below that number.
+/// Returns which lease to give back: one that is only sought if there is one, otherwise the newest. The first
+/// one stays, since it watches the wall clock for all. At least `least` leases stay, and no held one is given
+/// back below that number.
 fn to_give_back(leases: &[Doing], least: u32) -> Option<usize> {
     let least = least as usize;
     let count = |doing| leases.iter().filter(|lease| **lease == doing).count();
@@ -170,8 +173,8 @@ impl Statuses {
         self.read().0
     }
 
-    /// Returns the leases, and the counts of released ones. One lock covers both, so a lease that is released is in exactly one
-    /// of them.
+    /// Returns the leases, and the counts of released ones. One lock covers both, so a lease that is released
+    /// is in exactly one of them.
     fn read(&self) -> (Vec<LeaseStatus>, LeaseStatus) {
         let list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         (list.leases.iter().map(|status| status.borrow().clone()).collect(), list.past.clone())
@@ -458,7 +461,8 @@ mod tests {
         }
     }
 
-    /// Goal: a node whose first lease was taken from it keeps the one that it still holds, however small the load is.
+    /// Goal: a node whose first lease was taken from it keeps the one that it still holds, however small the
+    /// load is.
     #[test]
     fn the_only_held_lease_is_never_given_back() {
         use Doing::{Holding as H, Releasing as R, Seeking as S};
@@ -482,7 +486,8 @@ mod tests {
     }
 
     proptest! {
-        /// Goal: a release leaves the least number of leases, and takes no held one below it. Method: any leases.
+        /// Goal: a release leaves the least number of leases, and takes no held one below it. Method: any
+        /// leases.
         #[test]
         fn what_is_given_back_leaves_enough(
             leases in prop::collection::vec(prop_oneof![Just(Doing::Seeking), Just(Doing::Holding), Just(Doing::Releasing)], 0..9),

@@ -1,4 +1,5 @@
-//! What a node reports about its leases, for readiness, metrics and people; and why there is no lease or no id.
+//! What a node reports about its leases, for readiness, metrics and people; and why there is no lease or no
+//! id.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,16 +27,16 @@ pub struct LeaseStatus {
     pub lost: u64,
     /// How often the store had lost acknowledged writes of the lease.
     pub store_forgot: u64,
-    /// How often the lease ended immediately: another node was granted time that it covered, because the store had lost writes,
-    /// or a copy of this process renewed it.
+    /// How often the lease ended immediately: another node was granted time that it covered, because the
+    /// store had lost writes, or a copy of this process renewed it.
     pub overlaps: u64,
     /// The number of failed store calls.
     pub store_errors: u64,
-    /// How far the store's records are ahead of what this node's clock would write, in milliseconds; 0 if they are not. Either
-    /// this clock is behind, or another one was ahead.
+    /// How far the store's records are ahead of what this node's clock would write, in milliseconds; 0 if
+    /// they are not. Either this clock is behind, or another one was ahead.
     pub records_ahead_ms: u64,
-    /// While no lease is granted or renewed because of the clock: how far it is ahead of the store's clock, or has jumped
-    /// forward without confirmation, in milliseconds. Otherwise 0.
+    /// While no lease is granted or renewed because of the clock: how far it is ahead of the store's clock,
+    /// or has jumped forward without confirmation, in milliseconds. Otherwise 0.
     pub clock_ahead_ms: u64,
     /// How far the wall clock is ahead of the clock of the ids, in milliseconds.
     pub wall_ahead_ms: i64,
@@ -43,7 +44,8 @@ pub struct LeaseStatus {
     pub clock_steps: u64,
     /// Why there is no lease, while the node seeks one.
     pub waiting: Option<String>,
-    /// Whether other nodes held every worker that this one may have, when it last looked: nothing is wrong with this node.
+    /// Whether other nodes held every worker that this one may have, when it last looked: nothing is wrong
+    /// with this node.
     pub none_free: bool,
     /// The last error of the store since the lease was last granted or renewed.
     pub trouble: Option<String>,
@@ -81,8 +83,8 @@ impl LeaseStatus {
         }
     }
 
-    /// Returns the worker and the end of the lease, in unix milliseconds, if the lease is valid at an instant. The status also
-    /// shows a lease that has expired, since it may be renewed.
+    /// Returns the worker and the end of the lease, in unix milliseconds, if the lease is valid at an
+    /// instant. The status also shows a lease that has expired, since it may be renewed.
     pub fn held_at(&self, unix_ms: u64) -> Option<(WorkerId, u64)> {
         let until_unix_ms = self.until_unix_ms.filter(|until| *until > unix_ms)?;
         Some((self.worker?, until_unix_ms))
@@ -190,8 +192,8 @@ pub enum NextIdError {
 impl NextIdError {
     /// Returns the error if the leases of all generators have ended; `ended` describes the last of them.
     ///
-    /// Waiting helps only if one of the leases was granted beyond that end, and beyond the clock. An end that has passed does not
-    /// show a renewal, whichever lease it belongs to.
+    /// Waiting helps only if one of the leases was granted beyond that end, and beyond the clock. An end that
+    /// has passed does not show a renewal, whichever lease it belongs to.
     pub(super) fn of_ended(ended: GenerateError, leases: &[LeaseStatus], now_unix_ms: u64) -> Self {
         let GenerateError::LeaseEnded { until_unix_ms } = ended else { return Self::Refused(ended) };
         let lasts_ms = until_unix_ms.max(now_unix_ms);

@@ -1,4 +1,5 @@
-//! The background task of one lease: it makes the protocol's store calls, and keeps a generator under the lease.
+//! The background task of one lease: it makes the protocol's store calls, and keeps a generator under the
+//! lease.
 
 mod lease_clock;
 mod other_nodes;
@@ -12,7 +13,7 @@ use std::time::Duration;
 use snowmint::generator::{GeneratorPool, PoolError};
 use snowmint::utc::Utc;
 use snowmint::{Clock, Generator, Lease, WorkerId};
-use snowmint_store::{Key, KeyError, Store, StoreError, StoreErrorKind, Versioned};
+use snowmint_store::{Key, Store, StoreError, StoreErrorKind, Versioned};
 use tokio::sync::{Mutex, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::error::Elapsed;
@@ -27,6 +28,7 @@ use super::protocol::{
 use super::record::Record;
 use super::saved::Saver;
 use super::status::LeaseStatus;
+use crate::store_calls::before_call;
 use crate::{Holder, NodeClock, RandomnessError, fork};
 use lease_clock::{CountedBy, watch_wall};
 use report::{Outage, Reason, Reported, StoreAccess};
@@ -46,8 +48,8 @@ pub(super) struct LeaseNode {
     generators: GeneratorPool<NodeClock>,
     /// The origin of the steady clock by which grants settle.
     started: Instant,
-    /// Until this time of the steady clock, no lease of this node claims a worker, because one of them found that the store had
-    /// lost writes.
+    /// Until this time of the steady clock, no lease of this node claims a worker, because one of them found
+    /// that the store had lost writes.
     claim_nothing_before_ms: AtomicU64,
     /// Whether this clock was compared with the store's, or with those of other nodes.
     clock_compared: Mutex<bool>,
@@ -95,15 +97,16 @@ impl LeaseNode {
         u64::try_from(self.store.clock_error().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Returns at most the milliseconds that have passed. The time during which the machine was suspended may be missing.
+    /// Returns at most the milliseconds that have passed. The time during which the machine was suspended may
+    /// be missing.
     fn steady_ms(&self) -> u64 {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
     /// Starts to seek one of the node's leases, counted from 0, on the current tokio runtime.
     ///
-    /// The leases of a node differ in the suffix of the holder's name and in their tags. Each lease treats the record of another
-    /// one like that of another node: it neither prefers nor adopts it.
+    /// The leases of a node differ in the suffix of the holder's name and in their tags. Each lease treats
+    /// the record of another one like that of another node: it neither prefers nor adopts it.
     pub(super) fn start(self: &Arc<Self>, number: usize) -> Result<RunningLease, LeaseConfigError> {
         let settings =
             LeaseSettings { holder: self.settings.holder.of_slot(number), ..self.settings.clone() };
@@ -113,7 +116,7 @@ impl LeaseNode {
         let watcher =
             (number == 0).then(|| AbortOnDrop(fork::spawn(watch_wall(self.clock.clone(), sender.clone()))));
         let (lives, saver_lives) = watch::channel(());
-        let saver = self.config.saved_leases().map(|saved| {
+        let saver = self.config.saved.as_ref().map(|saved| {
             let (settings, clock) = (settings.clone(), self.clock.clone());
             Saver::new(saved, number, settings, clock, sender.clone(), lives).map(Arc::new)
         });
@@ -182,7 +185,8 @@ impl RunningLease {
             // After the task has ended, no new generator can appear. The error says that it was aborted.
             let _ = (&mut self.task).await;
         }
-        // A disk write that has begun ends by itself. This fails when it has ended, and times out if the disk hangs.
+        // A disk write that has begun ends by itself. This fails when it has ended, and times out if the disk
+        // hangs.
         let _ = timeout(SLOT_FREE_WITHIN, self.saver_lives.changed()).await;
     }
 
@@ -238,7 +242,8 @@ struct ActiveGenerator {
     generator: Arc<Generator<NodeClock>>,
     worker: WorkerId,
     from_unix_ms: u64,
-    /// Extends the generator once its lease is saved; `None` if it is not saved. Decided when the lease begins.
+    /// Extends the generator once its lease is saved; `None` if it is not saved. Decided when the lease
+    /// begins.
     saver: Option<Arc<Saver>>,
 }
 
@@ -387,8 +392,8 @@ impl LeaseTask {
         }
     }
 
-    /// Returns the answer of a call, or whether the call may have taken effect: a write may have if its answer was lost, or if
-    /// this node did not wait for it any longer. Reports both.
+    /// Returns the answer of a call, or whether the call may have taken effect: a write may have if its
+    /// answer was lost, or if this node did not wait for it any longer. Reports both.
     fn outcome<T>(
         &mut self,
         answer: Result<Result<T, StoreError>, Elapsed>,
@@ -447,9 +452,7 @@ impl LeaseTask {
 
     fn key(&self, worker: WorkerId) -> Result<Key, StoreError> {
         let key = self.protocol.settings().pool.key(worker);
-        key.map_err(|error: KeyError| {
-            StoreError::new(StoreErrorKind::Other, "key", self.node.store.describe(), error)
-        })
+        key.map_err(|error| before_call(&*self.node.store, "key", error))
     }
 
     /// Applies what the protocol decided to the generator and the saved lease; `report` covers the rest.
@@ -472,7 +475,8 @@ impl LeaseTask {
         }
     }
 
-    /// Replaces the current generator by one for a new lease. Returns whether it can make ids; otherwise there is none.
+    /// Replaces the current generator by one for a new lease. Returns whether it can make ids; otherwise
+    /// there is none.
     async fn start_generator(&mut self, held: SettledLease) -> bool {
         let SettledLease { worker, from_unix_ms, mut until_unix_ms, .. } = held;
         let saver = self.saver.clone().filter(|_| !held.is_in_gap);
@@ -486,7 +490,8 @@ impl LeaseTask {
             self.remove_generator();
             return false;
         }
-        // The old generator ends first, and the new one begins after its last timestamp, so that ids keep increasing.
+        // The old generator ends first, and the new one begins after its last timestamp, so that ids keep
+        // increasing.
         self.end_generator();
         self.advance_clock(held);
         let pool = self.protocol.settings().pool;
@@ -494,8 +499,8 @@ impl LeaseTask {
             .datacenter(pool.datacenter())
             .lease(Lease { worker, from_unix_ms, until_unix_ms })
             .not_before_unix_ms(self.used_until_unix_ms)
-            .rule(self.node.config.generator_rule())
-            .start(self.node.config.generator_start())
+            .rule(self.node.config.rule)
+            .start(self.node.config.sequence_start)
             .build(self.node.clock.clone());
         let generator = match built {
             Ok(generator) => Arc::new(generator),
@@ -508,8 +513,8 @@ impl LeaseTask {
         };
         let old = self.current.as_ref().map(|current| &current.generator);
         if let Err(error) = self.node.replace_generator(old, Arc::clone(&generator)) {
-            // Another lease of this process used the worker, up to a later time: the store lost that lease, and the clock went
-            // back. The next renewal tries again, above this lease.
+            // Another lease of this process used the worker, up to a later time: the store lost that lease,
+            // and the clock went back. The next renewal tries again, above this lease.
             self.wait_for(Reason::Refused, format!("no ids of worker {worker} under its lease: {error}"));
             self.remove_generator();
             self.used_until_unix_ms = self.used_until_unix_ms.max(until_unix_ms);
@@ -604,8 +609,8 @@ impl LeaseTask {
         }
     }
 
-    /// Waits for the first unused instant of a saved lease. Returns whether the store answered first: a new lease is then usable
-    /// immediately.
+    /// Waits for the first unused instant of a saved lease. Returns whether the store answered first: a new
+    /// lease is then usable immediately.
     async fn store_answers_before(&self, worker: WorkerId, mark_unix_ms: u64) -> bool {
         let why = format!(
             "the saved lease is used from {} on; the last process may have used the time before that",
@@ -627,8 +632,8 @@ impl LeaseTask {
 
     /// Ends the generator. Returns the input for the protocol, with the first unused instant.
     ///
-    /// That instant is 0 if no id was made. It is the end of the lease if the generator cannot tell, or if the lease is still
-    /// saved: then another process may use the rest.
+    /// That instant is 0 if no id was made. It is the end of the lease if the generator cannot tell, or if
+    /// the lease is still saved: then another process may use the rest.
     async fn release(&mut self) -> LeaseInput {
         self.released = self.current.as_ref().map(|current| current.worker);
         // Also what was used of the worker before this lease, if its generator was refused.
@@ -646,7 +651,8 @@ impl LeaseTask {
         }
     }
 
-    /// Another node was granted time that this lease covers: no further id is made under it, and no process resumes it.
+    /// Another node was granted time that this lease covers: no further id is made under it, and no process
+    /// resumes it.
     async fn overlap(&mut self, worker: WorkerId, holder: &Holder, both: Range<u64>) {
         let used_until_unix_ms = self.remove_generator();
         let (from, until) = (Utc(both.start), Utc(both.end));
@@ -710,8 +716,8 @@ impl LeaseTask {
         }
     }
 
-    /// Ends and removes the generator. Returns the first instant after every used timestamp, in unix milliseconds, or 0 if there
-    /// was no generator.
+    /// Ends and removes the generator. Returns the first instant after every used timestamp, in unix
+    /// milliseconds, or 0 if there was no generator.
     fn remove_generator(&mut self) -> u64 {
         let used_until = self.end_generator();
         let Some(ActiveGenerator { generator, .. }) = self.current.take() else { return 0 };
@@ -728,8 +734,8 @@ impl LeaseTask {
     }
 }
 
-/// Returns whether a renewal ends a time without ids: the lease had ended, and lasts now. After an outage, a renewal may first
-/// confirm the end that has passed.
+/// Returns whether a renewal ends a time without ids: the lease had ended, and lasts now. After an outage, a
+/// renewal may first confirm the end that has passed.
 fn brings_ids_back(before_unix_ms: Option<u64>, until_unix_ms: u64, now_unix_ms: u64) -> bool {
     before_unix_ms.is_some_and(|before| before <= now_unix_ms) && until_unix_ms > now_unix_ms
 }

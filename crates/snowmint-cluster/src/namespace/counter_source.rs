@@ -1,9 +1,9 @@
-//! Sources of numbers outside the service's own store: `1/2 mysql://a/ids`, or a counter of another system such as
-//! `leaf:mysql://db/leaf?tag=order`. Files, records and flags hold them as text, never with a password or the path of a file:
-//! those are in the [logins](super::Logins) of each node.
+//! Sources of numbers outside the service's own store: `1/2 mysql://a/ids`, or a counter of another system
+//! such as `leaf:mysql://db/leaf?tag=order`. Files, records and flags hold them as text, never with a
+//! password or the path of a file: those are in the [logins](super::Logins) of each node.
 //!
-//! Two spellings of one place are recognized by their text. Two names of one server are not recognized: nodes detect
-//! that their numbers overlap when they open the sources.
+//! Two spellings of one place are recognized by their text. Two names of one server are not recognized: nodes
+//! detect that their numbers overlap when they open the sources.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -11,7 +11,6 @@ use std::net::IpAddr;
 use std::str::FromStr;
 
 use percent_encoding::percent_decode_str;
-use serde::{Deserialize, Serialize};
 use snowmint::error::Snippet;
 use snowmint_store::Visibility;
 
@@ -21,8 +20,8 @@ use crate::segment::{Stripe, StripeError};
 const TAKEOVERS: [&str; 4] = ["leaf:", "tinyid:", "tickets:", "redis-counter:"];
 /// The systems that return every number, so that a second source would repeat their numbers.
 const WHOLE: [&str; 2] = ["leaf", "redis-counter"];
-/// The parameter that declares that every node reaches the same server by a loopback address, and its only value. It is
-/// removed before a URL is opened.
+/// The parameter that declares that every node reaches the same server by a loopback address, and its only
+/// value. It is removed before a URL is opened.
 const SHARED: (&str, &str) = ("shared", "yes");
 /// The parameter that names the login of each node.
 pub(super) const LOGIN: &str = "login";
@@ -59,8 +58,7 @@ const MAX_LEN: usize = 512;
 /// assert!("mysql://root:secret@a/ids".parse::<CounterSource>().is_err());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CounterSource {
     stripe: Option<Stripe>,
     /// Without [`SHARED`].
@@ -108,7 +106,8 @@ pub enum CounterSourceError {
 }
 
 impl CounterSource {
-    /// Returns the name of the other system, empty for a store, and the URL of the store, without `shared=yes`.
+    /// Returns the name of the other system, empty for a store, and the URL of the store, without
+    /// `shared=yes`.
     pub(super) fn system_and_url(&self) -> (&str, &str) {
         split_takeover(&self.url)
     }
@@ -124,8 +123,9 @@ impl CounterSource {
         !split_takeover(url).0.is_empty()
     }
 
-    /// Checks that opening it uses no file of the node, and no secret besides those of its login. Everyone who can write to the
-    /// store can write sources, so they are checked again by each process that opens one.
+    /// Checks that opening it uses no file of the node, and no secret besides those of its login. Everyone
+    /// who can write to the store can write sources, so they are checked again by each process that opens
+    /// one.
     pub(super) fn check_safe(&self) -> Result<(), String> {
         const REMEDY: &str = "a source names no file and no secret of a node; add login=NAME to its URL, and what it needs to \
                               each node as that login (--logins, SNOWMINT_LOGINS, or the table [logins] of its namespace file)";
@@ -175,7 +175,8 @@ impl CounterSource {
         self.stripe == other.stripe && split_takeover(&self.url).0 == split_takeover(&other.url).0
     }
 
-    /// Returns whether both use the same counter with the same stripe, as far as their texts show, however it is reached.
+    /// Returns whether both use the same counter with the same stripe, as far as their texts show, however it
+    /// is reached.
     pub fn is_same(&self, other: &Self) -> bool {
         self == other
             || (self.stripe == other.stripe
@@ -212,8 +213,8 @@ impl CounterSource {
         Ok(())
     }
 
-    /// Checks that no two sources return the same number, as far as their texts show, and that every node of a store with this
-    /// visibility uses the same counters.
+    /// Checks that no two sources return the same number, as far as their texts show, and that every node of
+    /// a store with this visibility uses the same counters.
     pub(super) fn check_disjoint(sources: &[Self], visibility: Option<Visibility>) -> Result<(), String> {
         for source in sources {
             source.check_visibility(visibility)?;
@@ -242,7 +243,8 @@ impl CounterSource {
 
     fn check_visibility(&self, visibility: Option<Visibility>) -> Result<(), String> {
         match (Visibility::of_url(&self.url), visibility) {
-            // This build cannot open a source of an unknown scheme either; the error then names the known ones.
+            // This build cannot open a source of an unknown scheme either; the error then names the known
+            // ones.
             (Visibility::Process, _) if self.url.starts_with("memory:") => Err(format!(
                 "invalid source `{self}`: each process has its own memory and forgets it when it ends, so numbers would be given \
                  twice; use a store that keeps its records, or omit the source"
@@ -331,20 +333,6 @@ fn has_password(url: &str) -> bool {
         |name: &str| name != "password_file" && ["pass", "pwd", "secret"].iter().any(|it| name.contains(it));
     rest.rsplit_once('@').is_some_and(|(login, _)| login.contains(':'))
         || query.split('&').any(|it| is_one(&it.split('=').next().unwrap_or(it).to_ascii_lowercase()))
-}
-
-impl TryFrom<String> for CounterSource {
-    type Error = CounterSourceError;
-
-    fn try_from(text: String) -> Result<Self, CounterSourceError> {
-        text.parse()
-    }
-}
-
-impl From<CounterSource> for String {
-    fn from(source: CounterSource) -> Self {
-        source.to_string()
-    }
 }
 
 impl fmt::Display for CounterSource {
@@ -475,7 +463,8 @@ struct CounterLocation {
     which: Vec<String>,
     /// Hosts and parameters as written: a different text may be a different location.
     as_written: (BTreeSet<String>, BTreeSet<(String, String)>),
-    /// The user, if another user may see another table: PostgreSQL first searches the schema with the user's name.
+    /// The user, if another user may see another table: PostgreSQL first searches the schema with the user's
+    /// name.
     user: String,
 }
 
@@ -621,8 +610,8 @@ mod tests {
         }
     }
 
-    /// Goal: every set of sources that could return a number twice is rejected, and each error names what overlaps. Method: sets,
-    /// and words of their errors.
+    /// Goal: every set of sources that could return a number twice is rejected, and each error names what
+    /// overlaps. Method: sets, and words of their errors.
     #[test]
     fn sources_must_not_overlap() {
         use Visibility::{Loopback, Machine, Network};

@@ -1,8 +1,8 @@
-//! The definition of a namespace: its scheme with all settings, and its text form; which changes of it are safe; and how
-//! its ids are parsed.
+//! The definition of a namespace: its scheme with all settings, and its text form; which changes of it are
+//! safe; and how its ids are parsed.
 //!
-//! A definition that passes the checks cannot produce duplicates by itself. [`Definition::may_become`] rejects a change that
-//! could.
+//! A definition that passes the checks cannot produce duplicates by itself. [`Definition::may_become`]
+//! rejects a change that could.
 
 use std::fmt;
 
@@ -190,7 +190,8 @@ pub enum DefinitionError {
 }
 
 impl Definition {
-    /// Returns a definition of 64-bit ids of a layout, with the service's rule and sequence start, written as numbers.
+    /// Returns a definition of 64-bit ids of a layout, with the service's rule and sequence start, written as
+    /// numbers.
     pub const fn snowflake(layout: Layout) -> Self {
         Self {
             scheme: Scheme::Snowflake { layout, rule: None, sequence_start: None, hide: None },
@@ -231,7 +232,7 @@ impl Definition {
             Scheme::Wide(_) if form.is_of_numbers() => refuse("ids of this scheme are not numbers: use {id}"),
             Scheme::Wide(_) => Ok(self),
             _ if !form.is_of_numbers() => refuse("ids of this scheme are numbers: use {number}"),
-            scheme if scheme.reset().is_some_and(|reset| !form.tells(reset)) => refuse(needed),
+            scheme if scheme.reset().is_some_and(|reset| !form.shows_period(reset)) => refuse(needed),
             _ => Ok(self),
         }
     }
@@ -336,10 +337,11 @@ impl SegmentScheme {
         }
     }
 
-    /// Checks that no two sources return the same number, as far as their URLs show, and that every node of a store with this
-    /// visibility uses the same counters.
+    /// Checks that no two sources return the same number, as far as their URLs show, and that every node of a
+    /// store with this visibility uses the same counters.
     ///
-    /// Only an open source shows which numbers it really returns: a caller that opens several must compare them.
+    /// Only an open source shows which numbers it really returns: a caller that opens several must compare
+    /// them.
     ///
     /// # Errors
     ///
@@ -348,7 +350,8 @@ impl SegmentScheme {
         self.sources_disjoint(Some(visibility))
     }
 
-    /// Checks as [`check_sources`](Self::check_sources); the visibility is `None` while the store is not known.
+    /// Checks as [`check_sources`](Self::check_sources); the visibility is `None` while the store is not
+    /// known.
     pub(super) fn sources_disjoint(&self, visibility: Option<Visibility>) -> Result<(), DefinitionError> {
         let NumberSource::Other(sources) = &self.source else { return Ok(()) };
         CounterSource::check_disjoint(sources, visibility).map_err(DefinitionError::Sources)
@@ -638,12 +641,14 @@ pub enum InspectError {
 impl Definition {
     /// Parses a text of this namespace; also returns the digits that it is written in, such as `base62`.
     ///
-    /// The text may have one of the `earlier` forms from the namespace's record. No text stands for two ids, because a text
-    /// form that could repeat a text was rejected when it was set. If its ids are hidden, `hider` reveals them.
+    /// The text may have one of the `earlier` forms from the namespace's record. No text stands for two ids,
+    /// because a text form that could repeat a text was rejected when it was set. If its ids are hidden,
+    /// `hider` reveals them.
     ///
     /// # Errors
     ///
-    /// [`InspectError`] if the text has neither the current nor an earlier form; it describes the current one.
+    /// [`InspectError`] if the text has neither the current nor an earlier form; it describes the current
+    /// one.
     pub fn inspect(
         &self,
         text: &str,
@@ -699,7 +704,8 @@ mod tests {
         toml::from_str::<Fields>(toml).unwrap().define(&Layout::TWITTER).unwrap()
     }
 
-    /// Goal: each setting is either safe to change or rejected. Method: one change at a time, from one base per scheme.
+    /// Goal: each setting is either safe to change or rejected. Method: one change at a time, from one base
+    /// per scheme.
     #[test]
     fn what_could_produce_duplicates_may_not_change() {
         let segment = "scheme = 'segment'\n";
@@ -769,8 +775,8 @@ mod tests {
         );
     }
 
-    /// Goal: a time zone is shown, fits the text form, and nodes with other zones are refused by both definitions. Method: a
-    /// definition in a zone, and the same one in UTC.
+    /// Goal: a time zone is shown, fits the text form, and nodes with other zones are refused by both
+    /// definitions. Method: a definition in a zone, and the same one in UTC.
     #[test]
     fn a_time_zone_is_pinned_and_needs_a_date() {
         let name = NamespaceName::new("orders").unwrap();
@@ -809,7 +815,8 @@ mod tests {
         assert!(error.contains("invalid time zone `CST 8`"), "{error}");
     }
 
-    /// Goal: ids of every scheme are read in every text form, current and earlier. Method: one definition of each kind.
+    /// Goal: ids of every scheme are read in every text form, current and earlier. Method: one definition of
+    /// each kind.
     #[test]
     fn texts_of_every_scheme_are_parsed() {
         let earlier = [None, "A-{base58}".parse().ok(), "old_{id}".parse().ok()];

@@ -1,7 +1,7 @@
-//! The TOML file of namespaces: one table for each, and what happens to unknown names. It is accepted as a whole or not at all.
+//! The TOML file of namespaces: one table for each, and what happens to unknown names. It is accepted as a
+//! whole or not at all.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 
 use serde::Deserialize;
 use snowmint::Layout;
@@ -13,7 +13,7 @@ use super::definition::Definition;
 use super::hide::{HideError, HideKeys};
 use super::logins::Logins;
 use super::record::Fields;
-use super::{MAX_NAMESPACES, NamespaceName};
+use super::{ConfigTextError, MAX_NAMESPACES, NamespaceName};
 
 /// The largest file, in bytes.
 const MAX_BYTES: usize = 4 << 20;
@@ -56,16 +56,6 @@ pub struct AutoCreate {
     pub definition: Definition,
     /// The maximum number of namespaces in a store; further unknown names are rejected.
     pub at_most: usize,
-}
-
-/// An invalid file of namespaces.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}{message}", .line.map_or_else(String::new, |line| format!("line {line}: ")))]
-pub struct NamespaceFileError {
-    /// The line, from 1, if it is known.
-    pub line: Option<usize>,
-    /// What is wrong.
-    pub message: String,
 }
 
 #[derive(Deserialize)]
@@ -114,24 +104,24 @@ impl NamespaceFile {
     ///
     /// # Errors
     ///
-    /// [`NamespaceFileError`] with the first invalid line.
-    pub fn parse(text: &str, layout: &Layout) -> Result<Self, NamespaceFileError> {
+    /// [`ConfigTextError`] with the first invalid line.
+    pub fn parse(text: &str, layout: &Layout) -> Result<Self, ConfigTextError> {
         let table = DeTable::parse(text).map_err(|error| error_in(text, &error))?;
         Self::of_table(table.into_inner(), text, layout)
     }
 
-    /// Reads the table of a file that was parsed, or the tables of namespaces in a larger file. `text` is the whole file: errors
-    /// name its lines.
+    /// Reads the table of a file that was parsed, or the tables of namespaces in a larger file. `text` is the
+    /// whole file: errors name its lines.
     ///
     /// # Errors
     ///
     /// As for [`parse`](Self::parse).
-    pub fn of_table(table: DeTable<'_>, text: &str, layout: &Layout) -> Result<Self, NamespaceFileError> {
+    pub fn of_table(table: DeTable<'_>, text: &str, layout: &Layout) -> Result<Self, ConfigTextError> {
+        let at = |span, message| ConfigTextError::at(text, span, message);
         if text.len() > MAX_BYTES {
             let message = format!("invalid length {}: expected at most {MAX_BYTES} bytes", text.len());
-            return Err(NamespaceFileError { line: None, message });
+            return Err(at(None, message));
         }
-        let at = |span: Option<Range<usize>>, message: String| at(text, span, message);
         let document = FileTables::deserialize(Deserializer::from(Spanned::new(0..text.len(), table)))
             .map_err(|error| error_in(text, &error))?;
         let mut namespaces = BTreeMap::new();
@@ -158,14 +148,8 @@ impl NamespaceFile {
     }
 }
 
-/// Returns an error at a place in a file.
-fn at(text: &str, span: Option<Range<usize>>, message: String) -> NamespaceFileError {
-    let line = span.map(|span| 1 + text[..span.start.min(text.len())].matches('\n').count());
-    NamespaceFileError { line, message }
-}
-
-fn error_in(text: &str, error: &TomlError) -> NamespaceFileError {
-    at(text, error.span(), error.message().to_owned())
+fn error_in(text: &str, error: &TomlError) -> ConfigTextError {
+    ConfigTextError::at(text, error.span(), error.message().to_owned())
 }
 
 impl AutoCreateFields {

@@ -1,9 +1,10 @@
 //! Hide keys: the key that hides the ids of a namespace, and the keys that a node has.
 //!
-//! A namespace with a hide key serves each id as another number, by [`Hider`]'s permutation of all 63-bit numbers, so that an id
-//! reveals neither when it was made nor how many ids came before it. One key never maps two ids to the same number. Two keys can,
-//! so all ids of a namespace are hidden under one key: the record holds a check value of the key, and a node without exactly that
-//! key does not serve the namespace. Keys themselves are never written to a store.
+//! A namespace with a hide key serves each id as another number, by [`Hider`]'s permutation of all 63-bit
+//! numbers, so that an id reveals neither when it was made nor how many ids came before it. One key never
+//! maps two ids to the same number. Two keys can, so all ids of a namespace are hidden under one key: the
+//! record holds a check value of the key, and a node without exactly that key does not serve the namespace.
+//! Keys themselves are never written to a store.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,7 +14,7 @@ use snowmint::error::Snippet;
 use snowmint::hide::Hider;
 use toml::Spanned;
 
-use super::{Definition, NamespaceName, Scheme};
+use super::{ConfigTextError, Definition, NamespaceName, Scheme};
 
 /// The length of a key in hex digits.
 const KEY_DIGITS: usize = 32;
@@ -80,7 +81,8 @@ impl fmt::Display for HideCheck {
 pub struct Hide {
     /// The name of the key.
     pub key: HideKeyName,
-    /// The check value of the key; `None` in flags and files, until [`Definition::with_hide_check`] has found the key.
+    /// The check value of the key; `None` in flags and files, until [`Definition::with_hide_check`] has found
+    /// the key.
     pub check: Option<HideCheck>,
 }
 
@@ -131,22 +133,12 @@ pub enum HideError {
 #[derive(Clone, Default)]
 pub struct HideKeys(BTreeMap<HideKeyName, Hider>);
 
-/// An invalid file of hide keys. Never shows a key.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}{message}", .line.map_or_else(String::new, |line| format!("line {line}: ")))]
-pub struct HideKeysError {
-    /// The line, from 1, if it is known.
-    pub line: Option<usize>,
-    /// What is wrong.
-    pub message: String,
-}
-
 impl HideKeys {
     /// Parses a TOML file with one line for each key: its name, and 32 hex digits in quotes.
     ///
     /// # Errors
     ///
-    /// [`HideKeysError`] with the first invalid line.
+    /// [`ConfigTextError`] with the first invalid line. It never shows a key.
     ///
     /// # Examples
     ///
@@ -156,11 +148,8 @@ impl HideKeys {
     /// let error = HideKeys::parse("public = '0011'").unwrap_err().to_string();
     /// assert_eq!(error, "line 1: invalid hide key public: expected 32 hex digits, found 4 characters");
     /// ```
-    pub fn parse(text: &str) -> Result<Self, HideKeysError> {
-        let at = |span: Option<std::ops::Range<usize>>, message: String| HideKeysError {
-            line: span.map(|span| 1 + text[..span.start.min(text.len())].matches('\n').count()),
-            message,
-        };
+    pub fn parse(text: &str) -> Result<Self, ConfigTextError> {
+        let at = |span, message| ConfigTextError::at(text, span, message);
         let invalid_line =
             |span| at(span, "invalid line: expected a name, `=` and 32 hex digits in quotes".to_owned());
         let document: BTreeMap<Spanned<String>, Spanned<toml::Value>> =
@@ -285,22 +274,18 @@ impl Scheme {
     }
 }
 
-/// Returns `true` if a text has half as many hex digits as a key, wherever they are: keys also come with dashes, or cut short.
+/// Returns `true` if a text has half as many hex digits as a key, wherever they are: keys also come with
+/// dashes, or cut short.
 fn may_hold_key(text: &str) -> bool {
     text.chars().filter(char::is_ascii_hexdigit).count() >= KEY_DIGITS / 2
 }
 
-/// Reads exactly `N` bytes in hex digits.
+/// Reads exactly `N` bytes in hex digits; 16 at most.
 fn hex<const N: usize>(text: &str) -> Option<[u8; N]> {
-    let mut bytes = [0; N];
-    if text.len() != 2 * N {
-        return None;
-    }
-    for (byte, digits) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
-        let digit = |digit: u8| char::from(digit).to_digit(16).and_then(|it| u8::try_from(it).ok());
-        *byte = digit(digits[0])? << 4 | digit(digits[1])?;
-    }
-    Some(bytes)
+    // `from_str_radix` would accept a sign.
+    let has_digits = text.len() == 2 * N && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let value = u128::from_str_radix(text, 16).ok().filter(|_| has_digits)?;
+    value.to_be_bytes()[16 - N..].try_into().ok()
 }
 
 #[cfg(test)]
@@ -357,8 +342,8 @@ mod tests {
         assert!(one != other && HideKeys::parse(&format!("k = '{one}'")).is_ok());
     }
 
-    /// Goal: only the key that a namespace was created with hides its ids. Method: its own key, another key of the same name, no
-    /// key, and a definition that was never checked.
+    /// Goal: only the key that a namespace was created with hides its ids. Method: its own key, another key
+    /// of the same name, no key, and a definition that was never checked.
     #[test]
     fn a_namespace_is_served_with_its_own_key_alone() {
         let wanted = defined("scheme = 'segment'\nhide = 'public'");

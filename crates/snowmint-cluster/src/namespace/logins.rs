@@ -1,8 +1,9 @@
 //! Logins: the servers that a node trusts with a password, a certificate or a file, each by a name.
 //!
-//! Everyone who can write to the store can write the sources of a namespace. So a source has no password and names no file;
-//! what it needs of them is in a login of each node, which the source names (`login=shop`). A login belongs to one server and
-//! database: a source that names another place does not get it. Without a login, a node sends a source no secret at all.
+//! Everyone who can write to the store can write the sources of a namespace. So a source has no password and
+//! names no file; what it needs of them is in a login of each node, which the source names (`login=shop`). A
+//! login belongs to one server and database: a source that names another place does not get it. Without a
+//! login, a node sends a source no secret at all.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,8 +11,8 @@ use std::fmt;
 use snowmint::error::Snippet;
 use toml::Spanned;
 
-use super::NamespaceName;
 use super::counter_source::{CounterSource, ServerPlace, WHICH_COUNTER, has_parameter};
+use super::{ConfigTextError, NamespaceName};
 
 /// The largest number of logins of a node.
 const MAX_LOGINS: usize = 256;
@@ -29,20 +30,10 @@ const MAX_URL: usize = 4096;
 /// assert!(logins.url(&source).is_ok());
 /// let elsewhere: CounterSource = "leaf:mysql://leaf@evil/leaf?tag=order&login=shop".parse().expect("a source");
 /// assert!(logins.url(&elsewhere).is_err());
-/// # Ok::<(), snowmint_cluster::namespace::LoginsError>(())
+/// # Ok::<(), snowmint_cluster::namespace::ConfigTextError>(())
 /// ```
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Logins(BTreeMap<NamespaceName, String>);
-
-/// Invalid logins. Never shows a password.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}{message}", .line.map_or_else(String::new, |line| format!("line {line}: ")))]
-pub struct LoginsError {
-    /// The line of a file, from 1, if it is known.
-    pub line: Option<usize>,
-    /// What is wrong.
-    pub message: String,
-}
 
 /// Why a node does not open a source.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -106,11 +97,13 @@ impl fmt::Debug for Logins {
 }
 
 impl Logins {
-    /// Returns the URL that opens a source: its own, or that of its login. It takes no password from the environment.
+    /// Returns the URL that opens a source: its own, or that of its login. It takes no password from the
+    /// environment.
     ///
     /// # Errors
     ///
-    /// [`SourceRefusal`] if the source would make this process use a file or send a secret that no login names.
+    /// [`SourceRefusal`] if the source would make this process use a file or send a secret that no login
+    /// names.
     pub fn url(&self, source: &CounterSource) -> Result<SourceUrl, SourceRefusal> {
         source.check_safe().map_err(|why| SourceRefusal::Unsafe { why })?;
         let (system, url) = source.system_and_url();
@@ -197,17 +190,17 @@ impl Logins {
 const LOGIN_IS: &str = "login=";
 
 impl std::str::FromStr for Logins {
-    type Err = LoginsError;
+    type Err = ConfigTextError;
 
     /// Reads `NAME=URL`, several separated by white space.
-    fn from_str(text: &str) -> Result<Self, LoginsError> {
+    fn from_str(text: &str) -> Result<Self, ConfigTextError> {
         let mut logins = Self::default();
         for login in text.split_whitespace() {
             let added = match login.split_once('=') {
                 Some((name, url)) => logins.insert(name, url),
                 None => Err("invalid login: expected NAME=URL".to_owned()),
             };
-            added.map_err(|message| LoginsError { line: None, message })?;
+            added.map_err(|message| ConfigTextError { line: None, message })?;
         }
         Ok(logins)
     }
@@ -253,8 +246,8 @@ mod tests {
         }
     }
 
-    /// Goal: no source makes a node use a file, and no login goes to another place than its own. Method: every parameter with a
-    /// file, every scheme that needs one, and each part of a place changed.
+    /// Goal: no source makes a node use a file, and no login goes to another place than its own. Method:
+    /// every parameter with a file, every scheme that needs one, and each part of a place changed.
     #[test]
     fn what_a_source_could_steal_is_refused() {
         let with = |parameter: &str| format!("1/2 postgres://mint@pg/ids?{parameter}");

@@ -1,15 +1,17 @@
 //! The record of a namespace in the store: `namespaces/<name>`, with its definition as JSON.
 //!
-//! A dropped namespace keeps its record, so that its numbers do not restart by accident. A record also remembers the numbers that
-//! each source returned, so that two sources are compared even if no node ever uses both.
+//! A dropped namespace keeps its record, so that its numbers do not restart by accident. A record also
+//! remembers the numbers that each source returned, so that two sources are compared even if no node ever
+//! uses both.
 //!
-//! The definition is written as settings: a flat list in flags, in records and in a TOML file of namespaces. A setting of
-//! another scheme is rejected when the settings are read.
+//! The definition is written as settings: a flat list in flags, in records and in a TOML file of namespaces.
+//! A setting of another scheme is rejected when the settings are read.
 
 use std::fmt::{self, Display};
 use std::num::NonZeroU64;
 use std::str::FromStr;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 use snowmint::error::Snippet;
@@ -47,14 +49,14 @@ pub struct NamespaceRecord {
     pub dropped_unix_ms: Option<u64>,
     /// Its earlier text forms, in which existing ids are written; `None` for ids without a text form.
     pub earlier_texts: Vec<Option<TextForm>>,
-    /// The numbers of each source, in order, as they were first found. `None` for a source that was not used yet, and for a
-    /// source with a stripe.
+    /// The numbers of each source, in order, as they were first found. `None` for a source that was not used
+    /// yet, and for a source with a stripe.
     pub numbers: Vec<Option<Numbers>>,
-    /// How many times the record was written: of two records, the one with the greater edition is newer. Unlike the store's
-    /// revision, it survives a restore of the store.
+    /// How many times the record was written: of two records, the one with the greater edition is newer.
+    /// Unlike the store's revision, it survives a restore of the store.
     pub edition: u64,
-    /// The last series of numbers before this namespace started over; 0 if there was none. Its counter is still in the store, so
-    /// numbers never return to it.
+    /// The last series of numbers before this namespace started over; 0 if there was none. Its counter is
+    /// still in the store, so numbers never return to it.
     pub past_series: u32,
 }
 
@@ -108,7 +110,8 @@ impl NamespaceRecord {
         Ok(())
     }
 
-    /// Returns the record with another definition, and remembers the current text form. The caller has checked the change.
+    /// Returns the record with another definition, and remembers the current text form. The caller has
+    /// checked the change.
     ///
     /// # Errors
     ///
@@ -141,11 +144,12 @@ impl NamespaceRecord {
         }
     }
 
-    /// Returns the record to write so that the store's record is not older than one that was `seen` before, and keeps its text
-    /// forms; `None` if the store's record is already up to date.
+    /// Returns the record to write so that the store's record is not older than one that was `seen` before,
+    /// and keeps its text forms; `None` if the store's record is already up to date.
     pub fn brought_up_to(&self, seen: &Self) -> Option<Self> {
         if self.is_another_than(seen) {
-            // A namespace that started over has its own texts, and the greater edition. Otherwise the store went back.
+            // A namespace that started over has its own texts, and the greater edition. Otherwise the store
+            // went back.
             return self.is_older_than(seen).then(|| seen.clone());
         }
         let (newer, older) = if seen.edition > self.edition { (seen, self) } else { (self, seen) };
@@ -153,8 +157,8 @@ impl NamespaceRecord {
         for text in older.earlier_texts.iter().chain([&older.definition.text]) {
             record.remember(text.clone());
         }
-        // The numbers that were first found of a source stay. Nodes already compare with the claims in the store, so a claim that
-        // was seen is added only if it overlaps none of them.
+        // The numbers that were first found of a source stay. Nodes already compare with the claims in the
+        // store, so a claim that was seen is added only if it overlaps none of them.
         record.numbers.clone_from(&self.numbers);
         record.numbers.resize(self.numbers.len().max(seen.numbers.len()), None);
         for (nth, seen) in seen.numbers.iter().enumerate() {
@@ -172,29 +176,22 @@ impl NamespaceRecord {
     pub(super) fn to_bytes(&self) -> Result<Vec<u8>, serde_json::Error> {
         let mut value = serde_json::to_value(Fields::from(&self.definition))?;
         if let Value::Object(fields) = &mut value {
-            if self.served_by == ServedBy::EveryNode {
-                fields.insert(EVERYWHERE.to_owned(), Value::Bool(true));
-            }
-            if !self.earlier_texts.is_empty() {
-                fields.insert(EARLIER_TEXTS.to_owned(), serde_json::to_value(&self.earlier_texts)?);
-            }
-            if !self.numbers.is_empty() {
-                fields.insert(NUMBERS.to_owned(), serde_json::to_value(&self.numbers)?);
-            }
-            if self.edition > 1 {
-                fields.insert(EDITION.to_owned(), Value::from(self.edition));
-            }
-            if self.past_series > 0 {
-                fields.insert(PAST_SERIES.to_owned(), Value::from(self.past_series));
-            }
-            if let Some(unix_ms) = self.dropped_unix_ms {
-                fields.insert(DROPPED.to_owned(), Value::String(Utc(unix_ms).to_string()));
-            }
+            let (texts, numbers) = (&self.earlier_texts, &self.numbers);
+            let own = [
+                (EVERYWHERE, (self.served_by == ServedBy::EveryNode).then_some(Value::Bool(true))),
+                (EARLIER_TEXTS, (!texts.is_empty()).then(|| serde_json::to_value(texts)).transpose()?),
+                (NUMBERS, (!numbers.is_empty()).then(|| serde_json::to_value(numbers)).transpose()?),
+                (EDITION, (self.edition > 1).then(|| Value::from(self.edition))),
+                (PAST_SERIES, (self.past_series > 0).then(|| Value::from(self.past_series))),
+                (DROPPED, self.dropped_unix_ms.map(|unix_ms| Value::String(Utc(unix_ms).to_string()))),
+            ];
+            fields.extend(own.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
         }
         serde_json::to_vec(&value)
     }
 
-    /// Parses a record, including one of a version that only pinned layouts. Returns the reason if it is invalid.
+    /// Parses a record, including one of a version that only pinned layouts. Returns the reason if it is
+    /// invalid.
     pub(super) fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
         let mut fields: Map<String, Value> =
             serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
@@ -208,26 +205,16 @@ impl NamespaceRecord {
                 Some(utc::parse(when.as_str().unwrap_or_default()).map_err(|error| error.to_string())?)
             }
         };
-        let earlier_texts = match fields.remove(EARLIER_TEXTS) {
-            None => Vec::new(),
-            Some(texts) => serde_json::from_value(texts).map_err(|error| error.to_string())?,
-        };
-        let numbers = match fields.remove(NUMBERS) {
-            None => Vec::new(),
-            Some(numbers) => serde_json::from_value(numbers).map_err(|error| error.to_string())?,
-        };
+        let earlier_texts = take(&mut fields, EARLIER_TEXTS)?.unwrap_or_default();
+        let numbers = take(&mut fields, NUMBERS)?.unwrap_or_default();
         let edition = match fields.remove(EDITION) {
             None => 1,
             Some(edition) => {
                 edition.as_u64().ok_or_else(|| format!("invalid edition {edition}: expected a number"))?
             }
         };
-        let past_series = match fields.remove(PAST_SERIES) {
-            None => 0,
-            Some(series) => {
-                serde_json::from_value(series).map_err(|error| format!("invalid past_series: {error}"))?
-            }
-        };
+        let past_series = take(&mut fields, PAST_SERIES);
+        let past_series = past_series.map_err(|error| format!("invalid past_series: {error}"))?.unwrap_or(0);
         let snowflake = fields.get("scheme").and_then(Value::as_str) == Some("snowflake");
         if snowflake && !fields.contains_key("layout") {
             return Err("missing layout: a snowflake record always has one".to_owned());
@@ -238,6 +225,11 @@ impl NamespaceRecord {
         definition.check_hide().map_err(|error| error.to_string())?;
         Ok(Self { definition, served_by, dropped_unix_ms, earlier_texts, numbers, edition, past_series })
     }
+}
+
+/// Removes and reads a field of a record.
+fn take<T: DeserializeOwned>(fields: &mut Map<String, Value>, name: &str) -> Result<Option<T>, String> {
+    fields.remove(name).map(serde_json::from_value).transpose().map_err(|error| error.to_string())
 }
 
 pub(super) fn key(name: &NamespaceName) -> Result<Key, KeyError> {
@@ -335,77 +327,89 @@ impl Display for Numbers {
     }
 }
 
-/// The settings of a namespace in a file, a record or flags.
+/// Declares [`Fields`]. A new setting is a line in the list below, and is read in [`Fields::define_pinned`]
+/// and written in `From<&Definition>`.
 ///
-/// # Examples
-///
-/// ```
-/// use snowmint::Layout;
-/// use snowmint_cluster::namespace::Fields;
-/// let fields = Fields { scheme: "segment".to_owned(), start: Some(1000), ..Fields::default() };
-/// assert_eq!(fields.define(&Layout::TWITTER)?.to_string(), "segment cached, all numbers, from 1000");
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Fields {
-    /// `snowflake`, `segment`, `uuid7`, `uuid4`, `ulid` or `objectid`.
-    pub scheme: String,
+/// `as "text"` is for a setting that is serialized as text; the word in brackets is the only scheme that has
+/// the setting.
+macro_rules! fields {
+    ($($(#[$doc:meta])* $name:ident: $type:ty $(as $text:literal)? $([$scheme:ident])?;)*) => {
+        /// The settings of a namespace in a file, a record or flags.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use snowmint::Layout;
+        /// use snowmint_cluster::namespace::Fields;
+        /// let fields = Fields { scheme: "segment".to_owned(), start: Some(1000), ..Fields::default() };
+        /// assert_eq!(fields.define(&Layout::TWITTER)?.to_string(), "segment cached, all numbers, from 1000");
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
+        #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(deny_unknown_fields)]
+        pub struct Fields {
+            /// `snowflake`, `segment`, `uuid7`, `uuid4`, `ulid` or `objectid`.
+            pub scheme: String,
+            $(
+                $(#[$doc])*
+                #[serde(default, $(with = $text,)? skip_serializing_if = "Option::is_none")]
+                pub $name: Option<$type>,
+            )*
+        }
+
+        impl Fields {
+            /// Refuses the first setting that is given and belongs to another scheme.
+            fn refuse_foreign(&self, scheme: &'static str) -> Result<(), DefinitionError> {
+                $($(
+                    if self.$name.is_some() && scheme != stringify!($scheme) {
+                        let (setting, why) = (stringify!($name), concat!("it belongs to ", stringify!($scheme)));
+                        return Err(DefinitionError::Foreign { setting, scheme, why });
+                    }
+                )?)*
+                Ok(())
+            }
+        }
+    };
+}
+
+fields! {
     /// The layout (snowflake); `None` for the service's layout.
-    #[serde(default, with = "text", skip_serializing_if = "Option::is_none")]
-    pub layout: Option<Layout>,
+    layout: Layout as "text" [snowflake];
     /// What to do when the clock goes back (snowflake); `None` for the service's rule.
-    #[serde(default, with = "text", skip_serializing_if = "Option::is_none")]
-    pub rule: Option<Rule>,
-    /// Where the sequence of a new tick starts (snowflake): `zero`, `random`, `random(100)` or `rolling`; `None` for the
-    /// service's setting.
-    #[serde(default, with = "text", skip_serializing_if = "Option::is_none")]
-    pub sequence_start: Option<Start>,
+    rule: Rule as "text" [snowflake];
+    /// Where the sequence of a new tick starts (snowflake): `zero`, `random`, `random(100)` or `rolling`;
+    /// `None` for the service's setting.
+    sequence_start: Start as "text" [snowflake];
     /// `cached` or `direct` (segment).
-    #[serde(default, with = "text", skip_serializing_if = "Option::is_none")]
-    pub mode: Option<Mode>,
+    mode: Mode as "text" [segment];
     /// The stripe in the service's own store, such as `1/2` (segment).
-    #[serde(default, with = "text", skip_serializing_if = "Option::is_none")]
-    pub stripe: Option<Stripe>,
+    stripe: Stripe as "text" [segment];
     /// Other stores, each with its stripe, or counters of other systems (segment).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sources: Option<Vec<CounterSource>>,
+    sources: Vec<CounterSource> [segment];
     /// The smallest number (segment).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub start: Option<u64>,
+    start: u64 [segment];
     /// The greatest number (segment).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub maximum: Option<u64>,
+    maximum: u64 [segment];
     /// `daily`, `monthly` or `yearly`, if numbers restart (segment).
-    #[serde(default, with = "text", skip_serializing_if = "Option::is_none")]
-    pub reset: Option<Reset>,
+    reset: Reset as "text" [segment];
     /// The size of the first segment and the smallest one (segment).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub size_min: Option<u64>,
+    size_min: u64 [segment];
     /// The largest size of a segment (segment).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub size_max: Option<u64>,
+    size_max: u64 [segment];
     /// The series of numbers, one more each time the namespace started over (segment).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub series: Option<u32>,
+    series: u32 [segment];
     /// How ids are written, such as `ORD-{date}-{number:6}`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub text: Option<TextForm>,
+    text: TextForm;
     /// The time zone of dates in ids and of the reset period, such as `Asia/Shanghai`; `None` for UTC.
-    #[serde(default, with = "text", skip_serializing_if = "Option::is_none")]
-    pub time_zone: Option<TimeZone>,
+    time_zone: TimeZone as "text";
     /// The name of the key that hides the ids (snowflake, segment).
-    #[serde(default, with = "text", skip_serializing_if = "Option::is_none")]
-    pub hide: Option<HideKeyName>,
+    hide: HideKeyName as "text";
     /// The check value of that key; records have it, and a file may have it.
-    #[serde(default, with = "text", skip_serializing_if = "Option::is_none")]
-    pub hide_check: Option<HideCheck>,
+    hide_check: HideCheck as "text";
     /// What the namespace is for; an empty text counts as none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub description: Option<String>,
+    description: String;
     /// The team or person to ask; an empty text counts as none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub owner: Option<String>,
+    owner: String;
 }
 
 impl Fields {
@@ -423,8 +427,9 @@ impl Fields {
         Ok(definition)
     }
 
-    /// Returns the definition of a record, as [`define`](Self::define) does. It accepts sources that overlap, and a time zone
-    /// without rules here, so that the namespace can be listed, dropped and inspected; no node serves it.
+    /// Returns the definition of a record, as [`define`](Self::define) does. It accepts sources that overlap,
+    /// and a time zone without rules here, so that the namespace can be listed, dropped and inspected; no
+    /// node serves it.
     ///
     /// # Errors
     ///
@@ -439,7 +444,7 @@ impl Fields {
         };
         let scheme = match self.scheme.as_str() {
             "snowflake" => {
-                self.refuse_segment("snowflake")?;
+                self.refuse_foreign("snowflake")?;
                 Scheme::Snowflake {
                     layout: self.layout.unwrap_or(*layout),
                     rule: self.rule,
@@ -448,16 +453,18 @@ impl Fields {
                 }
             }
             "segment" => {
-                self.refuse_snowflake("segment")?;
+                self.refuse_foreign("segment")?;
                 Scheme::Segment(SegmentScheme { hide, ..self.segment()? })
             }
             other => {
                 let wide: snowmint::scheme::Scheme =
                     other.parse().map_err(|_| DefinitionError::NoScheme { scheme: Snippet::of(other) })?;
-                self.refuse_snowflake(wide.name())?;
-                self.refuse_segment(wide.name())?;
-                let why = "its ids are wider than the numbers that can be hidden";
-                refuse([("hide", hide.is_some())], wide.name(), why)?;
+                let scheme = wide.name();
+                self.refuse_foreign(scheme)?;
+                if hide.is_some() {
+                    let why = "its ids are wider than the numbers that can be hidden";
+                    return Err(DefinitionError::Foreign { setting: "hide", scheme, why });
+                }
                 Scheme::Wide(wide)
             }
         };
@@ -486,41 +493,6 @@ impl Fields {
             series: self.series.unwrap_or(1),
             hide: None,
         })
-    }
-
-    fn refuse_snowflake(&self, scheme: &'static str) -> Result<(), DefinitionError> {
-        let given = [
-            ("layout", self.layout.is_some()),
-            ("rule", self.rule.is_some()),
-            ("sequence_start", self.sequence_start.is_some()),
-        ];
-        refuse(given, scheme, "it belongs to snowflake")
-    }
-
-    fn refuse_segment(&self, scheme: &'static str) -> Result<(), DefinitionError> {
-        let given = [
-            ("mode", self.mode.is_some()),
-            ("stripe", self.stripe.is_some()),
-            ("sources", self.sources.is_some()),
-            ("start", self.start.is_some()),
-            ("maximum", self.maximum.is_some()),
-            ("reset", self.reset.is_some()),
-            ("size_min", self.size_min.is_some()),
-            ("size_max", self.size_max.is_some()),
-            ("series", self.series.is_some()),
-        ];
-        refuse(given, scheme, "it belongs to segment")
-    }
-}
-
-fn refuse<const N: usize>(
-    given: [(&'static str, bool); N],
-    scheme: &'static str,
-    why: &'static str,
-) -> Result<(), DefinitionError> {
-    match given.into_iter().find(|(_, given)| *given) {
-        Some((setting, _)) => Err(DefinitionError::Foreign { setting, scheme, why }),
-        None => Ok(()),
     }
 }
 
@@ -569,6 +541,26 @@ impl Fields {
         self.series = (segment.series != plain.series).then_some(segment.series);
     }
 }
+
+/// Implements serde for a type by its text.
+macro_rules! serde_as_text {
+    ($type:ty) => {
+        impl Serialize for $type {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    };
+}
+
+serde_as_text!(CounterSource);
+serde_as_text!(TextForm);
 
 /// Optional values that are serialized as text.
 mod text {
@@ -646,8 +638,9 @@ mod tests {
         assert_eq!(written, serde_json::from_slice::<Value>(pin).unwrap());
     }
 
-    /// Goal: no version reads dates in the wrong zone. Method: a record in a zone has a field that versions without zones reject
-    /// as unknown; a record in UTC has none, as before; a machine without the rules of the zone reads it, to list it.
+    /// Goal: no version reads dates in the wrong zone. Method: a record in a zone has a field that versions
+    /// without zones reject as unknown; a record in UTC has none, as before; a machine without the rules of
+    /// the zone reads it, to list it.
     #[test]
     fn a_time_zone_is_in_the_record_unless_it_is_utc() {
         let record = |zone: &str| {
@@ -689,8 +682,8 @@ mod tests {
         }
     }
 
-    /// Goal: whichever record the store has, what a node saw before is kept, and a newer record stays. Method: two records of one
-    /// namespace, in each order.
+    /// Goal: whichever record the store has, what a node saw before is kept, and a newer record stays.
+    /// Method: two records of one namespace, in each order.
     #[test]
     fn a_record_is_brought_up_to_what_was_seen() {
         let defined = |toml: &str| toml::from_str::<Fields>(toml).unwrap().define(&Layout::TWITTER).unwrap();
@@ -721,7 +714,8 @@ mod tests {
         let over = NamespaceRecord::new(defined("scheme = 'segment'\nseries = 2"), ServedBy::EveryNode);
         let over = NamespaceRecord { edition: 2, ..over };
         assert_eq!(over.brought_up_to(&second), None, "equal editions say nothing");
-        // A record from before the namespace started over shows that the store went back, whatever the namespace became.
+        // A record from before the namespace started over shows that the store went back, whatever the
+        // namespace became.
         for fields in ["scheme = 'segment'\nseries = 2", "scheme = 'snowflake'", "scheme = 'uuid7'"] {
             let over = NamespaceRecord::new(defined(fields), ServedBy::EveryNode);
             let over = NamespaceRecord { edition: 4, ..over };
@@ -749,8 +743,8 @@ mod tests {
         Numbers::of(&Surveyed::numbers(remainder, NonZeroU64::new(delta).unwrap()))
     }
 
-    /// Goal: comparing the remembered sets of sources gives the same result as comparing their numbers. Method: all small sets,
-    /// number by number.
+    /// Goal: comparing the remembered sets of sources gives the same result as comparing their numbers.
+    /// Method: all small sets, number by number.
     #[test]
     fn sets_are_compared_by_their_numbers() {
         let all = || (1..=6_u64).flat_map(|delta| (0..delta).map(move |remainder| (remainder, delta)));

@@ -1,15 +1,18 @@
-//! The registry of a store: namespaces are pinned, added, changed and dropped by one compare-and-set on one record.
+//! The registry of a store: namespaces are pinned, added, changed and dropped by one compare-and-set on one
+//! record.
 //!
-//! The second of two writers sees what the first one wrote, and is rejected if the two could produce duplicates.
+//! The second of two writers sees what the first one wrote, and is rejected if the two could produce
+//! duplicates.
 //!
-//! A store that [may lose](Store::may_lose) its newest writes may lose an acknowledged definition, and another node could then
-//! define the same name differently. So a definition is served only once it has *settled*: a read, sent at least that long
-//! after the record was first seen, still finds it at the same revision. [`Follower`] and [`settle`] check that.
+//! A store that [may lose](Store::may_lose) its newest writes may lose an acknowledged definition, and
+//! another node could then define the same name differently. So a definition is served only once it has
+//! *settled*: a read, sent at least that long after the record was first seen, still finds it at the same
+//! revision. [`Follower`] and [`settle`] check that.
 //!
-//! Nodes follow one record, `versions/namespaces`, and list the namespaces when it has changed. A writer changes it *after* it
-//! has written a namespace. So a node that reads the new version lists after the write, and a node that listed too early has
-//! remembered the previous version. A writer may crash in between, and older versions of Snowmint do not change the record at
-//! all, so nodes also list once a minute.
+//! Nodes follow one record, `versions/namespaces`, and list the namespaces when it has changed. A writer
+//! changes it *after* it has written a namespace. So a node that reads the new version lists after the write,
+//! and a node that listed too early has remembered the previous version. A writer may crash in between, and
+//! older versions of Snowmint do not change the record at all, so nodes also list once a minute.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,14 +26,13 @@ use super::definition::{ChangeError, Definition, DefinitionError, NumberSource, 
 use super::hide::HideError;
 use super::record::{NamespaceRecord, Numbers, NumbersError, PREFIX, ServedBy, key};
 use super::{MAX_NAMESPACES, NamespaceName};
+use crate::store_calls::{BEFORE_LOOKING, before_call, cause, unknown_outcome};
 
-/// The record that changes with every namespace: random digits, so that no version repeats, whatever the store lost.
+/// The record that changes with every namespace: random digits, so that no version repeats, whatever the
+/// store lost.
 const VERSION: &str = "versions/namespaces";
 /// How often a node lists without a new version; it does so up to an eighth earlier.
 const LIST_EACH: Duration = Duration::from_mins(1);
-/// The wait after a write with an unknown outcome, before the record is read.
-const BEFORE_LOOKING: Duration = Duration::from_millis(100);
-
 /// Why an operation on a namespace failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -270,8 +272,8 @@ impl Follower {
         Ok(all)
     }
 
-    /// Lists twice, far enough apart that every unchanged record has settled. Lists once if the store keeps acknowledged
-    /// writes.
+    /// Lists twice, far enough apart that every unchanged record has settled. Lists once if the store keeps
+    /// acknowledged writes.
     ///
     /// # Errors
     ///
@@ -291,8 +293,7 @@ async fn version(store: &dyn Store) -> Result<Option<Versioned>, StoreError> {
 }
 
 fn version_key(store: &dyn Store) -> Result<Key, StoreError> {
-    let key = Key::new(VERSION);
-    key.map_err(|error| StoreError::new(StoreErrorKind::Other, "key", store.describe(), error))
+    Key::new(VERSION).map_err(|error| before_call(store, "key", error))
 }
 
 /// Announces a change to the nodes that follow the namespaces, after it was written.
@@ -302,9 +303,7 @@ async fn announce_change(store: &dyn Store) {
     let announced = async {
         let before = version(store).await?;
         let expected = before.map_or(Expected::Absent, |before| Expected::Revision(before.revision));
-        let random = getrandom::u64().map_err(|error| {
-            StoreError::new(StoreErrorKind::Other, "random number", store.describe(), error)
-        })?;
+        let random = getrandom::u64().map_err(|error| before_call(store, "random number", error))?;
         let value = format!("{random:016x}");
         store.compare_and_set(&version_key(store)?, expected, value.as_bytes()).await
     };
@@ -313,7 +312,8 @@ async fn announce_change(store: &dyn Store) {
     }
 }
 
-/// Waits until a record that was just read or written has settled. Returns immediately if the store keeps acknowledged writes.
+/// Waits until a record that was just read or written has settled. Returns immediately if the store keeps
+/// acknowledged writes.
 ///
 /// # Errors
 ///
@@ -341,7 +341,8 @@ pub async fn settle(
     Err(NamespaceError::Unsettled { name: name.clone(), store: store.describe(), may_lose })
 }
 
-/// Pins a namespace to a definition, or checks that its definition may change to `wanted`; returns its record.
+/// Pins a namespace to a definition, or checks that its definition may change to `wanted`; returns its
+/// record.
 ///
 /// An existing record is not changed.
 ///
@@ -353,14 +354,14 @@ pub async fn pin(
     name: &NamespaceName,
     wanted: &Definition,
 ) -> Result<NamespaceRecord, NamespaceError> {
-    let there = |found: Option<NamespaceRecord>| match found {
+    let decide = |found: Option<NamespaceRecord>| match found {
         None => Ok(RecordUpdate::Write(NamespaceRecord::new(wanted.clone(), ServedBy::ConfiguredNodes))),
         Some(record) => {
             check(name, &record, wanted)?;
             Ok(RecordUpdate::Keep(record))
         }
     };
-    update(store, name, there).await
+    update(store, name, decide).await
 }
 
 /// Pins a namespace like [`pin`], and changes an existing one to `wanted`.
@@ -373,7 +374,7 @@ pub async fn define(
     name: &NamespaceName,
     wanted: &Definition,
 ) -> Result<NamespaceRecord, NamespaceError> {
-    let there = |found: Option<NamespaceRecord>| {
+    let decide = |found: Option<NamespaceRecord>| {
         let Some(record) = found else {
             return Ok(RecordUpdate::Write(NamespaceRecord::new(wanted.clone(), ServedBy::ConfiguredNodes)));
         };
@@ -383,7 +384,7 @@ pub async fn define(
         }
         Ok(RecordUpdate::Write(record.redefined(wanted.clone(), name)?))
     };
-    update(store, name, there).await
+    update(store, name, decide).await
 }
 
 /// The record that a change requires.
@@ -421,8 +422,8 @@ impl Required {
 ///
 /// Namespaces that are dropped, or that only the configured nodes serve, take no room.
 ///
-/// A writer counts before it writes, so writers at the same moment may exceed the limit. Nodes should therefore serve more than
-/// that.
+/// A writer counts before it writes, so writers at the same moment may exceed the limit. Nodes should
+/// therefore serve more than that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Room {
     taken: usize,
@@ -462,12 +463,13 @@ impl Room {
     }
 }
 
-/// Adds a namespace, which every node of the store then serves; `if_dropped` decides about one that was dropped.
+/// Adds a namespace, which every node of the store then serves; `if_dropped` decides about one that was
+/// dropped.
 ///
 /// # Errors
 ///
-/// [`NamespaceError::Exists`]; [`NamespaceError::TooMany`] if the store has no [`Room`] for it; [`NamespaceError::Mismatch`] if
-/// a dropped namespace had another definition and is not restarted.
+/// [`NamespaceError::Exists`]; [`NamespaceError::TooMany`] if the store has no [`Room`] for it;
+/// [`NamespaceError::Mismatch`] if a dropped namespace had another definition and is not restarted.
 pub async fn add(
     store: &dyn Store,
     name: &NamespaceName,
@@ -493,7 +495,8 @@ pub async fn add_if(
     add_within(store, room, name, wanted, if_dropped, required).await
 }
 
-/// Adds a namespace like [`add_if`], within the room that the caller has counted: for a caller that adds many.
+/// Adds a namespace like [`add_if`], within the room that the caller has counted: for a caller that adds
+/// many.
 ///
 /// # Errors
 ///
@@ -538,11 +541,11 @@ pub async fn add_within(
     update(store, name, added).await
 }
 
-/// Writes the record of a namespace back as a node last saw it, if the store lost it or has an older one. Returns the resulting
-/// record.
+/// Writes the record of a namespace back as a node last saw it, if the store lost it or has an older one.
+/// Returns the resulting record.
 ///
-/// If another node was faster, the newer of the two records stays, with the text forms of both. An older record is replaced even
-/// if it has another layout or an earlier series, or was dropped.
+/// If another node was faster, the newer of the two records stays, with the text forms of both. An older
+/// record is replaced even if it has another layout or an earlier series, or was dropped.
 ///
 /// # Errors
 ///
@@ -637,17 +640,18 @@ pub enum Recorded {
     Now,
 }
 
-/// Records the numbers that a source of a namespace returns, or compares them with the record. Returns the numbers that the
-/// source may return, once the record has settled.
+/// Records the numbers that a source of a namespace returns, or compares them with the record. Returns the
+/// numbers that the source may return, once the record has settled.
 ///
-/// `wanted` is the definition that this node serves, and `nth` the index of the source in it. Use a source only after this
-/// call, and only for the returned numbers.
+/// `wanted` is the definition that this node serves, and `nth` the index of the source in it. Use a source
+/// only after this call, and only for the returned numbers.
 ///
 /// # Errors
 ///
-/// [`NamespaceError::Numbers`] if the source overlaps another source of the namespace, even one that is unavailable now, or
-/// returns other numbers than at first; [`NamespaceError::Missing`], [`NamespaceError::Dropped`] and [`NamespaceError::Mismatch`]
-/// if this node's definition is out of date; or the store's error.
+/// [`NamespaceError::Numbers`] if the source overlaps another source of the namespace, even one that is
+/// unavailable now, or returns other numbers than at first; [`NamespaceError::Missing`],
+/// [`NamespaceError::Dropped`] and [`NamespaceError::Mismatch`] if this node's definition is out of date; or
+/// the store's error.
 pub async fn claim_numbers(
     store: &dyn Store,
     name: &NamespaceName,
@@ -685,14 +689,15 @@ pub async fn claim_numbers(
 
 /// Changes the locations of a namespace's sources, with the same stripes. The recorded numbers stay.
 ///
-/// The caller has checked that each new location is the same counter as the one in `compared`, or continues above all its numbers
-/// after it was stopped. This function compares only their texts.
+/// The caller has checked that each new location is the same counter as the one in `compared`, or continues
+/// above all its numbers after it was stopped. This function compares only their texts.
 ///
 /// # Errors
 ///
 /// [`NamespaceError::Mismatch`] for another number of sources, another stripe, or another system;
-/// [`NamespaceError::OtherSources`] if its sources are no longer those in `compared`; [`NamespaceError::Missing`],
-/// [`NamespaceError::Dropped`], [`NamespaceError::Sources`], or the store's error.
+/// [`NamespaceError::OtherSources`] if its sources are no longer those in `compared`;
+/// [`NamespaceError::Missing`], [`NamespaceError::Dropped`], [`NamespaceError::Sources`], or the store's
+/// error.
 pub async fn move_sources(
     store: &dyn Store,
     name: &NamespaceName,
@@ -836,16 +841,6 @@ async fn update<E: From<NamespaceError>>(
     }
 }
 
-/// Returns the error of a write that got no answer, and may have taken place.
-pub(crate) fn unknown_outcome(store: &dyn Store, cause: String) -> StoreError {
-    StoreError::new(StoreErrorKind::OutcomeUnknown, "compare_and_set", store.describe(), cause)
-}
-
-/// Returns what a later call found, without the statement that nothing was written.
-pub(crate) fn cause(error: &StoreError) -> String {
-    error.cause().to_string()
-}
-
 /// Checks that a namespace is not dropped and that its definition may change to `wanted`.
 ///
 /// # Errors
@@ -878,7 +873,8 @@ pub fn check_with_text(
 ///
 /// # Errors
 ///
-/// [`NamespaceError::Missing`], [`NamespaceError::Unreadable`] and [`NamespaceError::Dropped`], or the store's error.
+/// [`NamespaceError::Missing`], [`NamespaceError::Unreadable`] and [`NamespaceError::Dropped`], or the
+/// store's error.
 pub async fn existing(store: &dyn Store, name: &NamespaceName) -> Result<NamespaceRecord, NamespaceError> {
     let unreadable =
         |reason: String| NamespaceError::Unreadable { name: name.clone(), store: store.describe(), reason };

@@ -1,15 +1,16 @@
 //! The text form of a namespace's ids: `ORD-{date}-{number:6}` produces `ORD-20261121-000042`.
 //!
-//! A template is checked when it is parsed, so writing an id cannot fail. To add a field, add a variant of [`Part`], parse it in
-//! `Part::field`, write it in `Display` and in `TextForm::write`, and tell `can_meet` which characters it has.
+//! A template is checked when it is parsed, so writing an id cannot fail. To add a field, add a variant of
+//! [`Part`], parse it in `Part::field`, write it in `Display` and in `TextForm::write`, and tell `can_meet`
+//! which characters it has.
 //!
-//! `can_meet` decides whether two text forms can write two different ids as the same text. It compares what all texts of a form
-//! have in common. So "no" is a proof, and "yes" may be a false alarm.
+//! `can_meet` decides whether two text forms can write two different ids as the same text. It compares what
+//! all texts of a form have in common. So "no" is a proof, and "yes" may be a false alarm.
 
 use std::fmt;
+use std::ops::Range;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
 use snowmint::Id;
 use snowmint::codec::{Digits, DigitsError};
 use snowmint::error::Snippet;
@@ -35,11 +36,11 @@ const MAX_WIDTH: u8 = 32;
 /// | `{id}` | an id of 96 or 128 bits, in the text of its scheme |
 /// | `{date}` | the day in the time zone of the namespace as `20261121`; `{yyyy}`, `{mm}`, `{dd}` are its parts |
 ///
-/// Everything else is literal text. A template has exactly one number or `{id}`, so that a text can be parsed. A number with
-/// more digits than its width is written in full.
+/// Everything else is literal text. A template has exactly one number or `{id}`, so that a text can be
+/// parsed. A number with more digits than its width is written in full.
 ///
-/// A shuffled alphabet hides the number from people who see a text. It does not hide it from people who can call the service,
-/// or who know the numbers of several texts: see [`Alphabet`](snowmint::codec::Alphabet).
+/// A shuffled alphabet hides the number from people who see a text. It does not hide it from people who can
+/// call the service, or who know the numbers of several texts: see [`Alphabet`](snowmint::codec::Alphabet).
 ///
 /// # Examples
 ///
@@ -52,8 +53,7 @@ const MAX_WIDTH: u8 = 32;
 /// assert_eq!(form.read_number("ORD-20261121-000042"), Some(42));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TextForm {
     parts: Box<[Part]>,
 }
@@ -66,13 +66,23 @@ enum Part {
     Date(DatePart),
 }
 
+/// A field of a date, and its digits in `yyyymmdd`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum DatePart {
-    Date,
-    Year,
-    Month,
-    Day,
+struct DatePart {
+    field: &'static str,
+    from: usize,
+    to: usize,
 }
+
+const DATE_PARTS: [DatePart; 4] = [
+    DatePart { field: "date", from: 0, to: 8 },
+    DatePart { field: "yyyy", from: 0, to: 4 },
+    DatePart { field: "mm", from: 4, to: 6 },
+    DatePart { field: "dd", from: 6, to: 8 },
+];
+const YEAR: Range<usize> = 0..4;
+const MONTH: Range<usize> = 4..6;
+const DAY: Range<usize> = 6..8;
 
 /// An invalid text form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -155,18 +165,13 @@ impl Day {
     }
 
     fn part(&self, part: DatePart) -> &[u8] {
-        match part {
-            DatePart::Date => &self.digits,
-            DatePart::Year => &self.digits[..4],
-            DatePart::Month => &self.digits[4..6],
-            DatePart::Day => &self.digits[6..],
-        }
+        &self.digits[part.from..part.to]
     }
 }
 
 impl TextForm {
-    /// The length of the longest text in bytes: of a number in base 2, with 63 digits, among dates, which are two characters longer
-    /// than their field.
+    /// The length of the longest text in bytes: of a number in base 2, with 63 digits, among dates, which are
+    /// two characters longer than their field.
     pub const MAX_LEN: usize = MAX_TEMPLATE + 2 * (MAX_TEMPLATE / "{date}".len()) + 64;
 
     /// Returns the length of the longest text of this form in bytes.
@@ -179,8 +184,8 @@ impl TextForm {
         self.parts.iter().map(longest_of).sum()
     }
 
-    /// Appends the text of a number of at most 63 bits that was made at an instant: unix milliseconds, or those of
-    /// [`TimeZone::local_ms`](super::TimeZone::local_ms).
+    /// Appends the text of a number of at most 63 bits that was made at an instant: unix milliseconds, or
+    /// those of [`TimeZone::local_ms`](super::TimeZone::local_ms).
     pub fn write_number(&self, number: u64, unix_ms: u64, out: &mut Vec<u8>) {
         self.write(unix_ms, out, |part, out| match part {
             Part::Number { digits, width } => write_number(digits, number, *width, out),
@@ -188,8 +193,8 @@ impl TextForm {
         });
     }
 
-    /// Appends the text of an id that was made at an instant, as for [`write_number`](Self::write_number), and has a text of
-    /// its own.
+    /// Appends the text of an id that was made at an instant, as for [`write_number`](Self::write_number),
+    /// and has a text of its own.
     pub fn write_id(&self, id: impl fmt::Display, unix_ms: u64, out: &mut Vec<u8>) {
         self.write(unix_ms, out, |_, out| out.extend_from_slice(id.to_string().as_bytes()));
     }
@@ -261,15 +266,14 @@ impl TextForm {
     }
 
     /// Returns whether texts of different periods differ.
-    pub(super) fn tells(&self, reset: Reset) -> bool {
-        let has = |part| self.parts.contains(&Part::Date(part));
-        let year = has(DatePart::Date) || has(DatePart::Year);
-        let month = has(DatePart::Date) || has(DatePart::Month);
-        let day = has(DatePart::Date) || has(DatePart::Day);
+    pub(super) fn shows_period(&self, reset: Reset) -> bool {
+        let has = |digits: &Range<usize>| {
+            self.parts.iter().any(|part| matches!(part, Part::Date(part) if part.has(digits)))
+        };
         match reset {
-            Reset::Yearly => year,
-            Reset::Monthly => year && month,
-            Reset::Daily => year && month && day,
+            Reset::Yearly => has(&YEAR),
+            Reset::Monthly => has(&YEAR) && has(&MONTH),
+            Reset::Daily => has(&YEAR) && has(&MONTH) && has(&DAY),
         }
     }
 
@@ -289,9 +293,7 @@ impl Part {
     fn len(&self) -> usize {
         match self {
             Self::Literal(text) => text.len(),
-            Self::Date(DatePart::Date) => 8,
-            Self::Date(DatePart::Year) => 4,
-            Self::Date(_) => 2,
+            Self::Date(part) => part.to - part.from,
             Self::Number { .. } | Self::Id => 0,
         }
     }
@@ -308,15 +310,15 @@ impl Part {
 impl DatePart {
     /// Returns whether digits name a month from 1 to 12 and a day from 1 to 31, as far as they name them.
     fn is_possible(self, digits: &str) -> bool {
-        let is_within = |digits: Option<&str>, most: u8| {
-            digits.is_some_and(|digits| digits.parse().is_ok_and(|number: u8| (1..=most).contains(&number)))
-        };
-        match self {
-            Self::Year => true,
-            Self::Month => is_within(Some(digits), 12),
-            Self::Day => is_within(Some(digits), 31),
-            Self::Date => is_within(digits.get(4..6), 12) && is_within(digits.get(6..), 31),
-        }
+        [(MONTH, 12), (DAY, 31)].into_iter().all(|(place, most)| {
+            let number = || digits.get(place.start - self.from..place.end - self.from)?.parse().ok();
+            !self.has(&place) || number().is_some_and(|number: u8| (1..=most).contains(&number))
+        })
+    }
+
+    /// Returns whether it has these digits of `yyyymmdd`.
+    const fn has(self, digits: &Range<usize>) -> bool {
+        self.from <= digits.start && digits.end <= self.to
     }
 }
 
@@ -361,12 +363,11 @@ impl Part {
             None => 0,
             Some(width) => width.parse().ok().filter(in_range).ok_or_else(unknown)?,
         };
+        if let Some(part) = DATE_PARTS.into_iter().find(|part| part.field == name && width == 0) {
+            return Ok(Self::Date(part));
+        }
         match (name, width) {
             ("id", 0) => Ok(Self::Id),
-            ("date", 0) => Ok(Self::Date(DatePart::Date)),
-            ("yyyy", 0) => Ok(Self::Date(DatePart::Year)),
-            ("mm", 0) => Ok(Self::Date(DatePart::Month)),
-            ("dd", 0) => Ok(Self::Date(DatePart::Day)),
             ("number", _) => Ok(Self::Number { digits: Digits::Decimal, width }),
             // A decimal number is called `number` here.
             ("decimal" | "dec", _) => Err(unknown()),
@@ -421,20 +422,6 @@ impl FromStr for TextForm {
     }
 }
 
-impl TryFrom<String> for TextForm {
-    type Error = TextFormError;
-
-    fn try_from(template: String) -> Result<Self, TextFormError> {
-        template.parse()
-    }
-}
-
-impl From<TextForm> for String {
-    fn from(form: TextForm) -> Self {
-        form.to_string()
-    }
-}
-
 impl fmt::Display for TextForm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for part in &self.parts {
@@ -451,10 +438,7 @@ impl fmt::Display for TextForm {
                     f.write_str("}")?;
                 }
                 Part::Id => f.write_str("{id}")?,
-                Part::Date(DatePart::Date) => f.write_str("{date}")?,
-                Part::Date(DatePart::Year) => f.write_str("{yyyy}")?,
-                Part::Date(DatePart::Month) => f.write_str("{mm}")?,
-                Part::Date(DatePart::Day) => f.write_str("{dd}")?,
+                Part::Date(part) => write!(f, "{{{}}}", part.field)?,
             }
         }
         Ok(())
@@ -466,7 +450,7 @@ impl fmt::Display for TextForm {
 enum TextPosition {
     Literal(u8),
     /// A digit of a date, by its index in `yyyymmdd`.
-    Date(u8),
+    Date(usize),
     /// A digit of a number, or a character of an id with a text of its own.
     Body(Characters),
 }
@@ -484,8 +468,8 @@ struct Shape {
 
 /// Returns whether two forms of one scheme can write two different ids as the same text.
 ///
-/// `None` is the plain form: decimal numbers, or ids in the text of their scheme. With [`Periods::Many`], equal numbers of two
-/// periods are two ids.
+/// `None` is the plain form: decimal numbers, or ids in the text of their scheme. With [`Periods::Many`],
+/// equal numbers of two periods are two ids.
 pub(in crate::namespace) fn can_meet(
     one: Option<&TextForm>,
     other: Option<&TextForm>,
@@ -524,15 +508,7 @@ impl Shape {
             let mut positions = Vec::new();
             match part {
                 Part::Literal(text) => positions.extend(text.bytes().map(TextPosition::Literal)),
-                Part::Date(part) => {
-                    let digits = match part {
-                        DatePart::Date => 0..8,
-                        DatePart::Year => 0..4,
-                        DatePart::Month => 4..6,
-                        DatePart::Day => 6..8,
-                    };
-                    positions.extend(digits.map(TextPosition::Date));
-                }
+                Part::Date(part) => positions.extend((part.from..part.to).map(TextPosition::Date)),
                 Part::Number { digits, width } => {
                     (shape.body, shape.width, is_before) = (Some(digits.clone()), usize::from(*width), false);
                 }
@@ -543,8 +519,8 @@ impl Shape {
         shape
     }
 
-    /// Returns whether both forms parse a text in the same way: the number or id at the same position, and also the date if
-    /// periods are part of an id.
+    /// Returns whether both forms parse a text in the same way: the number or id at the same position, and
+    /// also the date if periods are part of an id.
     fn is_read_alike(&self, other: &Self, periods: Periods) -> bool {
         let dates = |positions: &[TextPosition]| -> Vec<_> {
             let date = |position: &TextPosition| {
@@ -560,8 +536,8 @@ impl Shape {
             && (periods == Periods::One || same_dates())
     }
 
-    /// Returns whether no text can have both forms: their lengths differ, or their characters at a position from either end, or
-    /// one has a character that the other never has.
+    /// Returns whether no text can have both forms: their lengths differ, or their characters at a position
+    /// from either end, or one has a character that the other never has.
     fn is_apart(&self, other: &Self) -> bool {
         let ((_, longest), (shortest, _)) = (self.lengths(), other.lengths());
         longest < shortest
@@ -577,7 +553,8 @@ impl Shape {
         (least + rest, most + rest)
     }
 
-    /// Returns the minimum and maximum length of a number up to 2^63. All ids with their own text have one length, at least 24.
+    /// Returns the minimum and maximum length of a number up to 2^63. All ids with their own text have one
+    /// length, at least 24.
     fn body_lengths(&self) -> (usize, usize) {
         let Some(digits) = &self.body else { return (24, 24) };
         let most = digits.width();
@@ -774,8 +751,8 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Goal: every number is read back from its text, in digits of any kind and width. Method: alphabets of any size,
-        /// shuffled.
+        /// Goal: every number is read back from its text, in digits of any kind and width. Method: alphabets
+        /// of any size, shuffled.
         #[test]
         fn numbers_come_back_from_any_alphabet(
             number in 0..=u64::MAX >> 1,
@@ -875,8 +852,8 @@ mod tests {
     }
 
     proptest! {
-        /// Goal: allowed forms never write one text for two numbers. Method: all texts of small numbers and of some around 2^63
-        /// under both forms, on several days.
+        /// Goal: allowed forms never write one text for two numbers. Method: all texts of small numbers and
+        /// of some around 2^63 under both forms, on several days.
         #[test]
         fn forms_that_cannot_meet_do_not(one in template(), other in template()) {
             prop_assume!(!meet(&one, &other, Periods::One));

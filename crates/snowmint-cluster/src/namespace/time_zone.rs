@@ -1,9 +1,9 @@
 //! The time zone of the dates of a namespace: in its texts, and of its reset period.
 //!
-//! Everything behind a [`TimeZone`] counts in *local milliseconds*: the date and time of day in that zone, as if it were UTC.
-//! So a period is a date, and its key, its text and its counter do not depend on a zone. Two nodes whose databases have other
-//! rules for a zone may be in different periods at the same time, as two nodes with different clocks are; a number is unique
-//! within the date that its text shows.
+//! Everything behind a [`TimeZone`] counts in *local milliseconds*: the date and time of day in that zone, as
+//! if it were UTC. So a period is a date, and its key, its text and its counter do not depend on a zone. Two
+//! nodes whose databases have other rules for a zone may be in different periods at the same time, as two
+//! nodes with different clocks are; a number is unique within the date that its text shows.
 
 use std::fmt;
 use std::str::FromStr;
@@ -22,9 +22,9 @@ const NOT_A_FOLDER: [&str; 2] = ["posix/", "right/"];
 
 /// A time zone, by its name in the IANA time zone database, such as `Asia/Shanghai`.
 ///
-/// Its rules come from the database of this machine (`$TZDIR`, or the package tzdata) when the name is parsed. A name without
-/// rules here is still a `TimeZone`, so that every machine can list namespaces; [`check`](Self::check) returns the error. Two
-/// zones are equal if their names are.
+/// Its rules come from the database of this machine (`$TZDIR`, or the package tzdata) when the name is
+/// parsed. A name without rules here is still a `TimeZone`, so that every machine can list namespaces;
+/// [`check`](Self::check) returns the error. Two zones are equal if their names are.
 ///
 /// # Examples
 ///
@@ -323,8 +323,9 @@ mod tests {
         assert!(error.contains("no time zone database; install the package tzdata"), "{error}");
     }
 
-    /// Goal: numbers restart at midnight of the zone, days of 23 and 25 hours included, and each text shows the date that its
-    /// number is unique in. Method: a node under an injected clock from before until after the end of such days.
+    /// Goal: numbers restart at midnight of the zone, days of 23 and 25 hours included, and each text shows
+    /// the date that its number is unique in. Method: a node under an injected clock from before until after
+    /// the end of such days.
     #[tokio::test(start_paused = true)]
     async fn numbers_restart_at_midnight_of_the_zone() {
         let form: TextForm = "{date}-{number}".parse().unwrap();
@@ -356,8 +357,9 @@ mod tests {
         }
     }
 
-    /// Goal: two nodes with different rules for a zone, whose dates differ for hours, never write a text twice; nor do they when
-    /// both are restarted with the other rules. Method: the rules of two releases, an injected clock over both midnights.
+    /// Goal: two nodes with different rules for a zone, whose dates differ for hours, never write a text
+    /// twice; nor do they when both are restarted with the other rules. Method: the rules of two releases, an
+    /// injected clock over both midnights.
     #[tokio::test(start_paused = true)]
     async fn nodes_with_different_rules_write_no_text_twice() {
         let form: TextForm = "ORD-{date}-{number:6}".parse().unwrap();
@@ -414,9 +416,9 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 1 } else { 64 }))]
 
-        /// Goal: no text is written twice, whatever the zones, their rules and the clocks do, and each text shows the period of
-        /// its number. Method: three nodes on one store, each with a zone and a clock of its own that steps forth and back over
-        /// midnights, and is restarted in another zone.
+        /// Goal: no text is written twice, whatever the zones, their rules and the clocks do, and each text
+        /// shows the period of its number. Method: three nodes on one store, each with a zone and a clock of
+        /// its own that steps forth and back over midnights, and is restarted in another zone.
         #[test]
         fn no_text_is_written_twice(
             reset in proptest::sample::select(vec![Reset::Daily, Reset::Monthly, Reset::Yearly]),

@@ -1,5 +1,6 @@
-//! The segment protocol as a pure state machine: the time, the state of memory and a counter's answer go in, the next call
-//! comes out. It does no I/O and has no clock, so the driver and the simulation run the same code.
+//! The segment protocol as a pure state machine: the time, the state of memory and a counter's answer go in,
+//! the next call comes out. It does no I/O and has no clock, so the driver and the simulation run the same
+//! code.
 //!
 //! ```text
 //!        few numbers left             numbers: add them to memory, look again
@@ -11,12 +12,13 @@
 //!    └──────────▶ GiveBack, newest first, each once ──────────▶ Stop
 //! ```
 //!
-//! A number is used only after the counter has confirmed its reservation. If the answer to a call is lost, the numbers that the
-//! call may have reserved are never used.
+//! A number is used only after the counter has confirmed its reservation. If the answer to a call is lost,
+//! the numbers that the call may have reserved are never used.
 //!
-//! If a store may lose acknowledged writes, a number is used only once its reservation has *settled*: a `Confirm` call, sent at
-//! least `may_lose` after the answer arrived, finds it. Other calls continue in the meantime. The time that measures this must
-//! never run ahead of real time. It may stand still while the machine is suspended: the wait is then longer.
+//! If a store may lose acknowledged writes, a number is used only once its reservation has *settled*: a
+//! `Confirm` call, sent at least `may_lose` after the answer arrived, finds it. Other calls continue in the
+//! meantime. The time that measures this must never run ahead of real time. It may stand still while the
+//! machine is suspended: the wait is then longer.
 
 mod demand;
 
@@ -30,7 +32,7 @@ use self::demand::NumberDemand;
 use super::Unused;
 use super::counters::{CounterRotation, Pick, TO_NOTICE_MS};
 use super::high_water_mark::{HighWaterMark, NumberRange, Within};
-use super::known_counter::{Asked, KnownCounter};
+use super::known_counter::{AskedNumbers, KnownCounter};
 pub use super::known_counter::{CounterEvent, CounterFailure};
 use super::sync::ROOM;
 
@@ -93,7 +95,8 @@ pub enum CounterCall {
         /// The timeout, in milliseconds.
         timeout_ms: u64,
     },
-    /// Give numbers back. Never retry this: a second call could take back numbers that another node has reserved since.
+    /// Give numbers back. Never retry this: a second call could take back numbers that another node has
+    /// reserved since.
     GiveBack {
         /// The numbers and their counter.
         unused: Unused,
@@ -124,7 +127,8 @@ pub enum SegmentInput {
     Raised(Result<bool, CounterFailure>),
     /// The answer to [`CounterCall::GiveBack`]: whether the counter took the numbers back.
     GaveBack(Result<bool, CounterFailure>),
-    /// The source was released: give back the unused numbers. Valid at any time, even while a call is in flight.
+    /// The source was released: give back the unused numbers. Valid at any time, even while a call is in
+    /// flight.
     Release {
         /// The unused numbers, oldest first.
         unused: Vec<Unused>,
@@ -140,7 +144,8 @@ pub struct Memory {
     pub room: MemoryRoom,
     /// How many times a caller found no number, since the start.
     pub misses: u64,
-    /// The numbers skipped since the start, because greater ones were handed out before: they do not count as demand.
+    /// The numbers skipped since the start, because greater ones were handed out before: they do not count as
+    /// demand.
     pub skipped: u64,
     /// The numbers handed out since the start that never were in memory: they count as demand.
     pub bypassed: u64,
@@ -194,9 +199,9 @@ struct Settling {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum SegmentState {
+enum RefillState {
     Idle,
-    Reserving(Asked),
+    Reserving(AskedNumbers),
     Confirming(Settling),
     Raising { counter: usize, at_ms: u64 },
     GivingBack(Unused),
@@ -207,7 +212,7 @@ enum SegmentState {
 #[derive(Debug)]
 pub struct SegmentProtocol {
     range: NumberRange,
-    state: SegmentState,
+    state: RefillState,
     counters: CounterRotation,
     demand: NumberDemand,
     /// How many numbers were ever added to memory.
@@ -226,7 +231,8 @@ pub struct SegmentProtocol {
 }
 
 impl SegmentProtocol {
-    /// Returns a machine without numbers. `seed` only decides which counter is first and how long it waits after failures.
+    /// Returns a machine without numbers. `seed` only decides which counter is first and how long it waits
+    /// after failures.
     pub fn new(settings: &SegmentSettings, seed: u64) -> Self {
         let reserve_ms = match settings.reserve_ms {
             0 => 0,
@@ -237,7 +243,8 @@ impl SegmentProtocol {
         Self::at(settings.counters, settings.range, demand, seed)
     }
 
-    /// Returns a machine without numbers for other counters, at the demand measured so far. A new period begins like this.
+    /// Returns a machine without numbers for other counters, at the demand measured so far. A new period
+    /// begins like this.
     #[must_use]
     pub fn restart(&self, counters: usize, seed: u64) -> Self {
         let mut demand = self.demand.clone();
@@ -248,7 +255,7 @@ impl SegmentProtocol {
     fn at(counters: usize, range: NumberRange, demand: NumberDemand, seed: u64) -> Self {
         Self {
             range,
-            state: SegmentState::Idle,
+            state: RefillState::Idle,
             counters: CounterRotation::new(counters, seed),
             demand,
             put: 0,
@@ -271,34 +278,35 @@ impl SegmentProtocol {
         self
     }
 
-    /// Takes one step: the time, the state of memory and an input go in, the changes and the next call come out.
+    /// Takes one step: the time, the state of memory and an input go in, the changes and the next call come
+    /// out.
     pub fn step(&mut self, now_ms: u64, memory: Memory, input: SegmentInput) -> SegmentTurn {
         let drawn = (self.put + memory.bypassed).saturating_sub(memory.left).saturating_sub(memory.skipped);
         self.demand.observe(now_ms, drawn, memory.misses);
         let mut memory = memory;
-        match (std::mem::replace(&mut self.state, SegmentState::Idle), input) {
-            (SegmentState::Stopped, _) => {
-                self.state = SegmentState::Stopped;
+        match (std::mem::replace(&mut self.state, RefillState::Idle), input) {
+            (RefillState::Stopped, _) => {
+                self.state = RefillState::Stopped;
                 return self.turn(SegmentNext::Stop);
             }
-            (SegmentState::Reserving(asked), SegmentInput::Reserved(Ok(segment))) => {
+            (RefillState::Reserving(asked), SegmentInput::Reserved(Ok(segment))) => {
                 memory.left += self.reserved(now_ms, asked, segment, None);
             }
-            (SegmentState::Reserving(asked), SegmentInput::ReservedMarked { segment, mark, settle_ms }) => {
+            (RefillState::Reserving(asked), SegmentInput::ReservedMarked { segment, mark, settle_ms }) => {
                 // Add 1 ms, because instants are cut to whole milliseconds.
                 let due_ms = now_ms.saturating_add(settle_ms).saturating_add(1);
                 self.reserved(now_ms, asked, segment, Some((mark, due_ms)));
             }
-            (SegmentState::Reserving(asked), SegmentInput::Reserved(Err(failure))) => {
+            (RefillState::Reserving(asked), SegmentInput::Reserved(Err(failure))) => {
                 self.failed(now_ms, asked, failure)
             }
-            (SegmentState::Confirming(settling), SegmentInput::Confirmed(answer)) => {
+            (RefillState::Confirming(settling), SegmentInput::Confirmed(answer)) => {
                 memory.left += self.confirmed(now_ms, settling, answer);
             }
-            (SegmentState::Raising { counter, at_ms }, SegmentInput::Raised(answer)) => {
+            (RefillState::Raising { counter, at_ms }, SegmentInput::Raised(answer)) => {
                 self.raised(now_ms, counter, now_ms.saturating_sub(at_ms), answer);
             }
-            (SegmentState::GivingBack(unused), SegmentInput::GaveBack(answer)) => {
+            (RefillState::GivingBack(unused), SegmentInput::GaveBack(answer)) => {
                 self.gave_back(unused, answer)
             }
             (state, SegmentInput::Release { unused }) => {
@@ -348,14 +356,14 @@ impl SegmentProtocol {
 
     fn next(&mut self, now_ms: u64, memory: Memory) -> SegmentNext {
         match self.state {
-            SegmentState::Idle => {}
-            SegmentState::Reserving(_)
-            | SegmentState::Confirming(_)
-            | SegmentState::Raising { .. }
-            | SegmentState::GivingBack(_) => {
+            RefillState::Idle => {}
+            RefillState::Reserving(_)
+            | RefillState::Confirming(_)
+            | RefillState::Raising { .. }
+            | RefillState::GivingBack(_) => {
                 return SegmentNext::Await;
             }
-            SegmentState::Stopped => return SegmentNext::Stop,
+            RefillState::Stopped => return SegmentNext::Stop,
         }
         if let Some(unused) = &mut self.release {
             let known = &self.known;
@@ -369,7 +377,7 @@ impl SegmentProtocol {
             return SegmentNext::Idle { keep: memory.left - memory.left / ROOM };
         }
         if let Some(settling) = self.take_due(now_ms) {
-            self.state = SegmentState::Confirming(settling);
+            self.state = RefillState::Confirming(settling);
             let Settling { counter, mark, .. } = settling;
             return SegmentNext::Call(CounterCall::Confirm { counter, mark, timeout_ms: CONFIRM_TIMEOUT_MS });
         }
@@ -381,7 +389,7 @@ impl SegmentProtocol {
         match self.counters.pick(now_ms) {
             Pick::Ask { counter, timeout_ms } => match self.known[counter].raise {
                 Some(raise) => {
-                    self.state = SegmentState::Raising { counter, at_ms: now_ms };
+                    self.state = RefillState::Raising { counter, at_ms: now_ms };
                     SegmentNext::Call(CounterCall::Raise { counter, above: raise.above, timeout_ms })
                 }
                 None => self.reserve(now_ms, counter, timeout_ms, left),
@@ -399,7 +407,8 @@ impl SegmentProtocol {
         }
     }
 
-    /// Waits until the next reservation can be confirmed, but only briefly: callers keep drawing from memory in the meantime.
+    /// Waits until the next reservation can be confirmed, but only briefly: callers keep drawing from memory
+    /// in the meantime.
     fn wait_for_settling(&self, now_ms: u64, most_ms: Option<u64>) -> Option<SegmentNext> {
         let due_ms = self.settling.iter().map(|it| it.due_ms).min()?;
         let wait_ms = due_ms.saturating_sub(now_ms).min(SETTLING_WAIT_MS).min(most_ms.unwrap_or(u64::MAX));
@@ -423,12 +432,18 @@ impl SegmentProtocol {
         let room = self.range.maximum.saturating_sub(known.highest).max(1);
         let most = known.most.map_or(u64::MAX, NonZeroU64::get);
         let count = NonZeroU64::new(wanted.min(room).min(most)).unwrap_or(NonZeroU64::MIN);
-        self.state = SegmentState::Reserving(known.ask(count, now_ms));
+        self.state = RefillState::Reserving(known.ask(count, now_ms));
         SegmentNext::Call(CounterCall::Reserve { counter, count, timeout_ms })
     }
 
     /// Handles a reservation; returns how many of its numbers may be used now.
-    fn reserved(&mut self, now_ms: u64, asked: Asked, segment: Segment, settle: Option<(Mark, u64)>) -> u64 {
+    fn reserved(
+        &mut self,
+        now_ms: u64,
+        asked: AskedNumbers,
+        segment: Segment,
+        settle: Option<(Mark, u64)>,
+    ) -> u64 {
         let counter = asked.counter;
         self.succeeded(counter, now_ms.saturating_sub(asked.at_ms));
         let within = match self.known[counter].received(asked, segment, self.range) {
@@ -507,7 +522,7 @@ impl SegmentProtocol {
         self.events.extend(event);
     }
 
-    fn failed(&mut self, now_ms: u64, asked: Asked, failure: CounterFailure) {
+    fn failed(&mut self, now_ms: u64, asked: AskedNumbers, failure: CounterFailure) {
         match failure {
             CounterFailure::Full if asked.count > NonZeroU64::MIN => {
                 // There may be room for fewer: the last numbers are worth a few more calls.
@@ -520,7 +535,8 @@ impl SegmentProtocol {
         }
     }
 
-    /// Returns whether the next number of a counter would exceed the maximum. A store can be full for other reasons.
+    /// Returns whether the next number of a counter would exceed the maximum. A store can be full for other
+    /// reasons.
     fn is_at_its_end(&self, counter: usize) -> bool {
         let KnownCounter { highest, step, .. } = &self.known[counter];
         step.is_some_and(|step| highest.saturating_add(step.get()) > self.range.maximum)
@@ -537,15 +553,16 @@ impl SegmentProtocol {
 
     fn give_back(&mut self, newest: Option<Unused>) -> SegmentNext {
         let Some(unused) = newest else {
-            self.state = SegmentState::Stopped;
+            self.state = RefillState::Stopped;
             return SegmentNext::Stop;
         };
         self.known[unused.counter].high_water_mark.giving_back(unused.segment);
-        self.state = SegmentState::GivingBack(unused);
+        self.state = RefillState::GivingBack(unused);
         SegmentNext::Call(CounterCall::GiveBack { unused, timeout_ms: GIVE_BACK_TIMEOUT_MS })
     }
 
-    /// Never gives these numbers back again, whatever the answer: another node may have reserved them in the meantime.
+    /// Never gives these numbers back again, whatever the answer: another node may have reserved them in the
+    /// meantime.
     fn gave_back(&mut self, unused: Unused, answer: Result<bool, CounterFailure>) {
         if answer == Ok(true) {
             self.events.push(CounterEvent::GivenBack { count: unused.segment.count().get() });

@@ -1,4 +1,5 @@
-//! Numbers in memory, and the task that refills them: it performs the protocol's calls and applies its events.
+//! Numbers in memory, and the task that refills them: it performs the protocol's calls and applies its
+//! events.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -43,13 +44,15 @@ pub(super) struct NumberBuffer {
     pub(super) filled: Notify,
     /// How many times a caller found no number.
     pub(super) misses: AtomicU64,
-    /// Locked while the floor changes, while segments below it are ended, and while one is added to the queue.
+    /// Locked while the floor changes, while segments below it are ended, and while one is added to the
+    /// queue.
     floor: Mutex<NumberFloor>,
     /// The first instant after the period of the numbers in memory, in unix milliseconds.
     pub(super) period_ends_unix_ms: AtomicU64,
 }
 
-/// How many periods have a floor: the current one, the previous one, and the next one. Their callers may overlap.
+/// How many periods have a floor: the current one, the previous one, and the next one. Their callers may
+/// overlap.
 const FLOORS: usize = 3;
 
 /// The numbers below which memory hands out nothing, because greater ones were handed out.
@@ -75,7 +78,8 @@ impl NumberBuffer {
         }
     }
 
-    /// Skips the numbers below a run that is about to be handed out: those in memory and those that arrive later.
+    /// Skips the numbers below a run that is about to be handed out: those in memory and those that arrive
+    /// later.
     pub(super) fn skip_below(&self, run: &Run) {
         let (label, number) = (Period::to_bits(run.period()), run.first());
         let ended = {
@@ -83,8 +87,8 @@ impl NumberBuffer {
             let highest = floor.numbers.entry(label).or_default();
             *highest = number.max(*highest);
             if floor.numbers.len() > FLOORS {
-                // Remove the farthest: a clock that was wrong may have left floors for future periods, which are not the current
-                // one.
+                // Remove the farthest: a clock that was wrong may have left floors for future periods, which
+                // are not the current one.
                 let farthest = floor.numbers.keys().copied().max_by_key(|other| other.abs_diff(label));
                 farthest.map(|other| floor.numbers.remove(&other));
             }
@@ -392,7 +396,8 @@ impl RefillTask {
         fork::spawn(ended.give_back().in_current_span());
     }
 
-    /// Returns the protocol for the counters of another period, at the demand measured so far, without numbers.
+    /// Returns the protocol for the counters of another period, at the demand measured so far, without
+    /// numbers.
     fn restarted(&self, periods: PeriodCounters) -> Reservation {
         let protocol = self.protocol.restart(periods.counters().len(), self.calls.seed);
         let protocol = Box::new(protocol.sharing(periods.high_water_marks()));
@@ -504,7 +509,8 @@ mod tests {
         Segment::new(first, NonZeroU64::MIN, NonZeroU64::new(count).unwrap()).unwrap()
     }
 
-    /// Goal: a segment that was in flight while greater numbers were handed out is skipped, only in its own period.
+    /// Goal: a segment that was in flight while greater numbers were handed out is skipped, only in its own
+    /// period.
     #[test]
     fn what_comes_late_is_left_out() {
         let (queue, mut producer) = SegmentQueue::open();
@@ -528,8 +534,8 @@ mod tests {
         assert!(!put(41, 10, 0));
     }
 
-    /// Goal: a late caller of the previous period does not lower the floor of the current one. Method: runs of several days, in
-    /// mixed order.
+    /// Goal: a late caller of the previous period does not lower the floor of the current one. Method: runs
+    /// of several days, in mixed order.
     #[test]
     fn a_late_run_of_another_period_leaves_this_floor() {
         let (queue, mut producer) = SegmentQueue::open();

@@ -23,11 +23,12 @@ const MAX_PATIENCE: Duration = Duration::from_hours(1);
 /// Where a source takes numbers from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Mode {
-    /// From segments in memory: fast and unique, and increasing on each node. A crash loses the numbers in memory.
+    /// From segments in memory: fast and unique, and increasing on each node. A crash loses the numbers in
+    /// memory.
     #[default]
     Cached,
-    /// Directly from the store, each time: strictly increasing over all nodes. Callers of one process that wait at the same time
-    /// share one store call.
+    /// Directly from the store, each time: strictly increasing over all nodes. Callers of one process that
+    /// wait at the same time share one store call.
     Direct,
 }
 
@@ -92,8 +93,8 @@ impl Default for SegmentConfig {
 }
 
 impl SegmentConfig {
-    /// Returns the defaults: cached numbers from 1, segments of 1000 to 10 million numbers that last about 30 s, and a reserve
-    /// for a store outage of 30 s.
+    /// Returns the defaults: cached numbers from 1, segments of 1000 to 10 million numbers that last about 30
+    /// s, and a reserve for a store outage of 30 s.
     pub const fn new() -> Self {
         Self {
             mode: Mode::Cached,
@@ -106,53 +107,37 @@ impl SegmentConfig {
         }
     }
 
-    /// Sets where numbers are taken from.
-    pub const fn mode(mut self, mode: Mode) -> Self {
-        self.mode = mode;
-        self
-    }
+    snowmint::setters! {
+        /// Sets where numbers are taken from.
+        mode: Mode;
 
-    /// Sets the smallest and the largest size of a segment, in numbers, from 1 to 2^40.
-    ///
-    /// The first segment has the size that the counter suggests, or else the smallest. A crash loses the numbers in memory.
-    pub const fn sizes(mut self, sizes: RangeInclusive<u64>) -> Self {
-        self.sizes = sizes;
-        self
-    }
+        /// Sets the smallest and the largest size of a segment, in numbers, from 1 to 2^40.
+        ///
+        /// The first segment has the size that the counter suggests, or else the smallest. A crash loses the
+        /// numbers in memory.
+        sizes: RangeInclusive<u64>;
 
-    /// Sets how long a segment should last, from 10 ms to a day.
-    ///
-    /// The size doubles when a segment is spent in less than half of this, and halves when one lasts more than twice this.
-    pub const fn target(mut self, target: Duration) -> Self {
-        self.target = target;
-        self
-    }
+        /// Sets how long a segment should last, from 10 ms to a day.
+        ///
+        /// The size doubles when a segment is spent in less than half of this, and halves when one lasts more
+        /// than twice this.
+        target: Duration;
 
-    /// Sets the longest store outage that callers do not notice at the measured demand, at most a day.
-    ///
-    /// The numbers in memory last 8 s longer than this, because it may take that long to notice that the store is back. With 0,
-    /// memory holds one whole segment in addition to the current one. It never holds more than 16 segments of the largest size.
-    pub const fn reserve(mut self, reserve: Duration) -> Self {
-        self.reserve = reserve;
-        self
-    }
+        /// Sets the longest store outage that callers do not notice at the measured demand, at most a day.
+        ///
+        /// The numbers in memory last 8 s longer than this, because it may take that long to notice that the
+        /// store is back. With 0, memory holds one whole segment in addition to the current one. It never holds
+        /// more than 16 segments of the largest size.
+        reserve: Duration;
 
-    /// Sets the smallest number to hand out: a counter below it is raised.
-    pub const fn first(mut self, first: u64) -> Self {
-        self.first = first;
-        self
-    }
+        /// Sets the smallest number to hand out: a counter below it is raised.
+        first: u64;
 
-    /// Sets the greatest number to hand out, at most [`MAX_NUMBER`].
-    pub const fn maximum(mut self, maximum: u64) -> Self {
-        self.maximum = maximum;
-        self
-    }
+        /// Sets the greatest number to hand out, at most [`MAX_NUMBER`].
+        maximum: u64;
 
-    /// Sets how long [`take`](super::Segments::take) waits for numbers before it fails; at most an hour.
-    pub const fn patience(mut self, patience: Duration) -> Self {
-        self.patience = patience;
-        self
+        /// Sets how long [`take`](super::Segments::take) waits for numbers before it fails; at most an hour.
+        patience: Duration;
     }
 
     /// Checks that every value is in range.
@@ -211,8 +196,8 @@ impl SegmentConfig {
     ///
     /// # Errors
     ///
-    /// [`SegmentConfigError::DirectMayLose`] if it may lose acknowledged writes: each number would have to wait until its
-    /// reservation has settled.
+    /// [`SegmentConfigError::DirectMayLose`] if it may lose acknowledged writes: each number would have to
+    /// wait until its reservation has settled.
     pub fn check_direct(may_lose: Duration, described: &str) -> Result<(), SegmentConfigError> {
         if may_lose.is_zero() {
             return Ok(());

@@ -1,4 +1,5 @@
-//! What the two tasks of a source of numbers have in common: the counters of the period, the clocks, and the status.
+//! What the two tasks of a source of numbers have in common: the counters of the period, the clocks, and the
+//! status.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -17,8 +18,8 @@ use super::status::Reporter;
 pub(super) struct CounterCalls {
     pub(super) periods: PeriodCounters,
     pub(super) clock: SharedClock,
-    /// The origin of the protocol's time. Steps of the wall clock do not move it, and it stands still while the machine is
-    /// suspended: a reservation then only takes longer to settle.
+    /// The origin of the protocol's time. Steps of the wall clock do not move it, and it stands still while
+    /// the machine is suspended: a reservation then only takes longer to settle.
     began: Instant,
     /// Decides how long the protocol waits after failures.
     pub(super) seed: u64,

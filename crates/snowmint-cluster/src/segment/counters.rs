@@ -1,5 +1,5 @@
-//! Chooses the counter to ask next, and how long to wait for it: round robin over those that answer. One that failed is skipped
-//! for a while, with exponential backoff.
+//! Chooses the counter to ask next, and how long to wait for it: round robin over those that answer. One that
+//! failed is skipped for a while, with exponential backoff.
 
 use snowmint::random::SplitMix64;
 

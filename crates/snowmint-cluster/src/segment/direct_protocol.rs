@@ -1,8 +1,9 @@
 //! Batching of requests that wait at the same time into one call to a counter, as a pure state machine.
 //! Requests, answers and the time go in; calls and the outcome of each request come out.
 //!
-//! Numbers increase in real time over all nodes: a request gets numbers only from a call that was made after the request arrived.
-//! So a request that arrives after another one was answered, on any node, gets greater numbers.
+//! Numbers increase in real time over all nodes: a request gets numbers only from a call that was made after
+//! the request arrived. So a request that arrives after another one was answered, on any node, gets greater
+//! numbers.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
@@ -11,7 +12,7 @@ use snowmint_store::{MAX_NUMBER, Segment};
 
 use super::counters::{CounterRotation, Pick};
 use super::high_water_mark::{HighWaterMark, NumberRange, Within};
-use super::known_counter::{Asked, CounterEvent, CounterFailure, KnownCounter};
+use super::known_counter::{AskedNumbers, CounterEvent, CounterFailure, KnownCounter};
 
 /// The maximum count of one call for several requests; a larger request gets its own call.
 const MAX_BATCH: u64 = 1 << 40;
@@ -107,7 +108,7 @@ struct QueuedRequest {
 #[derive(Clone, Copy, Debug)]
 enum InFlight {
     /// A reservation for this number of requests, the first ones in the queue.
-    Reserve(usize, Asked),
+    Reserve(usize, AskedNumbers),
     Peek,
     Raise {
         since_ms: u64,
@@ -211,15 +212,16 @@ impl Batching {
         self.requests.pop_front().map_or(DirectNext::Idle, |request| DirectNext::Refuse(request.id, outcome))
     }
 
-    /// Returns whether a request for several numbers waits that may be more than are left. A reservation beyond the maximum would
-    /// use up the numbers below it for everybody.
+    /// Returns whether a request for several numbers waits that may be more than are left. A reservation
+    /// beyond the maximum would use up the numbers below it for everybody.
     fn must_peek(&self) -> bool {
         let near_the_first = self.range.first > 1 && self.counter.high_water_mark.end() <= self.range.first;
         let bounded = self.range.maximum < MAX_NUMBER;
         (bounded || near_the_first) && self.requests.iter().any(|request| request.missing > NonZeroU64::MIN)
     }
 
-    /// Refuses a request for more numbers than are left. The counter may be further than is known here, but not less far.
+    /// Refuses a request for more numbers than are left. The counter may be further than is known here, but
+    /// not less far.
     fn refuse_too_many(&mut self) -> Option<DirectNext> {
         let step = self.counter.step.unwrap_or(NonZeroU64::MIN);
         let known = self.range.left_at_most(self.counter.high_water_mark.end(), step);
@@ -230,8 +232,8 @@ impl Batching {
         Some(DirectNext::Refuse(refused.id, outcome))
     }
 
-    /// Takes the answer to [`DirectNext::Peek`], and returns what changed. A peek that succeeds says nothing about reservations, which
-    /// may fail or be slow all the same.
+    /// Takes the answer to [`DirectNext::Peek`], and returns what changed. A peek that succeeds says nothing
+    /// about reservations, which may fail or be slow all the same.
     pub fn peeked(
         &mut self,
         now_ms: u64,
@@ -249,7 +251,8 @@ impl Batching {
         None
     }
 
-    /// Returns how many requests the next call is for, and its count: no more than are left, unless one number each.
+    /// Returns how many requests the next call is for, and its count: no more than are left, unless one
+    /// number each.
     fn batch(&self) -> (usize, NonZeroU64) {
         let (mut requests, mut count) = (0, 0_u64);
         let most = self.left.unwrap_or(u64::MAX).min(MAX_BATCH);
@@ -295,7 +298,8 @@ impl Batching {
         (self.hand_out(requests, segment, within), events)
     }
 
-    /// Takes the answer to [`DirectNext::Raise`], which says whether the counter can be raised, and returns what changed.
+    /// Takes the answer to [`DirectNext::Raise`], which says whether the counter can be raised, and returns
+    /// what changed.
     pub fn raised(&mut self, now_ms: u64, answer: Result<bool, CounterFailure>) -> Option<CounterEvent> {
         let Some(InFlight::Raise { since_ms }) =
             self.in_flight.take_if(|it| matches!(it, InFlight::Raise { .. }))
@@ -371,7 +375,7 @@ impl Batching {
         &mut self,
         now_ms: u64,
         requests: usize,
-        asked: Asked,
+        asked: AskedNumbers,
         failure: CounterFailure,
     ) -> (Vec<(RequestId, RequestOutcome)>, Vec<CounterEvent>) {
         match failure {
@@ -561,8 +565,8 @@ mod tests {
         assert_eq!(batching.next(0), DirectNext::Idle);
     }
 
-    /// Goal: a reservation does not go beyond the maximum for a request that is too large. Method: a counter that others have moved
-    /// on, and requests that fit one by one, not together.
+    /// Goal: a reservation does not go beyond the maximum for a request that is too large. Method: a counter
+    /// that others have moved on, and requests that fit one by one, not together.
     #[test]
     fn nobody_gets_more_than_are_left_and_no_call_goes_beyond_them() {
         let mut batching = up_to_1000();
@@ -600,8 +604,8 @@ mod tests {
         assert_eq!(batching.next(ms), DirectNext::Idle);
     }
 
-    /// Goal: a look counts for the requests that waited then. Method: requests that are refused or whose callers leave, and others
-    /// after them.
+    /// Goal: a look counts for the requests that waited then. Method: requests that are refused or whose
+    /// callers leave, and others after them.
     #[test]
     fn a_look_of_earlier_requests_does_not_count() {
         let mut batching = up_to_1000();
@@ -645,7 +649,8 @@ mod tests {
         assert_eq!(limits, [1000, 2000, 4000]);
     }
 
-    /// Goal: a run that would cross the first number begins at it, or above it if the counter cannot be raised.
+    /// Goal: a run that would cross the first number begins at it, or above it if the counter cannot be
+    /// raised.
     #[test]
     fn a_run_does_not_cross_the_first_number() {
         let mut batching = Batching::new(NumberRange { first: 5, maximum: MAX_NUMBER }, 1);

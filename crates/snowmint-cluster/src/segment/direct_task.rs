@@ -1,5 +1,6 @@
-//! Numbers directly from a counter: all numbers in direct mode, and long runs of consecutive numbers in cached mode.
-//! The task performs the calls that [`Batching`] decides on and hands the numbers to the callers that wait.
+//! Numbers directly from a counter: all numbers in direct mode, and long runs of consecutive numbers in
+//! cached mode. The task performs the calls that [`Batching`] decides on and hands the numbers to the callers
+//! that wait.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -122,7 +123,8 @@ impl DirectTask {
         }
     }
 
-    /// Rejects direct mode at a counter that may lose acknowledged reservations. That may be known only once the counter is open.
+    /// Rejects direct mode at a counter that may lose acknowledged reservations. That may be known only once
+    /// the counter is open.
     fn check_mode(&self, counter: &dyn Counter) -> Result<(), StoreError> {
         match (self.mode, SegmentConfig::check_direct(counter.may_lose(), &counter.describe())) {
             (Mode::Direct, Err(error)) => {

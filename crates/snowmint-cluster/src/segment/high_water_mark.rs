@@ -1,5 +1,5 @@
-//! Checks whether the numbers of an answer count: they are cut to the range, and must lie above the high-water mark. The mark
-//! shows that a counter went back, because its store was restored or lost writes.
+//! Checks whether the numbers of an answer count: they are cut to the range, and must lie above the
+//! high-water mark. The mark shows that a counter went back, because its store was restored or lost writes.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -50,7 +50,8 @@ impl NumberRange {
         self.left_at_most(skipped.saturating_mul(step.get()).saturating_add(next), step)
     }
 
-    /// Returns how many numbers a counter has left within the range at most, if its next one is `least` or above.
+    /// Returns how many numbers a counter has left within the range at most, if its next one is `least` or
+    /// above.
     pub(crate) fn left_at_most(self, least: u64, step: NonZeroU64) -> u64 {
         self.maximum.checked_sub(least.max(self.first)).map_or(0, |room| room / step + 1)
     }
@@ -71,9 +72,9 @@ impl NumberRange {
 
 /// The ends of the numbers received from one counter, and of those that may be in use. Clones share the mark.
 ///
-/// A counter returns greater numbers to a call that begins after another one has returned. So a segment that begins below
-/// the numbers received before its call was made shows that the counter went back. If it begins above all that had settled,
-/// the store lost no more than `may_lose` allows, and no number in use.
+/// A counter returns greater numbers to a call that begins after another one has returned. So a segment that
+/// begins below the numbers received before its call was made shows that the counter went back. If it begins
+/// above all that had settled, the store lost no more than `may_lose` allows, and no number in use.
 #[derive(Clone, Debug, Default)]
 pub struct HighWaterMark(Arc<Ends>);
 
@@ -124,14 +125,15 @@ impl HighWaterMark {
     /// Records that an unused segment is about to be given back: the counter may go back to its start.
     pub fn giving_back(&self, segment: Segment) {
         for end in [&self.0.settled, &self.0.received] {
-            // If more was received in the meantime, the counter is beyond the segment and does not take it back.
+            // If more was received in the meantime, the counter is beyond the segment and does not take it
+            // back.
             let (last, first) = (segment.last() + 1, segment.first());
             let _ = end.compare_exchange(last, first, Ordering::SeqCst, Ordering::SeqCst);
         }
     }
 
-    /// Returns what the store forgot, if a segment shows that the counter went back. `least` is what [`end`](Self::end) returned
-    /// when the call was made.
+    /// Returns what the store forgot, if a segment shows that the counter went back. `least` is what
+    /// [`end`](Self::end) returned when the call was made.
     pub fn forgot(&self, segment: Segment, least: u64) -> Option<Forgot> {
         // Numbers that were given back while the call was in flight may return.
         let least = least.min(self.end());
@@ -142,8 +144,8 @@ impl HighWaterMark {
         })
     }
 
-    /// Returns whether an unused segment may be given back. Not if the counter went back since: other nodes may have reserved its
-    /// numbers too, and the counter may have come to its end again.
+    /// Returns whether an unused segment may be given back. Not if the counter went back since: other nodes
+    /// may have reserved its numbers too, and the counter may have come to its end again.
     pub(super) fn may_give_back(&self, unused: Segment) -> bool {
         unused.first() >= self.0.doubtful.load(Ordering::SeqCst)
     }

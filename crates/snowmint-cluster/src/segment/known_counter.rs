@@ -1,5 +1,5 @@
-//! One counter as both protocols see it: what it returned so far, whether it has to be raised before the next reservation, and what
-//! is reported about it.
+//! One counter as both protocols see it: what it returned so far, whether it has to be raised before the next
+//! reservation, and what is reported about it.
 
 use std::num::NonZeroU64;
 
@@ -47,7 +47,8 @@ pub enum CounterEvent {
     },
     /// Every number up to the maximum is reserved, at every counter. Reported once.
     Exhausted,
-    /// A counter returned numbers that it had returned before. None of them is used, and the counter is raised next.
+    /// A counter returned numbers that it had returned before. None of them is used, and the counter is
+    /// raised next.
     WentBack {
         /// The counter.
         counter: usize,
@@ -58,8 +59,8 @@ pub enum CounterEvent {
         /// Which reservations its store lost.
         forgot: Forgot,
     },
-    /// A reservation was not found when it should have settled: the store lost it, or later ones pushed it out of the record.
-    /// Its numbers are not used.
+    /// A reservation was not found when it should have settled: the store lost it, or later ones pushed it
+    /// out of the record. Its numbers are not used.
     Lost {
         /// The counter.
         counter: usize,
@@ -89,7 +90,7 @@ pub enum CounterEvent {
 
 /// A reservation whose answer is awaited.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked {
+pub(super) struct AskedNumbers {
     pub(super) counter: usize,
     pub(super) count: NonZeroU64,
     pub(super) at_ms: u64,
@@ -148,15 +149,16 @@ impl KnownCounter {
     }
 
     /// Begins a reservation.
-    pub(super) fn ask(&self, count: NonZeroU64, now_ms: u64) -> Asked {
-        Asked { counter: self.index, count, at_ms: now_ms, least: self.high_water_mark.end() }
+    pub(super) fn ask(&self, count: NonZeroU64, now_ms: u64) -> AskedNumbers {
+        AskedNumbers { counter: self.index, count, at_ms: now_ms, least: self.high_water_mark.end() }
     }
 
-    /// Takes the numbers that a reservation returned, and cuts them to the range. The error is what to report if the counter went
-    /// back: none of the numbers is used, and they are not given back either, because they may be in use elsewhere.
+    /// Takes the numbers that a reservation returned, and cuts them to the range. The error is what to report
+    /// if the counter went back: none of the numbers is used, and they are not given back either, because
+    /// they may be in use elsewhere.
     pub(super) fn received(
         &mut self,
-        asked: Asked,
+        asked: AskedNumbers,
         segment: Segment,
         range: NumberRange,
     ) -> Result<Within, CounterEvent> {
@@ -176,7 +178,8 @@ impl KnownCounter {
         Ok(within)
     }
 
-    /// Raises a counter that is below the first number. If each node added the missing count instead, the counter would run too far.
+    /// Raises a counter that is below the first number. If each node added the missing count instead, the
+    /// counter would run too far.
     pub(super) fn is_below(&mut self, missing: u64, range: NumberRange) {
         if self.is_fixed {
             self.below = missing;
@@ -186,7 +189,8 @@ impl KnownCounter {
         }
     }
 
-    /// Takes the answer to a raise, which says whether the counter can be raised at all. Returns what to report.
+    /// Takes the answer to a raise, which says whether the counter can be raised at all. Returns what to
+    /// report.
     pub(super) fn raised(&mut self, can: bool) -> Option<CounterEvent> {
         let (counter, Raise { above, reason }) = (self.index, self.raise.take()?);
         match reason {

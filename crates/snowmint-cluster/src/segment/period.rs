@@ -1,7 +1,8 @@
 //! Periods after which numbers restart (a day, a month or a year), and the counters of each.
 //!
-//! A period is a date. Its clock may show the date of another time zone than UTC: then begin and end are local milliseconds too.
-//! //! Each period has counters of its own, so nodes whose clocks differ cannot mix up the numbers of two periods.
+//! A period is a date. Its clock may show the date of another time zone than UTC: then begin and end are
+//! local milliseconds too. //! Each period has counters of its own, so nodes whose clocks differ cannot mix
+//! up the numbers of two periods.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,23 +26,34 @@ pub enum Reset {
     Yearly,
 }
 
+/// What distinguishes one kind of period from the others.
+struct Kind {
+    name: &'static str,
+    /// The length of a period's text, a prefix of `2026-11-21`.
+    text_len: usize,
+    /// What follows that text in the date of its first day.
+    first_day: &'static str,
+    /// The length of the longest period.
+    longest_days: u64,
+}
+
+/// In the order of [`Reset`].
+const KINDS: [Kind; 3] = [
+    Kind { name: "daily", text_len: 10, first_day: "", longest_days: 1 },
+    Kind { name: "monthly", text_len: 7, first_day: "-01", longest_days: 31 },
+    Kind { name: "yearly", text_len: 4, first_day: "-01-01", longest_days: 366 },
+];
+
 impl Reset {
-    /// Returns the length of a period's text, a prefix of `2026-11-21`.
-    const fn text_len(self) -> usize {
-        match self {
-            Self::Daily => 10,
-            Self::Monthly => 7,
-            Self::Yearly => 4,
-        }
+    const ALL: [Self; 3] = [Self::Daily, Self::Monthly, Self::Yearly];
+
+    const fn kind(self) -> &'static Kind {
+        &KINDS[self as usize]
     }
 
     /// Returns the length of the longest period of this kind, in milliseconds.
     const fn longest_ms(self) -> u64 {
-        match self {
-            Self::Daily => MS_PER_DAY,
-            Self::Monthly => 31 * MS_PER_DAY,
-            Self::Yearly => 366 * MS_PER_DAY,
-        }
+        self.kind().longest_days * MS_PER_DAY
     }
 }
 
@@ -57,22 +69,14 @@ impl std::str::FromStr for Reset {
     type Err = ResetError;
 
     fn from_str(text: &str) -> Result<Self, ResetError> {
-        match text {
-            "daily" => Ok(Self::Daily),
-            "monthly" => Ok(Self::Monthly),
-            "yearly" => Ok(Self::Yearly),
-            _ => Err(ResetError { text: text.to_owned() }),
-        }
+        let named = Self::ALL.into_iter().find(|reset| reset.kind().name == text);
+        named.ok_or_else(|| ResetError { text: text.to_owned() })
     }
 }
 
 impl fmt::Display for Reset {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Daily => "daily",
-            Self::Monthly => "monthly",
-            Self::Yearly => "yearly",
-        })
+        f.write_str(self.kind().name)
     }
 }
 
@@ -95,19 +99,15 @@ pub struct Period {
 }
 
 impl Period {
-    /// Returns the period that contains an instant in unix milliseconds; the last period for an instant after the year 9999.
+    /// Returns the period that contains an instant in unix milliseconds; the last period for an instant after
+    /// the year 9999.
     pub fn at(reset: Reset, unix_ms: u64) -> Self {
         let unix_ms = unix_ms.min(MAX_UNIX_MS);
         let day_ms = unix_ms - unix_ms % MS_PER_DAY;
-        let date = UtcDate(day_ms).to_string();
-        let begin = match reset {
-            Reset::Daily => None,
-            Reset::Monthly => Some(format!("{date:.7}-01")),
-            Reset::Yearly => Some(format!("{date:.4}-01-01")),
-        };
+        let (date, kind) = (UtcDate(day_ms).to_string(), reset.kind());
+        let first_day = format!("{date:.len$}{}", kind.first_day, len = kind.text_len);
         // The first day of a month is always a valid date.
-        let begin_unix_ms = begin.and_then(|first_day| utc::parse(&first_day).ok()).unwrap_or(day_ms);
-        Self { reset, begin_unix_ms }
+        Self { reset, begin_unix_ms: utc::parse(&first_day).unwrap_or(day_ms) }
     }
 
     /// Returns the next period.
@@ -134,12 +134,7 @@ impl Period {
     /// assert_eq!(Period::parse(Reset::Daily, "2026-11"), None);
     /// ```
     pub fn parse(reset: Reset, text: &str) -> Option<Self> {
-        let first_day = match reset {
-            Reset::Daily => text.to_owned(),
-            Reset::Monthly => format!("{text}-01"),
-            Reset::Yearly => format!("{text}-01-01"),
-        };
-        let period = Self::at(reset, utc::parse(&first_day).ok()?);
+        let period = Self::at(reset, utc::parse(&format!("{text}{}", reset.kind().first_day)).ok()?);
         (period.to_string() == text).then_some(period)
     }
 
@@ -160,14 +155,10 @@ impl Period {
         self.reset
     }
 
-    /// Packs a period into one word that threads can share; 0 for none. A day begins at a multiple of 4 ms, which leaves 2 bits
-    /// for the kind.
+    /// Packs a period into one word that threads can share; 0 for none. A day begins at a multiple of 4 ms,
+    /// which leaves 2 bits for the kind.
     pub(super) fn to_bits(period: Option<Self>) -> u64 {
-        period.map_or(0, |Self { reset, begin_unix_ms }| match reset {
-            Reset::Daily => begin_unix_ms | 1,
-            Reset::Monthly => begin_unix_ms | 2,
-            Reset::Yearly => begin_unix_ms | 3,
-        })
+        period.map_or(0, |Self { reset, begin_unix_ms }| begin_unix_ms | (reset as u64 + 1))
     }
 
     /// Unpacks what [`to_bits`](Self::to_bits) packed.
@@ -186,22 +177,24 @@ impl Period {
 impl fmt::Display for Period {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let date = UtcDate(self.begin_unix_ms).to_string();
-        f.write_str(date.get(..self.reset.text_len()).unwrap_or(&date))
+        f.write_str(date.get(..self.reset.kind().text_len).unwrap_or(&date))
     }
 }
 
 /// Returns the counters of a period: separate ones for each period, and the same on every node.
 pub type CountersOf = Arc<dyn Fn(Period) -> Vec<Arc<dyn Counter>> + Send + Sync>;
 
-/// A clock that went back over the start of a period by less than this is not followed: it soon reaches the start again.
+/// A clock that went back over the start of a period by less than this is not followed: it soon reaches the
+/// start again.
 const HOLD_MS: u64 = 1000;
 /// The number of periods whose high-water marks are kept.
 const REMEMBERED: usize = 8;
 
 /// The greatest number received from one counter, for each period if numbers restart.
 ///
-/// Pass it to every [`Segments`](super::Segments) of a process that uses the counter. A later one then detects if the counter
-/// went back to numbers that an earlier one received. The marks live as long as their clones.
+/// Pass it to every [`Segments`](super::Segments) of a process that uses the counter. A later one then
+/// detects if the counter went back to numbers that an earlier one received. The marks live as long as their
+/// clones.
 #[derive(Clone, Debug, Default)]
 pub struct HighWaterMarks(Arc<Mutex<BTreeMap<Option<Period>, HighWaterMark>>>);
 
@@ -212,7 +205,8 @@ impl HighWaterMarks {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mark = all.entry(period).or_default().clone();
         while all.len() > REMEMBERED {
-            // A clock may step to any period and back, so the period furthest from the current one is removed.
+            // A clock may step to any period and back, so the period furthest from the current one is
+            // removed.
             let now = period.map_or(0, Period::begin_unix_ms);
             let furthest = all.keys().copied().flatten().max_by_key(|it| it.begin_unix_ms().abs_diff(now));
             let Some(furthest) = furthest else { break };
@@ -221,8 +215,8 @@ impl HighWaterMarks {
         mark
     }
 
-    /// Returns the greatest number received in each period; the period is `None` if numbers never restart. Only the 8 periods
-    /// nearest to the current one are remembered.
+    /// Returns the greatest number received in each period; the period is `None` if numbers never restart.
+    /// Only the 8 periods nearest to the current one are remembered.
     pub fn highest_by_period(&self) -> Vec<(Option<Period>, u64)> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let highest = all.iter().map(|(period, mark)| (*period, mark.highest()));
@@ -315,7 +309,8 @@ impl PeriodCounters {
         Some(Self::of(period.next(), Arc::clone(counters_of), self.received.clone()))
     }
 
-    /// Returns the first instant after this period, in unix milliseconds; `u64::MAX` if numbers never restart.
+    /// Returns the first instant after this period, in unix milliseconds; `u64::MAX` if numbers never
+    /// restart.
     pub(super) fn ends_unix_ms(&self) -> u64 {
         self.period().map_or(u64::MAX, |period| period.next().begin_unix_ms())
     }

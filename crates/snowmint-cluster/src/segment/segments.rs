@@ -1,7 +1,7 @@
 //! `Segments`: the source of numbers that callers draw from.
 //!
-//! In cached mode a draw is one atomic step on the segment in memory ([`SegmentQueue`]); [`RefillTask`] adds segments in the
-//! background. In direct mode, and for long runs, callers wait for [`DirectTask`].
+//! In cached mode a draw is one atomic step on the segment in memory ([`SegmentQueue`]); [`RefillTask`] adds
+//! segments in the background. In direct mode, and for long runs, callers wait for [`DirectTask`].
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -36,16 +36,16 @@ const ON_THE_WAY: Duration = Duration::from_millis(10);
 
 /// A source of numbers that are unique over all nodes, taken from segments that it reserves at counters.
 ///
-/// In cached mode numbers come from memory. A task reserves the next segment in the background, long before the current one
-/// ends, so no caller waits for the store while numbers are left. With one counter the numbers of one `Segments` increase:
-/// a draw that begins after another one returned gets greater numbers. With several counters they increase within each
-/// stripe.
+/// In cached mode numbers come from memory. A task reserves the next segment in the background, long before
+/// the current one ends, so no caller waits for the store while numbers are left. With one counter the
+/// numbers of one `Segments` increase: a draw that begins after another one returned gets greater numbers.
+/// With several counters they increase within each stripe.
 ///
-/// A clone is cheap and draws from the same segments. If all clones are dropped without [`release`](Self::release), the numbers
-/// in memory are lost.
+/// A clone is cheap and draws from the same segments. If all clones are dropped without
+/// [`release`](Self::release), the numbers in memory are lost.
 ///
-/// A forked child gets [`NoNumberError::Forked`] instead of a number, since its parent has the same numbers in memory. It can
-/// start a source of its own.
+/// A forked child gets [`NoNumberError::Forked`] instead of a number, since its parent has the same numbers
+/// in memory. It can start a source of its own.
 ///
 /// # Examples
 ///
@@ -88,13 +88,14 @@ struct SegmentsInner {
 impl Segments {
     /// Starts to reserve numbers and returns immediately; [`ready`](Self::ready) waits for the first ones.
     ///
-    /// Several counters are asked in turn, and one that fails is skipped until it answers again. They must be disjoint
-    /// [stripes](super::Stripe) of independent stores. Call this on a tokio runtime with timers: the tasks run there.
+    /// Several counters are asked in turn, and one that fails is skipped until it answers again. They must be
+    /// disjoint [stripes](super::Stripe) of independent stores. Call this on a tokio runtime with timers: the
+    /// tasks run there.
     ///
     /// # Errors
     ///
-    /// [`SegmentConfigError`] for a value out of range, no counter, direct mode with several counters, or direct mode with a
-    /// counter that may lose acknowledged reservations.
+    /// [`SegmentConfigError`] for a value out of range, no counter, direct mode with several counters, or
+    /// direct mode with a counter that may lose acknowledged reservations.
     pub fn start(
         counters: Vec<Arc<dyn Counter>>,
         config: SegmentConfig,
@@ -105,7 +106,8 @@ impl Segments {
 
     /// Like [`start`](Self::start), after earlier `Segments` of this process used the same counters.
     ///
-    /// `received` holds the high-water mark of each counter. A counter that went back below its mark is detected.
+    /// `received` holds the high-water mark of each counter. A counter that went back below its mark is
+    /// detected.
     ///
     /// # Errors
     ///
@@ -121,10 +123,11 @@ impl Segments {
 
     /// Like [`start`](Self::start), with numbers that restart in each period.
     ///
-    /// A number is then unique together with its period, which every [`Run`] carries. The clock decides the period, so use
-    /// the wall clock, or [`TimeZone::clock`](crate::namespace::TimeZone::clock) for the dates of a time zone. Numbers of the
-    /// next period are reserved shortly before it begins. In cached mode, no number of a period is handed out after its end.
-    /// A clock that goes back over the start of a period by more than a second is followed within a second.
+    /// A number is then unique together with its period, which every [`Run`] carries. The clock decides the
+    /// period, so use the wall clock, or [`TimeZone::clock`](crate::namespace::TimeZone::clock) for the dates
+    /// of a time zone. Numbers of the next period are reserved shortly before it begins. In cached mode, no
+    /// number of a period is handed out after its end. A clock that goes back over the start of a period by
+    /// more than a second is followed within a second.
     ///
     /// `counters_of` must return separate counters for each period, and the same ones on every node.
     ///
@@ -163,7 +166,8 @@ impl Segments {
         Self::start_periodic_after(Vec::new(), reset, counters_of, config, clock)
     }
 
-    /// Like [`start_periodic`](Self::start_periodic), after earlier `Segments` of this process used the same counters.
+    /// Like [`start_periodic`](Self::start_periodic), after earlier `Segments` of this process used the same
+    /// counters.
     ///
     /// # Errors
     ///
@@ -209,7 +213,8 @@ impl Segments {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Waits until there is a number. In direct mode it returns immediately: only a draw could tell, and would use up a number.
+    /// Waits until there is a number. In direct mode it returns immediately: only a draw could tell, and
+    /// would use up a number.
     ///
     /// # Errors
     ///
@@ -259,7 +264,8 @@ impl Segments {
         (!ended).then(|| Run::new(drawn.segment, period))
     }
 
-    /// Returns whether the period of drawn numbers has ended. The task may have begun another one since the draw.
+    /// Returns whether the period of drawn numbers has ended. The task may have begun another one since the
+    /// draw.
     fn has_ended(&self, period: Period) -> bool {
         let ends_unix_ms = self.inner.buffer.period_ends_unix_ms.load(Ordering::Relaxed);
         period.is_before_one_that_ends_at(ends_unix_ms) || self.inner.clock.unix_ms() >= ends_unix_ms
@@ -274,14 +280,15 @@ impl Segments {
         self.no_number()
     }
 
-    /// Takes exactly `count` numbers, as runs in the order in which they were drawn. Sleeps while there are none.
+    /// Takes exactly `count` numbers, as runs in the order in which they were drawn. Sleeps while there are
+    /// none.
     ///
     /// In direct mode the numbers are greater than all that any node returned before the call.
     ///
     /// # Errors
     ///
-    /// [`NoNumberError`] if waiting does not help, or if no number arrived within the configured patience. Numbers taken before
-    /// that are lost and never reused.
+    /// [`NoNumberError`] if waiting does not help, or if no number arrived within the configured patience.
+    /// Numbers taken before that are lost and never reused.
     ///
     /// # Cancel safety
     ///
@@ -297,7 +304,8 @@ impl Segments {
         self.unless_forked(runs).await
     }
 
-    /// Awaits the numbers of this process. A child that was forked meanwhile gets the answer too, and an error instead of it.
+    /// Awaits the numbers of this process. A child that was forked meanwhile gets the answer too, and an
+    /// error instead of it.
     async fn unless_forked<T>(
         &self,
         answer: Pin<&mut impl Future<Output = Result<T, NoNumberError>>>,
@@ -306,7 +314,8 @@ impl Segments {
         fork::unless_forked(process, answer).await.unwrap_or(Err(NoNumberError::Forked))
     }
 
-    /// Returns whether this is a forked child. Another thread of its parent may have held any lock, so it must take none.
+    /// Returns whether this is a forked child. Another thread of its parent may have held any lock, so it
+    /// must take none.
     fn is_forked(&self) -> bool {
         !self.inner.buffer.queue.process().is_same_process()
     }
@@ -339,14 +348,15 @@ impl Segments {
         Ok(runs)
     }
 
-    /// Returns whether fewer than `count` numbers seem to be left. [`try_take`](Self::try_take) would take some of them in vain;
-    /// [`take`](Self::take) makes sure, and then takes none.
+    /// Returns whether fewer than `count` numbers seem to be left. [`try_take`](Self::try_take) would take
+    /// some of them in vain; [`take`](Self::take) makes sure, and then takes none.
     pub fn may_lack(&self, count: u64) -> bool {
         let range = self.inner.config.range();
         count > 1 && range.maximum < MAX_NUMBER && count > self.left_at_most(range)
     }
 
-    /// Refuses more numbers than are left, before any is drawn: they would be lost, and nobody would get another one.
+    /// Refuses more numbers than are left, before any is drawn: they would be lost, and nobody would get
+    /// another one.
     async fn check_left(&self, count: u64) -> Result<(), NoNumberError> {
         if !self.may_lack(count) {
             return Ok(());
@@ -362,7 +372,8 @@ impl Segments {
         }
     }
 
-    /// Returns how many numbers are left, in memory and at the counters. Other nodes may have taken some of those.
+    /// Returns how many numbers are left, in memory and at the counters. Other nodes may have taken some of
+    /// those.
     fn left_at_most(&self, range: NumberRange) -> u64 {
         let SegmentsInner { received, buffer, status, .. } = &*self.inner;
         let (period, step) = (status.borrow().period, buffer.queue.step().unwrap_or(NonZeroU64::MIN));
@@ -375,10 +386,12 @@ impl Segments {
         matches!(error, NoNumberError::NotReady { .. }) && self.inner.status.borrow().failure.is_none()
     }
 
-    /// Takes `count` consecutive numbers: from the segment in memory if it has them, otherwise from the counter.
+    /// Takes `count` consecutive numbers: from the segment in memory if it has them, otherwise from the
+    /// counter.
     ///
-    /// Numbers must increase, so the numbers in memory below a run from the counter are lost. If the segment in memory is long
-    /// enough but has too few left, and the next one is there, the rest of the first one is lost.
+    /// Numbers must increase, so the numbers in memory below a run from the counter are lost. If the segment
+    /// in memory is long enough but has too few left, and the next one is there, the rest of the first one is
+    /// lost.
     ///
     /// # Errors
     ///
@@ -418,7 +431,8 @@ impl Segments {
         Ok(run)
     }
 
-    /// Waits briefly for the next segment, if a segment has that many numbers: a run from the counter would skip it.
+    /// Waits briefly for the next segment, if a segment has that many numbers: a run from the counter would
+    /// skip it.
     async fn draw_from_next_segment(&self, count: NonZeroU64) -> Option<DrawnNumbers> {
         let SegmentsInner { buffer, status, stopped, config, .. } = &*self.inner;
         if count.get() > status.borrow().size || stopped.load(Ordering::Acquire) {
@@ -480,8 +494,8 @@ impl Segments {
 
     /// Ends the numbers for every thread, and gives back those that are still the newest of their counter.
     ///
-    /// Returns when the counters have them, or after `patience`: numbers that were not given back by then are lost. In a forked
-    /// child it does nothing, because the numbers belong to the parent.
+    /// Returns when the counters have them, or after `patience`: numbers that were not given back by then are
+    /// lost. In a forked child it does nothing, because the numbers belong to the parent.
     pub async fn release(&self, patience: Duration) {
         if self.is_forked() {
             return;

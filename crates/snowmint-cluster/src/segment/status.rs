@@ -1,4 +1,5 @@
-//! The status of a source of numbers, for readiness checks, metrics and people; its log lines; and why there is no number.
+//! The status of a source of numbers, for readiness checks, metrics and people; its log lines; and why there
+//! is no number.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,11 +24,12 @@ pub struct SegmentStatus {
     pub lasts: Option<Duration>,
     /// The measured demand, in numbers a second.
     pub demand_per_second: u64,
-    /// The greatest number reserved so far, 0 before the first. It includes the reservations of earlier sources with the same
-    /// [`HighWaterMarks`].
+    /// The greatest number reserved so far, 0 before the first. It includes the reservations of earlier
+    /// sources with the same [`HighWaterMarks`].
     pub highest: u64,
-    /// The greatest number reserved in the previous, the current and the next period, if numbers restart. Periods without a
-    /// reservation are left out. Numbers of the next period are reserved shortly before it begins.
+    /// The greatest number reserved in the previous, the current and the next period, if numbers restart.
+    /// Periods without a reservation are left out. Numbers of the next period are reserved shortly before it
+    /// begins.
     pub highest_by_period: BTreeMap<Period, u64>,
     /// The greatest number to hand out.
     pub maximum: u64,
@@ -39,8 +41,8 @@ pub struct SegmentStatus {
     pub refills: u64,
     /// The number of store calls that failed.
     pub store_errors: u64,
-    /// The number of segments that were not used because their counter went back, or because their reservation was not found
-    /// again.
+    /// The number of segments that were not used because their counter went back, or because their
+    /// reservation was not found again.
     pub refused: u64,
     /// How many times a caller found no number in memory.
     pub misses: u64,
@@ -181,8 +183,9 @@ pub enum NoNumberError {
     /// The source was released.
     #[error("this source of numbers was stopped: its numbers were given back")]
     Stopped,
-    /// This process is a forked child of the one that started the source, and its numbers would be duplicates.
-    /// [`GenerateError::Forked`](snowmint::GenerateError::Forked) states where forks are detected.
+    /// This process is a forked child of the one that started the source, and its numbers would be
+    /// duplicates. [`GenerateError::Forked`](snowmint::GenerateError::Forked) states where forks are
+    /// detected.
     #[error(
         "this process was forked from the one the source of numbers belongs to: start one of its own after the fork"
     )]

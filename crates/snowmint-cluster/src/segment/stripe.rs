@@ -1,5 +1,6 @@
-//! Stripes: each of several independent stores hands out its own share of the numbers, so that none is handed out twice. Flickr's
-//! two ticket servers use MySQL's `auto_increment_offset` and `auto_increment_increment` for this.
+//! Stripes: each of several independent stores hands out its own share of the numbers, so that none is handed
+//! out twice. Flickr's two ticket servers use MySQL's `auto_increment_offset` and `auto_increment_increment`
+//! for this.
 
 use std::fmt;
 use std::num::{NonZeroU32, NonZeroU64};
@@ -72,8 +73,8 @@ impl Stripe {
 
     /// Returns the counter at a key of a store that hands out this stripe's numbers, none below `first`.
     ///
-    /// Always open a key with the same stripe and `first`: another number of stripes, or a smaller `first`, would hand out
-    /// numbers again.
+    /// Always open a key with the same stripe and `first`: another number of stripes, or a smaller `first`,
+    /// would hand out numbers again.
     pub fn counter(self, store: Arc<dyn Store>, key: Key, first: u64) -> StoreCounter {
         StoreCounter::new(store, key, self.first_from(first), NonZeroU64::from(self.of))
     }

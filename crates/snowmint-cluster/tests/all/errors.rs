@@ -1,5 +1,5 @@
-//! Goal: a report of an error and its causes shows no text twice. Method: one error of each type that has a cause or holds another
-//! error; no text of its chain of sources contains a later one.
+//! Goal: a report of an error and its causes shows no text twice. Method: one error of each type that has a
+//! cause or holds another error; no text of its chain of sources contains a later one.
 
 use std::error::Error;
 use std::io;

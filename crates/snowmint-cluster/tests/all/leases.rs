@@ -1,7 +1,7 @@
-//! Goal: leases keep the protocol's promises on real stores and real clocks. A node with several leases looks like several nodes
-//! to the store, and like one source of increasing ids to its handles, and grows and shrinks with the load.
-//! Method: leases on one SQLite file or one memory store, and a store that can be cut off. The tests wait for events, not for
-//! fixed times. The slowest takes 9 s.
+//! Goal: leases keep the protocol's promises on real stores and real clocks. A node with several leases looks
+//! like several nodes to the store, and like one source of increasing ids to its handles, and grows and
+//! shrinks with the load. Method: leases on one SQLite file or one memory store, and a store that can be cut
+//! off. The tests wait for events, not for fixed times. The slowest takes 9 s.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -157,8 +157,8 @@ async fn after_an_outage_each_lease_goes_on_with_its_own_worker() {
     assert_eq!(leases.status().lost, 0, "neither took the other's");
 }
 
-/// Goal: when the store is down for longer than all leases last, callers get an error, whichever lease ended last, because
-/// waiting does not help. Method: the leases end at different times, in both orders.
+/// Goal: when the store is down for longer than all leases last, callers get an error, whichever lease ended
+/// last, because waiting does not help. Method: the leases end at different times, in both orders.
 #[tokio::test]
 async fn leases_that_ended_one_after_the_other_are_an_error_and_nothing_to_wait_for() {
     for last in [1, 0] {
@@ -261,8 +261,8 @@ async fn when_all_workers_are_taken_it_says_who_frees_first_and_when() {
     );
 }
 
-/// Goal: a failure that has passed ends nobody's wait. Method: a read-only store recovers, or fails differently, while no worker
-/// is free.
+/// Goal: a failure that has passed ends nobody's wait. Method: a read-only store recovers, or fails
+/// differently, while no worker is free.
 #[tokio::test]
 async fn a_failure_lasts_only_until_the_store_says_otherwise() {
     const ONE: &str = "time:41@1ms sequence:12 epoch:2020-01-01";
@@ -453,7 +453,8 @@ async fn a_window_shorter_than_three_times_what_the_store_may_lose_is_refused() 
     window(6000).unwrap();
 }
 
-/// Over a store that may lose its newest writes, the first id comes when the claim has settled, and not before.
+/// Over a store that may lose its newest writes, the first id comes when the claim has settled, and not
+/// before.
 #[tokio::test]
 async fn a_claim_is_used_once_it_has_settled() {
     let loses = Duration::from_millis(700);
@@ -469,9 +470,9 @@ async fn a_claim_is_used_once_it_has_settled() {
     assert_eq!(leases.status().store_forgot, 0);
 }
 
-/// Goal: over a store without a clock, a node that is far ahead of one that renews its lease takes no worker, also if the store
-/// failed at its start. Leases that nobody renews delay one start, and no later one. Method: the record of another node, from an
-/// hour ago.
+/// Goal: over a store without a clock, a node that is far ahead of one that renews its lease takes no worker,
+/// also if the store failed at its start. Leases that nobody renews delay one start, and no later one.
+/// Method: the record of another node, from an hour ago.
 #[tokio::test]
 async fn a_node_far_ahead_of_one_that_renews_is_refused() {
     let failing = Arc::new(CutOff::default());
@@ -515,8 +516,8 @@ async fn a_node_far_ahead_of_one_that_renews_is_refused() {
     assert!(!waited, "the lease is marked as released");
 }
 
-/// Goal: a lease ends immediately if another node was granted a part of it, because the store forgot. Method: its record is
-/// replaced by one whose lease begins before its end.
+/// Goal: a lease ends immediately if another node was granted a part of it, because the store forgot. Method:
+/// its record is replaced by one whose lease begins before its end.
 #[tokio::test]
 async fn a_lease_that_another_was_granted_too_ends_at_once() {
     let store: Arc<dyn Store> = memory();
@@ -544,7 +545,8 @@ async fn a_lease_that_another_was_granted_too_ends_at_once() {
     assert_ne!(next, first);
 }
 
-/// Goal: a process stops immediately when a copy of it renewed its lease. Method: the record gets a later tag of the same line.
+/// Goal: a process stops immediately when a copy of it renewed its lease. Method: the record gets a later tag
+/// of the same line.
 #[tokio::test]
 async fn a_lease_that_a_copy_of_the_process_renewed_ends_at_once() {
     let store: Arc<dyn Store> = memory();
@@ -560,8 +562,9 @@ async fn a_lease_that_a_copy_of_the_process_renewed_ends_at_once() {
     assert_eq!((leases.status().store_forgot, leases.status().lost), (0, 0));
 }
 
-/// Goal: a node takes another lease when the load exceeds one worker, and releases it when the load ends. Method: two handles
-/// take as many ids as they can, from a layout with 16 ids per tick; then three short windows pass without load. Takes about 9 s.
+/// Goal: a node takes another lease when the load exceeds one worker, and releases it when the load ends.
+/// Method: two handles take as many ids as they can, from a layout with 16 ids per tick; then three short
+/// windows pass without load. Takes about 9 s.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn it_grows_under_load_and_shrinks_when_idle() {
     const SMALL: &str = "time:41@1ms worker:3 sequence:4 epoch:2020-01-01";

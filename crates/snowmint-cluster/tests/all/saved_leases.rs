@@ -1,8 +1,8 @@
-//! Goal: a node that restarts while the store is down resumes its saved lease up to the end, with ids above those of the previous
-//! process. Its disk may fail.
-//! Method: leases on a store that can be cut off, dropped without a release as if the process had died. Only their directory
-//! remains. Real files and clocks. The unit tests of `saved/saver.rs` show that the instant of a death does not matter. The
-//! slowest test takes 4 s.
+//! Goal: a node that restarts while the store is down resumes its saved lease up to the end, with ids above
+//! those of the previous process. Its disk may fail. Method: leases on a store that can be cut off, dropped
+//! without a release as if the process had died. Only their directory remains. Real files and clocks. The
+//! unit tests of `saved/saver.rs` show that the instant of a death does not matter. The slowest test takes 4
+//! s.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -60,7 +60,8 @@ fn mark_at(folder: &Path, unix_ms: u64) {
     fs::write(&path, file.to_string()).unwrap();
 }
 
-/// Takes an id, unless the machine stalled for so long that the lease has ended: it continues once the lease is renewed.
+/// Takes an id, unless the machine stalled for so long that the lease has ended: it continues once the lease
+/// is renewed.
 fn try_id(handle: &mut LeaseHandle) -> Option<Id> {
     match handle.try_take(1) {
         Ok(mut batch) => batch.next(),
@@ -194,8 +195,8 @@ async fn when_the_store_is_back_the_lease_is_renewed() {
     assert_eq!((leases.status().worker, leases.status().lost), (worker, 0));
 }
 
-/// Goal: if the store is available, the node does not wait for the time that the dead process may have used. Method: according to
-/// its file, the dead process used half a minute.
+/// Goal: if the store is available, the node does not wait for the time that the dead process may have used.
+/// Method: according to its file, the dead process used half a minute.
 #[tokio::test]
 async fn with_the_store_another_lease_is_taken_rather_than_waited_for() {
     let (store, folder) = (Arc::new(CutOff::default()), tempfile::tempdir().unwrap());
@@ -244,8 +245,8 @@ async fn a_lease_that_was_given_back_is_not_saved_any_more() {
     assert_eq!(open(folder.path()).await.usable(&pool(), &holder(), 0), Ok(None));
 }
 
-/// Goal: after a release, the slot is free for the next leases. Method: many rounds on several threads, where aborted tasks end a
-/// moment later.
+/// Goal: after a release, the slot is free for the next leases. Method: many rounds on several threads, where
+/// aborted tasks end a moment later.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn leases_start_in_the_slot_of_released_ones() {
     let (store, folder) = (Arc::new(CutOff::default()), tempfile::tempdir().unwrap());
@@ -319,8 +320,8 @@ async fn where_the_file_can_neither_be_written_nor_removed_ids_end_where_it_says
     assert!(next > last);
 }
 
-/// Goal: a lease that cannot be saved when it is granted is used as soon as it can be saved. Method: the node loses its worker
-/// while the directory is missing.
+/// Goal: a lease that cannot be saved when it is granted is used as soon as it can be saved. Method: the node
+/// loses its worker while the directory is missing.
 #[tokio::test]
 async fn a_lease_granted_while_the_disk_is_away_is_used_once_it_is_back() {
     let (store, folder) = (Arc::new(CutOff::default()), tempfile::tempdir().unwrap());
@@ -354,8 +355,9 @@ async fn a_lease_granted_while_the_disk_is_away_is_used_once_it_is_back() {
     until(|| (leases.status().worker == worker).then_some(())).await;
 }
 
-/// Goal: after a release no id is made, whatever the task was doing. Method: the disk hangs, because the file is a pipe that
-/// nobody reads, and the release arrives after the generator was started and before the lease was saved.
+/// Goal: after a release no id is made, whatever the task was doing. Method: the disk hangs, because the file
+/// is a pipe that nobody reads, and the release arrives after the generator was started and before the lease
+/// was saved.
 #[cfg(unix)]
 #[tokio::test]
 async fn a_generator_that_was_just_started_ends_with_its_lease() {
@@ -377,8 +379,8 @@ async fn a_generator_that_was_just_started_ends_with_its_lease() {
     assert!(matches!(after, Err(NextIdError::NoLease { .. })), "{after:?}");
 }
 
-/// Goal: a node that saves its leases keeps making ids over the end of a gap. Method: the record of a clean stop whose clock was
-/// 4 s ahead: the lease in the gap is not saved, and its renewals leave the gap.
+/// Goal: a node that saves its leases keeps making ids over the end of a gap. Method: the record of a clean
+/// stop whose clock was 4 s ahead: the lease in the gap is not saved, and its renewals leave the gap.
 #[tokio::test]
 async fn ids_go_on_where_a_gap_ends() {
     let folder = tempfile::tempdir().unwrap();

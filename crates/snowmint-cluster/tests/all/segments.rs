@@ -1,7 +1,7 @@
-//! Goal: the driver of segments hands out each number once and in order, keeps callers from waiting while the reserve lasts, and
-//! gives back the rest.
-//! Method: sources on a memory store behind a counter that is slow, fails, or loses answers, mostly under tokio's paused time, in
-//! which an hour passes immediately; threads for what threads share.
+//! Goal: the driver of segments hands out each number once and in order, keeps callers from waiting while the
+//! reserve lasts, and gives back the rest. Method: sources on a memory store behind a counter that is slow,
+//! fails, or loses answers, mostly under tokio's paused time, in which an hour passes immediately; threads
+//! for what threads share.
 
 use std::collections::HashSet;
 use std::num::NonZeroU64;
@@ -388,8 +388,8 @@ async fn the_maximum_is_the_last_number_and_its_error_says_so() {
     }
 }
 
-/// Goal: a request for more numbers than are left changes nothing, whichever node gets it. Method: two nodes; one knows nothing of
-/// what the other has drawn.
+/// Goal: a request for more numbers than are left changes nothing, whichever node gets it. Method: two nodes;
+/// one knows nothing of what the other has drawn.
 #[tokio::test(start_paused = true)]
 async fn a_request_for_more_than_is_left_takes_nothing() {
     for mode in [Mode::Cached, Mode::Direct] {
@@ -436,8 +436,9 @@ async fn the_first_run_begins_at_the_first_number() {
     }
 }
 
-/// Goal: a node that noticed that the counter went back, and stops, does not wind it back to what it had reserved before: other
-/// nodes have reserved those numbers since. Method: the record is set to 0 under a node with many numbers in memory.
+/// Goal: a node that noticed that the counter went back, and stops, does not wind it back to what it had
+/// reserved before: other nodes have reserved those numbers since. Method: the record is set to 0 under a
+/// node with many numbers in memory.
 #[tokio::test(start_paused = true)]
 async fn a_node_gives_back_nothing_from_before_the_counter_went_back() {
     let store = store();
@@ -518,8 +519,9 @@ async fn numbers_restart_each_day_without_a_wait_and_nodes_with_other_clocks_nev
     }
 }
 
-/// Goal: the highest number of the next period is known while numbers are reserved ahead, and that of the previous period after
-/// it ended. Method: a node from 90 s before midnight until after it, which draws nothing of the next day.
+/// Goal: the highest number of the next period is known while numbers are reserved ahead, and that of the
+/// previous period after it ended. Method: a node from 90 s before midnight until after it, which draws
+/// nothing of the next day.
 #[tokio::test(start_paused = true)]
 async fn the_highest_number_of_each_period_is_known() {
     let store = store();
@@ -568,8 +570,8 @@ async fn a_day_that_ends_gives_back_what_it_has_left() {
     assert_eq!(numbers(&segments, 1).await, [1]);
 }
 
-/// Goal: a period ends at its boundary. Method: a clock that is moved over midnight while no time passes for the task; then time
-/// that passes while nobody draws.
+/// Goal: a period ends at its boundary. Method: a clock that is moved over midnight while no time passes for
+/// the task; then time that passes while nobody draws.
 #[tokio::test(start_paused = true)]
 async fn no_number_of_a_period_is_given_after_its_end() {
     const BEFORE_MS: u64 = 300;
@@ -689,7 +691,8 @@ fn a_release_while_threads_draw_ends_all_and_loses_nothing() {
         all.sort_unstable();
         let end = runtime.block_on(counted(&store));
         assert!(all.windows(2).all(|pair| pair[0] < pair[1]), "a number came twice");
-        // Threads draw from a long queue of short segments: a thread that slept through all of it may lose a few.
+        // Threads draw from a long queue of short segments: a thread that slept through all of it may lose a
+        // few.
         let lost = end - begin - all.len() as u64;
         assert!(
             all.last() <= Some(&end) && lost <= 10,
@@ -723,7 +726,8 @@ async fn an_outage_is_one_line_in_the_log_and_its_end_another() {
     assert!(lines[2].contains("nine tenths") && lines[3].contains("is reserved"), "{lines:#?}");
 }
 
-/// Goal: the log does not say that numbers are used before any is drawn. Method: a maximum that is below the first segment.
+/// Goal: the log does not say that numbers are used before any is drawn. Method: a maximum that is below the
+/// first segment.
 #[tokio::test(start_paused = true)]
 async fn numbers_in_memory_are_not_reported_as_used() {
     let log = Log::default();
@@ -739,7 +743,8 @@ async fn numbers_in_memory_are_not_reported_as_used() {
     assert_eq!(numbers(&segments, 5).await.len(), 5);
 }
 
-/// Goal: nodes that start together with a `start` share the numbers from there, and no segment is larger than allowed.
+/// Goal: nodes that start together with a `start` share the numbers from there, and no segment is larger than
+/// allowed.
 #[tokio::test(start_paused = true)]
 async fn a_start_is_reached_by_raising_so_that_no_node_takes_more_than_a_segment() {
     for mode in [Mode::Cached, Mode::Direct] {
@@ -774,8 +779,9 @@ async fn set_back(store: &MemoryStore, slots: u64) {
     assert!(matches!(swap, Swap::Done(_)));
 }
 
-/// Goal: a counter that went back while a node uses it is detected before any number is repeated, by every way to draw. Method:
-/// the record is set back again and again, between draws from memory, by runs and directly.
+/// Goal: a counter that went back while a node uses it is detected before any number is repeated, by every
+/// way to draw. Method: the record is set back again and again, between draws from memory, by runs and
+/// directly.
 #[tokio::test(start_paused = true)]
 async fn a_counter_that_went_back_gives_no_number_again_and_is_raised() {
     for mode in [Mode::Cached, Mode::Direct] {
@@ -833,8 +839,8 @@ async fn numbers_of_a_store_that_may_lose_them_are_used_once_they_have_settled()
     assert_eq!((drawn.len(), none), (60_000, 0), "{:?}", segments.status());
 }
 
-/// Goal: callers wait for numbers that settle, also after a failure that only somebody could mend. Method: a store that was
-/// read-only accepts a reservation, which settles for 2 s.
+/// Goal: callers wait for numbers that settle, also after a failure that only somebody could mend. Method: a
+/// store that was read-only accepts a reservation, which settles for 2 s.
 #[tokio::test(start_paused = true)]
 async fn callers_wait_for_numbers_that_settle_after_a_failure() {
     let counter = losing(&store());
@@ -854,8 +860,8 @@ async fn callers_wait_for_numbers_that_settle_after_a_failure() {
     );
 }
 
-/// Goal: additions that a store lost are never used. Method: the store goes back to its state before them while they settle,
-/// including the claims, and another node draws.
+/// Goal: additions that a store lost are never used. Method: the store goes back to its state before them
+/// while they settle, including the claims, and another node draws.
 #[tokio::test(start_paused = true)]
 async fn numbers_that_the_store_lost_before_they_settled_are_used_by_nobody_else() {
     let store = store();
@@ -889,8 +895,9 @@ fn start_on(store: &Arc<Losing>, config: SegmentConfig) -> Segments {
     Segments::start(vec![Arc::new(counter)], config, TokioClock::at(DAY)).unwrap()
 }
 
-/// Goal: however many reservations of one counter settle at a time, none is wrongly taken for lost, and none is lost unnoticed.
-/// Method: nodes whose segments are tiny, more of them than one record has room for; then failovers.
+/// Goal: however many reservations of one counter settle at a time, none is wrongly taken for lost, and none
+/// is lost unnoticed. Method: nodes whose segments are tiny, more of them than one record has room for; then
+/// failovers.
 #[tokio::test(start_paused = true)]
 async fn many_small_reservations_settle_and_what_a_failover_loses_is_used_by_nobody() {
     let store = Losing::up_to(MAY_LOSE);
@@ -926,7 +933,8 @@ async fn many_small_reservations_settle_and_what_a_failover_loses_is_used_by_nob
     all_differ(all);
 }
 
-/// Goal: the log distinguishes a loss that affects nothing from one that may. Method: a store loses what it may, then more.
+/// Goal: the log distinguishes a loss that affects nothing from one that may. Method: a store loses what it
+/// may, then more.
 #[tokio::test(start_paused = true)]
 async fn a_loss_of_what_had_not_settled_is_a_warning_and_any_other_an_error() {
     let (log, store) = (Log::default(), Losing::up_to(MAY_LOSE));
@@ -947,8 +955,8 @@ async fn a_loss_of_what_had_not_settled_is_a_warning_and_any_other_an_error() {
     all_differ(all);
 }
 
-/// Goal: on one node numbers increase, whatever part of them comes from memory and from the counter. Method: runs longer and
-/// shorter than the segments in memory, mixed with single numbers, and many long ones.
+/// Goal: on one node numbers increase, whatever part of them comes from memory and from the counter. Method:
+/// runs longer and shorter than the segments in memory, mixed with single numbers, and many long ones.
 #[tokio::test(start_paused = true)]
 async fn numbers_of_a_node_grow_also_after_a_long_run() {
     for may_lose in [Duration::ZERO, MAY_LOSE] {
@@ -973,8 +981,8 @@ async fn numbers_of_a_node_grow_also_after_a_long_run() {
     assert!(lost < 60_000, "segments grow until runs come from memory: {lost} lost, {:?}", node.status());
 }
 
-/// Goal: a clock that goes back over the start of a period repeats no number, and raises no false alarm. Method: steps back and
-/// forth over midnight, and over more periods than are remembered.
+/// Goal: a clock that goes back over the start of a period repeats no number, and raises no false alarm.
+/// Method: steps back and forth over midnight, and over more periods than are remembered.
 #[tokio::test(start_paused = true)]
 async fn a_clock_that_steps_over_periods_gives_no_number_again_and_no_alarm() {
     const DAY_MS: u64 = 86_400_000;
@@ -1011,7 +1019,8 @@ async fn a_clock_that_steps_over_periods_gives_no_number_again_and_no_alarm() {
     }
 }
 
-/// Goal: the current period continues while the first numbers of the next one are pending. Method: the next day's counter hangs.
+/// Goal: the current period continues while the first numbers of the next one are pending. Method: the next
+/// day's counter hangs.
 #[tokio::test(start_paused = true)]
 async fn a_slow_reservation_for_the_next_period_keeps_nobody_waiting() {
     let (store, down) = (store(), Arc::default());

@@ -1,7 +1,7 @@
-//! Goal: over every store, no number is returned twice, whatever crashes; in direct mode numbers increase in real time; with two
-//! stripes the crash of one server causes no errors.
-//! Method: real servers that are killed with SIGKILL and restarted under load, nodes that are dropped without a release; every
-//! number that any node returned is recorded and compared at the end.
+//! Goal: over every store, no number is returned twice, whatever crashes; in direct mode numbers increase in
+//! real time; with two stripes the crash of one server causes no errors. Method: real servers that are killed
+//! with SIGKILL and restarted under load, nodes that are dropped without a release; every number that any
+//! node returned is recorded and compared at the end.
 
 #![allow(clippy::print_stdout, reason = "figures are for people")]
 
@@ -134,8 +134,8 @@ fn duplicates(given: &[Given]) -> usize {
     runs.windows(2).filter(|pair| pair[1].first() <= pair[0].last()).count()
 }
 
-/// Checks runs with a step: between the first and last number of a run, no other run with the same remainder has a number.
-/// Returns the number of numbers.
+/// Checks runs with a step: between the first and last number of a run, no other run with the same remainder
+/// has a number. Returns the number of numbers.
 fn no_number_twice(given: &[Given]) -> u64 {
     let mut runs: Vec<Run> = given.iter().map(|given| given.run).collect();
     runs.sort_unstable_by_key(|run| (run.first() % run.step().get(), run.first()));
@@ -251,9 +251,10 @@ async fn redis() {
     cached(&format!("redis://{}", server.address()), Some(&server)).await;
 }
 
-/// Goal: a failover that loses acknowledged additions repeats no number; without the wait it does. Method: a replica is cut off
-/// from its primary for a second in which nodes draw, and is promoted once the primary is killed: what the primary acknowledged
-/// in that second is lost. Then other nodes start, because the earlier ones may know what the replica lacks.
+/// Goal: a failover that loses acknowledged additions repeats no number; without the wait it does. Method: a
+/// replica is cut off from its primary for a second in which nodes draw, and is promoted once the primary is
+/// killed: what the primary acknowledged in that second is lost. Then other nodes start, because the earlier
+/// ones may know what the replica lacks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn redis_promotes_a_replica_that_lacks_the_newest_additions() {
     const MAY_LOSE: Duration = Duration::from_secs(5);

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use snowmint::Layout;
 use snowmint_cluster::namespace::registry::Room;
 use snowmint_cluster::namespace::{
-    AutoCreate, Definition, HideKeys, HideKeysError, Logins, NamespaceError, NamespaceFile,
-    NamespaceFileError, NamespaceRecord, Scheme, ServedBy, TextForm, registry,
+    AutoCreate, ConfigTextError, Definition, HideKeys, Logins, NamespaceError, NamespaceFile,
+    NamespaceRecord, Scheme, ServedBy, TextForm, registry,
 };
 use snowmint_cluster::{NamespaceName, NamespaceNameError};
 use snowmint_store::{Store, StoreError, Visibility};
@@ -41,7 +41,7 @@ pub struct NamespaceSource {
     /// The path of the file.
     pub path: PathBuf,
     /// Reads the namespaces in its text, which may contain more.
-    pub parse: fn(&str, &Layout) -> Result<NamespaceFile, NamespaceFileError>,
+    pub parse: fn(&str, &Layout) -> Result<NamespaceFile, ConfigTextError>,
 }
 
 impl From<PathBuf> for NamespaceSource {
@@ -103,7 +103,7 @@ pub enum NamespaceConfigError {
         /// The path of the file.
         path: String,
         /// The error in the file.
-        source: NamespaceFileError,
+        source: ConfigTextError,
     },
     /// The file of hide keys cannot be read.
     #[error("--hide-keys-file: cannot read {path}")]
@@ -119,7 +119,7 @@ pub enum NamespaceConfigError {
         /// The path of the file.
         path: String,
         /// The error in the file.
-        source: HideKeysError,
+        source: ConfigTextError,
     },
     /// A configured namespace conflicts with its record in the store, or the store failed.
     #[error(transparent)]

@@ -1,8 +1,8 @@
 //! The clocks of the machine: the wall clock with all its steps, and a clock that ignores them.
 //!
-//! The anchored clock is boot time counted from an anchor on the wall clock. It includes suspended time and moves towards the
-//! wall clock at a small rate. It steps only forward, and only on request. With the wall clock, a rule decides what happens
-//! when it goes back.
+//! The anchored clock is boot time counted from an anchor on the wall clock. It includes suspended time and
+//! moves towards the wall clock at a small rate. It steps only forward, and only on request. With the wall
+//! clock, a rule decides what happens when it goes back.
 
 use std::sync::Mutex;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -19,13 +19,14 @@ const SLEW_PER_MILLION: u64 = 500;
 /// A larger change of the distance to the wall clock between two checks is a step, not drift.
 const STEP_MS: u64 = 250;
 
-/// A clock that ignores steps of the wall clock: the wall clock's time when it was made, plus boot time since.
+/// A clock that ignores steps of the wall clock: the wall clock's time when it was made, plus boot time
+/// since.
 ///
-/// A reading costs as much as a reading of the wall clock. Call [`follow_wall`](Self::follow_wall) about once a second, so that
-/// the clock follows slow corrections.
+/// A reading costs as much as a reading of the wall clock. Call [`follow_wall`](Self::follow_wall) about once
+/// a second, so that the clock follows slow corrections.
 ///
-/// On Linux it includes the time the machine was suspended (`CLOCK_BOOTTIME`); elsewhere it uses the monotonic clock of the
-/// standard library.
+/// On Linux it includes the time the machine was suspended (`CLOCK_BOOTTIME`); elsewhere it uses the
+/// monotonic clock of the standard library.
 #[derive(Debug)]
 pub struct AnchoredClock {
     /// Nanoseconds to add to boot time, as a wrapping number.
@@ -69,20 +70,22 @@ impl AnchoredClock {
         boot_ns.wrapping_add(self.offset_ns.load(Ordering::Relaxed)) / NS_PER_MS
     }
 
-    /// Compares this clock with the wall clock and moves it towards the wall clock, by at most 0.5 ms for each second since the
-    /// last call and 1 ms per call. Reports a step of the wall clock, and follows it no faster than that.
+    /// Compares this clock with the wall clock and moves it towards the wall clock, by at most 0.5 ms for
+    /// each second since the last call and 1 ms per call. Reports a step of the wall clock, and follows it no
+    /// faster than that.
     ///
-    /// While the clock moves back, it does not show an earlier millisecond again, except to a thread that was interrupted during
-    /// its reading.
+    /// While the clock moves back, it does not show an earlier millisecond again, except to a thread that was
+    /// interrupted during its reading.
     pub fn follow_wall(&self) -> ClockReport {
         self.follow(boot_ns(), WallClock.unix_ms())
     }
 
-    /// Moves this clock forward to an instant, in unix milliseconds; never back. Returns how far it moved, in milliseconds.
+    /// Moves this clock forward to an instant, in unix milliseconds; never back. Returns how far it moved, in
+    /// milliseconds.
     ///
-    /// This clock stays behind the wall clock after a pause of a virtual machine, which stops boot time, and if the program
-    /// started before the wall clock was set. Call this method where a jump does no harm, for instance after the store has
-    /// granted a lease at the later time.
+    /// This clock stays behind the wall clock after a pause of a virtual machine, which stops boot time, and
+    /// if the program started before the wall clock was set. Call this method where a jump does no harm, for
+    /// instance after the store has granted a lease at the later time.
     pub fn advance_to(&self, unix_ms: u64) -> u64 {
         self.advance(boot_ns(), unix_ms)
     }

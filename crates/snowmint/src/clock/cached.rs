@@ -12,9 +12,10 @@ use crate::fork::ForkMark;
 
 /// The time of another clock, at most a few milliseconds old.
 ///
-/// A thread reads the other clock every millisecond, for as long as this one exists: about 2 % of a core and 1,000 wake-ups a
-/// second. The time is at most 1 ms old while that thread runs on time; on an overloaded machine it was up to 16 ms old.
-/// Uniqueness does not depend on it. A forked child does not have the thread: each reading there reads the other clock.
+/// A thread reads the other clock every millisecond, for as long as this one exists: about 2 % of a core and
+/// 1,000 wake-ups a second. The time is at most 1 ms old while that thread runs on time; on an overloaded
+/// machine it was up to 16 ms old. Uniqueness does not depend on it. A forked child does not have the thread:
+/// each reading there reads the other clock.
 ///
 /// # Examples
 ///
@@ -27,22 +28,22 @@ use crate::fork::ForkMark;
 /// ```
 #[derive(Debug)]
 pub struct CachedClock {
-    shown: Arc<Shown>,
+    shown: Arc<CachedMs>,
     thread: Option<JoinHandle<()>>,
     fork: ForkMark,
 }
 
 /// On a cache line of its own: written every millisecond and read for every id.
 #[repr(align(128))]
-struct Shown {
+struct CachedMs {
     unix_ms: AtomicU64,
     stop: AtomicBool,
     clock: Box<dyn Clock + Send + Sync>,
 }
 
-impl fmt::Debug for Shown {
+impl fmt::Debug for CachedMs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shown")
+        f.debug_struct("CachedMs")
             .field("unix_ms", &self.unix_ms)
             .field("stop", &self.stop)
             .finish_non_exhaustive()
@@ -57,7 +58,7 @@ impl CachedClock {
     /// The system's error if it cannot start a thread.
     pub fn start(clock: impl Clock + Send + Sync + 'static) -> io::Result<Self> {
         let unix_ms = AtomicU64::new(clock.unix_ms());
-        let shown = Arc::new(Shown { unix_ms, stop: AtomicBool::new(false), clock: Box::new(clock) });
+        let shown = Arc::new(CachedMs { unix_ms, stop: AtomicBool::new(false), clock: Box::new(clock) });
         let shared = Arc::clone(&shown);
         let thread = Builder::new().name("snowmint-clock".to_owned()).spawn(move || {
             while !shared.stop.load(Ordering::Relaxed) {

@@ -1,8 +1,10 @@
 //! Boot time, and the processor's cycle counter as a deadline: until then, a clock need not be read again.
-//! The counter does not measure the time. It only shows that the millisecond of the last reading has not ended.
+//! The counter does not measure the time. It only shows that the millisecond of the last reading has not
+//! ended.
 //!
-//! Reading `CLOCK_REALTIME` or `CLOCK_BOOTTIME` costs about 17 ns, the counter 7 ns (x86-64, 2026). If the counter's rate is not
-//! constant or it stops in sleep states, no reading holds, and every id reads the clock.
+//! Reading `CLOCK_REALTIME` or `CLOCK_BOOTTIME` costs about 17 ns, the counter 7 ns (x86-64, 2026). If the
+//! counter's rate is not constant or it stops in sleep states, no reading holds, and every id reads the
+//! clock.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -39,8 +41,8 @@ pub(super) fn hold_until_ms_ends(read: impl FnOnce() -> u64) -> (u64, Hold) {
     (ns, Hold(deadline.max(1)))
 }
 
-/// Returns whether the deadline lies ahead by at most a millisecond. A counter that jumped, or that of another processor that is
-/// out of step, makes the distance larger.
+/// Returns whether the deadline lies ahead by at most a millisecond. A counter that jumped, or that of
+/// another processor that is out of step, makes the distance larger.
 #[inline]
 pub(super) fn holds(hold: Hold) -> bool {
     hold.0.wrapping_sub(cycles()).wrapping_sub(1) < CYCLES_PER_MS.load(Ordering::Relaxed)
@@ -70,7 +72,8 @@ fn calibrate() {
     }
 }
 
-/// Returns whether the counter runs at one rate, on all processors, through sleep states: `CPUID` leaf `8000_0007H`, bit 8 of EDX.
+/// Returns whether the counter runs at one rate, on all processors, through sleep states: `CPUID` leaf
+/// `8000_0007H`, bit 8 of EDX.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 fn is_steady() -> bool {
     use core::arch::x86_64::__cpuid;
@@ -109,7 +112,8 @@ pub(super) fn boot_ns() -> u64 {
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }
 
-/// Nanoseconds since the first call in this process, by the standard library's monotonic clock. Miri has no boot time either.
+/// Nanoseconds since the first call in this process, by the standard library's monotonic clock. Miri has no
+/// boot time either.
 #[cfg(not(all(target_os = "linux", not(miri))))]
 #[expect(clippy::disallowed_methods, reason = "this type is the clock of all other code")]
 pub(super) fn boot_ns() -> u64 {

@@ -1,5 +1,5 @@
-//! Text forms that write an id in the digits of an alphabet: base62, base58, base36, base32 and binary as constants, and
-//! any 2 to 94 characters of your own.
+//! Text forms that write an id in the digits of an alphabet: base62, base58, base36, base32 and binary as
+//! constants, and any 2 to 94 characters of your own.
 
 use core::fmt;
 
@@ -21,14 +21,15 @@ use crate::error::Snippet;
 /// | [`BASE58_FLICKR`](Alphabet::BASE58_FLICKR) | `1-9a-zA-Z` without `l`, `I`, `O` | 1 to 11 | no |
 /// | [`BASE62`](Alphabet::BASE62) | `0-9A-Za-z` | 1 to 11 | yes |
 ///
-/// [`new`](Alphabet::new) takes any other alphabet, such as one of another system (base 43, base62 with lower case first)
-/// or a shuffled base62. `LEN` is the length of the longest text: 64 for an alphabet of your own.
+/// [`new`](Alphabet::new) takes any other alphabet, such as one of another system (base 43, base62 with lower
+/// case first) or a shuffled base62. `LEN` is the length of the longest text: 64 for an alphabet of your own.
 ///
-/// A shuffled alphabet is not encryption: a few ids whose numbers are known reveal the order, and neighbouring ids still
-/// look alike. To hide how many ids you make a day, use `Hider` (feature `hide`) and any text form.
+/// A shuffled alphabet is not encryption: a few ids whose numbers are known reveal the order, and
+/// neighbouring ids still look alike. To hide how many ids you make a day, use `Hider` (feature `hide`) and
+/// any text form.
 ///
-/// With an alphabet of your own, padded texts are as wide as the largest unsigned 64-bit number, since other systems use
-/// all of it; in most bases that is no wider than for ids.
+/// With an alphabet of your own, padded texts are as wide as the largest unsigned 64-bit number, since other
+/// systems use all of it; in most bases that is no wider than for ids.
 ///
 /// # Examples
 ///
@@ -61,11 +62,11 @@ impl Alphabet {
     /// Binary, for diagrams of an id's fields: at most 63 characters.
     pub const BINARY: Alphabet<63> = Alphabet::of(Form::Binary, b"01");
 
-    /// Base32 with Crockford's digits: always 13 characters, without `I`, `L`, `O` and `U`, easy to read out and to type.
-    /// Its texts sort like the numbers.
+    /// Base32 with Crockford's digits: always 13 characters, without `I`, `L`, `O` and `U`, easy to read out
+    /// and to type. Its texts sort like the numbers.
     ///
-    /// Reading takes either case, `I` and `L` as 1 and `O` as 0. It rejects hyphens and check characters, which Crockford
-    /// allows and TSID does not.
+    /// Reading takes either case, `I` and `L` as 1 and `O` as 0. It rejects hyphens and check characters,
+    /// which Crockford allows and TSID does not.
     ///
     /// ```
     /// use snowmint::{codec::Alphabet, Id};
@@ -99,7 +100,8 @@ impl Alphabet {
     /// [`BASE36_LOWER`](Self::BASE36_LOWER) reads both.
     pub const BASE36: Alphabet<13> = Alphabet::of(Form::Base36, b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ");
 
-    /// Base36 in lower case, as Go's `strconv`, bwmarrin/snowflake and SCRU64 write it. Reading takes either case.
+    /// Base36 in lower case, as Go's `strconv`, bwmarrin/snowflake and SCRU64 write it. Reading takes either
+    /// case.
     pub const BASE36_LOWER: Alphabet<13> = Alphabet {
         radix: Radix::new(Form::Base36, b"0123456789abcdefghijklmnopqrstuvwxyz").either_case(),
         zeros: LeadingZeros::Left,
@@ -107,8 +109,8 @@ impl Alphabet {
 
     /// Base58 in Bitcoin's order: at most 11 characters.
     ///
-    /// A text of one order of base58, read as the other, gives a wrong number, not an error: that is why neither is called
-    /// just base58.
+    /// A text of one order of base58, read as the other, gives a wrong number, not an error: that is why
+    /// neither is called just base58.
     pub const BASE58_BITCOIN: Alphabet<11> =
         Alphabet::of(Form::Base58Bitcoin, b"123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz");
 
@@ -138,8 +140,8 @@ impl Alphabet {
     ///
     /// # Errors
     ///
-    /// [`AlphabetError`] for fewer than 2 characters, a character that appears twice, or one that is not visible ASCII. There are
-    /// 94 visible ASCII characters; the blank is not one of them.
+    /// [`AlphabetError`] for fewer than 2 characters, a character that appears twice, or one that is not
+    /// visible ASCII. There are 94 visible ASCII characters; the blank is not one of them.
     pub const fn new(digits: &str) -> Result<Self, AlphabetError> {
         let digits = digits.as_bytes();
         if digits.len() < 2 {
@@ -214,8 +216,8 @@ impl<const LEN: usize> Alphabet<LEN> {
         }
     }
 
-    /// Writes an id as exactly [`len`](Self::len) characters. If the alphabet is in ASCII order, these texts sort like the
-    /// numbers.
+    /// Writes an id as exactly [`len`](Self::len) characters. If the alphabet is in ASCII order, these texts
+    /// sort like the numbers.
     #[inline(always)]
     pub fn encode_padded(&self, id: Id) -> Text<LEN> {
         self.radix.encode_padded(id)

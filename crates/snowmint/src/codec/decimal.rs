@@ -95,8 +95,8 @@ pub const BASE64_LEN: usize = 28;
 static BASE64: Radix = Radix::new(Form::Base64OfDecimal, BASE64_DIGITS);
 const BASE64_DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// Writes the decimal text of an id in base64 (the standard digits, padded with `=`): up to 28 characters, longer than the
-/// number itself.
+/// Writes the decimal text of an id in base64 (the standard digits, padded with `=`): up to 28 characters,
+/// longer than the number itself.
 ///
 /// For ids that come from bwmarrin/snowflake; do not choose it for new ones.
 ///
@@ -130,7 +130,8 @@ pub fn encode_base64(id: Id) -> Text<BASE64_LEN> {
 ///
 /// # Errors
 ///
-/// [`ParseIdError`] for an empty text, a character that is not base64, a number from 2^63 on, or wrong padding.
+/// [`ParseIdError`] for an empty text, a character that is not base64, a number from 2^63 on, or wrong
+/// padding.
 #[inline]
 pub fn decode_base64(text: &str) -> Result<Id, ParseIdError> {
     if text.len() > BASE64_LEN {
@@ -178,8 +179,8 @@ const ZEROS: u64 = u64::from_ne_bytes([b'0'; 8]);
 
 /// Returns the number that eight digits stand for; `None` if one of them is not a digit.
 ///
-/// A word holds a digit in each byte. Neighbouring digits are combined into pairs, pairs into fours, and fours into the number;
-/// writing does the reverse.
+/// A word holds a digit in each byte. Neighbouring digits are combined into pairs, pairs into fours, and
+/// fours into the number; writing does the reverse.
 ///
 /// # Source
 ///
@@ -199,7 +200,8 @@ fn read_eight(digits: [u8; 8]) -> Option<u64> {
 
 /// Returns the eight digits of a number below [`EIGHT_DIGITS`].
 ///
-/// The quotients in all parts of the word are multiplications by a rounded reciprocal, which is exact for numbers of that length.
+/// The quotients in all parts of the word are multiplications by a rounded reciprocal, which is exact for
+/// numbers of that length.
 #[inline]
 const fn write_eight(number: u64) -> [u8; 8] {
     let (above, below) = (number / 10_000, number % 10_000);
@@ -213,8 +215,9 @@ const fn write_eight(number: u64) -> [u8; 8] {
 
 #[cfg(test)]
 mod tests {
-    //! Goal: working on all parts of a word at once gives the same result as digit by digit.
-    //! Method: every number of four digits in both halves, since the halves are independent, and each foreign byte at each place.
+    //! Goal: working on all parts of a word at once gives the same result as digit by digit. Method: every
+    //! number of four digits in both halves, since the halves are independent, and each foreign byte at each
+    //! place.
 
     use super::*;
 

@@ -116,8 +116,8 @@ impl Digits {
         }
     }
 
-    /// Returns the digits of this form in the order of their values. `zero` and `writes` follow from it, so that a new form cannot
-    /// pad with a digit that is not its zero.
+    /// Returns the digits of this form in the order of their values. `zero` and `writes` follow from it, so
+    /// that a new form cannot pad with a digit that is not its zero.
     fn in_order(&self) -> &[u8] {
         match self {
             Self::Decimal => b"0123456789",
@@ -234,7 +234,8 @@ mod tests {
         assert_ne!("alphabet=01".parse::<Digits>(), "alphabet=10".parse());
     }
 
-    /// Goal: padding, the digits and the written texts of a form agree. Method: every digit of every form, by its value.
+    /// Goal: padding, the digits and the written texts of a form agree. Method: every digit of every form, by
+    /// its value.
     #[test]
     fn the_digits_of_a_form_are_those_that_it_writes() {
         let shuffled = SHUFFLED.parse().unwrap();

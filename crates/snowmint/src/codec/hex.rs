@@ -62,14 +62,17 @@ const TOP: u64 = each(0x80);
 
 /// Returns the number that eight digits of either case stand for; `None` if one of them is not a digit.
 ///
-/// A word holds a digit in each byte. Neighbouring digits are combined into pairs, pairs into fours, and fours into the number.
+/// A word holds a digit in each byte. Neighbouring digits are combined into pairs, pairs into fours, and
+/// fours into the number.
 #[inline]
 fn read_eight(digits: [u8; 8]) -> Option<u64> {
     let word = u64::from_be_bytes(digits);
-    // Letters a to f of either case become 1 to 6 in `letter`, digits become 0 to 9 in `digit`. Any other byte becomes larger, or 0.
+    // Letters a to f of either case become 1 to 6 in `letter`, digits become 0 to 9 in `digit`. Any other
+    // byte becomes larger, or 0.
     let letter = (word | each(0x20)) ^ each(0x60);
     let digit = word ^ each(b'0');
-    // With the top bits clear, a sum sets the top bit of its byte where the byte reaches a bound, and never carries.
+    // With the top bits clear, a sum sets the top bit of its byte where the byte reaches a bound, and never
+    // carries.
     let (letter, digit) = (letter & !TOP, digit & !TOP);
     let is_letter = (letter + each(0x80 - 1)) & !(letter + each(0x80 - 7));
     let is_digit = !(digit + each(0x80 - 10));
@@ -85,8 +88,8 @@ fn read_eight(digits: [u8; 8]) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    //! Goal: working on a whole word gives the same result as digit by digit.
-    //! Method: every byte in every place, between the smallest and the largest digits, against the standard library.
+    //! Goal: working on a whole word gives the same result as digit by digit. Method: every byte in every
+    //! place, between the smallest and the largest digits, against the standard library.
 
     use super::*;
 

@@ -1,10 +1,10 @@
-//! The digits of a number in any base from 2 to 94, without a division instruction.
-//! All alphabets use it; decimal and hex use it where their bases allow no shorter way. A form is a constant [`Radix`], whose
+//! The digits of a number in any base from 2 to 94, without a division instruction. All alphabets use it;
+//! decimal and hex use it where their bases allow no shorter way. A form is a constant [`Radix`], whose
 //! figures the compiler folds.
 //!
-//! Multiplication by a reciprocal cuts a number into at most three chunks below 2^32. A chunk becomes a 64-bit fraction
-//! `chunk / base^n`, and each multiplication of the fraction by the base moves the next digit out at the top. The chains of the
-//! chunks run side by side: about 3 cycles per digit and chunk.
+//! Multiplication by a reciprocal cuts a number into at most three chunks below 2^32. A chunk becomes a
+//! 64-bit fraction `chunk / base^n`, and each multiplication of the fraction by the base moves the next digit
+//! out at the top. The chains of the chunks run side by side: about 3 cycles per digit and chunk.
 
 #![expect(
     clippy::inline_always,
@@ -129,7 +129,8 @@ impl Radix {
     #[inline(always)]
     pub(super) fn without_leading_zeros<const N: usize>(&self, mut text: Text<N>) -> Text<N> {
         let mut start = usize::from(text.start);
-        // Ids of one time have the same length, so this loop is predicted; a table of powers would not be faster.
+        // Ids of one time have the same length, so this loop is predicted; a table of powers would not be
+        // faster.
         while start < N - 1 && text.bytes[start] == self.digits[0] {
             start += 1;
         }
@@ -183,7 +184,8 @@ impl Radix {
     /// Returns the number; `None` if the text is not one, or if it is 2^64 or more.
     #[inline(always)]
     fn read(&self, text: &[u8]) -> Option<u64> {
-        // The same code twice: ids of full length are common, and the compiler knows the length of their loop.
+        // The same code twice: ids of full length are common, and the compiler knows the length of their
+        // loop.
         if text.len() == self.len {
             return self.sum(&text[..self.len]);
         }

@@ -8,8 +8,8 @@ use serde::ser::{Serialize, Serializer};
 use super::decimal;
 use crate::{Id, serde_as_number};
 
-/// A string of decimal digits in human-readable formats, a number in binary ones. For a number in every format, see
-/// [`serde_as_number`].
+/// A string of decimal digits in human-readable formats, a number in binary ones. For a number in every
+/// format, see [`serde_as_number`].
 impl Serialize for Id {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if serializer.is_human_readable() {
@@ -20,17 +20,18 @@ impl Serialize for Id {
     }
 }
 
-/// A string of decimal digits in human-readable formats, which reject a bare number: a JavaScript client may have rounded it.
-/// A number in binary formats.
+/// A string of decimal digits in human-readable formats, which reject a bare number: a JavaScript client may
+/// have rounded it. A number in binary formats.
 ///
-/// Under `#[serde(flatten)]`, `tag` or `untagged`, serde buffers the value and loses its format, so a buffered number is
-/// accepted as well as a string. One gap remains: `MessagePack` buffers a number from 256 to
-/// 4294967295 in a width that serde does not pass on here, and reading fails. Fields that hold such small ids need
-/// `#[serde(with = "snowmint::serde_as_number")]`.
+/// Under `#[serde(flatten)]`, `tag` or `untagged`, serde buffers the value and loses its format, so a
+/// buffered number is accepted as well as a string. One gap remains: `MessagePack` buffers a number from 256
+/// to 4294967295 in a width that serde does not pass on here, and reading fails. Fields that hold such small
+/// ids need `#[serde(with = "snowmint::serde_as_number")]`.
 impl<'de> Deserialize<'de> for Id {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         if deserializer.is_human_readable() {
-            // JSON offers only strings here; serde's buffer, which calls itself human-readable, also offers numbers.
+            // JSON offers only strings here; serde's buffer, which calls itself human-readable, also offers
+            // numbers.
             deserializer.deserialize_identifier(TextVisitor)
         } else {
             serde_as_number::deserialize(deserializer)

@@ -90,8 +90,8 @@ impl Composer {
         Id::from_layout(timestamp << self.timestamp_shift | sequence << self.sequence_shift | self.node_bits)
     }
 
-    /// Returns the number of cursors at the start of `[start, end)` whose ids increase by one step each: up to the end of the
-    /// tick, or to where a random start wraps.
+    /// Returns the number of cursors at the start of `[start, end)` whose ids increase by one step each: up
+    /// to the end of the tick, or to where a random start wraps.
     fn run_length(&self, start: Cursor, end: Cursor) -> u64 {
         let left_in_tick = self.sequence_mask() - (start & self.sequence_mask()) + 1;
         let left_before_wrap = self.sequence_mask() - self.sequence(start) + 1;
@@ -105,12 +105,13 @@ impl Composer {
 
 /// Ids taken together: an iterator over them, in the order of their cursors.
 ///
-/// Dropping it loses the remaining ids; no other caller gets them. It is not `Clone`, since a copy would repeat the ids. In a
-/// forked child it is empty, since its ids belong to the parent.
+/// Dropping it loses the remaining ids; no other caller gets them. It is not `Clone`, since a copy would
+/// repeat the ids. In a forked child it is empty, since its ids belong to the parent.
 #[derive(Debug)]
 #[must_use = "ids that are not read are lost"]
 pub struct Batch {
-    /// The next id, and the number of ids from it on that increase by one step each: the hot path is an addition.
+    /// The next id, and the number of ids from it on that increase by one step each: the hot path is an
+    /// addition.
     next_id: u64,
     left_in_run: u64,
     step: u64,
@@ -154,8 +155,8 @@ impl Batch {
         true
     }
 
-    /// Takes the next ids that increase by one step each: at most to the end of a tick. It costs one addition per run, however
-    /// long the run is.
+    /// Takes the next ids that increase by one step each: at most to the end of a tick. It costs one addition
+    /// per run, however long the run is.
     pub fn next_run(&mut self) -> Option<IdRun> {
         self.forget_if_forked();
         if self.left_in_run == 0 && !self.start_run() {

@@ -10,10 +10,11 @@ use crate::{Clock, GenerateError, Id};
 
 /// Takes ids from a shared [`Generator`] in blocks: for a thread that makes many ids.
 ///
-/// The ids of one `BlockGenerator` strictly increase; those of two interleave by blocks. A block is used only while the clock
-/// reading under which it was taken holds, so a timestamp is at most 1 ms older than the shared generator's would be (with a
-/// [`CachedClock`](crate::clock::CachedClock), than that clock's). If the clock's readings never hold (see [`Clock::holds`]),
-/// every id takes a block of its own: use the shared generator instead.
+/// The ids of one `BlockGenerator` strictly increase; those of two interleave by blocks. A block is used only
+/// while the clock reading under which it was taken holds, so a timestamp is at most 1 ms older than the
+/// shared generator's would be (with a [`CachedClock`](crate::clock::CachedClock), than that clock's). If the
+/// clock's readings never hold (see [`Clock::holds`]), every id takes a block of its own: use the shared
+/// generator instead.
 ///
 /// # Examples
 ///

@@ -18,8 +18,8 @@ const DEFAULT_MAX_BEHIND: Duration = Duration::from_millis(4);
 
 /// Builds a [`Generator`].
 ///
-/// Without a lease, the library cannot detect a second generator: two generators that use the same worker at the same time
-/// produce duplicates. The builder is therefore neither `Clone` nor `Copy`.
+/// Without a lease, the library cannot detect a second generator: two generators that use the same worker at
+/// the same time produce duplicates. The builder is therefore neither `Clone` nor `Copy`.
 ///
 /// # Examples
 ///
@@ -72,61 +72,53 @@ impl GeneratorBuilder {
         }
     }
 
-    /// Sets the datacenter; 0 by default.
-    pub fn datacenter(mut self, datacenter: DatacenterId) -> Self {
-        self.datacenter = datacenter;
-        self
+    crate::setters! {
+        /// Sets the datacenter; 0 by default.
+        datacenter: DatacenterId;
     }
 
-    /// Sets the worker by hand, for example 0 in a program that runs once only. Make sure that no other generator uses it, now
-    /// or later: two of one worker make the same ids.
+    /// Sets the worker by hand, for example 0 in a program that runs once only. Make sure that no other
+    /// generator uses it, now or later: two of one worker make the same ids.
     ///
-    /// A layout with a worker field needs this or a [`lease`](Self::lease). With a [`lease`](Self::lease), [`build`](Self::build) rejects any worker other than the lease's.
+    /// A layout with a worker field needs this or a [`lease`](Self::lease). With a [`lease`](Self::lease),
+    /// [`build`](Self::build) rejects any worker other than the lease's.
     pub fn worker(mut self, worker: WorkerId) -> Self {
         self.worker = Some(worker);
         self
     }
 
-    /// Sets the lease: the worker and the timestamps that a store granted. A lease does not contain the datacenter: set the one
-    /// for which it was granted.
+    /// Sets the lease: the worker and the timestamps that a store granted. A lease does not contain the
+    /// datacenter: set the one for which it was granted.
     pub fn lease(mut self, lease: Lease) -> Self {
         self.lease = Some(lease);
         self
     }
 
-    /// Sets the earliest instant of the ids, in unix milliseconds. Pass the end of the previous generator, so that ids keep
-    /// increasing.
-    pub fn not_before_unix_ms(mut self, unix_ms: u64) -> Self {
-        self.not_before_unix_ms = unix_ms;
-        self
-    }
+    crate::setters! {
+        /// Sets the earliest instant of the ids, in unix milliseconds. Pass the end of the previous generator, so
+        /// that ids keep increasing.
+        not_before_unix_ms: u64;
 
-    /// Sets what to do when the clock goes back; `wait(10ms)` by default.
-    pub fn rule(mut self, rule: Rule) -> Self {
-        self.rule = rule;
-        self
-    }
+        /// Sets what to do when the clock goes back; `wait(10ms)` by default.
+        rule: Rule;
 
-    /// Sets where the sequence of a new tick starts; 0 by default.
-    pub fn start(mut self, start: Start) -> Self {
-        self.start = start;
-        self
-    }
+        /// Sets where the sequence of a new tick starts; 0 by default.
+        start: Start;
 
-    /// Sets how far timestamps may trail the clock under full load; 4 ms by default. Below one tick it has no effect.
-    ///
-    /// A caller that sleeps through a tick can still use that tick's ids, so that no caller has to spin.
-    pub fn max_behind(mut self, max_behind: Duration) -> Self {
-        self.max_behind = max_behind;
-        self
+        /// Sets how far timestamps may trail the clock under full load; 4 ms by default. Below one tick it has no
+        /// effect.
+        ///
+        /// A caller that sleeps through a tick can still use that tick's ids, so that no caller has to spin.
+        max_behind: Duration;
     }
 
     /// Builds a generator that threads can share.
     ///
     /// # Errors
     ///
-    /// [`BuildError`] if the layout has a worker field and neither a worker nor a lease is set; for a worker or datacenter that
-    /// does not fit the layout, a worker other than the lease's, an empty lease, or a rule that does not fit the layout.
+    /// [`BuildError`] if the layout has a worker field and neither a worker nor a lease is set; for a worker
+    /// or datacenter that does not fit the layout, a worker other than the lease's, an empty lease, or a rule
+    /// that does not fit the layout.
     pub fn build<C: Clock>(self, clock: C) -> Result<Generator<C>, BuildError> {
         Ok(Generator::new(&self.checked()?, clock))
     }
@@ -190,8 +182,8 @@ impl GeneratorBuilder {
 pub enum BuildError {
     /// The worker or the datacenter does not fit the layout.
     Value(LayoutError),
-    /// The layout has a worker field, and neither a worker nor a lease was set. A default would be the same in every process, so
-    /// that all of them would make the same ids.
+    /// The layout has a worker field, and neither a worker nor a lease was set. A default would be the same
+    /// in every process, so that all of them would make the same ids.
     NoWorker {
         /// The largest worker of the layout.
         max: u64,

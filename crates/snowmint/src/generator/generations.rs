@@ -1,6 +1,7 @@
-//! Generations: each has its own high-water mark, and a generator enters one only above its mark.
-//! A generation field above the sequence is the "stepped base sequence" of the literature; above the worker it is the "backup
-//! worker id". The published algorithms enter a generation without checking its mark, and therefore repeat ids.
+//! Generations: each has its own high-water mark, and a generator enters one only above its mark. A
+//! generation field above the sequence is the "stepped base sequence" of the literature; above the worker it
+//! is the "backup worker id". The published algorithms enter a generation without checking its mark, and
+//! therefore repeat ids.
 
 use crate::cursor::{Cursor, ENDED};
 use crate::field::Field;
@@ -63,8 +64,8 @@ impl Generations {
         self.marks[generation as usize].load(Ordering::Acquire)
     }
 
-    /// Raises the mark of a generation before the generator leaves it. Call it before the exchange of the word: a thread that
-    /// sees the new word then sees the mark.
+    /// Raises the mark of a generation before the generator leaves it. Call it before the exchange of the
+    /// word: a thread that sees the new word then sees the mark.
     pub(super) fn leave(&self, generation: u32, first_unused_tick: u64) {
         self.marks[generation as usize].fetch_max(first_unused_tick, Ordering::Release);
     }

@@ -1,5 +1,5 @@
-//! The generator for one owner: it needs no atomic step for an id.
-//! It claims the rest of a tick, returns its ids while the clock reading holds, and gives back the remaining ones.
+//! The generator for one owner: it needs no atomic step for an id. It claims the rest of a tick, returns its
+//! ids while the clock reading holds, and gives back the remaining ones.
 
 use super::shared::Claim;
 use super::{Batch, Generator};
@@ -90,8 +90,8 @@ impl<C: Clock> OwnedGenerator<C> {
 
     /// Fills `out` with the next ids. Sleeps while a tick is used up or the rule says to wait.
     ///
-    /// Returns the number of ids at the start of `out`: its whole length, or fewer if waiting no longer helps. In that case the
-    /// next call returns the reason.
+    /// Returns the number of ids at the start of `out`: its whole length, or fewer if waiting no longer
+    /// helps. In that case the next call returns the reason.
     ///
     /// # Errors
     ///
@@ -145,7 +145,8 @@ impl<C: Clock> OwnedGenerator<C> {
         self.generator.extend_lease(until_unix_ms);
     }
 
-    /// Ends the generator for good; returns the first instant after every used timestamp, like [`Generator::end`].
+    /// Ends the generator for good; returns the first instant after every used timestamp, like
+    /// [`Generator::end`].
     pub fn end(mut self) -> Option<u64> {
         self.give_back();
         self.generator.end()

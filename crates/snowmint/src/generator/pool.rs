@@ -18,16 +18,17 @@ type Members<C> = Arc<[Arc<Generator<C>>]>;
 
 /// Generators of one layout, each with its own worker, that can be added and removed while ids are made.
 ///
-/// Each thread or connection takes ids through its own [`PoolHandle`]. The ids of one handle strictly increase, whichever
-/// generators they come from (if those of one [`Generator`] do). Two handles never return the same id; their ids are ordered
-/// only by timestamp. The pool remembers the last timestamp of each removed worker: a generator with the same worker has to
-/// begin after it.
+/// Each thread or connection takes ids through its own [`PoolHandle`]. The ids of one handle strictly
+/// increase, whichever generators they come from (if those of one [`Generator`] do). Two handles never return
+/// the same id; their ids are ordered only by timestamp. The pool remembers the last timestamp of each
+/// removed worker: a generator with the same worker has to begin after it.
 ///
-/// The pool spreads handles over the generators, so that they share no cursor while the load allows it. If a handle's
-/// generator has used up its tick, the handle continues with the other generators, smallest id first. A single handle can
-/// therefore take the ids of all generators. That needs a layout with the worker above the sequence, such as
-/// [`Layout::TWITTER`]. With the worker below, as in `sonyflake`, the ids of one generator lie between those of another: a
-/// single handle then gets the ids of one generator, and several handles together get all.
+/// The pool spreads handles over the generators, so that they share no cursor while the load allows it. If a
+/// handle's generator has used up its tick, the handle continues with the other generators, smallest id
+/// first. A single handle can therefore take the ids of all generators. That needs a layout with the worker
+/// above the sequence, such as [`Layout::TWITTER`]. With the worker below, as in `sonyflake`, the ids of one
+/// generator lie between those of another: a single handle then gets the ids of one generator, and several
+/// handles together get all.
 ///
 /// A clone refers to the same pool.
 ///
@@ -51,27 +52,28 @@ type Members<C> = Arc<[Arc<Generator<C>>]>;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct GeneratorPool<C> {
-    shared: Arc<Shared<C>>,
+    shared: Arc<PoolShared<C>>,
 }
 
-struct Shared<C> {
+struct PoolShared<C> {
     layout: Layout,
-    listed: RwLock<Listed<C>>,
+    listed: RwLock<PoolList<C>>,
     /// Grows after each change of the members, so that handles reload the list only then.
     version: AtomicU64,
     /// The number of handles so far: each one starts with the next generator.
     seats: AtomicUsize,
 }
 
-struct Listed<C> {
+struct PoolList<C> {
     members: Members<C>,
-    /// For each removed datacenter and worker, the first unused cursor. At most one entry per worker of the layout.
+    /// For each removed datacenter and worker, the first unused cursor. At most one entry per worker of the
+    /// layout.
     used: BTreeMap<u64, Cursor>,
     /// The borrowed ticks of the removed generators.
     borrowed: u64,
 }
 
-impl<C: Clock> Listed<C> {
+impl<C: Clock> PoolList<C> {
     /// Returns whether the generator could repeat an id of another one, or another one could repeat its ids.
     fn may_repeat(&self, new: &Generator<C>) -> bool {
         self.used.get(&new.node()).is_some_and(|used| new.begins_before(*used))
@@ -90,15 +92,16 @@ impl<C: Clock> GeneratorPool<C> {
     /// Makes an empty pool. All of its generators must have this layout.
     pub fn new(layout: Layout) -> Self {
         let (version, seats) = (AtomicU64::new(0), AtomicUsize::new(0));
-        let listed = RwLock::new(Listed { members: Arc::new([]), used: BTreeMap::new(), borrowed: 0 });
-        Self { shared: Arc::new(Shared { layout, listed, version, seats }) }
+        let listed = RwLock::new(PoolList { members: Arc::new([]), used: BTreeMap::new(), borrowed: 0 });
+        Self { shared: Arc::new(PoolShared { layout, listed, version, seats }) }
     }
 
     /// Adds a generator. Handles that need more ids find it immediately, the others in the next millisecond.
     ///
     /// # Errors
     ///
-    /// [`PoolError`] for another layout, or for a worker and timestamps that a generator of the pool has or had.
+    /// [`PoolError`] for another layout, or for a worker and timestamps that a generator of the pool has or
+    /// had.
     pub fn add(&self, generator: Arc<Generator<C>>) -> Result<(), PoolError> {
         self.put(generator, None)
     }
@@ -106,13 +109,13 @@ impl<C: Clock> GeneratorPool<C> {
     /// Replaces a generator by another and ends the old one if it has not ended yet.
     ///
     /// Use this when a new lease follows an old one: end the old generator, build the new one
-    /// [`not before`](super::GeneratorBuilder::not_before_unix_ms) the instant that `end` returned, and replace it. If the old
-    /// generator is not in the pool, the new one is added.
+    /// [`not before`](super::GeneratorBuilder::not_before_unix_ms) the instant that `end` returned, and
+    /// replace it. If the old generator is not in the pool, the new one is added.
     ///
     /// # Errors
     ///
-    /// As [`add`](Self::add), also if the new generator would begin before the old one's last timestamp. The pool then stays as
-    /// it is, but the old generator has ended.
+    /// As [`add`](Self::add), also if the new generator would begin before the old one's last timestamp. The
+    /// pool then stays as it is, but the old generator has ended.
     pub fn replace(&self, old: &Arc<Generator<C>>, new: Arc<Generator<C>>) -> Result<(), PoolError> {
         old.end();
         self.put(new, Some(old))
@@ -161,7 +164,8 @@ impl<C: Clock> GeneratorPool<C> {
         self.shared.members()
     }
 
-    /// Returns the number of [borrowed ticks](Generator::borrowed_ticks) of all generators, removed ones included.
+    /// Returns the number of [borrowed ticks](Generator::borrowed_ticks) of all generators, removed ones
+    /// included.
     pub fn borrowed_ticks(&self) -> u64 {
         let listed = self.shared.listed.read().unwrap_or_else(PoisonError::into_inner);
         listed.borrowed + listed.members.iter().map(|member| member.borrowed_ticks()).sum::<u64>()
@@ -189,7 +193,7 @@ impl<C: Clock> GeneratorPool<C> {
     }
 }
 
-impl<C> Shared<C> {
+impl<C> PoolShared<C> {
     fn members(&self) -> Members<C> {
         Arc::clone(&self.listed.read().unwrap_or_else(PoisonError::into_inner).members)
     }
@@ -211,8 +215,8 @@ impl<C> fmt::Debug for GeneratorPool<C> {
     }
 }
 
-/// After its generator's tick was used up, a handle chooses among all generators for this number of slow calls, then returns to
-/// its own.
+/// After its generator's tick was used up, a handle chooses among all generators for this number of slow
+/// calls, then returns to its own.
 const ROAMING_TURNS: u32 = 16;
 
 /// Takes ids from a [`GeneratorPool`], each greater than the one before: for one thread or one connection.
@@ -221,19 +225,19 @@ const ROAMING_TURNS: u32 = 16;
 ///
 /// While a millisecond lasts, [`try_take`](Self::try_take) costs one store more than the generator's own.
 pub struct PoolHandle<C> {
-    shared: Arc<Shared<C>>,
+    shared: Arc<PoolShared<C>>,
     members: Members<C>,
     version: u64,
     /// The index of its own generator, modulo the number of members.
     seat: usize,
     current: usize,
-    last: Last,
+    last: LastId,
     roaming: u32,
 }
 
 /// The last id that a handle returned.
 #[derive(Clone, Copy)]
-enum Last {
+enum LastId {
     /// None so far.
     None,
     /// The one before this cursor of the current generator, whose next ids are greater anyway.
@@ -243,12 +247,13 @@ enum Last {
 }
 
 impl<C: Clock> PoolHandle<C> {
-    fn new(shared: Arc<Shared<C>>, seat: usize) -> Self {
-        // The order matters: members newer than the version are merely loaded again, and older ones are never kept.
+    fn new(shared: Arc<PoolShared<C>>, seat: usize) -> Self {
+        // The order matters: members newer than the version are merely loaded again, and older ones are never
+        // kept.
         let version = shared.version.load(Ordering::Acquire);
         let members = shared.members();
         let current = seat % members.len().max(1);
-        Self { shared, members, version, seat, current, last: Last::None, roaming: 0 }
+        Self { shared, members, version, seat, current, last: LastId::None, roaming: 0 }
     }
 
     /// Returns the next id, or the reason why there is none now. Never waits.
@@ -264,20 +269,21 @@ impl<C: Clock> PoolHandle<C> {
 
     /// Takes up to `count` ids at once.
     ///
-    /// Returns at least one id unless `count` is 0, and fewer than `count` if the tick, the borrowing or the lease ends first.
-    /// The next call continues in the next tick, or with another generator.
+    /// Returns at least one id unless `count` is 0, and fewer than `count` if the tick, the borrowing or the
+    /// lease ends first. The next call continues in the next tick, or with another generator.
     ///
     /// # Errors
     ///
     /// [`GenerateError`] if no generator has an id above the last one: the error with the shortest wait.
-    /// [`GenerateError::Ended`] for a pool without generators. A failed call uses up no id, and a retry is always safe.
+    /// [`GenerateError::Ended`] for a pool without generators. A failed call uses up no id, and a retry is
+    /// always safe.
     #[inline]
     pub fn try_take(&mut self, count: usize) -> Result<Batch, GenerateError> {
         if let Some(generator) = self.members.get(self.current)
-            && let Last::Before(_) = self.last
+            && let LastId::Before(_) = self.last
             && let Some((batch, _)) = generator.rest_of_tick(count as u64)
         {
-            self.last = Last::Before(batch.end_cursor());
+            self.last = LastId::Before(batch.end_cursor());
             return Ok(batch);
         }
         self.take_from_chosen(count)
@@ -305,9 +311,9 @@ impl<C: Clock> PoolHandle<C> {
             return Ok(Batch::empty(ForkMark::of_this_process()));
         }
         self.refresh_members();
-        if let ([only], Last::Before(_)) = (&*self.members, self.last) {
+        if let ([only], LastId::Before(_)) = (&*self.members, self.last) {
             let batch = only.try_take(count)?;
-            self.last = Last::Before(batch.end_cursor());
+            self.last = LastId::Before(batch.end_cursor());
             return Ok(batch);
         }
         // Another handle may take the chosen ids first: then choose again.
@@ -316,14 +322,14 @@ impl<C: Clock> PoolHandle<C> {
             let generator = &self.members[chosen];
             if let Ok(batch) = generator.try_take_from(self.floor(chosen, generator), count) {
                 self.current = chosen;
-                self.last = Last::Before(batch.end_cursor());
+                self.last = LastId::Before(batch.end_cursor());
                 return Ok(batch);
             }
         }
     }
 
-    /// Chooses its own generator while that has ids of the clock's tick. Otherwise, and for a while afterwards, the generator with
-    /// the smallest id above the last.
+    /// Chooses its own generator while that has ids of the clock's tick. Otherwise, and for a while
+    /// afterwards, the generator with the smallest id above the last.
     fn choose(&mut self) -> Result<usize, GenerateError> {
         let home = self.seat % self.members.len().max(1);
         let home_lasts = matches!(self.begin(home), Some(Ok(NextStart { is_now: true, skips: false, .. })));
@@ -355,18 +361,18 @@ impl<C: Clock> PoolHandle<C> {
         let above = || self.last_id().map_or(0, |last| generator.floor_above(last));
         match self.last {
             // Its own cursor is already there.
-            Last::Before(_) if index == self.current => Floor { cursor: 0, skip: Skip::Leftovers },
+            LastId::Before(_) if index == self.current => Floor { cursor: 0, skip: Skip::Leftovers },
             // Its own generator has ids in the next tick: do not cost other handles their ids of this tick.
-            Last::Before(_) => Floor { cursor: above(), skip: Skip::Leftovers },
-            Last::None | Last::Of(_) => Floor { cursor: above(), skip: Skip::Anything },
+            LastId::Before(_) => Floor { cursor: above(), skip: Skip::Leftovers },
+            LastId::None | LastId::Of(_) => Floor { cursor: above(), skip: Skip::Anything },
         }
     }
 
     fn last_id(&self) -> Option<Id> {
         match self.last {
-            Last::None => None,
-            Last::Before(end) => self.members.get(self.current).map(|generator| generator.id_before(end)),
-            Last::Of(id) => Some(id),
+            LastId::None => None,
+            LastId::Before(end) => self.members.get(self.current).map(|generator| generator.id_before(end)),
+            LastId::Of(id) => Some(id),
         }
     }
 
@@ -382,7 +388,7 @@ impl<C: Clock> PoolHandle<C> {
         let kept = current.and_then(|current| members.iter().position(|member| Arc::ptr_eq(member, current)));
         self.current = kept.unwrap_or(self.seat % members.len().max(1));
         if kept.is_none() {
-            self.last = last.map_or(Last::None, Last::Of);
+            self.last = last.map_or(LastId::None, LastId::Of);
         }
         (self.members, self.version) = (members, version);
     }
@@ -393,7 +399,8 @@ fn comes_first(begin: &NextStart, least: &NextStart) -> bool {
     (begin.skips, begin.id) < (least.skips, least.id)
 }
 
-/// Returns the error that says more about when ids are available again; of two ended leases, the one that ended last.
+/// Returns the error that says more about when ids are available again; of two ended leases, the one that
+/// ended last.
 fn more_useful(a: GenerateError, b: GenerateError) -> GenerateError {
     if let (GenerateError::LeaseEnded { until_unix_ms: a }, GenerateError::LeaseEnded { until_unix_ms: b }) =
         (a, b)
@@ -429,7 +436,8 @@ pub enum PoolError {
         /// The layout of the generator.
         generator: Layout,
     },
-    /// A generator of the pool has, or had, the same datacenter, worker and timestamps: both would produce duplicates.
+    /// A generator of the pool has, or had, the same datacenter, worker and timestamps: both would produce
+    /// duplicates.
     SameWorker,
 }
 

@@ -1,8 +1,8 @@
 //! The generator that threads share: one atomic cursor, no lock.
 //! Budget of `try_next_id` while a millisecond lasts: one look at the cycle counter and one `fetch_add`.
 //!
-//! Of the callers that wait for the next tick, every second one waits 1 ms longer. Callers that wake together would compete for
-//! the same cache line, finish together and wake together again.
+//! Of the callers that wait for the next tick, every second one waits 1 ms longer. Callers that wake together
+//! would compete for the same cache line, finish together and wake together again.
 
 use core::time::Duration;
 
@@ -24,40 +24,48 @@ use crate::{Clock, GenerateError, Id, Layout};
 //
 // Everything rests on one word, `cursor`. The other words say how far a thread may go and how fresh an id is.
 //
-// No id is made twice, whatever the orderings. A thread takes cursors only by an atomic read-modify-write of `cursor`, and all
-// such steps on one word have one order, even relaxed ones. The word goes back in two places, `undo_overshoot` and `give_back`.
-// Both exchange exactly the value that their own step left: the word has that value only while no other thread holds a cursor
-// above it. Both give back only cursors that no id was made from.
+// No id is made twice, whatever the orderings. A thread takes cursors only by an atomic read-modify-write of
+// `cursor`, and all such steps on one word have one order, even relaxed ones. The word goes back in two
+// places, `undo_overshoot` and `give_back`. Both exchange exactly the value that their own step left: the
+// word has that value only while no other thread holds a cursor above it. Both give back only cursors that no
+// id was made from.
 //
-// No id leaves the lease, and none is further ahead than the rule allows. A claim checks its own cursors before it takes them.
-// The fast path takes first and then compares with `limit`. Each limit lies within the end of the lease, which only grows, and
-// within the reach of a clock reading that this generator took. So a relaxed load may return any of them: an old limit sends the
-// thread to a claim too early, and a limit that belongs to a newer hold is as good as its own.
+// No id leaves the lease, and none is further ahead than the rule allows. A claim checks its own cursors
+// before it takes them. The fast path takes first and then compares with `limit`. Each limit lies within the
+// end of the lease, which only grows, and within the reach of a clock reading that this generator took. So a
+// relaxed load may return any of them: an old limit sends the thread to a claim too early, and a limit that
+// belongs to a newer hold is as good as its own.
 //
-// An id of the fast path is as fresh as the reading under which it is made. `publish` stores `limit`, then `hold` with Release. A
-// thread that loads that hold with Acquire comes after the claim that published it, so its step on `cursor` comes after the
-// claim's step and takes a cursor of that reading or a later one. While the hold lasts, the clock shows the same millisecond.
+// An id of the fast path is as fresh as the reading under which it is made. `publish` stores `limit`, then
+// `hold` with Release. A thread that loads that hold with Acquire comes after the claim that published it, so
+// its step on `cursor` comes after the claim's step and takes a cursor of that reading or a later one. While
+// the hold lasts, the clock shows the same millisecond.
 //
-// A clock that only goes forward never looks like one that went back. `note_clock` raises `highest_tick` with Release; a claim
-// loads it with Acquire and reads the clock afterwards, so it reads a clock that is at least as far.
+// A clock that only goes forward never looks like one that went back. `note_clock` raises `highest_tick` with
+// Release; a claim loads it with Acquire and reads the clock afterwards, so it reads a clock that is at least
+// as far.
 //
-// A claim enters a generation only above every tick that was used in it. `leave` raises its mark with Release before the exchange of
-// `cursor` with AcqRel. A claim loads `cursor` with Acquire, so it sees every mark that was raised before the word it found; if
-// another thread changes the word in between, the claim's exchange fails and it looks again.
+// A claim enters a generation only above every tick that was used in it. `leave` raises its mark with Release
+// before the exchange of `cursor` with AcqRel. A claim loads `cursor` with Acquire, so it sees every mark
+// that was raised before the word it found; if another thread changes the word in between, the claim's
+// exchange fails and it looks again.
 //
-// After `end` no thread makes an id of a cursor it takes. The swap with AcqRel puts `cursor` at `ENDED` or above, where no limit
-// reaches and where a claim is refused; every cursor taken before the swap is below the value that the swap returned.
+// After `end` no thread makes an id of a cursor it takes. The swap with AcqRel puts `cursor` at `ENDED` or
+// above, where no limit reaches and where a claim is refused; every cursor taken before the swap is below the
+// value that the swap returned.
 //
-// `after_full_tick` and `lease_end` are relaxed: an old value makes an id less fresh or ends the lease early, and changes nothing
-// above. The loom tests (`tests/loom` in the workspace) check these statements under every interleaving of two and three
-// threads within loom's bound on preemptions.
+// `after_full_tick` and `lease_end` are relaxed: an old value makes an id less fresh or ends the lease early,
+// and changes nothing above. The loom tests (`tests/loom` in the workspace) check these statements under
+// every interleaving of two and three threads within loom's bound on preemptions.
 
 /// Makes ids of one worker, shared by any number of threads without a lock.
 ///
-/// Ids strictly increase over all threads: if one call returns before another begins, its id is the smaller one. That holds
-/// for layouts with the timestamp on top and the sequence below it, a start that is not random, and a rule without generations.
+/// Ids strictly increase over all threads: if one call returns before another begins, its id is the smaller
+/// one. That holds for layouts with the timestamp on top and the sequence below it, a start that is not
+/// random, and a rule without generations.
 ///
-/// A generator is neither `Clone` nor `Copy`, since a copy would repeat its ids. Share it by reference or in an `Arc`.
+/// A generator is neither `Clone` nor `Copy`, since a copy would repeat its ids. Share it by reference or in
+/// an `Arc`.
 #[derive(Debug)]
 pub struct Generator<C> {
     cursor: Hot,
@@ -71,8 +79,8 @@ pub struct Generator<C> {
     clock: C,
 }
 
-/// The cursor, on cache lines of its own: threads that draw write nothing else. [`ENDED`] or above once the generator has
-/// ended.
+/// The cursor, on cache lines of its own: threads that draw write nothing else. [`ENDED`] or above once the
+/// generator has ended.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Hot(AtomicU64);
@@ -173,7 +181,8 @@ impl<C: Clock> Generator<C> {
 
     /// Takes up to `count` ids at once, with one clock reading and one atomic step.
     ///
-    /// Returns at least one id unless `count` is 0, and fewer than `count` if the tick, the borrowing or the lease ends first.
+    /// Returns at least one id unless `count` is 0, and fewer than `count` if the tick, the borrowing or the
+    /// lease ends first.
     ///
     /// # Errors
     ///
@@ -197,7 +206,8 @@ impl<C: Clock> Generator<C> {
         Ok((self.batch(&claim), claim.hold))
     }
 
-    /// Takes all of `wanted` from the tick that another thread opened, without a clock reading; `None` if too few are left.
+    /// Takes all of `wanted` from the tick that another thread opened, without a clock reading; `None` if too
+    /// few are left.
     #[inline]
     pub(super) fn rest_of_tick(&self, wanted: u64) -> Option<(Batch, Hold)> {
         let hold = Hold(self.tick.hold.load(Ordering::Acquire));
@@ -210,14 +220,15 @@ impl<C: Clock> Generator<C> {
                 start.checked_add(wanted).filter(|end| *end <= self.tick.limit.load(Ordering::Relaxed))?;
             match self.cursor.0.compare_exchange(start, end, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return Some((Batch::new(self.composer, self.fork, start, end), hold)),
-                // Another thread took ids first. Its reading still holds; a claim would read the clock again and write words that
-                // all threads read.
+                // Another thread took ids first. Its reading still holds; a claim would read the clock again
+                // and write words that all threads read.
                 Err(drawn) => start = drawn,
             }
         }
     }
 
-    /// Fills `out` from its start with the next ids, without waiting; returns their number, at least 1 unless `out` is empty.
+    /// Fills `out` from its start with the next ids, without waiting; returns their number, at least 1 unless
+    /// `out` is empty.
     ///
     /// # Errors
     ///
@@ -228,8 +239,8 @@ impl<C: Clock> Generator<C> {
 
     /// Fills `out` with the next ids. Sleeps while a tick is used up or the rule says to wait.
     ///
-    /// Returns the number of ids at the start of `out`: its whole length, or fewer if waiting no longer helps. In that case the
-    /// next call returns the reason.
+    /// Returns the number of ids at the start of `out`: its whole length, or fewer if waiting no longer
+    /// helps. In that case the next call returns the reason.
     ///
     /// # Errors
     ///
@@ -260,13 +271,13 @@ impl<C: Clock> Generator<C> {
 
     /// Returns the next id. Sleeps while the tick is used up or the rule says to wait; it never spins.
     ///
-    /// While several callers wait, every second one waits 1 ms more, so that they take turns. It does so only if that loses no
-    /// id (see [`GeneratorBuilder::max_behind`]).
+    /// While several callers wait, every second one waits 1 ms more, so that they take turns. It does so only
+    /// if that loses no id (see [`GeneratorBuilder::max_behind`]).
     ///
     /// # Errors
     ///
-    /// [`GenerateError`] if waiting does not help: the lease has ended, the clock went back further than the rule allows, or the
-    /// layout has no timestamps left.
+    /// [`GenerateError`] if waiting does not help: the lease has ended, the clock went back further than the
+    /// rule allows, or the layout has no timestamps left.
     #[cfg(feature = "std")]
     #[inline]
     pub fn next_id(&self) -> Result<Id, GenerateError> {
@@ -278,7 +289,8 @@ impl<C: Clock> Generator<C> {
         }
     }
 
-    /// Returns the next id. Waits on the caller's own timer while the tick is used up or the rule says to wait.
+    /// Returns the next id. Waits on the caller's own timer while the tick is used up or the rule says to
+    /// wait.
     ///
     /// # Errors
     ///
@@ -353,8 +365,8 @@ impl<C: Clock> Generator<C> {
             let word = self.cursor.0.load(Ordering::Acquire);
             let (generation, cursor) = self.generations.unpack(word);
             let mut position = self.position(cursor);
-            // Read the clock last. Otherwise, a later reading that another thread stored in the meantime would look like a clock
-            // that went back.
+            // Read the clock last. Otherwise, a later reading that another thread stored in the meantime
+            // would look like a clock that went back.
             let reading = self.clock.read();
             position.now_unix_ms = reading.unix_ms;
             let run = plan(&position, generation)?;
@@ -384,7 +396,8 @@ impl<C: Clock> Generator<C> {
         }
     }
 
-    /// Returns the tick after the last one that is used up. The fast path leaves the cursor at a boundary without storing that.
+    /// Returns the tick after the last one that is used up. The fast path leaves the cursor at a boundary
+    /// without storing that.
     fn after_full_tick(&self, cursor: u64) -> u64 {
         let bits = self.limits.sequence_bits;
         let tick = cursor >> bits;
@@ -407,8 +420,8 @@ impl<C: Clock> Generator<C> {
         }
     }
 
-    /// Stores which tick is used up, if the used cursors reach into the next one, and counts the ticks ahead of the clock.
-    /// `end` is the end of the cursors of the run that were used.
+    /// Stores which tick is used up, if the used cursors reach into the next one, and counts the ticks ahead
+    /// of the clock. `end` is the end of the cursors of the run that were used.
     pub(super) fn note_used(&self, run: &Run, end: u64) {
         let bits = self.limits.sequence_bits;
         let end_tick = end >> bits;
@@ -420,8 +433,8 @@ impl<C: Clock> Generator<C> {
         }
     }
 
-    /// Counts the ticks ahead of the clock in which cursors from `start` to `end` were used. A run that ends with the clock's tick
-    /// has none.
+    /// Counts the ticks ahead of the clock in which cursors from `start` to `end` were used. A run that ends
+    /// with the clock's tick has none.
     #[cold]
     fn note_borrowed(&self, start: u64, end: u64, now_tick: u64) {
         // An earlier run may have begun the first one, and counted it.
@@ -432,8 +445,9 @@ impl<C: Clock> Generator<C> {
 
     /// Lets other threads take ids of this tick without a clock reading, while the reading holds.
     ///
-    /// The limit never lies beyond the tick of the cursor, so that the end of each tick leads to a claim, and never beyond the
-    /// lease. With generations, a cursor alone does not determine its limit, so every id needs a claim.
+    /// The limit never lies beyond the tick of the cursor, so that the end of each tick leads to a claim, and
+    /// never beyond the lease. With generations, a cursor alone does not determine its limit, so every id
+    /// needs a claim.
     fn publish(&self, claim: &Claim) {
         if self.generations.in_use() {
             return;
@@ -468,12 +482,12 @@ impl<C: Clock> Generator<C> {
 
     /// Ends the generator for all threads, immediately and for good.
     ///
-    /// Returns the first instant after every used timestamp, in unix milliseconds: the lease may be shortened to it, and the
-    /// next generator may begin there. Returns `None` if the generator has already ended, and in a forked child, whose parent
-    /// continues.
+    /// Returns the first instant after every used timestamp, in unix milliseconds: the lease may be shortened
+    /// to it, and the next generator may begin there. Returns `None` if the generator has already ended, and
+    /// in a forked child, whose parent continues.
     ///
-    /// A [`BlockGenerator`](crate::generator::BlockGenerator) may still return the rest of its current block; those ids count as
-    /// used.
+    /// A [`BlockGenerator`](crate::generator::BlockGenerator) may still return the rest of its current block;
+    /// those ids count as used.
     pub fn end(&self) -> Option<u64> {
         if !self.fork.is_same_process() {
             return None;
@@ -497,8 +511,8 @@ impl<C: Clock> Generator<C> {
 
     /// Returns the number of ticks that lay ahead of the clock when their first id was made.
     ///
-    /// It grows if the rule lets the generator [borrow](crate::Rule) ticks: while callers take more ids than a tick has, or
-    /// after the clock went back.
+    /// It grows if the rule lets the generator [borrow](crate::Rule) ticks: while callers take more ids than
+    /// a tick has, or after the clock went back.
     pub fn borrowed_ticks(&self) -> u64 {
         self.tick.borrowed.load(Ordering::Relaxed)
     }
@@ -544,11 +558,13 @@ pub(super) struct NextStart {
     pub(super) skips: bool,
 }
 
-/// For pools: ids above one that another generator made. A generator alone never needs this, since its own ids increase.
+/// For pools: ids above one that another generator made. A generator alone never needs this, since its own
+/// ids increase.
 #[cfg(feature = "std")]
 impl<C: Clock> Generator<C> {
-    /// Returns the first cursor whose id is greater than `last`, an id of the same layout. With a random start, the first one
-    /// whose timestamp is not smaller; 0 if the ids of one generator do not increase either.
+    /// Returns the first cursor whose id is greater than `last`, an id of the same layout. With a random
+    /// start, the first one whose timestamp is not smaller; 0 if the ids of one generator do not increase
+    /// either.
     pub(super) fn floor_above(&self, last: Id) -> Cursor {
         if !self.layout.sorts_by_time() || self.generations.in_use() {
             return 0;
@@ -559,8 +575,8 @@ impl<C: Clock> Generator<C> {
             return tick;
         }
         let same = tick | field(Field::Sequence);
-        // If the worker lies above the sequence, either all ids of the tick are greater or none. If the sequence lies above
-        // the worker, the first greater id has the same sequence or the next one.
+        // If the worker lies above the sequence, either all ids of the tick are greater or none. If the
+        // sequence lies above the worker, the first greater id has the same sequence or the next one.
         let candidates = [tick, same, same + 1];
         let first = candidates.into_iter().find(|cursor| self.composer.id(*cursor) > last);
         first.unwrap_or_else(|| self.limits.next_boundary(tick))
@@ -603,8 +619,8 @@ impl<C: Clock> Generator<C> {
         if of_itself.start >= floor.cursor {
             return Ok((of_one_tick(of_itself), false));
         }
-        // The generator that made the id below the floor saw its clock at this tick or later. An earlier reading means that the
-        // clock went back.
+        // The generator that made the id below the floor saw its clock at this tick or later. An earlier
+        // reading means that the clock went back.
         let highest_tick = self.limits.min_clock_tick(floor.cursor).max(position.highest_tick);
         let run = plan(&Position { cursor: floor.cursor, highest_tick, ..*position })?;
         let loses_now = of_itself.start >> self.limits.sequence_bits >= run.now_tick;
@@ -625,8 +641,8 @@ impl<C: Clock> Generator<C> {
         self.composer.node_bits()
     }
 
-    /// Returns the first cursor that the generator will not use: the end of its lease, or once it has ended, the end of its used
-    /// cursors.
+    /// Returns the first cursor that the generator will not use: the end of its lease, or once it has ended,
+    /// the end of its used cursors.
     pub(super) fn span_end(&self) -> Cursor {
         let lease_end = self.tick.lease_end.load(Ordering::Relaxed);
         lease_end.min(self.tick.used_end.load(Ordering::Relaxed))
@@ -663,8 +679,8 @@ pub(super) struct Wait<'a> {
 }
 
 impl Waiting {
-    /// The extra wait uses part of `max_behind`. If that left nothing for a late wake-up, ids would be lost, so there is no extra
-    /// wait.
+    /// The extra wait uses part of `max_behind`. If that left nothing for a late wake-up, ids would be lost,
+    /// so there is no extra wait.
     pub(super) fn new(max_behind_ms: u64) -> Self {
         let extra_ms = if max_behind_ms >= 2 * EXTRA_MS { EXTRA_MS } else { 0 };
         Self { count: AtomicU64::new(0), extra_ms }

@@ -59,7 +59,8 @@ impl Column {
         self.strays += stray;
     }
 
-    /// Returns the guesses for an id that was [added](Self::add), in the light of the others, most likely first.
+    /// Returns the guesses for an id that was [added](Self::add), in the light of the others, most likely
+    /// first.
     pub fn judge(&self, mut guesses: Vec<Guess>) -> Vec<Guess> {
         let Some(stray) = stray_bits(&guesses).filter(|_| self.ids > 1) else { return guesses };
         let own: HashMap<Model, f64> =

@@ -82,7 +82,8 @@ impl Habits {
             }
             Self::Discord => {
                 let numbers = [Field::Datacenter, Field::Worker].map(|field| numbered(parts.value(field), 5));
-                // Its increment counts on from millisecond to millisecond: any order of magnitude is as likely.
+                // Its increment counts on from millisecond to millisecond: any order of magnitude is as
+                // likely.
                 numbers[0] + numbers[1] + 3.2 + log2(parts.value(Field::Sequence))
             }
             Self::Tsid => {
@@ -149,8 +150,8 @@ fn either(one: f64, other: f64) -> f64 {
     -((-one).exp2() + (-other).exp2()).log2()
 }
 
-/// Returns -log2 of the probability that an id inspected now was made in the tick of an instant; `None` if the
-/// instant is not plausible.
+/// Returns -log2 of the probability that an id inspected now was made in the tick of an instant; `None` if
+/// the instant is not plausible.
 #[expect(clippy::cast_precision_loss, reason = "a ranking needs a few digits")]
 pub(super) fn cost_of_instant(instant: u64, epoch: u64, tick_ms: f64, now_unix_ms: u64) -> Option<f64> {
     let (from, to) = (epoch.max(EARLIEST_UNIX_MS), now_unix_ms.saturating_add(YEAR_MS));

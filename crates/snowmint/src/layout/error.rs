@@ -8,7 +8,8 @@ use crate::Id;
 use crate::field::Field;
 use crate::utc::{MAX_UNIX_MS, MS_PER_YEAR};
 
-/// The maximum width of a timestamp: a tick is at least 1 ms, and instants are signed 64-bit numbers of milliseconds.
+/// The maximum width of a timestamp: a tick is at least 1 ms, and instants are signed 64-bit numbers of
+/// milliseconds.
 pub(super) const TIMESTAMP_BITS: u32 = 62;
 
 /// The requested widths, in bits, for the error that suggests what would fit.

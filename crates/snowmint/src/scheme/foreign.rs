@@ -1,5 +1,5 @@
-//! Ids of other systems that Snowmint reads but does not make: the other UUIDs, KSUID, XID, `TypeID`, TID and the row ids of
-//! `CockroachDB`.
+//! Ids of other systems that Snowmint reads but does not make: the other UUIDs, KSUID, XID, `TypeID`, TID and
+//! the row ids of `CockroachDB`.
 
 use core::fmt;
 
@@ -55,45 +55,39 @@ pub enum ForeignKind {
 }
 
 impl ForeignKind {
+    /// Returns its name, the length of an id in bytes, the unit of the timestamp in nanoseconds, and the fields.
+    const fn facts(self) -> (&'static str, usize, u64, &'static [SchemeField]) {
+        match self {
+            Self::Uuid1 => ("uuid1", 16, 100, UUID1),
+            Self::Uuid2 => ("uuid2", 16, MS, UUID2),
+            Self::Uuid3 => ("uuid3", 16, MS, UUID_OF_NAME),
+            Self::Uuid5 => ("uuid5", 16, MS, UUID_OF_NAME),
+            Self::Uuid6 => ("uuid6", 16, 100, UUID6),
+            Self::Uuid8 => ("uuid8", 16, MS, UUID8),
+            Self::Uuid => ("uuid", 16, MS, OPAQUE),
+            Self::UuidNil => ("uuid-nil", 16, MS, OPAQUE),
+            Self::UuidMax => ("uuid-max", 16, MS, OPAQUE),
+            Self::Ksuid => ("ksuid", 20, 1000 * MS, KSUID),
+            Self::Xid => ("xid", 12, 1000 * MS, XID),
+            Self::TypeId => ("typeid", 16, MS, OPAQUE),
+            Self::Tid => ("tid", 8, 1000, TID),
+            Self::Cockroach => ("cockroach", 8, 10_000, COCKROACH),
+        }
+    }
+
     /// Returns the name of the kind.
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Uuid1 => "uuid1",
-            Self::Uuid2 => "uuid2",
-            Self::Uuid3 => "uuid3",
-            Self::Uuid5 => "uuid5",
-            Self::Uuid6 => "uuid6",
-            Self::Uuid8 => "uuid8",
-            Self::Uuid => "uuid",
-            Self::UuidNil => "uuid-nil",
-            Self::UuidMax => "uuid-max",
-            Self::Ksuid => "ksuid",
-            Self::Xid => "xid",
-            Self::TypeId => "typeid",
-            Self::Tid => "tid",
-            Self::Cockroach => "cockroach",
-        }
+        self.facts().0
     }
 
     /// Returns the length of an id in bytes.
     pub const fn byte_len(self) -> usize {
-        match self {
-            Self::Ksuid => 20,
-            Self::Xid => 12,
-            Self::Tid | Self::Cockroach => 8,
-            _ => 16,
-        }
+        self.facts().1
     }
 
     /// Returns the unit of the timestamp in nanoseconds.
     pub(crate) const fn tick_ns(self) -> u64 {
-        match self {
-            Self::Uuid1 | Self::Uuid6 => 100,
-            Self::Tid => 1000,
-            Self::Cockroach => 10_000,
-            Self::Ksuid | Self::Xid => 1_000_000_000,
-            _ => 1_000_000,
-        }
+        self.facts().2
     }
 }
 
@@ -103,6 +97,8 @@ impl fmt::Display for ForeignKind {
     }
 }
 
+/// A millisecond in nanoseconds.
+const MS: u64 = 1_000_000;
 /// The longest prefix of a `TypeID`.
 const MAX_PREFIX: usize = 63;
 /// 2014-05-13T16:53:20Z, the epoch of KSUID, in seconds.
@@ -139,8 +135,9 @@ pub struct ForeignId {
 }
 
 impl ForeignId {
-    /// Reads a text as the id of the kind that its form tells; `None` if it has no such form, or is a UUID v4 or v7, which
-    /// [`Scheme`](super::Scheme) reads. Decimal numbers are read by [`of_row_id`](Self::of_row_id).
+    /// Reads a text as the id of the kind that its form tells; `None` if it has no such form, or is a UUID v4
+    /// or v7, which [`Scheme`](super::Scheme) reads. Decimal numbers are read by
+    /// [`of_row_id`](Self::of_row_id).
     pub fn of_text(text: &str) -> Option<Self> {
         match text.len() {
             _ if text.contains('_') => of_type_id(text),
@@ -218,17 +215,8 @@ impl ForeignId {
     /// Returns the fields, from the top bit down.
     pub fn fields(&self) -> &'static [SchemeField] {
         match self.kind {
-            ForeignKind::Uuid1 => UUID1,
-            ForeignKind::Uuid2 => UUID2,
-            ForeignKind::Uuid3 | ForeignKind::Uuid5 => UUID_OF_NAME,
-            ForeignKind::Uuid6 => UUID6,
-            ForeignKind::Uuid8 => UUID8,
-            ForeignKind::Ksuid => KSUID,
-            ForeignKind::Xid => XID,
             ForeignKind::TypeId if self.holds_uuid7() => uuid::FIELDS_V7,
-            ForeignKind::Tid => TID,
-            ForeignKind::Cockroach => COCKROACH,
-            ForeignKind::Uuid | ForeignKind::UuidNil | ForeignKind::UuidMax | ForeignKind::TypeId => OPAQUE,
+            kind => kind.facts().3,
         }
     }
 
@@ -333,7 +321,8 @@ const fn since_1582(ticks: u64) -> Option<u64> {
     }
 }
 
-/// Reads a UUID whose version is not 4 or 7. Without hyphens, any hash looks like a UUID, so its version has to be known.
+/// Reads a UUID whose version is not 4 or 7. Without hyphens, any hash looks like a UUID, so its version has
+/// to be known.
 fn of_uuid(text: &str) -> Option<ForeignId> {
     let uuid = Uuid::try_parse(text).ok()?;
     let of_rfc = uuid.get_variant() == Variant::RFC4122;
@@ -432,8 +421,8 @@ mod tests {
         ForeignId::of_text(text).unwrap_or_else(|| panic!("{text}"))
     }
 
-    /// Goal: each kind is known by its text and writes the same text again, and its fields hold every bit. Method: published ids
-    /// of each kind with their time.
+    /// Goal: each kind is known by its text and writes the same text again, and its fields hold every bit.
+    /// Method: published ids of each kind with their time.
     #[test]
     fn every_kind_reads_what_it_writes_and_tells_the_time() {
         for (text, kind, unix_us) in [

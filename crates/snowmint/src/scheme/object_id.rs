@@ -29,17 +29,17 @@ pub(super) fn parse(text: &str) -> Option<SchemeId> {
 ///
 /// # Source
 ///
-/// `MongoDB` specifications, "ObjectID": each process has a random number, and a new one after a fork; the counter starts at
-/// random and wraps to 0. There the ids repeat after 2^24 in a second. Here time and counter are one number that only grows, so
-/// the timestamp moves ahead instead.
+/// `MongoDB` specifications, "ObjectID": each process has a random number, and a new one after a fork; the
+/// counter starts at random and wraps to 0. There the ids repeat after 2^24 in a second. Here time and
+/// counter are one number that only grows, so the timestamp moves ahead instead.
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct ObjectIdState {
     random: u128,
     /// The last id's `timestamp << 24 | counter`; wide enough for any time of a clock.
     cursor: u128,
 }
 
-impl State {
+impl ObjectIdState {
     pub(super) fn new() -> Result<Self, SchemeGenerateError> {
         let random = u128::from(u64::from_be_bytes(random()?));
         Ok(Self { random: random >> COUNTER_BITS, cursor: random & COUNTER_MAX })
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn the_counter_carries_into_the_next_second_and_nothing_repeats() {
-        let mut state = State { random: 0xab, cursor: 1_700_000_000 << 24 | (COUNTER_MAX - 1) };
+        let mut state = ObjectIdState { random: 0xab, cursor: 1_700_000_000 << 24 | (COUNTER_MAX - 1) };
         for (unix_ms, timestamp, counter) in [
             (1_700_000_000_500, 1_700_000_000, COUNTER_MAX),
             (1_700_000_000_500, 1_700_000_001, 0),
@@ -85,6 +85,6 @@ mod tests {
 
     #[test]
     fn two_sources_differ_in_the_random_number() {
-        assert_ne!(State::new().unwrap().random, State::new().unwrap().random);
+        assert_ne!(ObjectIdState::new().unwrap().random, ObjectIdState::new().unwrap().random);
     }
 }

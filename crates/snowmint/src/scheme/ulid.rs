@@ -1,5 +1,6 @@
-//! ULID, by the crate `ulid`: 48 bits of milliseconds and 80 random bits, which grow by 1 within a millisecond.
-//! The crate's own generator does not fit: it reads the clock itself, and its randomness repeats in a forked child.
+//! ULID, by the crate `ulid`: 48 bits of milliseconds and 80 random bits, which grow by 1 within a
+//! millisecond. The crate's own generator does not fit: it reads the clock itself, and its randomness repeats
+//! in a forked child.
 
 use ulid::Ulid;
 
@@ -21,9 +22,9 @@ pub(super) fn parse(text: &str) -> Option<SchemeId> {
 ///
 /// ulid/spec, "Monotonicity". A clock that goes back counts as the same millisecond.
 #[derive(Debug)]
-pub(super) struct State(Option<Ulid>);
+pub(super) struct UlidState(Option<Ulid>);
 
-impl State {
+impl UlidState {
     pub(super) const fn new() -> Self {
         Self(None)
     }
@@ -60,7 +61,7 @@ mod tests {
         assert_eq!(cases.len(), 2);
         for case in cases {
             let last = parse(case["id"].as_str().unwrap()).unwrap();
-            let mut state = State(Some(Ulid(last.value)));
+            let mut state = UlidState(Some(Ulid(last.value)));
             let next = state.next(last.unix_ms().unwrap());
             match case["expected"]["next_same_ms"].as_str() {
                 Some(text) => assert_eq!(next, Ok(parse(text).unwrap().value)),
@@ -71,7 +72,7 @@ mod tests {
 
     #[test]
     fn a_new_millisecond_has_new_random_bits() {
-        let mut state = State::new();
+        let mut state = UlidState::new();
         let (one, other) = (state.next(1).unwrap(), state.next(2).unwrap());
         assert_ne!(one & u128::from(u64::MAX), other & u128::from(u64::MAX));
     }

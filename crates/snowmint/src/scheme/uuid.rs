@@ -1,6 +1,6 @@
 //! UUID v4 and v7, by the crate `uuid`; v7 with a counter, so that the ids of one millisecond increase too.
-//! Randomness comes from the operating system: with the crate's feature `fast-rng`, which any crate of a build may enable, forked
-//! children share it.
+//! Randomness comes from the operating system: with the crate's feature `fast-rng`, which any crate of a
+//! build may enable, forked children share it.
 
 use uuid::{Builder, Uuid, Variant};
 
@@ -53,7 +53,8 @@ const COUNTER_MAX: u64 = (1 << COUNTER_BITS) - 1;
 const TAIL_BITS: u32 = 32;
 const RAND_B_BITS: u32 = 62;
 
-/// The counter of v7: it starts at 41 random bits in each new millisecond and grows by 1 per id. The other bits are random.
+/// The counter of v7: it starts at 41 random bits in each new millisecond and grows by 1 per id. The other
+/// bits are random.
 ///
 /// ```text
 /// bit 127 ... 80  79 ... 76  75 .... 64  63 .. 62  61 .... 32  31 ..... 0
@@ -62,19 +63,19 @@ const RAND_B_BITS: u32 = 62;
 ///
 /// # Source
 ///
-/// RFC 9562, 6.2, "Fixed Bit-Length Dedicated Counter", with the widths of the crate `uuid`. A clock that goes back
-/// counts as the same millisecond, and a counter that overflows continues in the next one.
+/// RFC 9562, 6.2, "Fixed Bit-Length Dedicated Counter", with the widths of the crate `uuid`. A clock that
+/// goes back counts as the same millisecond, and a counter that overflows continues in the next one.
 #[derive(Debug)]
-pub(super) struct State(Option<Last>);
+pub(super) struct Uuid7State(Option<LastUuid>);
 
 #[derive(Clone, Copy, Debug)]
-struct Last {
+struct LastUuid {
     unix_ms: u64,
     /// At most [`COUNTER_MAX`].
     counter: u64,
 }
 
-impl State {
+impl Uuid7State {
     pub(super) const fn new() -> Self {
         Self(None)
     }
@@ -86,10 +87,10 @@ impl State {
     fn next_with(&mut self, now_unix_ms: u64, random: u128) -> Result<u128, SchemeGenerateError> {
         let next = match self.0 {
             Some(last) if last.unix_ms >= now_unix_ms && last.counter < COUNTER_MAX => {
-                Last { counter: last.counter + 1, ..last }
+                LastUuid { counter: last.counter + 1, ..last }
             }
-            Some(last) if last.unix_ms >= now_unix_ms => Last::fresh(last.unix_ms + 1, random),
-            _ => Last::fresh(now_unix_ms, random),
+            Some(last) if last.unix_ms >= now_unix_ms => LastUuid::fresh(last.unix_ms + 1, random),
+            _ => LastUuid::fresh(now_unix_ms, random),
         };
         if next.unix_ms >> 48 != 0 {
             return Err(SchemeGenerateError::TimestampOverflow {
@@ -103,7 +104,7 @@ impl State {
     }
 }
 
-impl Last {
+impl LastUuid {
     /// Starts a millisecond. The counter's top bit is 0, so that it has room to grow.
     const fn fresh(unix_ms: u64, random: u128) -> Self {
         Self { unix_ms, counter: (random >> (u128::BITS - (COUNTER_BITS - 1))) as u64 }
@@ -135,7 +136,7 @@ mod tests {
 
     #[test]
     fn counter_and_random_bits_stand_where_they_should() {
-        let mut state = State(Some(Last { unix_ms: 5, counter: 0x2bc_1234_5677 }));
+        let mut state = Uuid7State(Some(LastUuid { unix_ms: 5, counter: 0x2bc_1234_5677 }));
         let id = state.next_with(5, u128::MAX / 3).unwrap();
         // 42 bits of counter: 12, then 30; then the 32 lowest random ones.
         let counter = 0x2bc_1234_5678_u128;
@@ -144,7 +145,7 @@ mod tests {
 
     #[test]
     fn a_new_millisecond_has_a_fresh_counter_of_41_bits() {
-        let mut state = State::new();
+        let mut state = Uuid7State::new();
         assert_eq!(fields(state.next_with(0, u128::MAX).unwrap()), [0, 7, 0x7ff, 2, 0x3fff_ffff_ffff_ffff]);
         assert_eq!(fields(state.next_with(2, 0).unwrap()), [2, 7, 0, 2, 0]);
         // One more in the same millisecond, and in one that the clock has left.
@@ -154,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_counter_at_its_end_goes_on_in_the_next_millisecond() {
-        let mut state = State(Some(Last { unix_ms: 7, counter: COUNTER_MAX - 1 }));
+        let mut state = Uuid7State(Some(LastUuid { unix_ms: 7, counter: COUNTER_MAX - 1 }));
         assert_eq!(fields(state.next_with(7, 0).unwrap()), [7, 7, 0xfff, 2, 0x3fff_ffff_0000_0000]);
         assert_eq!(fields(state.next_with(7, 0).unwrap()), [8, 7, 0, 2, 0]);
         assert_eq!(fields(state.next_with(7, 0).unwrap()), [8, 7, 0, 2, 0x1_0000_0000]);
@@ -163,7 +164,7 @@ mod tests {
     #[test]
     fn after_the_last_counter_of_the_last_millisecond_there_is_none() {
         let last = (1 << 48) - 1;
-        let mut state = State(Some(Last { unix_ms: last, counter: COUNTER_MAX }));
+        let mut state = Uuid7State(Some(LastUuid { unix_ms: last, counter: COUNTER_MAX }));
         let refused = SchemeGenerateError::TimestampOverflow {
             scheme: Scheme::Uuid7,
             now_unix_ms: last,

@@ -78,8 +78,8 @@ fn a_block_opens_the_tick_for_others() {
     assert_eq!(clock.readings(), 1);
 }
 
-/// On any machine, a caller that waits 1 ms between two readings never has two readings closer than that; a caller that spins
-/// does.
+/// On any machine, a caller that waits 1 ms between two readings never has two readings closer than that; a
+/// caller that spins does.
 fn sleeps(clock: &Counted, next: impl FnOnce() -> Result<Id, GenerateError> + Send) {
     let before = clock.readings();
     std::thread::scope(|scope| {

@@ -1,5 +1,6 @@
-//! Goal: every text form gives each id one text and each text one id, sorts if it claims to, and handles any input.
-//! Method: proptest over all 63-bit numbers, against division with 128 bits; arbitrary texts, and texts that are nearly valid.
+//! Goal: every text form gives each id one text and each text one id, sorts if it claims to, and handles any
+//! input. Method: proptest over all 63-bit numbers, against division with 128 bits; arbitrary texts, and
+//! texts that are nearly valid.
 
 use proptest::prelude::*;
 use snowmint::Id;
@@ -288,8 +289,8 @@ fn error_types_are_small() {
     );
 }
 
-/// Goal: equal texts are equal values, however they were made. Method: the same characters from a padded form and from one
-/// without leading zeros, whose unused bytes differ.
+/// Goal: equal texts are equal values, however they were made. Method: the same characters from a padded form
+/// and from one without leading zeros, whose unused bytes differ.
 #[test]
 fn texts_compare_order_and_hash_by_their_characters_alone() {
     use std::collections::HashSet;

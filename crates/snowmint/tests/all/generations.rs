@@ -1,6 +1,6 @@
-//! Goal: generations bridge a clock that goes back without repeating an id; the published algorithm repeats ids.
-//! Method: scripted clocks against the rule and against the published stepped base sequence, and proptest over arbitrary clocks
-//! for both places of the field.
+//! Goal: generations bridge a clock that goes back without repeating an id; the published algorithm repeats
+//! ids. Method: scripted clocks against the rule and against the published stepped base sequence, and
+//! proptest over arbitrary clocks for both places of the field.
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
@@ -43,8 +43,8 @@ impl Published {
     }
 }
 
-/// Returns clock readings that come back to one instant `times` times, with `each` ids a time: a clock that is set back
-/// repeatedly.
+/// Returns clock readings that come back to one instant `times` times, with `each` ids a time: a clock that
+/// is set back repeatedly.
 fn returns_to_one_instant(times: u64, each: u64) -> Vec<u64> {
     (0..times).flat_map(|_| (0..each).map(|_| T0).chain([T0 + 50])).collect()
 }

@@ -1,5 +1,6 @@
-//! Goal: the cursor's promises under any clock: unique, increasing, inside the lease, no further ahead or behind than documented.
-//! Method: scripted clocks, and proptest against a slow model that keeps every id it returned.
+//! Goal: the cursor's promises under any clock: unique, increasing, inside the lease, no further ahead or
+//! behind than documented. Method: scripted clocks, and proptest against a slow model that keeps every id it
+//! returned.
 
 use std::collections::BTreeSet;
 use std::sync::Barrier;
@@ -22,8 +23,8 @@ fn instant(id: Id) -> u64 {
     Layout::TWITTER.unix_ms(Layout::TWITTER.split(id).unwrap().timestamp)
 }
 
-/// Goal: each tick ahead of the clock counts once, however its ids were taken; the clock's own ticks and unused ticks do not
-/// count.
+/// Goal: each tick ahead of the clock counts once, however its ids were taken; the clock's own ticks and
+/// unused ticks do not count.
 #[test]
 fn borrowed_ticks_are_counted_once() {
     let clock = ManualClock::at_unix_ms(T0);
@@ -540,7 +541,8 @@ fn scripts() -> impl Strategy<Value = Vec<(i64, usize)>> {
 }
 
 proptest! {
-    /// Goal: no id of another worker comes from a lease. Method: worker and lease in both orders, equal or not.
+    /// Goal: no id of another worker comes from a lease. Method: worker and lease in both orders, equal or
+    /// not.
     #[test]
     fn the_worker_of_a_leased_generator_is_the_lease_s(
         leased in 0_u32..32,

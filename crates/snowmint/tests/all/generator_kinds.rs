@@ -1,5 +1,6 @@
-//! Goal: every form of the generator makes the same kind of ids: unique, within bounds, and without needless losses.
-//! Method: the owned and the block form next to the shared one on one clock; fills against single draws.
+//! Goal: every form of the generator makes the same kind of ids: unique, within bounds, and without needless
+//! losses. Method: the owned and the block form next to the shared one on one clock; fills against single
+//! draws.
 
 use std::collections::HashSet;
 use std::num::NonZeroU32;
@@ -142,8 +143,8 @@ fn a_fill_goes_over_ticks_as_far_as_there_are_ids() {
     assert_eq!(by_shared[3 * 4096], Id::MAX, "what was not filled is not touched");
 }
 
-/// Goal: a fill that waits returns the same ids as single draws, and stops early if waiting does not help. Method: a lease with
-/// fewer ids than the slice; a system clock, so that ticks pass.
+/// Goal: a fill that waits returns the same ids as single draws, and stops early if waiting does not help.
+/// Method: a lease with fewer ids than the slice; a system clock, so that ticks pass.
 #[test]
 fn a_fill_that_waits_fills_all_or_says_why_the_next_time() {
     let shared = Generator::builder(Layout::TWITTER).worker(WorkerId(0)).build(WallClock).unwrap();
@@ -235,7 +236,8 @@ fn a_clock_under_an_arc_keeps_its_cheap_path() {
 }
 
 proptest! {
-    /// Compares the fast ways with the slow, obvious one: one id at a time from the shared form, on the same clock.
+    /// Compares the fast ways with the slow, obvious one: one id at a time from the shared form, on the same
+    /// clock.
     #[test]
     fn fills_and_batches_are_what_single_draws_would_be(
         draws in prop::collection::vec((0_u64..3, 1_usize..if cfg!(miri) { 90 } else { 9000 }), 1..20),

@@ -1,6 +1,6 @@
-//! Goal: hidden ids match FF1, decrypt to the original, and reveal nothing.
-//! Method: random keys and ids against the crate `fpe`, fixed vectors, bijectivity by proptest; and over neighbouring ids, where
-//! a weak permutation shows, counts of flipped bits and of preserved orders.
+//! Goal: hidden ids match FF1, decrypt to the original, and reveal nothing. Method: random keys and ids
+//! against the crate `fpe`, fixed vectors, bijectivity by proptest; and over neighbouring ids, where a weak
+//! permutation shows, counts of flipped bits and of preserved orders.
 
 use aes::Aes128;
 use fpe::ff1::{FF1, FlexibleNumeralString};
@@ -36,8 +36,9 @@ proptest! {
     }
 }
 
-/// Goal: the check value distinguishes keys and never changes. Method: the value of one key, computed by independent code
-/// (`openssl enc -aes-128-ecb` of `snowmint hide ck`), and keys that differ from it in one bit.
+/// Goal: the check value distinguishes keys and never changes. Method: the value of one key, computed by
+/// independent code (`openssl enc -aes-128-ecb` of `snowmint hide ck`), and keys that differ from it in one
+/// bit.
 #[test]
 fn the_check_value_is_that_of_the_key() {
     let check = |key: [u8; 16]| Hider::new(&key).check_value();
@@ -82,8 +83,8 @@ fn one_bit_of_the_id_flips_half_of_what_is_shown() {
             }
         }
     }
-    // 3969 binomial counts of mean 2000 and deviation 32: beyond 6 deviations one run in 100,000 fails by chance,
-    // and the key is fixed.
+    // 3969 binomial counts of mean 2000 and deviation 32: beyond 6 deviations one run in 100,000 fails by
+    // chance, and the key is fixed.
     for count in flips.iter().flatten() {
         assert!((1808..=2192).contains(count), "{count} of {IDS}");
     }

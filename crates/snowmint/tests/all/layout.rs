@@ -1,5 +1,6 @@
-//! Goal: every layout that can be built works, its text form parses back, and invalid layouts are rejected with a suggestion.
-//! Method: proptest over arbitrary widths, orders, ticks and epochs against arithmetic in 128 bits.
+//! Goal: every layout that can be built works, its text form parses back, and invalid layouts are rejected
+//! with a suggestion. Method: proptest over arbitrary widths, orders, ticks and epochs against arithmetic in
+//! 128 bits.
 
 use std::time::Duration;
 
@@ -25,8 +26,8 @@ fn build(fields: &[(Field, u32)], tick_ms: u64, epoch: u64) -> Result<Layout, La
 
 type Small = (Vec<(Field, u32)>, u32, u64, u64, u64);
 
-/// Fields below the timestamp, the timestamp's bits, a tick and an epoch in milliseconds, and milliseconds after that:
-/// few enough bits to go through all ids.
+/// Fields below the timestamp, the timestamp's bits, a tick and an epoch in milliseconds, and milliseconds
+/// after that: few enough bits to go through all ids.
 fn small_layouts() -> impl Strategy<Value = Small> {
     let others = Just(vec![Field::Datacenter, Field::Worker, Field::Generation, Field::Sequence]);
     let below = (others.prop_shuffle(), prop::collection::vec(1_u32..=2, 1..=4))
@@ -88,7 +89,8 @@ proptest! {
         prop_assert_eq!(layout.last_id_at(Utc(at - 1)).map(|id| id.get() + 1), (ms > 0).then_some(first.get()));
     }
 
-    /// Checks every id of a small layout the slow way: the ids of a tick, and no others, lie between its first and its last.
+    /// Checks every id of a small layout the slow way: the ids of a tick, and no others, lie between its
+    /// first and its last.
     #[test]
     fn the_ids_of_a_coarse_tick_are_those_between_its_first_and_its_last(
         (below, bits, tick, epoch, at) in small_layouts(),
@@ -369,8 +371,8 @@ fn javascript_is_safe_up_to_53_bits() {
     assert!(of(53).is_safe_in_javascript() && !of(54).is_safe_in_javascript());
 }
 
-/// Goal: an error that holds another one says what that one says, once. Method: one of each kind; its text, and the texts of its
-/// chain of sources.
+/// Goal: an error that holds another one says what that one says, once. Method: one of each kind; its text,
+/// and the texts of its chain of sources.
 #[test]
 fn an_error_that_holds_another_shows_its_text_once() {
     use std::error::Error;
@@ -390,7 +392,8 @@ fn an_error_that_holds_another_shows_its_text_once() {
     }
 }
 
-/// Goal: an id's time and the times around it convert. Method: an id that was published with its instant; both ends.
+/// Goal: an id's time and the times around it convert. Method: an id that was published with its instant;
+/// both ends.
 #[test]
 fn times_convert_from_and_to_system_time() {
     use std::time::{SystemTime, UNIX_EPOCH};
@@ -411,8 +414,8 @@ fn times_convert_from_and_to_system_time() {
     assert!(SystemTime::from(Utc(u64::MAX)) >= SystemTime::from(Utc(MAX_UNIX_MS)));
 }
 
-/// Goal: a warning begins five years before the end of a layout, and says when it ends. Method: the millisecond on both
-/// sides of each bound.
+/// Goal: a warning begins five years before the end of a layout, and says when it ends. Method: the
+/// millisecond on both sides of each bound.
 #[test]
 fn an_expiry_warning_starts_five_years_before_the_end() {
     let layout = Layout::TWITTER;

@@ -1,5 +1,5 @@
-//! The library's tests against its public interface, in one binary: each module states its goal and its method.
-//! Threads are explored in `tests/loom` of the workspace, forked processes in `fork/`.
+//! The library's tests against its public interface, in one binary: each module states its goal and its
+//! method. Threads are explored in `tests/loom` of the workspace, forked processes in `fork/`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a panic is how a test fails")]
 

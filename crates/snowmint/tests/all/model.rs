@@ -1,6 +1,6 @@
-//! Goal: under any clock, every form of the generator returns exactly the ids, or the error with its numbers, that its
-//! documentation states.
-//! Method: proptest against a slow model that keeps every position it returned and shares no code with the library.
+//! Goal: under any clock, every form of the generator returns exactly the ids, or the error with its numbers,
+//! that its documentation states. Method: proptest against a slow model that keeps every position it returned
+//! and shares no code with the library.
 
 mod case;
 mod reference;
@@ -83,7 +83,8 @@ impl World {
         Ok(())
     }
 
-    /// Returns the ids of positions. If ticks start at random, the first id seen of a tick determines its start; the others wrap.
+    /// Returns the ids of positions. If ticks start at random, the first id seen of a tick determines its
+    /// start; the others wrap.
     fn ids(&mut self, answer: &Answer, positions: &[Position]) -> Vec<u64> {
         let mut ids = Vec::new();
         for (index, position) in positions.iter().enumerate() {
@@ -155,7 +156,8 @@ fn shared_follows_the_model(case: Case, start: Start, script: Script) -> Verdict
     Ok(())
 }
 
-/// A future that is pending after one poll has requested the wait of the error, and loses nothing when dropped.
+/// A future that is pending after one poll has requested the wait of the error, and loses nothing when
+/// dropped.
 fn await_once(world: &mut World, shared: &Shared) -> Verdict {
     let (answer, slept) = waits::poll_once(shared);
     if let Some(answer) = answer {
@@ -220,7 +222,8 @@ proptest! {
         owned_follows_the_model(case, Start::Zero, script)?;
     }
 
-    /// The same number of ids in the same ticks, and the same errors; only the sequences differ, as `Start` documents.
+    /// The same number of ids in the same ticks, and the same errors; only the sequences differ, as `Start`
+    /// documents.
     #[test]
     fn starts_change_nothing_but_the_sequence(case in cases(), script in scripts(), start in starts()) {
         shared_follows_the_model(case.clone(), start, script.clone())?;

@@ -1,6 +1,6 @@
-//! Goal: a pool of generators repeats no id, keeps each caller's ids increasing while generators are added and removed, and
-//! returns an error only if no generator has an id above the caller's last.
-//! Method: scripted clocks; proptest against a slow model that tries every id of the tick; threads on a real clock.
+//! Goal: a pool of generators repeats no id, keeps each caller's ids increasing while generators are added
+//! and removed, and returns an error only if no generator has an id above the caller's last. Method: scripted
+//! clocks; proptest against a slow model that tries every id of the tick; threads on a real clock.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -269,8 +269,8 @@ fn what_would_make_equal_ids_is_not_added() {
     pool.replace(&old, again(T0 + 1)).unwrap();
 }
 
-/// Goal: a pool repeats no id, whatever was added and removed before. Method: a worker is removed or replaced, and returns for
-/// the same timestamps, for later ones, and for unused ones.
+/// Goal: a pool repeats no id, whatever was added and removed before. Method: a worker is removed or
+/// replaced, and returns for the same timestamps, for later ones, and for unused ones.
 #[test]
 fn what_was_removed_is_not_forgotten() {
     let clock = clock();
@@ -330,8 +330,9 @@ fn where_ids_do_not_increase_a_pool_loses_none() {
     }
 }
 
-/// Goal: with a random start, the ids of a caller increase from tick to tick, whichever generators they come from. Method: one
-/// generator trails the clock because its earlier tick was used up, and the other's later tick is used up.
+/// Goal: with a random start, the ids of a caller increase from tick to tick, whichever generators they come
+/// from. Method: one generator trails the clock because its earlier tick was used up, and the other's later
+/// tick is used up.
 #[test]
 fn with_a_random_start_no_caller_goes_back_behind_its_last_tick() {
     let clock = clock();
@@ -364,8 +365,8 @@ fn the_refusal_that_waiting_helps_is_the_one_that_is_told() {
     assert!(matches!(handle.try_next_id(), Err(GenerateError::LeaseEnded { .. })));
 }
 
-/// Goal: none of the above depends on the scheduling of threads. Method: threads draw on the wall clock while generators are
-/// added and removed; takes 0.3 s.
+/// Goal: none of the above depends on the scheduling of threads. Method: threads draw on the wall clock while
+/// generators are added and removed; takes 0.3 s.
 #[test]
 #[cfg_attr(miri, ignore = "thousands of ids one by one: minutes")]
 fn threads_draw_while_generators_come_and_go() {

@@ -1,9 +1,11 @@
-//! Goal: `guess` reads the ids of systems in use. Method: published ids whose time or kind is known from elsewhere, each with its
-//! source. They are in two halves, by the parity of the sum of their bytes: the odd half served to tune the figures of `guess`,
-//! the even half was set aside before and shows how well it reads ids that it was not tuned for.
+//! Goal: `guess` reads the ids of systems in use. Method: published ids whose time or kind is known from
+//! elsewhere, each with its source. They are in two halves, by the parity of the sum of their bytes: the odd
+//! half served to tune the figures of `guess`, the even half was set aside before and shows how well it reads
+//! ids that it was not tuned for.
 //!
-//! An id is right if the first reading has the time of its source, or the kind if it has no time. An id of Discord that a source
-//! altered for publication is not in the list, nor is any whose source contradicts the layout.
+//! An id is right if the first reading has the time of its source, or the kind if it has no time. An id of
+//! Discord that a source altered for publication is not in the list, nor is any whose source contradicts the
+//! layout.
 
 use std::collections::BTreeMap;
 
@@ -86,8 +88,8 @@ fn nine_of_ten_are_right_alone_and_in_their_columns() {
     assert!(aside_alone.0 >= 41 && aside_columns.0 >= 43, "{} {}", aside_alone.0, aside_columns.0);
 }
 
-/// Goal: a column of three ids of Discord is read as such, though each id alone may be one of Twitter. Method: every three of each
-/// half.
+/// Goal: a column of three ids of Discord is read as such, though each id alone may be one of Twitter.
+/// Method: every three of each half.
 #[test]
 fn three_ids_of_discord_are_a_column_of_discord() {
     let (tuned, aside) = halves();

@@ -1,6 +1,7 @@
-//! Goal: ids spread evenly over shards however rarely they are drawn, and no start costs uniqueness.
-//! Method: a chi-squared test of `id % n` for n below 64, for one consumer and for two and three that draw in turn from one
-//! generator, and the share of each class for n up to 1,024; the skew of a start at zero shows that both tests can fail.
+//! Goal: ids spread evenly over shards however rarely they are drawn, and no start costs uniqueness. Method:
+//! a chi-squared test of `id % n` for n below 64, for one consumer and for two and three that draw in turn
+//! from one generator, and the share of each class for n up to 1,024; the skew of a start at zero shows that
+//! both tests can fail.
 
 use std::collections::HashSet;
 
@@ -28,7 +29,8 @@ fn draw(start: Start, burst: usize, count: usize) -> Vec<Id> {
     ids
 }
 
-/// Returns whether the ids fall evenly into n classes: chi-squared within five standard deviations of the expected value.
+/// Returns whether the ids fall evenly into n classes: chi-squared within five standard deviations of the
+/// expected value.
 fn is_even(ids: &[Id], n: u64) -> bool {
     let mut counts = vec![0_u32; usize::try_from(n).unwrap()];
     for id in ids {
@@ -44,7 +46,8 @@ fn uneven(ids: &[Id], most: u64) -> Vec<u64> {
     (2..=most).filter(|n| !is_even(ids, *n)).collect()
 }
 
-/// Returns for which n up to 1,024 some class gets less than half or more than one and a half of its fair share.
+/// Returns for which n up to 1,024 some class gets less than half or more than one and a half of its fair
+/// share.
 fn unfair(ids: &[Id]) -> Vec<u64> {
     let mut counts = Vec::new();
     let is_unfair = |n: &u64| {
@@ -83,8 +86,8 @@ fn random_and_rolling_starts_do_not() {
     }
 }
 
-/// Each id comes from a generator of its own, as with one process per id: in a later tick than the one it was built in, or in
-/// the first tick that it may use.
+/// Each id comes from a generator of its own, as with one process per id: in a later tick than the one it was
+/// built in, or in the first tick that it may use.
 #[test]
 #[cfg_attr(miri, ignore = "statistics: tens of thousands of ids")]
 fn first_ids_of_new_generators_are_even() {

@@ -1,6 +1,6 @@
-//! Goal: an id is a string in human-readable formats and a number in binary ones, or a number everywhere on request; anything
-//! else is rejected.
-//! Method: JSON and a binary format, and serde's own deserializers of plain values, which offer what they have.
+//! Goal: an id is a string in human-readable formats and a number in binary ones, or a number everywhere on
+//! request; anything else is rejected. Method: JSON and a binary format, and serde's own deserializers of
+//! plain values, which offer what they have.
 
 use proptest::prelude::*;
 use serde::de::IntoDeserializer;
@@ -112,8 +112,8 @@ fn comes_back<T: Serialize + serde::de::DeserializeOwned + PartialEq + std::fmt:
     assert_eq!(&rmp_serde::from_slice::<T>(&pack).unwrap(), value);
 }
 
-/// Goal: written ids are read back in every format, buffered or not. Method: JSON, CBOR and `MessagePack` under `flatten`, `tag`
-/// and `untagged`.
+/// Goal: written ids are read back in every format, buffered or not. Method: JSON, CBOR and `MessagePack`
+/// under `flatten`, `tag` and `untagged`.
 #[test]
 fn buffered_values_come_back_in_every_format() {
     let id = |value| Id::new(value).unwrap();

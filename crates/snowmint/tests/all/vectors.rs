@@ -1,5 +1,5 @@
-//! Goal: ids that real systems print, document and test give the same results here.
-//! Method: every case of `vectors.json` has one owner: a kind that runs it, or a reason why nothing can. Each kind states its
+//! Goal: ids that real systems print, document and test give the same results here. Method: every case of
+//! `vectors.json` has one owner: a kind that runs it, or a reason why nothing can. Each kind states its
 //! number of cases, and a case counts as run only if every member of `expected` was read.
 
 mod generators;
@@ -27,7 +27,8 @@ impl Kind {
     }
 }
 
-/// Kinds that another file runs because they need private items: (kind, cases, file, how that file counts them).
+/// Kinds that another file runs because they need private items: (kind, cases, file, how that file counts
+/// them).
 const ELSEWHERE: &[(&str, usize, &str, &str)] =
     &[("ulid-monotonic-next", 2, "src/scheme/ulid.rs", "assert_eq!(cases.len(), 2);")];
 

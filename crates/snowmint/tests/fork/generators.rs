@@ -12,8 +12,8 @@ use snowmint::{Clock, GenerateError, Generator, Id, Layout, WallClock, WorkerId}
 /// Runs `child` in a forked process and returns its exit code.
 #[expect(unsafe_code, reason = "forking is what is tested")]
 fn exit_code_of_fork(child: impl FnOnce() -> i32) -> i32 {
-    // SAFETY: the child only draws ids and leaves by `_exit`; it runs no destructor and takes no lock that another
-    // thread of the parent may have held.
+    // SAFETY: the child only draws ids and leaves by `_exit`; it runs no destructor and takes no lock that
+    // another thread of the parent may have held.
     unsafe {
         let pid = libc::fork();
         assert!(pid >= 0, "fork failed");

@@ -1,4 +1,5 @@
-//! What a forked child may do with its parent's generators: real forks, separate from the tests that run threads.
+//! What a forked child may do with its parent's generators: real forks, separate from the tests that run
+//! threads.
 
 // Miri cannot fork.
 #![cfg(all(target_os = "linux", not(miri)))]

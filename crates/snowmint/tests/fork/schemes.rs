@@ -1,5 +1,6 @@
-//! Goal: for every scheme, a forked child repeats no id of its parent or its siblings, and never waits for them.
-//! Method: a real fork with a clock that stands still, where a copied state would repeat; the child writes its ids to a pipe.
+//! Goal: for every scheme, a forked child repeats no id of its parent or its siblings, and never waits for
+//! them. Method: a real fork with a clock that stands still, where a copied state would repeat; the child
+//! writes its ids to a pipe.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -19,8 +20,8 @@ fn draw(generator: &SchemeGenerator<ManualClock>) -> String {
 #[expect(unsafe_code, reason = "forking is what is tested")]
 fn in_a_fork(child: impl FnOnce() -> String) -> String {
     let mut ends = [0; 2];
-    // SAFETY: the pipe's ends are fresh and each is owned by one `File`; the child leaves by `_exit`, so it runs
-    // no destructor of the test harness.
+    // SAFETY: the pipe's ends are fresh and each is owned by one `File`; the child leaves by `_exit`, so it
+    // runs no destructor of the test harness.
     unsafe {
         assert_eq!(libc::pipe(ends.as_mut_ptr()), 0);
         let (mut from, mut to) = (File::from_raw_fd(ends[0]), File::from_raw_fd(ends[1]));
@@ -60,7 +61,8 @@ fn a_forked_child_does_not_go_on_where_its_parent_was() {
     }
 }
 
-/// With a clock that stands still, two forks of one state would make duplicates, whatever the parent does next.
+/// With a clock that stands still, two forks of one state would make duplicates, whatever the parent does
+/// next.
 #[test]
 fn two_children_of_one_parent_make_ids_of_their_own() {
     for scheme in Scheme::ALL {

@@ -1,19 +1,24 @@
 //! When the node trusts a clock that jumped forward: its own clock, or the wall clock.
 //!
-//! 1. *A wrong clock cannot repeat an id.* A grant begins at `max(now, old.until)` whatever the clock, and generators only count
-//!    up.
-//! 2. *It can block a worker.* The grant reaches to the time that the clock shows, and no other node gets the worker until then.
-//!    So a jump against boot time has to be confirmed. Only steps cause one: slewing moves both clocks.
-//! 3. *A store with a clock decides.* A node whose clock is ahead of it by more than `max_skew` grants itself nothing.
-//! 4. *Otherwise another node decides*, if its record, read now, was written by a clock that shows the same within `max_skew`.
-//! 5. *Without either, time decides.* The node trusts the jump once the clock has kept the same distance to boot time for six
-//!    windows and for a hundredth of the jump: 1 min for an hour (window 10 s), 5 min for 8 h, 3.7 days for a year. So a clock that
-//!    is wrong for a shorter time blocks nothing, and a clock that was corrected is followed within that time. A clock that stays
-//!    wrong blocks a worker for at most 100 times as long as it was wrong.
-//! 6. *Time between looks proves nothing.* Each look counts for one window at most, and the steady clock stands still while the
-//!    machine is suspended. A second jump restarts the time.
-//! 7. *Small jumps pass.* Over a store without a clock, a jump of at most `max_skew` does not wait, because clocks may differ by
-//!    that much. It is not confirmed by that: several jumps together get no more, until rule 4 or 5 confirms them.
+//! 1. *A wrong clock cannot repeat an id.* A grant begins at `max(now, old.until)` whatever the clock, and
+//!    generators only count up.
+//! 2. *It can block a worker.* The grant reaches to the time that the clock shows, and no other node gets the
+//!    worker until then. So a jump against boot time has to be confirmed. Only steps cause one: slewing moves
+//!    both clocks.
+//! 3. *A store with a clock decides.* A node whose clock is ahead of it by more than `max_skew` grants itself
+//!    nothing.
+//! 4. *Otherwise another node decides*, if its record, read now, was written by a clock that shows the same
+//!    within `max_skew`.
+//! 5. *Without either, time decides.* The node trusts the jump once the clock has kept the same distance to
+//!    boot time for six windows and for a hundredth of the jump: 1 min for an hour (window 10 s), 5 min for 8
+//!    h, 3.7 days for a year. So a clock that is wrong for a shorter time blocks nothing, and a clock that
+//!    was corrected is followed within that time. A clock that stays wrong blocks a worker for at most 100
+//!    times as long as it was wrong.
+//! 6. *Time between looks proves nothing.* Each look counts for one window at most, and the steady clock
+//!    stands still while the machine is suspended. A second jump restarts the time.
+//! 7. *Small jumps pass.* Over a store without a clock, a jump of at most `max_skew` does not wait, because
+//!    clocks may differ by that much. It is not confirmed by that: several jumps together get no more, until
+//!    rule 4 or 5 confirms them.
 
 use super::{
     Begin, CallFailure, LeaseEvent, LeaseNext, LeaseProtocol, LeaseSettings, Listing, Now, PendingWrite,
@@ -28,7 +33,8 @@ const WINDOWS: u64 = 6;
 const PART: u64 = 100;
 /// From one look to the next, the distance may change by this much.
 const EVEN_MS: u64 = 250;
-/// It may also change by the time between the looks divided by this number: an anchored clock is slewed by half as much.
+/// It may also change by the time between the looks divided by this number: an anchored clock is slewed by
+/// half as much.
 const EVEN_PART: u64 = 1000;
 
 /// How long a clock has been ahead by the same amount.
@@ -173,8 +179,8 @@ mod tests {
         }
     }
 
-    /// Goal: a clock that is wrong for a short time, again and again, is never trusted. Method: it is right again, or jumps
-    /// further, shortly before.
+    /// Goal: a clock that is wrong for a short time, again and again, is never trusted. Method: it is right
+    /// again, or jumps further, shortly before.
     #[test]
     fn another_step_begins_the_time_again() {
         for other_ms in [0, HOUR + 2_000, 2 * HOUR] {

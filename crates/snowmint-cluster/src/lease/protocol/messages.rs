@@ -91,8 +91,8 @@ pub struct WorkerEntry {
 pub struct Listing {
     /// The records.
     pub entries: Vec<WorkerEntry>,
-    /// The latest time that the store's clock can show after the look, in unix milliseconds, if it has a clock and was asked. Some
-    /// clocks show whole seconds.
+    /// The latest time that the store's clock can show after the look, in unix milliseconds, if it has a
+    /// clock and was asked. Some clocks show whole seconds.
     pub store_unix_ms: Option<u64>,
 }
 
@@ -116,7 +116,8 @@ pub enum LeaseInput {
     Loaded(Result<Option<WorkerEntry>, CallFailure>),
     /// The answer to [`LeaseCall::Swap`].
     Swapped(Result<Swap, CallFailure>),
-    /// The generator has ended: release the lease from this instant on. Only in place of an [`LeaseInput::Wake`].
+    /// The generator has ended: release the lease from this instant on. Only in place of an
+    /// [`LeaseInput::Wake`].
     Release {
         /// The first instant after every used timestamp, in unix milliseconds.
         used_until_unix_ms: u64,
@@ -142,15 +143,17 @@ pub enum LeaseEvent {
     Granted(SettledLease),
     /// The lease was renewed: only its end is new.
     Extended(SettledLease),
-    /// A worker was claimed in a store that may lose the claim. The lease is granted once the claim has settled.
+    /// A worker was claimed in a store that may lose the claim. The lease is granted once the claim has
+    /// settled.
     Claimed {
         /// The worker.
         worker: WorkerId,
         /// The minimum time that this takes, in milliseconds.
         settles_in_ms: u64,
     },
-    /// The store has an older record of this lease than it had acknowledged, or none: it failed over or was restored. The
-    /// protocol writes the lease again, unless another node has the worker, and claims no other worker for one window.
+    /// The store has an older record of this lease than it had acknowledged, or none: it failed over or was
+    /// restored. The protocol writes the lease again, unless another node has the worker, and claims no other
+    /// worker for one window.
     StoreForgot {
         /// The worker.
         worker: WorkerId,
@@ -161,7 +164,8 @@ pub enum LeaseEvent {
         /// Whether ids may have used what the store forgot.
         forgot: Forgot,
     },
-    /// Another holder was granted time that this lease covers, because the store forgot it. This lease ends immediately.
+    /// Another holder was granted time that this lease covers, because the store forgot it. This lease ends
+    /// immediately.
     Overlap {
         /// The worker.
         worker: WorkerId,
@@ -172,23 +176,24 @@ pub enum LeaseEvent {
         /// The end of this node's lease, in unix milliseconds.
         until_unix_ms: u64,
     },
-    /// A copy of this process renewed the lease, for example a virtual machine that was restored from a snapshot. Both used the
-    /// same lease, so it ends here immediately.
+    /// A copy of this process renewed the lease, for example a virtual machine that was restored from a
+    /// snapshot. Both used the same lease, so it ends here immediately.
     Copied {
         /// The worker.
         worker: WorkerId,
         /// The end of the lease, in unix milliseconds.
         until_unix_ms: u64,
     },
-    /// Another node took the worker after this lease. The lease stays usable to its end, and the protocol seeks another one.
+    /// Another node took the worker after this lease. The lease stays usable to its end, and the protocol
+    /// seeks another one.
     Lost {
         /// The worker.
         worker: WorkerId,
         /// The end of the lease, in unix milliseconds.
         until_unix_ms: u64,
     },
-    /// The lease lies in a gap and reaches to the next grant of its worker. It stays usable to its end, and the protocol seeks
-    /// another one.
+    /// The lease lies in a gap and reaches to the next grant of its worker. It stays usable to its end, and
+    /// the protocol seeks another one.
     GapEnds {
         /// The worker.
         worker: WorkerId,
@@ -211,8 +216,8 @@ pub enum LeaseEvent {
         /// The limit, in milliseconds.
         max_skew_ms: u64,
     },
-    /// The clock jumped forward, and neither the store's clock nor another node confirms that: the protocol takes and renews no
-    /// lease by it.
+    /// The clock jumped forward, and neither the store's clock nor another node confirms that: the protocol
+    /// takes and renews no lease by it.
     ClockJumped {
         /// How far, in milliseconds.
         by_ms: u64,
@@ -221,10 +226,12 @@ pub enum LeaseEvent {
     },
     /// Every worker is taken, or at least every one of the last hundred.
     NoneFree {
-        /// The worker that frees first, its holder, and when, in unix milliseconds; `None` if no record is readable.
+        /// The worker that frees first, its holder, and when, in unix milliseconds; `None` if no record is
+        /// readable.
         first: Option<(WorkerId, Holder, u64)>,
     },
-    /// Another node holds the required worker and may have crashed: the worker becomes free unless that node renews.
+    /// Another node holds the required worker and may have crashed: the worker becomes free unless that node
+    /// renews.
     Awaited {
         /// The worker.
         worker: WorkerId,

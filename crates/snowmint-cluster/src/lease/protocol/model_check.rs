@@ -1,14 +1,15 @@
-//! Goal: no instant is granted twice to two nodes that share one worker, whatever happens and in whatever order.
-//! Method: stateright explores every state that two machines, their store and the calls between them can reach. Planted faults
-//! show that it would find a real one.
+//! Goal: no instant is granted twice to two nodes that share one worker, whatever happens and in whatever
+//! order. Method: stateright explores every state that two machines, their store and the calls between them
+//! can reach. Planted faults show that it would find a real one.
 //!
-//! The model tries everything within the bounds of a [`World`]. At each step a clock shows any of a few times, so clocks stop,
-//! jump and go back, and waits have any length. Calls succeed, are rejected, get lost before or after they take effect, or take
-//! effect after their node abandoned them. Nodes crash, restart, resume saved leases and release theirs, at any moment and any
-//! number of times. Runs have no maximum length.
+//! The model tries everything within the bounds of a [`World`]. At each step a clock shows any of a few
+//! times, so clocks stop, jump and go back, and waits have any length. Calls succeed, are rejected, get lost
+//! before or after they take effect, or take effect after their node abandoned them. Nodes crash, restart,
+//! resume saved leases and release theirs, at any moment and any number of times. Runs have no maximum
+//! length.
 //!
-//! `Renaming` decides which states are equal. Tags and revisions are only compared for equality, so their values do not matter.
-//! Waits have any length, so the random numbers behind them do not matter either.
+//! `Renaming` decides which states are equal. Tags and revisions are only compared for equality, so their
+//! values do not matter. Waits have any length, so the random numbers behind them do not matter either.
 
 mod state;
 
@@ -55,7 +56,8 @@ struct World<B> {
     late_writes: usize,
     /// Whether nodes save their leases.
     saves: bool,
-    /// Whether a node recognizes its own older records. If neither reads nor writes go back, it never sees one.
+    /// Whether a node recognizes its own older records. If neither reads nor writes go back, it never sees
+    /// one.
     has_lines: bool,
     /// Whether nodes crash and release their leases.
     ends: bool,
@@ -151,7 +153,8 @@ impl<B: Rule> Model for World<B> {
 fn walk<B: Rule>(world: World<B>) -> impl Checker<World<B>> {
     let started = Instant::now();
     let shown = format!("{world:?}");
-    // One thread: other tests run in parallel, and memory that another thread frees costs a tenth of the time.
+    // One thread: other tests run in parallel, and memory that another thread frees costs a tenth of the
+    // time.
     let checker = world.checker().finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
     println!(
         "{shown}: {} states, {} steps, {} deep, {:.1} s",
@@ -295,8 +298,8 @@ const FRESH: u128 = 1 << 127;
 /// Above the numbers of all tags that are in use.
 const NEXT: u128 = 1 << 40;
 
-/// Numbers the lines of tags and the revisions from 1 in the order in which they appear, and the tags of a line from 1 in their
-/// order.
+/// Numbers the lines of tags and the revisions from 1 in the order in which they appear, and the tags of a
+/// line from 1 in their order.
 #[derive(Default)]
 struct Renaming {
     has_lines: bool,
@@ -340,8 +343,8 @@ fn place<T: PartialEq>(seen: &mut Vec<T>, it: T) -> usize {
 impl<B: Rule> ModelState<B> {
     /// Makes states equal that behave alike: see the module.
     ///
-    /// Forgets attempts that are neither in the store nor in flight, because no machine can recognize them any more. A machine
-    /// itself forgets only after sixteen.
+    /// Forgets attempts that are neither in the store nor in flight, because no machine can recognize them
+    /// any more. A machine itself forgets only after sixteen.
     fn forget_names(&mut self, has_lines: bool) {
         let at = self.newest.as_ref().map_or(Expected::Absent, |(revision, _)| Expected::Revision(*revision));
         let back_to = self.before.as_ref().map(|version| {
@@ -495,8 +498,8 @@ fn write_of(state: &mut State) -> Option<&mut PendingWrite> {
     }
 }
 
-/// Four facts of the steady clock matter: whether a call sent now can settle the newest grant, whether the current call does, and
-/// whether claims and looks have to wait.
+/// Four facts of the steady clock matter: whether a call sent now can settle the newest grant, whether the
+/// current call does, and whether claims and looks have to wait.
 fn forget_times<B>(protocol: &mut LeaseProtocol<B>) {
     if let (0, Some(lease)) = (protocol.settings.may_lose_ms, &mut protocol.lease) {
         lease.acknowledged_steady_ms = None;

@@ -1,12 +1,13 @@
 //! How a node finds a worker to claim.
 //!
-//! A required worker is loaded. A small pool is listed. A large pool would cost too much to list: there a node looks at one
-//! worker, then at ten, then at a hundred, until it finds one to claim.
+//! A required worker is loaded. A small pool is listed. A large pool would cost too much to list: there a
+//! node looks at one worker, then at ten, then at a hundred, until it finds one to claim.
 //!
-//! The first looks are derived from the node's name, so that a node finds its worker again after a restart, even if others start
-//! in the same second. Nodes of one name look at the same places, so the hundred is random. If no worker is free, the node looks
-//! at all hundreds in turn, and thus finds a released worker wherever it is. Each node has its own order: if all looked at the
-//! same hundred, none would look at the others.
+//! The first looks are derived from the node's name, so that a node finds its worker again after a restart,
+//! even if others start in the same second. Nodes of one name look at the same places, so the hundred is
+//! random. If no worker is free, the node looks at all hundreds in turn, and thus finds a released worker
+//! wherever it is. Each node has its own order: if all looked at the same hundred, none would look at the
+//! others.
 //!
 //! However a node found a record, the claim is conditional on the revision that it saw.
 
@@ -26,20 +27,21 @@ use snowmint::random::SplitMix64;
 
 /// The number of candidates of each kind to try before the next look.
 const TRIES: usize = 4;
-/// The node's own record counts as lapsed if it ends within this time: a node that released its lease in this millisecond and
-/// starts again keeps its worker. The grant begins where the record ends.
+/// The node's own record counts as lapsed if it ends within this time: a node that released its lease in this
+/// millisecond and starts again keeps its worker. The grant begins where the record ends.
 const OWN_SLACK_MS: u64 = 5;
-/// The maximum delay of the first look at a hundred, for each worker of the pool: nodes that find their pool full at the same
-/// time do not read all of it at the same time.
+/// The maximum delay of the first look at a hundred, for each worker of the pool: nodes that find their pool
+/// full at the same time do not read all of it at the same time.
 const SPREAD_MS: u64 = 1;
 const LONGEST_SPREAD_MS: u64 = 1_000;
-/// After another node claimed the same worker first, the next look is delayed by up to 1 ms for each `CROWD` workers, and twice
-/// as long each time.
+/// After another node claimed the same worker first, the next look is delayed by up to 1 ms for each `CROWD`
+/// workers, and twice as long each time.
 const CROWD: u64 = 4;
 /// The pause after a hundred without a free worker, and up to half of that longer.
 const PAUSE_MS: u64 = 200;
-/// After this number of hundreds without a free worker, the pause doubles with each hundred. By then a node has seen a whole pool
-/// of 1,024 workers, so 1,000 nodes that start at the same time find the last free workers without longer pauses.
+/// After this number of hundreds without a free worker, the pause doubles with each hundred. By then a node
+/// has seen a whole pool of 1,024 workers, so 1,000 nodes that start at the same time find the last free
+/// workers without longer pauses.
 const ONE_PASS: u32 = 10;
 /// How often the pause doubles: up to 1.6 to 2.4 s, like every wait of a node without a lease.
 const DOUBLINGS: u32 = 3;
@@ -167,8 +169,8 @@ impl<B: Begin> LeaseProtocol<B> {
 
     /// Chooses a worker if these are all workers that the node may claim.
     fn choose_of_all(&mut self, now: Now, scope: LookScope, entries: &[WorkerEntry]) -> LeaseNext {
-        let watch = RenewalWatch { now, unrenewed: &self.unrenewed };
-        match choose(&self.settings, scope, entries, &watch, &mut self.random) {
+        let (settings, unrenewed) = (&self.settings, &self.unrenewed);
+        match (SeenRecords { settings, scope, entries, now, unrenewed }).choose(&mut self.random) {
             Choice::Claim(candidates) => {
                 self.candidates = candidates;
                 self.claim_next(now)
@@ -184,8 +186,8 @@ impl<B: Begin> LeaseProtocol<B> {
 
     /// Chooses a worker if there are others too: the node never reads a large pool in one call.
     fn choose_of_some(&mut self, now: Now, scope: LookScope, entries: &[WorkerEntry]) -> LeaseNext {
-        let watch = RenewalWatch { now, unrenewed: &self.unrenewed };
-        match choose(&self.settings, scope, entries, &watch, &mut self.random) {
+        let (settings, unrenewed) = (&self.settings, &self.unrenewed);
+        match (SeenRecords { settings, scope, entries, now, unrenewed }).choose(&mut self.random) {
             Choice::Claim(candidates) => {
                 let seen_before = std::mem::replace(&mut self.candidates, candidates);
                 self.candidates.extend(seen_before);
@@ -205,7 +207,8 @@ impl<B: Begin> LeaseProtocol<B> {
         if self.candidates.is_empty() { self.look_on(now) } else { self.claim_next(now) }
     }
 
-    /// Waits for the first worker that may become free, but not longer than until the next look: a worker may be released.
+    /// Waits for the first worker that may become free, but not longer than until the next look: a worker may
+    /// be released.
     ///
     /// Never wakes before the end of that lease, and spreads nodes that wait for the same one.
     fn wait_until_free(&mut self, now: Now, until_unix_ms: Option<u64>) -> LeaseNext {
@@ -215,7 +218,8 @@ impl<B: Begin> LeaseProtocol<B> {
         self.wait_at_least(State::Seek, left_ms + later_ms)
     }
 
-    /// Returns the longest time until the next look. It grows with the size of the pool, because a look then costs more.
+    /// Returns the longest time until the next look. It grows with the size of the pool, because a look then
+    /// costs more.
     pub(super) fn look_again_ms(&self) -> u64 {
         let LeaseSettings { choice, pool, window_ms, small_pool, .. } = self.settings;
         let times = match choice {
@@ -225,8 +229,8 @@ impl<B: Begin> LeaseProtocol<B> {
         (window_ms / 12 * times).min(LONGEST_WAIT_MS)
     }
 
-    /// Finds an abandoned claim that was written later, if its grant lasts. Nobody used the grant, so it is as good as an
-    /// acknowledged one.
+    /// Finds an abandoned claim that was written later, if its grant lasts. Nobody used the grant, so it is
+    /// as good as an acknowledged one.
     fn arrived_after_all(
         &mut self,
         now: Now,
@@ -260,7 +264,8 @@ impl<B: Begin> LeaseProtocol<B> {
         }
     }
 
-    /// Another node holds the required worker. If it renews the lease, the worker is taken; otherwise it becomes free.
+    /// Another node holds the required worker. If it renews the lease, the worker is taken; otherwise it
+    /// becomes free.
     fn await_worker(&mut self, now: Now, watched: Watched) -> LeaseNext {
         let Watched { worker, revision, holder, until_unix_ms, frees_unix_ms } = watched;
         let renewed = self.watched.replace(revision).is_some_and(|seen| seen != revision);
@@ -307,23 +312,8 @@ impl WorkerCandidate {
     }
 }
 
-/// The time, and since when leases in the future were not renewed.
-#[derive(Clone, Copy, Debug)]
-struct RenewalWatch<'a> {
-    now: Now,
-    unrenewed: &'a BTreeMap<u32, (Revision, u64)>,
-}
-
-impl RenewalWatch<'_> {
-    /// Returns whether a holder that lives would have renewed this record by now: after a third of its window.
-    fn is_abandoned(&self, entry: &WorkerEntry, window_ms: u64) -> bool {
-        let since = self.unrenewed.get(&entry.worker.0).filter(|(revision, _)| *revision == entry.revision);
-        since.is_some_and(|(_, since)| self.now.steady_ms.saturating_sub(*since) >= unrenewed_ms(window_ms))
-    }
-}
-
-/// Returns how long a lease in the future has to stay unrenewed before its worker is taken: a holder with the same window renews
-/// after a third of it, and its call may take a quarter.
+/// Returns how long a lease in the future has to stay unrenewed before its worker is taken: a holder with the
+/// same window renews after a third of it, and its call may take a quarter.
 pub(in crate::lease) const fn unrenewed_ms(window_ms: u64) -> u64 {
     window_ms * 7 / 12
 }
@@ -391,7 +381,8 @@ fn in_gap(entry: &WorkerEntry, now: u64, window_ms: u64) -> Option<WorkerCandida
     Some(WorkerCandidate::of(entry, granted.gap_at(now, window_ms)?.start, granted))
 }
 
-/// Returns when a node may claim a worker that is not free: one in a gap once its holder was seen not to renew it.
+/// Returns when a node may claim a worker that is not free: one in a gap once its holder was seen not to
+/// renew it.
 fn frees_unix_ms(record: &Record, now: u64, window_ms: u64) -> u64 {
     match record.granted.gap_at(now, window_ms) {
         Some(_) => now + unrenewed_ms(window_ms),
@@ -399,90 +390,93 @@ fn frees_unix_ms(record: &Record, now: u64, window_ms: u64) -> u64 {
     }
 }
 
-/// Chooses among the workers of a scope, whose records these are: first this node's own worker, then free ones, then lapsed ones,
-/// then those that are granted in the future only, and that nobody renews.
-fn choose(
-    settings: &LeaseSettings,
+/// The records of a look, and what the node knows about them.
+#[derive(Clone, Copy, Debug)]
+struct SeenRecords<'a> {
+    settings: &'a LeaseSettings,
     scope: LookScope,
-    entries: &[WorkerEntry],
-    watch: &RenewalWatch<'_>,
-    random: &mut SplitMix64,
-) -> Choice {
-    match settings.choice {
-        WorkerChoice::Any => choose_any(settings, scope, entries, watch, random),
-        WorkerChoice::Only(worker) => choose_only(settings, worker, entries, watch),
-    }
+    entries: &'a [WorkerEntry],
+    now: Now,
+    /// Since when leases in the future were not renewed.
+    unrenewed: &'a BTreeMap<u32, (Revision, u64)>,
 }
 
-fn choose_only(
-    settings: &LeaseSettings,
-    worker: WorkerId,
-    entries: &[WorkerEntry],
-    watch: &RenewalWatch<'_>,
-) -> Choice {
-    let Some(entry) = entries.iter().find(|entry| entry.worker == worker) else {
-        return Choice::Claim([free(worker)].into());
-    };
-    let now = watch.now.unix_ms;
-    let Some(record) = &entry.record else { return Choice::NoneFree { first: None } };
-    let in_gap = in_gap(entry, now, settings.window_ms);
-    let is_free =
-        record.released || record.until_unix_ms <= now || watch.is_abandoned(entry, settings.window_ms);
-    if let Some(candidate) = lapsed(entry, now).or(in_gap.filter(|_| is_free)) {
-        return Choice::Claim([candidate].into());
+impl SeenRecords<'_> {
+    /// Chooses among the workers of the scope: first this node's own worker, then free ones, then lapsed
+    /// ones, then those that are granted in the future only, and that nobody renews.
+    fn choose(&self, random: &mut SplitMix64) -> Choice {
+        match self.settings.choice {
+            WorkerChoice::Any => self.choose_any(random),
+            WorkerChoice::Only(worker) => self.choose_only(worker),
+        }
     }
-    let frees_unix_ms = frees_unix_ms(record, now, settings.window_ms);
-    Choice::Watch(Watched {
-        worker,
-        revision: entry.revision,
-        holder: record.holder.clone(),
-        until_unix_ms: record.until_unix_ms.max(frees_unix_ms),
-        frees_unix_ms,
-    })
-}
 
-fn choose_any(
-    settings: &LeaseSettings,
-    scope: LookScope,
-    entries: &[WorkerEntry],
-    watch: &RenewalWatch<'_>,
-    random: &mut SplitMix64,
-) -> Choice {
-    let now = watch.now.unix_ms;
-    let mut lapsed: Vec<(bool, u64, WorkerCandidate)> = entries
-        .iter()
-        .filter_map(|entry| {
-            let (mine, candidate) = match find(settings, entry.worker, Some(entry), now) {
-                FoundWorker::Own(candidate) => (true, candidate),
-                FoundWorker::Lapsed(candidate) => (false, candidate),
+    fn choose_only(&self, worker: WorkerId) -> Choice {
+        let Some(entry) = self.entries.iter().find(|entry| entry.worker == worker) else {
+            return Choice::Claim([free(worker)].into());
+        };
+        let now = self.now.unix_ms;
+        let Some(record) = &entry.record else { return Choice::NoneFree { first: None } };
+        let in_gap = in_gap(entry, now, self.settings.window_ms);
+        let is_free = record.released || record.until_unix_ms <= now || self.is_abandoned(entry);
+        if let Some(candidate) = lapsed(entry, now).or(in_gap.filter(|_| is_free)) {
+            return Choice::Claim([candidate].into());
+        }
+        let frees_unix_ms = frees_unix_ms(record, now, self.settings.window_ms);
+        Choice::Watch(Watched {
+            worker,
+            revision: entry.revision,
+            holder: record.holder.clone(),
+            until_unix_ms: record.until_unix_ms.max(frees_unix_ms),
+            frees_unix_ms,
+        })
+    }
+
+    fn choose_any(&self, random: &mut SplitMix64) -> Choice {
+        let (mut own, mut lapsed, mut in_gaps) = (Vec::new(), Vec::new(), Vec::new());
+        for entry in self.entries {
+            match find(self.settings, entry.worker, Some(entry), self.now.unix_ms) {
+                FoundWorker::Own(candidate) => own.push(candidate),
+                FoundWorker::Lapsed(candidate) => lapsed.push(candidate),
+                FoundWorker::InGap { candidate, .. } if self.is_abandoned(entry) => in_gaps.push(candidate),
                 FoundWorker::Free(_)
                 | FoundWorker::InGap { .. }
                 | FoundWorker::Taken { .. }
-                | FoundWorker::Unreadable => {
-                    return None;
-                }
-            };
-            Some((mine, candidate.granted_until_unix_ms, candidate))
-        })
-        .collect();
-    lapsed.sort_by_key(|(_, until, candidate)| (*until, candidate.worker));
-    let of =
-        |mine: bool| lapsed.iter().filter(move |(own, ..)| *own == mine).map(|(.., candidate)| *candidate);
-    let mut candidates: VecDeque<WorkerCandidate> = of(true).take(TRIES).collect();
-    candidates.extend(free_workers(scope.range(settings.pool.workers()), entries, random));
-    candidates.extend(of(false).take(TRIES));
-    if candidates.is_empty() {
-        let abandoned = entries.iter().filter(|entry| watch.is_abandoned(entry, settings.window_ms));
-        let in_gaps = abandoned.filter_map(|entry| match find(settings, entry.worker, Some(entry), now) {
-            FoundWorker::InGap { candidate, .. } => Some(candidate),
-            _ => None,
-        });
-        candidates.extend(in_gaps.take(TRIES));
+                | FoundWorker::Unreadable => {}
+            }
+        }
+        for candidates in [&mut own, &mut lapsed] {
+            candidates.sort_by_key(|it: &WorkerCandidate| (it.granted_until_unix_ms, it.worker));
+        }
+        let free = free_workers(self.scope.range(self.settings.pool.workers()), self.entries, random);
+        let lapsed = lapsed.into_iter().take(TRIES);
+        let mut candidates: VecDeque<_> = own.into_iter().take(TRIES).chain(free).chain(lapsed).collect();
+        if candidates.is_empty() {
+            candidates.extend(in_gaps.into_iter().take(TRIES));
+        }
+        if candidates.is_empty() {
+            Choice::NoneFree { first: self.frees_first() }
+        } else {
+            Choice::Claim(candidates)
+        }
     }
-    if candidates.is_empty() {
-        Choice::NoneFree { first: frees_first(settings, entries, now) }
-    } else {
-        Choice::Claim(candidates)
+
+    /// Returns whether a holder that lives would have renewed this record by now: after a third of its
+    /// window.
+    fn is_abandoned(&self, entry: &WorkerEntry) -> bool {
+        let since = self.unrenewed.get(&entry.worker.0).filter(|(revision, _)| *revision == entry.revision);
+        let unrenewed_ms = unrenewed_ms(self.settings.window_ms);
+        since.is_some_and(|(_, since)| self.now.steady_ms.saturating_sub(*since) >= unrenewed_ms)
+    }
+
+    /// Returns the worker that frees first.
+    fn frees_first(&self) -> Option<(WorkerId, Holder, u64)> {
+        let records = self.entries.iter().filter_map(|entry| {
+            let record = entry.record.as_ref()?;
+            Some((frees_unix_ms(record, self.now.unix_ms, self.settings.window_ms), entry.worker, record))
+        });
+        let (until, worker, record) = records.min_by_key(|(until, ..)| *until)?;
+        Some((worker, record.holder.clone(), until))
     }
 }
 
@@ -501,7 +495,8 @@ fn lapsed(entry: &WorkerEntry, now: u64) -> Option<WorkerCandidate> {
     (until <= now).then_some(WorkerCandidate::of(entry, until, granted))
 }
 
-/// Returns a few workers without a record, from a random one on: nodes that start at the same time prefer different ones.
+/// Returns a few workers without a record, from a random one on: nodes that start at the same time prefer
+/// different ones.
 fn free_workers(
     workers: Range<u32>,
     entries: &[WorkerEntry],
@@ -518,21 +513,8 @@ fn free_workers(
         .collect()
 }
 
-/// Returns the worker that frees first.
-fn frees_first(
-    settings: &LeaseSettings,
-    entries: &[WorkerEntry],
-    now: u64,
-) -> Option<(WorkerId, Holder, u64)> {
-    let records = entries.iter().filter_map(|entry| {
-        let record = entry.record.as_ref()?;
-        Some((frees_unix_ms(record, now, settings.window_ms), entry.worker, record))
-    });
-    let (until, worker, record) = records.min_by_key(|(until, ..)| *until)?;
-    Some((worker, record.holder.clone(), until))
-}
-
-/// Reports a record that reaches more than two windows ahead: a clock like this one did not write it. What an operator took is known.
+/// Reports a record that reaches more than two windows ahead: a clock like this one did not write it. What an
+/// operator took is known.
 fn records_ahead(entries: &[WorkerEntry], now: u64, window_ms: u64) -> Option<LeaseEvent> {
     let records = entries.iter().filter_map(|entry| Some((entry.worker, entry.record.as_ref()?)));
     let records = records.filter(|(_, record)| !record.is_evicted());

@@ -143,11 +143,13 @@ fn a_lease_that_is_resumed_is_renewed_first_and_given_back_no_further_than_its_b
     assert_eq!(turn.events, [LeaseEvent::Lost { worker: WorkerId(9), until_unix_ms: NOW + 5000 }]);
 }
 
-/// Two leases of one process differ in name and tags, so each treats the other's record like that of another node.
+/// Two leases of one process differ in name and tags, so each treats the other's record like that of another
+/// node.
 #[test]
 fn a_second_lease_of_a_process_neither_adopts_nor_prefers_the_record_of_the_first() {
     let second = LeaseSettings { holder: Holder::new("me/2").unwrap(), ..settings(WorkerChoice::Any) };
-    // With the same name, the second lease would prefer the lapsed record of the first, and the first would lose it.
+    // With the same name, the second lease would prefer the lapsed record of the first, and the first would
+    // lose it.
     for until in [NOW + 3, NOW - 1] {
         let mut protocol = LeaseProtocol::new(second.clone(), 1 << 64);
         protocol.step(at(NOW), LeaseInput::Wake);

@@ -23,8 +23,8 @@ use crate::lease::record::{Tag, WorkerPool};
 use crate::lease::status::LeaseStatus;
 use crate::{Holder, NodeClock};
 
-/// How far the file is ahead of the clock, in milliseconds. After a crash the next process waits this long, and a disk may hang
-/// this long.
+/// How far the file is ahead of the clock, in milliseconds. After a crash the next process waits this long,
+/// and a disk may hang this long.
 const MAX_AHEAD_MS: u64 = 2_000;
 
 /// Saves one lease.
@@ -70,14 +70,15 @@ impl Saver {
         saved.map(|saved| saved.check(self.clock.unix_ms()).map(|()| saved)).transpose()
     }
 
-    /// Returns at most a fifth of the window, and at least two ticks, because a generator uses no tick that is granted in part.
+    /// Returns at most a fifth of the window, and at least two ticks, because a generator uses no tick that
+    /// is granted in part.
     fn ahead_ms(&self) -> u64 {
         let tick_ms = u64::try_from(self.settings.pool.layout().tick().as_millis()).unwrap_or(u64::MAX);
         (self.settings.window_ms / 5).min(MAX_AHEAD_MS).max(2 * tick_ms)
     }
 
-    /// Saves a granted lease. Returns the first instant that its generator may not use yet, in unix milliseconds: the beginning of
-    /// the lease if the disk fails.
+    /// Saves a granted lease. Returns the first instant that its generator may not use yet, in unix
+    /// milliseconds: the beginning of the lease if the disk fails.
     pub(in crate::lease) async fn begin(self: &Arc<Self>, held: SettledLease) -> u64 {
         let begun = self.on_disk(move |saver, active| {
             let begun = active.insert(Active { ahead: Ahead::new(held, saver.ahead_ms()), generator: None });
@@ -129,8 +130,8 @@ impl Saver {
         }
     }
 
-    /// Runs a disk operation on a blocking thread. The lock moves with it, so that a write that nobody awaits any more still ends
-    /// before the file is removed.
+    /// Runs a disk operation on a blocking thread. The lock moves with it, so that a write that nobody awaits
+    /// any more still ends before the file is removed.
     async fn on_disk<T: Send + 'static>(
         self: &Arc<Self>,
         does: impl FnOnce(&Self, &mut Option<Active>) -> T + Send + 'static,
@@ -187,8 +188,8 @@ impl Saver {
     }
 }
 
-/// A lease that is being saved, and how far its generator may go. It does no I/O, so that a test can let the process die between
-/// any two steps.
+/// A lease that is being saved, and how far its generator may go. It does no I/O, so that a test can let the
+/// process die between any two steps.
 #[derive(Clone, Copy, Debug)]
 struct Ahead {
     held: SettledLease,
@@ -221,7 +222,8 @@ impl Ahead {
         self.limit_unix_ms = saved.mark_unix_ms;
     }
 
-    /// Records that the file is removed, and that the removal is on the disk: no other process will use the rest.
+    /// Records that the file is removed, and that the removal is on the disk: no other process will use the
+    /// rest.
     const fn removed(&mut self) {
         self.limit_unix_ms = self.held.until_unix_ms;
     }
@@ -348,7 +350,8 @@ impl LeaseFile {
         }))
     }
 
-    /// Replaces the saved lease. When it returns, the new lease is on the disk; when it fails, either one may be.
+    /// Replaces the saved lease. When it returns, the new lease is on the disk; when it fails, either one may
+    /// be.
     pub(super) fn write(&self, pool: &WorkerPool, holder: &Holder, lease: &SavedLease) -> io::Result<()> {
         let wire = SavedLeaseWire {
             pool: pool.to_string(),
@@ -370,7 +373,8 @@ impl LeaseFile {
     }
 }
 
-/// Replaces a whole file. When it returns, the new bytes are on the disk; when it fails, either version may be.
+/// Replaces a whole file. When it returns, the new bytes are on the disk; when it fails, either version may
+/// be.
 pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let fresh = path.with_extension("json.new");
     let mut file = File::create(&fresh)?;
@@ -523,7 +527,8 @@ mod tests {
             }
         }
 
-        /// Acts as a generator: its next timestamp is at or after the last and the clock, and below its limit.
+        /// Acts as a generator: its next timestamp is at or after the last and the clock, and below its
+        /// limit.
         fn make(&mut self, count: u64) {
             let Some((ahead, next)) = &mut self.process else { return };
             for _ in 0..count {
@@ -536,7 +541,8 @@ mod tests {
             }
         }
 
-        /// Removes the file first. Then releases the lease in the store, if the process is alive and knows the newest record.
+        /// Removes the file first. Then releases the lease in the store, if the process is alive and knows
+        /// the newest record.
         fn give_back(&mut self, told: bool) {
             let Some((ahead, next)) = self.process.take() else { return };
             self.file = None;
@@ -571,9 +577,10 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(500))]
 
-        /// Goal: whenever a process dies, and whatever the clock of the next one shows, no timestamp is used twice.
-        /// Method: writes, renewals, uses, steps of the clock, deaths before and after each write, and disks that fail with or
-        /// without having written. Only the file of a process survives it. Takes 0.5 s.
+        /// Goal: whenever a process dies, and whatever the clock of the next one shows, no timestamp is used
+        /// twice. Method: writes, renewals, uses, steps of the clock, deaths before and after each write, and
+        /// disks that fail with or without having written. Only the file of a process survives it. Takes 0.5
+        /// s.
         #[test]
         fn no_timestamp_is_used_twice(acts in acts()) {
             let (file, process, used) = (None, None, BTreeSet::new());
@@ -617,8 +624,8 @@ mod tests {
         Arc::new(Saver::new(&saved, 0, settings, NodeClock::wall(), status, lives).unwrap())
     }
 
-    /// Goal: a write ends before the file is removed, even if nobody awaits the write any more. Method: the write goes to a pipe
-    /// that nobody reads, and hangs until somebody does.
+    /// Goal: a write ends before the file is removed, even if nobody awaits the write any more. Method: the
+    /// write goes to a pipe that nobody reads, and hangs until somebody does.
     #[cfg(unix)]
     #[tokio::test]
     async fn a_write_that_nobody_waits_for_ends_before_the_file_is_removed() {

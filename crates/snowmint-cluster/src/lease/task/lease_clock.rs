@@ -1,10 +1,12 @@
 //! How a clock that fell behind the wall clock catches up, and what is reported about the wall clock.
 //!
-//! An anchored clock falls behind when a virtual machine is paused, or when the wall clock is set after the start. The node then
-//! counts its leases by the wall clock until one is granted, and the clock moves forward with that grant.
+//! An anchored clock falls behind when a virtual machine is paused, or when the wall clock is set after the
+//! start. The node then counts its leases by the wall clock until one is granted, and the clock moves forward
+//! with that grant.
 //!
-//! This cannot repeat an id: a grant begins at `max(now, old.until)` whatever the clock, and the clock only moves forward. A
-//! wrong wall clock could block the worker for other nodes, so the node trusts it only by the rules of [`clock_jumps`].
+//! This cannot repeat an id: a grant begins at `max(now, old.until)` whatever the clock, and the clock only
+//! moves forward. A wrong wall clock could block the worker for other nodes, so the node trusts it only by
+//! the rules of [`clock_jumps`].
 
 use std::time::Duration;
 
@@ -21,7 +23,8 @@ use crate::lease::status::LeaseStatus;
 
 const WATCH_EVERY: Duration = Duration::from_secs(1);
 
-/// Watches the wall clock and the node's clock: follows slow corrections and reports steps. Runs until it is aborted.
+/// Watches the wall clock and the node's clock: follows slow corrections and reports steps. Runs until it is
+/// aborted.
 pub(super) async fn watch_wall(clock: NodeClock, status: watch::Sender<LeaseStatus>) {
     let mut ticks = interval(WATCH_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -38,7 +41,8 @@ pub(super) async fn watch_wall(clock: NodeClock, status: watch::Sender<LeaseStat
         }
         status.send_if_modified(|status| {
             status.wall_ahead_ms = report.wall_ahead_ms;
-            // Several nodes of a process may watch one clock: only one of them sees a step, and all of them count it.
+            // Several nodes of a process may watch one clock: only one of them sees a step, and all of them
+            // count it.
             status.clock_steps = report.steps;
             false
         });
@@ -49,8 +53,8 @@ pub(super) async fn watch_wall(clock: NodeClock, status: watch::Sender<LeaseStat
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CountedBy {
     NodeClock,
-    /// The wall clock, for one call of the protocol and its answer, and until a claim is granted or given up. The wall clock may
-    /// be stepped again, so the node's clock measures the time since that call.
+    /// The wall clock, for one call of the protocol and its answer, and until a claim is granted or given up.
+    /// The wall clock may be stepped again, so the node's clock measures the time since that call.
     WallClock {
         /// How far the node's clock was behind the wall clock when the node trusted the wall clock.
         ahead_ms: u64,
@@ -60,8 +64,8 @@ pub(super) enum CountedBy {
 }
 
 impl CountedBy {
-    /// Returns the same, at most as far ahead of the node's clock as the wall clock is now: the node's clock may have been brought
-    /// forward for another lease, or the wall clock corrected.
+    /// Returns the same, at most as far ahead of the node's clock as the wall clock is now: the node's clock
+    /// may have been brought forward for another lease, or the wall clock corrected.
     fn at_most(self, wall_ahead_ms: u64) -> Self {
         match self {
             Self::WallClock { ahead_ms, unix_ms } => {
@@ -77,7 +81,8 @@ impl CountedBy {
 enum Occasion {
     /// The node holds no lease.
     Sought,
-    /// It makes no ids under its lease, which has ended by the node's clock or has not begun. A renewal is due.
+    /// It makes no ids under its lease, which has ended by the node's clock or has not begun. A renewal is
+    /// due.
     Unusable,
     /// Its lease lasts.
     Lasts,
@@ -110,7 +115,8 @@ struct Clocks {
     store: Option<u64>,
     /// How much earlier its time may be.
     store_within_ms: u64,
-    /// The clock of the node whose record is nearest to the wall clock; `None` without such a record, or if none was read.
+    /// The clock of the node whose record is nearest to the wall clock; `None` without such a record, or if
+    /// none was read.
     other: Option<u64>,
     lasting: Lasting,
 }
@@ -149,8 +155,8 @@ impl LeaseTask {
                 let other = clock_jumps::clock_of_another(self.protocol.settings(), &listing.entries, wall);
                 self.judge_wall(Occasion::Sought, listing.store_unix_ms, other);
             }
-            // The grant has to move the clock forward, so it is counted as the claim was: otherwise the lease would begin in the
-            // future of this node's clock.
+            // The grant has to move the clock forward, so it is counted as the claim was: otherwise the lease
+            // would begin in the future of this node's clock.
             LeaseInput::Wake if self.protocol.is_claiming() => {
                 self.counted_by = self.counted_by.at_most(ahead_ms)
             }
@@ -201,8 +207,9 @@ impl LeaseTask {
         }
     }
 
-    /// After a grant or a renewal, moves the clock forward to the time by which it was counted, if the usable part of the lease
-    /// reaches beyond that. Over a store that may lose writes, a renewal is usable only after the next one.
+    /// After a grant or a renewal, moves the clock forward to the time by which it was counted, if the usable
+    /// part of the lease reaches beyond that. Over a store that may lose writes, a renewal is usable only
+    /// after the next one.
     pub(super) fn advance_clock(&mut self, held: SettledLease) {
         let CountedBy::WallClock { unix_ms, .. } = self.counted_by else { return };
         if held.until_unix_ms <= unix_ms {
@@ -231,7 +238,8 @@ mod tests {
     const HOUR: u64 = 3_600_000;
     const SKEW: u64 = 30_000;
 
-    /// Goal: a claim that settles brings the node's clock no further than the wall clock is ahead when it is granted.
+    /// Goal: a claim that settles brings the node's clock no further than the wall clock is ahead when it is
+    /// granted.
     #[test]
     fn a_claim_follows_the_wall_clock_no_further_than_it_is_ahead() {
         let judged = CountedBy::WallClock { ahead_ms: 20_000, unix_ms: NOW };
@@ -288,7 +296,8 @@ mod tests {
             near.trust_wall(Unusable, SKEW) && !near.trust_wall(Lasts, SKEW),
             "clocks may differ by so much"
         );
-        // By a clock of whole seconds, the difference has to exceed the limit wherever in its second the clock stands.
+        // By a clock of whole seconds, the difference has to exceed the limit wherever in its second the
+        // clock stands.
         let (wall, store) = (NOW + SKEW + 1000, Some(NOW + SKEW + 1000));
         assert!(Clocks { wall, store, ..near }.trust_wall(Lasts, SKEW));
         assert!(!Clocks { wall, store, store_within_ms: 1000, ..near }.trust_wall(Lasts, SKEW));

@@ -1,8 +1,9 @@
 //! At the start, over a store without a clock: whether a running node has a clock far behind this one.
 //!
-//! A lease that ended long ago belongs to a node that died, or to a running node whose clock is far behind: that one renews its lease.
-//! If this clock is the wrong one, each lease of this node would block another worker until the time of this clock. So the node looks
-//! again after the time of a renewal. It marks leases that nobody renewed as released: the next start does not wait for them.
+//! A lease that ended long ago belongs to a node that died, or to a running node whose clock is far behind:
+//! that one renews its lease. If this clock is the wrong one, each lease of this node would block another
+//! worker until the time of this clock. So the node looks again after the time of a renewal. It marks leases
+//! that nobody renewed as released: the next start does not wait for them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +18,8 @@ use crate::lease::protocol::seek::unrenewed_ms;
 use crate::lease::protocol::{CallFailure, LeaseSettings};
 use crate::lease::record::Tag;
 
-/// The longest wait for a renewal. A node with a window of more than 17 s may renew later, and is then taken for dead.
+/// The longest wait for a renewal. A node with a window of more than 17 s may renew later, and is then taken
+/// for dead.
 const LONGEST_WATCH_MS: u64 = 10_000;
 
 /// Returns the leases of other nodes that ended longer ago than clocks may differ.
@@ -40,7 +42,8 @@ fn renewed<'a>(before: &[LeaseEntry], now: &'a [LeaseEntry]) -> Option<&'a Lease
 }
 
 impl LeaseTask {
-    /// Waits until no other node contradicts this clock. A store that has a clock decides instead, at each claim.
+    /// Waits until no other node contradicts this clock. A store that has a clock decides instead, at each
+    /// claim.
     pub(super) async fn compare_with_other_nodes(&mut self) {
         if self.current.is_some() {
             return;

@@ -1,5 +1,6 @@
-//! What the task of a lease reports about the store, the clock and its waiting: always in the status, in the log if it is new.
-//! While the node looks for a worker it reads records many times a second, so the log limits how often a line repeats.
+//! What the task of a lease reports about the store, the clock and its waiting: always in the status, in the
+//! log if it is new. While the node looks for a worker it reads records many times a second, so the log
+//! limits how often a line repeats.
 
 use std::sync::Arc;
 
@@ -138,17 +139,19 @@ impl LeaseTask {
         }
     }
 
-    /// Counts and reports a call that failed, and the end of the lease if it comes before the store answers again.
+    /// Counts and reports a call that failed, and the end of the lease if it comes before the store answers
+    /// again.
     pub(super) fn call_failed(&mut self, access: StoreAccess, error: StoreError) {
         let now = self.node.clock.unix_ms();
-        // If the store was unreachable, a successful read ends the outage; if it rejects writes, only a write does.
+        // If the store was unreachable, a successful read ends the outage; if it rejects writes, only a write
+        // does.
         let failed = if error.kind() == StoreErrorKind::Unavailable { StoreAccess::Reads } else { access };
         match self.outage.failed(now, failed) {
-            Tell::Begins => tracing::warn!(%error, "store call failed; retrying"),
-            Tell::Lasts { ms, failed_calls } => {
+            OutageReport::Begins => tracing::warn!(%error, "store call failed; retrying"),
+            OutageReport::Lasts { ms, failed_calls } => {
                 tracing::warn!(%error, for_ms = ms, failed_calls, "store calls still fail; retrying");
             }
-            Tell::Nothing => tracing::debug!(%error, "store call failed"),
+            OutageReport::Nothing => tracing::debug!(%error, "store call failed"),
         }
         let (worker, until) = {
             let status = self.status.borrow();
@@ -316,21 +319,23 @@ impl LeaseTask {
     }
 }
 
-/// The kind of access of a call. A full disk rejects only writes, so a successful read does not end that outage.
+/// The kind of access of a call. A full disk rejects only writes, so a successful read does not end that
+/// outage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum StoreAccess {
     Reads,
     Writes,
 }
 
-/// An outage of the store, from the first failed call to the first one that shows that it is over. It decides what to log.
+/// An outage of the store, from the first failed call to the first one that shows that it is over. It decides
+/// what to log.
 #[derive(Debug, Default)]
 pub(super) struct Outage(Option<Ongoing>);
 
 #[derive(Debug)]
 struct Ongoing {
     since_unix_ms: u64,
-    told_unix_ms: u64,
+    logged_unix_ms: u64,
     failed_unix_ms: u64,
     failed_calls: u64,
     /// Whether writes have failed, or only reads.
@@ -341,7 +346,7 @@ struct Ongoing {
 
 /// What to log about a failed call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Tell {
+enum OutageReport {
     /// The outage begins.
     Begins,
     /// The outage continues.
@@ -351,27 +356,27 @@ enum Tell {
 }
 
 impl Outage {
-    fn failed(&mut self, now_unix_ms: u64, access: StoreAccess) -> Tell {
+    fn failed(&mut self, now_unix_ms: u64, access: StoreAccess) -> OutageReport {
         let Some(ongoing) = &mut self.0 else {
             self.0 = Some(Ongoing {
                 since_unix_ms: now_unix_ms,
-                told_unix_ms: now_unix_ms,
+                logged_unix_ms: now_unix_ms,
                 failed_unix_ms: now_unix_ms,
                 failed_calls: 1,
                 failed: access,
                 ended_unix_ms: None,
             });
-            return Tell::Begins;
+            return OutageReport::Begins;
         };
         ongoing.failed_calls += 1;
         ongoing.failed_unix_ms = now_unix_ms;
         ongoing.failed = ongoing.failed.max(access);
-        if now_unix_ms.saturating_sub(ongoing.told_unix_ms) < REPEAT_MS {
-            return Tell::Nothing;
+        if now_unix_ms.saturating_sub(ongoing.logged_unix_ms) < REPEAT_MS {
+            return OutageReport::Nothing;
         }
-        ongoing.told_unix_ms = now_unix_ms;
+        ongoing.logged_unix_ms = now_unix_ms;
         let ms = now_unix_ms.saturating_sub(ongoing.since_unix_ms);
-        Tell::Lasts { ms, failed_calls: ongoing.failed_calls }
+        OutageReport::Lasts { ms, failed_calls: ongoing.failed_calls }
     }
 
     /// Returns whether to log that a lease has ended during the outage: once for each lease.
@@ -380,8 +385,9 @@ impl Outage {
         ongoing.ended_unix_ms.replace(until_unix_ms) != Some(until_unix_ms)
     }
 
-    /// If this call ends an outage, returns how long it lasted and the number of failed calls. A read ends an outage of writes
-    /// only if no write has failed for a while, for example because no worker is free and nothing is written.
+    /// If this call ends an outage, returns how long it lasted and the number of failed calls. A read ends an
+    /// outage of writes only if no write has failed for a while, for example because no worker is free and
+    /// nothing is written.
     fn succeeded(&mut self, now_unix_ms: u64, access: StoreAccess) -> Option<(u64, u64)> {
         let quiet = |it: &mut Ongoing| now_unix_ms.saturating_sub(it.failed_unix_ms) >= REPEAT_MS;
         let ended = self.0.take_if(|it| access >= it.failed || quiet(it))?;
@@ -415,24 +421,24 @@ mod tests {
     fn an_outage_is_logged_when_it_begins_each_minute_and_when_it_ends() {
         let mut outage = Outage::default();
         assert_eq!(outage.succeeded(0, StoreAccess::Writes), None);
-        let told: Vec<Tell> =
+        let told: Vec<OutageReport> =
             (0..1300).map(|i| outage.failed(1_000_000 + i * 100, StoreAccess::Reads)).collect();
-        assert_eq!(told[0], Tell::Begins);
-        assert_eq!(told[600], Tell::Lasts { ms: 60_000, failed_calls: 601 });
-        assert_eq!(told[1200], Tell::Lasts { ms: 120_000, failed_calls: 1201 });
-        assert_eq!(told.iter().filter(|tell| **tell == Tell::Nothing).count(), 1297);
+        assert_eq!(told[0], OutageReport::Begins);
+        assert_eq!(told[600], OutageReport::Lasts { ms: 60_000, failed_calls: 601 });
+        assert_eq!(told[1200], OutageReport::Lasts { ms: 120_000, failed_calls: 1201 });
+        assert_eq!(told.iter().filter(|tell| **tell == OutageReport::Nothing).count(), 1297);
         assert_eq!(outage.succeeded(1_130_000, StoreAccess::Reads), Some((130_000, 1300)));
-        assert_eq!(outage.failed(1_130_001, StoreAccess::Reads), Tell::Begins);
+        assert_eq!(outage.failed(1_130_001, StoreAccess::Reads), OutageReport::Begins);
     }
 
     /// Goal: a full disk, with successful reads between failing writes, is one outage.
     #[test]
     fn reads_do_not_end_an_outage_of_writes() {
         let mut outage = Outage::default();
-        assert_eq!(outage.failed(1000, StoreAccess::Writes), Tell::Begins);
+        assert_eq!(outage.failed(1000, StoreAccess::Writes), OutageReport::Begins);
         for i in 1..100 {
             assert_eq!(outage.succeeded(1000 + i * 100, StoreAccess::Reads), None);
-            assert_eq!(outage.failed(1050 + i * 100, StoreAccess::Writes), Tell::Nothing);
+            assert_eq!(outage.failed(1050 + i * 100, StoreAccess::Writes), OutageReport::Nothing);
         }
         assert_eq!(outage.succeeded(20_000, StoreAccess::Writes), Some((19_000, 100)));
         assert!(!outage.outlasted(20_000, 10_000));

@@ -46,8 +46,8 @@ async fn a_dropped_namespace_resumes_or_restarts_only_on_request() {
     assert_eq!(again.last_series(), 2);
 }
 
-/// Goal: nodes with files cannot be in different time zones; an operator changes the zone for all of them. Method: pins and
-/// definitions of two zones, and `set` between them.
+/// Goal: nodes with files cannot be in different time zones; an operator changes the zone for all of them.
+/// Method: pins and definitions of two zones, and `set` between them.
 #[tokio::test]
 async fn a_time_zone_changes_for_all_nodes_or_for_none() {
     let store = MemoryStore::new();
@@ -66,8 +66,8 @@ async fn a_time_zone_changes_for_all_nodes_or_for_none() {
     assert!(refused.to_string().contains("another stripe"), "{refused}");
 }
 
-/// Goal: a namespace that started over never returns to an earlier series, even if it had no numbers in between: its counter is
-/// still in the store.
+/// Goal: a namespace that started over never returns to an earlier series, even if it had no numbers in
+/// between: its counter is still in the store.
 #[tokio::test]
 async fn a_namespace_that_had_no_numbers_for_a_while_begins_a_new_series() {
     let store = MemoryStore::new();
@@ -111,8 +111,8 @@ async fn a_change_is_checked_against_what_is_there() {
     assert_eq!(set.served_by, ServedBy::EveryNode);
 }
 
-/// Goal: nobody adds a namespace for every node beyond the limit, not even one that was dropped; those of single nodes are not
-/// limited. Method: a store that is filled without a check.
+/// Goal: nobody adds a namespace for every node beyond the limit, not even one that was dropped; those of
+/// single nodes are not limited. Method: a store that is filled without a check.
 #[tokio::test]
 async fn a_store_has_a_limit_of_namespaces_that_every_node_serves() {
     let store = MemoryStore::new();
@@ -149,8 +149,8 @@ async fn a_store_has_a_limit_of_namespaces_that_every_node_serves() {
     assert!(matches!(full, NamespaceError::TooMany { .. }), "{full}");
 }
 
-/// Goal: over a store that may lose its newest writes, a definition counts once it has settled. Method: a store in memory that
-/// claims to lose writes, under paused time.
+/// Goal: over a store that may lose its newest writes, a definition counts once it has settled. Method: a
+/// store in memory that claims to lose writes, under paused time.
 #[tokio::test(start_paused = true)]
 async fn a_definition_counts_once_it_has_settled() {
     let store = forgetful();
@@ -193,8 +193,9 @@ fn numbers(remainder: u64, delta: u64) -> Numbers {
     serde_json::from_str(&format!(r#"{{"remainder":{remainder},"delta":{delta}}}"#)).unwrap()
 }
 
-/// Goal: two sources that return the same numbers are never both used, even if no node sees both at the same time; and a source
-/// keeps the numbers that it returned at first. Method: each source is claimed as by its own node.
+/// Goal: two sources that return the same numbers are never both used, even if no node sees both at the same
+/// time; and a source keeps the numbers that it returned at first. Method: each source is claimed as by its
+/// own node.
 #[tokio::test]
 async fn sources_are_compared_by_what_the_record_remembers() {
     let store = MemoryStore::new();
@@ -256,8 +257,8 @@ async fn sources_that_moved_meanwhile_are_compared_first() {
     move_sources(&store, &name(), b, c).await.unwrap();
 }
 
-/// Goal: two sources that return the same numbers are not both used, even if a restored store forgot the first claim and got it
-/// back by hand or by an earlier version. Method: a record that holds both.
+/// Goal: two sources that return the same numbers are not both used, even if a restored store forgot the
+/// first claim and got it back by hand or by an earlier version. Method: a record that holds both.
 #[tokio::test]
 async fn claims_that_overlap_are_refused_where_both_are_recorded() {
     let store = MemoryStore::new();
@@ -274,8 +275,8 @@ async fn claims_that_overlap_are_refused_where_both_are_recorded() {
     }
 }
 
-/// Goal: a source is used only once every node can see its numbers. Method: a store that may lose 2 s, under paused time, with
-/// another claim in the middle of the wait.
+/// Goal: a source is used only once every node can see its numbers. Method: a store that may lose 2 s, under
+/// paused time, with another claim in the middle of the wait.
 #[tokio::test(start_paused = true)]
 async fn what_a_source_gives_counts_once_it_has_settled() {
     let store = forgetful();
@@ -338,8 +339,8 @@ fn form(text: &str) -> Definition {
     defined(&format!("scheme = 'segment'{text}"))
 }
 
-/// Goal: no id gets the text of an earlier one, whatever form the namespace changes to, and by which call. Method: forms that
-/// write 21 as `15` did before, over one form in between, by each call that writes a form.
+/// Goal: no id gets the text of an earlier one, whatever form the namespace changes to, and by which call.
+/// Method: forms that write 21 as `15` did before, over one form in between, by each call that writes a form.
 #[tokio::test]
 async fn a_text_form_that_could_repeat_a_text_is_refused() {
     let store = MemoryStore::new();
@@ -370,8 +371,9 @@ async fn a_text_form_that_could_repeat_a_text_is_refused() {
     assert_eq!(pin(&store, &name(), &form("{hex}")).await.unwrap().definition, form("Z{number}"));
 }
 
-/// Goal: a store that every node reaches has no namespace whose numbers some nodes cannot find. Method: a store that claims to be
-/// on the network, by each call that writes a definition; a dropped namespace may be written whatever its sources.
+/// Goal: a store that every node reaches has no namespace whose numbers some nodes cannot find. Method: a
+/// store that claims to be on the network, by each call that writes a definition; a dropped namespace may be
+/// written whatever its sources.
 #[tokio::test]
 async fn sources_that_not_every_node_sees_are_refused() {
     let store = MemoryStore::new();
@@ -390,8 +392,9 @@ async fn sources_that_not_every_node_sees_are_refused() {
     }
 }
 
-/// Goal: a record that is written back is no older than any that was seen, whichever of several nodes is first. Method: two nodes
-/// saw records of different age, and put them back in each order; another node changed the record in the meantime.
+/// Goal: a record that is written back is no older than any that was seen, whichever of several nodes is
+/// first. Method: two nodes saw records of different age, and put them back in each order; another node
+/// changed the record in the meantime.
 #[tokio::test]
 async fn a_record_that_is_put_back_is_the_newest_that_was_seen() {
     let lost = MemoryStore::new();
@@ -429,8 +432,9 @@ async fn a_record_that_is_put_back_is_the_newest_that_was_seen() {
     );
 }
 
-/// Goal: in steady state a node reads one record, and yet sees every change: announced, not announced, or written between its two
-/// reads. Method: a store that counts lists, and writes at the worst moment; paused time.
+/// Goal: in steady state a node reads one record, and yet sees every change: announced, not announced, or
+/// written between its two reads. Method: a store that counts lists, and writes at the worst moment; paused
+/// time.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_follows_lists_only_what_has_changed() {
     let store = Counting::default();
@@ -466,7 +470,8 @@ async fn a_node_that_follows_lists_only_what_has_changed() {
     assert_eq!((node.follow(&store).await.unwrap().len(), lists(&store)), (4, 1));
 }
 
-/// A change that could not be announced still takes effect; a store that lost its newest writes shows another version.
+/// A change that could not be announced still takes effect; a store that lost its newest writes shows another
+/// version.
 #[tokio::test(start_paused = true)]
 async fn a_change_that_is_not_announced_is_seen_within_a_minute_and_a_loss_at_once() {
     let store = Counting::default();
@@ -554,8 +559,8 @@ impl Store for Counting {
     }
 }
 
-/// Goal: after a write without an answer, no failure claims that nothing was changed. Method: the write takes place and its
-/// answer is lost; then the store is down, or another change follows.
+/// Goal: after a write without an answer, no failure claims that nothing was changed. Method: the write takes
+/// place and its answer is lost; then the store is down, or another change follows.
 #[tokio::test(start_paused = true)]
 async fn a_failure_after_a_lost_answer_is_an_unknown_outcome() {
     use crate::test_store::{Fate, LostAnswers};
@@ -583,7 +588,8 @@ async fn a_failure_after_a_lost_answer_is_an_unknown_outcome() {
     assert!(error.to_string().contains("namespace orders was changed again since"), "{error}");
 }
 
-/// Goal: an addition or drop that requires a record changes no other one. Method: each requirement, met and not met.
+/// Goal: an addition or drop that requires a record changes no other one. Method: each requirement, met and
+/// not met.
 #[tokio::test]
 async fn a_change_requires_the_record_that_it_names() {
     let store = MemoryStore::new();

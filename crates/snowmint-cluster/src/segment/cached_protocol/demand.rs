@@ -1,4 +1,5 @@
-//! Measures the demand for numbers, which decides the size of a segment and how many numbers to keep in memory.
+//! Measures the demand for numbers, which decides the size of a segment and how many numbers to keep in
+//! memory.
 
 use std::ops::RangeInclusive;
 
@@ -75,8 +76,8 @@ impl NumberDemand {
         self.adjust(now, misses);
     }
 
-    /// Doubles the size if it was spent in less than half the target, or ran out; halves it if it lasted more than twice the
-    /// target.
+    /// Doubles the size if it was spent in less than half the target, or ran out; halves it if it lasted more
+    /// than twice the target.
     fn adjust(&mut self, now: Point, misses: u64) {
         let (adjusted, misses_before) = *self.adjusted.get_or_insert((now, misses));
         let spent = adjusted.until(now);
@@ -93,12 +94,14 @@ impl NumberDemand {
         self.adjusted = Some((now, misses));
     }
 
-    /// Returns how many numbers to keep in memory at least: a segment, or what the reserve needs at this demand.
+    /// Returns how many numbers to keep in memory at least: a segment, or what the reserve needs at this
+    /// demand.
     pub(crate) fn keep(&self) -> u64 {
         self.size.max(self.rate.within(self.reserve_ms)).min(self.sizes.end().saturating_mul(MAX_KEPT))
     }
 
-    /// Returns how many numbers to reserve if `left` are in memory: at least a sixteenth of the reserve, so that calls are few.
+    /// Returns how many numbers to reserve if `left` are in memory: at least a sixteenth of the reserve, so
+    /// that calls are few.
     pub(crate) fn wanted(&self, left: u64) -> u64 {
         let least = self.size.max(self.keep() / MAX_KEPT);
         self.keep().saturating_sub(left).clamp(least, *self.sizes.end())

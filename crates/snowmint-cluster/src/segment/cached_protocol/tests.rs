@@ -1,4 +1,5 @@
-//! Tests of the state machine, step by step: which calls it requests, how it treats answers, and what it never does.
+//! Tests of the state machine, step by step: which calls it requests, how it treats answers, and what it
+//! never does.
 
 use super::*;
 use crate::segment::high_water_mark::Forgot;
@@ -418,7 +419,8 @@ fn what_may_have_been_given_back_is_not_given_back_again() {
     }
 }
 
-/// Goal: numbers that were given back may return without an alarm. Method: a counter that took them, and one that did not.
+/// Goal: numbers that were given back may return without an alarm. Method: a counter that took them, and one
+/// that did not.
 #[test]
 fn what_was_given_back_is_no_longer_counted_as_received() {
     for (answer, end) in [(Ok(true), 5), (Ok(false), 11), (Err(CounterFailure::TimedOut), 5)] {

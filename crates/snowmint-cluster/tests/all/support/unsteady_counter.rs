@@ -1,5 +1,5 @@
-//! Shared by the tests of segments: a counter that is slow, fails or loses answers on demand, a store that loses its newest writes,
-//! clocks by tokio's time, and a captured log.
+//! Shared by the tests of segments: a counter that is slow, fails or loses answers on demand, a store that
+//! loses its newest writes, clocks by tokio's time, and a captured log.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -203,7 +203,8 @@ impl Losing {
         Arc::new(Self { may_lose, ..Self::default() })
     }
 
-    /// Takes back the writes of this last span of time. Counters and claims that did not exist before become empty.
+    /// Takes back the writes of this last span of time. Counters and claims that did not exist before become
+    /// empty.
     pub(crate) async fn fail_over(&self, lost: Duration) {
         let from = Instant::now().checked_sub(lost).unwrap();
         let mut writes = std::mem::take(&mut *self.writes.lock().unwrap());

@@ -1,5 +1,5 @@
-//! A slow model of a generator: it keeps every position that it returned, and derives the next answer from them. It shares
-//! nothing with the library but `GenerateError`, which answers are compared by.
+//! A slow model of a generator: it keeps every position that it returned, and derives the next answer from
+//! them. It shares nothing with the library but `GenerateError`, which answers are compared by.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU64;
@@ -251,8 +251,8 @@ impl Model {
         Ok(Granted { from, until })
     }
 
-    /// Applies the first step that covers the distance from the clock to the highest tick shown, or to the next id if that is
-    /// lower.
+    /// Applies the first step that covers the distance from the clock to the highest tick shown, or to the
+    /// next id if that is lower.
     fn decide_behind(
         &self,
         now_ms: u64,
@@ -306,7 +306,8 @@ impl Model {
             .find(|generation| *generation != self.generation && is_before(*generation))
     }
 
-    /// Returns where a tick begins that does not follow a full one: at 0, or at the sequence seen, if a rolling start allows it.
+    /// Returns where a tick begins that does not follow a full one: at 0, or at the sequence seen, if a
+    /// rolling start allows it.
     fn fresh_sequence(&self, stopped: u128, began: Option<u128>) -> u128 {
         let Some(began) = began else { return 0 };
         if stopped == 0 {

@@ -1,5 +1,5 @@
-//! Goal: a future waits exactly as long as its error says, then returns its id, and loses none if it is dropped before.
-//! Method: polled by hand under a clock that only the test moves.
+//! Goal: a future waits exactly as long as its error says, then returns its id, and loses none if it is
+//! dropped before. Method: polled by hand under a clock that only the test moves.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -51,7 +51,8 @@ fn tick_and_sequence(generator: &Generator<&ManualClock>, id: Id) -> (u64, u32) 
     (generator.layout().unix_ms(parts.timestamp), parts.sequence.0)
 }
 
-/// Returns a generator with ticks of 10 ms, the first from T0 on; all ids of the first are used, 3 ms into it.
+/// Returns a generator with ticks of 10 ms, the first from T0 on; all ids of the first are used, 3 ms into
+/// it.
 fn used_up(clock: &ManualClock) -> Generator<&ManualClock> {
     let generator = Generator::builder("sonyflake".parse().unwrap())
         .worker(WorkerId(0))

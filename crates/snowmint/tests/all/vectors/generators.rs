@@ -1,5 +1,5 @@
-//! What other systems' generators returned under a clock script, and what a correct one returns under it. Ours starts each tick
-//! at 0: published sequences are compared relative to the first of their tick.
+//! What other systems' generators returned under a clock script, and what a correct one returns under it.
+//! Ours starts each tick at 0: published sequences are compared relative to the first of their tick.
 
 use std::time::Duration;
 
@@ -59,8 +59,8 @@ fn one_thread(case: &Case<'_>) {
     follow(&layout, &clock, &generator(layout, &clock, Rule::REJECT), &published);
 }
 
-/// After a tolerated sleep, theirs read the clock once and did not check that it had caught up: the first id lies before one that
-/// was already made. Ours reports how long to wait, as often as necessary.
+/// After a tolerated sleep, theirs read the clock once and did not check that it had caught up: the first id
+/// lies before one that was already made. Ours reports how long to wait, as often as necessary.
 fn clock_called_back(case: &Case<'_>) {
     let layout = preset("shardingsphere");
     let at = |tick: u64| layout.epoch_unix_ms() + tick;

@@ -1,5 +1,5 @@
-//! Ids split under the layout that made them, and compose again; with a preset if the source's layout is one. A wrong width or
-//! epoch of a preset fails here at the instants that the sources state.
+//! Ids split under the layout that made them, and compose again; with a preset if the source's layout is one.
+//! A wrong width or epoch of a preset fails here at the instants that the sources state.
 
 use serde_json::Value;
 use snowmint::field::{Field, Sequence, Timestamp};
@@ -153,7 +153,8 @@ fn yitter(case: &Case<'_>) {
     }
 }
 
-/// The sequence of each millisecond starts at 5, and 1 to 4 are for a clock that went back: ours need neither.
+/// The sequence of each millisecond starts at 5, and 1 to 4 are for a clock that went back: ours need
+/// neither.
 fn yitters_sequence(case: &Case<'_>) {
     let layout = preset("yitter-typescript");
     let ids: Vec<Id> = case.numbers("ids").into_iter().map(|id| Id::new(id).unwrap()).collect();
@@ -252,7 +253,8 @@ fn friendly(unix_ms: u64, parts: &Parts) -> String {
     format!("{digits}-{}-{}", parts.worker.0, parts.sequence.0)
 }
 
-/// Returns the instant and the id of such a text under `CosId`'s layout; `ahead_ms` is how far the text's zone is ahead of UTC.
+/// Returns the instant and the id of such a text under `CosId`'s layout; `ahead_ms` is how far the text's
+/// zone is ahead of UTC.
 fn read_friendly(text: &str, ahead_ms: u64) -> Option<(u64, Id)> {
     let layout = preset("cosid");
     let [digits, worker, sequence] = text.split('-').collect::<Vec<_>>().try_into().unwrap();
@@ -320,7 +322,8 @@ fn exhaustion(case: &Case<'_>) {
             }
             "shardingsphere_2016_11_01_UTC_41bit_last_utc" => preset("shardingsphere"),
             "sonyflake_v1_39bit_10ms_last_utc" => preset("sonyflake"),
-            // These use the sign bit for time: the test gives them all of their bits of time, with one bit less below.
+            // These use the sign bit for time: the test gives them all of their bits of time, with one bit
+            // less below.
             "discord_42bit_last_utc" => with_a_bit_more_time("discord"),
             "tsid_42bit_last_utc" => with_a_bit_more_time("tsid"),
             "instagram_41bit_last_utc" => with_a_bit_more_time("instagram"),

@@ -1,5 +1,5 @@
-//! Ids of 128 bits split as their specifications say; all of it needs the feature `schemes`. ULID's increment is tested next to
-//! its code, because only that code can set the previous id.
+//! Ids of 128 bits split as their specifications say; all of it needs the feature `schemes`. ULID's increment
+//! is tested next to its code, because only that code can set the previous id.
 
 #[cfg(not(feature = "schemes"))]
 use super::Case;

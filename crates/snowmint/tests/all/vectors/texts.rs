@@ -1,5 +1,5 @@
-//! Texts of real systems are read and written as their makers say. Numbers from 2^63 on are ids of systems with unsigned 64 bits:
-//! every decoder rejects their texts.
+//! Texts of real systems are read and written as their makers say. Numbers from 2^63 on are ids of systems
+//! with unsigned 64 bits: every decoder rejects their texts.
 
 use std::fmt::Display;
 
@@ -134,8 +134,8 @@ fn refused(case: &Case<'_>, decoders: &[Decoder]) {
     }
 }
 
-/// `CosId`'s id of 80 bits is one text of three numbers, each as wide as its bits need. In these examples it has 16,
-/// so that one layout holds it.
+/// `CosId`'s id of 80 bits is one text of three numbers, each as wide as its bits need. In these examples it
+/// has 16, so that one layout holds it.
 fn cosid_text(case: &Case<'_>, radix: usize) {
     let alphabet = base(radix);
     let bits = |member: &str| u32::try_from(case.number(member)).unwrap();

@@ -1,5 +1,5 @@
-//! A state of the model: two machines, the record, the calls in flight, and what was granted. Also which actions are possible
-//! next, and the state after each.
+//! A state of the model: two machines, the record, the calls in flight, and what was granted. Also which
+//! actions are possible next, and the state after each.
 
 use std::fmt;
 
@@ -153,8 +153,8 @@ impl<B: Rule> ModelState<B> {
         self.nodes.iter().all(|node| node.lease.is_some())
     }
 
-    /// Tries what happens to a node first, and then what happens at the store. A node cannot see the other one, and its clock
-    /// shows any time, so the order makes no difference.
+    /// Tries what happens to a node first, and then what happens at the store. A node cannot see the other
+    /// one, and its clock shows any time, so the order makes no difference.
     pub(super) fn actions(&self, world: &World<B>, actions: &mut Vec<Action>) {
         if world.store == StoreModel::ForgetsTheNewest {
             // Here the order matters: time passes for the store and for the nodes.

@@ -170,8 +170,8 @@ fn after_a_failed_claim_only_a_record_with_its_tag_is_ours() {
     assert!(matches!(turn.events[..], [LeaseEvent::Awaited { .. }]), "a name proves nothing: {turn:?}");
 }
 
-/// A proxy sent a renewal twice, so the store wrote it although it reported a failure. The grant was not reported, and the store
-/// forgot nothing.
+/// A proxy sent a renewal twice, so the store wrote it although it reported a failure. The grant was not
+/// reported, and the store forgot nothing.
 #[test]
 fn a_write_that_surely_did_not_happen_and_did_is_ours_and_no_sign_of_a_store_that_forgot() {
     for clock_back_ms in [0, 60_000] {
@@ -231,8 +231,8 @@ fn the_wait_after_a_failure_is_a_quarter_at_most_of_what_is_left_of_a_lease() {
     }
 }
 
-/// Goal: an outage of two thirds of the window, less two retries, has no effect. Method: the store fails at the worst moment,
-/// right before a renewal; 100 seeds each.
+/// Goal: an outage of two thirds of the window, less two retries, has no effect. Method: the store fails at
+/// the worst moment, right before a renewal; 100 seeds each.
 #[test]
 fn an_outage_of_two_thirds_of_the_window_is_bridged() {
     for seed in 0..100_u128 {
@@ -268,8 +268,8 @@ fn an_outage_of_two_thirds_of_the_window_is_bridged() {
     }
 }
 
-/// Goal: ids return soon after the store does, however long the window. Method: in virtual time, the store is down for longer
-/// than the lease lasts, at every phase of the waits; 100 seeds each.
+/// Goal: ids return soon after the store does, however long the window. Method: in virtual time, the store is
+/// down for longer than the lease lasts, at every phase of the waits; 100 seeds each.
 #[test]
 fn ids_are_back_two_seconds_after_the_store_however_long_the_window() {
     for (window_ms, seed) in [9_000, 600_000, 86_400_000].into_iter().zip([0..100_u128, 100..200, 200..300]) {
@@ -411,8 +411,8 @@ fn a_claim_by_a_clock_that_jumped_since_it_was_compared_is_not_written() {
     assert!(matches!(turn.next, LeaseNext::Wait(_)), "{turn:?}");
 }
 
-/// Goal: a clock that was wrong at the start and was corrected is not trusted when it makes the same error again. Method: it
-/// starts an hour ahead, goes back, and then an hour forward. Found by the simulation.
+/// Goal: a clock that was wrong at the start and was corrected is not trusted when it makes the same error
+/// again. Method: it starts an hour ahead, goes back, and then an hour forward. Found by the simulation.
 #[test]
 fn a_clock_that_was_ahead_at_the_start_may_not_be_ahead_again() {
     let ahead = |after_ms| Now { unix_ms: NOW + after_ms + HOUR, ..stepped(after_ms, 0) };
@@ -429,8 +429,8 @@ fn a_clock_that_was_ahead_at_the_start_may_not_be_ahead_again() {
     assert_eq!(refused, (vec![event], None));
 }
 
-/// Goal: a process that resumes a saved lease compares its clock before it renews. Method: it starts with a clock that is an hour
-/// ahead.
+/// Goal: a process that resumes a saved lease compares its clock before it renews. Method: it starts with a
+/// clock that is an hour ahead.
 #[test]
 fn a_resumed_lease_is_not_renewed_by_a_clock_that_the_store_contradicts() {
     let (tag, revision) = (Tag(1), Revision(4));
@@ -475,8 +475,8 @@ fn over_a_store_without_a_clock_another_node_confirms_a_jump() {
     assert_eq!(renew(&mut protocol, now, None, vec![own]).1, None, "its own records confirm nothing");
 }
 
-/// Goal: a single node follows a corrected clock within the stated time, and never a wrong one. Method: it looks as often as it
-/// requests until the renewal is written.
+/// Goal: a single node follows a corrected clock within the stated time, and never a wrong one. Method: it
+/// looks as often as it requests until the renewal is written.
 #[test]
 fn alone_over_a_store_without_a_clock_a_jump_is_followed_once_it_lasts() {
     for (by_ms, after_ms) in [(30_001, 6 * WINDOW), (HOUR, 6 * WINDOW), (24 * HOUR, 864_000)] {
@@ -496,8 +496,8 @@ fn alone_over_a_store_without_a_clock_a_jump_is_followed_once_it_lasts() {
     }
 }
 
-/// Goal: steps within the allowed skew do not stop a node, and many of them block no more time than one. Method: 25 s forward every
-/// 3 s.
+/// Goal: steps within the allowed skew do not stop a node, and many of them block no more time than one.
+/// Method: 25 s forward every 3 s.
 #[test]
 fn small_jumps_are_followed_at_once_and_do_not_add_up() {
     let (mut protocol, _) = lease();

@@ -1,12 +1,13 @@
-//! Goal: a clock that was ahead blocks no worker, and no timestamp is granted twice. Method: as in the parent module, with records
-//! that show a gap below a grant in the future.
+//! Goal: a clock that was ahead blocks no worker, and no timestamp is granted twice. Method: as in the parent
+//! module, with records that show a gap below a grant in the future.
 
 use super::*;
 
 const HOUR: u64 = 3_600_000;
 const WORKER: WorkerId = WorkerId(7);
 
-/// The record of a node whose clock was ahead: a grant that begins at `from`, above a gap that begins before now.
+/// The record of a node whose clock was ahead: a grant that begins at `from`, above a gap that begins before
+/// now.
 fn ahead(revision: u64, from: u64) -> WorkerEntry {
     let mut entry = entry(WORKER.0, "ahead", from + WINDOW, 1);
     entry.revision = Revision(revision);
@@ -87,7 +88,8 @@ fn a_release_gives_the_rest_of_the_gap_back() {
     assert_eq!(record.granted.until_unix_ms(), NOW + HOUR + WINDOW);
 }
 
-/// Goal: the holder of a lease in the future that loses the worker to a lease in the gap does not take this for an overlap.
+/// Goal: the holder of a lease in the future that loses the worker to a lease in the gap does not take this
+/// for an overlap.
 #[test]
 fn a_lease_in_the_gap_below_is_no_overlap() {
     let (mut protocol, worker) = lease();

@@ -1,10 +1,10 @@
-//! Goal: in a large pool, a node finds a worker with a few looks, and its own worker after a restart. It never reads the whole
-//! pool in one call, and a claim never begins before the end of the record that it saw.
+//! Goal: in a large pool, a node finds a worker with a few looks, and its own worker after a restart. It
+//! never reads the whole pool in one call, and a claim never begins before the end of the record that it saw.
 //! Method: as in the parent module, in a pool of 1,024 workers whose records the test chooses.
 //!
-//! Goal for fleets: 1,000 nodes that start at the same instant get their leases within seconds, from a store where a list costs
-//! as much as loading each record. Method: virtual time; a server that processes one call after the other, and nodes that abandon
-//! a call after a quarter of a window, as the driver does.
+//! Goal for fleets: 1,000 nodes that start at the same instant get their leases within seconds, from a store
+//! where a list costs as much as loading each record. Method: virtual time; a server that processes one call
+//! after the other, and nodes that abandon a call after a quarter of a window, as the driver does.
 //!
 //! One test shows that a fleet which lists its pool collapses there.
 
@@ -129,8 +129,9 @@ fn a_worker_that_is_snatched_away_is_followed_by_the_next_look() {
     assert!(scope.range(WORKERS).contains(&second.0), "{second:?} in {scope:?}");
 }
 
-/// If no worker is free, the node looks at a hundred after a short random delay. Then it waits for the worker that frees first,
-/// looks at it, and looks at another hundred after a pause, which grows once the node has seen them all.
+/// If no worker is free, the node looks at a hundred after a short random delay. Then it waits for the worker
+/// that frees first, looks at it, and looks at another hundred after a pause, which grows once the node has
+/// seen them all.
 #[test]
 fn a_full_pool_is_looked_through_a_hundred_at_a_time() {
     let mut store = Pretend::full(NOW + 600_000);

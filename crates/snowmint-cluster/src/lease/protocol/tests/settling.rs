@@ -1,5 +1,6 @@
-//! Goal: over a store that may lose its newest writes, no grant is used before it has settled; and a node detects that a store
-//! forgot, or that a copy of the node is running. Method: as in the parent module, with different clocks.
+//! Goal: over a store that may lose its newest writes, no grant is used before it has settled; and a node
+//! detects that a store forgot, or that a copy of the node is running. Method: as in the parent module, with
+//! different clocks.
 
 use super::*;
 
@@ -57,12 +58,13 @@ fn a_claim_is_used_once_it_has_settled_and_each_renewal_settles_the_one_before()
     protocol.step(then(NOW + 4200, 4300), LeaseInput::Wake);
     let turn = protocol.step(then(NOW + 4200, 4300), done(3));
     assert_eq!(extended(&turn.events), [NOW + 2000 + WINDOW]);
-    // Twice as frequent as over other stores, to survive an outage of the same length; never before it can settle anything.
+    // Twice as frequent as over other stores, to survive an outage of the same length; never before it can
+    // settle anything.
     assert!(matches!(turn.next, LeaseNext::Wait(2000..=2250)), "{turn:?}");
 }
 
-/// Goal: the task counts a lease by one clock from the claim to its grant. Method: a claim whose answer comes, or was lost, with
-/// and without time to settle, until it is granted or given up.
+/// Goal: the task counts a lease by one clock from the claim to its grant. Method: a claim whose answer
+/// comes, or was lost, with and without time to settle, until it is granted or given up.
 #[test]
 fn a_claim_is_on_its_way_until_it_is_granted_or_given_up() {
     for may_lose_ms in [0, LOSES] {
@@ -243,7 +245,8 @@ fn a_restored_store_is_noticed_and_the_lease_is_written_again_at_once() {
     }
 }
 
-/// Goal: an overlapping grant of another node ends the lease immediately; a grant that begins at its end does not.
+/// Goal: an overlapping grant of another node ends the lease immediately; a grant that begins at its end does
+/// not.
 #[test]
 fn anothers_grant_that_overlaps_ends_the_lease() {
     for (from, overlaps) in [(NOW + WINDOW - 1, true), (NOW + WINDOW, false)] {
@@ -290,9 +293,9 @@ fn ones_own_record_at_another_revision_is_renewed_from_there() {
     assert_eq!(swap_of(&turn).1, Expected::Revision(Revision(5)));
 }
 
-/// A process that resumes a lease recognizes the tags of the previous process. An older tag means that the store forgot, and a
-/// newer one that the previous process renewed after it saved. After the first renewal, only a copy can have written a newer one,
-/// unless the store lost writes and found them again.
+/// A process that resumes a lease recognizes the tags of the previous process. An older tag means that the
+/// store forgot, and a newer one that the previous process renewed after it saved. After the first renewal,
+/// only a copy can have written a newer one, unless the store lost writes and found them again.
 #[test]
 fn a_resumed_lease_tells_older_from_newer_tags_of_its_line() {
     let line = 5 << 64;
@@ -330,16 +333,16 @@ fn a_resumed_lease_tells_older_from_newer_tags_of_its_line() {
         let turn = protocol.step(at(NOW), LeaseInput::Loaded(Ok(Some(found))));
         let case = format!("{number}, renewed: {renewed}: {turn:?}");
         assert_eq!(matches!(turn.events[..], [LeaseEvent::StoreForgot { .. }]), forgot, "{case}");
-        // Before the first renewal, the previous process may have written. After it, only a copy can have, if the store lost
-        // nothing.
+        // Before the first renewal, the previous process may have written. After it, only a copy can have, if
+        // the store lost nothing.
         let lost = matches!(turn.events[..], [LeaseEvent::Lost { .. }]);
         let copied = matches!(turn.events[..], [LeaseEvent::Copied { .. }]);
         assert_eq!((lost, copied), (!forgot && !renewed, !forgot && renewed), "{case}");
     }
 }
 
-/// Goal: a machine that was restored from a snapshot detects that its original renewed the lease, and stops immediately. Method:
-/// the record has tags that this machine has not drawn.
+/// Goal: a machine that was restored from a snapshot detects that its original renewed the lease, and stops
+/// immediately. Method: the record has tags that this machine has not drawn.
 #[test]
 fn a_process_restored_from_its_memory_stops_when_it_notices_the_other() {
     let (restored, worker) = lease();
@@ -364,8 +367,8 @@ fn a_process_restored_from_its_memory_stops_when_it_notices_the_other() {
     }
 }
 
-/// Returns whether one of two machines that hold one lease, whose claim is at revision 1, loses it within 60 rounds. They renew
-/// in turn, each with its own random bits.
+/// Returns whether one of two machines that hold one lease, whose claim is at revision 1, loses it within 60
+/// rounds. They renew in turn, each with its own random bits.
 fn one_loses(mut machines: [LeaseProtocol; 2], claim: Record, random: &mut SplitMix64) -> bool {
     let worker = machines[0].settled_lease().unwrap().worker;
     let (mut record, mut revision) = (claim, 1);
@@ -402,7 +405,8 @@ fn one_loses(mut machines: [LeaseProtocol; 2], claim: Record, random: &mut Split
     })
 }
 
-/// Goal: if two copies of one process run, one notices. Method: they renew in turn, each with its own random bits.
+/// Goal: if two copies of one process run, one notices. Method: they renew in turn, each with its own random
+/// bits.
 #[test]
 fn of_two_copies_of_a_process_one_loses_the_lease() {
     for seed in 0..100 {
@@ -412,7 +416,8 @@ fn of_two_copies_of_a_process_one_loses_the_lease() {
     }
 }
 
-/// Goal: if a process resumed a saved lease while a copy of the saving process runs, one of them notices. Method: as above.
+/// Goal: if a process resumed a saved lease while a copy of the saving process runs, one of them notices.
+/// Method: as above.
 #[test]
 fn of_a_resumed_process_and_the_one_before_it_one_loses_the_lease() {
     for seed in 0..100 {
