@@ -6,8 +6,8 @@ use clap::{ArgMatches, Command, CommandFactory as _, FromArgMatches as _, Parser
 use crate::error::Failure;
 use crate::serve::config_file::ConfigFile;
 use crate::{
-    audit, bench, completions, config, convert, doctor, error, explain, foreign_flags, health, hide_key,
-    import, inspect, layout, log_level, new, ns, output, range, serve, sql, store, token, version, workers,
+    argv, audit, bench, completions, config, convert, doctor, error, explain, health, hide_key, import,
+    inspect, layout, log_level, new, ns, output, range, serve, sql, store, token, version, workers,
 };
 
 const EXAMPLES: &str = "\
@@ -119,7 +119,7 @@ impl Cli {
 
 /// Parses the command line. If `serve` has a configuration file, its values are the defaults.
 pub(crate) fn parse_command_line() -> Result<(Cli, ArgMatches), clap::Error> {
-    parse(Cli::command().color(foreign_flags::colour_of_help()))
+    parse(Cli::command().color(argv::colour_of_help()))
 }
 
 /// Parses the command line again, with the values of its configuration file.

@@ -14,7 +14,7 @@ use snowmint::{Clock as _, WallClock};
 use snowmint_cluster::audit::ChangeFailure;
 
 use crate::log_queue::write_line;
-use crate::{argv, foreign_flags};
+use crate::{advice, argv};
 
 /// Exit code if a store, port, lease or disk failed.
 const FAILED: u8 = 1;
@@ -135,10 +135,7 @@ pub(crate) fn explain(error: &clap::Error) -> Result<(), Failure> {
             let _ = error.print();
             Err(Failure::Reported)
         }
-        _ => {
-            let advice = foreign_flags::advice(error).or_else(|| foreign_flags::flag_of(error));
-            Err(Failure::Usage(advice.unwrap_or_else(|| one_line(error))))
-        }
+        _ => Err(Failure::Usage(advice::advice(error).unwrap_or_else(|| one_line(error)))),
     }
 }
 

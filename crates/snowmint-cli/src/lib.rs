@@ -4,6 +4,7 @@
 #![recursion_limit = "256"]
 
 mod admin_failure;
+mod advice;
 mod argv;
 mod audit;
 mod bench;
@@ -18,7 +19,6 @@ mod doctor;
 mod error;
 mod explain;
 mod flag_values;
-mod foreign_flags;
 #[cfg(all(target_os = "linux", target_env = "gnu", target_feature = "crt-static"))]
 mod glibc_resolver;
 mod health;

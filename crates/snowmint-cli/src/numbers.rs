@@ -1,6 +1,6 @@
 //! Whole numbers as people type them.
 //!
-//! Not in `flag_values.rs`, because `foreign_flags.rs` reads numbers too, and `flag_values.rs` depends on it
+//! Not in `flag_values.rs`, because `advice.rs` reads numbers too, and `flag_values.rs` depends on it
 //! through `error.rs`.
 
 /// Returns a number in digits, either plain or in groups of three. Shorter groups could be a decimal

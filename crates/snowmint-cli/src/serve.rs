@@ -32,7 +32,7 @@ use snowmint_server::access::warn_of_first_tokens;
 use snowmint_server::admin::NodeAdmin;
 use snowmint_server::namespace_sync::{NamespaceConfigError, SyncOptions};
 use snowmint_server::{
-    IdSource, Listener, Listeners, Mint, NamespaceSync, NoeqdListener, Settings, SharedClock, ThriftListener,
+    IdSource, Listener, Listeners, Mint, NamespaceSync, Settings, SharedClock, ThriftListener,
 };
 use snowmint_store::{OpenError, Store, StoreError, StoreErrorKind, Visibility};
 use tokio::runtime::{Builder, Handle};
@@ -207,7 +207,6 @@ struct PortAddresses {
     resp: String,
     thrift: Option<String>,
     grpc: Option<String>,
-    noeqd: Option<String>,
     probe: Option<String>,
 }
 
@@ -220,7 +219,6 @@ impl PortAddresses {
             resp = self.resp,
             thrift = self.thrift,
             grpc = self.grpc,
-            noeqd = self.noeqd,
             probe = self.probe,
             worker = lease.and_then(|lease| lease.worker).map(|worker| worker.to_string()),
             until = lease.map(|lease| display(Utc(lease.until_unix_ms.unwrap_or_default()))),
@@ -263,9 +261,6 @@ async fn prepare(plan: &ServePlan, sockets: &Sockets, serving: &Handle) -> Resul
             token: args.thrift_token.clone(),
         }),
         grpc: open_port(&args.grpc, "--grpc").await?,
-        noeqd: open_port(&args.noeqd, "--noeqd")
-            .await?
-            .map(|listener| NoeqdListener { listener, namespace: plan.noeqd_namespace.clone() }),
         probe: open_port(&args.probe, "--probe").await?,
     };
     let shown = PortAddresses {
@@ -273,7 +268,6 @@ async fn prepare(plan: &ServePlan, sockets: &Sockets, serving: &Handle) -> Resul
         resp: address(listeners.resp.as_ref()),
         thrift: listeners.thrift.as_ref().map(|thrift| address(Some(&thrift.listener))),
         grpc: listeners.grpc.as_ref().map(|grpc| address(Some(grpc))),
-        noeqd: listeners.noeqd.as_ref().map(|noeqd| address(Some(&noeqd.listener))),
         probe: listeners.probe.as_ref().map(|probe| address(Some(probe))),
     };
     let holder = args.holder.clone().unwrap_or_else(|| holder_of(&listeners));
@@ -429,11 +423,9 @@ fn address(listener: Option<&Listener>) -> String {
 /// Returns the default name of a node: its host and its first port, or its socket if it has no port.
 fn holder_of(listeners: &Listeners) -> Holder {
     let thrift = listeners.thrift.as_ref().map(|thrift| &thrift.listener);
-    let noeqd = listeners.noeqd.as_ref().map(|noeqd| &noeqd.listener);
     let open = || {
-        [listeners.http.as_ref(), listeners.resp.as_ref(), thrift, listeners.grpc.as_ref(), noeqd]
-            .into_iter()
-            .flatten()
+        let ports = [listeners.http.as_ref(), listeners.resp.as_ref(), thrift, listeners.grpc.as_ref()];
+        ports.into_iter().flatten()
     };
     let port = open().find_map(Listener::port).map(|port| port.to_string());
     Holder::of_this_host(&port.or_else(|| open().next().map(Listener::address)).unwrap_or_default())

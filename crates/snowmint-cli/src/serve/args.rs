@@ -119,13 +119,6 @@ pub(crate) struct Args {
     /// free port), off, or systemd
     #[arg(long, value_name = "ADDR", default_value = "off", value_parser = flag_values::listen, help_heading = "Addresses")]
     pub(super) grpc: Listen,
-    /// Address for noeqd's one-byte protocol (its port was 4444): HOST:PORT (port 0 for any free port), off,
-    /// or systemd
-    #[arg(long, value_name = "ADDR", default_value = "off", value_parser = flag_values::listen, help_heading = "Addresses")]
-    pub(super) noeqd: Listen,
-    /// Namespace whose ids noeqd's clients get; default: the first of --namespaces
-    #[arg(long, value_name = "NAME", help_heading = "Addresses")]
-    pub(super) noeqd_namespace: Option<NamespaceName>,
     /// Address for health checks and Prometheus: /healthz, /readyz and /metrics over HTTP, without TLS,
     /// certificates or tokens. It serves no ids; clients see the names of namespaces and tokens. HOST:PORT
     /// (port 0 for any free port), unix:PATH, off, or systemd
@@ -375,14 +368,8 @@ impl Args {
     }
 
     /// Returns the ports for ids, each with its flag.
-    pub(super) const fn ports(&self) -> [(&'static str, &Listen); 5] {
-        [
-            ("--http", &self.http),
-            ("--resp", &self.resp),
-            ("--thrift", &self.thrift),
-            ("--grpc", &self.grpc),
-            ("--noeqd", &self.noeqd),
-        ]
+    pub(super) const fn ports(&self) -> [(&'static str, &Listen); 4] {
+        [("--http", &self.http), ("--resp", &self.resp), ("--thrift", &self.thrift), ("--grpc", &self.grpc)]
     }
 
     fn namespace_flags(&self) -> Result<NamespaceFlags, Failure> {
@@ -457,7 +444,6 @@ impl Args {
             ("--resp", &mut self.resp),
             ("--thrift", &mut self.thrift),
             ("--grpc", &mut self.grpc),
-            ("--noeqd", &mut self.noeqd),
             ("--probe", &mut self.probe),
         ])
     }
@@ -536,7 +522,6 @@ impl From<ThriftErrors> for ThriftExceptions {
 pub(super) struct ServePlan {
     pub(super) args: Args,
     pub(super) thrift_namespace: NamespaceName,
-    pub(super) noeqd_namespace: NamespaceName,
     pub(super) store_url: String,
     pub(super) datacenter: DatacenterId,
     pub(super) choice: WorkerChoice,
@@ -564,8 +549,7 @@ impl ServePlan {
         // clap guarantees at least one name.
         let first =
             args.namespaces.first().cloned().ok_or_else(|| Failure::usage("--namespaces: no name"))?;
-        let thrift_namespace = args.thrift_namespace.clone().unwrap_or_else(|| first.clone());
-        let noeqd_namespace = args.noeqd_namespace.clone().unwrap_or(first);
+        let thrift_namespace = args.thrift_namespace.clone().unwrap_or(first);
         let namespace_flags = args.namespace_flags()?;
         let namespaces = namespace_flags.read().map_err(|error| args.namespaces_failure(error))?;
         // The saved lease is in the data directory too.
@@ -583,7 +567,6 @@ impl ServePlan {
         }
         Ok(Self {
             thrift_namespace,
-            noeqd_namespace,
             datacenter,
             choice: worker.map_or(WorkerChoice::Any, WorkerChoice::Only),
             namespace_flags,

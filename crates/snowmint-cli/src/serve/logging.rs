@@ -21,7 +21,6 @@ use tracing_subscriber::{Registry, registry};
 use super::config_file;
 use crate::argv;
 use crate::error::Failure;
-use crate::foreign_flags::SERVE;
 use crate::log_queue::{self, ACCESS, CleanLine, Lines, LogQueue};
 use crate::output::{clean_line, wants_colour};
 
@@ -59,7 +58,7 @@ pub(crate) fn requested_format() -> Format {
     const FLAG: &str = "--log-format";
     let words = argv::words();
     // A global flag may precede the command, which has several names.
-    if !words.iter().skip(1).take(3).any(|word| SERVE.contains(&word.as_str())) {
+    if !words.iter().skip(1).take(3).any(|word| argv::SERVE.contains(&word.as_str())) {
         return Format::Text;
     }
     let named = words.iter().enumerate().rev().find_map(|(at, word)| match word.strip_prefix(FLAG)? {

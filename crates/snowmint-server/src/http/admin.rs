@@ -27,13 +27,13 @@ use crate::admin::workers::Force;
 use crate::http::Serving;
 use crate::http::handler::check_admission;
 use crate::http::request::{check_host, decode, parameters};
-use crate::http::request_log::RequestLine;
 use crate::http::response::{Body, Problem, json};
 use crate::http::{cors, fleet};
 use crate::limits::admin::{MAX_BODY, MAX_CHANGES};
 use crate::mint::MintError;
 use crate::nearest::unknown_name;
 use crate::operator::{ChangedHere, Drain, Operator, Scope, authorize, only_with_store};
+use crate::request_record::RequestRecord;
 use crate::status::ErrorKind;
 
 const PREFIX: &str = "/v1/admin/";
@@ -68,12 +68,12 @@ pub(super) fn is_admin(path: &str) -> bool {
     path.starts_with(PREFIX)
 }
 
-/// Answers a request to the admin API. `of` and `line` receive the identity of the client once it is known.
+/// Answers a request to the admin API. `of` and `record` receive the identity of the client once it is known.
 pub(super) async fn answer<B>(
     serving: &Serving<'_>,
     request: Request<B>,
     of: &mut Option<Identity>,
-    line: Option<&mut RequestLine>,
+    record: &mut RequestRecord,
 ) -> Result<Response<Body>, Problem>
 where
     B: hyper::body::Body<Data = Bytes> + Unpin,
@@ -85,9 +85,7 @@ where
     let (parts, body) = request.into_parts();
     let resource = Resource::of(parts.uri.path(), parts.uri.query());
     let identity = &*of.insert(BearerCache::new(server.settings.access.as_ref()).identity(&parts.headers)?);
-    if let Some(line) = line {
-        line.sent_by(identity);
-    }
+    record.sent_by(identity);
     authorize(identity, resource.as_ref().map_or(Scope::Everything, Resource::scope))?;
     let resource = resource.or_else(|problem| {
         // A method that the path never takes is reported before an invalid query.
