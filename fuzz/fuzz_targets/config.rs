@@ -16,7 +16,8 @@ snowmint_fuzz::fuzz_target!(|text: &str| {
     if let Err(error) = config_file::namespaces_in(text, &Layout::TWITTER) {
         assert!(error.line.is_none_or(|line| (1..=lines).contains(&line)), "{error}");
     }
-    if let Ok((rows, tables)) = config_file::tokens_in(text) {
+    let tokens = config_file::tokens_in(text);
+    if let (Ok(rows), Ok(tables)) = (tokens, config_file::token_lines_in(text)) {
         assert_eq!(file::parse(&tables), Ok(rows), "{tables:?}");
     }
 });

@@ -76,8 +76,10 @@ pub enum TokensSource {
     ConfigFile {
         /// The file.
         path: PathBuf,
-        /// Reads the tokens in its text, and returns them with the lines of their tables.
-        parse: fn(&str) -> Result<(TokenRows, String), String>,
+        /// Returns the lines of the tables of tokens in its text.
+        lines: fn(&str) -> Result<String, String>,
+        /// Reads the tokens in its text.
+        rows: fn(&str) -> Result<TokenRows, String>,
     },
 }
 
@@ -249,10 +251,12 @@ pub async fn warn_of_first_tokens(source: TokensSource, reload: &Notify) -> ! {
     let look = async || {
         let source = source.clone();
         // Disks may be slow, and the threads of this runtime serve clients.
-        let found = tokio::task::spawn_blocking(move || rows_of(&source)).await;
+        let found = tokio::task::spawn_blocking(move || text_of(&source)).await;
         // Other readers of the file report that it is invalid.
         match found {
-            Ok(Ok((_, text))) if !text.trim().is_empty() => Err("tokens in a file that had none".to_owned()),
+            Ok(Ok((_, lines))) if !lines.trim().is_empty() => {
+                Err("tokens in a file that had none".to_owned())
+            }
             _ => Ok(()),
         }
     };
@@ -270,8 +274,13 @@ pub async fn warn_of_first_tokens(source: TokensSource, reload: &Notify) -> ! {
 }
 
 fn read(source: &TokensSource, before: &Table) -> Result<Table, TokensError> {
-    let (rows, text) = rows_of(source)?;
-    Ok(table(rows, text, before))
+    let (text, lines) = text_of(source)?;
+    let rows = match source {
+        TokensSource::File(_) => file::parse(&text),
+        TokensSource::ConfigFile { rows, .. } => rows(&text),
+    };
+    let rows = rows.map_err(|why| TokensError { source_file: source.clone(), why })?;
+    Ok(table(rows, lines, before))
 }
 
 /// Reads a file that was read before, and checks that it was not cut.
@@ -285,17 +294,17 @@ fn read_again(source: &TokensSource, before: &Table) -> Result<Table, TokensErro
     Ok(table)
 }
 
-/// Returns the tokens of a file, and the text that they stand in.
-fn rows_of(source: &TokensSource) -> Result<(TokenRows, String), TokensError> {
+/// Returns the text of a file, and those of its lines that are about tokens.
+fn text_of(source: &TokensSource) -> Result<(String, String), TokensError> {
     let failed = |why: String| TokensError { source_file: source.clone(), why };
     let text = std::fs::read_to_string(source.path()).map_err(|error| {
         failed(format!("{error}; create the file with `snowmint token create --file FILE`"))
     })?;
-    match source {
-        TokensSource::File(_) => file::parse(&text).map(|rows| (rows, text)),
-        TokensSource::ConfigFile { parse, .. } => parse(&text),
-    }
-    .map_err(failed)
+    let lines = match source {
+        TokensSource::File(_) => text.clone(),
+        TokensSource::ConfigFile { lines, .. } => lines(&text).map_err(failed)?,
+    };
+    Ok((text, lines))
 }
 
 /// Builds the table of tokens. A token keeps its usage when the file changes.

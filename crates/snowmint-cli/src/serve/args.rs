@@ -24,7 +24,7 @@ use snowmint_server::namespace_sync::{
 use snowmint_server::{AllowedHosts, CorsOrigins, Settings, ThriftExceptions, Timeouts, Tls, TlsFiles};
 use snowmint_store::StoreId;
 
-use super::config_file::{namespaces_in, tokens_in};
+use super::config_file::{namespaces_in, token_lines_in, tokens_in};
 use super::logging::{Filter, Format, LogSettings};
 use super::systemd::Sockets;
 use super::trace_flags;
@@ -627,7 +627,7 @@ fn load_tokens(file: Option<PathBuf>, config: Option<PathBuf>) -> Result<Option<
 
 /// Returns the tables of tokens in a configuration file.
 const fn tokens_of_config(path: PathBuf) -> TokensSource {
-    TokensSource::ConfigFile { path, parse: tokens_in }
+    TokensSource::ConfigFile { path, lines: token_lines_in, rows: tokens_in }
 }
 
 /// Checks that Thrift clients have a configured token if tokens are required.
