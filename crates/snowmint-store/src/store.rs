@@ -216,7 +216,7 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// Returns how far [`unix_ms`](Self::unix_ms) may be from the store's clock, either way: half a second if
     /// the clock shows whole seconds.
     fn clock_error(&self) -> Duration {
-        self.inner().map_or(Duration::ZERO, |it| it.clock_error())
+        self.inner().map_or(Duration::ZERO, Store::clock_error)
     }
 
     /// Returns why the last call of [`unix_ms`](Self::unix_ms) found no clock, if stores of this kind usually
@@ -230,7 +230,7 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     ///
     /// No node treats such a key as free: a conditional write to it conflicts.
     fn skipped(&self) -> Vec<String> {
-        self.inner().map_or_else(Vec::new, |it| it.skipped())
+        self.inner().map_or_else(Vec::new, Store::skipped)
     }
 
     /// Asks the store what an operator has to mend before calls fail, such as a quota that is half used; in
@@ -249,7 +249,7 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// only once it has *settled*: a load or conditional write that was sent at least this long after the
     /// acknowledgement arrived still found it. Leases, segments and namespaces wait for that.
     fn may_lose(&self) -> Duration {
-        self.inner().map_or(Duration::ZERO, |it| it.may_lose())
+        self.inner().map_or(Duration::ZERO, Store::may_lose)
     }
 
     /// Moves the content of the store's side files into its main file, so that the file can be copied or
@@ -288,7 +288,7 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// The default implementation reads [`describe`](Self::describe), and returns [`Visibility::Network`]
     /// unless that begins with the scheme of a store of this crate.
     fn visibility(&self) -> Visibility {
-        self.inner().map_or_else(|| Visibility::of_description(&self.describe()), |it| it.visibility())
+        self.inner().map_or_else(|| Visibility::of_description(&self.describe()), Store::visibility)
     }
 
     /// Returns the kind and place of this store for logs, such as `sqlite:/var/lib/snowmint/leases.db`,
@@ -298,7 +298,7 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// Returns the place in full, for people who compare two nodes: also what [`describe`](Self::describe)
     /// leaves out, such as the schema of a table or the folder of a relative path.
     fn place(&self) -> String {
-        self.inner().map_or_else(|| self.describe(), |it| it.place())
+        self.inner().map_or_else(|| self.describe(), Store::place)
     }
 
     /// Returns the store that this one wraps. Methods with a default then return what that store says, except

@@ -44,9 +44,11 @@ struct Source {
     name: &'static str,
     /// An example of its URLs.
     form: &'static str,
-    open: for<'a> fn(&'a str) -> BoxFuture<'a, Result<Arc<dyn Counter>, OpenError>>,
-    survey: for<'a> fn(&'a str) -> BoxFuture<'a, Result<Survey, OpenError>>,
+    open: fn(&str) -> Opening<'_, Arc<dyn Counter>>,
+    survey: fn(&str) -> Opening<'_, Survey>,
 }
+
+type Opening<'a, T> = BoxFuture<'a, Result<T, OpenError>>;
 
 /// A counter of another system, as [`survey`] found it.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -176,13 +176,11 @@ pub(super) async fn prepare_table(pool: &Pool<MySqlSettings>) -> Result<(), Stor
 
 /// Checks that the table exists and is ours, without writing.
 pub(super) async fn check_table(pool: &Pool<MySqlSettings>) -> Result<(), StoreError> {
-    match inspect(pool).await? {
-        Some(found) => check(pool, &found),
-        None => {
-            let found = "the table snowmint_records is missing; a server creates it at its first start";
-            Err(table::refuse(&pool.name, found))
-        }
-    }
+    let Some(found) = inspect(pool).await? else {
+        let found = "the table snowmint_records is missing; a server creates it at its first start";
+        return Err(table::refuse(&pool.name, found));
+    };
+    check(pool, &found)
 }
 
 /// Engine, columns, primary key; all three are `None` for a view.

@@ -347,6 +347,7 @@ pub(super) async fn begin(
     Ok((session, ClusterHistory { history, view }))
 }
 
+#[allow(clippy::needless_pass_by_value, reason = "as map_err passes it")]
 fn refused(error: sqlx::Error) -> HostRefusal {
     refusal::<MySqlSettings>(&error)
 }

@@ -242,11 +242,11 @@ const HISTORY: &str = "SELECT (SELECT system_identifier FROM pg_control_system()
 /// The extent of a server's history; unknown if the server does not show it.
 #[derive(Default, Debug)]
 pub(super) struct PostgresHistory {
-    known: Option<Timeline>,
+    known: Option<KnownTimeline>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Timeline {
+struct KnownTimeline {
     system: i64,
     /// The number of the database, since a copy may have the same name.
     database: i64,
@@ -259,7 +259,7 @@ impl PostgresHistory {
         let row = exactly_one(sqlx::raw_sql(HISTORY).fetch_all(connection)).await;
         match row.and_then(|row| <(i64, i64, i64)>::from_row(&row)) {
             Ok((system, database, timeline)) => {
-                Ok(Self { known: Some(Timeline { system, database, timeline }) })
+                Ok(Self { known: Some(KnownTimeline { system, database, timeline }) })
             }
             Err(error) if error::is_not_offered(&error) => Ok(Self::default()),
             Err(error) => Err(refusal::<PostgresSettings>(&error)),
@@ -270,7 +270,7 @@ impl PostgresHistory {
 impl ServerHistory for PostgresHistory {
     fn lacks(&self, seen: &Self) -> Option<String> {
         let seen = seen.known?;
-        let Some(Timeline { system, database, timeline }) = self.known else {
+        let Some(KnownTimeline { system, database, timeline }) = self.known else {
             return Some(format!(
                 "does not show its timeline, and this node has seen timeline {}",
                 seen.timeline
@@ -292,8 +292,8 @@ impl ServerHistory for PostgresHistory {
 
     fn merge(&mut self, other: Self) {
         let before = self.known.map_or(0, |it| it.timeline);
-        if let Some(Timeline { system, database, timeline }) = other.known {
-            self.known = Some(Timeline { system, database, timeline: timeline.max(before) });
+        if let Some(KnownTimeline { system, database, timeline }) = other.known {
+            self.known = Some(KnownTimeline { system, database, timeline: timeline.max(before) });
         }
     }
 }
@@ -329,7 +329,7 @@ mod tests {
     }
 
     fn history(system: i64, timeline: i64) -> PostgresHistory {
-        PostgresHistory { known: Some(Timeline { system, database: 5, timeline }) }
+        PostgresHistory { known: Some(KnownTimeline { system, database: 5, timeline }) }
     }
 
     #[test]
@@ -345,7 +345,7 @@ mod tests {
         let lack = history(7, 1).lacks(&seen).unwrap();
         assert_eq!(lack, "is on timeline 1, and this node has seen timeline 2");
         assert!(history(8, 3).lacks(&seen).unwrap().contains("another database"));
-        let copy = PostgresHistory { known: Some(Timeline { system: 7, database: 6, timeline: 2 }) };
+        let copy = PostgresHistory { known: Some(KnownTimeline { system: 7, database: 6, timeline: 2 }) };
         assert_eq!(
             copy.lacks(&seen).unwrap(),
             "has another database of this name (number 6, and this node has seen 5)"

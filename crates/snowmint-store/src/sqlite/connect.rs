@@ -66,13 +66,11 @@ impl OpenFailure {
 pub(super) async fn open(path: &Path) -> Result<(Files, SqliteConnection), StoreError> {
     let path = prepare(path).map_err(|failure| failure.into_store_error(path))?;
     let before = identity(&path).ok();
-    let connection = match tokio::time::timeout(OPEN_WITHIN, connect_patiently(&path)).await {
-        Ok(connection) => connection,
-        Err(_) => {
-            let found = format!("other processes have kept the file locked for {} s", OPEN_WITHIN.as_secs());
-            refuse(StoreErrorKind::Unavailable, found, "`fuser -v` on the file shows which")
-        }
+    let late = |_| {
+        let found = format!("other processes have kept the file locked for {} s", OPEN_WITHIN.as_secs());
+        refuse(StoreErrorKind::Unavailable, found, "`fuser -v` on the file shows which")
     };
+    let connection = tokio::time::timeout(OPEN_WITHIN, connect_patiently(&path)).await.unwrap_or_else(late);
     let connection = connection.map_err(|failure| failure.into_store_error(&path))?;
     let files = Files::note(path.clone())
         .map_err(|error| OpenFailure::Sqlite(error.into()).into_store_error(&path))?;

@@ -23,7 +23,7 @@ impl Files {
 
     /// As [`note`](Self::note), for a file that is only read: its companions may be missing.
     pub(super) fn note_what_is_there(path: PathBuf) -> io::Result<Self> {
-        Self::watch(path, |companion| companion.exists())
+        Self::watch(path, Path::exists)
     }
 
     fn watch(path: PathBuf, counts: impl Fn(&Path) -> bool) -> io::Result<Self> {
