@@ -34,7 +34,7 @@ use crate::socket_stream::Stream;
 use crate::state::ServerState;
 use crate::status::ErrorKind;
 use codec::{Parser, ProtocolError, Step};
-use command::{Call, IdReply, IdRequest, Outcome, refuse, write_id};
+use command::{Call, IdReply, IdRequest, Outcome, Unfinished, refuse, write_id};
 use session::{Queued, Session};
 
 /// Numbers that are written between two checks of the output's length: few compared to [`FLUSH_AT`].
@@ -80,6 +80,7 @@ pub(crate) async fn serve(
 }
 
 /// How a connection ends if it did not fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     /// Close at once.
     Quiet,
@@ -93,7 +94,6 @@ enum Handled {
     Answered,
     /// Run it again: its namespace is created now.
     Again,
-    End(End),
 }
 
 /// The state before a command runs, which the access log and a span need.
@@ -220,45 +220,33 @@ impl Connection {
                 Ok(None) => break,
                 Err(error) => return Ok((Some(self.broken(error)), commands)),
             };
+            let command = &input[start..start + len];
             match outcome {
                 Outcome::Done => {}
                 // Logged and traced once it has run.
                 Outcome::Queued => observed = None,
                 Outcome::Repeated(more) => (start, commands) = (start + more * len, commands + more as u64),
+                Outcome::End(end) => {
+                    if let Some(observed) = observed {
+                        self.log_last(command, end, &observed);
+                    }
+                    return Ok((Some(end), commands));
+                }
                 // Boxed, since an idle connection would otherwise reserve room for them.
                 Outcome::Execute(queued) => {
-                    let command = &input[start..start + len];
                     let unanswered = self.unanswered(command, observed.as_ref());
                     Box::pin(request_log::unless_answered(unanswered, self.execute(queued))).await?;
                     if let Some(observed) = observed.take() {
-                        // The reply may begin with the error of a command.
-                        request_log::answered(
-                            &self.server,
-                            self.identity(),
-                            command,
-                            1,
-                            None,
-                            observed.began,
-                        );
-                        self.logged += 1;
+                        self.log_execute(command, &observed);
                     }
                 }
-                outcome => {
-                    let command = &input[start..start + len];
+                Outcome::Unfinished(unfinished) => {
                     let unanswered = self.unanswered(command, observed.as_ref());
-                    let finishing = self.finish(outcome, created);
-                    match Box::pin(request_log::unless_answered(unanswered, finishing)).await? {
-                        Handled::Answered => {}
-                        Handled::Again => {
-                            created = true;
-                            continue;
-                        }
-                        Handled::End(end) => {
-                            if let Some(observed) = observed {
-                                self.log_last(command, &end, &observed);
-                            }
-                            return Ok((Some(end), commands));
-                        }
+                    let finishing = self.finish(unfinished, created);
+                    let handled = Box::pin(request_log::unless_answered(unanswered, finishing)).await?;
+                    if let Handled::Again = handled {
+                        created = true;
+                        continue;
                     }
                 }
             }
@@ -307,15 +295,22 @@ impl Connection {
         self.logged += times as u64;
     }
 
+    /// Writes the line and the span of `EXEC`, without an error: the reply may begin with that of a command.
+    #[cold]
+    fn log_execute(&mut self, command: &[u8], observed: &Observed) {
+        request_log::answered(&self.server, self.identity(), command, 1, None, observed.began);
+        self.logged += 1;
+    }
+
     /// Writes the line and the span of the command that ended the connection. An HTTP request gets no answer.
     #[cold]
-    fn log_last(&mut self, command: &[u8], end: &End, observed: &Observed) {
+    fn log_last(&mut self, command: &[u8], end: End, observed: &Observed) {
         let error = match end {
             End::AfterReply => self.error_since(observed),
             End::Quiet => Some(ErrorKind::Unknown.status().resp.as_bytes()),
         };
         request_log::answered(&self.server, self.identity(), command, 1, error, observed.began);
-        self.logged += u64::from(matches!(end, End::AfterReply));
+        self.logged += u64::from(end == End::AfterReply);
     }
 
     /// Runs the command at the start of `input`. Returns the outcome and the length of the command; `None` if it is
@@ -355,14 +350,15 @@ impl Connection {
             let (command, mut times) = (&here[..len], 1);
             rest.commands = &here[len..];
             match outcome {
-                Outcome::Done => {}
                 Outcome::Repeated(more) => {
                     times += more;
                     rest.commands = &here[times * len..];
                 }
-                outcome => {
+                // All but the first are not queued.
+                Outcome::Done | Outcome::Queued | Outcome::End(_) | Outcome::Execute(_) => {}
+                Outcome::Unfinished(unfinished) => {
                     let unanswered = self.unanswered(command, observed.as_ref());
-                    let finishing = self.finish(outcome, created);
+                    let finishing = self.finish(unfinished, created);
                     if let Handled::Again = request_log::unless_answered(unanswered, finishing).await? {
                         (rest.commands, created) = (here, true);
                         continue;
@@ -378,14 +374,28 @@ impl Connection {
         Ok(())
     }
 
-    /// Finishes a command. `created` says that its namespace was just created.
-    async fn finish(&mut self, outcome: Outcome, created: bool) -> io::Result<Handled> {
-        match outcome {
-            Outcome::Close => return Ok(Handled::End(End::AfterReply)),
-            Outcome::Abandon => return Ok(Handled::End(End::Quiet)),
-            Outcome::Ids(request, ids) => self.write_ids(request, ids).await?,
-            Outcome::Create(name, unknown) => {
-                self.flush().await?;
+    /// Finishes a command. `created` says that its namespace was just created. Replies so far are sent before it waits.
+    async fn finish(&mut self, unfinished: Unfinished, created: bool) -> io::Result<Handled> {
+        if !matches!(unfinished, Unfinished::Ids(..)) {
+            self.flush().await?;
+        }
+        match unfinished {
+            Unfinished::Ids(request, ids) => self.write_ids(request, ids).await?,
+            Unfinished::Partial(request, part) => match self.state.wait(&request.namespace, part).await {
+                Ok(ids) => self.write_ids(request, ids).await?,
+                Err(error) => self.refuse(&error),
+            },
+            Unfinished::Increment(namespace, count, spent) => {
+                match self.state.take_run(&namespace, count).await {
+                    Ok(run) => {
+                        spent.keep();
+                        self.counts.issued(&self.server.metrics, &namespace, run.count().get());
+                        reply::integer(&mut self.out, run.last());
+                    }
+                    Err(error) => self.refuse(&error),
+                }
+            }
+            Unfinished::Create(name, unknown) => {
                 match self.state.create(&self.server.mint, &name, unknown).await {
                     Ok(()) if !created => return Ok(Handled::Again),
                     Ok(()) => {
@@ -394,7 +404,6 @@ impl Connection {
                     Err(error) => self.refuse(&error),
                 }
             }
-            outcome => self.wait(outcome).await?,
         }
         Ok(Handled::Answered)
     }
@@ -404,28 +413,6 @@ impl Connection {
         let within = self.server.settings.timeouts.request;
         tracing::debug!(client = self.session.id, "RESP client disconnected; incomplete command");
         self.refuse_input(format!("Protocol error: incomplete command after {within:?}"))
-    }
-
-    /// Sends the replies so far, then waits for ids.
-    async fn wait(&mut self, outcome: Outcome) -> io::Result<()> {
-        self.flush().await?;
-        match outcome {
-            Outcome::Wait(request, part) => match self.state.wait(&request.namespace, part).await {
-                Ok(ids) => self.write_ids(request, ids).await?,
-                Err(error) => self.refuse(&error),
-            },
-            Outcome::Increment(namespace, count, spent) => match self.state.take_run(&namespace, count).await
-            {
-                Ok(run) => {
-                    spent.keep();
-                    self.counts.issued(&self.server.metrics, &namespace, run.count().get());
-                    reply::integer(&mut self.out, run.last());
-                }
-                Err(error) => self.refuse(&error),
-            },
-            _ => {}
-        }
-        Ok(())
     }
 
     fn refuse(&mut self, error: &MintError) {
