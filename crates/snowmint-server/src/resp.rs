@@ -34,7 +34,7 @@ use crate::socket_stream::Stream;
 use crate::state::ServerState;
 use crate::status::ErrorKind;
 use codec::{Args, Parser, ProtocolError, Step};
-use command::{Call, IdReply, IdRequest, Outcome, refuse, write_id};
+use command::{Call, IdReply, IdRequest, Outcome, Unfinished, refuse, write_id};
 use session::{Queued, Session};
 
 /// Numbers that are written between two checks of the output's length: few compared to [`FLUSH_AT`].
@@ -80,6 +80,7 @@ pub(crate) async fn serve(
 }
 
 /// How a connection ends if it did not fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     /// Close at once.
     Quiet,
@@ -93,7 +94,6 @@ enum Handled {
     Answered,
     /// Run it again: its namespace is created now.
     Again,
-    End(End),
 }
 
 /// A command that is logged or traced, and the state before it runs.
@@ -231,30 +231,26 @@ impl Connection {
                 // Logged and traced once it has run.
                 Outcome::Queued => omit(observed.take()),
                 Outcome::Repeated(more) => (start, commands) = (start + more * len, commands + more as u64),
+                Outcome::End(end) => {
+                    if let Some(observed) = observed {
+                        self.log_last(end, observed);
+                    }
+                    return Ok((Some(end), commands));
+                }
                 // Boxed, since an idle connection would otherwise reserve room for them.
                 Outcome::Execute(queued) => {
                     Box::pin(self.execute(queued)).await?;
-                    // The reply may begin with the error of a command.
-                    if let Some(mut observed) = observed.take() {
-                        observed.record.ended(OK);
-                        observed.record.sent_by(self.identity());
-                        self.logged += 1;
+                    if let Some(observed) = observed.take() {
+                        self.log_execute(observed);
                     }
                 }
-                outcome => match Box::pin(self.finish(outcome, created)).await? {
-                    Handled::Answered => {}
-                    Handled::Again => {
+                Outcome::Unfinished(unfinished) => {
+                    if let Handled::Again = Box::pin(self.finish(unfinished, created)).await? {
                         omit(observed);
                         created = true;
                         continue;
                     }
-                    Handled::End(end) => {
-                        if let Some(observed) = observed {
-                            self.log_last(&end, observed);
-                        }
-                        return Ok((Some(end), commands));
-                    }
-                },
+                }
             }
             (start, commands, created) = (start + len, commands + 1, false);
             if let Some(observed) = observed {
@@ -294,9 +290,17 @@ impl Connection {
         self.logged += times as u64;
     }
 
+    /// Writes the line and the span of `EXEC`, without an error: the reply may begin with that of a command.
+    #[cold]
+    fn log_execute(&mut self, mut observed: Observed) {
+        observed.record.ended(OK);
+        observed.record.sent_by(self.identity());
+        self.logged += 1;
+    }
+
     /// Writes the line and the span of the command that ended the connection. An HTTP request gets no answer.
     #[cold]
-    fn log_last(&mut self, end: &End, mut observed: Observed) {
+    fn log_last(&mut self, end: End, mut observed: Observed) {
         match end {
             End::AfterReply => self.log(1, observed),
             End::Quiet => observed.record.ended(ErrorKind::Unknown.status().resp),
@@ -345,13 +349,14 @@ impl Connection {
             let Ok(Some((outcome, len, observed))) = self.call(&mut parser, here, is_recorded) else { break };
             rest.commands = &here[len..];
             match outcome {
-                Outcome::Done => {}
                 Outcome::Repeated(more) => {
                     times += more;
                     rest.commands = &here[times * len..];
                 }
-                outcome => {
-                    if let Handled::Again = self.finish(outcome, created).await? {
+                // All but the first are not queued.
+                Outcome::Done | Outcome::Queued | Outcome::End(_) | Outcome::Execute(_) => {}
+                Outcome::Unfinished(unfinished) => {
+                    if let Handled::Again = self.finish(unfinished, created).await? {
                         omit(observed);
                         (rest.commands, created) = (here, true);
                         continue;
@@ -367,14 +372,28 @@ impl Connection {
         Ok(())
     }
 
-    /// Finishes a command. `created` says that its namespace was just created.
-    async fn finish(&mut self, outcome: Outcome, created: bool) -> io::Result<Handled> {
-        match outcome {
-            Outcome::Close => return Ok(Handled::End(End::AfterReply)),
-            Outcome::Abandon => return Ok(Handled::End(End::Quiet)),
-            Outcome::Ids(request, ids) => self.write_ids(request, ids).await?,
-            Outcome::Create(name, unknown) => {
-                self.flush().await?;
+    /// Finishes a command. `created` says that its namespace was just created. Replies so far are sent before it waits.
+    async fn finish(&mut self, unfinished: Unfinished, created: bool) -> io::Result<Handled> {
+        if !matches!(unfinished, Unfinished::Ids(..)) {
+            self.flush().await?;
+        }
+        match unfinished {
+            Unfinished::Ids(request, ids) => self.write_ids(request, ids).await?,
+            Unfinished::Partial(request, part) => match self.state.wait(&request.namespace, part).await {
+                Ok(ids) => self.write_ids(request, ids).await?,
+                Err(error) => self.refuse(&error),
+            },
+            Unfinished::Increment(namespace, count, spent) => {
+                match self.state.take_run(&namespace, count).await {
+                    Ok(run) => {
+                        spent.keep();
+                        self.counts.issued(&self.server.metrics, &namespace, run.count().get());
+                        reply::integer(&mut self.out, run.last());
+                    }
+                    Err(error) => self.refuse(&error),
+                }
+            }
+            Unfinished::Create(name, unknown) => {
                 match self.state.create(&self.server.mint, &name, unknown).await {
                     Ok(()) if !created => return Ok(Handled::Again),
                     Ok(()) => {
@@ -383,7 +402,6 @@ impl Connection {
                     Err(error) => self.refuse(&error),
                 }
             }
-            outcome => self.wait(outcome).await?,
         }
         Ok(Handled::Answered)
     }
@@ -393,28 +411,6 @@ impl Connection {
         let within = self.server.settings.timeouts.request;
         tracing::debug!(client = self.session.id, "RESP client disconnected; incomplete command");
         self.refuse_input(format!("Protocol error: incomplete command after {within:?}"))
-    }
-
-    /// Sends the replies so far, then waits for ids.
-    async fn wait(&mut self, outcome: Outcome) -> io::Result<()> {
-        self.flush().await?;
-        match outcome {
-            Outcome::Wait(request, part) => match self.state.wait(&request.namespace, part).await {
-                Ok(ids) => self.write_ids(request, ids).await?,
-                Err(error) => self.refuse(&error),
-            },
-            Outcome::Increment(namespace, count, spent) => match self.state.take_run(&namespace, count).await
-            {
-                Ok(run) => {
-                    spent.keep();
-                    self.counts.issued(&self.server.metrics, &namespace, run.count().get());
-                    reply::integer(&mut self.out, run.last());
-                }
-                Err(error) => self.refuse(&error),
-            },
-            _ => {}
-        }
-        Ok(())
     }
 
     fn refuse(&mut self, error: &MintError) {

@@ -15,6 +15,7 @@ use crate::mint::{
     ConnectionState, Entry, Ids, InspectBy, MintError, Minted, Namespace, PartialIds, Taken, parse_count,
     parse_range_count,
 };
+use crate::resp::End;
 use crate::resp::codec::Args;
 use crate::resp::command_table::{CommandName, NO_AUTH, find_command};
 use crate::resp::reply::{self, Version};
@@ -27,6 +28,10 @@ const REPEATED: usize = 128;
 
 /// What the connection has to do after a command.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it is moved once; a box would be an allocation for each command"
+)]
 pub(super) enum Outcome {
     /// Nothing: the reply is written.
     Done,
@@ -34,20 +39,25 @@ pub(super) enum Outcome {
     Queued,
     /// Nothing: this command is answered, and this many of the same that follow it.
     Repeated(usize),
-    /// Send the output and close.
-    Close,
-    /// Close without an answer.
-    Abandon,
+    /// Close.
+    End(End),
+    /// Run these commands, and answer all of them.
+    Execute(Queued),
+    /// Finish the reply.
+    Unfinished(Unfinished),
+}
+
+/// A command whose reply has to wait, or is too long to be written at once.
+#[derive(Debug)]
+pub(super) enum Unfinished {
     /// Write these ids.
     Ids(IdRequest, Ids),
     /// Wait for the rest of these ids, and write them all.
-    Wait(IdRequest, PartialIds),
+    Partial(IdRequest, PartialIds),
     /// Wait for this many consecutive numbers, and write the last.
     Increment(Arc<Namespace>, NonZeroU64, Spent),
     /// Create a namespace of this name, and run the command again.
     Create(Box<[u8]>, MintError),
-    /// Run these commands, and answer all of them.
-    Execute(Queued),
 }
 
 /// A request for ids.
@@ -220,7 +230,7 @@ impl Call<'_> {
     pub(super) fn quit(&mut self) -> Outcome {
         reply::simple(self.out, "OK");
         self.counts.succeeded += 1;
-        Outcome::Close
+        Outcome::End(End::AfterReply)
     }
 
     /// `ID.NEXT namespace [COUNT n] [INTEGER]`.
@@ -287,11 +297,7 @@ impl Call<'_> {
                 let taken = namespace.try_take_ranges(handles, count);
                 let shape = ReplyShape { array: true, id: IdReply::Range };
                 let request = IdRequest { namespace: Arc::clone(namespace), shape, spent };
-                match taken {
-                    Ok(Taken::All(ids)) => Outcome::Ids(request, ids),
-                    Ok(Taken::Partial(part)) => Outcome::Wait(request, part),
-                    Err(error) => self.refuse(&error),
-                }
+                self.write_taken(request, taken)
             }
             (Err(error), Ok(_)) => self.unfound(error),
             (Err(error), Err(_)) => self.unknown_namespace(error),
@@ -307,9 +313,15 @@ impl Call<'_> {
         shape: ReplyShape,
         spent: Spent,
     ) -> Outcome {
-        match namespace.try_take(self.connection.handles(), count) {
-            Ok(Taken::All(ids)) => Outcome::Ids(IdRequest { namespace, shape, spent }, ids),
-            Ok(Taken::Partial(part)) => Outcome::Wait(IdRequest { namespace, shape, spent }, part),
+        let taken = namespace.try_take(self.connection.handles(), count);
+        self.write_taken(IdRequest { namespace, shape, spent }, taken)
+    }
+
+    /// Has the connection write what was taken, and wait for the rest.
+    fn write_taken(&mut self, request: IdRequest, taken: Result<Taken, MintError>) -> Outcome {
+        match taken {
+            Ok(Taken::All(ids)) => Outcome::Unfinished(Unfinished::Ids(request, ids)),
+            Ok(Taken::Partial(part)) => Outcome::Unfinished(Unfinished::Partial(request, part)),
             Err(error) => self.refuse(&error),
         }
     }
@@ -347,7 +359,10 @@ impl Call<'_> {
         };
         spent.reduce_to(1);
         match worth_waiting {
-            Ok(()) => Outcome::Increment(Arc::clone(namespace), NonZeroU64::MIN, spent),
+            Ok(()) => {
+                let namespace = Arc::clone(namespace);
+                Outcome::Unfinished(Unfinished::Increment(namespace, NonZeroU64::MIN, spent))
+            }
             Err(error) => self.refuse(&error),
         }
     }
@@ -367,7 +382,7 @@ impl Call<'_> {
             (Ok((namespace, _)), Ok(count)) => {
                 let namespace = Arc::clone(namespace);
                 match self.session.identity.spend(self.args.at(1), count.get()) {
-                    Ok(spent) => Outcome::Increment(namespace, count, spent),
+                    Ok(spent) => Outcome::Unfinished(Unfinished::Increment(namespace, count, spent)),
                     Err(error) => self.refuse(&error),
                 }
             }
@@ -383,7 +398,7 @@ impl Call<'_> {
         let identity = &self.session.identity;
         let error = identity.unfound(&self.server.mint, Right::Mint, self.args.at(1), error);
         if matches!(error, MintError::UnknownNamespace { .. }) && self.server.mint.creates() {
-            return Outcome::Create(self.args.at(1).into(), error);
+            return Outcome::Unfinished(Unfinished::Create(self.args.at(1).into(), error));
         }
         self.refuse(&error)
     }
@@ -479,7 +494,7 @@ impl Call<'_> {
         if name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:") {
             tracing::debug!("connection closed; HTTP request on the RESP port");
             self.counts.failed(&self.server.metrics, ErrorKind::Unknown);
-            return Outcome::Abandon;
+            return Outcome::End(End::Quiet);
         }
         let mut args = String::new();
         for arg in self.args.from(1) {
@@ -664,7 +679,8 @@ mod tests {
             ("ID.NEXT default integer COUNT 1", true),
             ("ID.NEXT default COUNT 1 INTEGER", true),
         ] {
-            let Outcome::Ids(IdRequest { shape, .. }, mut ids) = client.call(line).1 else {
+            let Outcome::Unfinished(Unfinished::Ids(IdRequest { shape, .. }, mut ids)) = client.call(line).1
+            else {
                 panic!("{line}")
             };
             assert_eq!(shape, ReplyShape { array, id: IdReply::Integer }, "{line}");
@@ -679,17 +695,19 @@ mod tests {
         let mut client = Client::new();
         for (line, len) in [("ID.NEXT default COUNT 1", 1), ("Id.Next default cOuNt 0010", 10)] {
             let (reply, outcome) = client.call(line);
-            let Outcome::Ids(IdRequest { shape: ReplyShape { array: true, id: IdReply::Text }, .. }, ids) =
-                outcome
-            else {
+            let Outcome::Unfinished(Unfinished::Ids(IdRequest { shape, .. }, ids)) = outcome else {
                 panic!("{outcome:?}")
             };
+            assert_eq!(shape, ReplyShape { array: true, id: IdReply::Text });
             assert_eq!((reply.as_str(), ids.len()), ("", len));
         }
         // More ids than the tick has: the rest has to wait.
         assert!(matches!(
             client.call("ID.NEXT default COUNT 100000").1,
-            Outcome::Wait(IdRequest { shape: ReplyShape { array: true, .. }, .. }, _)
+            Outcome::Unfinished(Unfinished::Partial(
+                IdRequest { shape: ReplyShape { array: true, .. }, .. },
+                _
+            ))
         ));
     }
 
@@ -701,7 +719,7 @@ mod tests {
         client.session.identity = limited(100_000);
         for line in ["ID.NEXT default COUNT 100000", "ID.RANGE default COUNT 100000"] {
             let (_, outcome) = client.call(line);
-            assert!(matches!(outcome, Outcome::Wait(..)), "{line}: {outcome:?}");
+            assert!(matches!(outcome, Outcome::Unfinished(Unfinished::Partial(..))), "{line}: {outcome:?}");
             assert!(client.session.identity.spend(b"default", 1).is_err(), "counted while it waits");
             drop(outcome);
             drop(client.session.identity.spend(b"default", 100_000).unwrap());
@@ -764,7 +782,10 @@ mod tests {
         assert_eq!(long, format!("-ERR unknown command '{name}', with args beginning with: '{arg}' \r\n"));
         assert!(!client.reply("\"a\\r\\nb\" \"c\\nd\"").trim_end().contains(['\r', '\n']));
         for http in ["POST / HTTP/1.1", "Host: localhost"] {
-            assert!(matches!(client.call(http), (reply, Outcome::Abandon) if reply.is_empty()), "{http}");
+            assert!(
+                matches!(client.call(http), (reply, Outcome::End(End::Quiet)) if reply.is_empty()),
+                "{http}"
+            );
         }
     }
 
@@ -897,7 +918,7 @@ mod tests {
             client.reply("CLIENT INFO").contains("name=worker-1 db=0 resp=2 lib-name=redis-py lib-ver=7.0.1")
         );
         assert!(client.reply("INFO server").contains("\r\n# Server\r\nredis_version:7.2.0\r\n"));
-        assert!(matches!(client.call("QUIT"), (reply, Outcome::Close) if reply == "+OK\r\n"));
+        assert!(matches!(client.call("QUIT"), (reply, Outcome::End(End::AfterReply)) if reply == "+OK\r\n"));
     }
 
     #[test]
