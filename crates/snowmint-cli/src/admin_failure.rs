@@ -1,7 +1,7 @@
 //! The failures and warnings of admin operations on a store or through a node, with flags instead of the settings that they name.
 
 use serde::Deserialize;
-use snowmint_server::admin::AdminError;
+use snowmint_admin::AdminError;
 
 use crate::error::{Failure, report};
 
@@ -53,9 +53,9 @@ impl Problem {
 
 impl From<AdminError> for Failure {
     fn from(error: AdminError) -> Self {
-        let status = error.kind().status();
+        let (kind, status) = error.kind().status();
         let setting = if let AdminError::Setting { setting, .. } = &error { Some(*setting) } else { None };
-        failure(status.http, status.name, &error.answer(), setting)
+        failure(status, kind, &error.answer(), setting)
     }
 }
 

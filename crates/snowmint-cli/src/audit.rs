@@ -1,7 +1,7 @@
 //! `snowmint audit`: lists who changed what in a store.
 
+use snowmint_admin::audit::{Log, LogLine, Outcome, list};
 use snowmint_cluster::NamespaceName;
-use snowmint_server::admin::audit::{Log, LogLine, Outcome, list};
 
 use crate::admin_failure::warn;
 use crate::error::Failure;

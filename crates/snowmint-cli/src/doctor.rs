@@ -1,7 +1,7 @@
 //! `snowmint doctor`: checks a store, its leases, namespaces and counters, and the nodes that use it.
 
 use snowmint::foreign::{Most, shown};
-use snowmint_server::admin::doctor::{Findings, examine};
+use snowmint_admin::doctor::{Findings, examine};
 
 use crate::error::Failure;
 use crate::output::Output;

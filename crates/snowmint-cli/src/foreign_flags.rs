@@ -3,8 +3,8 @@
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ColorChoice, CommandFactory as _};
+use snowmint_admin::url_without_credentials::without_credentials;
 use snowmint_cluster::NamespaceName;
-use snowmint_server::url_without_credentials::without_credentials;
 
 use crate::numbers::whole;
 use crate::{Cli, argv};

@@ -10,11 +10,11 @@ use std::sync::Arc;
 use serde::Serialize;
 use snowmint::Layout;
 use snowmint::error::Snippet;
+use snowmint_admin::namespaces::{self, Addition};
 use snowmint_cluster::NamespaceName;
 use snowmint_cluster::audit::Action;
 use snowmint_cluster::namespace::registry::{self, IfDropped, Required, Room};
 use snowmint_cluster::namespace::{CounterSource, CounterSourceError, Definition, Fields, NamespaceError};
-use snowmint_server::admin::namespaces::{self, Addition};
 use snowmint_store::{MAX_NUMBER, OpenError, Rejected, Store, Surveyed};
 
 use self::renames::{Rename, Renames};

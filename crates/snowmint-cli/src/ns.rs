@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use snowmint::{Layout, Rule, Start};
+use snowmint_admin::namespaces::{
+    self, Addition, Change, Changed, NamespaceView, Namespaces, Settings, StartOver,
+};
 use snowmint_cluster::NamespaceName;
 use snowmint_cluster::namespace::registry::Required;
 use snowmint_cluster::namespace::{CounterSource, Fields, HideKeyName, TextForm, TimeZone};
 use snowmint_cluster::segment::{Mode, Reset, Stripe};
-use snowmint_server::admin::namespaces::{
-    self, Addition, Change, Changed, NamespaceView, Namespaces, Settings, StartOver,
-};
 use snowmint_store::Store;
 
 use crate::admin_failure::warn;

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub(crate) use snowmint_admin::url_without_credentials::without_credentials;
+use snowmint_admin::{SettledStore, warnings_of_skipped};
 use snowmint_cluster::{LeaseError, LeaseStatus, Leases};
-use snowmint_server::admin::{SettledStore, warnings_of_skipped};
-pub(crate) use snowmint_server::url_without_credentials::without_credentials;
 use snowmint_store::{OpenError, Store};
 
 use crate::error::{Failure, report};

@@ -3,8 +3,8 @@
 use serde::Serialize;
 use snowmint::utc::Utc;
 use snowmint::{Clock as _, Id, Layout, WallClock};
+use snowmint_admin::namespaces;
 use snowmint_cluster::NamespaceName;
-use snowmint_server::admin::namespaces;
 
 use crate::admin_failure::warn;
 use crate::argv;

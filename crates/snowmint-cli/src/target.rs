@@ -4,7 +4,6 @@
 use std::path::PathBuf;
 
 use snowmint_cluster::audit::{self, AuthorRights};
-use snowmint_server::admin;
 
 use crate::argv;
 use crate::client_credentials::{TlsFiles, token};
@@ -105,7 +104,7 @@ pub(crate) struct Author {
 
 impl Author {
     /// Returns the author of the changes of this command at a target. A node records its own: the token.
-    pub(crate) fn at(&self, target: &Target<'_>) -> Result<admin::Author, Failure> {
+    pub(crate) fn at(&self, target: &Target<'_>) -> Result<snowmint_admin::Author, Failure> {
         if matches!(target, Target::Server(_)) && self.author_name.is_some() {
             return Err(Failure::flag(
                 "--as",
@@ -116,9 +115,9 @@ impl Author {
     }
 
     /// Returns the author of the changes of this command.
-    pub(crate) fn author(&self) -> admin::Author {
+    pub(crate) fn author(&self) -> snowmint_admin::Author {
         let who = self.author_name.clone().unwrap_or_else(system_user);
-        admin::Author { who, from: audit::this_host(), rights: AuthorRights::All }
+        snowmint_admin::Author { who, from: audit::this_host(), rights: AuthorRights::All }
     }
 }
 

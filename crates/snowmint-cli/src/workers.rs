@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use snowmint_server::admin::workers::{self, Force, Released, Workers};
+use snowmint_admin::workers::{self, Force, Released, Workers};
 use snowmint_store::Store;
 
 use crate::admin_failure::warn;

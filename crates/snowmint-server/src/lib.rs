@@ -73,7 +73,6 @@ mod metrics;
 pub mod mint;
 mod mint_access;
 pub mod namespace_sync;
-pub mod nearest;
 mod noeqd;
 mod operator;
 #[cfg(feature = "otlp")]
@@ -91,7 +90,6 @@ pub mod status;
 mod store_label;
 mod thrift;
 mod tls;
-pub mod url_without_credentials;
 mod watched_files;
 
 // Unit tests and integration tests share the id source without a store, which names this crate from outside.

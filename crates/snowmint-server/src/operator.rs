@@ -7,6 +7,11 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use snowmint::Layout;
+use snowmint_admin::AdminError;
+use snowmint_admin::audit::{self, Author, Log};
+use snowmint_admin::doctor::{self, Findings};
+use snowmint_admin::namespaces::{self, Addition, Change, Changed, NamespaceView, Namespaces, Settings};
+use snowmint_admin::workers::{self, Force, Released, Workers};
 use snowmint_cluster::NamespaceName;
 use snowmint_cluster::audit::{Action, AuthorRights, this_host};
 use snowmint_cluster::namespace::registry::{self, Required};
@@ -15,12 +20,8 @@ use snowmint_store::Store;
 use tokio::time::timeout;
 
 use crate::access::{Identity, Right};
-use crate::admin::audit::{self, Author, Log};
-use crate::admin::doctor::{self, Findings};
-use crate::admin::namespaces::{self, Addition, Change, Changed, NamespaceView, Namespaces, Settings};
 use crate::admin::node_admin::{TokenScope, boxed};
-use crate::admin::workers::{self, Force, Released, Workers};
-use crate::admin::{AdminError, LogControl, NodeAdmin};
+use crate::admin::{LogControl, NodeAdmin};
 use crate::limits::admin::{MAX_NAMESPACES_OF_ALL, MAX_OWN_NAMESPACES, REFRESH_WITHIN};
 use crate::mint::{Backend, MintError};
 use crate::state::ServerState;
@@ -458,6 +459,7 @@ pub(crate) mod tests {
     use std::num::NonZeroU64;
 
     use serde_json::{Value, json};
+    use snowmint_admin::AdminErrorKind;
     use snowmint_cluster::namespace::Definition;
     use snowmint_cluster::namespace::registry::IfDropped;
     use snowmint_store::{Expected, Key, MemoryStore, StoreError, Swap, Versioned};
@@ -468,7 +470,6 @@ pub(crate) mod tests {
     use crate::access::tests::row;
     use crate::admin::Refresher;
     use crate::settings::Settings as ServerSettings;
-    use crate::status::ErrorKind;
     use crate::testing::{START_UNIX_MS, mint};
 
     /// A server, a token for all namespaces, and one for `a-*`.
@@ -519,7 +520,7 @@ pub(crate) mod tests {
             let rejected = operator(&team).check_settings(&settings, Null::IsAbsent).unwrap_err();
             assert_eq!(
                 (rejected.kind(), rejected.setting_name()),
-                (ErrorKind::Forbidden, Some(setting)),
+                (AdminErrorKind::Forbidden, Some(setting)),
                 "{body}"
             );
             assert_eq!(
@@ -573,10 +574,10 @@ pub(crate) mod tests {
         for (nodes, kind) in [
             (vec!["http://n1:8080"], None),
             (vec!["n1:8080/"; 64], None),
-            (vec!["n1:8080"; 65], Some(ErrorKind::BadRequest)),
-            (vec!["http://n1:8081"], Some(ErrorKind::Forbidden)),
-            (vec!["n1:8080", "http://169.254.169.254:80"], Some(ErrorKind::Forbidden)),
-            (vec!["http://n1"], Some(ErrorKind::BadRequest)),
+            (vec!["n1:8080"; 65], Some(AdminErrorKind::BadRequest)),
+            (vec!["http://n1:8081"], Some(AdminErrorKind::Forbidden)),
+            (vec!["n1:8080", "http://169.254.169.254:80"], Some(AdminErrorKind::Forbidden)),
+            (vec!["http://n1"], Some(AdminErrorKind::BadRequest)),
         ] {
             let nodes: Vec<_> = nodes.into_iter().map(str::to_owned).collect();
             let checked = operator.node.check_nodes(&nodes);
@@ -612,13 +613,13 @@ pub(crate) mod tests {
             let segment = || addition(json!({"scheme": "segment"}));
             operator(&team).add(name("a-last"), segment()).await.unwrap();
             let full = operator(&team).add(name("a-more"), segment()).await.unwrap_err();
-            assert_eq!(full.kind(), ErrorKind::TooManyNamespaces);
+            assert_eq!(full.kind(), AdminErrorKind::TooManyNamespaces);
             assert!(full.to_string().starts_with(words), "{full}");
             // A drop frees no room, but the token may resume its own namespaces.
             operator(&team).drop_namespace(name("a-last"), Required::Any).await.unwrap();
             if prefix == "a" {
                 let full = operator(&team).add(name("a-more"), segment()).await.unwrap_err();
-                assert_eq!(full.kind(), ErrorKind::TooManyNamespaces);
+                assert_eq!(full.kind(), AdminErrorKind::TooManyNamespaces);
             }
             operator(&team).add(name("a-last"), addition(json!({}))).await.unwrap();
             operator(&ops).add(name("a-more"), segment()).await.unwrap();

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
+use snowmint_admin::doctor::NODES;
+use snowmint_admin::node_reports::{self, NodeStore};
 use snowmint_store::StoreId;
 use tokio::time::{Instant, sleep_until};
 
-use crate::admin::doctor::NODES;
 use crate::admin::node_admin::NodeAdmin;
-use crate::admin::node_reports::{self, NodeStore};
 use crate::limits::fleet::STORES_EVERY;
 use crate::recurring_problem::RecurringProblem;
 use crate::state::ServerState;

@@ -1,6 +1,7 @@
 //! The table of failures: one row for each kind, one column for what each protocol answers. A protocol with codes of its own adds
 //! a column; Thrift sends RESP's words. Metrics use the same names as answers.
 
+use snowmint_admin::AdminErrorKind;
 use tonic::Code;
 
 /// The answer to one kind of failure, in each protocol.
@@ -121,6 +122,25 @@ error_kinds! {
     KeyReused: "key-reused", 422, "Idempotency key reused", "ERR", InvalidArgument;
 }
 
+impl From<AdminErrorKind> for ErrorKind {
+    fn from(kind: AdminErrorKind) -> Self {
+        match kind {
+            AdminErrorKind::BadRequest => Self::BadRequest,
+            AdminErrorKind::UnknownNamespace => Self::UnknownNamespace,
+            AdminErrorKind::UnknownWorker => Self::UnknownWorker,
+            AdminErrorKind::Forbidden => Self::Forbidden,
+            AdminErrorKind::TooManyNamespaces => Self::TooManyNamespaces,
+            AdminErrorKind::Conflict => Self::Conflict,
+            AdminErrorKind::InUse => Self::InUse,
+            AdminErrorKind::Changed => Self::Changed,
+            AdminErrorKind::Unreadable => Self::Unreadable,
+            AdminErrorKind::StoreNotWritable => Self::StoreNotWritable,
+            AdminErrorKind::NotReady => Self::NotReady,
+            AdminErrorKind::OutcomeUnknown => Self::OutcomeUnknown,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
@@ -196,6 +216,15 @@ mod tests {
                 resp.bytes().all(|b| b.is_ascii_uppercase()),
                 "{kind:?}: a RESP prefix is one upper-case word"
             );
+        }
+    }
+
+    /// Goal: the command line ends with one exit code, whether an operation fails on a store or on a node.
+    #[test]
+    fn a_kind_of_admin_error_is_named_alike_on_both_sides() {
+        for kind in AdminErrorKind::ALL {
+            let Status { name, http, .. } = ErrorKind::from(kind).status();
+            assert_eq!(kind.status(), (name, http), "{kind:?}");
         }
     }
 

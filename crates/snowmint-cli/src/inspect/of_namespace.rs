@@ -6,9 +6,9 @@ use snowmint::Layout;
 use snowmint::error::Snippet;
 use snowmint::hide::Hider;
 use snowmint::inspect::{Inspection, cell};
+use snowmint_admin::namespaces;
 use snowmint_cluster::NamespaceName;
 use snowmint_cluster::namespace::Definition;
-use snowmint_server::admin::namespaces;
 
 use crate::admin_failure::warn;
 use crate::argv;

@@ -13,13 +13,13 @@ use serde_json::{Value, json};
 use snowmint::field::Field;
 use snowmint::utc::Utc;
 use snowmint::{Clock as _, DatacenterId, WallClock};
+use snowmint_admin::node_reports::{self, NodeError, NodeReports};
+use snowmint_admin::recovery::{AtLeast, Counters, name_of, number};
+use snowmint_admin::workers::{random_tag, workers_of};
 use snowmint_cluster::audit::Action;
 use snowmint_cluster::lease::{Granted, Record, Tag};
 use snowmint_cluster::namespace::{Scheme, registry};
 use snowmint_cluster::{Holder, LeaseConfig, LeaseConfigError, WorkerPool};
-use snowmint_server::admin::node_reports::{self, NodeError, NodeReports};
-use snowmint_server::admin::recovery::{AtLeast, Counters, name_of, number};
-use snowmint_server::admin::workers::{random_tag, workers_of};
 use snowmint_store::{Counter as _, Expected, Key, Store, StoreCounter, StoreErrorKind, Swap};
 
 use crate::error::{Failure, report};

@@ -6,6 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
+use snowmint_admin::audit::Outcome;
+use snowmint_admin::node_reports::{self, NodeError};
+use snowmint_admin::{AdminError, SettledStore};
 use snowmint_cluster::audit::ChangeFailure;
 use snowmint_cluster::namespace::Logins;
 use snowmint_store::{Store, StoreError, StoreErrorKind};
@@ -13,9 +16,6 @@ use tokio::runtime::Handle;
 use tokio::sync::{Mutex, Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
 
-use super::audit::Outcome;
-use super::node_reports::{self, NodeError};
-use super::{AdminError, SettledStore};
 use crate::limits::admin::{MAX_NODES, OPERATIONS, OPERATIONS_OF_SOME, REFRESH_WITHIN, WITHIN};
 
 /// An operation. Boxed, since its type contains the types of all stores.
@@ -276,10 +276,10 @@ impl Refresher {
 
 #[cfg(test)]
 mod tests {
+    use snowmint_admin::AdminErrorKind;
     use snowmint_store::MemoryStore;
 
     use super::*;
-    use crate::status::ErrorKind;
 
     fn counted(node: &NodeAdmin) -> [u64; Outcome::ALL.len()] {
         Outcome::ALL.map(|outcome| node.outcomes[outcome as usize].load(Ordering::Relaxed))
@@ -292,7 +292,7 @@ mod tests {
         let node = NodeAdmin::new(Arc::new(MemoryStore::new()), Handle::current(), Refresher::new().0);
         let panicked =
             node.change(TokenScope::All, |_| boxed::<()>(async { panic!("a defect") })).await.unwrap_err();
-        assert_eq!(panicked.kind(), ErrorKind::OutcomeUnknown, "{panicked}");
+        assert_eq!(panicked.kind(), AdminErrorKind::OutcomeUnknown, "{panicked}");
         assert_eq!(counted(&node), [0, 0, 0, 1]);
         let (go_on, waits) = oneshot::channel::<()>();
         let change = node.change(TokenScope::All, |_| {

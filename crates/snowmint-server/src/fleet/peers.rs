@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use futures_util::{StreamExt as _, stream};
 use serde::Serialize;
+use snowmint_admin::doctor::NODES;
+use snowmint_admin::node_reports::{self, NodeError, Readiness};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
 use super::problems::{Problem, Severity};
-use crate::admin::doctor::NODES;
-use crate::admin::node_reports::{self, NodeError, Readiness};
 use crate::limits::fleet::PEERS_EVERY;
 
 /// A peer of this node.

@@ -17,13 +17,14 @@ use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use snowmint::error::Snippet;
+use snowmint_admin::AdminError;
+use snowmint_admin::namespaces::{self, Addition, Change, Settings, StartOver};
+use snowmint_admin::nearest::unknown_name;
+use snowmint_admin::workers::Force;
 use snowmint_cluster::NamespaceName;
 use snowmint_cluster::namespace::registry::Required;
 
 use crate::access::{BearerCache, Identity};
-use crate::admin::AdminError;
-use crate::admin::namespaces::{self, Addition, Change, Settings, StartOver};
-use crate::admin::workers::Force;
 use crate::http::Serving;
 use crate::http::handler::check_admission;
 use crate::http::request::{check_host, decode, parameters};
@@ -32,7 +33,6 @@ use crate::http::response::{Body, Problem, json};
 use crate::http::{cors, fleet};
 use crate::limits::admin::{MAX_BODY, MAX_CHANGES};
 use crate::mint::MintError;
-use crate::nearest::unknown_name;
 use crate::operator::{ChangedHere, Drain, Operator, Scope, authorize, only_with_store};
 use crate::status::ErrorKind;
 
@@ -453,7 +453,7 @@ fn with_edition(mut response: Response<Body>, edition: Option<u64>) -> Response<
 
 impl From<AdminError> for Problem {
     fn from(error: AdminError) -> Self {
-        let mut problem = Self::new(error.kind(), error.answer());
+        let mut problem = Self::new(error.kind().into(), error.answer());
         problem.retry_after = error.retry_after();
         problem.setting = error.setting_name();
         problem

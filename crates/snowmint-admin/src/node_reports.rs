@@ -14,14 +14,16 @@ use snowmint_store::StoreId;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use super::format::thousands;
-use crate::status::ErrorKind;
-use crate::store_label::STORE;
+use crate::format::thousands;
 use crate::url_without_credentials::masked;
 
 const NODE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum bytes of the metrics of a node.
 const MAX_METRICS: usize = 64 << 20;
+/// The header with the identity of the store of a node.
+pub const STORE_HEADER: &str = "snowmint-store";
+/// The type of the problem document of a node to a client that speaks no TLS.
+const BAD_TLS: &str = "urn:snowmint:bad-tls";
 /// The form of an address.
 const FORM: &str = "http://HOST:PORT";
 /// The first byte of an alert of TLS.
@@ -147,12 +149,12 @@ pub fn sum_of(metrics: &str, name: &str) -> u64 {
 }
 
 /// Returns the identity of the store of a node; `None` if it does not report any.
-pub(super) fn store_of(metrics: &str) -> Option<StoreId> {
+pub(crate) fn store_of(metrics: &str) -> Option<StoreId> {
     metrics.lines().find_map(|line| labelled(line, "snowmint_store_info", "store")?.0.parse().ok())
 }
 
 /// Returns the leases that a node reports: pool, worker and end in unix milliseconds.
-pub(super) fn leases_of(metrics: &str) -> Vec<(String, u32, u64)> {
+pub(crate) fn leases_of(metrics: &str) -> Vec<(String, u32, u64)> {
     let lease = |line: &str| {
         let (labels, value) = labelled(line, "snowmint_lease_until_seconds", "worker")?;
         let (worker, pool) = labels.split_once("\",pool=\"")?;
@@ -278,7 +280,7 @@ pub struct NodeStore {
 fn store_in(answer: &[u8]) -> Result<NodeStore, String> {
     let (head, body) = parts(answer)?;
     let headers = head.split("\r\n").filter_map(|header| header.split_once(':'));
-    let mut stores = headers.filter(|(name, _)| name.eq_ignore_ascii_case(STORE.as_str()));
+    let mut stores = headers.filter(|(name, _)| name.eq_ignore_ascii_case(STORE_HEADER));
     let id = stores.next().and_then(|(_, id)| id.trim().parse().ok());
     let said: Value = serde_json::from_slice(body).unwrap_or_default();
     let worker = |lease: &Value| {
@@ -316,8 +318,7 @@ fn parts(answer: &[u8]) -> Result<(Cow<'_, str>, &[u8]), String> {
     let end = end.ok_or("the answer ended within its headers: check the node, then retry")?;
     let (head, body) = (String::from_utf8_lossy(&answer[..end]), &answer[end + END_OF_HEAD.len()..]);
     let problem: Option<Value> = if code(&head) == "400" { serde_json::from_slice(body).ok() } else { None };
-    let of_tls = format!("urn:snowmint:{}", ErrorKind::BadTls.status().name);
-    if problem.is_some_and(|problem| problem["type"] == of_tls) {
+    if problem.is_some_and(|problem| problem["type"] == BAD_TLS) {
         return Err(uses_tls());
     }
     Ok((head, body))

@@ -15,14 +15,14 @@ use snowmint_cluster::namespace::registry::{self, Listed, Room};
 use snowmint_cluster::namespace::{MAX_NAMESPACES, Scheme};
 use snowmint_store::{Expected, Key, Store, StoreErrorKind, StoreId, Versioned, Visibility};
 
-use super::AdminError;
-use super::clock_offset::ClockOffset;
-use super::format::{age, date, thousands};
-use super::namespaces::all_reserved;
-use super::node_reports::{self, NodeError, NodeReports, Readiness};
-use super::recovery::{Behind, behind};
-use super::workers::workers_of;
+use crate::AdminError;
+use crate::clock_offset::ClockOffset;
+use crate::format::{age, date, thousands};
 use crate::limits::MAX_SERVED_NAMESPACES;
+use crate::namespaces::all_reserved;
+use crate::node_reports::{self, NodeError, NodeReports, Readiness};
+use crate::recovery::{Behind, behind};
+use crate::workers::workers_of;
 
 /// No lease that ends within this time from now is a problem.
 const FAR_AHEAD_MS: u64 = 60_000;
@@ -31,7 +31,7 @@ const LONGEST_WINDOW_MS: u64 = 86_400_000;
 /// Few workers are left if fewer than one in this many are free.
 const FEW_LEFT: u64 = 8;
 /// Nodes that are asked at the same time: each may take 5 s and send up to 64 MiB of metrics.
-pub(crate) const NODES: usize = 32;
+pub const NODES: usize = 32;
 /// Workers that one finding names.
 const NAMED: usize = 10;
 /// Number of calls to measure.
@@ -209,7 +209,7 @@ fn clocks(offset: ClockOffset) -> Checked {
 }
 
 /// Returns the problem of the clock of this machine, in a text that stays the same while it lasts.
-pub(crate) fn wrong_clock(offset: ClockOffset) -> Option<Finding> {
+pub fn wrong_clock(offset: ClockOffset) -> Option<Finding> {
     Some(clocks(offset).finding).filter(|finding| !finding.ok)
 }
 
@@ -227,7 +227,7 @@ fn of_pools(entries: &[LeaseEntry], now_unix_ms: u64) -> Vec<Checked> {
 }
 
 /// Returns the problems of the leases and workers of a store, in texts that stay the same while a problem lasts.
-pub(crate) fn wrong_with_leases(entries: &[LeaseEntry], now_unix_ms: u64) -> Vec<Finding> {
+pub fn wrong_with_leases(entries: &[LeaseEntry], now_unix_ms: u64) -> Vec<Finding> {
     let all = of_leases(entries, now_unix_ms).into_iter().chain(of_pools(entries, now_unix_ms));
     all.map(|checked| checked.finding).filter(|finding| !finding.ok).collect()
 }
@@ -313,7 +313,8 @@ fn unreadable(entries: &[LeaseEntry]) -> Option<Finding> {
         .then(|| problem("records", format!("unreadable: {}; no node takes these workers", names.join(", "))))
 }
 
-pub(crate) fn namespace((name, record): &Listed, now_unix_ms: u64) -> Option<Finding> {
+/// Checks the record of a namespace, and when its layout ends.
+pub fn namespace((name, record): &Listed, now_unix_ms: u64) -> Option<Finding> {
     let record = match record {
         Ok(record) if record.dropped_unix_ms.is_some() => return None,
         Ok(record) => record,
@@ -342,7 +343,7 @@ pub(crate) fn namespace((name, record): &Listed, now_unix_ms: u64) -> Option<Fin
 }
 
 /// Checks that the store has room for further namespaces, and that nodes serve all that it has.
-pub(crate) fn room(listed: &[Listed]) -> Option<Finding> {
+pub fn room(listed: &[Listed]) -> Option<Finding> {
     let taken = Room::among(listed).taken();
     if taken < MAX_NAMESPACES {
         return None;

@@ -13,7 +13,7 @@ use snowmint_store::{
     Expected, Identity, Key, Store, StoreError, StoreErrorKind, Swap, Versioned, Visibility,
 };
 
-use super::AdminError;
+use crate::AdminError;
 
 /// A store that remembers what a command wrote, so that the command can wait until it has settled.
 ///
@@ -239,9 +239,9 @@ mod tests {
     use snowmint_store::MemoryStore;
 
     use super::*;
-    use crate::admin::Author;
-    use crate::admin::namespaces::{self, Addition, Change, Settings};
-    use crate::status::ErrorKind;
+    use crate::AdminErrorKind;
+    use crate::Author;
+    use crate::namespaces::{self, Addition, Change, Settings};
 
     /// A store in memory that may lose what it acknowledged.
     #[derive(Debug)]
@@ -333,7 +333,7 @@ mod tests {
         put(&store, &key, b"7").await;
         inner.2.store(true, Ordering::Relaxed);
         let settled = store.settle().await.unwrap_err();
-        assert_eq!(settled.kind(), ErrorKind::OutcomeUnknown, "{settled}");
+        assert_eq!(settled.kind(), AdminErrorKind::OutcomeUnknown, "{settled}");
         assert!(matches!(ChangeFailure::from(&settled), ChangeFailure::Unknown(_)), "{settled}");
         assert!(!settled.to_string().contains("nothing was written"), "{settled}");
     }

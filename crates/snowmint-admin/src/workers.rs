@@ -8,7 +8,7 @@ use snowmint_cluster::lease::Tag;
 use snowmint_cluster::lease::admin::{Eviction, LeaseEntry, evict, leases, strange_keys};
 use snowmint_store::Store;
 
-use super::{AdminError, Author, warnings_of_skipped};
+use crate::{AdminError, Author, warnings_of_skipped};
 
 /// Whether a worker has a holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -96,7 +96,11 @@ pub enum Force {
 
 impl Force {
     /// Reads it from a request.
-    pub(crate) fn requested(force: bool, holder: Option<String>) -> Result<Self, AdminError> {
+    ///
+    /// # Errors
+    ///
+    /// A holder without `force`.
+    pub fn requested(force: bool, holder: Option<String>) -> Result<Self, AdminError> {
         match (force, holder) {
             (true, Some(holder)) => Ok(Self::TakeFrom(holder)),
             (true, None) => Ok(Self::Take),

@@ -3,6 +3,9 @@
 //! Settings have one form everywhere: that of a namespace file, as JSON. A change is a merge patch of that form (RFC 7396):
 //! a setting that is `null` is removed.
 
+mod check_sources;
+mod details;
+
 use std::collections::BTreeMap;
 
 use futures_util::future::try_join_all;
@@ -20,18 +23,17 @@ use snowmint_cluster::namespace::{
 use snowmint_cluster::segment::{Mode, Period, SegmentConfig, Stripe};
 use snowmint_store::{Key, Store, Versioned};
 
-use super::audit::details_of;
-use super::format::{date, thousands};
-use super::{AdminError, Author, check_sources, node_reports, warnings_of_skipped};
-use crate::mint::{numbers_ended, raise_maximum};
-use crate::nearest::with_nearest_field;
+use self::details::details_of;
+use crate::format::{date, thousands};
+use crate::nearest::{unknown_name, with_nearest_field};
+use crate::{AdminError, Author, node_reports, warnings_of_skipped};
 
 /// Settings of a namespace in the form of a namespace file, as a JSON object.
 pub type Settings = Map<String, Value>;
 
 const SCHEME: &str = "scheme";
 const LAYOUT: &str = "layout";
-pub(super) const SOURCES: &str = "sources";
+pub(crate) const SOURCES: &str = "sources";
 /// The prefix of the keys of counters.
 const COUNTERS: &str = "segments/";
 /// Settings that only a new namespace can have, besides its scheme.
@@ -56,7 +58,7 @@ pub enum State {
 
 impl State {
     /// Returns the state of a namespace by its record.
-    pub(crate) const fn of(record: &NamespaceRecord) -> Self {
+    pub const fn of(record: &NamespaceRecord) -> Self {
         match (record.dropped_unix_ms, record.served_by) {
             (Some(_), _) => Self::Dropped,
             (None, ServedBy::EveryNode) => Self::Served,
@@ -524,7 +526,7 @@ fn define(mut settings: Settings) -> Result<Definition, AdminError> {
 }
 
 /// The settings that a namespace may have.
-pub(super) const KNOWN: [&str; 19] = [
+pub(crate) const KNOWN: [&str; 19] = [
     SCHEME,
     LAYOUT,
     "rule",
@@ -551,13 +553,17 @@ fn known_setting(name: &str) -> Option<&'static str> {
 }
 
 /// Checks that every setting is known, or one of `others`.
-pub(crate) fn check_names(settings: &Settings, others: &[&str]) -> Result<(), AdminError> {
+///
+/// # Errors
+///
+/// [`AdminError::Request`] suggests the nearest name.
+pub fn check_names(settings: &Settings, others: &[&str]) -> Result<(), AdminError> {
     let is_known = |name: &str| KNOWN.contains(&name) || others.contains(&name);
     match settings.keys().find(|name| !is_known(name)) {
         None => Ok(()),
         Some(unknown) => {
             let known = KNOWN.iter().chain(others).copied();
-            Err(AdminError::Request(crate::nearest::unknown_name("setting", unknown, known)))
+            Err(AdminError::Request(unknown_name("setting", unknown, known)))
         }
     }
 }
@@ -699,6 +705,17 @@ async fn low_maximum(
     }))
 }
 
+/// Returns that the numbers of a namespace are used or reserved, in the current period if `is_of_period`.
+pub fn numbers_ended(name: &str, maximum: u64, what: &str, is_of_period: bool) -> String {
+    let until = if is_of_period { " in this period" } else { "" };
+    format!("every number of {name} up to its maximum, {maximum}, is {what}{until}")
+}
+
+/// Returns what to do about numbers that have ended.
+pub fn raise_maximum(name: &str) -> String {
+    format!("raise it with `snowmint ns set {name} --maximum`, or use a new namespace")
+}
+
 /// Returns that all numbers of a namespace up to its maximum are reserved, if they are, by the counter of
 /// this store.
 pub(crate) fn all_reserved(
@@ -749,11 +766,7 @@ async fn reserved_to(
 
 /// Returns the key and the stripe of the namespace's counter in this store, of the current period if its numbers restart; `None`
 /// if they come from elsewhere, or if this machine does not know its time zone.
-pub(crate) fn own_counter(
-    name: &str,
-    record: &NamespaceRecord,
-    now_unix_ms: u64,
-) -> Option<(String, Stripe)> {
+pub fn own_counter(name: &str, record: &NamespaceRecord, now_unix_ms: u64) -> Option<(String, Stripe)> {
     let Scheme::Segment(segment) = &record.definition.scheme else { return None };
     let NumberSource::Own(stripe) = &segment.source else { return None };
     let key = segment.counter_key(&NamespaceName::new(name).ok()?);
@@ -770,7 +783,7 @@ pub(crate) fn own_counter(
 }
 
 /// Returns the highest number of a counter from its record; 0 without a record.
-pub(crate) fn last_number(slots: Option<&str>, stripe: Stripe) -> Option<u64> {
+pub fn last_number(slots: Option<&str>, stripe: Stripe) -> Option<u64> {
     match slots.map_or(Ok(0), str::parse::<u64>).ok()? {
         0 => Some(0),
         slots => (slots - 1).checked_mul(stripe.of().into())?.checked_add(stripe.index().into()),
@@ -779,14 +792,15 @@ pub(crate) fn last_number(slots: Option<&str>, stripe: Stripe) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use crate::admin::audit::{LogLine, SHOWN};
+    use super::details::SHOWN;
+    use crate::AdminErrorKind;
+    use crate::audit::LogLine;
     use snowmint_cluster::audit::{self, AuthorRights};
     use snowmint_cluster::segment::Reset;
     use snowmint_store::{Expected, MemoryStore};
 
     use super::*;
     use crate::limits::MAX_SERVED_NAMESPACES;
-    use crate::status::ErrorKind;
 
     /// Goal: a new maximum below the reserved numbers is a warning, since the namespace has none left.
     /// Numbers that are all reserved are a problem for `doctor`. Method: counters written by hand.
@@ -924,13 +938,13 @@ mod tests {
             }
         };
         write(1..MAX_NAMESPACES).await;
-        let found = async || super::super::doctor::room(&registry::list(&store).await.unwrap());
+        let found = async || crate::doctor::room(&registry::list(&store).await.unwrap());
         assert_eq!(found().await, None);
         added(&store, "last", r#"{"scheme":"segment"}"#).await.unwrap();
         let entries = audit::list(&store, 1000).await.unwrap().len();
         for (of, json) in [("more", r#"{"scheme":"segment"}"#), ("gone", "{}")] {
             let full = added(&store, of, json).await.unwrap_err();
-            assert_eq!(full.kind(), ErrorKind::TooManyNamespaces, "{full}");
+            assert_eq!(full.kind(), AdminErrorKind::TooManyNamespaces, "{full}");
             assert!(full.to_string().contains("the limit is 10000; drop one"), "{full}");
         }
         assert_eq!(audit::list(&store, 1000).await.unwrap().len(), entries);
@@ -988,7 +1002,7 @@ mod tests {
         ] {
             let error = added(&store, "n", json).await.unwrap_err();
             assert!(error.to_string().starts_with(wanted), "{json}: {error}");
-            assert_eq!(error.kind(), ErrorKind::BadRequest, "{error}");
+            assert_eq!(error.kind(), AdminErrorKind::BadRequest, "{error}");
         }
         assert!(list(&store).await.unwrap().namespaces.is_empty());
     }
@@ -1029,13 +1043,13 @@ mod tests {
             (r#"{"sources":["1/1 sqlite:x"],"mode":"direct"}"#, "bad-request", "sources: changes alone"),
         ] {
             let error = set_to(&store, "n", json).await.unwrap_err();
-            assert_eq!(error.kind().status().name, kind, "{json}: {error}");
+            assert_eq!(error.kind().status().0, kind, "{json}: {error}");
             assert!(error.to_string().contains(wanted), "{json}: {error}");
         }
         let same = set_to(&store, "n", r#"{"scheme":"segment","maximum":80}"#).await.unwrap();
         assert_eq!(same.namespace.settings.unwrap().maximum, Some(80));
         let missing = set_to(&store, "m", r#"{"maximum":3}"#).await.unwrap_err();
-        assert_eq!(missing.kind().status().name, "unknown-namespace");
+        assert_eq!(missing.kind().status().0, "unknown-namespace");
     }
 
     /// Goal: `KNOWN` has every setting. Method: a value with every field, which no longer compiles if a field is added.
@@ -1147,7 +1161,7 @@ mod tests {
         };
         set(&store, &author(), &name("n"), &to(5)).await.unwrap();
         let error = set(&store, &author(), &name("n"), &to(6)).await.unwrap_err();
-        assert_eq!(error.kind().status().name, "changed", "{error}");
+        assert_eq!(error.kind().status().0, "changed", "{error}");
         let (view, _) = get(&store, &name("n")).await.unwrap();
         assert_eq!(view.settings.unwrap().maximum, Some(5));
     }
@@ -1197,7 +1211,7 @@ mod tests {
         {
             let error = new(name("n")).await.unwrap_err();
             assert!(error.to_string().starts_with(words), "{error}");
-            assert_eq!(error.kind(), ErrorKind::Changed);
+            assert_eq!(error.kind(), AdminErrorKind::Changed);
             drop_namespace(&store, &author(), &name("n"), Required::Any).await.ok();
         }
     }
@@ -1223,7 +1237,7 @@ mod tests {
                 set_to(&store, of, r#"{"sources":["1/1 sqlite:x"]}"#).await.unwrap_err(),
                 drop_namespace(&store, &author(), &name(of), Required::Any).await.unwrap_err(),
             ] {
-                assert_eq!(error.kind().status().name, kind, "{of}: {error}");
+                assert_eq!(error.kind().status().0, kind, "{of}: {error}");
                 assert!(error.to_string().starts_with(words), "{of}: {error}");
             }
         }

@@ -12,8 +12,8 @@ use snowmint_cluster::namespace::{DefinitionError, NumberSource, Scheme, Segment
 use snowmint_cluster::segment::{Period, Reset, Stripe};
 use snowmint_store::{Key, MAX_NUMBER, Store, Versioned};
 
-use super::AdminError;
-use super::node_reports::{NodeReports, Received};
+use crate::AdminError;
+use crate::node_reports::{NodeReports, Received};
 
 /// How long before its start a period may already have numbers.
 const PERIOD_AHEAD_MS: u64 = 120_000;

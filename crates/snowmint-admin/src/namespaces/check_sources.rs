@@ -10,8 +10,8 @@ use snowmint_cluster::namespace::{
 use snowmint_cluster::segment::{Mode, SegmentConfig, Stripe};
 use snowmint_store::{Counter, Key, OpenError, Store, StoreError, raise_settled};
 
-use super::AdminError;
-use super::namespaces::Change;
+use super::Change;
+use crate::AdminError;
 
 /// How many numbers two counters give in turns to show that they are the same.
 const TURNS: usize = 4;
