@@ -7,7 +7,9 @@ use fastrand::Rng;
 use snowmint::{Generator, Id, Lease, ManualClock, WorkerId};
 use snowmint_cluster::Holder;
 use snowmint_cluster::WorkerPool;
-use snowmint_cluster::lease::protocol::{Begin, LeaseSettings, Now, Protocol, SettledLease, WorkerChoice};
+use snowmint_cluster::lease::protocol::{
+    Begin, LeaseProtocol, LeaseSettings, Now, SettledLease, WorkerChoice,
+};
 
 use crate::scenario::{BEGIN_MS, MAX_SKEW_MS, Scenario, Starts, Wish};
 
@@ -36,7 +38,7 @@ pub(crate) struct Node<B> {
     /// The clock of the generator; set before every use.
     clock: Arc<ManualClock>,
     pub(crate) process: u32,
-    pub(crate) protocol: Protocol<B>,
+    pub(crate) protocol: LeaseProtocol<B>,
     generator: Option<Generator<Arc<ManualClock>>>,
     /// Whether the generator has made no id.
     unused: bool,
@@ -65,7 +67,7 @@ impl<B: Begin> Node<B> {
             wrong: Wrong { offset_ms: 0, drift_ppm: 0, stepped_ms: 0 },
             clock: Arc::new(ManualClock::at_unix_ms(0)),
             process: 0,
-            protocol: Protocol::with_begin(Self::settings(index, scenario), rng.u128(..)),
+            protocol: LeaseProtocol::with_begin(Self::settings(index, scenario), rng.u128(..)),
             generator: None,
             unused: true,
             used_until_unix_ms: 0,
@@ -141,9 +143,8 @@ impl<B: Begin> Node<B> {
             return false;
         }
         let held = SettledLease { from_unix_ms, ..saved };
-        self.protocol = Protocol::resume_with_begin(Self::settings(index, scenario), rng.u128(..), held);
-        let SettledLease { worker, until_unix_ms, .. } = held;
-        self.granted(Lease { worker, from_unix_ms, until_unix_ms }, scenario);
+        self.protocol = LeaseProtocol::resume_with_begin(Self::settings(index, scenario), rng.u128(..), held);
+        self.granted(held, scenario);
         self.saved = Some(held);
         true
     }
@@ -156,9 +157,9 @@ impl<B: Begin> Node<B> {
     }
 
     /// Saves the lease, or fails and leaves an older one.
-    pub(crate) fn save(&mut self, scenario: &Scenario, rng: &mut Rng) {
+    pub(crate) fn save(&mut self, held: SettledLease, scenario: &Scenario, rng: &mut Rng) {
         if scenario.saves && rng.u8(..4) > 0 {
-            self.saved = self.protocol.settled_lease().filter(|_| !self.protocol.is_in_gap());
+            self.saved = Some(held).filter(|held| !held.is_in_gap);
         }
     }
 
@@ -183,10 +184,11 @@ impl<B: Begin> Node<B> {
 
     /// Starts a generator under a new lease. As in the shipped driver, the previous generator ends first, and the previously
     /// saved lease becomes invalid.
-    pub(crate) fn granted(&mut self, lease: Lease, scenario: &Scenario) {
+    pub(crate) fn granted(&mut self, held: SettledLease, scenario: &Scenario) {
+        let SettledLease { worker, from_unix_ms, until_unix_ms, .. } = held;
         let used_until = self.end_generator().max(self.used_until_unix_ms);
         let built = Generator::builder(scenario.layout)
-            .lease(lease)
+            .lease(Lease { worker, from_unix_ms, until_unix_ms })
             .not_before_unix_ms(used_until)
             .rule(scenario.rule)
             .build(Arc::clone(&self.clock));

@@ -8,7 +8,7 @@ mod two_stores;
 use std::fmt;
 
 use fastrand::Rng;
-use snowmint_cluster::lease::protocol::{Call, Input};
+use snowmint_cluster::lease::protocol::{LeaseCall, LeaseInput};
 use snowmint_store::StoreId;
 
 use crate::Scenario;
@@ -31,9 +31,9 @@ pub(crate) struct Visit<'a> {
 #[derive(Debug)]
 pub(crate) enum Reply {
     /// An immediate reply.
-    Now(Input),
+    Now(LeaseInput),
     /// The reply after copies have confirmed it; unknown if the term of the primary has ended by then.
-    Confirmed { after_ms: u64, term: u64, input: Input },
+    Confirmed { after_ms: u64, term: u64, input: LeaseInput },
     /// Copies did not confirm it in time: a write may stay or be lost.
     Unconfirmed { after_ms: u64 },
 }
@@ -50,7 +50,7 @@ pub(crate) struct Lapses {
 /// A store; it gets the calls of all nodes in the order of their arrival.
 pub(crate) trait SimStore: fmt::Debug {
     /// Executes a call at one instant.
-    fn call(&mut self, visit: &mut Visit<'_>, call: Call) -> Reply;
+    fn call(&mut self, visit: &mut Visit<'_>, call: LeaseCall) -> Reply;
 
     /// Causes a failure of its own, other than an outage.
     fn fail(&mut self, visit: &mut Visit<'_>);
@@ -274,7 +274,7 @@ struct OneCopy {
 }
 
 impl SimStore for OneCopy {
-    fn call(&mut self, visit: &mut Visit<'_>, call: Call) -> Reply {
+    fn call(&mut self, visit: &mut Visit<'_>, call: LeaseCall) -> Reply {
         if let Some(input) = self.records.read(&call, visit.store_unix_ms) {
             return Reply::Now(input);
         }
@@ -309,8 +309,8 @@ impl Follower {
 }
 
 impl SimStore for Follower {
-    fn call(&mut self, visit: &mut Visit<'_>, call: Call) -> Reply {
-        if matches!(call, Call::Swap { .. }) {
+    fn call(&mut self, visit: &mut Visit<'_>, call: LeaseCall) -> Reply {
+        if matches!(call, LeaseCall::Swap { .. }) {
             let written = self.log.newest().swap(call, visit.rng);
             let reply = Reply::Now(records::swapped(written.as_ref()));
             if let Some(written) = written {
@@ -350,7 +350,7 @@ impl Restored {
 }
 
 impl SimStore for Restored {
-    fn call(&mut self, visit: &mut Visit<'_>, call: Call) -> Reply {
+    fn call(&mut self, visit: &mut Visit<'_>, call: LeaseCall) -> Reply {
         let oldest_ms = visit.now_ms.saturating_sub(self.oldest_backup_ms);
         self.log.settle(self.log.steps_while(|at_ms| *at_ms < oldest_ms));
         if let Some(input) = self.log.newest().read(&call, visit.store_unix_ms) {

@@ -5,8 +5,9 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
 use fastrand::Rng;
-use snowmint::Lease;
-use snowmint_cluster::lease::protocol::{Begin, Call, CallFailure, Event, Input, Next, Scope, StoreTime};
+use snowmint_cluster::lease::protocol::{
+    Begin, CallFailure, LeaseCall, LeaseEvent, LeaseInput, LeaseNext, LookScope, StoreTime,
+};
 use snowmint_cluster::lease::{Record, Tag};
 use snowmint_store::{Expected, StoreId};
 
@@ -137,9 +138,9 @@ impl<'a, B: Begin> World<'a, B> {
             Happening::Wake => {
                 let release = std::mem::take(&mut self.nodes[index].wants_release);
                 let input = if release {
-                    Input::Release { used_until_unix_ms: self.nodes[index].release() }
+                    LeaseInput::Release { used_until_unix_ms: self.nodes[index].release() }
                 } else {
-                    Input::Wake
+                    LeaseInput::Wake
                 };
                 self.step(index, input);
             }
@@ -179,62 +180,63 @@ impl<'a, B: Begin> World<'a, B> {
         !self.scenario.store.client_compares() || named.is_none() || self.client_store == named
     }
 
-    fn step(&mut self, index: usize, input: Input) {
+    fn step(&mut self, index: usize, input: LeaseInput) {
         let now = self.nodes[index].now(self.now_ms, self.scenario, &mut self.rng);
         let turn = self.nodes[index].protocol.step(now, input);
         for event in turn.events {
             self.apply(index, &event);
         }
         match turn.next {
-            Next::Call(call) => self.send(index, call),
-            Next::Wait(ms) => self.after(ms.max(1), index, Happening::Wake),
-            Next::Stop => self.restart(index),
+            LeaseNext::Call(call) => self.send(index, call),
+            LeaseNext::Wait(ms) => self.after(ms.max(1), index, Happening::Wake),
+            LeaseNext::Stop => self.restart(index),
         }
     }
 
-    fn apply(&mut self, index: usize, event: &Event) {
+    fn apply(&mut self, index: usize, event: &LeaseEvent) {
         let figures = &mut self.history.figures;
-        if let Event::Granted(Lease { until_unix_ms, .. }) | Event::Extended { until_unix_ms } = *event {
-            figures[Count::FutureTaken] += u64::from(until_unix_ms > self.now_ms + self.scenario.reach_ms());
+        if let LeaseEvent::Granted(held) | LeaseEvent::Extended(held) = *event {
+            figures[Count::FutureTaken] +=
+                u64::from(held.until_unix_ms > self.now_ms + self.scenario.reach_ms());
         }
         match *event {
-            Event::Granted(lease) => {
+            LeaseEvent::Granted(held) => {
                 figures[Count::Grants] += 1;
-                figures[Count::GrantsInGaps] += u64::from(self.nodes[index].protocol.is_in_gap());
-                self.nodes[index].granted(lease, self.scenario);
-                self.nodes[index].save(self.scenario, &mut self.rng);
+                figures[Count::GrantsInGaps] += u64::from(held.is_in_gap);
+                self.nodes[index].granted(held, self.scenario);
+                self.nodes[index].save(held, self.scenario, &mut self.rng);
             }
-            Event::Extended { until_unix_ms } => {
+            LeaseEvent::Extended(held) => {
                 figures[Count::Renewals] += 1;
-                self.nodes[index].extended(until_unix_ms);
-                self.nodes[index].save(self.scenario, &mut self.rng);
+                self.nodes[index].extended(held.until_unix_ms);
+                self.nodes[index].save(held, self.scenario, &mut self.rng);
             }
-            Event::StoreForgot { .. } => figures[Count::Forgotten] += 1,
-            Event::Overlap { .. } => {
+            LeaseEvent::StoreForgot { .. } => figures[Count::Forgotten] += 1,
+            LeaseEvent::Overlap { .. } => {
                 figures[Count::Overlaps] += 1;
                 self.nodes[index].overlap();
             }
-            Event::Copied { .. } => {
+            LeaseEvent::Copied { .. } => {
                 figures[Count::Copies] += 1;
                 self.nodes[index].overlap();
             }
-            Event::Claimed { .. } => {}
-            Event::GapEnds { .. } => figures[Count::GapEnds] += 1,
-            Event::Lost { .. } => figures[Count::Losses] += 1,
-            Event::Released => figures[Count::Releases] += 1,
-            Event::RecordsAhead { .. }
-            | Event::ClockAhead { .. }
-            | Event::ClockJumped { .. }
-            | Event::NoneFree { .. }
-            | Event::Awaited { .. }
-            | Event::Taken { .. } => figures[Count::Refusals] += 1,
+            LeaseEvent::Claimed { .. } => {}
+            LeaseEvent::GapEnds { .. } => figures[Count::GapEnds] += 1,
+            LeaseEvent::Lost { .. } => figures[Count::Losses] += 1,
+            LeaseEvent::Released => figures[Count::Releases] += 1,
+            LeaseEvent::RecordsAhead { .. }
+            | LeaseEvent::ClockAhead { .. }
+            | LeaseEvent::ClockJumped { .. }
+            | LeaseEvent::NoneFree { .. }
+            | LeaseEvent::Awaited { .. }
+            | LeaseEvent::Taken { .. } => figures[Count::Refusals] += 1,
         }
     }
 }
 
 impl<B: Begin> World<'_, B> {
     /// Sends a call; its node waits for a quarter of a window.
-    fn send(&mut self, index: usize, sent: Call) {
+    fn send(&mut self, index: usize, sent: LeaseCall) {
         self.calls += 1;
         let call = self.calls;
         self.nodes[index].pending = Some(call);
@@ -277,7 +279,7 @@ impl<B: Begin> World<'_, B> {
         if faulty { self.rng.choice(self.scenario.store.call_faults()).copied() } else { None }
     }
 
-    fn reaches_store(&mut self, index: usize, process: u32, call: u64, sent: Call, answer: Answer) {
+    fn reaches_store(&mut self, index: usize, process: u32, call: u64, sent: LeaseCall, answer: Answer) {
         let unknown = failed(&sent, CallFailure::Unknown);
         if self.now_ms < self.store_down_until_ms {
             self.history.figures[Count::CallsWhileDown] += 1;
@@ -289,7 +291,7 @@ impl<B: Begin> World<'_, B> {
             return;
         }
         let still_waiting = self.nodes[index].process == process && self.nodes[index].pending == Some(call);
-        if !still_waiting && matches!(sent, Call::Swap { .. }) {
+        if !still_waiting && matches!(sent, LeaseCall::Swap { .. }) {
             self.history.figures[Count::LateWrites] += 1;
         }
         let reply = self.visit((index, process), |store, visit| store.call(visit, sent));
@@ -309,11 +311,11 @@ impl<B: Begin> World<'_, B> {
 }
 
 /// Returns the failure of a call of that kind.
-fn failed(call: &Call, failure: CallFailure) -> Input {
+fn failed(call: &LeaseCall, failure: CallFailure) -> LeaseInput {
     match call {
-        Call::Look { .. } => Input::Looked(Err(failure)),
-        Call::Load(_) => Input::Loaded(Err(failure)),
-        Call::Swap { .. } => Input::Swapped(Err(failure)),
+        LeaseCall::Look { .. } => LeaseInput::Looked(Err(failure)),
+        LeaseCall::Load(_) => LeaseInput::Loaded(Err(failure)),
+        LeaseCall::Swap { .. } => LeaseInput::Swapped(Err(failure)),
     }
 }
 
@@ -397,8 +399,8 @@ impl<B: Begin> World<'_, B> {
     /// An operator takes a worker from its holder: the record keeps its end, under a tag that no node wrote.
     fn evict(&mut self) {
         let operator = self.scenario.nodes;
-        let all = Call::Look { scope: Scope::Pool, time: StoreTime::Known };
-        let Reply::Now(Input::Looked(Ok(listing))) =
+        let all = LeaseCall::Look { scope: LookScope::Pool, time: StoreTime::Known };
+        let Reply::Now(LeaseInput::Looked(Ok(listing))) =
             self.visit((operator, 0), |store, visit| store.call(visit, all))
         else {
             return;
@@ -408,7 +410,7 @@ impl<B: Begin> World<'_, B> {
         let from_unix_ms = Some(record.until_unix_ms);
         let record = Record { tag: Tag(self.rng.u128(..)), from_unix_ms, released: true, ..record };
         let expected = Expected::Revision(entry.revision);
-        let swap = Call::Swap { worker: entry.worker, expected, record };
+        let swap = LeaseCall::Swap { worker: entry.worker, expected, record };
         self.history.figures[Count::Evictions] += 1;
         self.visit((operator, 0), |store, visit| store.call(visit, swap));
     }
@@ -420,11 +422,11 @@ enum Happening {
     /// The wait of the node is over.
     Wake,
     /// A request of this term reaches the store, which answers the process that sent it.
-    Request { call: u64, sent: Call, answer: Answer, term: u64 },
+    Request { call: u64, sent: LeaseCall, answer: Answer, term: u64 },
     /// The copies of the store have confirmed its answer in this term.
-    Confirmed { call: u64, input: Input, unknown: Input, term: u64 },
+    Confirmed { call: u64, input: LeaseInput, unknown: LeaseInput, term: u64 },
     /// An answer, a failure or a timeout reaches the node.
-    Answer { call: u64, input: Input },
+    Answer { call: u64, input: LeaseInput },
     /// A client asks the node for ids.
     Draw,
     /// A fault of a node occurs.

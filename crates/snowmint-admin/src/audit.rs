@@ -56,7 +56,7 @@ impl Author {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
-pub enum Outcome {
+pub enum ChangeOutcome {
     /// It took place: no failure was recorded.
     #[default]
     Made,
@@ -68,7 +68,7 @@ pub enum Outcome {
     Unknown,
 }
 
-impl Outcome {
+impl ChangeOutcome {
     /// Every outcome.
     pub const ALL: [Self; 4] = [Self::Made, Self::Refused, Self::Failed, Self::Unknown];
 
@@ -83,7 +83,7 @@ impl Outcome {
     }
 }
 
-impl From<&ChangeFailure> for Outcome {
+impl From<&ChangeFailure> for ChangeOutcome {
     fn from(failure: &ChangeFailure) -> Self {
         match failure {
             ChangeFailure::Refused(_) => Self::Refused,
@@ -96,7 +96,7 @@ impl From<&ChangeFailure> for Outcome {
 /// A line of the log as `snowmint audit --json` and the admin API show it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum LogLine {
+pub enum AuditLine {
     /// A change.
     Entry {
         /// When it was made, in UTC.
@@ -115,7 +115,7 @@ pub enum LogLine {
         details: String,
         /// The outcome of the change. Nodes of earlier versions do not record it.
         #[serde(default)]
-        outcome: Outcome,
+        outcome: ChangeOutcome,
         /// Why it was refused or failed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         failed: Option<String>,
@@ -136,11 +136,11 @@ const fn is_unknown(failure: &ChangeFailure) -> bool {
     matches!(failure, ChangeFailure::Unknown(_))
 }
 
-impl From<Listed> for LogLine {
+impl From<Listed> for AuditLine {
     fn from(listed: Listed) -> Self {
         match listed {
             Listed::Entry(Logged { entry, failure }) => Self::Entry {
-                outcome: failure.as_ref().map_or(Outcome::Made, Outcome::from),
+                outcome: failure.as_ref().map_or(ChangeOutcome::Made, ChangeOutcome::from),
                 failed: failure.as_ref().filter(|it| !is_unknown(it)).map(|it| it.why().to_owned()),
                 possibly_made: failure.as_ref().filter(|it| is_unknown(it)).map(|it| it.why().to_owned()),
                 at: Utc(entry.at_unix_ms).to_string(),
@@ -158,15 +158,16 @@ impl From<Listed> for LogLine {
 
 /// The newest lines of the log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Log {
+pub struct AuditLog {
     /// The lines, newest first.
-    pub changes: Vec<LogLine>,
+    pub changes: Vec<AuditLine>,
     /// The records that were skipped.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
 
-/// Lists the newest changes of a store, or of one of its namespaces. For one namespace, it reports nothing about other records.
+/// Lists the newest changes of a store, or of one of its namespaces. For one namespace, it reports nothing
+/// about other records.
 ///
 /// # Errors
 ///
@@ -175,7 +176,7 @@ pub async fn list(
     store: &dyn Store,
     limit: usize,
     namespace: Option<&NamespaceName>,
-) -> Result<Log, AdminError> {
+) -> Result<AuditLog, AdminError> {
     let listed = audit::list(store, if namespace.is_some() { usize::MAX } else { limit }).await?;
     let is_shown = |listed: &Listed| match (listed, namespace) {
         (Listed::Entry(Logged { entry, .. }), Some(name)) => {
@@ -183,7 +184,7 @@ pub async fn list(
         }
         (_, of) => of.is_none(),
     };
-    let changes = listed.into_iter().filter(is_shown).take(limit).map(LogLine::from).collect();
+    let changes = listed.into_iter().filter(is_shown).take(limit).map(AuditLine::from).collect();
     let warnings = if namespace.is_none() { warnings_of_skipped(store) } else { Vec::new() };
-    Ok(Log { changes, warnings })
+    Ok(AuditLog { changes, warnings })
 }

@@ -3,7 +3,8 @@
 use snowmint::{Clock as _, WallClock};
 use snowmint_store::{Store, StoreError};
 
-/// How far the clock of this machine is ahead of the store's, as bounds: the store read its clock at some moment of the call.
+/// How far the clock of this machine is ahead of the store's, as bounds: the store read its clock at some
+/// moment of the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockOffset {
     least_ms: i64,
@@ -39,7 +40,8 @@ impl ClockOffset {
         Self { least_ms: one.min(other), most_ms: one.max(other) }
     }
 
-    /// Returns how far this clock is ahead at least; negative if it is behind, and 0 if the clocks may be equal.
+    /// Returns how far this clock is ahead at least; negative if it is behind, and 0 if the clocks may be
+    /// equal.
     pub fn certain_ms(self) -> i64 {
         if self.least_ms > 0 { self.least_ms } else { self.most_ms.min(0) }
     }
@@ -59,8 +61,8 @@ impl ClockOffset {
 mod tests {
     use super::*;
 
-    /// Goal: a slow call alone is no difference. Method: calls of 250 ms, during which the store reads its clock at any time, by
-    /// clocks that agree and by clocks that do not.
+    /// Goal: a slow call alone is no difference. Method: calls of 250 ms, during which the store reads its
+    /// clock at any time, by clocks that agree and by clocks that do not.
     #[test]
     fn the_time_of_the_call_is_no_difference() {
         for read_after in [0, 100, 250] {

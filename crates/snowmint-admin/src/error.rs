@@ -234,22 +234,6 @@ pub enum AdminErrorKind {
 }
 
 impl AdminErrorKind {
-    /// Every kind.
-    pub const ALL: [Self; 12] = [
-        Self::BadRequest,
-        Self::UnknownNamespace,
-        Self::UnknownWorker,
-        Self::Forbidden,
-        Self::TooManyNamespaces,
-        Self::Conflict,
-        Self::InUse,
-        Self::Changed,
-        Self::Unreadable,
-        Self::StoreNotWritable,
-        Self::NotReady,
-        Self::OutcomeUnknown,
-    ];
-
     /// Returns the name, the last part of the problem type's URN, and the status code.
     pub const fn status(self) -> (&'static str, u16) {
         match self {
@@ -335,8 +319,8 @@ impl AdminError {
         }
     }
 
-    /// Returns the time after which a retry may help. `None` after an unknown outcome, since the client must read the current
-    /// state first, and for a store that an operator has to mend.
+    /// Returns the time after which a retry may help. `None` after an unknown outcome, since the client must
+    /// read the current state first, and for a store that an operator has to mend.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Store(error)

@@ -1,7 +1,7 @@
 //! What operators do with a store of Snowmint: namespaces, workers, checks, recovery and the audit log.
 //!
-//! The command line runs these operations on a store that it opens itself; the admin API of a node runs them on
-//! the node's store. Both have the same inputs, results and errors.
+//! The command line runs these operations on a store that it opens itself; the admin API of a node runs them
+//! on the node's store. Both have the same inputs, results and errors.
 
 pub mod audit;
 pub mod clock_offset;
@@ -11,7 +11,9 @@ pub mod format;
 pub mod limits;
 pub mod namespaces;
 pub mod nearest;
+pub mod node;
 pub mod node_reports;
+pub mod operations;
 pub mod recovery;
 mod settled_store;
 pub mod url_without_credentials;

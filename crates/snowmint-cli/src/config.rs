@@ -11,7 +11,7 @@ use toml::Value;
 
 use crate::error::{Failure, report};
 use crate::output::Output;
-use crate::serve::config_file::{ConfigFile, flags, is_boolean, namespaces_of, tokens_of};
+use crate::serve::config_file::{ConfigFile, flags, is_boolean};
 use crate::{open_store, serve};
 
 const EXAMPLES: &str = "\
@@ -79,14 +79,7 @@ pub(crate) fn run(args: &Args, matches: &ArgMatches) -> Result<(), Failure> {
             let named = args.config.as_deref().map(ConfigFile::read).transpose()?;
             let print = matches.subcommand_matches("config").and_then(|it| it.subcommand_matches("print"));
             // The arguments were parsed from these matches.
-            let tables = args.from_config.namespaces.as_deref().map(namespaces_of).transpose();
-            let tables = tables
-                .map_err(Failure::runtime)?
-                .filter(|_| named.as_ref().is_some_and(|it| it.has_namespaces));
-            let tokens =
-                args.from_config.tokens.as_deref().map(tokens_of).transpose().map_err(Failure::runtime)?;
-            let tables = Tables { namespaces: tables, tokens };
-            print.map_or(Ok(()), |matches| print_settings(matches, named.as_ref(), &tables))
+            print.map_or(Ok(()), |matches| print_settings(matches, named.as_ref()))
         }
         ConfigCommand::Schema => {
             let mut out = Output::new();
@@ -131,15 +124,10 @@ fn check(path: &Path, json: bool) -> Result<(), Failure> {
     out.flush()
 }
 
-/// The tables of a configuration file, as its text has them.
-struct Tables {
-    namespaces: Option<String>,
-    tokens: Option<String>,
-}
-
-/// Prints every setting as a line of TOML, with its origin, and the `tables`. Leaves out passwords.
-fn print_settings(matches: &ArgMatches, file: Option<&ConfigFile>, tables: &Tables) -> Result<(), Failure> {
+/// Prints every setting as a line of TOML, with its origin, and the tables of the file. Leaves out passwords.
+fn print_settings(matches: &ArgMatches, file: Option<&ConfigFile>) -> Result<(), Failure> {
     let mut out = Output::new();
+    let has_tables = file.is_some_and(|file| file.has_namespaces);
     for flag in flags() {
         let key = flag.get_id().as_str();
         let origin = match matches.value_source(key) {
@@ -165,11 +153,10 @@ fn print_settings(matches: &ArgMatches, file: Option<&ConfigFile>, tables: &Tabl
         let is_default = matches
             .get_raw(key)
             .is_some_and(|texts| texts.eq(flag.get_default_values().iter().map(|it| &**it)));
-        let comment =
-            if key == "namespaces" && (tables.namespaces.is_some() || is_default) { "# " } else { "" };
+        let comment = if key == "namespaces" && (has_tables || is_default) { "# " } else { "" };
         out.line(&format!("{comment}{key} = {value}  # {origin}"))?;
     }
-    let lines = [&tables.namespaces, &tables.tokens].into_iter().flatten().flat_map(|text| text.lines());
+    let lines = file.into_iter().flat_map(|file| file.tables.lines());
     for line in lines.filter(|line| !line.trim().is_empty()) {
         // `serve` refuses a source with a password, but it is printed before it is checked.
         out.line(&public_line(line))?;

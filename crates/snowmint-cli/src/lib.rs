@@ -162,7 +162,7 @@ impl Cli {
 }
 
 #[doc(hidden)]
-pub use serve::config_file::check_text as check_config_file;
+pub use serve::config_file;
 
 /// Runs the command in the arguments of this process, and returns its exit code.
 pub fn main() -> ExitCode {

@@ -6,7 +6,7 @@
 //! ```
 
 mod args;
-pub(crate) mod config_file;
+pub mod config_file;
 mod logging;
 pub(crate) mod misspelt_variables;
 mod start_without_store;

@@ -207,83 +207,37 @@ impl Fetcher {
     ) -> Result<Option<Answer>, Unfilled> {
         let ask = Ask { namespace: &namespace.name, count };
         let mut rest = self.states().order(&lock(&namespace.states), Instant::now()).into_iter();
-        let Some(first) = rest.next() else { return Ok(None) };
-        self.states().requested();
-        let mut waiting = Waiting { fetcher: self, namespace, servers: vec![(first, Instant::now())] };
-        let mut attempts = FuturesUnordered::new();
-        attempts.push(self.attempt(first, ask, deadline));
-        let mut hedge_at = self.hedge_at();
-        let (mut is_over_quota, mut distrusted) = (false, 0);
-        // Servers whose quota of the day may have fewer ids left. They get the next request only if no other returns ids.
-        let mut spent = Vec::new();
-        loop {
-            let hedges = hedge_at.is_some() && rest.len() > 0;
-            // At least one attempt is in flight: after the last one fails, the next begins or the round ends.
-            tokio::select! {
-                biased;
-                Some((server, settled)) = attempts.next() => {
-                    waiting.servers.retain(|(it, _)| *it != server);
-                    let failure = match settled {
-                        Ok(answer) => {
-                            for (spent, failure) in &spent {
-                                self.failed(namespace, *spent, failure);
-                            }
-                            self.succeeded(namespace, server);
-                            return Ok(Some(answer));
-                        }
-                        Err(failure) => failure,
-                    };
-                    self.counters.failed.fetch_add(1, Ordering::Relaxed);
-                    if count > 1 && failure.is_over_quota_beyond(deadline) {
-                        spent.push((server, failure.clone()));
-                    } else {
-                        self.failed(namespace, server, &failure);
-                    }
-                    match failure.retry {
-                        Retry::Never => return Err(Unfilled::Rejected(failure)),
-                        Retry::Fewer if count > 1 => return Err(Unfilled::TooMany),
-                        Retry::OtherCertificate | Retry::OtherStore => {
-                            distrusted += 1;
-                            // No retry within the caller's timeout will help.
-                            if distrusted == self.servers.len() {
-                                return Err(Unfilled::Rejected(failure));
-                            }
-                        }
-                        Retry::Fewer | Retry::Elsewhere | Retry::After(_) => {}
-                    }
-                    is_over_quota |= failure.kind == ErrorKind::OverQuota;
-                    let mut last = lock(&namespace.last_failure);
-                    // A second store is what somebody has to know of, whatever else fails too.
-                    if failure.retry == Retry::OtherStore || last.as_ref().is_none_or(|it| it.retry != Retry::OtherStore) {
-                        *last = Some(failure);
-                    }
-                }
-                () = sleep_until(hedge_at.unwrap_or(deadline)), if hedges => {
-                    if !self.states().may_hedge() {
-                        hedge_at = None;
-                        continue;
-                    }
-                    self.counters.hedged.fetch_add(1, Ordering::Relaxed);
-                }
-            }
-            match rest.next() {
-                Some(next) => {
-                    waiting.servers.push((next, Instant::now()));
-                    attempts.push(self.attempt(next, ask, deadline));
-                    hedge_at = self.hedge_at();
-                }
-                // The remaining quota may suffice for fewer ids.
-                None if attempts.is_empty() && is_over_quota && count > 1 => {
-                    return Err(Unfilled::TooMany);
-                }
-                None if attempts.is_empty() => return Ok(None),
-                None => {}
-            }
+        let mut next = rest.next();
+        if next.is_some() {
+            self.states().requested();
         }
-    }
-
-    fn hedge_at(&self) -> Option<Instant> {
-        Instant::now().checked_add(self.hedge_after)
+        let mut round = Round::new(self, namespace, count, deadline);
+        let mut attempts = FuturesUnordered::new();
+        let mut hedge_at = None;
+        loop {
+            if let Some(server) = next {
+                round.waiting.push((server, Instant::now()));
+                attempts.push(self.attempt(server, ask, deadline));
+                hedge_at = Instant::now().checked_add(self.hedge_after);
+            } else if attempts.is_empty() {
+                // The remaining quota may suffice for fewer ids.
+                return if round.is_over_quota && count > 1 { Err(Unfilled::TooMany) } else { Ok(None) };
+            }
+            let hedges = hedge_at.is_some() && rest.len() > 0;
+            let continues = tokio::select! {
+                biased;
+                Some((server, settled)) = attempts.next() => match round.settled(server, settled)? {
+                    Some(answer) => return Ok(Some(answer)),
+                    None => true,
+                },
+                () = sleep_until(hedge_at.unwrap_or(deadline)), if hedges => {
+                    let may_hedge = self.states().may_hedge();
+                    self.counters.hedged.fetch_add(u64::from(may_hedge), Ordering::Relaxed);
+                    may_hedge
+                }
+            };
+            (next, hedge_at) = if continues { (rest.next(), hedge_at) } else { (None, None) };
+        }
     }
 
     async fn attempt(
@@ -378,18 +332,78 @@ impl Fetcher {
     }
 }
 
-/// The servers that have not answered yet, and when the request went out. Servers still listed at the end of a round may be too
-/// slow.
-struct Waiting<'a> {
+/// One request, as servers get it one after the other.
+struct Round<'a> {
     fetcher: &'a Fetcher,
     namespace: &'a Namespace,
-    servers: Vec<(usize, Instant)>,
+    count: u64,
+    deadline: Instant,
+    /// The servers that have not answered yet, and when the request went out. Servers still listed at the end may be too slow.
+    waiting: Vec<(usize, Instant)>,
+    /// Servers whose quota of the day may have fewer ids left. They get the next request only if no other returns ids.
+    spent: Vec<(usize, RequestFailure)>,
+    is_over_quota: bool,
+    /// The number of servers whose certificate or store is another one.
+    distrusted: usize,
 }
 
-impl Drop for Waiting<'_> {
+impl<'a> Round<'a> {
+    fn new(fetcher: &'a Fetcher, namespace: &'a Namespace, count: u64, deadline: Instant) -> Self {
+        let (waiting, spent) = (Vec::new(), Vec::new());
+        Self { fetcher, namespace, count, deadline, waiting, spent, is_over_quota: false, distrusted: 0 }
+    }
+
+    /// Takes what a server answered. Returns its ids; `None` if another server may return some.
+    fn settled(
+        &mut self,
+        server: usize,
+        settled: Result<Answer, RequestFailure>,
+    ) -> Result<Option<Answer>, Unfilled> {
+        let (fetcher, namespace) = (self.fetcher, self.namespace);
+        self.waiting.retain(|(it, _)| *it != server);
+        let failure = match settled {
+            Ok(answer) => {
+                for (spent, failure) in &self.spent {
+                    fetcher.failed(namespace, *spent, failure);
+                }
+                fetcher.succeeded(namespace, server);
+                return Ok(Some(answer));
+            }
+            Err(failure) => failure,
+        };
+        fetcher.counters.failed.fetch_add(1, Ordering::Relaxed);
+        if self.count > 1 && failure.is_over_quota_beyond(self.deadline) {
+            self.spent.push((server, failure.clone()));
+        } else {
+            fetcher.failed(namespace, server, &failure);
+        }
+        match failure.retry {
+            Retry::Never => return Err(Unfilled::Rejected(failure)),
+            Retry::Fewer if self.count > 1 => return Err(Unfilled::TooMany),
+            Retry::OtherCertificate | Retry::OtherStore => {
+                self.distrusted += 1;
+                // No retry within the caller's timeout will help.
+                if self.distrusted == fetcher.servers.len() {
+                    return Err(Unfilled::Rejected(failure));
+                }
+            }
+            Retry::Fewer | Retry::Elsewhere | Retry::After(_) => {}
+        }
+        self.is_over_quota |= failure.kind == ErrorKind::OverQuota;
+        let mut last = lock(&namespace.last_failure);
+        // A second store is what somebody has to know of, whatever else fails too.
+        if failure.retry == Retry::OtherStore || last.as_ref().is_none_or(|it| it.retry != Retry::OtherStore)
+        {
+            *last = Some(failure);
+        }
+        Ok(None)
+    }
+}
+
+impl Drop for Round<'_> {
     fn drop(&mut self) {
         let patience = self.fetcher.hedge_after.min(self.fetcher.attempt);
-        for (server, asked) in self.servers.drain(..) {
+        for (server, asked) in self.waiting.drain(..) {
             self.fetcher.counters.failed.fetch_add(1, Ordering::Relaxed);
             if asked.elapsed() >= patience {
                 // The cause is unknown, so it counts for the server. Without `Retry-After`, the server is only tried last.

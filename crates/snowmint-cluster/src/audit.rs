@@ -38,7 +38,7 @@ use snowmint_store::{Store, StoreError, StoreErrorKind};
 
 use crate::NamespaceError;
 use crate::identity::host_name;
-use pages::{Line, Page, Tag, number, random, write};
+use pages::{EntryTag, LogLine, Page, number, random, write};
 
 /// The folder of all records of the log.
 const FOLDER: &str = "audit/";
@@ -307,8 +307,8 @@ impl From<StoreError> for AuditError {
 /// If the future is dropped, the entry may be written.
 pub async fn append(store: &dyn Store, entry: Entry) -> Result<Written, AuditError> {
     let tag = random(store)?;
-    let line = Line {
-        tag: Tag(tag),
+    let line = LogLine {
+        tag: EntryTag(tag),
         at: Some(Utc(entry.at_unix_ms).to_string()),
         who: cut(&entry.who, MAX_NAME),
         from: cut(&entry.from, MAX_NAME),
@@ -316,7 +316,7 @@ pub async fn append(store: &dyn Store, entry: Entry) -> Result<Written, AuditErr
         subject: cut(&entry.subject, MAX_NAME),
         details: cut(&entry.details, MAX_DETAILS),
         rights: Some(entry.rights).filter(|rights| !rights.is_all()),
-        ..Line::default()
+        ..LogLine::default()
     };
     write(store, &line).await?;
     Ok(Written { tag })
@@ -335,7 +335,7 @@ impl Written {
             why => why,
         };
         let outcome = failure.name().to_owned();
-        write(store, &Line { tag: Tag(self.tag), failed, outcome, ..Line::default() }).await
+        write(store, &LogLine { tag: EntryTag(self.tag), failed, outcome, ..LogLine::default() }).await
     }
 }
 
@@ -350,7 +350,8 @@ impl MadeEntries {
     /// Remembers the line that this write of a page appended.
     pub fn note(&mut self, page: &[u8]) {
         let Ok(page) = Page::read(page) else { return };
-        let Some(line) = page.lines.lines().last().and_then(|line| serde_json::from_str::<Line>(line).ok())
+        let Some(line) =
+            page.lines.lines().last().and_then(|line| serde_json::from_str::<LogLine>(line).ok())
         else {
             return;
         };
@@ -435,7 +436,7 @@ pub async fn list(store: &dyn Store, limit: usize) -> Result<Vec<Listed>, StoreE
     let (mut failures, mut lines) = (BTreeMap::new(), Vec::new());
     for (key, page) in pages.values() {
         for line in page.lines.lines() {
-            match serde_json::from_str::<Line>(line) {
+            match serde_json::from_str::<LogLine>(line) {
                 Ok(line) if line.is_failure() => {
                     failures.insert(line.tag.0, ChangeFailure::named(&line.outcome, line.failed));
                 }

@@ -28,10 +28,10 @@ use tokio::sync::watch;
 /// ```
 #[derive(Clone)]
 pub struct NodeClock {
-    inner: Arc<Inner>,
+    inner: Arc<SharedClock>,
 }
 
-struct Inner {
+struct SharedClock {
     /// With the wall clock, it is used only to detect steps.
     anchored: Arc<AnchoredClock>,
     shows: Shows,
@@ -47,7 +47,7 @@ enum Shows {
 
 impl NodeClock {
     fn new(anchored: Arc<AnchoredClock>, shows: Shows) -> Self {
-        Self { inner: Arc::new(Inner { anchored, shows, jumps: watch::channel(0).0 }) }
+        Self { inner: Arc::new(SharedClock { anchored, shows, jumps: watch::channel(0).0 }) }
     }
 
     /// Makes a clock that follows the wall clock with all its steps.

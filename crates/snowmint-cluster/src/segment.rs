@@ -19,6 +19,8 @@
 //! | `direct_task` | direct mode: asks the counter for callers that wait, as `direct_protocol` decides |
 //! | `cached_protocol` | decides, without I/O, when to reserve, confirm, raise and give back |
 //! | `direct_protocol` | decides, without I/O, which requests share one call |
+//! | `counter_calls` | what both tasks have in common: counters, clocks and status |
+//! | `known_counter` | what both protocols know about one counter, and report about it |
 //! | `counters` | which of several counters to call, and how long to leave out one that failed |
 //! | `high_water_mark` | notices a counter that went back |
 //! | `period` | periods, their counters and high-water marks |
@@ -30,12 +32,14 @@
 pub mod cached_protocol;
 mod cached_task;
 mod config;
+mod counter_calls;
 mod counters;
 #[doc(hidden)]
 pub mod direct_protocol;
 mod direct_task;
 #[doc(hidden)]
 pub mod high_water_mark;
+mod known_counter;
 mod period;
 mod queue;
 mod segments;

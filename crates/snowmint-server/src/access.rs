@@ -33,7 +33,7 @@ use crate::watched_files::WatchedFiles;
 use quota::{Counted, Exceeded};
 use secret::{SecretDigest, TokenName};
 
-pub use file::{Pattern, Right, Rights, TokenRow};
+pub use file::{Pattern, Right, Rights, TokenRow, TokenRows};
 pub use quota::{Quotas, Usage};
 
 pub use crate::mint::Quota;
@@ -55,7 +55,7 @@ pub struct Access {
 #[derive(Debug, Default)]
 struct Table {
     tokens: HashMap<TokenName, Arc<Token>>,
-    /// The file from which they were read.
+    /// The file, or the lines of it, from which they were read.
     text: String,
 }
 
@@ -76,8 +76,8 @@ pub enum TokensSource {
     ConfigFile {
         /// The file.
         path: PathBuf,
-        /// Returns the part of its text that is a file of tokens, with the same lines.
-        tables: fn(&str) -> Result<String, String>,
+        /// Reads the tokens in its text, and returns them with the lines of their tables.
+        parse: fn(&str) -> Result<(TokenRows, String), String>,
     },
 }
 
@@ -226,14 +226,14 @@ impl Access {
 impl Access {
     /// Tokens without a file, for unit tests.
     pub(crate) fn for_tests(rows: &str, clock: SharedClock) -> Arc<Self> {
-        let table = ArcSwap::from_pointee(table(rows, &Table::default()).unwrap());
+        let table =
+            ArcSwap::from_pointee(table(file::parse(rows).unwrap(), rows.to_owned(), &Table::default()));
         let (source, files) = (TokensSource::File(PathBuf::new()), WatchedFiles::new(Vec::new()));
         Arc::new(Self { source, files, clock, table, generation: AtomicU64::new(0) })
     }
 
     pub(crate) fn change(&self, rows: &str) {
-        let table = table(rows, &self.table.load()).unwrap();
-        self.replace(table);
+        self.replace(table(file::parse(rows).unwrap(), rows.to_owned(), &self.table.load()));
     }
 }
 
@@ -249,10 +249,10 @@ pub async fn warn_of_first_tokens(source: TokensSource, reload: &Notify) -> ! {
     let look = async || {
         let source = source.clone();
         // Disks may be slow, and the threads of this runtime serve clients.
-        let found = tokio::task::spawn_blocking(move || text_of(&source)).await;
+        let found = tokio::task::spawn_blocking(move || rows_of(&source)).await;
         // Other readers of the file report that it is invalid.
         match found {
-            Ok(Ok(text)) if !text.trim().is_empty() => Err("tokens in a file that had none".to_owned()),
+            Ok(Ok((_, text))) if !text.trim().is_empty() => Err("tokens in a file that had none".to_owned()),
             _ => Ok(()),
         }
     };
@@ -270,8 +270,8 @@ pub async fn warn_of_first_tokens(source: TokensSource, reload: &Notify) -> ! {
 }
 
 fn read(source: &TokensSource, before: &Table) -> Result<Table, TokensError> {
-    let failed = |why: String| TokensError { source_file: source.clone(), why };
-    table(&text_of(source)?, before).map_err(failed)
+    let (rows, text) = rows_of(source)?;
+    Ok(table(rows, text, before))
 }
 
 /// Reads a file that was read before, and checks that it was not cut.
@@ -285,26 +285,26 @@ fn read_again(source: &TokensSource, before: &Table) -> Result<Table, TokensErro
     Ok(table)
 }
 
-/// Returns the text of all tokens of a file.
-fn text_of(source: &TokensSource) -> Result<String, TokensError> {
+/// Returns the tokens of a file, and the text that they stand in.
+fn rows_of(source: &TokensSource) -> Result<(TokenRows, String), TokensError> {
     let failed = |why: String| TokensError { source_file: source.clone(), why };
     let text = std::fs::read_to_string(source.path()).map_err(|error| {
         failed(format!("{error}; create the file with `snowmint token create --file FILE`"))
     })?;
     match source {
-        TokensSource::File(_) => Ok(text),
-        TokensSource::ConfigFile { tables, .. } => tables(&text).map_err(failed),
+        TokensSource::File(_) => file::parse(&text).map(|rows| (rows, text)),
+        TokensSource::ConfigFile { parse, .. } => parse(&text),
     }
+    .map_err(failed)
 }
 
 /// Builds the table of tokens. A token keeps its usage when the file changes.
-fn table(text: &str, before: &Table) -> Result<Table, String> {
-    let rows = file::parse(text)?;
+fn table(rows: TokenRows, text: String, before: &Table) -> Table {
     let token = |(name, row): (TokenName, TokenRow)| {
         let usage = before.tokens.get(&name).map(|token| Arc::clone(&token.usage)).unwrap_or_default();
         (name.clone(), Arc::new(Token { name, row, usage }))
     };
-    Ok(Table { tokens: rows.into_iter().map(token).collect(), text: text.to_owned() })
+    Table { tokens: rows.into_iter().map(token).collect(), text }
 }
 
 #[cold]

@@ -13,7 +13,7 @@ use std::time::Duration;
 use serde::Serialize;
 use snowmint::utc::Utc;
 use snowmint::{Clock as _, WallClock};
-use snowmint_admin::audit::{self, LogLine};
+use snowmint_admin::audit::{self, AuditLine};
 use snowmint_admin::clock_offset::ClockOffset;
 use snowmint_admin::doctor::{self, Finding};
 use snowmint_admin::workers::{WorkerState, workers_of};
@@ -54,7 +54,7 @@ pub(crate) struct OtherRecords {
     namespaces: Vec<NamespaceRow>,
     more_namespaces: usize,
     problems: Vec<Problem>,
-    changes: Vec<LogLine>,
+    changes: Vec<AuditLine>,
     warnings: Vec<String>,
 }
 
@@ -78,7 +78,7 @@ pub(crate) struct Fleet<'a> {
     pools: Vec<PoolState<'a>>,
     namespaces: Vec<NamespaceState<'a>>,
     more_namespaces: usize,
-    changes: &'a [LogLine],
+    changes: &'a [AuditLine],
     warnings: &'a [String],
 }
 
@@ -195,7 +195,7 @@ struct NamespaceRow {
     summary: String,
     /// Which nodes serve it; `None` until the store has answered.
     #[serde(skip_serializing_if = "Option::is_none")]
-    state: Option<namespaces::State>,
+    state: Option<namespaces::NamespaceState>,
     /// The end of its layout.
     #[serde(skip_serializing_if = "Option::is_none")]
     ends_unix_ms: Option<u64>,
@@ -396,7 +396,7 @@ impl OtherRecords {
             NamespaceRow::of(name, record.as_ref(), &counters, now_unix_ms)
         };
         let namespaces = listed.iter().take(NAMESPACES).map(of_name).collect();
-        let audit::Log { changes, warnings } = audit::list(store, CHANGES, None).await?;
+        let audit::AuditLog { changes, warnings } = audit::list(store, CHANGES, None).await?;
         Ok(Self { namespaces, more_namespaces, problems, changes, warnings })
     }
 }
@@ -423,7 +423,7 @@ impl NamespaceRow {
                     name: name.to_owned(),
                     scheme: "",
                     summary: why.clone(),
-                    state: Some(namespaces::State::Unreadable),
+                    state: Some(namespaces::NamespaceState::Unreadable),
                     ends_unix_ms: None,
                     reserved_to: None,
                     owner: None,
@@ -441,7 +441,7 @@ impl NamespaceRow {
             _ => last,
         };
         Self {
-            state: Some(namespaces::State::of(record)),
+            state: Some(namespaces::NamespaceState::of(record)),
             reserved_to: last.map(|number| number.to_string()),
             ..Self::of_definition(name, &record.definition)
         }

@@ -113,10 +113,6 @@ pub use settings::{AllowedHosts, CorsOrigins, HostError, OriginError, Settings, 
 pub use thrift::{ThriftExceptions, ThriftListener};
 pub use tls::{Tls, TlsError, TlsFiles};
 
-/// Answers of the admin API, for its clients in this workspace.
-#[doc(hidden)]
-pub use operator::{LogLevel, ReleaseAnswer};
-
 /// The parser of the Redis protocol, for fuzzing.
 #[doc(hidden)]
 pub use resp::codec as resp_codec;

@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use snowmint::WallClock;
 use snowmint::error::Snippet;
+use snowmint_admin::node::LogControl;
 use snowmint_admin::url_without_credentials::masked;
 use snowmint_cluster::Holder;
 
 use crate::access::Access;
-use crate::admin::{LogControl, NodeAdmin};
+use crate::admin::NodeAdmin;
 use crate::clock::SharedClock;
 use crate::limits;
 use crate::tls::Tls;

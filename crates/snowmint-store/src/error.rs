@@ -102,7 +102,6 @@ impl StoreError {
 
     /// Turns a failed call into an error. The refusal of a demoted server is temporary while `another_may_accept`, since another
     /// host may have been promoted.
-    #[cfg(any(feature = "redis", feature = "postgres", feature = "mysql"))]
     pub(crate) fn of_failure<F>(
         failure: F,
         is_demoted: impl FnOnce(&F) -> bool,
@@ -147,14 +146,12 @@ impl Error for StoreError {
 }
 
 /// The effect of a call on records: whether a failed call may have changed something.
-#[cfg(any(feature = "sqlite", feature = "_network"))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Effect {
     Reads,
     Writes,
 }
 
-#[cfg(feature = "_network")]
 impl Effect {
     /// Returns the kind of error for a call that was sent and got no answer.
     pub(crate) const fn unanswered(self) -> StoreErrorKind {
@@ -166,13 +163,6 @@ impl Effect {
 }
 
 /// Returns the text of an error and of all its sources, on one line.
-#[cfg(any(
-    feature = "etcd",
-    feature = "kubernetes",
-    feature = "redis",
-    feature = "postgres",
-    feature = "mysql"
-))]
 pub(crate) fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -10,6 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::time::Instant;
 
+use crate::error::Effect;
 use crate::{
     Expected, Identity, Key, OpenError, Store, StoreError, StoreErrorKind, StoreId, StoreIdError, Swap,
     Versioned, Visibility,
@@ -218,13 +219,6 @@ impl KnownIdentity {
     }
 }
 
-/// The effect of a call on records.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Effect {
-    Reads,
-    Writes,
-}
-
 /// Returns the identity that a store shows.
 async fn look(store: &dyn Store) -> Result<Option<StoreId>, StoreError> {
     let Some(record) = store.load(&key(store)?).await? else { return Ok(None) };
@@ -244,7 +238,6 @@ fn of_kind(kind: StoreErrorKind, operation: &'static str, error: &StoreError) ->
     StoreError::new(kind, operation, error.store(), error.cause().to_string())
 }
 
-#[deny(clippy::missing_trait_methods, reason = "a default would hide what the inner store says")]
 #[async_trait]
 impl Store for IdentifiedStore {
     async fn load(&self, key: &Key) -> Result<Option<Versioned>, StoreError> {
@@ -268,48 +261,16 @@ impl Store for IdentifiedStore {
         self.call("unix_ms", Effect::Reads, self.inner.unix_ms()).await
     }
 
-    fn clock_error(&self) -> Duration {
-        self.inner.clock_error()
-    }
-
-    fn clock_missing(&self) -> Option<String> {
-        self.inner.clock_missing()
-    }
-
-    fn skipped(&self) -> Vec<String> {
-        self.inner.skipped()
-    }
-
-    async fn warnings(&self) -> Vec<String> {
-        self.inner.warnings().await
-    }
-
-    fn may_lose(&self) -> Duration {
-        self.inner.may_lose()
-    }
-
-    async fn checkpoint(&self) -> Result<(), StoreError> {
-        self.inner.checkpoint().await
-    }
-
-    fn server(&self) -> Option<String> {
-        self.inner.server()
-    }
-
     fn identity(&self) -> Option<Identity> {
         self.known().identity()
-    }
-
-    fn visibility(&self) -> Visibility {
-        self.inner.visibility()
     }
 
     fn describe(&self) -> String {
         self.inner.describe()
     }
 
-    fn place(&self) -> String {
-        self.inner.place()
+    fn inner(&self) -> Option<&dyn Store> {
+        Some(&*self.inner)
     }
 }
 

@@ -16,9 +16,10 @@ use async_trait::async_trait;
 use self::connect::MySqlSettings;
 use self::session::{CrashLoss, Session, may_write, writable};
 use crate::error::Effect;
-use crate::sql::{Pool, SqlFailure, exactly_one, table};
-use crate::store::SkippedRecords;
-use crate::store::add;
+use crate::sql::failure::SqlFailure;
+use crate::sql::pool::Pool;
+use crate::sql::{exactly_one, table};
+use crate::store::{SkippedRecords, add};
 use crate::{Expected, Key, OpenError, Revision, Store, StoreError, Swap, UrlError, Versioned};
 
 /// The table, for the node or a DBA to create. Names compare by bytes; a BLOB would be 1 byte too short for the longest value.
@@ -113,7 +114,6 @@ const UNIX_MS: &str = "SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)";
 /// sent.
 pub struct MySqlStore {
     pool: Pool<MySqlSettings>,
-    name: String,
     skipped: SkippedRecords,
 }
 
@@ -134,7 +134,7 @@ impl MySqlStore {
     ///   seen elsewhere.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
         let store = Self::parse(url, CrashLoss::AsStated)?;
-        connect::prepare_table(&store).await?;
+        connect::prepare_table(&store.pool).await?;
         Ok(store)
     }
 
@@ -142,18 +142,12 @@ impl MySqlStore {
     /// reads may be undone by a crash.
     pub(crate) async fn open_to_read(url: &str) -> Result<Self, OpenError> {
         let store = Self::parse(url, CrashLoss::Unused)?;
-        connect::check_table(&store).await?;
+        connect::check_table(&store.pool).await?;
         Ok(store)
     }
 
     fn parse(url: &str, crashes: CrashLoss) -> Result<Self, UrlError> {
-        let (pool, name) = MySqlSettings::parse(url, crashes)?;
-        Ok(Self { pool, name, skipped: SkippedRecords::default() })
-    }
-
-    fn error(&self, operation: &'static str, effect: Effect, failure: SqlFailure) -> StoreError {
-        let into_error = |failure| error::store_error(&self.name, operation, effect, failure);
-        self.pool.error(failure, error::is_demoted, into_error)
+        Ok(Self { pool: MySqlSettings::parse(url, crashes)?, skipped: SkippedRecords::default() })
     }
 
     /// Adds in one statement, or inserts if there is no record yet. Returns `None` if the record holds no number, or a number
@@ -162,11 +156,9 @@ impl MySqlStore {
         let step = Revision::random_step();
         let ask = async |mut session: Session| {
             let query = sqlx::query(ADD).bind(step).bind(addend).bind(key.as_str().as_bytes());
-            let done = session.write(query.bind(i64::MAX - addend)).await;
-            (session, done)
+            Ok((session.write(query.bind(i64::MAX - addend)).await?, session))
         };
-        let done = self.pool.run(Effect::Writes, ask).await;
-        let done = done.map_err(|failure| self.error(add::OPERATION, Effect::Writes, failure))?;
+        let done = self.pool.call(add::OPERATION, Effect::Writes, ask).await?;
         if done.rows_affected() == 1 {
             return Ok(Some(done.last_insert_id()));
         }
@@ -190,20 +182,21 @@ impl MySqlStore {
             let done = match session.write(query).await {
                 // An INSERT IGNORE would look the same whether it wrote or not: sqlx makes the server count found rows,
                 // not changed ones. So an existing row is an error, and only that error means a conflict.
-                Err(SqlFailure::Sql(error)) if error::is_duplicate(&error) => Ok(0),
-                done => done.map(|it| it.rows_affected()),
+                Err(SqlFailure::Sql(error)) if error::is_duplicate(&error) => 0,
+                done => done?.rows_affected(),
             };
-            (session, done)
+            Ok((done, session))
         };
-        let done = self.pool.run(Effect::Writes, ask).await;
-        let done = done.map_err(|failure| self.error(operation, Effect::Writes, failure))?;
-        Ok(done == 1)
+        Ok(self.pool.call(operation, Effect::Writes, ask).await? == 1)
     }
 }
 
+/// Whether the server accepts writes; then name, revision and value, all empty if there is no record.
+type ListRow = (i64, Option<Vec<u8>>, Option<i64>, Option<Vec<u8>>);
+
 /// Returns the `may_lose` of a URL without connecting.
 pub(crate) fn may_lose(url: &str) -> Result<Duration, UrlError> {
-    MySqlSettings::parse(url, CrashLoss::AsStated).map(|(pool, _)| pool.may_lose)
+    MySqlSettings::parse(url, CrashLoss::AsStated).map(|pool| pool.may_lose)
 }
 
 /// Returns the SQL that a DBA runs for a store of this URL.
@@ -222,13 +215,11 @@ impl Store for MySqlStore {
         let ask = async |mut session: Session| {
             let query = sqlx::query_as::<_, (i64, Option<i64>, Option<Vec<u8>>)>(LOAD);
             let row = exactly_one(query.bind(key.as_str().as_bytes()).fetch_all(&mut session.sql)).await;
-            let row = session.trust(row, |row| row.0).await;
-            (session, row)
+            Ok((session.trust(row, |row| row.0).await?, session))
         };
-        let row = self.pool.run(Effect::Reads, ask).await;
-        let row = row.map_err(|failure| self.error(OPERATION, Effect::Reads, failure))?;
-        let found = row.1.zip(row.2);
-        found.map(|(revision, value)| table::record(&self.name, OPERATION, revision, value)).transpose()
+        let (_, revision, value) = self.pool.call(OPERATION, Effect::Reads, ask).await?;
+        let found = revision.zip(value);
+        found.map(|(revision, value)| table::record(&self.pool.name, OPERATION, revision, value)).transpose()
     }
 
     async fn compare_and_set(&self, key: &Key, expected: Expected, value: &[u8]) -> Result<Swap, StoreError> {
@@ -245,18 +236,13 @@ impl Store for MySqlStore {
             return Ok(Vec::new());
         };
         let ask = async |mut session: Session| {
-            type Joined = (i64, Option<Vec<u8>>, Option<i64>, Option<Vec<u8>>);
-            let query = sqlx::query_as::<_, Joined>(LIST).bind(from.as_bytes()).bind(to.as_bytes());
+            let query = sqlx::query_as::<_, ListRow>(LIST).bind(from.as_bytes()).bind(to.as_bytes());
             let rows = query.fetch_all(&mut session.sql).await;
-            let rows = session.trust(rows, |rows| rows.first().map_or(1, |it| it.0)).await;
-            (session, rows)
+            Ok((session.trust(rows, |rows: &Vec<ListRow>| rows.first().map_or(1, |it| it.0)).await?, session))
         };
-        let rows = self.pool.run(Effect::Reads, ask).await;
-        let rows = rows.map_err(|failure| self.error(OPERATION, Effect::Reads, failure))?;
-        let row = |(_, name, revision, value): (i64, Option<Vec<u8>>, Option<i64>, Option<Vec<u8>>)| {
-            Some((name?, revision?, value?))
-        };
-        Ok(table::records(&self.name, OPERATION, &self.skipped, rows.into_iter().filter_map(row).collect()))
+        let rows = self.pool.call(OPERATION, Effect::Reads, ask).await?;
+        let rows = rows.into_iter().map(|(_, name, revision, value)| (name, revision, value));
+        Ok(table::records(&self.pool.name, OPERATION, &self.skipped, rows))
     }
 
     async fn add(&self, key: &Key, count: NonZeroU64) -> Result<u64, StoreError> {
@@ -266,12 +252,9 @@ impl Store for MySqlStore {
     async fn unix_ms(&self) -> Result<Option<u64>, StoreError> {
         let ask = async |mut session: Session| {
             let query = sqlx::query_scalar::<_, i64>(UNIX_MS);
-            let time = exactly_one(query.fetch_all(&mut session.sql)).await;
-            (session, time)
+            Ok((exactly_one(query.fetch_all(&mut session.sql)).await?, session))
         };
-        let time = self.pool.run(Effect::Reads, ask).await;
-        let time = time.map_err(|failure| self.error("unix_ms", Effect::Reads, failure))?;
-        Ok(u64::try_from(time).ok())
+        Ok(u64::try_from(self.pool.call("unix_ms", Effect::Reads, ask).await?).ok())
     }
 
     fn may_lose(&self) -> Duration {
@@ -287,13 +270,13 @@ impl Store for MySqlStore {
     }
 
     fn describe(&self) -> String {
-        self.name.clone()
+        self.pool.name.clone()
     }
 }
 
 impl std::fmt::Debug for MySqlStore {
     /// Omits the settings, which contain a password.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "MySqlStore({})", self.name)
+        write!(f, "MySqlStore({})", self.pool.name)
     }
 }

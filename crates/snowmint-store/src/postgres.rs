@@ -17,9 +17,9 @@ use self::connect::PostgresSettings;
 use self::session::{Session, bytes, name};
 use crate::error::Effect;
 use crate::net::Confirmation;
-use crate::sql::{Pool, SqlFailure, table};
-use crate::store::SkippedRecords;
-use crate::store::add;
+use crate::sql::pool::Pool;
+use crate::sql::table;
+use crate::store::{SkippedRecords, add};
 use crate::{Expected, Key, OpenError, Revision, Store, StoreError, Swap, UrlError, Versioned};
 
 /// The fence of a read: one row, and a commit that waits for the synchronous standbys if there are any.
@@ -112,7 +112,6 @@ const UNIX_MS: &str = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000
 /// the feature `max_level_off` or `max_level_error` of `tracing` (or their `release_` forms).
 pub struct PostgresStore {
     pool: Pool<PostgresSettings>,
-    name: String,
     /// The table with its schema: the `search_path` may change while the store is open.
     table: String,
     skipped: SkippedRecords,
@@ -133,15 +132,9 @@ impl PostgresStore {
     /// - [`OpenError::Store`], [`Other`](crate::StoreErrorKind::Other): wrong password, no such database, an untrusted
     ///   certificate, a table of another program, or two tables of that name in the `search_path`.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
-        let (pool, name) = PostgresSettings::parse(url)?;
-        let mut store = Self { pool, name, table: String::new(), skipped: SkippedRecords::default() };
-        store.table = connect::prepare_table(&store).await?;
-        Ok(store)
-    }
-
-    fn error(&self, operation: &'static str, effect: Effect, failure: SqlFailure) -> StoreError {
-        let into_error = |failure| error::store_error(&self.name, operation, effect, failure);
-        self.pool.error(failure, error::is_demoted, into_error)
+        let pool = PostgresSettings::parse(url)?;
+        let table = connect::prepare_table(&pool).await?;
+        Ok(Self { pool, table, skipped: SkippedRecords::default() })
     }
 
     /// Adds in one statement, unless the sum is out of range. Returns `None` if the record holds no number, or a number that is
@@ -159,43 +152,42 @@ impl PostgresStore {
                  THEN encode(old.value, 'escape')::numeric + {addend} <= 9223372036854775807 ELSE false END \
              RETURNING encode(value, 'escape')::bigint - {addend}"
         );
-        let before = self.rows::<(i64,)>(Effect::Writes, &add).await;
-        let before = before.map_err(|failure| self.error(add::OPERATION, Effect::Writes, failure))?;
+        let before = rows::<(i64,)>(&self.pool, add::OPERATION, Effect::Writes, &add).await?;
         Ok(before.first().map(|row| row.0.cast_unsigned()))
     }
 
-    /// Returns the rows of a statement.
-    async fn rows<T>(&self, effect: Effect, statement: &str) -> Result<Vec<T>, SqlFailure>
-    where
-        T: for<'r> FromRow<'r, PgRow> + Send,
-    {
-        let ask = async |mut session: Session| {
-            let rows = session.rows(statement).await;
-            let rows = rows.and_then(|rows| rows.iter().map(T::from_row).collect::<Result<_, _>>());
-            (session, rows)
-        };
-        self.pool.run(effect, ask).await
-    }
-
     /// Returns the rows of a fenced read. The first column says whether the server has standbys to wait for.
-    async fn fenced<T>(&self, what: &str) -> Result<Vec<T>, SqlFailure>
+    async fn fenced<T>(&self, operation: &'static str, what: &str) -> Result<Vec<T>, StoreError>
     where
         T: for<'r> FromRow<'r, PgRow> + Send,
     {
         let statement = format!("SELECT place IS NOT NULL, {what}");
         let ask = async |mut session: Session| {
-            let read = session.rows(&statement).await.and_then(|rows| {
-                let fenced = rows.first().map(|row| row.try_get::<bool, _>(0)).transpose()?;
-                Ok((fenced, rows.iter().map(T::from_row).collect::<Result<_, _>>()?))
-            });
-            let rows = read.map(|(fenced, rows)| {
-                session.confirmation = fenced.map(confirmation);
-                rows
-            });
-            (session, rows)
+            let rows = session.rows(&statement).await?;
+            let fenced = rows.first().map(|row| row.try_get::<bool, _>(0)).transpose()?;
+            let rows = rows.iter().map(T::from_row).collect::<Result<_, _>>()?;
+            session.confirmation = fenced.map(confirmation);
+            Ok((rows, session))
         };
-        self.pool.run(Effect::Reads, ask).await
+        self.pool.call(operation, Effect::Reads, ask).await
     }
+}
+
+/// Returns the rows of a statement.
+async fn rows<T>(
+    pool: &Pool<PostgresSettings>,
+    operation: &'static str,
+    effect: Effect,
+    statement: &str,
+) -> Result<Vec<T>, StoreError>
+where
+    T: for<'r> FromRow<'r, PgRow> + Send,
+{
+    let ask = async |mut session: Session| {
+        let rows = session.rows(statement).await?;
+        Ok((rows.iter().map(T::from_row).collect::<Result<_, _>>()?, session))
+    };
+    pool.call(operation, effect, ask).await
 }
 
 /// Returns whether standbys confirm commits.
@@ -208,7 +200,7 @@ type ListRow = (bool, Option<Vec<u8>>, Option<i64>, Option<Vec<u8>>);
 
 /// Returns the `may_lose` of a URL without connecting.
 pub(crate) fn may_lose(url: &str) -> Result<Duration, UrlError> {
-    PostgresSettings::parse(url).map(|(pool, _)| pool.may_lose)
+    PostgresSettings::parse(url).map(|pool| pool.may_lose)
 }
 
 /// Returns the SQL that a DBA runs for a store of this URL.
@@ -225,10 +217,9 @@ impl Store for PostgresStore {
         const OPERATION: &str = "load";
         let load =
             format!("revision, value FROM {FENCE} LEFT JOIN {} ON name = {}", self.table, name(key.as_str()));
-        let rows = self.fenced::<(bool, Option<i64>, Option<Vec<u8>>)>(&load).await;
-        let rows = rows.map_err(|failure| self.error(OPERATION, Effect::Reads, failure))?;
+        let rows = self.fenced::<(bool, Option<i64>, Option<Vec<u8>>)>(OPERATION, &load).await?;
         let row = rows.into_iter().next().and_then(|(_, revision, value)| revision.zip(value));
-        row.map(|(revision, value)| table::record(&self.name, OPERATION, revision, value)).transpose()
+        row.map(|(revision, value)| table::record(&self.pool.name, OPERATION, revision, value)).transpose()
     }
 
     async fn compare_and_set(&self, key: &Key, expected: Expected, value: &[u8]) -> Result<Swap, StoreError> {
@@ -247,12 +238,8 @@ impl Store for PostgresStore {
                  WHERE name = {name} AND revision = {before}"
             )
         };
-        let ask = async |mut session: Session| {
-            let done = session.execute(&write).await;
-            (session, done)
-        };
-        let done = self.pool.run(Effect::Writes, ask).await;
-        let done = done.map_err(|failure| self.error("compare_and_set", Effect::Writes, failure))?;
+        let ask = async |mut session: Session| Ok((session.execute(&write).await?, session));
+        let done = self.pool.call("compare_and_set", Effect::Writes, ask).await?;
         Ok(if done.rows_affected() == 1 {
             Swap::Done(Revision(after.cast_unsigned()))
         } else {
@@ -272,10 +259,9 @@ impl Store for PostgresStore {
             name(&from),
             name(&to)
         );
-        let rows = self.fenced::<ListRow>(&list).await;
-        let rows = rows.map_err(|failure| self.error(OPERATION, Effect::Reads, failure))?;
-        let rows = rows.into_iter().filter_map(|(_, name, revision, value)| Some((name?, revision?, value?)));
-        Ok(table::records(&self.name, OPERATION, &self.skipped, rows.collect()))
+        let rows = self.fenced::<ListRow>(OPERATION, &list).await?;
+        let rows = rows.into_iter().map(|(_, name, revision, value)| (name, revision, value));
+        Ok(table::records(&self.pool.name, OPERATION, &self.skipped, rows))
     }
 
     async fn add(&self, key: &Key, count: NonZeroU64) -> Result<u64, StoreError> {
@@ -283,8 +269,7 @@ impl Store for PostgresStore {
     }
 
     async fn unix_ms(&self) -> Result<Option<u64>, StoreError> {
-        let time = self.rows::<(i64,)>(Effect::Reads, UNIX_MS).await;
-        let time = time.map_err(|failure| self.error("unix_ms", Effect::Reads, failure))?;
+        let time = rows::<(i64,)>(&self.pool, "unix_ms", Effect::Reads, UNIX_MS).await?;
         Ok(time.first().and_then(|row| u64::try_from(row.0).ok()))
     }
 
@@ -301,18 +286,18 @@ impl Store for PostgresStore {
     }
 
     fn describe(&self) -> String {
-        self.name.clone()
+        self.pool.name.clone()
     }
 
     /// Also shows the schema that the `search_path` leads to.
     fn place(&self) -> String {
-        format!("{}?table={}", self.name, self.table)
+        format!("{}?table={}", self.pool.name, self.table)
     }
 }
 
 impl std::fmt::Debug for PostgresStore {
     /// Omits the settings, which contain a password.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "PostgresStore({})", self.name)
+        write!(f, "PostgresStore({})", self.pool.name)
     }
 }

@@ -6,21 +6,17 @@
 pub(crate) mod add;
 
 use std::borrow::Borrow;
-#[cfg(any(feature = "sqlite", feature = "_network"))]
 use std::collections::BTreeSet;
 use std::fmt;
 use std::num::NonZeroU64;
 use std::time::Duration;
 
 use async_trait::async_trait;
-#[cfg(any(feature = "sqlite", feature = "_network"))]
 use snowmint::foreign::{Most, shown};
 
 use crate::{Identity, StoreError, Visibility};
-#[cfg(any(feature = "sqlite", feature = "_network"))]
 use std::sync::{Mutex, PoisonError};
 
-#[cfg(any(feature = "sqlite", feature = "redis", feature = "postgres", feature = "mysql"))]
 use crate::error::random_below;
 
 /// The version of a record. It grows with every write of the record and is never used twice for one key.
@@ -36,11 +32,9 @@ impl fmt::Display for Revision {
 }
 
 /// The maximum step of a revision; revisions suffice for 2^44 writes of one key.
-#[cfg(any(feature = "sqlite", feature = "redis", feature = "postgres", feature = "mysql"))]
 const MAX_STEP: u64 = 1 << 20;
 
 /// Functions for stores that do not count writes themselves.
-#[cfg(any(feature = "sqlite", feature = "redis", feature = "postgres", feature = "mysql"))]
 impl Revision {
     /// Returns the difference between the revision of a write and that of the next, chosen at random.
     ///
@@ -68,7 +62,7 @@ pub struct Versioned {
 
 /// The result of [`Store::compare_and_set`].
 #[must_use = "a write that met a conflict has not happened"]
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Swap {
     /// The value is written and durable, at this revision.
     Done(Revision),
@@ -85,7 +79,6 @@ pub enum Expected {
     Revision(Revision),
 }
 
-#[cfg(any(feature = "sqlite", feature = "redis", feature = "postgres", feature = "mysql"))]
 impl Expected {
     /// Returns the revisions before and after a write, with 0 before the first; or `None` for a revision that no record
     /// can have, or that none can follow.
@@ -206,18 +199,21 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     ///
     /// As for [`Store::load`].
     async fn unix_ms(&self) -> Result<Option<u64>, StoreError> {
-        Ok(None)
+        match self.inner() {
+            Some(inner) => inner.unix_ms().await,
+            None => Ok(None),
+        }
     }
 
     /// Returns how far [`unix_ms`](Self::unix_ms) may be from the store's clock, either way: half a second if the clock shows
     /// whole seconds.
     fn clock_error(&self) -> Duration {
-        Duration::ZERO
+        self.inner().map_or(Duration::ZERO, |it| it.clock_error())
     }
 
     /// Returns why the last call of [`unix_ms`](Self::unix_ms) found no clock, if stores of this kind usually have one.
     fn clock_missing(&self) -> Option<String> {
-        None
+        self.inner()?.clock_missing()
     }
 
     /// Returns the entries that lists have omitted so far, each with the reason, for operators: another program writes, or wrote,
@@ -225,14 +221,17 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     ///
     /// No node treats such a key as free: a conditional write to it conflicts.
     fn skipped(&self) -> Vec<String> {
-        Vec::new()
+        self.inner().map_or_else(Vec::new, |it| it.skipped())
     }
 
     /// Asks the store what an operator has to mend before calls fail, such as a quota that is half used; in
     /// full sentences, each with the server. Empty for stores that have nothing to ask for, and if no server
     /// answers.
     async fn warnings(&self) -> Vec<String> {
-        Vec::new()
+        match self.inner() {
+            Some(inner) => inner.warnings().await,
+            None => Vec::new(),
+        }
     }
 
     /// Returns the time span of the newest acknowledged writes that this store may lose.
@@ -241,7 +240,7 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// *settled*: a load or conditional write that was sent at least this long after the acknowledgement arrived still found
     /// it. Leases, segments and namespaces wait for that.
     fn may_lose(&self) -> Duration {
-        Duration::ZERO
+        self.inner().map_or(Duration::ZERO, |it| it.may_lose())
     }
 
     /// Moves the content of the store's side files into its main file, so that the file can be copied or moved alone while no
@@ -252,7 +251,10 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// As for [`Store::load`]; [`StoreErrorKind::Unavailable`](crate::StoreErrorKind::Unavailable) if another process uses the
     /// file.
     async fn checkpoint(&self) -> Result<(), StoreError> {
-        Ok(())
+        match self.inner() {
+            Some(inner) => inner.checkpoint().await,
+            None => Ok(()),
+        }
     }
 
     /// Identifies the server that answered last, whatever address was used to reach it: no other server that accepts writes has
@@ -260,7 +262,7 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     ///
     /// `None` before the first call, and for stores whose servers all show the same records.
     fn server(&self) -> Option<String> {
-        None
+        self.inner()?.server()
     }
 
     /// Returns which store this process uses, once its identity has settled. Does not call the store.
@@ -268,7 +270,7 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// Stores of [`open`](crate::open) have an identity, which the first call reads, or writes if it is missing. `None` before
     /// that, for stores that were opened without `open`, and after [`open_to_read`](crate::open_to_read) of a store without one.
     fn identity(&self) -> Option<Identity> {
-        None
+        self.inner()?.identity()
     }
 
     /// Returns which processes see these records. Ids are unique among those, and only among those.
@@ -276,7 +278,7 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// The default implementation reads [`describe`](Self::describe), and returns [`Visibility::Network`] unless that begins with
     /// the scheme of a store of this crate.
     fn visibility(&self) -> Visibility {
-        Visibility::of_description(&self.describe())
+        self.inner().map_or_else(|| Visibility::of_description(&self.describe()), |it| it.visibility())
     }
 
     /// Returns the kind and place of this store for logs, such as `sqlite:/var/lib/snowmint/leases.db`, without any password.
@@ -285,20 +287,23 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// Returns the place in full, for people who compare two nodes: also what [`describe`](Self::describe) leaves out, such as the
     /// schema of a table or the folder of a relative path.
     fn place(&self) -> String {
-        self.describe()
+        self.inner().map_or_else(|| self.describe(), |it| it.place())
+    }
+
+    /// Returns the store that this one wraps. Methods with a default then return what that store says, except
+    /// [`add`](Self::add), whose default calls this store.
+    fn inner(&self) -> Option<&dyn Store> {
+        None
     }
 }
 
 /// Maximum number of skipped entries to keep. An operator who looks at these finds the others.
-#[cfg(any(feature = "sqlite", feature = "_network"))]
 const MOST_SKIPPED: usize = 100;
 
 /// Entries that lists have omitted since the store was opened, each once: invalid keys, and records that cannot be read.
-#[cfg(any(feature = "sqlite", feature = "_network"))]
 #[derive(Debug, Default)]
 pub(crate) struct SkippedRecords(Mutex<BTreeSet<String>>);
 
-#[cfg(any(feature = "sqlite", feature = "_network"))]
 impl SkippedRecords {
     /// Records a name that a list omits, and the reason.
     pub(crate) fn note(&self, name: &(impl AsRef<[u8]> + ?Sized), why: &str) {
@@ -346,7 +351,6 @@ impl Key {
     }
 
     /// Returns the least text above all that begin with this prefix, also above names of other programs.
-    #[cfg(any(feature = "sqlite", feature = "redis", feature = "postgres", feature = "mysql"))]
     pub(crate) fn end_of(prefix: &str) -> String {
         match prefix.char_indices().next_back() {
             // Below 0x80, so that the text stays UTF-8.
@@ -361,7 +365,6 @@ impl Key {
     }
 
     /// Checks bytes that a store returned, which need not be UTF-8.
-    #[cfg(any(feature = "sqlite", feature = "redis", feature = "postgres", feature = "mysql"))]
     pub(crate) fn of_bytes(bytes: &[u8]) -> Result<Self, KeyError> {
         Self::new(String::from_utf8_lossy(bytes))
     }
@@ -372,7 +375,6 @@ impl Key {
     }
 
     /// Returns whether any key can begin with a text, judged by its length and characters.
-    #[cfg(any(feature = "redis", feature = "postgres", feature = "mysql"))]
     pub(crate) fn may_begin_with(prefix: &str) -> bool {
         prefix.len() <= MAX_BYTES && prefix.chars().all(|it| it == '/' || is_plain(it))
     }

@@ -7,10 +7,11 @@ use std::num::NonZeroU64;
 use fastrand::Rng;
 use snowmint_cluster::segment::Unused;
 use snowmint_cluster::segment::cached_protocol::{
-    Call, CounterFailure, Event, Input, Memory, Next, Protocol, SegmentSettings,
+    CounterCall, CounterEvent, CounterFailure, Memory, SegmentInput, SegmentNext, SegmentProtocol,
+    SegmentSettings,
 };
-use snowmint_cluster::segment::direct_protocol::{Action, Batching, Order, RequestId, RequestOutcome};
-use snowmint_cluster::segment::high_water_mark::{HighWaterMark, Range};
+use snowmint_cluster::segment::direct_protocol::{Batching, DirectNext, Order, RequestId, RequestOutcome};
+use snowmint_cluster::segment::high_water_mark::{HighWaterMark, NumberRange};
 use snowmint_store::{Mark, Segment};
 
 use super::counter::{SimCounter, WriteBack};
@@ -165,7 +166,7 @@ impl<'a> World<'a> {
     }
 
     fn woken(&mut self, index: usize) {
-        if self.direct { self.serve(index) } else { self.step(index, Input::Wake) }
+        if self.direct { self.serve(index) } else { self.step(index, SegmentInput::Wake) }
     }
 
     fn answered(&mut self, index: usize, answer: Answer) {
@@ -180,22 +181,22 @@ impl<'a> World<'a> {
             }
             Answer::Reserved(answer) if self.direct => {
                 let (outcomes, events) = self.nodes[index].batching.answered(self.now_ms, answer);
-                let went_back = events.iter().any(|event| matches!(event, Event::WentBack { .. }));
+                let went_back = events.iter().any(|event| matches!(event, CounterEvent::WentBack { .. }));
                 self.history.report.went_back += u64::from(went_back);
                 self.hand_out(index, outcomes);
                 self.serve(index);
             }
-            Answer::Reserved(answer) => self.step(index, Input::Reserved(self.as_taken(answer))),
+            Answer::Reserved(answer) => self.step(index, SegmentInput::Reserved(self.as_taken(answer))),
             Answer::Marked(_, segment) if self.scenario.planted == Planted::UseUnsettled => {
-                self.step(index, Input::Reserved(Ok(segment)));
+                self.step(index, SegmentInput::Reserved(Ok(segment)));
             }
             Answer::Marked(mark, segment) => {
                 let settle_ms = self.scenario.may_lose_ms;
-                self.step(index, Input::ReservedMarked { segment, mark, settle_ms });
+                self.step(index, SegmentInput::ReservedMarked { segment, mark, settle_ms });
             }
-            Answer::Confirmed(answer) => self.step(index, Input::Confirmed(answer)),
-            Answer::Raised(answer) => self.step(index, Input::Raised(answer)),
-            Answer::GaveBack(answer) => self.step(index, Input::GaveBack(answer)),
+            Answer::Confirmed(answer) => self.step(index, SegmentInput::Confirmed(answer)),
+            Answer::Raised(answer) => self.step(index, SegmentInput::Raised(answer)),
+            Answer::GaveBack(answer) => self.step(index, SegmentInput::GaveBack(answer)),
         }
     }
 
@@ -226,7 +227,7 @@ impl<'a> World<'a> {
             None => self.history.report.misses += 1,
         }
         if self.nodes[index].keep.is_some_and(|keep| self.nodes[index].left() < keep) {
-            self.step(index, Input::Wake);
+            self.step(index, SegmentInput::Wake);
         }
     }
 
@@ -236,22 +237,20 @@ impl<'a> World<'a> {
             return;
         }
         match self.nodes[index].batching.next(self.now_ms) {
-            Action::Reserve { count, timeout_ms } => self.send(index, 0, Request::Reserve(count), timeout_ms),
-            Action::Raise { above, timeout_ms } => self.send(index, 0, Request::Raise(above), timeout_ms),
-            Action::Wait(ms) => self.wake_after(index, ms),
-            Action::Peek { timeout_ms } => self.send(index, 0, Request::Peek, timeout_ms),
-            Action::RefuseTooMany { id, .. } => {
-                self.history.report.refused += 1;
-                self.refuse(index, id);
+            DirectNext::Reserve { count, timeout_ms } => {
+                self.send(index, 0, Request::Reserve(count), timeout_ms)
             }
-            Action::Refuse(id) | Action::GiveUp { id, .. } => self.refuse(index, id),
-            Action::Idle => {}
+            DirectNext::Raise { above, timeout_ms } => self.send(index, 0, Request::Raise(above), timeout_ms),
+            DirectNext::Wait(ms) => self.wake_after(index, ms),
+            DirectNext::Peek { timeout_ms } => self.send(index, 0, Request::Peek, timeout_ms),
+            DirectNext::Refuse(id, outcome) => {
+                let is_too_many = matches!(outcome, RequestOutcome::TooFewLeft { .. });
+                self.history.report.refused += u64::from(is_too_many);
+                self.nodes[index].callers.remove(&id);
+                self.serve(index);
+            }
+            DirectNext::Idle => {}
         }
-    }
-
-    fn refuse(&mut self, index: usize, caller: RequestId) {
-        self.nodes[index].callers.remove(&caller);
-        self.serve(index);
     }
 
     fn hand_out(&mut self, index: usize, outcomes: Vec<(RequestId, RequestOutcome)>) {
@@ -268,7 +267,7 @@ impl<'a> World<'a> {
         }
     }
 
-    fn step(&mut self, index: usize, input: Input) {
+    fn step(&mut self, index: usize, input: SegmentInput) {
         if self.scenario.planted == Planted::ForgetHighest {
             self.nodes[index].forget_highest(self.scenario);
         }
@@ -277,36 +276,36 @@ impl<'a> World<'a> {
         let turn = node.protocol.step(self.now_ms, node.state(), input);
         for event in turn.events {
             match event {
-                Event::Reserved { counter, segment } => {
+                CounterEvent::Reserved { counter, segment } => {
                     node.memory.push_back(Unused { counter, segment });
                     self.history.report.reserved += 1;
                 }
-                Event::GivenBack { .. } => self.history.report.given_back += 1,
-                Event::Lost { .. } => self.history.report.lost += 1,
-                Event::WentBack { .. } => self.history.report.went_back += 1,
+                CounterEvent::GivenBack { .. } => self.history.report.given_back += 1,
+                CounterEvent::Lost { .. } => self.history.report.lost += 1,
+                CounterEvent::WentBack { .. } => self.history.report.went_back += 1,
                 _ => {}
             }
         }
         match turn.next {
-            Next::Call(Call::Reserve { counter, count, timeout_ms }) => {
+            SegmentNext::Call(CounterCall::Reserve { counter, count, timeout_ms }) => {
                 self.send(index, counter, Request::Reserve(count), timeout_ms);
             }
-            Next::Call(Call::Confirm { counter, mark, timeout_ms }) => {
+            SegmentNext::Call(CounterCall::Confirm { counter, mark, timeout_ms }) => {
                 self.send(index, counter, Request::Confirm(mark), timeout_ms);
             }
-            Next::Call(Call::Raise { counter, above, timeout_ms }) => {
+            SegmentNext::Call(CounterCall::Raise { counter, above, timeout_ms }) => {
                 self.send(index, counter, Request::Raise(above), timeout_ms);
             }
-            Next::Call(Call::GiveBack { unused, timeout_ms }) => {
+            SegmentNext::Call(CounterCall::GiveBack { unused, timeout_ms }) => {
                 self.send(index, unused.counter, Request::Look(unused.segment), timeout_ms);
             }
-            Next::Await => {}
-            Next::Wait(ms) => self.wake_after(index, ms),
-            Next::Idle { keep } => {
+            SegmentNext::Await => {}
+            SegmentNext::Wait(ms) => self.wake_after(index, ms),
+            SegmentNext::Idle { keep } => {
                 self.nodes[index].keep = Some(keep);
                 self.wake_after(index, LOOK_EVERY_MS);
             }
-            Next::Stop => self.restart(index),
+            SegmentNext::Stop => self.restart(index),
         }
     }
 
@@ -472,7 +471,7 @@ impl<'a> World<'a> {
         }
         self.history.report.releases += 1;
         let unused: Vec<Unused> = node.memory.drain(..).collect();
-        self.step(index, Input::Release { unused });
+        self.step(index, SegmentInput::Release { unused });
     }
 
     fn restart(&mut self, index: usize) {
@@ -495,7 +494,7 @@ fn failed(request: Request, failure: CounterFailure) -> Answer {
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) process: u32,
-    pub(crate) protocol: Protocol,
+    pub(crate) protocol: SegmentProtocol,
     pub(crate) batching: Batching,
     /// Oldest first.
     pub(crate) memory: VecDeque<Unused>,
@@ -517,7 +516,7 @@ pub(crate) struct Node {
 impl Node {
     pub(crate) fn new(scenario: &SegmentScenario, seed: u64) -> Self {
         let (first, maximum) = scenario.range;
-        let range = Range { first, maximum };
+        let range = NumberRange { first, maximum };
         let settings = SegmentSettings {
             counters: scenario.counters,
             sizes: scenario.sizes.0..=scenario.sizes.1,
@@ -529,7 +528,7 @@ impl Node {
         };
         Self {
             process: 0,
-            protocol: Protocol::new(&settings, seed),
+            protocol: SegmentProtocol::new(&settings, seed),
             batching: Batching::new(range, seed),
             memory: VecDeque::new(),
             misses: 0,

@@ -1,7 +1,7 @@
 //! Redis with replicas that copy after the answer, and a failover that promotes one of them.
 //! With `wait_replicas`, reads and writes are answered once that many copies have everything that the primary had.
 
-use snowmint_cluster::lease::protocol::Call;
+use snowmint_cluster::lease::protocol::LeaseCall;
 
 use super::records::{self, Log, Records};
 use super::{Lapses, Reply, SimStore, Visit};
@@ -88,7 +88,7 @@ impl Failover {
     }
 
     /// Answers clients that reach the deposed primary, only without waiting for replicas: it has none.
-    fn call_deposed(&mut self, visit: &mut Visit<'_>, call: &Call) -> Option<Reply> {
+    fn call_deposed(&mut self, visit: &mut Visit<'_>, call: &LeaseCall) -> Option<Reply> {
         let reaches = |deposed: &&mut Deposed| {
             deposed.until_ms > visit.now_ms && deposed.clients >> visit.client & 1 == 1
         };
@@ -111,7 +111,7 @@ impl Failover {
 }
 
 impl SimStore for Failover {
-    fn call(&mut self, visit: &mut Visit<'_>, call: Call) -> Reply {
+    fn call(&mut self, visit: &mut Visit<'_>, call: LeaseCall) -> Reply {
         if let Some(reply) = self.call_deposed(visit, &call) {
             return reply;
         }

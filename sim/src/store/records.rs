@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, VecDeque};
 use fastrand::Rng;
 use snowmint::WorkerId;
 use snowmint_cluster::lease::Record;
-use snowmint_cluster::lease::protocol::{Call, Entry, Input, Listing, StoreTime, Swapped};
-use snowmint_store::{Expected, Revision};
+use snowmint_cluster::lease::protocol::{LeaseCall, LeaseInput, Listing, StoreTime, WorkerEntry};
+use snowmint_store::{Expected, Revision, Swap};
 
 /// The maximum step between revisions: two branches of history practically never share a revision.
 const STEP: u64 = 1 << 20;
@@ -30,23 +30,23 @@ impl Records {
     }
 
     /// Returns the result of a read of this copy; `None` for a write.
-    pub(super) fn read(&self, call: &Call, store_unix_ms: Option<u64>) -> Option<Input> {
+    pub(super) fn read(&self, call: &LeaseCall, store_unix_ms: Option<u64>) -> Option<LeaseInput> {
         match call {
-            Call::Look { scope, time } => {
+            LeaseCall::Look { scope, time } => {
                 let all = scope.range(u32::MAX);
                 let inside = self.0.keys().filter(|worker| all.contains(&worker.0));
                 let store_unix_ms = store_unix_ms.filter(|_| *time == StoreTime::Wanted);
                 let entries = inside.filter_map(|worker| self.entry(*worker)).collect();
-                Some(Input::Looked(Ok(Listing { entries, store_unix_ms })))
+                Some(LeaseInput::Looked(Ok(Listing { entries, store_unix_ms })))
             }
-            Call::Load(worker) => Some(Input::Loaded(Ok(self.entry(*worker)))),
-            Call::Swap { .. } => None,
+            LeaseCall::Load(worker) => Some(LeaseInput::Loaded(Ok(self.entry(*worker)))),
+            LeaseCall::Swap { .. } => None,
         }
     }
 
     /// Returns the write of a swap; `None` for a conflict, and for a read.
-    pub(super) fn swap(&self, call: Call, rng: &mut Rng) -> Option<Written> {
-        let Call::Swap { worker, expected, record } = call else { return None };
+    pub(super) fn swap(&self, call: LeaseCall, rng: &mut Rng) -> Option<Written> {
+        let LeaseCall::Swap { worker, expected, record } = call else { return None };
         let at = self.0.get(&worker).map(|(revision, _)| *revision);
         if at.map_or(Expected::Absent, Expected::Revision) != expected {
             return None;
@@ -62,15 +62,15 @@ impl Records {
         }
     }
 
-    fn entry(&self, worker: WorkerId) -> Option<Entry> {
+    fn entry(&self, worker: WorkerId) -> Option<WorkerEntry> {
         let (revision, record) = self.0.get(&worker)?;
-        Some(Entry { worker, revision: *revision, record: Some(record.clone()) })
+        Some(WorkerEntry { worker, revision: *revision, record: Some(record.clone()) })
     }
 }
 
 /// Returns the answer to a swap: done, or a conflict.
-pub(super) fn swapped(written: Option<&Written>) -> Input {
-    Input::Swapped(Ok(written.map_or(Swapped::Conflict, |written| Swapped::Done(written.revision))))
+pub(super) fn swapped(written: Option<&Written>) -> LeaseInput {
+    LeaseInput::Swapped(Ok(written.map_or(Swap::Conflict, |written| Swap::Done(written.revision))))
 }
 
 /// The newest records, and the writes that led to them. `T` is what a model records for each write.

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use snowmint_cluster::lease::protocol::{Call, CallFailure, Input};
+use snowmint_cluster::lease::protocol::{CallFailure, LeaseCall, LeaseInput};
 use snowmint_store::{KnownIdentity, StoreId};
 use tokio::time::Instant;
 
@@ -59,7 +59,7 @@ impl TwoStores {
 }
 
 impl SimStore for TwoStores {
-    fn call(&mut self, visit: &mut Visit<'_>, call: Call) -> Reply {
+    fn call(&mut self, visit: &mut Visit<'_>, call: LeaseCall) -> Reply {
         if !self.has_looked(visit) && !self.look(visit) {
             return Reply::Now(failed(&call, CallFailure::NotDone));
         }
@@ -90,10 +90,10 @@ impl SimStore for TwoStores {
     }
 }
 
-fn failed(call: &Call, failure: CallFailure) -> Input {
+fn failed(call: &LeaseCall, failure: CallFailure) -> LeaseInput {
     match call {
-        Call::Look { .. } => Input::Looked(Err(failure)),
-        Call::Load(_) => Input::Loaded(Err(failure)),
-        Call::Swap { .. } => Input::Swapped(Err(failure)),
+        LeaseCall::Look { .. } => LeaseInput::Looked(Err(failure)),
+        LeaseCall::Load(_) => LeaseInput::Loaded(Err(failure)),
+        LeaseCall::Swap { .. } => LeaseInput::Swapped(Err(failure)),
     }
 }

@@ -5,12 +5,13 @@ use std::fmt::Write as _;
 use serde_json::Value;
 use snowmint_cluster::namespace::{Definition, Fields};
 
-use super::{KNOWN, SOURCES, Settings};
+use super::{SOURCES, Settings, known};
 
 /// Maximum characters of one setting's value in an entry of the log, so that the entry has room for others.
 pub(super) const SHOWN: usize = 60;
 
-/// Describes a definition for an entry of the log: with its owner and description, and with the old values of what changes.
+/// Describes a definition for an entry of the log: with its owner and description, and with the old values of
+/// what changes.
 pub(super) fn details_of(after: &Definition, before: Option<&Definition>) -> String {
     let shown = |value: &Value| {
         let text = value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned);
@@ -33,7 +34,7 @@ pub(super) fn details_of(after: &Definition, before: Option<&Definition>) -> Str
         }
     }
     let Some(old) = old else { return details };
-    let changed = KNOWN.iter().filter(|setting| old.get(**setting) != new.get(**setting));
+    let changed = known().iter().filter(|setting| old.get(**setting) != new.get(**setting));
     let was: Vec<_> = changed
         .map(|setting| match old.get(*setting) {
             // Their URLs may have passwords.

@@ -24,7 +24,7 @@ use snowmint_server::namespace_sync::{
 use snowmint_server::{AllowedHosts, CorsOrigins, Settings, ThriftExceptions, Timeouts, Tls, TlsFiles};
 use snowmint_store::StoreId;
 
-use super::config_file::{namespaces_of, token_tables};
+use super::config_file::{namespaces_in, tokens_in};
 use super::logging::{Filter, Format, Log};
 use super::systemd::Sockets;
 use super::trace_flags;
@@ -565,7 +565,7 @@ impl Plan {
         let thrift_namespace = args.thrift_namespace.clone().unwrap_or_else(|| first.clone());
         let noeqd_namespace = args.noeqd_namespace.clone().unwrap_or(first);
         let (flag, file) = match args.from_config.namespaces.clone() {
-            Some(path) => ("--config", Some(NamespaceSource { path, read: namespaces_of })),
+            Some(path) => ("--config", Some(NamespaceSource { path, parse: namespaces_in })),
             None => ("--namespaces-file", args.namespaces_file.clone().map(NamespaceSource::from)),
         };
         let (names, hide_keys) = (args.namespaces.clone(), args.hide_keys_file.clone());
@@ -608,7 +608,7 @@ impl Plan {
             namespace_flags,
             namespaces,
             settings,
-            first_tokens: args.from_config.first_tokens.clone().map(tokens_in),
+            first_tokens: args.from_config.first_tokens.clone().map(tokens_of_config),
             log,
             warnings,
             args,
@@ -698,14 +698,14 @@ fn cors_origins(given: &[String]) -> Result<CorsOrigins, Failure> {
 
 /// Reads the tokens, if a file has some.
 fn load_tokens(file: Option<PathBuf>, config: Option<PathBuf>) -> Result<Option<Arc<Access>>, Failure> {
-    let source = file.map(TokensSource::File).or_else(|| config.map(tokens_in));
+    let source = file.map(TokensSource::File).or_else(|| config.map(tokens_of_config));
     let load = |source| Access::load(source, Arc::new(WallClock)).map(Arc::new);
     source.map(load).transpose().map_err(Failure::usage)
 }
 
 /// Returns the tables of tokens in a configuration file.
-const fn tokens_in(path: PathBuf) -> TokensSource {
-    TokensSource::ConfigFile { path, tables: token_tables }
+const fn tokens_of_config(path: PathBuf) -> TokensSource {
+    TokensSource::ConfigFile { path, parse: tokens_in }
 }
 
 /// Checks that Thrift clients have a configured token if tokens are required.

@@ -4,7 +4,6 @@
 use std::num::NonZeroU64;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use async_trait::async_trait;
 use snowmint::error::Chain;
@@ -91,7 +90,6 @@ impl LateStore {
     }
 }
 
-#[deny(clippy::missing_trait_methods, reason = "a default would hide what the inner store says")]
 #[async_trait]
 impl Store for LateStore {
     async fn load(&self, key: &Key) -> Result<Option<Versioned>, StoreError> {
@@ -114,36 +112,8 @@ impl Store for LateStore {
         self.store("unix_ms")?.unix_ms().await
     }
 
-    fn clock_error(&self) -> Duration {
-        self.arrived.get().map_or(Duration::ZERO, |store| store.clock_error())
-    }
-
-    fn clock_missing(&self) -> Option<String> {
-        self.arrived.get()?.clock_missing()
-    }
-
-    fn skipped(&self) -> Vec<String> {
-        self.arrived.get().map(|store| store.skipped()).unwrap_or_default()
-    }
-
-    async fn warnings(&self) -> Vec<String> {
-        match self.arrived.get() {
-            Some(store) => store.warnings().await,
-            None => Vec::new(),
-        }
-    }
-
-    /// Until then, no write is acknowledged.
-    fn may_lose(&self) -> Duration {
-        self.arrived.get().map_or(Duration::ZERO, |store| store.may_lose())
-    }
-
     async fn checkpoint(&self) -> Result<(), StoreError> {
         self.store("checkpoint")?.checkpoint().await
-    }
-
-    fn server(&self) -> Option<String> {
-        self.arrived.get().and_then(|store| store.server())
     }
 
     fn identity(&self) -> Option<Identity> {
@@ -159,13 +129,16 @@ impl Store for LateStore {
         self.arrived.get().map_or_else(|| self.name.clone(), |store| store.describe())
     }
 
-    fn place(&self) -> String {
-        self.arrived.get().map_or_else(|| self.name.clone(), |store| store.place())
+    /// None until it arrives: until then, no write is acknowledged.
+    fn inner(&self) -> Option<&dyn Store> {
+        self.arrived.get().map(|store| &**store)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use snowmint_store::MemoryStore;
 

@@ -16,8 +16,8 @@ const KEPT_BYTES: usize = PAGE_BYTES / 3;
 /// A line of a page: a change, or the failure of one with the same tag.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct Line {
-    pub(super) tag: Tag,
+pub(super) struct LogLine {
+    pub(super) tag: EntryTag,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) at: Option<String>,
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -46,15 +46,15 @@ pub(super) struct Line {
 /// A random number that ties the failure of a change to its entry, in 16 hex digits.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
-pub(super) struct Tag(pub(super) u64);
+pub(super) struct EntryTag(pub(super) u64);
 
-impl From<Tag> for String {
-    fn from(tag: Tag) -> Self {
+impl From<EntryTag> for String {
+    fn from(tag: EntryTag) -> Self {
         format!("{:016x}", tag.0)
     }
 }
 
-impl TryFrom<String> for Tag {
+impl TryFrom<String> for EntryTag {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
@@ -64,7 +64,7 @@ impl TryFrom<String> for Tag {
     }
 }
 
-impl Line {
+impl LogLine {
     /// Returns whether the line says that a change failed.
     pub(super) const fn is_failure(&self) -> bool {
         !self.failed.is_empty()
@@ -81,7 +81,7 @@ impl Line {
 
 /// The first line of a page.
 #[derive(Serialize, Deserialize)]
-struct Header {
+struct PageHeader {
     audit: u32,
     page: u64,
 }
@@ -97,7 +97,7 @@ impl<'a> Page<'a> {
     pub(super) fn read(value: &'a [u8]) -> Result<Self, String> {
         let text = std::str::from_utf8(value).map_err(|error| error.to_string())?;
         let (header, lines) = text.split_once('\n').ok_or("its first line does not end")?;
-        let header: Header = serde_json::from_str(header).map_err(|error| error.to_string())?;
+        let header: PageHeader = serde_json::from_str(header).map_err(|error| error.to_string())?;
         if header.audit != VERSION {
             return Err(format!(
                 "it has version {} of the format, this program reads {VERSION}",
@@ -109,7 +109,7 @@ impl<'a> Page<'a> {
 }
 
 /// Writes a line at the end of the newest page.
-pub(super) async fn write(store: &dyn Store, line: &Line) -> Result<(), AuditError> {
+pub(super) async fn write(store: &dyn Store, line: &LogLine) -> Result<(), AuditError> {
     let unreadable = |key: &Key, why: String| AuditError::Unreadable {
         key: key.to_string(),
         store: store.describe(),
@@ -175,7 +175,7 @@ pub(super) async fn write(store: &dyn Store, line: &Line) -> Result<(), AuditErr
 
 /// Returns a page with its first lines.
 fn begun(number: u64, lines: &str, store: &dyn Store) -> Result<Vec<u8>, AuditError> {
-    let header = json(&Header { audit: VERSION, page: number }, store)?;
+    let header = json(&PageHeader { audit: VERSION, page: number }, store)?;
     Ok(format!("{header}\n{lines}").into_bytes())
 }
 
@@ -214,9 +214,9 @@ fn kept(ring: &[(Key, Versioned)], replaced: &Page<'_>) -> String {
     let mut failures = BTreeMap::new();
     for page in &pages {
         for text in page.lines.lines() {
-            let Ok(line) = serde_json::from_str::<Line>(text) else { continue };
+            let Ok(line) = serde_json::from_str::<LogLine>(text) else { continue };
             if line.is_failure() {
-                failures.insert(line.tag.0, Line { page: line.page.or(Some(page.number)), ..line });
+                failures.insert(line.tag.0, LogLine { page: line.page.or(Some(page.number)), ..line });
             } else {
                 *of_author.entry((line.rights.unwrap_or_default(), line.who)).or_default() += text.len();
             }
@@ -224,11 +224,11 @@ fn kept(ring: &[(Key, Versioned)], replaced: &Page<'_>) -> String {
     }
     let Some(heaviest) = heaviest(&of_author) else { return String::new() };
     let keepable = |text: &str| {
-        let line: Line = serde_json::from_str(text).ok().filter(|line: &Line| !line.is_failure())?;
+        let line: LogLine = serde_json::from_str(text).ok().filter(|line: &LogLine| !line.is_failure())?;
         // A failure is kept with its entry: without it, the change would count as made.
         let failure = failures.get(&line.tag.0);
         let author = (line.rights.unwrap_or_default(), line.who.clone());
-        let line = Line { page: line.page.or(Some(replaced.number)), ..line };
+        let line = LogLine { page: line.page.or(Some(replaced.number)), ..line };
         let lines =
             std::iter::once(&line).chain(failure).map(|line| serde_json::to_string(line).map(|it| it + "\n"));
         let lines = lines.collect::<Result<String, _>>().ok()?;

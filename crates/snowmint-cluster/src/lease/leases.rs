@@ -14,9 +14,9 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::config::{LeaseConfig, LeaseConfigError};
-use super::scaling::{Demand, LeaseScaler, ScalingPolicy, Statuses};
+use super::scaling::{IdDemand, LeaseScaler, ScalingPolicy, Statuses};
 use super::status::{LeaseError, LeaseStatus, NextIdError};
-use super::task::Node;
+use super::task::LeaseNode;
 use crate::{NodeClock, fork};
 
 /// The number of ids that a handle counts before it reports them.
@@ -62,17 +62,17 @@ const COUNTED_ALONE: u64 = 1024;
 /// ```
 #[derive(Clone)]
 pub struct Leases {
-    shared: Arc<Shared>,
+    shared: Arc<LeasesShared>,
 }
 
-struct Shared {
+struct LeasesShared {
     /// The process whose leases these are.
     process: ForkMark,
     generators: GeneratorPool<NodeClock>,
     clock: NodeClock,
     tick_ms: u64,
     /// `None` if the number of leases is fixed and no counting is needed.
-    demand: Option<Arc<Demand>>,
+    demand: Option<Arc<IdDemand>>,
     first: watch::Receiver<LeaseStatus>,
     statuses: Statuses,
     scaler: Mutex<Option<(oneshot::Sender<Duration>, JoinHandle<()>)>>,
@@ -99,18 +99,18 @@ impl Leases {
         let settings = config.settings(store.may_lose())?;
         let (layout, workers, clock) = (*settings.pool.layout(), config.workers(), config.node_clock());
         let generators = GeneratorPool::new(layout);
-        let demand = (workers.min() < workers.max()).then(Arc::<Demand>::default);
+        let demand = (workers.min() < workers.max()).then(Arc::<IdDemand>::default);
         let policy = demand.clone().map(|demand| {
             (ScalingPolicy::new(workers, &layout, Duration::from_millis(settings.window_ms)), demand)
         });
-        let node = Node::new(store, settings, config, clock.clone(), generators.clone());
+        let node = LeaseNode::new(store, settings, config, clock.clone(), generators.clone());
         let scaler = LeaseScaler::start(Arc::new(node), workers, policy)?;
         let (first, statuses) = (scaler.first(), scaler.statuses());
         let (release, asked) = oneshot::channel();
         let scaler = Mutex::new(Some((release, fork::spawn(scaler.run(asked)))));
         let tick_ms = u64::try_from(layout.tick().as_millis()).unwrap_or(u64::MAX);
         let process = ForkMark::of_this_process();
-        let shared = Shared { process, generators, clock, tick_ms, demand, first, statuses, scaler };
+        let shared = LeasesShared { process, generators, clock, tick_ms, demand, first, statuses, scaler };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -178,7 +178,7 @@ impl Leases {
     }
 }
 
-impl Shared {
+impl LeasesShared {
     /// Returns why there is no id, and no lease if that is the reason.
     fn explain(&self, refusal: GenerateError) -> NextIdError {
         match refusal {
@@ -206,9 +206,9 @@ impl fmt::Debug for Leases {
 /// one order.
 pub struct LeaseHandle {
     generators: PoolHandle<NodeClock>,
-    demand: Option<Arc<Demand>>,
+    demand: Option<Arc<IdDemand>>,
     uncounted: u64,
-    shared: Arc<Shared>,
+    shared: Arc<LeasesShared>,
 }
 
 impl LeaseHandle {

@@ -80,17 +80,20 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::marker::PhantomData;
 
-use snowmint::{Lease, WorkerId};
-use snowmint_store::{Expected, Revision};
+use snowmint::WorkerId;
+use snowmint_store::{Expected, Revision, Swap};
 
 use super::record::{Block, BlockSize, Granted, Record, Tag, WorkerPool};
 use crate::Holder;
 use crate::segment::high_water_mark::Forgot;
-pub use messages::{Call, CallFailure, Entry, Event, Input, Listing, Next, Scope, StoreTime, Swapped, Turn};
+pub use messages::{
+    CallFailure, LeaseCall, LeaseEvent, LeaseInput, LeaseNext, LeaseTurn, Listing, LookScope, StoreTime,
+    WorkerEntry,
+};
 use snowmint::random::SplitMix64;
 
 use clock_jumps::{Jumped, LEAST_JUMP_MS};
-use seek::{Candidate, Probing};
+use seek::{Probing, WorkerCandidate};
 
 /// Which worker a node leases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -166,7 +169,7 @@ const LONGEST_WAIT_MS: u64 = 2_000;
 
 /// One attempt to write. A later load may show that it succeeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Attempt {
+struct WriteAttempt {
     tag: Tag,
     from_unix_ms: u64,
     until_unix_ms: u64,
@@ -175,7 +178,7 @@ struct Attempt {
 /// Attempts to change a record at one revision: at most one of them can succeed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct PendingWrite {
-    purpose: Purpose,
+    purpose: WritePurpose,
     worker: WorkerId,
     expected: Expected,
     /// The tag of the record to replace, if there is one and it is known.
@@ -186,12 +189,33 @@ struct PendingWrite {
     granted_until_unix_ms: u64,
     /// Every grant of the worker by the record to replace.
     granted: Granted,
-    attempts: Vec<Attempt>,
+    attempts: Vec<WriteAttempt>,
     /// Whether an attempt may have succeeded unnoticed.
     may_have_succeeded: bool,
 }
 
 impl PendingWrite {
+    /// Returns the claim of a worker.
+    const fn claim(candidate: WorkerCandidate) -> Self {
+        let WorkerCandidate { worker, expected, granted_until_unix_ms, granted } = candidate;
+        Self {
+            purpose: WritePurpose::Claim,
+            worker,
+            expected,
+            known_tag: None,
+            lease_from_unix_ms: None,
+            granted_until_unix_ms,
+            granted,
+            attempts: Vec::new(),
+            may_have_succeeded: false,
+        }
+    }
+
+    /// Returns the same write of a record that was found at another revision: no attempt can succeed any more.
+    fn at(&self, expected: Expected, known_tag: Option<Tag>) -> Self {
+        Self { expected, known_tag, attempts: Vec::new(), may_have_succeeded: false, ..*self }
+    }
+
     /// Returns every grant of the worker after this attempt.
     fn granted_after(&self, from_unix_ms: u64, until_unix_ms: u64) -> Granted {
         if self.lease_from_unix_ms.is_some() && until_unix_ms < self.granted_until_unix_ms {
@@ -203,7 +227,7 @@ impl PendingWrite {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Purpose {
+enum WritePurpose {
     Claim,
     Renew,
     Release { used_until_unix_ms: u64 },
@@ -222,7 +246,13 @@ pub struct SettledLease {
     pub from_unix_ms: u64,
     /// The first instant after it, in unix milliseconds: the end of the newest grant that has settled.
     pub until_unix_ms: u64,
+    /// Whether it lies in a gap, below a grant to another clock. Such a lease must not be saved: a process of an earlier version
+    /// would resume it, and forget that grant.
+    pub is_in_gap: bool,
 }
+
+/// [`LeaseEvent::Granted`] or [`LeaseEvent::Extended`].
+type SettledEvent = fn(SettledLease) -> LeaseEvent;
 
 /// A lease as its record in the store shows it: claimed, and settled up to some instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -245,11 +275,6 @@ struct RecordedLease {
 }
 
 impl RecordedLease {
-    /// Returns whether the lease lies in a gap: another grant of the worker follows it.
-    fn is_in_gap(&self) -> bool {
-        self.acknowledged_until_unix_ms < self.granted.until_unix_ms()
-    }
-
     /// Returns whether the lease lies in a gap, reaches to its end, and has settled.
     fn ends_at_next_grant(&self) -> bool {
         let until = self.acknowledged_until_unix_ms;
@@ -296,7 +321,7 @@ enum State {
     /// Waits between two looks.
     BetweenLooks,
     /// Waits for the records of these workers.
-    AwaitLook(Scope),
+    AwaitLook(LookScope),
     AwaitSwap(PendingWrite),
     /// Holds back a grant, because the clock jumped forward and nothing confirms that.
     ClockDoubted(PendingWrite),
@@ -311,16 +336,16 @@ enum State {
 
 /// The state machine of one lease: see the [module](self).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Protocol<B = AfterLastGrant> {
+pub struct LeaseProtocol<B = AfterLastGrant> {
     settings: LeaseSettings,
     state: State,
     /// The lease that is claimed, used and renewed.
     lease: Option<RecordedLease>,
-    candidates: VecDeque<Candidate>,
+    candidates: VecDeque<WorkerCandidate>,
     probing: Probing,
     /// The last few claims that the node abandoned without knowing their outcome. A record with one of these tags belongs to this
     /// node after all.
-    abandoned_claims: VecDeque<(WorkerId, Attempt)>,
+    abandoned_claims: VecDeque<(WorkerId, WriteAttempt)>,
     /// The revision at which the required worker was last seen with another node.
     watched: Option<Revision>,
     /// The revisions of records with a gap now and a lease in the future, by worker, and since when they are the same, by the steady
@@ -344,11 +369,11 @@ pub struct Protocol<B = AfterLastGrant> {
     /// The number of tags that the next attempt skips.
     salt: u8,
     random: SplitMix64,
-    events: Vec<Event>,
+    events: Vec<LeaseEvent>,
     begin: PhantomData<fn() -> B>,
 }
 
-impl Protocol {
+impl LeaseProtocol {
     /// Makes a machine that seeks a lease.
     ///
     /// `seed` must be fresh and random for each machine, because its tags count up from it. All tags of a machine, and of those
@@ -366,8 +391,8 @@ impl Protocol {
     }
 }
 
-impl<B: Begin> Protocol<B> {
-    /// As [`new`](Protocol::new), with another rule for the beginning of grants.
+impl<B: Begin> LeaseProtocol<B> {
+    /// As [`new`](LeaseProtocol::new), with another rule for the beginning of grants.
     pub fn with_begin(settings: LeaseSettings, seed: u128) -> Self {
         #[expect(clippy::cast_possible_truncation, reason = "both halves are mixed into the seed")]
         let random = SplitMix64::of((seed >> 64) as u64 ^ seed as u64);
@@ -395,7 +420,7 @@ impl<B: Begin> Protocol<B> {
         }
     }
 
-    /// As [`resume`](Protocol::resume), with another rule for the beginning of grants.
+    /// As [`resume`](LeaseProtocol::resume), with another rule for the beginning of grants.
     pub fn resume_with_begin(settings: LeaseSettings, seed: u128, lease: SettledLease) -> Self {
         let recorded = RecordedLease {
             settled: lease,
@@ -422,19 +447,13 @@ impl<B: Begin> Protocol<B> {
         self.lease.filter(|lease| lease.is_usable).map(|lease| lease.settled)
     }
 
-    /// Returns whether the lease lies in a gap, below a grant to another clock. Such a lease must not be saved: a process of an earlier
-    /// version would resume it, and forget that grant.
-    pub fn is_in_gap(&self) -> bool {
-        self.lease.is_some_and(|lease| lease.is_in_gap())
-    }
-
     /// Returns whether a claim was sent that is neither granted nor given up: its answer is awaited or was lost, or it has not
     /// settled.
     pub fn is_claiming(&self) -> bool {
         let is_sent = matches!(
             &self.state,
             State::AwaitSwap(write) | State::MustLoad(write) | State::AwaitLoad(write)
-                if write.purpose == Purpose::Claim
+                if write.purpose == WritePurpose::Claim
         );
         is_sent || self.lease.is_some_and(|lease| !lease.is_usable)
     }
@@ -464,41 +483,41 @@ impl<B: Begin> Protocol<B> {
 }
 
 // Steps.
-impl<B: Begin> Protocol<B> {
+impl<B: Begin> LeaseProtocol<B> {
     /// Takes the time and an input; returns what changed and what to do next.
-    pub fn step(&mut self, now: Now, input: Input) -> Turn {
+    pub fn step(&mut self, now: Now, input: LeaseInput) -> LeaseTurn {
         let state = std::mem::replace(&mut self.state, State::Stopped);
         self.jumped.look(self.jump_ms(now), now.steady_ms, self.settings.window_ms);
         let next = match (state, input) {
-            (State::Stopped, _) => Next::Stop,
-            (state, Input::Release { used_until_unix_ms }) => {
+            (State::Stopped, _) => LeaseNext::Stop,
+            (state, LeaseInput::Release { used_until_unix_ms }) => {
                 // At the second release, no generator is left that knows which timestamps were used.
                 self.release_from_unix_ms = self.release_from_unix_ms.max(Some(used_until_unix_ms));
                 self.proceed(now, state)
             }
-            (State::AwaitLook(scope), Input::Looked(answer)) => self.looked(now, scope, answer),
-            (State::AwaitSwap(write), Input::Swapped(answer)) => self.swapped(now, write, answer),
-            (State::AwaitLoad(write), Input::Loaded(answer)) => self.loaded(now, write, answer),
-            (State::AwaitTime(write), Input::Looked(answer)) => self.looked_for_time(now, write, answer),
+            (State::AwaitLook(scope), LeaseInput::Looked(answer)) => self.looked(now, scope, answer),
+            (State::AwaitSwap(write), LeaseInput::Swapped(answer)) => self.swapped(now, write, answer),
+            (State::AwaitLoad(write), LeaseInput::Loaded(answer)) => self.loaded(now, write, answer),
+            (State::AwaitTime(write), LeaseInput::Looked(answer)) => self.looked_for_time(now, write, answer),
             (state, _) => self.proceed(now, state),
         };
-        if let Next::Call(_) = next {
+        if let LeaseNext::Call(_) = next {
             self.sent_steady_ms = now.steady_ms;
         }
-        Turn { events: std::mem::take(&mut self.events), next }
+        LeaseTurn { events: std::mem::take(&mut self.events), next }
     }
 
     /// Continues after a wait.
-    fn proceed(&mut self, now: Now, state: State) -> Next {
+    fn proceed(&mut self, now: Now, state: State) -> LeaseNext {
         match (state, self.release_from_unix_ms, self.lease) {
             (State::Hold, Some(used_until_unix_ms), Some(lease)) => {
-                self.begin_write(now, Purpose::Release { used_until_unix_ms }, &lease)
+                self.begin_write(now, WritePurpose::Release { used_until_unix_ms }, &lease)
             }
             (State::Hold, None, Some(lease)) => {
                 let settles = lease.acknowledged_steady_ms.map(|at| at + self.settings.may_lose_ms);
                 match settles.map_or(0, |settles| settles.saturating_sub(now.steady_ms)) {
                     _ if lease.ends_at_next_grant() => self.leave_gap(now, &lease),
-                    0 => self.begin_write(now, Purpose::Renew, &lease),
+                    0 => self.begin_write(now, WritePurpose::Renew, &lease),
                     // A call sent now would settle nothing.
                     left_ms => self.wait_at_least(State::Hold, left_ms),
                 }
@@ -509,9 +528,9 @@ impl<B: Begin> Protocol<B> {
             }
             (State::MustLoad(write) | State::AwaitLoad(write) | State::AwaitSwap(write), ..)
             | (State::ClockDoubted(write) | State::AwaitTime(write), Some(_), Some(_)) => {
-                let call = Call::Load(write.worker);
+                let call = LeaseCall::Load(write.worker);
                 self.state = State::AwaitLoad(write);
-                Next::Call(call)
+                LeaseNext::Call(call)
             }
             (_, Some(_), _) => self.stop(),
             (state, ..) => match self.claim_pause_ms(now) {
@@ -528,13 +547,13 @@ impl<B: Begin> Protocol<B> {
 }
 
 // Claim, which begins in `seek`, and every other write: an attempt is sent, and its answer or a load shows the outcome.
-impl<B: Begin> Protocol<B> {
+impl<B: Begin> LeaseProtocol<B> {
     /// Sends one more attempt of a write. If it is a grant, and the clock jumped forward or was never compared, the machine first
     /// asks the store for the time.
-    fn try_write(&mut self, now: Now, write: PendingWrite) -> Next {
+    fn try_write(&mut self, now: Now, write: PendingWrite) -> LeaseNext {
         let grants = match write.purpose {
-            Purpose::Claim | Purpose::Renew => true,
-            Purpose::Release { .. } => false,
+            WritePurpose::Claim | WritePurpose::Renew => true,
+            WritePurpose::Release { .. } => false,
         };
         // A process that resumed a saved lease has not compared its clock with anything yet.
         let begins = self.lease.is_some_and(|lease| lease.resumed);
@@ -543,16 +562,16 @@ impl<B: Begin> Protocol<B> {
         }
         let scope = match BlockSize::Hundred {
             size if self.settings.pool.workers() > size.workers() => {
-                Scope::Block(Block::of(write.worker, size))
+                LookScope::Block(Block::of(write.worker, size))
             }
-            _ => Scope::Pool,
+            _ => LookScope::Pool,
         };
         self.state = State::AwaitTime(write);
-        Next::Call(Call::Look { scope, time: StoreTime::Wanted })
+        LeaseNext::Call(LeaseCall::Look { scope, time: StoreTime::Wanted })
     }
 
     /// Sends one more attempt of a write, under a fresh tag.
-    fn send_attempt(&mut self, now: Now, mut write: PendingWrite) -> Next {
+    fn send_attempt(&mut self, now: Now, mut write: PendingWrite) -> LeaseNext {
         let (clock, granted) = (now, write.granted_until_unix_ms);
         let (now, limit_unix_ms) = (now.unix_ms, write.granted.limit_of(granted));
         let layout = *self.settings.pool.layout();
@@ -560,16 +579,18 @@ impl<B: Begin> Protocol<B> {
             layout.timestamp_at(now).map_or(layout.epoch_unix_ms().max(now), |tick| layout.unix_ms(tick));
         let from_unix_ms = write.lease_from_unix_ms.unwrap_or_else(|| B::begin(now_tick, granted));
         let until_unix_ms = match write.purpose {
-            Purpose::Claim => B::end(self.whole_ticks(from_unix_ms + self.settings.window_ms), limit_unix_ms),
+            WritePurpose::Claim => {
+                B::end(self.whole_ticks(from_unix_ms + self.settings.window_ms), limit_unix_ms)
+            }
             // A window from now, not from the old end: early renewals must not reach further and further ahead.
-            Purpose::Renew => {
+            WritePurpose::Renew => {
                 let until_unix_ms = B::begin(self.whole_ticks(now + self.settings.window_ms), granted);
                 B::end(until_unix_ms, limit_unix_ms)
             }
             // The time before the lease belonged to another node: the record never goes back behind the lease.
-            Purpose::Release { used_until_unix_ms } => used_until_unix_ms.max(from_unix_ms).min(granted),
+            WritePurpose::Release { used_until_unix_ms } => used_until_unix_ms.max(from_unix_ms).min(granted),
         };
-        if write.purpose == Purpose::Claim && until_unix_ms <= from_unix_ms {
+        if write.purpose == WritePurpose::Claim && until_unix_ms <= from_unix_ms {
             // The gap has passed since the node looked.
             return self.claim_failed(clock);
         }
@@ -577,16 +598,16 @@ impl<B: Begin> Protocol<B> {
         self.next_tag = tag.0;
         self.recent_tags.push_back(tag);
         self.recent_tags.drain(..self.recent_tags.len().saturating_sub(MAX_REMEMBERED));
-        let attempt = Attempt { tag, from_unix_ms, until_unix_ms };
+        let attempt = WriteAttempt { tag, from_unix_ms, until_unix_ms };
         let holder = self.settings.holder.clone();
         let granted = write.granted_after(from_unix_ms, until_unix_ms);
-        let released = matches!(write.purpose, Purpose::Release { .. });
+        let released = matches!(write.purpose, WritePurpose::Release { .. });
         let record =
             Record { holder, from_unix_ms: Some(from_unix_ms), until_unix_ms, tag, granted, released };
-        let call = Call::Swap { worker: write.worker, expected: write.expected, record };
+        let call = LeaseCall::Swap { worker: write.worker, expected: write.expected, record };
         write.attempts.push(attempt);
         self.state = State::AwaitSwap(write);
-        Next::Call(call)
+        LeaseNext::Call(call)
     }
 
     /// Rounds up to whole ticks, because two leases cannot share a tick.
@@ -599,20 +620,20 @@ impl<B: Begin> Protocol<B> {
         }
     }
 
-    fn swapped(&mut self, now: Now, mut write: PendingWrite, answer: Result<Swapped, CallFailure>) -> Next {
+    fn swapped(&mut self, now: Now, mut write: PendingWrite, answer: Result<Swap, CallFailure>) -> LeaseNext {
         match answer {
-            Ok(Swapped::Done(revision)) => {
+            Ok(Swap::Done(revision)) => {
                 let attempt = write.attempts.pop();
                 self.succeeded(now, &write, attempt, revision)
             }
             // Every attempt is known to have failed, so the record belongs to another node.
-            Ok(Swapped::Conflict) if write.purpose == Purpose::Claim && !write.may_have_succeeded => {
+            Ok(Swap::Conflict) if write.purpose == WritePurpose::Claim && !write.may_have_succeeded => {
                 self.claim_failed(now)
             }
-            Ok(Swapped::Conflict) => {
-                let call = Call::Load(write.worker);
+            Ok(Swap::Conflict) => {
+                let call = LeaseCall::Load(write.worker);
                 self.state = State::AwaitLoad(write);
-                Next::Call(call)
+                LeaseNext::Call(call)
             }
             Err(CallFailure::Unknown) => {
                 write.may_have_succeeded = true;
@@ -628,7 +649,12 @@ impl<B: Begin> Protocol<B> {
     }
 
     /// A load shows the outcome of a write: it succeeded if the record has one of its tags.
-    fn loaded(&mut self, now: Now, write: PendingWrite, answer: Result<Option<Entry>, CallFailure>) -> Next {
+    fn loaded(
+        &mut self,
+        now: Now,
+        write: PendingWrite,
+        answer: Result<Option<WorkerEntry>, CallFailure>,
+    ) -> LeaseNext {
         let Ok(entry) = answer else {
             return self.wait_after_failure(now, State::MustLoad(write));
         };
@@ -639,7 +665,7 @@ impl<B: Begin> Protocol<B> {
             return self.succeeded(now, &write, Some(attempt), revision);
         }
         let found = revision.map_or(Expected::Absent, Expected::Revision);
-        if write.purpose == Purpose::Claim {
+        if write.purpose == WritePurpose::Claim {
             if found == write.expected {
                 // The claim may still arrive: then the next list shows it.
                 self.abandoned_claims.extend(write.attempts.iter().map(|attempt| (write.worker, *attempt)));
@@ -653,7 +679,7 @@ impl<B: Begin> Protocol<B> {
         }
         match (entry, self.lease) {
             (None, Some(lease)) => self.write_again(now, &write, &lease, None),
-            (Some(Entry { revision, record: Some(record), .. }), Some(lease)) => {
+            (Some(WorkerEntry { revision, record: Some(record), .. }), Some(lease)) => {
                 match lease.writer_of(record.tag) {
                     Writer::UsBefore => self.write_again(now, &write, &lease, Some((revision, record))),
                     Writer::UsSince if self.recent_tags.contains(&record.tag) => {
@@ -670,15 +696,12 @@ impl<B: Begin> Protocol<B> {
 
     /// The record is unchanged, perhaps at another revision, for example because somebody labelled a Kubernetes object. An attempt
     /// may still arrive: then the next one conflicts, and the load after it shows that.
-    fn not_written_yet(&mut self, now: Now, write: PendingWrite, found: Expected) -> Next {
+    fn not_written_yet(&mut self, now: Now, write: PendingWrite, found: Expected) -> LeaseNext {
         if write.known_tag == self.lease.map(|lease| lease.settled.tag) {
-            self.settle_if_due();
+            let settled = self.settle_if_due();
+            self.report_settled(settled);
         }
-        let write = if found == write.expected {
-            write
-        } else {
-            PendingWrite { expected: found, attempts: Vec::new(), may_have_succeeded: false, ..write }
-        };
+        let write = if found == write.expected { write } else { write.at(found, write.known_tag) };
         let purpose = self.purpose_now();
         self.try_write(now, PendingWrite { purpose, ..write })
     }
@@ -692,18 +715,14 @@ impl<B: Begin> Protocol<B> {
         write: &PendingWrite,
         revision: Revision,
         record: &Record,
-    ) -> Next {
+    ) -> LeaseNext {
         let granted_until_unix_ms = write.granted_until_unix_ms.max(record.until_unix_ms);
         let from_unix_ms = write.lease_from_unix_ms.unwrap_or(granted_until_unix_ms);
         let again = PendingWrite {
             purpose: self.purpose_now(),
-            expected: Expected::Revision(revision),
-            known_tag: Some(record.tag),
             granted_until_unix_ms,
             granted: record.granted.and(from_unix_ms..granted_until_unix_ms),
-            attempts: Vec::new(),
-            may_have_succeeded: false,
-            ..*write
+            ..write.at(Expected::Revision(revision), Some(record.tag))
         };
         self.try_write(now, again)
     }
@@ -712,9 +731,9 @@ impl<B: Begin> Protocol<B> {
         &mut self,
         now: Now,
         write: &PendingWrite,
-        attempt: Option<Attempt>,
+        attempt: Option<WriteAttempt>,
         revision: Revision,
-    ) -> Next {
+    ) -> LeaseNext {
         self.failures = 0;
         self.watched = None;
         self.unrenewed.clear();
@@ -722,19 +741,16 @@ impl<B: Begin> Protocol<B> {
         let Some(attempt) = attempt else {
             return self.wait_after_failure(now, State::Seek);
         };
-        let Attempt { tag, from_unix_ms, until_unix_ms } = attempt;
-        if write.purpose != Purpose::Claim {
-            // It replaced the grant before it, so that grant was still there.
-            self.settle_if_due();
-        }
+        let WriteAttempt { tag, from_unix_ms, until_unix_ms } = attempt;
+        let is_claim = write.purpose == WritePurpose::Claim;
+        // A renewal replaced the grant before it, so that grant was still there.
+        let settled = if is_claim { None } else { self.settle_if_due() };
         let (is_usable, settled_until_unix_ms) = match self.lease {
             Some(RecordedLease { is_usable: true, settled, .. }) => (true, settled.until_unix_ms),
             _ => (false, from_unix_ms),
         };
-        let resumed_from = match write.purpose {
-            Purpose::Claim => None,
-            Purpose::Renew | Purpose::Release { .. } => self.lease.and_then(|lease| lease.resumed_from),
-        };
+        let resumed_from = self.lease.filter(|_| !is_claim).and_then(|lease| lease.resumed_from);
+        let granted = write.granted_after(from_unix_ms, until_unix_ms);
         self.lease = Some(RecordedLease {
             settled: SettledLease {
                 worker: write.worker,
@@ -742,47 +758,50 @@ impl<B: Begin> Protocol<B> {
                 tag,
                 from_unix_ms,
                 until_unix_ms: settled_until_unix_ms,
+                is_in_gap: until_unix_ms < granted.until_unix_ms(),
             },
             is_usable,
             resumed: false,
             resumed_from,
             acknowledged_until_unix_ms: until_unix_ms,
-            granted: write.granted_after(from_unix_ms, until_unix_ms),
+            granted,
             acknowledged_steady_ms: Some(now.steady_ms),
         });
+        self.report_settled(settled);
         match write.purpose {
             // Granted too late: it is not reported, so none of it is used.
-            Purpose::Claim if self.release_from_unix_ms.is_some() => {
+            WritePurpose::Claim if self.release_from_unix_ms.is_some() => {
                 self.release_from_unix_ms = Some(from_unix_ms);
             }
-            Purpose::Release { used_until_unix_ms }
+            WritePurpose::Release { used_until_unix_ms }
                 if until_unix_ms <= used_until_unix_ms.max(from_unix_ms) =>
             {
                 return self.stop();
             }
             // The record shows a renewal; the release is still to be written.
-            Purpose::Claim | Purpose::Renew | Purpose::Release { .. } => {}
+            WritePurpose::Claim | WritePurpose::Renew | WritePurpose::Release { .. } => {}
         }
         if self.release_from_unix_ms.is_some() {
             return self.proceed(now, State::Hold);
         }
         let settles_in_ms = self.settings.may_lose_ms;
         if settles_in_ms == 0 {
-            self.settle();
-        } else if write.purpose == Purpose::Claim {
-            self.events.push(Event::Claimed { worker: write.worker, settles_in_ms });
+            let settled = self.settle();
+            self.report_settled(settled);
+        } else if is_claim {
+            self.events.push(LeaseEvent::Claimed { worker: write.worker, settles_in_ms });
         }
         self.wait_to_renew(now, until_unix_ms)
     }
 
-    fn claim_failed(&mut self, now: Now) -> Next {
+    fn claim_failed(&mut self, now: Now) -> LeaseNext {
         if self.release_from_unix_ms.is_some() { self.stop() } else { self.claim_next(now) }
     }
 }
 
 // Renew, and settle.
-impl<B: Begin> Protocol<B> {
-    fn begin_write(&mut self, now: Now, purpose: Purpose, lease: &RecordedLease) -> Next {
+impl<B: Begin> LeaseProtocol<B> {
+    fn begin_write(&mut self, now: Now, purpose: WritePurpose, lease: &RecordedLease) -> LeaseNext {
         let RecordedLease { settled, acknowledged_until_unix_ms, granted, .. } = lease;
         self.try_write(
             now,
@@ -801,17 +820,17 @@ impl<B: Begin> Protocol<B> {
     }
 
     /// The lease reaches to the next grant of its worker, which was granted to a clock that was ahead: looks for another worker.
-    fn leave_gap(&mut self, now: Now, lease: &RecordedLease) -> Next {
+    fn leave_gap(&mut self, now: Now, lease: &RecordedLease) -> LeaseNext {
         let SettledLease { worker, until_unix_ms, .. } = lease.settled;
         self.lease = None;
-        self.events.push(Event::GapEnds { worker, until_unix_ms });
+        self.events.push(LeaseEvent::GapEnds { worker, until_unix_ms });
         self.proceed(now, State::Seek)
     }
 
-    const fn purpose_now(&self) -> Purpose {
+    const fn purpose_now(&self) -> WritePurpose {
         match self.release_from_unix_ms {
-            Some(used_until_unix_ms) => Purpose::Release { used_until_unix_ms },
-            None => Purpose::Renew,
+            Some(used_until_unix_ms) => WritePurpose::Release { used_until_unix_ms },
+            None => WritePurpose::Renew,
         }
     }
 
@@ -819,7 +838,7 @@ impl<B: Begin> Protocol<B> {
     ///
     /// Over a store that may lose writes, a grant becomes usable one renewal later. Renewals are twice as frequent there, so that
     /// the store may be down for as long, but not so frequent that they could not settle the grant before them.
-    fn wait_to_renew(&mut self, now: Now, until_unix_ms: u64) -> Next {
+    fn wait_to_renew(&mut self, now: Now, until_unix_ms: u64) -> LeaseNext {
         let left_ms = until_unix_ms.saturating_sub(now.unix_ms);
         let LeaseSettings { window_ms, may_lose_ms, .. } = self.settings;
         let third_ms = window_ms / 3;
@@ -838,42 +857,32 @@ impl<B: Begin> Protocol<B> {
     }
 
     /// The answer shows the newest grant, which has settled if the call was sent long enough after the acknowledgement.
-    fn settle_if_due(&mut self) {
-        let acknowledged = self.lease.and_then(|lease| lease.acknowledged_steady_ms);
-        if acknowledged.is_some_and(|at| self.sent_steady_ms >= at + self.settings.may_lose_ms) {
-            self.settle();
-        }
+    fn settle_if_due(&mut self) -> Option<SettledEvent> {
+        let acknowledged_steady_ms = self.lease?.acknowledged_steady_ms?;
+        let is_due = self.sent_steady_ms >= acknowledged_steady_ms + self.settings.may_lose_ms;
+        if is_due { self.settle() } else { None }
     }
 
-    /// Makes the newest grant usable.
-    fn settle(&mut self) {
+    /// Makes the newest grant usable. Returns the event to report, with the lease as the store shows it by then.
+    fn settle(&mut self) -> Option<SettledEvent> {
         // The generator has ended: the grant is not reported, so nothing more is used.
-        if self.release_from_unix_ms.is_some() {
-            return;
-        }
-        let Some(RecordedLease {
-            settled,
-            is_usable,
-            acknowledged_until_unix_ms,
-            acknowledged_steady_ms,
-            ..
-        }) = &mut self.lease
-        else {
-            return;
-        };
-        *acknowledged_steady_ms = None;
-        settled.until_unix_ms = *acknowledged_until_unix_ms;
-        let SettledLease { worker, from_unix_ms, until_unix_ms, .. } = *settled;
-        self.events.push(if std::mem::replace(is_usable, true) {
-            Event::Extended { until_unix_ms }
+        let lease = self.lease.as_mut().filter(|_| self.release_from_unix_ms.is_none())?;
+        lease.acknowledged_steady_ms = None;
+        lease.settled.until_unix_ms = lease.acknowledged_until_unix_ms;
+        Some(if std::mem::replace(&mut lease.is_usable, true) {
+            LeaseEvent::Extended
         } else {
-            Event::Granted(Lease { worker, from_unix_ms, until_unix_ms })
-        });
+            LeaseEvent::Granted
+        })
+    }
+
+    fn report_settled(&mut self, settled: Option<SettledEvent>) {
+        self.events.extend(settled.zip(self.lease).map(|(event, lease)| event(lease.settled)));
     }
 }
 
 // Lose: the store forgot the lease, or another node has it.
-impl<B: Begin> Protocol<B> {
+impl<B: Begin> LeaseProtocol<B> {
     /// The store has an older record of this lease, or none: writes the lease again from there.
     fn write_again(
         &mut self,
@@ -881,7 +890,7 @@ impl<B: Begin> Protocol<B> {
         write: &PendingWrite,
         lease: &RecordedLease,
         found: Option<(Revision, Record)>,
-    ) -> Next {
+    ) -> LeaseNext {
         let found_until_unix_ms = found.as_ref().map(|(_, record)| record.until_unix_ms);
         // The gaps that this lease has left are on the history of what was found, and smaller.
         let granted = found
@@ -892,17 +901,8 @@ impl<B: Begin> Protocol<B> {
         self.lease = Some(RecordedLease { acknowledged_steady_ms: None, ..*lease });
         let known_tag = found.as_ref().map(|(_, record)| record.tag);
         let expected = found.map_or(Expected::Absent, |(revision, _)| Expected::Revision(revision));
-        let (purpose, attempts) = (self.purpose_now(), Vec::new());
-        let again = PendingWrite {
-            purpose,
-            expected,
-            known_tag,
-            granted,
-            attempts,
-            may_have_succeeded: false,
-            ..*write
-        };
-        self.try_write(now, again)
+        let purpose = self.purpose_now();
+        self.try_write(now, PendingWrite { purpose, granted, ..write.at(expected, known_tag) })
     }
 
     /// Reports that the store forgot a part of what it had acknowledged, and kept the lease up to an instant.
@@ -915,7 +915,7 @@ impl<B: Begin> Protocol<B> {
     ) {
         let kept = !lease.is_usable || kept_until_unix_ms >= lease.settled.until_unix_ms;
         self.claim_nothing_before(now.steady_ms + self.settings.window_ms);
-        self.events.push(Event::StoreForgot {
+        self.events.push(LeaseEvent::StoreForgot {
             worker: lease.settled.worker,
             acknowledged_until_unix_ms: lease.acknowledged_until_unix_ms,
             found_until_unix_ms,
@@ -930,12 +930,12 @@ impl<B: Begin> Protocol<B> {
         write: &PendingWrite,
         lease: &RecordedLease,
         record: Option<&Record>,
-    ) -> Next {
+    ) -> LeaseNext {
         self.lease = None;
         let SettledLease { worker, until_unix_ms, .. } = lease.settled;
         let is_a_copy = !lease.resumed && record.is_some_and(|record| lease.is_of_our_line(record.tag));
         if is_a_copy && lease.is_usable && self.release_from_unix_ms.is_none() {
-            self.events.push(Event::Copied { worker, until_unix_ms });
+            self.events.push(LeaseEvent::Copied { worker, until_unix_ms });
             return self.proceed(now, State::Seek);
         }
         // A release with an unknown outcome may already have given up the rest.
@@ -956,35 +956,35 @@ impl<B: Begin> Protocol<B> {
             self.store_forgot(now, lease, None, if overlaps { from_unix_ms } else { until_unix_ms });
             if overlaps {
                 let holder = record.holder.clone();
-                self.events.push(Event::Overlap { worker, holder, from_unix_ms, until_unix_ms });
+                self.events.push(LeaseEvent::Overlap { worker, holder, from_unix_ms, until_unix_ms });
                 return self.proceed(now, State::Seek);
             }
         }
         if lease.is_usable {
-            self.events.push(Event::Lost { worker, until_unix_ms });
+            self.events.push(LeaseEvent::Lost { worker, until_unix_ms });
         }
         self.proceed(now, State::Seek)
     }
 }
 
 // Release.
-impl<B: Begin> Protocol<B> {
-    fn stop(&mut self) -> Next {
+impl<B: Begin> LeaseProtocol<B> {
+    fn stop(&mut self) -> LeaseNext {
         self.state = State::Stopped;
         if self.lease.take().is_some() {
-            self.events.push(Event::Released);
+            self.events.push(LeaseEvent::Released);
         }
-        Next::Stop
+        LeaseNext::Stop
     }
 }
 
 // Wait.
-impl<B: Begin> Protocol<B> {
+impl<B: Begin> LeaseProtocol<B> {
     /// Waits longer after each failure in a row: 1/200 of the window at first, at most 1/6 of it and 2 s. With a lease, the wait
     /// is at most a quarter of the remaining time, so that the lease does not end in a wait after the store has recovered.
     ///
     /// A random part, up to half, is subtracted, so that nodes that failed at the same time do not retry at the same time.
-    fn wait_after_failure(&mut self, now: Now, state: State) -> Next {
+    fn wait_after_failure(&mut self, now: Now, state: State) -> LeaseNext {
         let longest_ms = (self.settings.window_ms / 6).min(LONGEST_WAIT_MS);
         let first = (self.settings.window_ms / 200 + 1).min(longest_ms);
         let left_ms = self.settled_lease().map_or(0, |lease| lease.until_unix_ms.saturating_sub(now.unix_ms));
@@ -999,15 +999,15 @@ impl<B: Begin> Protocol<B> {
         self.wait_at_least(state, wait_ms - sooner_ms)
     }
 
-    fn wait_about(&mut self, state: State, wait_ms: u64) -> Next {
+    fn wait_about(&mut self, state: State, wait_ms: u64) -> LeaseNext {
         self.state = state;
-        Next::Wait(self.jittered(wait_ms.max(1)))
+        LeaseNext::Wait(self.jittered(wait_ms.max(1)))
     }
 
     /// Waits at least this long.
-    fn wait_at_least(&mut self, state: State, wait_ms: u64) -> Next {
+    fn wait_at_least(&mut self, state: State, wait_ms: u64) -> LeaseNext {
         self.state = state;
-        Next::Wait(wait_ms.max(1))
+        LeaseNext::Wait(wait_ms.max(1))
     }
 
     /// Returns 7/8 to 8/8 of the time, so that nodes that started at the same time drift apart.

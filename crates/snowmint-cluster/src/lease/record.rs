@@ -322,7 +322,7 @@ pub struct Record {
 /// An earlier version reads `until` as the end of the lease, and takes the worker no earlier. A lease in a gap has no `from`, which
 /// an earlier version would take for an overlap with its own lease.
 #[derive(Serialize, Deserialize)]
-struct Wire {
+struct RecordWire {
     holder: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     from: Option<u64>,
@@ -377,7 +377,7 @@ impl Record {
     pub fn to_bytes(&self) -> Vec<u8> {
         let lease =
             self.is_in_gap().then(|| [self.from_unix_ms.unwrap_or(self.until_unix_ms), self.until_unix_ms]);
-        let wire = Wire {
+        let wire = RecordWire {
             holder: self.holder.as_str().to_owned(),
             from: self.from_unix_ms.filter(|_| lease.is_none()),
             until: self.granted.until_unix_ms.max(self.until_unix_ms),
@@ -396,7 +396,7 @@ impl Record {
     ///
     /// [`RecordError`] with the reason.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, RecordError> {
-        let wire: Wire = serde_json::from_slice(bytes).map_err(|error| RecordError(error.into()))?;
+        let wire: RecordWire = serde_json::from_slice(bytes).map_err(|error| RecordError(error.into()))?;
         let holder = Holder::new(wire.holder).map_err(|error| RecordError(error.into()))?;
         let tag = u128::from_str_radix(&wire.tag, 16).map_err(|error| {
             RecordError(format!("invalid tag {}: {error}", Snippet::of(&wire.tag)).into())

@@ -297,29 +297,24 @@ fn owned_slots() -> MutexGuard<'static, BTreeSet<(DirectoryId, usize)>> {
 }
 
 /// What all paths to one directory share, through links and mounts.
-#[cfg(unix)]
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct DirectoryId {
-    device: u64,
-    inode: u64,
-}
+struct DirectoryId(
+    /// Device and inode.
+    #[cfg(unix)]
+    (u64, u64),
+    /// The path without links.
+    #[cfg(not(unix))]
+    PathBuf,
+);
 
-#[cfg(unix)]
 impl DirectoryId {
+    #[cfg(unix)]
     fn of(directory: &Path) -> io::Result<Self> {
         use std::os::unix::fs::MetadataExt;
-        let metadata = directory.metadata()?;
-        Ok(Self { device: metadata.dev(), inode: metadata.ino() })
+        directory.metadata().map(|metadata| Self((metadata.dev(), metadata.ino())))
     }
-}
 
-/// The path without links.
-#[cfg(not(unix))]
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct DirectoryId(PathBuf);
-
-#[cfg(not(unix))]
-impl DirectoryId {
+    #[cfg(not(unix))]
     fn of(directory: &Path) -> io::Result<Self> {
         directory.canonicalize().map(Self)
     }

@@ -11,7 +11,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::config::{LeaseConfigError, WorkerCount};
 use super::status::LeaseStatus;
-use super::task::{Node, RunningLease};
+use super::task::{LeaseNode, RunningLease};
 
 /// The interval between two looks at the demand, which spans at least [`MIN_TICKS`].
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -26,13 +26,13 @@ const IDLE_WINDOWS: u32 = 3;
 ///
 /// A handle adds up its own ids first, so that taking an id touches no cache line that all handles share.
 #[derive(Debug, Default)]
-pub(super) struct Demand {
+pub(super) struct IdDemand {
     ids: AtomicU64,
     exhausted_ticks: AtomicU64,
     last_exhausted_tick: AtomicU64,
 }
 
-impl Demand {
+impl IdDemand {
     pub(super) fn add_ids(&self, ids: u64) {
         self.ids.fetch_add(ids, Ordering::Relaxed);
     }
@@ -74,7 +74,7 @@ struct Look {
 
 /// The decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Change {
+enum LeaseChange {
     /// Seek another lease.
     Take,
     /// Release a lease, or stop seeking one.
@@ -101,7 +101,7 @@ impl ScalingPolicy {
     /// give back: for three windows in a row, the other leases had twice the ids that callers got, and used-up ticks were
     ///            half as frequent
     /// ```
-    fn decide(&mut self, look: Look) -> Option<Change> {
+    fn decide(&mut self, look: Look) -> Option<LeaseChange> {
         let last = self.last.replace(look)?;
         let changed = (last.held, last.slots) != (look.held, look.slots);
         let elapsed_ms = look.now_unix_ms.saturating_sub(last.now_unix_ms);
@@ -123,9 +123,9 @@ impl ScalingPolicy {
         let idle_for_ms = idle_since.map_or(0, |since| look.now_unix_ms.saturating_sub(since));
         if idle && idle_for_ms >= self.idle_ms {
             self.idle_since_unix_ms = None;
-            return Some(Change::GiveBack);
+            return Some(LeaseChange::GiveBack);
         }
-        (settled && busy && look.slots < self.workers.max()).then_some(Change::Take)
+        (settled && busy && look.slots < self.workers.max()).then_some(LeaseChange::Take)
     }
 }
 
@@ -200,24 +200,24 @@ impl Statuses {
 
 /// Starts and releases the leases of a node as the policy decides, and releases all of them at the end.
 pub(super) struct LeaseScaler {
-    node: Arc<Node>,
+    node: Arc<LeaseNode>,
     workers: WorkerCount,
     /// `None` if the number of leases is fixed.
-    policy: Option<(ScalingPolicy, Arc<Demand>)>,
+    policy: Option<(ScalingPolicy, Arc<IdDemand>)>,
     /// In the order in which they were started.
-    slots: Vec<Slot>,
+    slots: Vec<LeaseSlot>,
     statuses: Statuses,
 }
 
 /// A lease with its number, which decides its name and its file.
-struct Slot {
+struct LeaseSlot {
     number: usize,
     lease: RunningLease,
     /// When its release began.
     releasing_since: Option<Instant>,
 }
 
-impl Slot {
+impl LeaseSlot {
     fn doing(&self) -> Doing {
         if self.lease.is_releasing() {
             Doing::Releasing
@@ -232,9 +232,9 @@ impl Slot {
 impl LeaseScaler {
     /// Starts the minimum number of leases.
     pub(super) fn start(
-        node: Arc<Node>,
+        node: Arc<LeaseNode>,
         workers: WorkerCount,
-        policy: Option<(ScalingPolicy, Arc<Demand>)>,
+        policy: Option<(ScalingPolicy, Arc<IdDemand>)>,
     ) -> Result<Self, LeaseConfigError> {
         let mut scaler = Self { node, workers, policy, slots: Vec::new(), statuses: Statuses::default() };
         for _ in 0..workers.min() {
@@ -278,7 +278,7 @@ impl LeaseScaler {
         self.forget_gone();
         let Some((policy, demand)) = &mut self.policy else { return };
         let count = |leases: usize| u32::try_from(leases).unwrap_or(u32::MAX);
-        let leases: Vec<Doing> = self.slots.iter().map(Slot::doing).collect();
+        let leases: Vec<Doing> = self.slots.iter().map(LeaseSlot::doing).collect();
         let held = count(leases.iter().filter(|lease| **lease == Doing::Holding).count());
         let unneeded = to_give_back(&leases, self.workers.min());
         let held_without_one = unneeded.map(|index| held - u32::from(leases[index] == Doing::Holding));
@@ -291,13 +291,13 @@ impl LeaseScaler {
             held_without_one,
         };
         match policy.decide(look) {
-            Some(Change::Take) => {
+            Some(LeaseChange::Take) => {
                 tracing::info!(leases = held, "sequences ran out; taking another worker");
                 if let Err(error) = self.take() {
                     tracing::warn!(%error, "another worker cannot be taken now");
                 }
             }
-            Some(Change::GiveBack) => {
+            Some(LeaseChange::GiveBack) => {
                 if let Some(unneeded) = unneeded {
                     let leases = leases.len() - 1;
                     tracing::info!(leases, "a worker was not needed for three windows; releasing it");
@@ -315,13 +315,13 @@ impl LeaseScaler {
         let number = (0..=self.slots.len()).find(free).unwrap_or_default();
         let lease = self.node.start(number)?;
         self.statuses.change(|list| list.leases.push(lease.status()));
-        self.slots.push(Slot { number, lease, releasing_since: None });
+        self.slots.push(LeaseSlot { number, lease, releasing_since: None });
         Ok(())
     }
 
     fn forget_gone(&mut self) {
         let window = Duration::from_millis(self.node.settings().window_ms);
-        for Slot { lease, releasing_since, .. } in &self.slots {
+        for LeaseSlot { lease, releasing_since, .. } in &self.slots {
             if !lease.is_gone() && releasing_since.is_some_and(|since| since.elapsed() > window) {
                 lease.abandon();
             }
@@ -388,8 +388,8 @@ mod tests {
             self.look.held_without_one =
                 (slots > self.policy.workers.min()).then(|| if held < slots { held } else { slots - 1 });
             match self.policy.decide(self.look) {
-                Some(Change::Take) => self.look.slots += 1,
-                Some(Change::GiveBack) => {
+                Some(LeaseChange::Take) => self.look.slots += 1,
+                Some(LeaseChange::GiveBack) => {
                     self.look.slots -= 1;
                     self.look.held = self.look.held.min(self.look.slots);
                 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use snowmint::generator::{GeneratorPool, PoolError};
 use snowmint::utc::Utc;
 use snowmint::{Clock, Generator, Lease, WorkerId};
-use snowmint_store::{Key, KeyError, Store, StoreError, StoreErrorKind, Swap, Versioned};
+use snowmint_store::{Key, KeyError, Store, StoreError, StoreErrorKind, Versioned};
 use tokio::sync::{Mutex, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::error::Elapsed;
@@ -21,15 +21,15 @@ use tokio::time::{Instant, sleep, timeout};
 use super::config::{LeaseConfig, LeaseConfigError, settle_ms};
 use super::protocol::clock_jumps::Jumped;
 use super::protocol::{
-    Call, CallFailure, Entry, Event, Input, LeaseSettings, Listing, Next, Now, Protocol, Scope, SettledLease,
-    StoreTime, Swapped, Turn, WorkerChoice,
+    CallFailure, LeaseCall, LeaseEvent, LeaseInput, LeaseNext, LeaseProtocol, LeaseSettings, LeaseTurn,
+    Listing, LookScope, Now, SettledLease, StoreTime, WorkerChoice, WorkerEntry,
 };
 use super::record::Record;
 use super::saved::Saver;
 use super::status::LeaseStatus;
 use crate::{Holder, NodeClock, RandomnessError, fork};
 use lease_clock::{CountedBy, watch_wall};
-use report::{Access, Outage, Reason, Reported};
+use report::{Outage, Reason, Reported, StoreAccess};
 
 /// How long the slot of a saved lease may take to become free after its task has ended: a disk may hang.
 const SLOT_FREE_WITHIN: Duration = Duration::from_secs(1);
@@ -37,7 +37,7 @@ const SLOT_FREE_WITHIN: Duration = Duration::from_secs(1);
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// What all leases of a node share.
-pub(super) struct Node {
+pub(super) struct LeaseNode {
     store: Arc<dyn Store>,
     settings: LeaseSettings,
     config: LeaseConfig,
@@ -63,7 +63,7 @@ pub(super) struct RunningLease {
     saver_lives: watch::Receiver<()>,
 }
 
-impl Node {
+impl LeaseNode {
     pub(super) fn new(
         store: Arc<dyn Store>,
         settings: LeaseSettings,
@@ -82,10 +82,6 @@ impl Node {
 
     pub(super) const fn clock(&self) -> &NodeClock {
         &self.clock
-    }
-
-    fn clock_unix_ms(&self) -> u64 {
-        self.clock.unix_ms()
     }
 
     /// Returns the latest time that the store's clock can show, in Unix milliseconds, if it has one.
@@ -213,8 +209,8 @@ impl Drop for AbortOnDrop {
 
 /// The task that seeks and keeps one lease.
 struct LeaseTask {
-    node: Arc<Node>,
-    protocol: Protocol,
+    node: Arc<LeaseNode>,
+    protocol: LeaseProtocol,
     seed: u128,
     /// Receives jumps forward of the clock.
     clock_jumps: watch::Receiver<u64>,
@@ -262,7 +258,7 @@ impl Drop for LeaseTask {
 
 impl LeaseTask {
     fn new(
-        node: Arc<Node>,
+        node: Arc<LeaseNode>,
         settings: LeaseSettings,
         seed: u128,
         status: watch::Sender<LeaseStatus>,
@@ -271,7 +267,7 @@ impl LeaseTask {
         let clock_jumps = node.clock.jumps();
         Self {
             node,
-            protocol: Protocol::new(settings, seed),
+            protocol: LeaseProtocol::new(settings, seed),
             seed,
             clock_jumps,
             counted_by: CountedBy::NodeClock,
@@ -305,7 +301,7 @@ impl LeaseTask {
                 self.compare_with_other_nodes().await;
             } => false,
         };
-        let mut input = if asked_to_release { self.release().await } else { Input::Wake };
+        let mut input = if asked_to_release { self.release().await } else { LeaseInput::Wake };
         loop {
             if !asked_to_release {
                 self.look_at_wall(&input).await;
@@ -315,13 +311,13 @@ impl LeaseTask {
                 self.apply(event).await;
             }
             input = match turn.next {
-                Next::Call(call) => self.perform(call).await,
-                Next::Stop => break,
-                Next::Wait(ms) if asked_to_release => {
+                LeaseNext::Call(call) => self.perform(call).await,
+                LeaseNext::Stop => break,
+                LeaseNext::Wait(ms) if asked_to_release => {
                     sleep(Duration::from_millis(ms)).await;
-                    Input::Wake
+                    LeaseInput::Wake
                 }
-                Next::Wait(ms) => tokio::select! {
+                LeaseNext::Wait(ms) => tokio::select! {
                     biased;
                     // If nobody can request a release any more, the lease is kept until it ends.
                     asked = &mut release => {
@@ -332,14 +328,14 @@ impl LeaseTask {
                         self.release().await
                     }
                     // The jump may have ended a lease.
-                    Ok(()) = self.clock_jumps.changed() => Input::Wake,
-                    () = sleep(Duration::from_millis(ms)) => Input::Wake,
+                    Ok(()) = self.clock_jumps.changed() => LeaseInput::Wake,
+                    () = sleep(Duration::from_millis(ms)) => LeaseInput::Wake,
                 },
             };
         }
     }
 
-    fn step(&mut self, input: Input) -> Turn {
+    fn step(&mut self, input: LeaseInput) -> LeaseTurn {
         // A store that is opened late knows only now what it may lose.
         self.protocol.store_may_lose(settle_ms(self.node.store.may_lose()));
         self.protocol.claim_nothing_before(self.node.claim_nothing_before_ms.load(Ordering::Relaxed));
@@ -362,35 +358,31 @@ impl LeaseTask {
         turn
     }
 
-    async fn perform(&mut self, call: Call) -> Input {
+    async fn perform(&mut self, call: LeaseCall) -> LeaseInput {
         let patience = self.node.config.call_timeout();
         match call {
-            Call::Look { scope, time } => {
+            LeaseCall::Look { scope, time } => {
                 let answer = timeout(patience, self.look(scope, time)).await;
-                let listed = self.outcome(answer, "list", Access::Reads);
+                let listed = self.outcome(answer, "list", StoreAccess::Reads);
                 if let Ok(listing) = &listed {
                     self.report_unreadable(scope, listing);
                     if time == StoreTime::Wanted && listing.store_unix_ms.is_none() {
                         self.report_missing_clock();
                     }
                 }
-                Input::Looked(listed)
+                LeaseInput::Looked(listed)
             }
-            Call::Load(worker) => {
+            LeaseCall::Load(worker) => {
                 let answer = timeout(patience, self.load(worker)).await;
-                Input::Loaded(self.outcome(answer, "load", Access::Reads))
+                LeaseInput::Loaded(self.outcome(answer, "load", StoreAccess::Reads))
             }
-            Call::Swap { worker, expected, record } => {
+            LeaseCall::Swap { worker, expected, record } => {
                 let swap = async {
                     let key = self.key(worker)?;
                     self.node.store.compare_and_set(&key, expected, &record.to_bytes()).await
                 };
                 let answer = timeout(patience, swap).await;
-                let swap = self.outcome(answer, "compare_and_set", Access::Writes);
-                Input::Swapped(swap.map(|swap| match swap {
-                    Swap::Done(revision) => Swapped::Done(revision),
-                    Swap::Conflict => Swapped::Conflict,
-                }))
+                LeaseInput::Swapped(self.outcome(answer, "compare_and_set", StoreAccess::Writes))
             }
         }
     }
@@ -401,7 +393,7 @@ impl LeaseTask {
         &mut self,
         answer: Result<Result<T, StoreError>, Elapsed>,
         operation: &'static str,
-        access: Access,
+        access: StoreAccess,
     ) -> Result<T, CallFailure> {
         let error = match answer {
             Ok(Ok(value)) => {
@@ -411,8 +403,8 @@ impl LeaseTask {
             Ok(Err(error)) => error,
             Err(_) => {
                 let kind = match access {
-                    Access::Reads => StoreErrorKind::Unavailable,
-                    Access::Writes => StoreErrorKind::OutcomeUnknown,
+                    StoreAccess::Reads => StoreErrorKind::Unavailable,
+                    StoreAccess::Writes => StoreErrorKind::OutcomeUnknown,
                 };
                 let limit = self.node.config.call_timeout().as_millis();
                 let text = format!("no answer within {limit} ms, this node's limit for a call");
@@ -427,12 +419,12 @@ impl LeaseTask {
         Err(failure)
     }
 
-    async fn look(&self, scope: Scope, time: StoreTime) -> Result<Listing, StoreError> {
+    async fn look(&self, scope: LookScope, time: StoreTime) -> Result<Listing, StoreError> {
         let pool = self.protocol.settings().pool;
         let entries = match scope {
-            Scope::Worker(worker) => self.load(worker).await?.into_iter().collect(),
-            Scope::Block(block) => self.list(&pool.prefix_of(block)).await?,
-            Scope::Pool => self.list(&pool.prefix()).await?,
+            LookScope::Worker(worker) => self.load(worker).await?.into_iter().collect(),
+            LookScope::Block(block) => self.list(&pool.prefix_of(block)).await?,
+            LookScope::Pool => self.list(&pool.prefix()).await?,
         };
         // Read last, so that the duration of the list does not look like a clock that is ahead.
         let store_unix_ms = match time {
@@ -442,13 +434,13 @@ impl LeaseTask {
         Ok(Listing { entries, store_unix_ms })
     }
 
-    async fn list(&self, prefix: &str) -> Result<Vec<Entry>, StoreError> {
+    async fn list(&self, prefix: &str) -> Result<Vec<WorkerEntry>, StoreError> {
         let pool = self.protocol.settings().pool;
         let entry = |(key, value): (Key, Versioned)| Some(entry(pool.worker_of(&key)?, &value));
         Ok(self.node.store.list(prefix).await?.into_iter().filter_map(entry).collect())
     }
 
-    async fn load(&self, worker: WorkerId) -> Result<Option<Entry>, StoreError> {
+    async fn load(&self, worker: WorkerId) -> Result<Option<WorkerEntry>, StoreError> {
         let record = self.node.store.load(&self.key(worker)?).await?;
         Ok(record.map(|value| entry(worker, &value)))
     }
@@ -461,32 +453,29 @@ impl LeaseTask {
     }
 
     /// Applies what the protocol decided to the generator and the saved lease; `report` covers the rest.
-    async fn apply(&mut self, event: Event) {
+    async fn apply(&mut self, event: LeaseEvent) {
         match event {
-            Event::Granted(lease) => self.granted(lease).await,
-            Event::Extended { until_unix_ms } => self.extended(until_unix_ms).await,
-            Event::Overlap { worker, holder, from_unix_ms, until_unix_ms } => {
+            LeaseEvent::Granted(held) => self.granted(held).await,
+            LeaseEvent::Extended(held) => self.extended(held).await,
+            LeaseEvent::Overlap { worker, holder, from_unix_ms, until_unix_ms } => {
                 self.overlap(worker, &holder, from_unix_ms..until_unix_ms).await;
             }
-            Event::Copied { worker, until_unix_ms } => self.copied(worker, until_unix_ms).await,
+            LeaseEvent::Copied { worker, until_unix_ms } => self.copied(worker, until_unix_ms).await,
             event => self.report(event),
         }
     }
 
-    async fn granted(&mut self, lease: Lease) {
-        // A protocol that reports a grant holds it.
-        let Some(held) = self.protocol.settled_lease() else { return };
+    async fn granted(&mut self, held: SettledLease) {
         if self.start_generator(held).await {
             let pool = self.protocol.settings().pool;
-            tracing::info!(worker = %lease.worker, until = %Utc(lease.until_unix_ms), %pool, "lease granted");
+            tracing::info!(worker = %held.worker, until = %Utc(held.until_unix_ms), %pool, "lease granted");
         }
     }
 
     /// Replaces the current generator by one for a new lease. Returns whether it can make ids; otherwise there is none.
     async fn start_generator(&mut self, held: SettledLease) -> bool {
         let SettledLease { worker, from_unix_ms, mut until_unix_ms, .. } = held;
-        // A lease in a gap is not saved: see `Protocol::is_in_gap`.
-        let saver = self.saver.clone().filter(|_| !self.protocol.is_in_gap());
+        let saver = self.saver.clone().filter(|_| !held.is_in_gap);
         match &saver {
             Some(saver) => until_unix_ms = saver.begin(held).await,
             None => self.forget_saved().await,
@@ -499,7 +488,7 @@ impl LeaseTask {
         }
         // The old generator ends first, and the new one begins after its last timestamp, so that ids keep increasing.
         self.end_generator();
-        self.advance_clock();
+        self.advance_clock(held);
         let pool = self.protocol.settings().pool;
         let built = Generator::builder(*pool.layout())
             .datacenter(pool.datacenter())
@@ -545,9 +534,8 @@ impl LeaseTask {
         true
     }
 
-    async fn extended(&mut self, until_unix_ms: u64) {
-        // A protocol that reports a renewal holds the lease.
-        let Some(held) = self.protocol.settled_lease() else { return };
+    async fn extended(&mut self, held: SettledLease) {
+        let until_unix_ms = held.until_unix_ms;
         let usable = match self.current.as_ref().filter(|current| current.is_under(held)) {
             // The lease could not be saved when it was granted.
             None => self.start_generator(held).await,
@@ -556,7 +544,7 @@ impl LeaseTask {
                 if saver.is_none() {
                     current.generator.extend_lease(until_unix_ms);
                 }
-                self.advance_clock();
+                self.advance_clock(held);
                 if let Some(saver) = saver {
                     saver.extended(held).await;
                 }
@@ -612,7 +600,7 @@ impl LeaseTask {
                 "resumed the saved lease; ids end with it unless the store renews it"
             );
             // The replaced protocol made no call yet, so no tag of the seed was used.
-            self.protocol = Protocol::resume(settings, self.seed, held);
+            self.protocol = LeaseProtocol::resume(settings, self.seed, held);
         }
     }
 
@@ -641,7 +629,7 @@ impl LeaseTask {
     ///
     /// That instant is 0 if no id was made. It is the end of the lease if the generator cannot tell, or if the lease is still
     /// saved: then another process may use the rest.
-    async fn release(&mut self) -> Input {
+    async fn release(&mut self) -> LeaseInput {
         self.released = self.current.as_ref().map(|current| current.worker);
         // Also what was used of the worker before this lease, if its generator was refused.
         let used_until_unix_ms = self.remove_generator().max(self.used_until_unix_ms);
@@ -650,10 +638,10 @@ impl LeaseTask {
             None => Ok(()),
         };
         match removed {
-            Ok(()) => Input::Release { used_until_unix_ms },
+            Ok(()) => LeaseInput::Release { used_until_unix_ms },
             Err(error) => {
                 tracing::warn!(%error, "the saved lease cannot be removed: the lease is kept until it ends");
-                Input::Release { used_until_unix_ms: u64::MAX }
+                LeaseInput::Release { used_until_unix_ms: u64::MAX }
             }
         }
     }
@@ -675,14 +663,11 @@ impl LeaseTask {
                  worker before that grant began, so there are no duplicate ids"
             );
         }
-        self.forget_saved().await;
-        self.status.send_modify(|status| {
-            status.overlaps += 1;
-            status.wait(format!(
-                "the store forgot the lease of worker {worker} and granted it to {holder}; this node claims no other worker \
-                 for one window"
-            ));
-        });
+        self.give_up(format!(
+            "the store forgot the lease of worker {worker} and granted it to {holder}; this node claims no other worker for \
+             one window"
+        ))
+        .await;
     }
 
     /// A copy of this process uses the same lease: no further id is made under it here.
@@ -701,12 +686,18 @@ impl LeaseTask {
                 "a copy of this process renewed the same lease; this node made no id under it, so there are no duplicate ids"
             );
         }
+        self.give_up(format!(
+            "a copy of this process holds worker {worker}; this node looks for another worker"
+        ))
+        .await;
+    }
+
+    /// Ends a lease whose worker somebody else uses.
+    async fn give_up(&mut self, why: String) {
         self.forget_saved().await;
         self.status.send_modify(|status| {
             status.overlaps += 1;
-            status.wait(format!(
-                "a copy of this process holds worker {worker}; this node looks for another worker"
-            ));
+            status.wait(why);
         });
     }
 
@@ -743,8 +734,8 @@ fn brings_ids_back(before_unix_ms: Option<u64>, until_unix_ms: u64, now_unix_ms:
     before_unix_ms.is_some_and(|before| before <= now_unix_ms) && until_unix_ms > now_unix_ms
 }
 
-fn entry(worker: WorkerId, value: &Versioned) -> Entry {
-    Entry { worker, revision: value.revision, record: Record::from_bytes(&value.value).ok() }
+fn entry(worker: WorkerId, value: &Versioned) -> WorkerEntry {
+    WorkerEntry { worker, revision: value.revision, record: Record::from_bytes(&value.value).ok() }
 }
 
 #[cfg(test)]

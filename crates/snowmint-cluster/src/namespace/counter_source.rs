@@ -178,7 +178,8 @@ impl CounterSource {
     /// Returns whether both use the same counter with the same stripe, as far as their texts show, however it is reached.
     pub fn is_same(&self, other: &Self) -> bool {
         self == other
-            || (self.stripe == other.stripe && Location::of(&self.url).is_same(&Location::of(&other.url)))
+            || (self.stripe == other.stripe
+                && CounterLocation::of(&self.url).is_same(&CounterLocation::of(&other.url)))
     }
 
     /// Checks that no two stripes overlap.
@@ -220,7 +221,8 @@ impl CounterSource {
         }
         for (at, source) in sources.iter().enumerate() {
             let before = &sources[..at];
-            if let Some(twice) = before.iter().find(|it| Location::of(&it.url).is(&Location::of(&source.url)))
+            if let Some(twice) =
+                before.iter().find(|it| CounterLocation::of(&it.url).is(&CounterLocation::of(&source.url)))
             {
                 return Err(format!("`{twice}` and `{source}` name the same counter: remove one of them"));
             }
@@ -393,14 +395,14 @@ const HOW: [&str; 15] = [
 
 /// A server and database, as the part of a URL before `?` names them.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct ServerPlace {
     scheme: String,
     user: String,
     hosts: BTreeSet<String>,
     path: String,
 }
 
-impl Place {
+impl ServerPlace {
     pub(super) fn of(base: &str) -> Self {
         let (scheme, rest) = base.split_once(':').unwrap_or((base, ""));
         let (kind, port) = kind_and_port(scheme);
@@ -428,7 +430,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ServerPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.with_password(""))
     }
@@ -463,7 +465,7 @@ fn database(kind: &str, path: &str) -> String {
 
 /// The counter that a URL leads to.
 #[derive(Debug)]
-struct Location {
+struct CounterLocation {
     /// The other system, if any, and the kind of store, such as `tickets mysql`.
     system: String,
     /// Hosts and ports in one spelling.
@@ -477,7 +479,7 @@ struct Location {
     user: String,
 }
 
-impl Location {
+impl CounterLocation {
     fn of(url: &str) -> Self {
         let (takeover, url) = split_takeover(url);
         let (scheme, rest) = url.split_once(':').unwrap_or((url, ""));
@@ -695,7 +697,7 @@ mod tests {
             ("mysql://a,b/ids", "mysql://c,b/ids"),
             ("sqlite:/a.db", "sqlite:///a.db"),
         ] {
-            assert!(Location::of(one).is(&Location::of(other)), "{one} and {other}");
+            assert!(CounterLocation::of(one).is(&CounterLocation::of(other)), "{one} and {other}");
         }
         for (one, other) in [
             ("mysql://a/ids", "mysql://b/ids"),
@@ -708,7 +710,7 @@ mod tests {
             ("redis://h/0", "redis://h/1"),
             ("sqlite:/a.db", "sqlite:/b.db"),
         ] {
-            assert!(!Location::of(one).is(&Location::of(other)), "{one} and {other}");
+            assert!(!CounterLocation::of(one).is(&CounterLocation::of(other)), "{one} and {other}");
         }
     }
 }

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use snowmint::Layout;
 use snowmint::error::Snippet;
 use toml::Spanned;
+use toml::de::{DeTable, Deserializer, Error as TomlError};
 
 use super::definition::Definition;
 use super::hide::{HideError, HideKeys};
@@ -69,7 +70,7 @@ pub struct NamespaceFileError {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Document {
+struct FileTables {
     #[serde(default)]
     namespaces: BTreeMap<Spanned<String>, Spanned<Fields>>,
     auto_create: Option<Spanned<AutoCreateFields>>,
@@ -115,16 +116,24 @@ impl NamespaceFile {
     ///
     /// [`NamespaceFileError`] with the first invalid line.
     pub fn parse(text: &str, layout: &Layout) -> Result<Self, NamespaceFileError> {
+        let table = DeTable::parse(text).map_err(|error| error_in(text, &error))?;
+        Self::of_table(table.into_inner(), text, layout)
+    }
+
+    /// Reads the table of a file that was parsed, or the tables of namespaces in a larger file. `text` is the whole file: errors
+    /// name its lines.
+    ///
+    /// # Errors
+    ///
+    /// As for [`parse`](Self::parse).
+    pub fn of_table(table: DeTable<'_>, text: &str, layout: &Layout) -> Result<Self, NamespaceFileError> {
         if text.len() > MAX_BYTES {
             let message = format!("invalid length {}: expected at most {MAX_BYTES} bytes", text.len());
             return Err(NamespaceFileError { line: None, message });
         }
-        let at = |span: Option<Range<usize>>, message: String| NamespaceFileError {
-            line: span.map(|span| 1 + text[..span.start.min(text.len())].matches('\n').count()),
-            message,
-        };
-        let document: Document =
-            toml::from_str(text).map_err(|error| at(error.span(), error.message().to_owned()))?;
+        let at = |span: Option<Range<usize>>, message: String| at(text, span, message);
+        let document = FileTables::deserialize(Deserializer::from(Spanned::new(0..text.len(), table)))
+            .map_err(|error| error_in(text, &error))?;
         let mut namespaces = BTreeMap::new();
         for (name, fields) in document.namespaces {
             let span = name.span();
@@ -147,6 +156,16 @@ impl NamespaceFile {
         let logins = Logins::of_table(document.logins).map_err(|(span, message)| at(Some(span), message))?;
         Ok(Self { auto_create: auto_create.transpose()?, namespaces, logins })
     }
+}
+
+/// Returns an error at a place in a file.
+fn at(text: &str, span: Option<Range<usize>>, message: String) -> NamespaceFileError {
+    let line = span.map(|span| 1 + text[..span.start.min(text.len())].matches('\n').count());
+    NamespaceFileError { line, message }
+}
+
+fn error_in(text: &str, error: &TomlError) -> NamespaceFileError {
+    at(text, error.span(), error.message().to_owned())
 }
 
 impl AutoCreateFields {

@@ -11,7 +11,7 @@ use snowmint::error::Snippet;
 use toml::Spanned;
 
 use super::NamespaceName;
-use super::counter_source::{CounterSource, Place, WHICH_COUNTER, has_parameter};
+use super::counter_source::{CounterSource, ServerPlace, WHICH_COUNTER, has_parameter};
 
 /// The largest number of logins of a node.
 const MAX_LOGINS: usize = 256;
@@ -121,9 +121,9 @@ impl Logins {
             let (name, of_login) = self.find(source, &login)?;
             parameters.retain(|parameter| !parameter.starts_with(LOGIN_IS));
             let (server, more) = of_login.split_once('?').unwrap_or((of_login, ""));
-            if Place::of(server) != Place::of(&base) {
+            if ServerPlace::of(server) != ServerPlace::of(&base) {
                 let (source_text, login) = (source.to_string(), name.clone());
-                let place = Place::of(server).to_string();
+                let place = ServerPlace::of(server).to_string();
                 return Err(SourceRefusal::OtherPlace { source_text, login, place });
             }
             server.clone_into(&mut base);
@@ -139,7 +139,7 @@ impl Logins {
         found.map(|(name, url)| (name, &**url)).ok_or_else(|| SourceRefusal::UnknownLogin {
             source_text: source.to_string(),
             login: Snippet::of(login),
-            example: Place::of(source.system_and_url().1.split('?').next().unwrap_or_default())
+            example: ServerPlace::of(source.system_and_url().1.split('?').next().unwrap_or_default())
                 .with_password("..."),
         })
     }

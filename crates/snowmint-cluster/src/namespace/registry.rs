@@ -190,11 +190,11 @@ async fn list_versioned(
 pub struct Follower {
     sightings: BTreeMap<String, Sighting>,
     /// The version read before the last list, and when to list again.
-    seen: Option<Seen>,
+    seen: Option<SeenVersion>,
 }
 
 #[derive(Debug)]
-struct Seen {
+struct SeenVersion {
     version: Option<Versioned>,
     list_again: Instant,
 }
@@ -230,7 +230,7 @@ impl Follower {
     /// The store's error; nothing changed.
     pub async fn follow(&mut self, store: &dyn Store) -> Result<Vec<Listed>, StoreError> {
         let version = version(store).await?;
-        let is_seen = |seen: &Seen| seen.version == version && Instant::now() < seen.list_again;
+        let is_seen = |seen: &SeenVersion| seen.version == version && Instant::now() < seen.list_again;
         if self.seen.as_ref().is_some_and(is_seen) && self.sightings.values().all(|it| it.has_settled) {
             let known = self.sightings.iter();
             return Ok(known.filter_map(|(name, it)| Some((name.clone(), it.settled.clone()?))).collect());
@@ -266,7 +266,7 @@ impl Follower {
         self.sightings = next;
         // Jitter, so that nodes that started together do not always list together.
         let earlier = LIST_EACH / 8 * (getrandom::u32().unwrap_or_default() >> 24) / 256;
-        self.seen = Some(Seen { version, list_again: arrived + LIST_EACH - earlier });
+        self.seen = Some(SeenVersion { version, list_again: arrived + LIST_EACH - earlier });
         Ok(all)
     }
 
@@ -354,10 +354,10 @@ pub async fn pin(
     wanted: &Definition,
 ) -> Result<NamespaceRecord, NamespaceError> {
     let there = |found: Option<NamespaceRecord>| match found {
-        None => Ok(Decision::Write(NamespaceRecord::new(wanted.clone(), ServedBy::ConfiguredNodes))),
+        None => Ok(RecordUpdate::Write(NamespaceRecord::new(wanted.clone(), ServedBy::ConfiguredNodes))),
         Some(record) => {
             check(name, &record, wanted)?;
-            Ok(Decision::Keep(record))
+            Ok(RecordUpdate::Keep(record))
         }
     };
     update(store, name, there).await
@@ -375,13 +375,13 @@ pub async fn define(
 ) -> Result<NamespaceRecord, NamespaceError> {
     let there = |found: Option<NamespaceRecord>| {
         let Some(record) = found else {
-            return Ok(Decision::Write(NamespaceRecord::new(wanted.clone(), ServedBy::ConfiguredNodes)));
+            return Ok(RecordUpdate::Write(NamespaceRecord::new(wanted.clone(), ServedBy::ConfiguredNodes)));
         };
         check(name, &record, wanted)?;
         if record.definition == *wanted {
-            return Ok(Decision::Keep(record));
+            return Ok(RecordUpdate::Keep(record));
         }
-        Ok(Decision::Write(record.redefined(wanted.clone(), name)?))
+        Ok(RecordUpdate::Write(record.redefined(wanted.clone(), name)?))
     };
     update(store, name, there).await
 }
@@ -511,7 +511,7 @@ pub async fn add_within(
         let mut definition = wanted.clone();
         let Some(record) = found else {
             room.check(store, name)?;
-            return Ok(Decision::Write(NamespaceRecord::new(definition, ServedBy::EveryNode)));
+            return Ok(RecordUpdate::Write(NamespaceRecord::new(definition, ServedBy::EveryNode)));
         };
         let Some(dropped_unix_ms) = record.dropped_unix_ms else {
             let found = record.definition.to_string();
@@ -533,7 +533,7 @@ pub async fn add_within(
             }
         };
         room.check(store, name)?;
-        Ok(Decision::Write(record))
+        Ok(RecordUpdate::Write(record))
     };
     update(store, name, added).await
 }
@@ -553,11 +553,11 @@ pub async fn put_back(
     seen: &NamespaceRecord,
 ) -> Result<NamespaceRecord, NamespaceError> {
     let put = |found: Option<NamespaceRecord>| {
-        let Some(found) = found else { return Ok(Decision::Write(seen.clone())) };
+        let Some(found) = found else { return Ok(RecordUpdate::Write(seen.clone())) };
         if !found.is_older_than(seen) {
             check(name, &found, &seen.definition)?;
         }
-        Ok(found.brought_up_to(seen).map_or(Decision::Keep(found), Decision::Write))
+        Ok(found.brought_up_to(seen).map_or(RecordUpdate::Keep(found), RecordUpdate::Write))
     };
     update(store, name, put).await
 }
@@ -581,7 +581,7 @@ pub async fn set<E: From<NamespaceError>>(
         let in_that_zone = Definition { time_zone, ..record.definition.clone() };
         in_that_zone.may_become(&definition, name).map_err(NamespaceError::from)?;
         let record = record.redefined(definition, name).map_err(NamespaceError::from)?;
-        Ok(Decision::Write(record))
+        Ok(RecordUpdate::Write(record))
     };
     update(store, name, changed).await
 }
@@ -614,7 +614,7 @@ pub async fn drop_namespace_if(
         let record = found.ok_or_else(|| missing(store, name))?;
         required.check(name, Some(&record))?;
         alive(name, &record)?;
-        Ok(Decision::Write(NamespaceRecord { dropped_unix_ms: Some(now_unix_ms), ..record }))
+        Ok(RecordUpdate::Write(NamespaceRecord { dropped_unix_ms: Some(now_unix_ms), ..record }))
     };
     update(store, name, dropped).await
 }
@@ -656,18 +656,18 @@ pub async fn claim_numbers(
     found: Numbers,
 ) -> Result<Claimed, NamespaceError> {
     let mut was = Recorded::Before;
-    let mut claimed = |record: Option<NamespaceRecord>| -> Result<Decision, NamespaceError> {
+    let mut claimed = |record: Option<NamespaceRecord>| -> Result<RecordUpdate, NamespaceError> {
         let mut record = record.ok_or_else(|| missing(store, name))?;
         check(name, &record, wanted)?;
         if may_give(name, &record, nth, found)?.is_some() {
-            return Ok(Decision::Keep(record));
+            return Ok(RecordUpdate::Keep(record));
         }
         if record.numbers.len() <= nth {
             record.numbers.resize(nth + 1, None);
         }
         record.numbers[nth] = Some(found);
         was = Recorded::Now;
-        Ok(Decision::Write(record))
+        Ok(RecordUpdate::Write(record))
     };
     loop {
         let record = update(store, name, &mut claimed).await?;
@@ -699,7 +699,7 @@ pub async fn move_sources(
     compared: &[CounterSource],
     sources: &[CounterSource],
 ) -> Result<NamespaceRecord, NamespaceError> {
-    let moved = |record: Option<NamespaceRecord>| -> Result<Decision, NamespaceError> {
+    let moved = |record: Option<NamespaceRecord>| -> Result<RecordUpdate, NamespaceError> {
         let mut record = record.ok_or_else(|| missing(store, name))?;
         alive(name, &record)?;
         let before = record.definition.clone();
@@ -716,11 +716,11 @@ pub async fn move_sources(
             };
             segment.source = NumberSource::Other(sources.to_vec());
             if may_move {
-                return Ok(Decision::Write(record));
+                return Ok(RecordUpdate::Write(record));
             }
         }
         before.may_become(&record.definition, name)?;
-        Ok(Decision::Keep(record))
+        Ok(RecordUpdate::Keep(record))
     };
     update(store, name, moved).await
 }
@@ -764,7 +764,7 @@ pub fn may_give(
 }
 
 /// Whether an update writes a record.
-enum Decision {
+enum RecordUpdate {
     Keep(NamespaceRecord),
     Write(NamespaceRecord),
 }
@@ -772,7 +772,7 @@ enum Decision {
 async fn update<E: From<NamespaceError>>(
     store: &dyn Store,
     name: &NamespaceName,
-    mut decide: impl FnMut(Option<NamespaceRecord>) -> Result<Decision, E>,
+    mut decide: impl FnMut(Option<NamespaceRecord>) -> Result<RecordUpdate, E>,
 ) -> Result<NamespaceRecord, E> {
     let unreadable =
         |reason: String| NamespaceError::Unreadable { name: name.clone(), store: store.describe(), reason };
@@ -801,8 +801,10 @@ async fn update<E: From<NamespaceError>>(
         }
         let edition = record.as_ref().map_or(1, |record| record.edition.saturating_add(1));
         let record = match decide(record) {
-            Ok(Decision::Keep(record)) => return Ok(record),
-            Ok(Decision::Write(record)) => NamespaceRecord { edition: record.edition.max(edition), ..record },
+            Ok(RecordUpdate::Keep(record)) => return Ok(record),
+            Ok(RecordUpdate::Write(record)) => {
+                NamespaceRecord { edition: record.edition.max(edition), ..record }
+            }
             Err(_) if is_overwritten => {
                 let why = format!("no answer, and namespace {name} was changed again since");
                 return Err(unknown(why).into());
@@ -872,17 +874,33 @@ pub fn check_with_text(
     Ok(record.may_be_written_as(wanted, name)?)
 }
 
+/// Loads the record of a namespace, dropped or not, or the reason why that is invalid; `None` without a record.
+///
+/// # Errors
+///
+/// The store's error.
+pub async fn load(
+    store: &dyn Store,
+    name: &NamespaceName,
+) -> Result<Option<Result<NamespaceRecord, String>>, StoreError> {
+    match key(name) {
+        Ok(key) => Ok(store.load(&key).await?.map(|found| NamespaceRecord::from_bytes(&found.value))),
+        Err(error) => Ok(Some(Err(error.to_string()))),
+    }
+}
+
 /// Returns the record of a namespace for a change. Checks that the namespace exists and is not dropped.
 ///
 /// # Errors
 ///
 /// [`NamespaceError::Missing`], [`NamespaceError::Unreadable`] and [`NamespaceError::Dropped`], or the store's error.
 pub async fn existing(store: &dyn Store, name: &NamespaceName) -> Result<NamespaceRecord, NamespaceError> {
-    let unreadable =
-        |reason: String| NamespaceError::Unreadable { name: name.clone(), store: store.describe(), reason };
-    let key = key(name).map_err(|error| unreadable(error.to_string()))?;
-    let found = store.load(&key).await?.ok_or_else(|| missing(store, name))?;
-    let record = NamespaceRecord::from_bytes(&found.value).map_err(unreadable)?;
+    let found = load(store, name).await?.ok_or_else(|| missing(store, name))?;
+    let record = found.map_err(|reason| NamespaceError::Unreadable {
+        name: name.clone(),
+        store: store.describe(),
+        reason,
+    })?;
     alive(name, &record)?;
     Ok(record)
 }

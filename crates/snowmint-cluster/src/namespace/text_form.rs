@@ -463,7 +463,7 @@ impl fmt::Display for TextForm {
 
 /// The characters that may be at one position of a text.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Position {
+enum TextPosition {
     Literal(u8),
     /// A digit of a date, by its index in `yyyymmdd`.
     Date(u8),
@@ -476,10 +476,10 @@ type Characters = u128;
 
 /// A form, position by position: the number or id is between `before` and `after`.
 struct Shape {
-    before: Vec<Position>,
+    before: Vec<TextPosition>,
     body: Option<Digits>,
     width: usize,
-    after: Vec<Position>,
+    after: Vec<TextPosition>,
 }
 
 /// Returns whether two forms of one scheme can write two different ids as the same text.
@@ -523,7 +523,7 @@ impl Shape {
         for part in &form.parts {
             let mut positions = Vec::new();
             match part {
-                Part::Literal(text) => positions.extend(text.bytes().map(Position::Literal)),
+                Part::Literal(text) => positions.extend(text.bytes().map(TextPosition::Literal)),
                 Part::Date(part) => {
                     let digits = match part {
                         DatePart::Date => 0..8,
@@ -531,7 +531,7 @@ impl Shape {
                         DatePart::Month => 4..6,
                         DatePart::Day => 6..8,
                     };
-                    positions.extend(digits.map(Position::Date));
+                    positions.extend(digits.map(TextPosition::Date));
                 }
                 Part::Number { digits, width } => {
                     (shape.body, shape.width, is_before) = (Some(digits.clone()), usize::from(*width), false);
@@ -546,9 +546,10 @@ impl Shape {
     /// Returns whether both forms parse a text in the same way: the number or id at the same position, and also the date if
     /// periods are part of an id.
     fn is_read_alike(&self, other: &Self, periods: Periods) -> bool {
-        let dates = |positions: &[Position]| -> Vec<_> {
-            let date =
-                |position: &Position| if let Position::Date(digit) = position { Some(*digit) } else { None };
+        let dates = |positions: &[TextPosition]| -> Vec<_> {
+            let date = |position: &TextPosition| {
+                if let TextPosition::Date(digit) = position { Some(*digit) } else { None }
+            };
             positions.iter().map(date).collect()
         };
         let same_dates =
@@ -592,35 +593,35 @@ impl Shape {
         (0..128).filter(writes).fold(0, |all, byte| all | 1 << byte)
     }
 
-    fn body(&self) -> impl Iterator<Item = Position> {
-        std::iter::repeat_n(Position::Body(self.characters()), self.body_lengths().0)
+    fn body(&self) -> impl Iterator<Item = TextPosition> {
+        std::iter::repeat_n(TextPosition::Body(self.characters()), self.body_lengths().0)
     }
 
     /// Returns the positions from the start that all texts have.
-    fn forwards(&self) -> impl Iterator<Item = Position> {
+    fn forwards(&self) -> impl Iterator<Item = TextPosition> {
         self.before.iter().copied().chain(self.body())
     }
 
     /// Returns the positions from the end that all texts have.
-    fn backwards(&self) -> impl Iterator<Item = Position> {
+    fn backwards(&self) -> impl Iterator<Item = TextPosition> {
         self.after.iter().rev().copied().chain(self.body())
     }
 
     /// Returns the literal characters, which every text contains.
-    fn fixed(&self) -> impl Iterator<Item = Position> {
+    fn fixed(&self) -> impl Iterator<Item = TextPosition> {
         self.before
             .iter()
             .chain(&self.after)
             .copied()
-            .filter(|position| matches!(position, Position::Literal(_)))
+            .filter(|position| matches!(position, TextPosition::Literal(_)))
     }
 
-    fn all(&self) -> impl Iterator<Item = Position> {
-        self.before.iter().chain(&self.after).copied().chain([Position::Body(self.characters())])
+    fn all(&self) -> impl Iterator<Item = TextPosition> {
+        self.before.iter().chain(&self.after).copied().chain([TextPosition::Body(self.characters())])
     }
 }
 
-impl Position {
+impl TextPosition {
     /// Returns whether both positions may have the same character.
     const fn meets(self, other: Self) -> bool {
         self.characters() & other.characters() != 0

@@ -26,10 +26,12 @@ use std::ops::RangeInclusive;
 
 use snowmint_store::{Mark, Segment};
 
-use self::demand::Demand;
+use self::demand::NumberDemand;
 use super::Unused;
-use super::counters::{Counters, Pick, TO_NOTICE_MS};
-use super::high_water_mark::{Forgot, HighWaterMark, Range, Within};
+use super::counters::{CounterRotation, Pick, TO_NOTICE_MS};
+use super::high_water_mark::{HighWaterMark, NumberRange, Within};
+use super::known_counter::{Asked, KnownCounter};
+pub use super::known_counter::{CounterEvent, CounterFailure};
 use super::sync::ROOM;
 
 /// The timeout for giving back one segment, in milliseconds.
@@ -58,12 +60,12 @@ pub struct SegmentSettings {
     /// How long a reservation takes to settle, in milliseconds; 0 if the store keeps acknowledged writes.
     pub settle_ms: u64,
     /// The numbers that may be handed out.
-    pub range: Range,
+    pub range: NumberRange,
 }
 
-/// A call to a counter; its answer is the next [`Input`]. Counters are numbered from 0.
+/// A call to a counter; its answer is the next [`SegmentInput`]. Counters are numbered from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Call {
+pub enum CounterCall {
     /// Reserve numbers.
     Reserve {
         /// The counter.
@@ -100,25 +102,14 @@ pub enum Call {
     },
 }
 
-/// Why a call failed. The numbers that it may have reserved are lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CounterFailure {
-    /// A retry may succeed.
-    Failed,
-    /// No answer came in time.
-    TimedOut,
-    /// The counter has no room for that many numbers; a request for fewer may succeed.
-    Full,
-}
-
 /// The input of one step.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Input {
+pub enum SegmentInput {
     /// The first step; or a wait is over, or few numbers are left.
     Wake,
-    /// The answer to [`Call::Reserve`].
+    /// The answer to [`CounterCall::Reserve`].
     Reserved(Result<Segment, CounterFailure>),
-    /// The answer to [`Call::Reserve`] of a counter that may lose acknowledged writes.
+    /// The answer to [`CounterCall::Reserve`] of a counter that may lose acknowledged writes.
     ReservedMarked {
         /// The numbers, not to be used before they have settled.
         segment: Segment,
@@ -127,11 +118,11 @@ pub enum Input {
         /// How long after this answer the reservation must still be there, in milliseconds.
         settle_ms: u64,
     },
-    /// The answer to [`Call::Confirm`]: whether the reservation is there.
+    /// The answer to [`CounterCall::Confirm`]: whether the reservation is there.
     Confirmed(Result<bool, CounterFailure>),
-    /// The answer to [`Call::Raise`]: whether this counter can be raised at all.
+    /// The answer to [`CounterCall::Raise`]: whether this counter can be raised at all.
     Raised(Result<bool, CounterFailure>),
-    /// The answer to [`Call::GiveBack`]: whether the counter took the numbers back.
+    /// The answer to [`CounterCall::GiveBack`]: whether the counter took the numbers back.
     GaveBack(Result<bool, CounterFailure>),
     /// The source was released: give back the unused numbers. Valid at any time, even while a call is in flight.
     Release {
@@ -146,7 +137,7 @@ pub struct Memory {
     /// The numbers left.
     pub left: u64,
     /// Whether memory has room for another segment.
-    pub room: Room,
+    pub room: MemoryRoom,
     /// How many times a caller found no number, since the start.
     pub misses: u64,
     /// The numbers skipped since the start, because greater ones were handed out before: they do not count as demand.
@@ -157,7 +148,7 @@ pub struct Memory {
 
 /// Whether memory has room for another segment, besides the one being reserved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Room {
+pub enum MemoryRoom {
     /// There is room.
     #[default]
     Left,
@@ -167,14 +158,14 @@ pub enum Room {
 
 /// What the driver does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum SegmentNext {
     /// Make this call and pass on its answer.
-    Call(Call),
+    Call(CounterCall),
     /// Keep waiting for the answer to the previous call.
     Await,
-    /// Pass [`Input::Wake`] after this many milliseconds, not earlier.
+    /// Pass [`SegmentInput::Wake`] after this many milliseconds, not earlier.
     Wait(u64),
-    /// Pass [`Input::Wake`] when fewer numbers than this are left.
+    /// Pass [`SegmentInput::Wake`] when fewer numbers than this are left.
     Idle {
         /// The numbers to keep in memory.
         keep: u64,
@@ -183,91 +174,13 @@ pub enum Next {
     Stop,
 }
 
-/// A change that the driver applies to memory, status and log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// Numbers were reserved: add them to memory.
-    Reserved {
-        /// The counter that returned them.
-        counter: usize,
-        /// The numbers.
-        segment: Segment,
-    },
-    /// A counter began to fail. It is skipped for a while, then retried.
-    Failing {
-        /// The counter.
-        counter: usize,
-    },
-    /// A counter answers again.
-    Recovered {
-        /// The counter.
-        counter: usize,
-        /// The number of calls that failed in a row.
-        failures: u32,
-    },
-    /// Nine tenths of the numbers up to the maximum are reserved. Reported once.
-    NearlyExhausted {
-        /// The greatest number reserved.
-        highest: u64,
-    },
-    /// Every number up to the maximum is reserved, at every counter. Reported once.
-    Exhausted,
-    /// A counter returned numbers that it had returned before. None of them is used, and the counter is raised next.
-    WentBack {
-        /// The counter.
-        counter: usize,
-        /// The numbers it returned.
-        segment: Segment,
-        /// The greatest number received from it before.
-        highest: u64,
-        /// Which reservations its store lost.
-        forgot: Forgot,
-    },
-    /// A reservation was not found when it should have settled: the store lost it, or later ones pushed it out of the record.
-    /// Its numbers are not used.
-    Lost {
-        /// The counter.
-        counter: usize,
-        /// The numbers.
-        segment: Segment,
-    },
-    /// A counter that went back was raised.
-    Raised {
-        /// The counter.
-        counter: usize,
-        /// It was raised above this number.
-        above: u64,
-    },
-    /// A counter that went back cannot be raised: it is not used any more.
-    Stuck {
-        /// The counter.
-        counter: usize,
-        /// The greatest number received from it.
-        highest: u64,
-    },
-    /// Numbers were given back.
-    GivenBack {
-        /// The number of numbers.
-        count: u64,
-    },
-}
-
 /// The output of one step.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Output {
+pub struct SegmentTurn {
     /// The changes, in order.
-    pub events: Vec<Event>,
+    pub events: Vec<CounterEvent>,
     /// What to do next.
-    pub next: Next,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Asked {
-    counter: usize,
-    count: NonZeroU64,
-    at_ms: u64,
-    /// The smallest expected number; an answer that begins below it shows that the counter went back.
-    least: u64,
+    pub next: SegmentNext,
 }
 
 /// A reservation that its store may still lose.
@@ -280,62 +193,27 @@ struct Settling {
     due_ms: u64,
 }
 
-/// Why a counter is raised.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RaiseReason {
-    /// It is below the first number that may be handed out.
-    BelowFirst,
-    /// It returned numbers that it had returned before.
-    WentBack,
-}
-
-/// A pending raise of a counter above a number.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Raise {
-    pub(super) above: u64,
-    pub(super) reason: RaiseReason,
-}
-
-/// What is known about a counter.
-#[derive(Clone, Copy, Debug, Default)]
-struct Known {
-    /// The greatest number it returned.
-    highest: u64,
-    /// The distance from one number to the next; 0 before the first answer.
-    step: u64,
-    /// How many numbers it is below the first that may be handed out, if it cannot be raised.
-    below: u64,
-    /// The maximum count to request, because the counter had no room for more.
-    most: Option<NonZeroU64>,
-    /// The counter has to be raised before the next reservation.
-    raise: Option<Raise>,
-    /// The counter cannot be raised.
-    fixed: bool,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum State {
+enum SegmentState {
     Idle,
     Reserving(Asked),
     Confirming(Settling),
-    Raising { counter: usize, at_ms: u64, raise: Raise },
+    Raising { counter: usize, at_ms: u64 },
     GivingBack(Unused),
     Stopped,
 }
 
 /// The state machine of one source of numbers; see the module's page.
 #[derive(Debug)]
-pub struct Protocol {
-    range: Range,
-    state: State,
-    counters: Counters,
-    demand: Demand,
+pub struct SegmentProtocol {
+    range: NumberRange,
+    state: SegmentState,
+    counters: CounterRotation,
+    demand: NumberDemand,
     /// How many numbers were ever added to memory.
     put: u64,
     /// One for each counter.
-    known: Vec<Known>,
-    /// One for each counter.
-    high_water_marks: Vec<HighWaterMark>,
+    known: Vec<KnownCounter>,
     /// Oldest first.
     settling: VecDeque<Settling>,
     /// The unused numbers to give back, oldest first, after a release.
@@ -344,17 +222,18 @@ pub struct Protocol {
     reported_exhausted: bool,
     /// A counter went back and cannot be raised.
     stuck: bool,
-    events: Vec<Event>,
+    events: Vec<CounterEvent>,
 }
 
-impl Protocol {
+impl SegmentProtocol {
     /// Returns a machine without numbers. `seed` only decides which counter is first and how long it waits after failures.
     pub fn new(settings: &SegmentSettings, seed: u64) -> Self {
         let reserve_ms = match settings.reserve_ms {
             0 => 0,
             away_ms => away_ms.saturating_add(TO_NOTICE_MS).saturating_add(settings.settle_ms),
         };
-        let demand = Demand::new(settings.sizes.clone(), settings.first_size, settings.target_ms, reserve_ms);
+        let demand =
+            NumberDemand::new(settings.sizes.clone(), settings.first_size, settings.target_ms, reserve_ms);
         Self::at(settings.counters, settings.range, demand, seed)
     }
 
@@ -366,15 +245,14 @@ impl Protocol {
         Self::at(counters, self.range, demand, seed)
     }
 
-    fn at(counters: usize, range: Range, demand: Demand, seed: u64) -> Self {
+    fn at(counters: usize, range: NumberRange, demand: NumberDemand, seed: u64) -> Self {
         Self {
             range,
-            state: State::Idle,
-            counters: Counters::new(counters, seed),
+            state: SegmentState::Idle,
+            counters: CounterRotation::new(counters, seed),
             demand,
             put: 0,
-            known: vec![Known::default(); counters],
-            high_water_marks: (0..counters).map(|_| HighWaterMark::default()).collect(),
+            known: (0..counters).map(KnownCounter::new).collect(),
             settling: VecDeque::new(),
             release: None,
             reported_nearly_exhausted: false,
@@ -387,37 +265,43 @@ impl Protocol {
     /// Returns this machine with high-water marks that it shares with others, one for each counter.
     #[must_use]
     pub fn sharing(mut self, high_water_marks: &[HighWaterMark]) -> Self {
-        self.high_water_marks.clone_from_slice(high_water_marks);
+        for (known, shared) in self.known.iter_mut().zip(high_water_marks) {
+            known.high_water_mark = shared.clone();
+        }
         self
     }
 
     /// Takes one step: the time, the state of memory and an input go in, the changes and the next call come out.
-    pub fn step(&mut self, now_ms: u64, memory: Memory, input: Input) -> Output {
+    pub fn step(&mut self, now_ms: u64, memory: Memory, input: SegmentInput) -> SegmentTurn {
         let drawn = (self.put + memory.bypassed).saturating_sub(memory.left).saturating_sub(memory.skipped);
         self.demand.observe(now_ms, drawn, memory.misses);
         let mut memory = memory;
-        match (std::mem::replace(&mut self.state, State::Idle), input) {
-            (State::Stopped, _) => {
-                self.state = State::Stopped;
-                return self.turn(Next::Stop);
+        match (std::mem::replace(&mut self.state, SegmentState::Idle), input) {
+            (SegmentState::Stopped, _) => {
+                self.state = SegmentState::Stopped;
+                return self.turn(SegmentNext::Stop);
             }
-            (State::Reserving(asked), Input::Reserved(Ok(segment))) => {
+            (SegmentState::Reserving(asked), SegmentInput::Reserved(Ok(segment))) => {
                 memory.left += self.reserved(now_ms, asked, segment, None);
             }
-            (State::Reserving(asked), Input::ReservedMarked { segment, mark, settle_ms }) => {
+            (SegmentState::Reserving(asked), SegmentInput::ReservedMarked { segment, mark, settle_ms }) => {
                 // Add 1 ms, because instants are cut to whole milliseconds.
                 let due_ms = now_ms.saturating_add(settle_ms).saturating_add(1);
                 self.reserved(now_ms, asked, segment, Some((mark, due_ms)));
             }
-            (State::Reserving(asked), Input::Reserved(Err(failure))) => self.failed(now_ms, asked, failure),
-            (State::Confirming(settling), Input::Confirmed(answer)) => {
+            (SegmentState::Reserving(asked), SegmentInput::Reserved(Err(failure))) => {
+                self.failed(now_ms, asked, failure)
+            }
+            (SegmentState::Confirming(settling), SegmentInput::Confirmed(answer)) => {
                 memory.left += self.confirmed(now_ms, settling, answer);
             }
-            (State::Raising { counter, at_ms, raise }, Input::Raised(answer)) => {
-                self.raised(now_ms, counter, now_ms.saturating_sub(at_ms), raise, answer);
+            (SegmentState::Raising { counter, at_ms }, SegmentInput::Raised(answer)) => {
+                self.raised(now_ms, counter, now_ms.saturating_sub(at_ms), answer);
             }
-            (State::GivingBack(unused), Input::GaveBack(answer)) => self.gave_back(unused, answer),
-            (state, Input::Release { unused }) => {
+            (SegmentState::GivingBack(unused), SegmentInput::GaveBack(answer)) => {
+                self.gave_back(unused, answer)
+            }
+            (state, SegmentInput::Release { unused }) => {
                 self.state = state;
                 self.release.get_or_insert_default().extend(unused);
             }
@@ -429,7 +313,7 @@ impl Protocol {
     }
 
     /// Returns the numbers that may be handed out.
-    pub const fn range(&self) -> Range {
+    pub const fn range(&self) -> NumberRange {
         self.range
     }
 
@@ -458,65 +342,68 @@ impl Protocol {
         self.counters.failing()
     }
 
-    fn turn(&mut self, next: Next) -> Output {
-        Output { events: std::mem::take(&mut self.events), next }
+    fn turn(&mut self, next: SegmentNext) -> SegmentTurn {
+        SegmentTurn { events: std::mem::take(&mut self.events), next }
     }
 
-    fn next(&mut self, now_ms: u64, memory: Memory) -> Next {
+    fn next(&mut self, now_ms: u64, memory: Memory) -> SegmentNext {
         match self.state {
-            State::Idle => {}
-            State::Reserving(_) | State::Confirming(_) | State::Raising { .. } | State::GivingBack(_) => {
-                return Next::Await;
+            SegmentState::Idle => {}
+            SegmentState::Reserving(_)
+            | SegmentState::Confirming(_)
+            | SegmentState::Raising { .. }
+            | SegmentState::GivingBack(_) => {
+                return SegmentNext::Await;
             }
-            State::Stopped => return Next::Stop,
+            SegmentState::Stopped => return SegmentNext::Stop,
         }
         if let Some(unused) = &mut self.release {
-            let marks = &self.high_water_marks;
-            unused.retain(|it| marks[it.counter].may_give_back(it.segment));
+            let known = &self.known;
+            unused.retain(|it| known[it.counter].high_water_mark.may_give_back(it.segment));
             let newest = unused.pop();
             return self.give_back(newest);
         }
         let keep = self.demand.keep();
-        if memory.room == Room::Full && (memory.left < keep || !self.settling.is_empty()) {
+        if memory.room == MemoryRoom::Full && (memory.left < keep || !self.settling.is_empty()) {
             // There is room again once about one segment is drawn.
-            return Next::Idle { keep: memory.left - memory.left / ROOM };
+            return SegmentNext::Idle { keep: memory.left - memory.left / ROOM };
         }
         if let Some(settling) = self.take_due(now_ms) {
-            self.state = State::Confirming(settling);
+            self.state = SegmentState::Confirming(settling);
             let Settling { counter, mark, .. } = settling;
-            return Next::Call(Call::Confirm { counter, mark, timeout_ms: CONFIRM_TIMEOUT_MS });
+            return SegmentNext::Call(CounterCall::Confirm { counter, mark, timeout_ms: CONFIRM_TIMEOUT_MS });
         }
         let coming: u64 = self.settling.iter().map(|it| it.segment.count().get()).sum();
         let left = memory.left.saturating_add(coming);
         if left >= keep || self.settling.len() >= MAX_SETTLING {
-            return self.wait_for_settling(now_ms, None).unwrap_or(Next::Idle { keep });
+            return self.wait_for_settling(now_ms, None).unwrap_or(SegmentNext::Idle { keep });
         }
         match self.counters.pick(now_ms) {
             Pick::Ask { counter, timeout_ms } => match self.known[counter].raise {
                 Some(raise) => {
-                    self.state = State::Raising { counter, at_ms: now_ms, raise };
-                    Next::Call(Call::Raise { counter, above: raise.above, timeout_ms })
+                    self.state = SegmentState::Raising { counter, at_ms: now_ms };
+                    SegmentNext::Call(CounterCall::Raise { counter, above: raise.above, timeout_ms })
                 }
                 None => self.reserve(now_ms, counter, timeout_ms, left),
             },
-            Pick::Wait(ms) => self.wait_for_settling(now_ms, Some(ms)).unwrap_or(Next::Wait(ms)),
+            Pick::Wait(ms) => self.wait_for_settling(now_ms, Some(ms)).unwrap_or(SegmentNext::Wait(ms)),
             Pick::Exhausted => {
                 if let Some(wait) = self.wait_for_settling(now_ms, None) {
                     return wait;
                 }
                 if !self.stuck && !std::mem::replace(&mut self.reported_exhausted, true) {
-                    self.events.push(Event::Exhausted);
+                    self.events.push(CounterEvent::Exhausted);
                 }
-                Next::Idle { keep: 0 }
+                SegmentNext::Idle { keep: 0 }
             }
         }
     }
 
     /// Waits until the next reservation can be confirmed, but only briefly: callers keep drawing from memory in the meantime.
-    fn wait_for_settling(&self, now_ms: u64, most_ms: Option<u64>) -> Option<Next> {
+    fn wait_for_settling(&self, now_ms: u64, most_ms: Option<u64>) -> Option<SegmentNext> {
         let due_ms = self.settling.iter().map(|it| it.due_ms).min()?;
         let wait_ms = due_ms.saturating_sub(now_ms).min(SETTLING_WAIT_MS).min(most_ms.unwrap_or(u64::MAX));
-        Some(Next::Wait(wait_ms.max(1)))
+        Some(SegmentNext::Wait(wait_ms.max(1)))
     }
 
     /// Takes a reservation that can be confirmed: the oldest one of its counter, so that numbers increase.
@@ -529,35 +416,33 @@ impl Protocol {
         self.settling.remove(due)
     }
 
-    fn reserve(&mut self, now_ms: u64, counter: usize, timeout_ms: u64, left: u64) -> Next {
-        let known = self.known[counter];
+    fn reserve(&mut self, now_ms: u64, counter: usize, timeout_ms: u64, left: u64) -> SegmentNext {
+        let known = &self.known[counter];
         let wanted = self.demand.wanted(left).saturating_add(known.below).min(self.demand.largest());
         // Near the maximum, request no more than remains, so that a counter does not run far beyond it.
         let room = self.range.maximum.saturating_sub(known.highest).max(1);
         let most = known.most.map_or(u64::MAX, NonZeroU64::get);
         let count = NonZeroU64::new(wanted.min(room).min(most)).unwrap_or(NonZeroU64::MIN);
-        let least = self.high_water_marks[counter].end();
-        self.state = State::Reserving(Asked { counter, count, at_ms: now_ms, least });
-        Next::Call(Call::Reserve { counter, count, timeout_ms })
+        self.state = SegmentState::Reserving(known.ask(count, now_ms));
+        SegmentNext::Call(CounterCall::Reserve { counter, count, timeout_ms })
     }
 
     /// Handles a reservation; returns how many of its numbers may be used now.
     fn reserved(&mut self, now_ms: u64, asked: Asked, segment: Segment, settle: Option<(Mark, u64)>) -> u64 {
         let counter = asked.counter;
         self.succeeded(counter, now_ms.saturating_sub(asked.at_ms));
-        if let Some(forgot) = self.high_water_marks[counter].forgot(segment, asked.least) {
-            self.went_back(counter, segment, asked.least - 1, forgot);
-            return 0;
-        }
-        self.high_water_marks[counter].received(segment);
+        let within = match self.known[counter].received(asked, segment, self.range) {
+            Ok(within) => within,
+            Err(went_back) => {
+                self.events.push(went_back);
+                return 0;
+            }
+        };
         if settle.is_none() {
-            self.high_water_marks[counter].settled(segment);
+            self.known[counter].high_water_mark.settled(segment);
         }
-        let known = &mut self.known[counter];
-        known.highest = known.highest.max(segment.last().min(self.range.maximum));
-        (known.step, known.below, known.most) = (segment.step().get(), 0, None);
         self.report_nearly_exhausted();
-        match (self.range.cut(segment), settle) {
+        match (within, settle) {
             (Within::Some(segment), None) if self.release.is_none() => return self.put(counter, segment),
             // The source was released, so nobody can draw.
             (Within::Some(segment), None) => {
@@ -566,7 +451,7 @@ impl Protocol {
             (Within::Some(segment), Some((mark, due_ms))) => {
                 self.settling.push_back(Settling { counter, segment, mark, due_ms });
             }
-            (Within::Below { missing }, _) => self.is_below(counter, missing),
+            (Within::Below { .. }, _) => {}
             (Within::Above, _) => self.counters.exhausted(counter),
         }
         0
@@ -575,36 +460,12 @@ impl Protocol {
     fn put(&mut self, counter: usize, segment: Segment) -> u64 {
         let count = segment.count().get();
         self.put += count;
-        self.events.push(Event::Reserved { counter, segment });
+        self.events.push(CounterEvent::Reserved { counter, segment });
         count
     }
 
     fn succeeded(&mut self, counter: usize, took_ms: u64) {
-        let failures = self.counters.succeeded(counter, took_ms);
-        if failures > 0 {
-            self.events.push(Event::Recovered { counter, failures });
-        }
-    }
-
-    /// The numbers are not given back either: they may be in use elsewhere.
-    fn went_back(&mut self, counter: usize, segment: Segment, highest: u64, forgot: Forgot) {
-        self.events.push(Event::WentBack { counter, segment, highest, forgot });
-        self.known[counter].raise = Some(self.above_all(counter));
-    }
-
-    fn above_all(&self, counter: usize) -> Raise {
-        Raise { above: self.high_water_marks[counter].highest(), reason: RaiseReason::WentBack }
-    }
-
-    /// Raises the counter to the first number. If each node added the missing count instead, the counter would run too far.
-    fn is_below(&mut self, counter: usize, missing: u64) {
-        let known = &mut self.known[counter];
-        if known.fixed {
-            known.below = missing;
-        } else {
-            known.raise =
-                Some(Raise { above: self.range.first.saturating_sub(1), reason: RaiseReason::BelowFirst });
-        }
+        self.events.extend(self.counters.call_succeeded(counter, took_ms));
     }
 
     /// Handles a confirmation; returns how many numbers have settled.
@@ -612,14 +473,14 @@ impl Protocol {
         let Settling { counter, segment, .. } = settling;
         match answer {
             Ok(true) if self.release.is_none() => {
-                self.high_water_marks[counter].settled(segment);
+                self.known[counter].high_water_mark.settled(segment);
                 return self.put(counter, segment);
             }
             // The source was released, and other nodes see the numbers as taken.
             Ok(true) => {}
             Ok(false) => {
                 // The next reservation shows how far the counter went back.
-                self.events.push(Event::Lost { counter, segment });
+                self.events.push(CounterEvent::Lost { counter, segment });
             }
             Err(_) => {
                 let due_ms = now_ms.saturating_add(CONFIRM_AGAIN_MS);
@@ -629,40 +490,21 @@ impl Protocol {
         0
     }
 
-    fn raised(
-        &mut self,
-        now_ms: u64,
-        counter: usize,
-        took_ms: u64,
-        raise: Raise,
-        answer: Result<bool, CounterFailure>,
-    ) {
-        match answer {
-            Ok(can) => {
-                self.succeeded(counter, took_ms);
-                self.known[counter].raise = None;
-                match (can, raise.reason) {
-                    (true, RaiseReason::BelowFirst) => {}
-                    (false, RaiseReason::BelowFirst) => self.known[counter].fixed = true,
-                    (true, RaiseReason::WentBack) => {
-                        self.events.push(Event::Raised { counter, above: raise.above });
-                    }
-                    (false, RaiseReason::WentBack) => {
-                        self.stuck = true;
-                        self.counters.exhausted(counter);
-                        self.events.push(Event::Stuck { counter, highest: raise.above });
-                    }
-                }
-            }
+    fn raised(&mut self, now_ms: u64, counter: usize, took_ms: u64, answer: Result<bool, CounterFailure>) {
+        let can = match answer {
+            Ok(can) => can,
             Err(failure) => {
-                if failure == CounterFailure::TimedOut {
-                    self.counters.timed_out(counter);
-                }
-                if self.counters.failed(counter, now_ms) {
-                    self.events.push(Event::Failing { counter });
-                }
+                self.events.extend(self.counters.call_failed(counter, now_ms, failure));
+                return;
             }
+        };
+        self.succeeded(counter, took_ms);
+        let event = self.known[counter].raised(can);
+        if matches!(event, Some(CounterEvent::Stuck { .. })) {
+            self.stuck = true;
+            self.counters.exhausted(counter);
         }
+        self.events.extend(event);
     }
 
     fn failed(&mut self, now_ms: u64, asked: Asked, failure: CounterFailure) {
@@ -670,24 +512,18 @@ impl Protocol {
             CounterFailure::Full if asked.count > NonZeroU64::MIN => {
                 // There may be room for fewer: the last numbers are worth a few more calls.
                 self.known[asked.counter].most = NonZeroU64::new(asked.count.get() / 2);
-                return;
             }
             CounterFailure::Full if self.is_at_its_end(asked.counter) => {
                 self.counters.exhausted(asked.counter);
-                return;
             }
-            CounterFailure::TimedOut => self.counters.timed_out(asked.counter),
-            CounterFailure::Full | CounterFailure::Failed => {}
-        }
-        if self.counters.failed(asked.counter, now_ms) {
-            self.events.push(Event::Failing { counter: asked.counter });
+            failure => self.events.extend(self.counters.call_failed(asked.counter, now_ms, failure)),
         }
     }
 
     /// Returns whether the next number of a counter would exceed the maximum. A store can be full for other reasons.
     fn is_at_its_end(&self, counter: usize) -> bool {
-        let Known { highest, step, .. } = self.known[counter];
-        step > 0 && highest.saturating_add(step) > self.range.maximum
+        let KnownCounter { highest, step, .. } = &self.known[counter];
+        step.is_some_and(|step| highest.saturating_add(step.get()) > self.range.maximum)
     }
 
     fn report_nearly_exhausted(&mut self) {
@@ -695,28 +531,28 @@ impl Protocol {
         if self.range.is_nearly_exhausted(highest)
             && !std::mem::replace(&mut self.reported_nearly_exhausted, true)
         {
-            self.events.push(Event::NearlyExhausted { highest });
+            self.events.push(CounterEvent::NearlyExhausted { highest });
         }
     }
 
-    fn give_back(&mut self, newest: Option<Unused>) -> Next {
+    fn give_back(&mut self, newest: Option<Unused>) -> SegmentNext {
         let Some(unused) = newest else {
-            self.state = State::Stopped;
-            return Next::Stop;
+            self.state = SegmentState::Stopped;
+            return SegmentNext::Stop;
         };
-        self.high_water_marks[unused.counter].giving_back(unused.segment);
-        self.state = State::GivingBack(unused);
-        Next::Call(Call::GiveBack { unused, timeout_ms: GIVE_BACK_TIMEOUT_MS })
+        self.known[unused.counter].high_water_mark.giving_back(unused.segment);
+        self.state = SegmentState::GivingBack(unused);
+        SegmentNext::Call(CounterCall::GiveBack { unused, timeout_ms: GIVE_BACK_TIMEOUT_MS })
     }
 
     /// Never gives these numbers back again, whatever the answer: another node may have reserved them in the meantime.
     fn gave_back(&mut self, unused: Unused, answer: Result<bool, CounterFailure>) {
         if answer == Ok(true) {
-            self.events.push(Event::GivenBack { count: unused.segment.count().get() });
+            self.events.push(CounterEvent::GivenBack { count: unused.segment.count().get() });
             return;
         }
         if answer == Ok(false) {
-            self.high_water_marks[unused.counter].received(unused.segment);
+            self.known[unused.counter].high_water_mark.received(unused.segment);
         }
         if let Some(older) = &mut self.release {
             // Another node reserved after these, so also after the older ones of this counter.

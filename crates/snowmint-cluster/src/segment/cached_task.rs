@@ -6,21 +6,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use snowmint_store::{Reserved, StoreError, reserve, reserve_settled};
+use snowmint_store::{Reserved, reserve};
 use tokio::sync::oneshot::error::RecvError;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinSet;
-use tokio::time::error::Elapsed;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 use tracing::Instrument as _;
 
+use super::Run;
 use super::cached_protocol::{
-    Call, CounterFailure, Event, Input, Memory, Next, Protocol, Room, SegmentSettings,
+    CounterCall, Memory, MemoryRoom, SegmentInput, SegmentNext, SegmentProtocol, SegmentSettings, SegmentTurn,
 };
+use super::counter_calls::CounterCalls;
+use super::known_counter::{CounterEvent, CounterFailure};
 use super::period::{Period, PeriodCounters};
 use super::queue::{Producer, SegmentQueue, Unused};
-use super::status::{Reporter, failure_of};
-use super::{Run, SharedClock};
+use super::status::failure_of;
 use crate::fork::{self, in_this_process};
 
 /// How often an idle task looks: it measures the demand, and notices that the machine was suspended.
@@ -34,7 +35,7 @@ const AHEAD_CALLS: usize = 3;
 
 /// The numbers in memory, shared by the callers and the task.
 #[derive(Debug)]
-pub(super) struct Buffer {
+pub(super) struct NumberBuffer {
     pub(super) queue: Arc<SegmentQueue>,
     /// Wakes the task: few numbers are left.
     pub(super) few_left: Notify,
@@ -43,7 +44,7 @@ pub(super) struct Buffer {
     /// How many times a caller found no number.
     pub(super) misses: AtomicU64,
     /// Locked while the floor changes, while segments below it are ended, and while one is added to the queue.
-    floor: Mutex<Floor>,
+    floor: Mutex<NumberFloor>,
     /// The first instant after the period of the numbers in memory, in unix milliseconds.
     pub(super) period_ends_unix_ms: AtomicU64,
 }
@@ -53,7 +54,7 @@ const FLOORS: usize = 3;
 
 /// The numbers below which memory hands out nothing, because greater ones were handed out.
 #[derive(Debug, Default)]
-struct Floor {
+struct NumberFloor {
     /// By the label of the period; labels of later periods are greater.
     numbers: BTreeMap<u64, u64>,
     /// How many numbers of this period were skipped, because they were below the floor.
@@ -62,7 +63,7 @@ struct Floor {
     bypassed: u64,
 }
 
-impl Buffer {
+impl NumberBuffer {
     pub(super) fn new(queue: Arc<SegmentQueue>, period_ends_unix_ms: u64) -> Self {
         Self {
             queue,
@@ -108,30 +109,24 @@ impl Buffer {
         true
     }
 
-    fn memory(&self, room: Room) -> Memory {
+    fn memory(&self, room: MemoryRoom) -> Memory {
         let misses = self.misses.load(Ordering::Relaxed);
         let floor = self.floor();
         Memory { left: self.queue.left(), room, misses, skipped: floor.skipped, bypassed: floor.bypassed }
     }
 
-    fn floor(&self) -> MutexGuard<'_, Floor> {
+    fn floor(&self) -> MutexGuard<'_, NumberFloor> {
         // A panic elsewhere leaves a floor that is at worst too low for one run.
         self.floor.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 pub(super) struct RefillTask {
-    buffer: Arc<Buffer>,
+    buffer: Arc<NumberBuffer>,
     producer: Producer,
-    periods: PeriodCounters,
+    calls: CounterCalls,
     next_period: NextPeriod,
-    protocol: Protocol,
-    clock: SharedClock,
-    /// The origin of the protocol's time. Steps of the wall clock do not move it, and it stands still while the machine is
-    /// suspended: a reservation then only takes longer to settle.
-    began: Instant,
-    seed: u64,
-    reporter: Reporter,
+    protocol: SegmentProtocol,
     ending: Ending,
 }
 
@@ -151,8 +146,8 @@ impl NextPeriod {
 
 /// The first numbers of a period, and the protocol that continues from there.
 struct Reservation {
-    periods: PeriodCounters,
-    protocol: Box<Protocol>,
+    calls: CounterCalls,
+    protocol: Box<SegmentProtocol>,
     segments: Vec<Unused>,
 }
 
@@ -167,47 +162,34 @@ enum Ending {
 
 impl RefillTask {
     pub(super) fn new(
-        buffer: Arc<Buffer>,
+        buffer: Arc<NumberBuffer>,
         producer: Producer,
-        periods: PeriodCounters,
+        calls: CounterCalls,
         settings: &SegmentSettings,
-        clock: SharedClock,
-        seed: u64,
-        reporter: Reporter,
     ) -> Self {
-        Self {
-            protocol: Protocol::new(settings, seed).sharing(periods.high_water_marks()),
-            buffer,
-            producer,
-            periods,
-            next_period: NextPeriod::NOTHING,
-            clock,
-            began: Instant::now(),
-            seed,
-            reporter,
-            ending: Ending::No,
-        }
+        let protocol = SegmentProtocol::new(settings, calls.seed).sharing(calls.periods.high_water_marks());
+        Self { buffer, producer, calls, next_period: NextPeriod::NOTHING, protocol, ending: Ending::No }
     }
 
     /// Runs until `release` requests the end and everything is given back.
     pub(super) async fn run(mut self, mut release: oneshot::Receiver<()>) {
-        let mut input = Input::Wake;
+        let mut input = SegmentInput::Wake;
         loop {
             if matches!(self.ending, Ending::No) {
                 self.follow_period();
             }
-            let output = self.protocol.step(self.now_ms(), self.memory(), input);
+            let output = self.protocol.step(self.calls.now_ms(), self.memory(), input);
             for event in output.events {
                 self.apply(event);
             }
             self.report();
             input = match output.next {
-                Next::Call(call) => self.perform(call, &mut release).await,
-                Next::Wait(ms) => self.wait(sleep(self.until_next_look(ms)), &mut release).await,
-                Next::Idle { keep } => self.idle(keep, &mut release).await,
+                SegmentNext::Call(call) => self.perform(call, &mut release).await,
+                SegmentNext::Wait(ms) => self.wait(sleep(self.until_next_look(ms)), &mut release).await,
+                SegmentNext::Idle { keep } => self.idle(keep, &mut release).await,
                 // Every call is awaited to its end, so none is in flight here.
-                Next::Await => self.wait(sleep(Duration::from_millis(1)), &mut release).await,
-                Next::Stop => break,
+                SegmentNext::Await => self.wait(sleep(Duration::from_millis(1)), &mut release).await,
+                SegmentNext::Stop => break,
             };
             if matches!(self.ending, Ending::Dropped) {
                 return;
@@ -218,30 +200,26 @@ impl RefillTask {
             NextPeriod::Reserving(mut task) => task.join_next().await.and_then(Result::ok).flatten(),
             NextPeriod::Reserved(reservation) => Some(reservation),
         };
-        if let Some(Reservation { periods, protocol, segments }) = next_period {
-            give_back(*protocol, periods, segments, self.began).await;
+        if let Some(reservation) = next_period {
+            reservation.give_back().await;
         }
-    }
-
-    fn now_ms(&self) -> u64 {
-        ms_since(self.began)
     }
 
     /// Returns a wait that ends with the period at the latest.
     fn until_next_look(&self, ms: u64) -> Duration {
-        let left_ms = self.periods.left_ms(self.clock.unix_ms()).unwrap_or(u64::MAX);
+        let left_ms = self.calls.periods.left_ms(self.calls.clock.unix_ms()).unwrap_or(u64::MAX);
         Duration::from_millis(ms.min(left_ms.max(1)))
     }
 
     fn memory(&self) -> Memory {
         // One place for a segment that this step may add, and one for the segment that it requests.
-        let room = if self.producer.room() > 1 { Room::Left } else { Room::Full };
+        let room = if self.producer.room() > 1 { MemoryRoom::Left } else { MemoryRoom::Full };
         self.buffer.memory(room)
     }
 
-    async fn idle(&mut self, keep: u64, release: &mut oneshot::Receiver<()>) -> Input {
+    async fn idle(&mut self, keep: u64, release: &mut oneshot::Receiver<()>) -> SegmentInput {
         if self.producer.wake_below(keep) < keep {
-            return Input::Wake;
+            return SegmentInput::Wake;
         }
         self.take_next_period();
         if self.should_reserve_next_period() {
@@ -253,7 +231,11 @@ impl RefillTask {
     }
 
     /// Waits and returns the next input; a release ends the wait.
-    async fn wait<T>(&mut self, wait: impl Future<Output = T>, release: &mut oneshot::Receiver<()>) -> Input {
+    async fn wait<T>(
+        &mut self,
+        wait: impl Future<Output = T>,
+        release: &mut oneshot::Receiver<()>,
+    ) -> SegmentInput {
         if matches!(self.ending, Ending::No) {
             tokio::select! {
                 biased;
@@ -264,8 +246,10 @@ impl RefillTask {
             wait.await;
         }
         match &mut self.ending {
-            Ending::Released(unused) => unused.take().map_or(Input::Wake, |unused| Input::Release { unused }),
-            Ending::No | Ending::Dropped => Input::Wake,
+            Ending::Released(unused) => {
+                unused.take().map_or(SegmentInput::Wake, |unused| SegmentInput::Release { unused })
+            }
+            Ending::No | Ending::Dropped => SegmentInput::Wake,
         }
     }
 
@@ -277,39 +261,39 @@ impl RefillTask {
         };
     }
 
-    async fn perform(&mut self, call: Call, release: &mut oneshot::Receiver<()>) -> Input {
+    async fn perform(&mut self, call: CounterCall, release: &mut oneshot::Receiver<()>) -> SegmentInput {
         match call {
-            Call::Reserve { counter, count, timeout_ms } => {
-                let asked = Arc::clone(&self.periods.counters()[counter]);
+            CounterCall::Reserve { counter, count, timeout_ms } => {
+                let asked = Arc::clone(self.calls.counter(counter));
                 let answer = timeout(Duration::from_millis(timeout_ms), reserve(&*asked, count));
                 // Without an answer, the period or the source has ended: nobody uses the numbers.
                 let answer = match self.answer_of(answer, release).await {
-                    Some(answer) => self.reporter.answered(&*asked, answer),
+                    Some(answer) => self.calls.reporter.answered(&*asked, answer),
                     None => Err(CounterFailure::Failed),
                 };
                 if let Ending::Released(unused) = &mut self.ending
                     && let Some(unused) = unused.take()
                 {
                     // Before the answer, so that its numbers are not handed to anyone.
-                    self.protocol.step(self.now_ms(), Memory::default(), Input::Release { unused });
+                    self.protocol.step(
+                        self.calls.now_ms(),
+                        Memory::default(),
+                        SegmentInput::Release { unused },
+                    );
                 }
                 input(answer)
             }
-            Call::Confirm { counter, mark, timeout_ms } => {
-                let asked = Arc::clone(&self.periods.counters()[counter]);
-                let answer = timeout(Duration::from_millis(timeout_ms), asked.holds(mark)).await;
-                Input::Confirmed(self.reporter.answered(&*asked, answer))
+            CounterCall::Confirm { counter, mark, timeout_ms } => {
+                let (asked, within) = (&**self.calls.counter(counter), Duration::from_millis(timeout_ms));
+                SegmentInput::Confirmed(self.calls.answer(asked, within, asked.holds(mark)).await)
             }
-            Call::Raise { counter, above, timeout_ms } => {
-                let asked = Arc::clone(&self.periods.counters()[counter]);
-                let answer = timeout(Duration::from_millis(timeout_ms), asked.raise_above(above)).await;
-                Input::Raised(self.reporter.answered(&*asked, answer))
+            CounterCall::Raise { counter, above, timeout_ms } => {
+                let asked = &**self.calls.counter(counter);
+                SegmentInput::Raised(self.calls.raise(asked, above, timeout_ms).await)
             }
-            Call::GiveBack { unused, timeout_ms } => {
-                let asked = Arc::clone(&self.periods.counters()[unused.counter]);
-                let answer =
-                    timeout(Duration::from_millis(timeout_ms), asked.give_back(unused.segment)).await;
-                Input::GaveBack(self.reporter.answered(&*asked, answer))
+            CounterCall::GiveBack { unused: Unused { counter, segment }, timeout_ms } => {
+                let (asked, within) = (&**self.calls.counter(counter), Duration::from_millis(timeout_ms));
+                SegmentInput::GaveBack(self.calls.answer(asked, within, asked.give_back(segment)).await)
             }
         }
     }
@@ -334,7 +318,7 @@ impl RefillTask {
                 answer = &mut answer => return Some(answer),
                 () = look => {
                     let released = matches!(self.ending, Ending::Released(_));
-                    if !released && self.periods.changed(self.clock.unix_ms()).is_some() {
+                    if !released && self.calls.changed().is_some() {
                         return None;
                     }
                 }
@@ -342,17 +326,21 @@ impl RefillTask {
         }
     }
 
-    fn apply(&mut self, event: Event) {
-        if let Event::Reserved { counter, segment } = event {
-            let (unused, label) = (Unused { counter, segment }, Period::to_bits(self.periods.period()));
+    fn apply(&mut self, event: CounterEvent) {
+        if let CounterEvent::Reserved { counter, segment } = event {
+            let (unused, label) = (Unused { counter, segment }, Period::to_bits(self.calls.periods.period()));
             if !self.buffer.put(&mut self.producer, unused, label) {
                 return;
             }
-            self.reporter.refilled();
+            self.calls.reporter.refilled();
         }
-        self.reporter.happened(event, self.periods.counters(), Some(self.buffer.queue.left()));
+        let left = self.buffer.queue.left();
+        self.calls.reporter.happened(event, self.calls.periods.counters(), Some(left));
         // Callers that wait find numbers, or learn that waiting does not help.
-        if matches!(event, Event::Reserved { .. } | Event::Exhausted | Event::Stuck { .. }) {
+        if matches!(
+            event,
+            CounterEvent::Reserved { .. } | CounterEvent::Exhausted | CounterEvent::Stuck { .. }
+        ) {
             self.buffer.filled.notify_waiters();
         }
     }
@@ -360,7 +348,7 @@ impl RefillTask {
     fn report(&self) {
         let left = self.buffer.queue.left();
         let (protocol, range) = (&self.protocol, self.protocol.range());
-        self.reporter.update(|status| {
+        self.calls.reporter.update(|status| {
             status.left = left;
             status.lasts = protocol.lasts_ms(left).map(Duration::from_millis);
             status.demand_per_second = protocol.demand_per_second();
@@ -372,64 +360,60 @@ impl RefillTask {
 
     /// Begins the current period, if it has changed.
     fn follow_period(&mut self) {
-        let Some(periods) = self.periods.changed(self.clock.unix_ms()) else { return };
+        let Some(periods) = self.calls.changed() else { return };
         self.take_next_period();
-        let (protocol, periods, segments) =
-            match std::mem::replace(&mut self.next_period, NextPeriod::NOTHING) {
-                NextPeriod::Reserved(next) if next.periods.period() == periods.period() => {
-                    (*next.protocol, next.periods, next.segments)
-                }
-                // The clock stepped to another period.
-                NextPeriod::Reserved(Reservation { periods: next, protocol, segments }) => {
-                    fork::spawn(give_back(*protocol, next, segments, self.began).in_current_span());
-                    (self.restarted(&periods), periods, Vec::new())
-                }
-                NextPeriod::Nothing { .. } | NextPeriod::Reserving(_) => {
-                    (self.restarted(&periods), periods, Vec::new())
-                }
-            };
-        let before = std::mem::replace(&mut self.periods, periods);
-        let ended = std::mem::replace(&mut self.protocol, protocol);
-        let unused = self.producer.restart();
+        let next = match std::mem::replace(&mut self.next_period, NextPeriod::NOTHING) {
+            NextPeriod::Reserved(next) if next.calls.periods.period() == periods.period() => next,
+            // The clock stepped to another period.
+            NextPeriod::Reserved(next) => {
+                fork::spawn(next.give_back().in_current_span());
+                self.restarted(periods)
+            }
+            NextPeriod::Nothing { .. } | NextPeriod::Reserving(_) => self.restarted(periods),
+        };
+        let Reservation { calls, protocol, segments } = next;
+        let before = std::mem::replace(&mut self.calls, calls);
+        let mut ended = self.restarted(before.periods);
+        self.protocol = *protocol;
+        ended.segments = self.producer.restart();
         {
             let mut floor = self.buffer.floor();
             (floor.skipped, floor.bypassed) = (0, 0);
         }
-        self.buffer.period_ends_unix_ms.store(self.periods.ends_unix_ms(), Ordering::Relaxed);
+        self.buffer.period_ends_unix_ms.store(self.calls.periods.ends_unix_ms(), Ordering::Relaxed);
         for Unused { counter, segment } in segments {
-            self.apply(Event::Reserved { counter, segment });
+            self.apply(CounterEvent::Reserved { counter, segment });
         }
-        self.reporter.restarted(&self.periods);
+        self.calls.reporter.restarted(&self.calls.periods);
         tracing::info!(
-            period = self.periods.period().map(|period| period.to_string()),
+            period = self.calls.periods.period().map(|period| period.to_string()),
             "a new period began: numbers restart"
         );
-        let ended = ended.restart(before.counters().len(), self.seed).sharing(before.high_water_marks());
-        fork::spawn(give_back(ended, before, unused, self.began).in_current_span());
+        fork::spawn(ended.give_back().in_current_span());
     }
 
-    /// Returns the protocol for other counters, at the demand measured so far.
-    fn restarted(&self, periods: &PeriodCounters) -> Protocol {
-        self.protocol.restart(periods.counters().len(), self.seed).sharing(periods.high_water_marks())
+    /// Returns the protocol for the counters of another period, at the demand measured so far, without numbers.
+    fn restarted(&self, periods: PeriodCounters) -> Reservation {
+        let protocol = self.protocol.restart(periods.counters().len(), self.calls.seed);
+        let protocol = Box::new(protocol.sharing(periods.high_water_marks()));
+        Reservation { calls: self.calls.of(periods), protocol, segments: Vec::new() }
     }
 
     fn should_reserve_next_period(&self) -> bool {
-        let now = self.clock.unix_ms();
+        let now = self.calls.clock.unix_ms();
         let NextPeriod::Nothing { try_at_unix_ms } = self.next_period else { return false };
         // Jitter, so that not all nodes reserve at the same time.
-        let ahead_ms = AHEAD_MS / 2 + self.seed % (AHEAD_MS / 2);
-        let soon = self.periods.left_ms(now).is_some_and(|left| left <= ahead_ms);
+        let ahead_ms = AHEAD_MS / 2 + self.calls.seed % (AHEAD_MS / 2);
+        let soon = self.calls.periods.left_ms(now).is_some_and(|left| left <= ahead_ms);
         soon && now >= try_at_unix_ms && matches!(self.ending, Ending::No)
     }
 
     /// Starts a task that reserves the first segment of the next period.
     fn reserve_next_period(&mut self) {
         self.next_period = self.nothing_for_a_while();
-        let Some(periods) = self.periods.next() else { return };
-        let protocol = self.restarted(&periods);
-        let (reporter, began) = (self.reporter.clone(), self.began);
+        let Some(periods) = self.calls.periods.next() else { return };
         let mut task = JoinSet::new();
-        task.spawn(in_this_process(reserve_first(periods, protocol, reporter, began)).in_current_span());
+        task.spawn(in_this_process(self.restarted(periods).reserve_first()).in_current_span());
         self.next_period = NextPeriod::Reserving(task);
     }
 
@@ -446,78 +430,65 @@ impl RefillTask {
     }
 
     fn nothing_for_a_while(&self) -> NextPeriod {
-        NextPeriod::Nothing { try_at_unix_ms: self.clock.unix_ms() + AHEAD_AGAIN_MS }
+        NextPeriod::Nothing { try_at_unix_ms: self.calls.clock.unix_ms() + AHEAD_AGAIN_MS }
     }
 }
 
-/// Reserves the first segment of a period.
-async fn reserve_first(
-    periods: PeriodCounters,
-    mut protocol: Protocol,
-    reporter: Reporter,
-    began: Instant,
-) -> Option<Reservation> {
-    let mut output = protocol.step(ms_since(began), Memory::default(), Input::Wake);
-    let mut segments = Vec::new();
-    // One reservation; or a reservation below the first number, a raise, and another reservation.
-    for _ in 0..AHEAD_CALLS {
-        let input = match output.next {
-            Next::Call(Call::Reserve { counter, count, timeout_ms }) => {
-                let asked = &*periods.counters()[counter];
-                let within = Duration::from_millis(timeout_ms) + asked.may_lose() * 2;
-                let answer = timeout(within, reserve_settled(asked, count)).await;
-                Input::Reserved(reporter.answered(asked, answer))
-            }
-            Next::Call(Call::Raise { counter, above, timeout_ms }) => {
-                let asked = &*periods.counters()[counter];
-                let answer = timeout(Duration::from_millis(timeout_ms), asked.raise_above(above)).await;
-                Input::Raised(reporter.answered(asked, answer))
-            }
-            _ => break,
-        };
-        output = protocol.step(ms_since(began), Memory::default(), input);
-        segments.extend(output.events.iter().filter_map(|event| match *event {
-            Event::Reserved { counter, segment } => Some(Unused { counter, segment }),
-            _ => None,
-        }));
+impl Reservation {
+    fn step(&mut self, input: SegmentInput) -> SegmentTurn {
+        self.protocol.step(self.calls.now_ms(), Memory::default(), input)
     }
-    let is_ready = matches!((segments.is_empty(), output.next), (false, Next::Idle { .. }));
-    is_ready.then(|| Reservation { periods, protocol: Box::new(protocol), segments })
+
+    /// Reserves the first segment of the period.
+    async fn reserve_first(mut self) -> Option<Self> {
+        let mut output = self.step(SegmentInput::Wake);
+        // One reservation; or a reservation below the first number, a raise, and another reservation.
+        for _ in 0..AHEAD_CALLS {
+            let input = match output.next {
+                SegmentNext::Call(CounterCall::Reserve { counter, count, timeout_ms }) => {
+                    let asked = &**self.calls.counter(counter);
+                    SegmentInput::Reserved(self.calls.reserve_settled(asked, count, timeout_ms).await)
+                }
+                SegmentNext::Call(CounterCall::Raise { counter, above, timeout_ms }) => {
+                    let asked = &**self.calls.counter(counter);
+                    SegmentInput::Raised(self.calls.raise(asked, above, timeout_ms).await)
+                }
+                _ => break,
+            };
+            output = self.step(input);
+            self.segments.extend(output.events.iter().filter_map(|event| match *event {
+                CounterEvent::Reserved { counter, segment } => Some(Unused { counter, segment }),
+                _ => None,
+            }));
+        }
+        let is_ready = !self.segments.is_empty() && matches!(output.next, SegmentNext::Idle { .. });
+        is_ready.then_some(self)
+    }
+
+    /// Gives back the numbers of a period that ended, or that did not begin.
+    async fn give_back(mut self) {
+        let mut input = SegmentInput::Release { unused: std::mem::take(&mut self.segments) };
+        while let SegmentNext::Call(CounterCall::GiveBack { unused, timeout_ms }) = self.step(input).next {
+            let counter = self.calls.counter(unused.counter);
+            let answer = timeout(Duration::from_millis(timeout_ms), counter.give_back(unused.segment)).await;
+            input = SegmentInput::GaveBack(match answer {
+                Ok(answer) => answer.map_err(|error| failure_of(&error)),
+                Err(_) => Err(CounterFailure::TimedOut),
+            });
+        }
+    }
 }
 
 /// Translates a reservation for the protocol.
-fn input(answer: Result<Reserved, CounterFailure>) -> Input {
+fn input(answer: Result<Reserved, CounterFailure>) -> SegmentInput {
     match answer {
-        Ok(Reserved::Settled(segment)) => Input::Reserved(Ok(segment)),
+        Ok(Reserved::Settled(segment)) => SegmentInput::Reserved(Ok(segment)),
         Ok(Reserved::Marked { segment, mark, settle }) => {
             let settle_ms = u64::try_from(settle.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
-            Input::ReservedMarked { segment, mark, settle_ms }
+            SegmentInput::ReservedMarked { segment, mark, settle_ms }
         }
-        Err(failure) => Input::Reserved(Err(failure)),
+        Err(failure) => SegmentInput::Reserved(Err(failure)),
     }
-}
-
-/// Gives back the remaining numbers of a period that ended, or that did not begin.
-async fn give_back(mut protocol: Protocol, periods: PeriodCounters, unused: Vec<Unused>, began: Instant) {
-    let mut input = Input::Release { unused };
-    while let Next::Call(Call::GiveBack { unused, timeout_ms }) =
-        protocol.step(ms_since(began), Memory::default(), input).next
-    {
-        let counter = &periods.counters()[unused.counter];
-        let answer = timeout(Duration::from_millis(timeout_ms), counter.give_back(unused.segment)).await;
-        input = Input::GaveBack(gave_back(answer));
-    }
-}
-
-fn gave_back(answer: Result<Result<bool, StoreError>, Elapsed>) -> Result<bool, CounterFailure> {
-    match answer {
-        Ok(answer) => answer.map_err(|error| failure_of(&error)),
-        Err(_) => Err(CounterFailure::TimedOut),
-    }
-}
-
-fn ms_since(began: Instant) -> u64 {
-    u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -537,14 +508,14 @@ mod tests {
     #[test]
     fn what_comes_late_is_left_out() {
         let (queue, mut producer) = SegmentQueue::open();
-        let buffer = Buffer::new(queue, u64::MAX);
+        let buffer = NumberBuffer::new(queue, u64::MAX);
         let mut put = |first, count, label| {
             buffer.put(&mut producer, Unused { counter: 0, segment: numbers(first, count) }, label)
         };
         assert!(put(1, 10, 0));
         buffer.skip_below(&Run::new(numbers(51, 100), None));
         let left_and_skipped = || {
-            let memory = buffer.memory(Room::Left);
+            let memory = buffer.memory(MemoryRoom::Left);
             (memory.left, memory.skipped)
         };
         assert_eq!(left_and_skipped(), (0, 10));
@@ -562,7 +533,7 @@ mod tests {
     #[test]
     fn a_late_run_of_another_period_leaves_this_floor() {
         let (queue, mut producer) = SegmentQueue::open();
-        let buffer = Buffer::new(queue, u64::MAX);
+        let buffer = NumberBuffer::new(queue, u64::MAX);
         let yesterday = Period::at(Reset::Daily, 1_795_219_200_000);
         let today = yesterday.next();
         let run = |first, period| Run::new(numbers(first, 20), Some(period));

@@ -11,7 +11,7 @@ use snowmint::error::Snippet;
 use snowmint_store::{Counter, MAX_NUMBER};
 
 use super::cached_protocol::SegmentSettings;
-use super::high_water_mark::Range;
+use super::high_water_mark::NumberRange;
 use crate::RandomnessError;
 
 /// The largest size that may be set.
@@ -180,8 +180,8 @@ impl SegmentConfig {
         Ok(())
     }
 
-    pub(super) const fn range(&self) -> Range {
-        Range { first: self.first, maximum: self.maximum }
+    pub(super) const fn range(&self) -> NumberRange {
+        NumberRange { first: self.first, maximum: self.maximum }
     }
 
     pub(super) fn settings(&self, counters: &[Arc<dyn Counter>]) -> SegmentSettings {

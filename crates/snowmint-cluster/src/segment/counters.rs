@@ -3,6 +3,8 @@
 
 use snowmint::random::SplitMix64;
 
+use super::known_counter::{CounterEvent, CounterFailure};
+
 /// The wait after the first failure, in milliseconds; it doubles with each further one in a row.
 const FIRST_WAIT_MS: u64 = 20;
 const MAX_WAIT_MS: u64 = 2000;
@@ -13,7 +15,7 @@ const MAX_TIMEOUT_MS: u64 = 6000;
 pub(super) const TO_NOTICE_MS: u64 = MAX_TIMEOUT_MS + MAX_WAIT_MS;
 
 #[derive(Clone, Copy, Debug)]
-struct State {
+struct CounterHealth {
     failures: u32,
     /// Until then, the counter is skipped.
     out_until_ms: u64,
@@ -23,8 +25,8 @@ struct State {
 
 /// The counters and their failures so far.
 #[derive(Debug)]
-pub(crate) struct Counters {
-    states: Vec<State>,
+pub(crate) struct CounterRotation {
+    states: Vec<CounterHealth>,
     /// The first counter to consider.
     next: usize,
     random: SplitMix64,
@@ -41,9 +43,10 @@ pub(crate) enum Pick {
     Exhausted,
 }
 
-impl Counters {
+impl CounterRotation {
     pub(crate) fn new(count: usize, seed: u64) -> Self {
-        let state = State { failures: 0, out_until_ms: 0, timeout_ms: FIRST_TIMEOUT_MS, exhausted: false };
+        let state =
+            CounterHealth { failures: 0, out_until_ms: 0, timeout_ms: FIRST_TIMEOUT_MS, exhausted: false };
         let mut random = SplitMix64::of(seed);
         // A random start, so that not every node begins with the same counter.
         let next = usize::try_from(random.below(count as u64)).unwrap_or(0);
@@ -77,7 +80,7 @@ impl Counters {
     }
 
     /// Records an answer; returns how many calls had failed in a row.
-    pub(crate) fn succeeded(&mut self, counter: usize, took_ms: u64) -> u32 {
+    fn succeeded(&mut self, counter: usize, took_ms: u64) -> u32 {
         let state = &mut self.states[counter];
         state.timeout_ms = took_ms.saturating_mul(4).clamp(FIRST_TIMEOUT_MS, MAX_TIMEOUT_MS);
         state.out_until_ms = 0;
@@ -85,7 +88,7 @@ impl Counters {
     }
 
     /// Records a failure; returns whether it is the first in a row.
-    pub(crate) fn failed(&mut self, counter: usize, now_ms: u64) -> bool {
+    fn failed(&mut self, counter: usize, now_ms: u64) -> bool {
         let state = &mut self.states[counter];
         let wait_ms = (FIRST_WAIT_MS << state.failures.min(10)).min(MAX_WAIT_MS);
         // Between half and all of the wait, so that nodes that failed together do not retry together.
@@ -94,8 +97,27 @@ impl Counters {
         state.failures == 1
     }
 
+    /// Records an answer that took this long; returns what to report.
+    pub(crate) fn call_succeeded(&mut self, counter: usize, took_ms: u64) -> Option<CounterEvent> {
+        let failures = self.succeeded(counter, took_ms);
+        (failures > 0).then_some(CounterEvent::Recovered { counter, failures })
+    }
+
+    /// Records the failure of a call; returns what to report.
+    pub(crate) fn call_failed(
+        &mut self,
+        counter: usize,
+        now_ms: u64,
+        failure: CounterFailure,
+    ) -> Option<CounterEvent> {
+        if failure == CounterFailure::TimedOut {
+            self.timed_out(counter);
+        }
+        self.failed(counter, now_ms).then_some(CounterEvent::Failing { counter })
+    }
+
     /// Gives the next call a longer timeout.
-    pub(crate) fn timed_out(&mut self, counter: usize) {
+    fn timed_out(&mut self, counter: usize) {
         let state = &mut self.states[counter];
         state.timeout_ms = (state.timeout_ms * 2).min(MAX_TIMEOUT_MS);
     }
@@ -113,7 +135,7 @@ impl Counters {
 mod tests {
     use super::*;
 
-    fn asked(counters: &mut Counters, now_ms: u64) -> usize {
+    fn asked(counters: &mut CounterRotation, now_ms: u64) -> usize {
         match counters.pick(now_ms) {
             Pick::Ask { counter, .. } => counter,
             other => panic!("{other:?}"),
@@ -122,7 +144,7 @@ mod tests {
 
     #[test]
     fn each_is_asked_in_turn_and_one_that_failed_is_skipped_for_a_while() {
-        let mut counters = Counters::new(3, 7);
+        let mut counters = CounterRotation::new(3, 7);
         let first = asked(&mut counters, 0);
         let round: Vec<usize> = (0..5).map(|_| asked(&mut counters, 0)).collect();
         assert_eq!(round, [1, 2, 3, 4, 5].map(|n| (first + n) % 3));
@@ -134,7 +156,7 @@ mod tests {
 
     #[test]
     fn one_alone_is_waited_for_longer_and_longer() {
-        let mut counters = Counters::new(1, 7);
+        let mut counters = CounterRotation::new(1, 7);
         let (mut now_ms, mut last_wait) = (0, 0);
         for _ in 0..12 {
             let Pick::Ask { counter: 0, .. } = counters.pick(now_ms) else { panic!() };
@@ -149,11 +171,11 @@ mod tests {
 
     #[test]
     fn a_slow_store_is_given_time_unless_another_answers() {
-        let timeout = |counters: &mut Counters| match counters.pick(1 << 40) {
+        let timeout = |counters: &mut CounterRotation| match counters.pick(1 << 40) {
             Pick::Ask { timeout_ms, .. } => timeout_ms,
             other => panic!("{other:?}"),
         };
-        let mut alone = Counters::new(1, 7);
+        let mut alone = CounterRotation::new(1, 7);
         assert_eq!(timeout(&mut alone), FIRST_TIMEOUT_MS);
         for expected in [2000, 4000, MAX_TIMEOUT_MS, MAX_TIMEOUT_MS] {
             alone.timed_out(0);
@@ -161,7 +183,7 @@ mod tests {
         }
         alone.succeeded(0, 1200);
         assert_eq!(timeout(&mut alone), 4800, "what answered in 1.2 s is not given up after 1 s");
-        let mut two = Counters::new(2, 7);
+        let mut two = CounterRotation::new(2, 7);
         two.timed_out(0);
         two.timed_out(1);
         assert_eq!((timeout(&mut two), timeout(&mut two)), (FIRST_TIMEOUT_MS, FIRST_TIMEOUT_MS));
@@ -169,7 +191,7 @@ mod tests {
 
     #[test]
     fn exhausted_counters_are_not_asked() {
-        let mut counters = Counters::new(2, 7);
+        let mut counters = CounterRotation::new(2, 7);
         counters.exhausted(0);
         assert!((0..4).all(|_| asked(&mut counters, 0) == 1));
         counters.exhausted(1);

@@ -9,9 +9,9 @@ use std::num::NonZeroU64;
 
 use snowmint_store::{MAX_NUMBER, Segment};
 
-use super::cached_protocol::{CounterFailure, Event, Raise, RaiseReason};
-use super::counters::{Counters, Pick};
-use super::high_water_mark::{HighWaterMark, Range, Within};
+use super::counters::{CounterRotation, Pick};
+use super::high_water_mark::{HighWaterMark, NumberRange, Within};
+use super::known_counter::{Asked, CounterEvent, CounterFailure, KnownCounter};
 
 /// The maximum count of one call for several requests; a larger request gets its own call.
 const MAX_BATCH: u64 = 1 << 40;
@@ -68,7 +68,7 @@ pub enum RequestOutcome {
 
 /// What the driver does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum DirectNext {
     /// Reserve numbers and pass on the answer.
     Reserve {
         /// The count.
@@ -90,68 +90,43 @@ pub enum Action {
     },
     /// Call `next` again after this many milliseconds.
     Wait(u64),
-    /// Tell this request that the numbers are used up, and call `next` again.
-    Refuse(RequestId),
-    /// Tell this request that fewer numbers are left, and call `next` again.
-    RefuseTooMany {
-        /// The request.
-        id: RequestId,
-        /// At most this many are left.
-        left: u64,
-    },
-    /// Tell this request that the counter went back and cannot be raised, and call `next` again.
-    GiveUp {
-        /// The request.
-        id: RequestId,
-        /// The greatest number received from the counter.
-        highest: u64,
-    },
+    /// Tell this request that it gets nothing, and call `next` again.
+    Refuse(RequestId, RequestOutcome),
     /// Nothing: no request waits.
     Idle,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Request {
+struct QueuedRequest {
     id: RequestId,
     missing: NonZeroU64,
     order: Order,
 }
 
-/// A call in flight, for the first requests in the queue.
+/// A call in flight.
 #[derive(Clone, Copy, Debug)]
-struct Asked {
-    requests: usize,
-    count: NonZeroU64,
-    at_ms: u64,
-    /// The smallest expected number; an answer that begins below it shows that the counter went back.
-    least: u64,
+enum InFlight {
+    /// A reservation for this number of requests, the first ones in the queue.
+    Reserve(usize, Asked),
+    Peek,
+    Raise {
+        since_ms: u64,
+    },
 }
 
 /// The state machine of one counter; see the module's page.
 #[derive(Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own, and any combination can be")]
 pub struct Batching {
-    range: Range,
-    counter: Counters,
-    requests: VecDeque<Request>,
-    asked: Option<Asked>,
-    high_water_mark: HighWaterMark,
-    /// The counter has to be raised before the next reservation.
-    raise: Option<Raise>,
-    /// When the raise in flight was sent.
-    raising_since_ms: Option<u64>,
-    /// A peek is in flight.
-    peeking: bool,
+    range: NumberRange,
+    /// When to call the only counter.
+    calls: CounterRotation,
+    counter: KnownCounter,
+    requests: VecDeque<QueuedRequest>,
+    in_flight: Option<InFlight>,
     /// How many numbers are left at most, once the counter was looked at for the next reservation.
     left: Option<u64>,
-    /// The distance from one number to the next, as far as known.
-    step: NonZeroU64,
-    /// The counter cannot be raised.
-    fixed: bool,
     /// The greatest number received, once the counter went back and cannot be raised.
     stuck: Option<u64>,
-    /// How far a counter that cannot be raised is below the first number.
-    below: u64,
     /// The first request gets its own call, because there was no room for all.
     alone: bool,
     reported_nearly_exhausted: bool,
@@ -159,21 +134,15 @@ pub struct Batching {
 
 impl Batching {
     /// A machine for one counter; `seed` only decides how long it waits after failures.
-    pub fn new(range: Range, seed: u64) -> Self {
+    pub fn new(range: NumberRange, seed: u64) -> Self {
         Self {
             range,
-            counter: Counters::new(1, seed),
+            calls: CounterRotation::new(1, seed),
+            counter: KnownCounter::new(COUNTER),
             requests: VecDeque::new(),
-            asked: None,
-            high_water_mark: HighWaterMark::default(),
-            raise: None,
-            raising_since_ms: None,
-            peeking: false,
+            in_flight: None,
             left: None,
-            step: NonZeroU64::MIN,
-            fixed: false,
             stuck: None,
-            below: 0,
             alone: false,
             reported_nearly_exhausted: false,
         }
@@ -182,44 +151,43 @@ impl Batching {
     /// Returns the same machine, which shares the high-water mark of its counter with others.
     #[must_use]
     pub fn sharing(mut self, high_water_mark: HighWaterMark) -> Self {
-        self.high_water_mark = high_water_mark;
+        self.counter.high_water_mark = high_water_mark;
         self
     }
 
     /// Adds a request.
     pub fn request(&mut self, id: RequestId, count: NonZeroU64, order: Order) {
-        self.requests.push_back(Request { id, missing: count, order });
+        self.requests.push_back(QueuedRequest { id, missing: count, order });
     }
 
-    /// Drops requests whose callers were cancelled. Does nothing while a call is in flight.
+    /// Drops requests whose callers were cancelled. Does nothing while a reservation is in flight.
     pub fn retain(&mut self, mut waits: impl FnMut(RequestId) -> bool) {
-        if self.asked.is_none() {
+        if !matches!(self.in_flight, Some(InFlight::Reserve(..))) {
             self.requests.retain(|request| waits(request.id));
         }
     }
 
     /// Returns what to do next; nothing while a call is in flight.
-    pub fn next(&mut self, now_ms: u64) -> Action {
-        let calling = self.asked.is_some() || self.raising_since_ms.is_some() || self.peeking;
-        if self.requests.is_empty() && !calling {
+    pub fn next(&mut self, now_ms: u64) -> DirectNext {
+        if self.in_flight.is_some() {
+            return DirectNext::Idle;
+        }
+        if self.requests.is_empty() {
             // What was left then says nothing about a later request.
             self.left = None;
-        }
-        if self.requests.is_empty() || calling {
-            return Action::Idle;
+            return DirectNext::Idle;
         }
         if let Some(highest) = self.stuck {
-            let refused = self.requests.pop_front();
-            return refused.map_or(Action::Idle, |request| Action::GiveUp { id: request.id, highest });
+            return self.refuse_first(RequestOutcome::Stuck { highest });
         }
-        match (self.counter.pick(now_ms), self.raise) {
+        match (self.calls.pick(now_ms), self.counter.raise) {
             (Pick::Ask { timeout_ms, .. }, Some(raise)) => {
-                self.raising_since_ms = Some(now_ms);
-                Action::Raise { above: raise.above, timeout_ms }
+                self.in_flight = Some(InFlight::Raise { since_ms: now_ms });
+                DirectNext::Raise { above: raise.above, timeout_ms }
             }
             (Pick::Ask { timeout_ms, .. }, None) if self.left.is_none() && self.must_peek() => {
-                self.peeking = true;
-                Action::Peek { timeout_ms }
+                self.in_flight = Some(InFlight::Peek);
+                DirectNext::Peek { timeout_ms }
             }
             (Pick::Ask { timeout_ms, .. }, None) => {
                 if let Some(refusal) = self.refuse_too_many() {
@@ -227,61 +195,58 @@ impl Batching {
                 }
                 let (requests, count) = self.batch();
                 self.left = None;
-                let least = self.high_water_mark.end();
-                self.asked = Some(Asked { requests, count, at_ms: now_ms, least });
-                Action::Reserve { count, timeout_ms }
+                self.in_flight = Some(InFlight::Reserve(requests, self.counter.ask(count, now_ms)));
+                DirectNext::Reserve { count, timeout_ms }
             }
             (Pick::Wait(ms), _) => {
                 self.left = None;
-                Action::Wait(ms)
+                DirectNext::Wait(ms)
             }
             // Another call would only move the counter further beyond the maximum.
-            (Pick::Exhausted, _) => {
-                self.requests.pop_front().map_or(Action::Idle, |request| Action::Refuse(request.id))
-            }
+            (Pick::Exhausted, _) => self.refuse_first(RequestOutcome::Exhausted),
         }
+    }
+
+    fn refuse_first(&mut self, outcome: RequestOutcome) -> DirectNext {
+        self.requests.pop_front().map_or(DirectNext::Idle, |request| DirectNext::Refuse(request.id, outcome))
     }
 
     /// Returns whether a request for several numbers waits that may be more than are left. A reservation beyond the maximum would
     /// use up the numbers below it for everybody.
     fn must_peek(&self) -> bool {
-        let near_the_first = self.range.first > 1 && self.high_water_mark.end() <= self.range.first;
+        let near_the_first = self.range.first > 1 && self.counter.high_water_mark.end() <= self.range.first;
         let bounded = self.range.maximum < MAX_NUMBER;
         (bounded || near_the_first) && self.requests.iter().any(|request| request.missing > NonZeroU64::MIN)
     }
 
     /// Refuses a request for more numbers than are left. The counter may be further than is known here, but not less far.
-    fn refuse_too_many(&mut self) -> Option<Action> {
-        let known = self.range.left_at_most(self.high_water_mark.end(), self.step);
+    fn refuse_too_many(&mut self) -> Option<DirectNext> {
+        let step = self.counter.step.unwrap_or(NonZeroU64::MIN);
+        let known = self.range.left_at_most(self.counter.high_water_mark.end(), step);
         let left = known.min(self.left.unwrap_or(u64::MAX));
-        let is_too_large = |it: &Request| it.missing > NonZeroU64::MIN && it.missing.get() > left;
+        let is_too_large = |it: &QueuedRequest| it.missing > NonZeroU64::MIN && it.missing.get() > left;
         let refused = self.requests.remove(self.requests.iter().position(is_too_large)?)?;
-        Some(match left {
-            0 => Action::Refuse(refused.id),
-            left => Action::RefuseTooMany { id: refused.id, left },
-        })
+        let outcome = if left == 0 { RequestOutcome::Exhausted } else { RequestOutcome::TooFewLeft { left } };
+        Some(DirectNext::Refuse(refused.id, outcome))
     }
 
-    /// Takes the answer to [`Action::Peek`], and returns what changed. A peek that succeeds says nothing about reservations, which
+    /// Takes the answer to [`DirectNext::Peek`], and returns what changed. A peek that succeeds says nothing about reservations, which
     /// may fail or be slow all the same.
-    pub fn peeked(&mut self, now_ms: u64, answer: Result<Option<Segment>, CounterFailure>) -> Option<Event> {
-        if !std::mem::take(&mut self.peeking) {
-            return None;
-        }
+    pub fn peeked(
+        &mut self,
+        now_ms: u64,
+        answer: Result<Option<Segment>, CounterFailure>,
+    ) -> Option<CounterEvent> {
+        self.in_flight.take_if(|it| matches!(it, InFlight::Peek))?;
         let next = match answer {
             Ok(next) => next,
-            Err(failure) => return self.unanswered(now_ms, failure),
+            Err(failure) => return self.calls.call_failed(COUNTER, now_ms, failure),
         };
         self.left = Some(next.map_or(u64::MAX, |next| self.range.left_from(next.first(), next.step())));
-        if next.is_some_and(|next| next.first() < self.range.first) && !self.fixed {
-            self.raise_to_first();
+        if next.is_some_and(|next| next.first() < self.range.first) {
+            self.counter.is_below(self.counter.below, self.range);
         }
         None
-    }
-
-    fn raise_to_first(&mut self) {
-        let above = self.range.first.saturating_sub(1);
-        self.raise = Some(Raise { above, reason: RaiseReason::BelowFirst });
     }
 
     /// Returns how many requests the next call is for, and its count: no more than are left, unless one number each.
@@ -295,82 +260,73 @@ impl Batching {
             }
             (requests, count) = (requests + 1, sum);
         }
-        let count = count.saturating_add(self.below.min(MAX_SKIPPED));
+        let count = count.saturating_add(self.counter.below.min(MAX_SKIPPED));
         (requests, NonZeroU64::new(count).unwrap_or(NonZeroU64::MIN))
     }
 
-    /// Takes the answer to [`Action::Reserve`] and returns what each request gets, and what changed.
+    /// Takes the answer to [`DirectNext::Reserve`] and returns what each request gets, and what changed.
     pub fn answered(
         &mut self,
         now_ms: u64,
         answer: Result<Segment, CounterFailure>,
-    ) -> (Vec<(RequestId, RequestOutcome)>, Vec<Event>) {
-        let Some(asked) = self.asked.take() else { return (Vec::new(), Vec::new()) };
-        match answer {
-            Ok(segment) => {
-                let failures = self.counter.succeeded(COUNTER, now_ms.saturating_sub(asked.at_ms));
-                if let Some(forgot) = self.high_water_mark.forgot(segment, asked.least) {
-                    let above = self.high_water_mark.highest();
-                    self.raise = Some(Raise { above, reason: RaiseReason::WentBack });
-                    let highest = asked.least - 1;
-                    let went_back = Event::WentBack { counter: COUNTER, segment, highest, forgot };
-                    return (Vec::new(), vec![went_back]);
-                }
-                self.high_water_mark.received(segment);
-                self.high_water_mark.settled(segment);
-                self.step = segment.step();
-                let mut events = Vec::from_iter(recovered(failures));
-                let highest = segment.last().min(self.range.maximum);
-                if self.range.is_nearly_exhausted(highest)
-                    && !std::mem::replace(&mut self.reported_nearly_exhausted, true)
-                {
-                    events.push(Event::NearlyExhausted { highest });
-                }
-                (self.hand_out(asked.requests, segment), events)
-            }
-            Err(failure) => self.failed(now_ms, asked, failure),
+    ) -> (Vec<(RequestId, RequestOutcome)>, Vec<CounterEvent>) {
+        let Some(InFlight::Reserve(requests, asked)) =
+            self.in_flight.take_if(|it| matches!(it, InFlight::Reserve(..)))
+        else {
+            return (Vec::new(), Vec::new());
+        };
+        let segment = match answer {
+            Ok(segment) => segment,
+            Err(failure) => return self.failed(now_ms, requests, asked, failure),
+        };
+        let recovered = self.calls.call_succeeded(COUNTER, now_ms.saturating_sub(asked.at_ms));
+        let within = match self.counter.received(asked, segment, self.range) {
+            Ok(within) => within,
+            Err(went_back) => return (Vec::new(), vec![went_back]),
+        };
+        self.counter.high_water_mark.settled(segment);
+        let mut events = Vec::from_iter(recovered);
+        let highest = self.counter.highest;
+        if self.range.is_nearly_exhausted(highest)
+            && !std::mem::replace(&mut self.reported_nearly_exhausted, true)
+        {
+            events.push(CounterEvent::NearlyExhausted { highest });
         }
+        (self.hand_out(requests, segment, within), events)
     }
 
-    /// Takes the answer to [`Action::Raise`], which says whether the counter can be raised, and returns what changed.
-    pub fn raised(&mut self, now_ms: u64, answer: Result<bool, CounterFailure>) -> Option<Event> {
-        let (since_ms, raise) = (self.raising_since_ms.take()?, self.raise?);
+    /// Takes the answer to [`DirectNext::Raise`], which says whether the counter can be raised, and returns what changed.
+    pub fn raised(&mut self, now_ms: u64, answer: Result<bool, CounterFailure>) -> Option<CounterEvent> {
+        let Some(InFlight::Raise { since_ms }) =
+            self.in_flight.take_if(|it| matches!(it, InFlight::Raise { .. }))
+        else {
+            return None;
+        };
         let can = match answer {
             Ok(can) => can,
-            Err(failure) => return self.unanswered(now_ms, failure),
+            Err(failure) => return self.calls.call_failed(COUNTER, now_ms, failure),
         };
-        self.raise = None;
-        let failures = self.counter.succeeded(COUNTER, now_ms.saturating_sub(since_ms));
-        match (can, raise.reason) {
-            (true, RaiseReason::WentBack) => {
-                return Some(Event::Raised { counter: COUNTER, above: raise.above });
-            }
-            (false, RaiseReason::WentBack) => {
-                self.stuck = Some(raise.above);
-                return Some(Event::Stuck { counter: COUNTER, highest: raise.above });
-            }
-            (false, RaiseReason::BelowFirst) => self.fixed = true,
-            (true, RaiseReason::BelowFirst) => {}
+        let recovered = self.calls.call_succeeded(COUNTER, now_ms.saturating_sub(since_ms));
+        let event = self.counter.raised(can);
+        if let Some(CounterEvent::Stuck { highest, .. }) = event {
+            self.stuck = Some(highest);
         }
-        recovered(failures)
+        event.or(recovered)
     }
 
-    fn hand_out(&mut self, requests: usize, segment: Segment) -> Vec<(RequestId, RequestOutcome)> {
-        self.below = 0;
+    fn hand_out(
+        &mut self,
+        requests: usize,
+        segment: Segment,
+        within: Within,
+    ) -> Vec<(RequestId, RequestOutcome)> {
         self.alone = false;
         if segment.last().saturating_add(segment.step().get()) > self.range.maximum {
-            self.counter.exhausted(COUNTER);
+            self.calls.exhausted(COUNTER);
         }
-        let mut rest = match self.range.cut(segment) {
+        let mut rest = match within {
             Within::Some(segment) => Some(segment),
-            Within::Below { missing } => {
-                if self.fixed {
-                    self.below = missing;
-                } else {
-                    self.raise_to_first();
-                }
-                return Vec::new();
-            }
+            Within::Below { .. } => return Vec::new(),
             Within::Above => None,
         };
         let cut_off = rest.is_none_or(|rest| rest.last() < segment.last());
@@ -380,7 +336,7 @@ impl Batching {
             return Vec::new();
         }
         let mut outcomes = Vec::new();
-        let mut served: Vec<Request> = self.requests.drain(..requests).collect();
+        let mut served: Vec<QueuedRequest> = self.requests.drain(..requests).collect();
         served.reverse();
         while let Some(request) = served.pop() {
             let outcome = match rest {
@@ -395,7 +351,7 @@ impl Batching {
             if let RequestOutcome::Part(part) = outcome
                 && let Some(missing) = NonZeroU64::new(request.missing.get() - part.count().get())
             {
-                served.push(Request { missing, ..request });
+                served.push(QueuedRequest { missing, ..request });
             }
         }
         // The counter returned fewer numbers than requested: these requests come first in the next call.
@@ -414,45 +370,33 @@ impl Batching {
     fn failed(
         &mut self,
         now_ms: u64,
+        requests: usize,
         asked: Asked,
         failure: CounterFailure,
-    ) -> (Vec<(RequestId, RequestOutcome)>, Vec<Event>) {
+    ) -> (Vec<(RequestId, RequestOutcome)>, Vec<CounterEvent>) {
         match failure {
-            CounterFailure::Full if asked.requests > 1 => {
+            CounterFailure::Full if requests > 1 => {
                 // One request may be too large; the others need not fail with it.
                 self.alone = true;
-                return (Vec::new(), Vec::new());
+                (Vec::new(), Vec::new())
             }
             CounterFailure::Full if asked.count > NonZeroU64::MIN => {
                 self.alone = false;
                 let refused = self.requests.pop_front();
-                return (refused.into_iter().map(|it| (it.id, RequestOutcome::NoRoom)).collect(), Vec::new());
+                (refused.into_iter().map(|it| (it.id, RequestOutcome::NoRoom)).collect(), Vec::new())
             }
-            CounterFailure::TimedOut => self.counter.timed_out(COUNTER),
-            CounterFailure::Full | CounterFailure::Failed => {}
+            failure => (Vec::new(), Vec::from_iter(self.calls.call_failed(COUNTER, now_ms, failure))),
         }
-        (Vec::new(), Vec::from_iter(self.failing(now_ms)))
     }
-
-    /// Records that a call which reserves nothing has failed.
-    fn unanswered(&mut self, now_ms: u64, failure: CounterFailure) -> Option<Event> {
-        if failure == CounterFailure::TimedOut {
-            self.counter.timed_out(COUNTER);
-        }
-        self.failing(now_ms)
-    }
-
-    fn failing(&mut self, now_ms: u64) -> Option<Event> {
-        self.counter.failed(COUNTER, now_ms).then_some(Event::Failing { counter: COUNTER })
-    }
-}
-
-fn recovered(failures: u32) -> Option<Event> {
-    (failures > 0).then_some(Event::Recovered { counter: COUNTER, failures })
 }
 
 /// Gives one request its share of the numbers, and leaves the rest.
-fn give(request: Request, numbers: Segment, cut_off: bool, rest: &mut Option<Segment>) -> RequestOutcome {
+fn give(
+    request: QueuedRequest,
+    numbers: Segment,
+    cut_off: bool,
+    rest: &mut Option<Segment>,
+) -> RequestOutcome {
     let (available, wanted) = (numbers.count(), request.missing);
     if request.order == Order::Consecutive && wanted > NonZeroU64::MIN {
         if numbers.step() > NonZeroU64::MIN {
@@ -492,22 +436,22 @@ mod tests {
     }
 
     fn batching() -> Batching {
-        Batching::new(Range { first: 1, maximum: MAX_NUMBER }, 1)
+        Batching::new(NumberRange { first: 1, maximum: MAX_NUMBER }, 1)
     }
 
     fn up_to_1000() -> Batching {
-        Batching::new(Range { first: 1, maximum: 1000 }, 1)
+        Batching::new(NumberRange { first: 1, maximum: 1000 }, 1)
     }
 
     fn peek(batching: &mut Batching, next: Option<u64>) {
-        assert!(matches!(batching.next(0), Action::Peek { .. }));
-        assert_eq!(batching.next(0), Action::Idle, "one call at a time");
+        assert!(matches!(batching.next(0), DirectNext::Peek { .. }));
+        assert_eq!(batching.next(0), DirectNext::Idle, "one call at a time");
         assert_eq!(batching.peeked(0, Ok(next.map(|first| numbers(first, 1)))), None);
     }
 
     fn reserve(batching: &mut Batching) -> u64 {
         match batching.next(0) {
-            Action::Reserve { count, .. } => count.get(),
+            DirectNext::Reserve { count, .. } => count.get(),
             other => panic!("{other:?}"),
         }
     }
@@ -515,7 +459,7 @@ mod tests {
     #[test]
     fn callers_that_wait_share_a_call_in_the_order_they_came() {
         let mut batching = batching();
-        assert_eq!(batching.next(0), Action::Idle);
+        assert_eq!(batching.next(0), DirectNext::Idle);
         for (caller, count) in [(1, 2), (2, 1), (3, 5)] {
             batching.request(RequestId(caller), n(count), Order::Consecutive);
         }
@@ -523,7 +467,7 @@ mod tests {
         let (given, _) = batching.answered(1, Ok(numbers(10, 8)));
         let expected = [(1, numbers(10, 2)), (2, numbers(12, 1)), (3, numbers(13, 5))];
         assert_eq!(given, expected.map(|(caller, part)| (RequestId(caller), RequestOutcome::Done(part))));
-        assert_eq!(batching.next(0), Action::Idle);
+        assert_eq!(batching.next(0), DirectNext::Idle);
     }
 
     #[test]
@@ -532,7 +476,7 @@ mod tests {
         batching.request(RequestId(1), n(1), Order::Any);
         assert_eq!(reserve(&mut batching), 1);
         batching.request(RequestId(2), n(1), Order::Any);
-        assert_eq!(batching.next(0), Action::Idle, "one call at a time");
+        assert_eq!(batching.next(0), DirectNext::Idle, "one call at a time");
         // The counter returned more than was requested: the rest is lost.
         let (given, _) = batching.answered(1, Ok(numbers(10, 5)));
         assert_eq!(given, [(RequestId(1), RequestOutcome::Done(numbers(10, 1)))]);
@@ -547,16 +491,16 @@ mod tests {
         assert_eq!(reserve(&mut batching), 3);
         assert_eq!(
             batching.answered(0, Err(CounterFailure::TimedOut)),
-            (vec![], vec![Event::Failing { counter: 0 }])
+            (vec![], vec![CounterEvent::Failing { counter: 0 }])
         );
         batching.request(RequestId(3), n(4), Order::Any);
         batching.retain(|id| id != RequestId(2));
-        let Action::Wait(ms) = batching.next(0) else { panic!() };
-        let Action::Reserve { count, timeout_ms } = batching.next(ms) else { panic!() };
+        let DirectNext::Wait(ms) = batching.next(0) else { panic!() };
+        let DirectNext::Reserve { count, timeout_ms } = batching.next(ms) else { panic!() };
         assert_eq!((count.get(), timeout_ms), (5, 2000));
         let (given, events) = batching.answered(ms, Ok(numbers(4, 5)));
         assert_eq!(given.len(), 2);
-        assert_eq!(events, [Event::Recovered { counter: 0, failures: 1 }]);
+        assert_eq!(events, [CounterEvent::Recovered { counter: 0, failures: 1 }]);
     }
 
     #[test]
@@ -609,8 +553,12 @@ mod tests {
             [(1, first), (2, last), (2, RequestOutcome::Exhausted), (3, RequestOutcome::Exhausted)];
         assert_eq!(given, expected.map(|(caller, outcome)| (RequestId(caller), outcome)));
         batching.request(RequestId(4), n(1), Order::Any);
-        assert_eq!(batching.next(0), Action::Refuse(RequestId(4)), "without another call");
-        assert_eq!(batching.next(0), Action::Idle);
+        assert_eq!(
+            batching.next(0),
+            DirectNext::Refuse(RequestId(4), RequestOutcome::Exhausted),
+            "without another call"
+        );
+        assert_eq!(batching.next(0), DirectNext::Idle);
     }
 
     /// Goal: a reservation does not go beyond the maximum for a request that is too large. Method: a counter that others have moved
@@ -622,25 +570,34 @@ mod tests {
             batching.request(RequestId(id), n(count), Order::Consecutive);
         }
         peek(&mut batching, Some(901));
-        assert_eq!(batching.next(0), Action::RefuseTooMany { id: RequestId(2), left: 100 });
+        assert_eq!(
+            batching.next(0),
+            DirectNext::Refuse(RequestId(2), RequestOutcome::TooFewLeft { left: 100 })
+        );
         assert_eq!(reserve(&mut batching), 60, "the next would go beyond the maximum");
         let (given, _) = batching.answered(0, Ok(numbers(901, 60)));
         assert_eq!(given, [(RequestId(1), RequestOutcome::Done(numbers(901, 60)))]);
         peek(&mut batching, Some(961));
-        assert_eq!(batching.next(0), Action::RefuseTooMany { id: RequestId(3), left: 40 });
+        assert_eq!(
+            batching.next(0),
+            DirectNext::Refuse(RequestId(3), RequestOutcome::TooFewLeft { left: 40 })
+        );
         assert_eq!(reserve(&mut batching), 1);
         let (given, _) = batching.answered(0, Ok(numbers(961, 1)));
         assert_eq!(given, [(RequestId(4), RequestOutcome::Done(numbers(961, 1)))]);
         // A look that is behind what this node knows, and one that fails.
         batching.request(RequestId(5), n(40), Order::Any);
-        assert!(matches!(batching.next(0), Action::Peek { .. }));
+        assert!(matches!(batching.next(0), DirectNext::Peek { .. }));
         let failed = batching.peeked(0, Err(CounterFailure::TimedOut));
-        assert_eq!(failed, Some(Event::Failing { counter: COUNTER }));
-        let Action::Wait(ms) = batching.next(0) else { panic!() };
-        assert!(matches!(batching.next(ms), Action::Peek { .. }));
+        assert_eq!(failed, Some(CounterEvent::Failing { counter: COUNTER }));
+        let DirectNext::Wait(ms) = batching.next(0) else { panic!() };
+        assert!(matches!(batching.next(ms), DirectNext::Peek { .. }));
         assert_eq!(batching.peeked(ms, Ok(Some(numbers(1, 1)))), None);
-        assert_eq!(batching.next(ms), Action::RefuseTooMany { id: RequestId(5), left: 39 });
-        assert_eq!(batching.next(ms), Action::Idle);
+        assert_eq!(
+            batching.next(ms),
+            DirectNext::Refuse(RequestId(5), RequestOutcome::TooFewLeft { left: 39 })
+        );
+        assert_eq!(batching.next(ms), DirectNext::Idle);
     }
 
     /// Goal: a look counts for the requests that waited then. Method: requests that are refused or whose callers leave, and others
@@ -650,16 +607,22 @@ mod tests {
         let mut batching = up_to_1000();
         batching.request(RequestId(1), n(200), Order::Any);
         peek(&mut batching, Some(901));
-        assert_eq!(batching.next(0), Action::RefuseTooMany { id: RequestId(1), left: 100 });
-        assert_eq!(batching.next(0), Action::Idle);
+        assert_eq!(
+            batching.next(0),
+            DirectNext::Refuse(RequestId(1), RequestOutcome::TooFewLeft { left: 100 })
+        );
+        assert_eq!(batching.next(0), DirectNext::Idle);
         batching.request(RequestId(2), n(80), Order::Any);
-        assert!(matches!(batching.next(0), Action::Peek { .. }));
+        assert!(matches!(batching.next(0), DirectNext::Peek { .. }));
         batching.retain(|_| false);
         batching.peeked(0, Ok(Some(numbers(901, 1))));
-        assert_eq!(batching.next(0), Action::Idle);
+        assert_eq!(batching.next(0), DirectNext::Idle);
         batching.request(RequestId(3), n(80), Order::Any);
         peek(&mut batching, Some(961));
-        assert_eq!(batching.next(0), Action::RefuseTooMany { id: RequestId(3), left: 40 });
+        assert_eq!(
+            batching.next(0),
+            DirectNext::Refuse(RequestId(3), RequestOutcome::TooFewLeft { left: 40 })
+        );
     }
 
     /// Goal: reservations that are slower than peeks get the time that they need.
@@ -670,12 +633,12 @@ mod tests {
         let (mut now_ms, mut limits) = (0, Vec::new());
         while limits.len() < 3 {
             match batching.next(now_ms) {
-                Action::Peek { .. } => drop(batching.peeked(now_ms, Ok(Some(numbers(1, 1))))),
-                Action::Reserve { timeout_ms, .. } => {
+                DirectNext::Peek { .. } => drop(batching.peeked(now_ms, Ok(Some(numbers(1, 1))))),
+                DirectNext::Reserve { timeout_ms, .. } => {
                     limits.push(timeout_ms);
                     batching.answered(now_ms, Err(CounterFailure::TimedOut));
                 }
-                Action::Wait(ms) => now_ms += ms,
+                DirectNext::Wait(ms) => now_ms += ms,
                 other => panic!("{other:?}"),
             }
         }
@@ -685,10 +648,10 @@ mod tests {
     /// Goal: a run that would cross the first number begins at it, or above it if the counter cannot be raised.
     #[test]
     fn a_run_does_not_cross_the_first_number() {
-        let mut batching = Batching::new(Range { first: 5, maximum: MAX_NUMBER }, 1);
+        let mut batching = Batching::new(NumberRange { first: 5, maximum: MAX_NUMBER }, 1);
         batching.request(RequestId(1), n(10), Order::Consecutive);
         peek(&mut batching, Some(1));
-        assert!(matches!(batching.next(0), Action::Raise { above: 4, .. }));
+        assert!(matches!(batching.next(0), DirectNext::Raise { above: 4, .. }));
         assert_eq!(batching.raised(0, Ok(false)), None);
         assert_eq!(reserve(&mut batching), 10);
         assert_eq!(batching.answered(0, Ok(numbers(1, 10))).0, []);
@@ -718,12 +681,12 @@ mod tests {
 
     #[test]
     fn a_counter_below_the_first_number_is_moved_on() {
-        let mut batching = Batching::new(Range { first: 500, maximum: 1000 }, 1);
+        let mut batching = Batching::new(NumberRange { first: 500, maximum: 1000 }, 1);
         batching.request(RequestId(1), n(1), Order::Any);
         reserve(&mut batching);
         assert_eq!(batching.answered(0, Ok(numbers(1, 1))).0, []);
-        let Action::Raise { above: 499, .. } = batching.next(0) else { panic!() };
-        assert_eq!(batching.next(0), Action::Idle);
+        let DirectNext::Raise { above: 499, .. } = batching.next(0) else { panic!() };
+        assert_eq!(batching.next(0), DirectNext::Idle);
         assert_eq!(batching.raised(0, Ok(true)), None);
         assert_eq!(reserve(&mut batching), 1);
         let (given, _) = batching.answered(0, Ok(numbers(500, 1)));
@@ -732,7 +695,7 @@ mod tests {
 
     #[test]
     fn a_counter_that_cannot_be_raised_to_the_first_number_is_moved_on_by_addition() {
-        let mut batching = Batching::new(Range { first: 500, maximum: 1000 }, 1);
+        let mut batching = Batching::new(NumberRange { first: 500, maximum: 1000 }, 1);
         batching.request(RequestId(1), n(1), Order::Any);
         reserve(&mut batching);
         batching.answered(0, Ok(numbers(1, 1)));
@@ -754,10 +717,10 @@ mod tests {
         batching.request(RequestId(2), n(2), Order::Any);
         reserve(&mut batching);
         let forgot = Forgot::Settled;
-        let went_back = Event::WentBack { counter: 0, segment: numbers(101, 2), highest: 101, forgot };
+        let went_back = CounterEvent::WentBack { counter: 0, segment: numbers(101, 2), highest: 101, forgot };
         assert_eq!(batching.answered(0, Ok(numbers(101, 2))), (vec![], vec![went_back]));
-        let Action::Raise { above: 101, .. } = batching.next(0) else { panic!() };
-        assert_eq!(batching.raised(0, Ok(true)), Some(Event::Raised { counter: 0, above: 101 }));
+        let DirectNext::Raise { above: 101, .. } = batching.next(0) else { panic!() };
+        assert_eq!(batching.raised(0, Ok(true)), Some(CounterEvent::Raised { counter: 0, above: 101 }));
         assert_eq!(reserve(&mut batching), 2);
         let (given, _) = batching.answered(0, Ok(numbers(102, 2)));
         assert_eq!(given, [(RequestId(2), RequestOutcome::Done(numbers(102, 2)))]);
@@ -773,9 +736,12 @@ mod tests {
         reserve(&mut batching);
         batching.answered(0, Ok(numbers(1, 2)));
         batching.next(0);
-        assert_eq!(batching.raised(0, Ok(false)), Some(Event::Stuck { counter: 0, highest: 101 }));
-        assert_eq!(batching.next(0), Action::GiveUp { id: RequestId(2), highest: 101 });
-        assert_eq!(batching.next(0), Action::Idle);
+        assert_eq!(batching.raised(0, Ok(false)), Some(CounterEvent::Stuck { counter: 0, highest: 101 }));
+        assert_eq!(
+            batching.next(0),
+            DirectNext::Refuse(RequestId(2), RequestOutcome::Stuck { highest: 101 })
+        );
+        assert_eq!(batching.next(0), DirectNext::Idle);
     }
 
     #[test]
@@ -787,7 +753,7 @@ mod tests {
             reserve(&mut batching);
             reported.push(batching.answered(0, Ok(numbers(first, 1))).1);
         }
-        assert_eq!(reported, [vec![], vec![], vec![], vec![Event::NearlyExhausted { highest: 900 }]]);
+        assert_eq!(reported, [vec![], vec![], vec![], vec![CounterEvent::NearlyExhausted { highest: 900 }]]);
         batching.request(RequestId(901), n(1), Order::Any);
         reserve(&mut batching);
         assert_eq!(batching.answered(0, Ok(numbers(901, 1))).1, []);

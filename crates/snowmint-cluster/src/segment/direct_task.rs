@@ -6,106 +6,80 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
-use snowmint_store::{Counter, Segment, StoreError, StoreErrorKind, reserve_settled};
+use snowmint_store::{Counter, StoreError, StoreErrorKind};
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::sleep;
 
+use super::Run;
 use super::config::{Mode, SegmentConfig};
-use super::direct_protocol::{Action, Batching, Order, RequestId, RequestOutcome};
-use super::high_water_mark::Range;
-use super::period::PeriodCounters;
-use super::status::{NoNumberError, Reporter, stuck};
-use super::{Run, SharedClock};
+use super::counter_calls::CounterCalls;
+use super::direct_protocol::{Batching, DirectNext, Order, RequestId, RequestOutcome};
+use super::high_water_mark::NumberRange;
+use super::known_counter::CounterEvent;
+use super::status::{NoNumberError, stuck};
 
 /// What a caller requests, and where it waits for the answer.
-pub(super) struct Request {
+pub(super) struct NumberRequest {
     pub(super) count: NonZeroU64,
     pub(super) order: Order,
     pub(super) reply: oneshot::Sender<Result<Vec<Run>, NoNumberError>>,
 }
 
 /// A request that was admitted, and its numbers so far.
-struct Waiting {
-    request: Request,
+struct WaitingCaller {
+    request: NumberRequest,
     runs: Vec<Run>,
 }
 
 pub(super) struct DirectTask {
     mode: Mode,
-    periods: PeriodCounters,
+    calls: CounterCalls,
     batching: Batching,
-    range: Range,
-    seed: u64,
-    clock: SharedClock,
-    /// The origin of the time that the protocol uses.
-    began: Instant,
-    reporter: Reporter,
-    waiting: BTreeMap<RequestId, Waiting>,
+    range: NumberRange,
+    waiting: BTreeMap<RequestId, WaitingCaller>,
     last_id: u64,
 }
 
 impl DirectTask {
-    pub(super) fn new(
-        periods: PeriodCounters,
-        config: &SegmentConfig,
-        clock: SharedClock,
-        seed: u64,
-        reporter: Reporter,
-    ) -> Self {
-        let range = config.range();
-        Self {
-            mode: config.mode,
-            batching: batching(range, seed, &periods),
-            periods,
-            range,
-            seed,
-            clock,
-            began: Instant::now(),
-            reporter,
-            waiting: BTreeMap::new(),
-            last_id: 0,
-        }
-    }
-
-    fn now_ms(&self) -> u64 {
-        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+    pub(super) fn new(calls: CounterCalls, config: &SegmentConfig) -> Self {
+        let (mode, range) = (config.mode, config.range());
+        let batching = batching(range, &calls);
+        Self { mode, calls, batching, range, waiting: BTreeMap::new(), last_id: 0 }
     }
 
     /// Runs until no caller is left that could request numbers.
-    pub(super) async fn run(mut self, mut requests: mpsc::Receiver<Request>) {
+    pub(super) async fn run(mut self, mut requests: mpsc::Receiver<NumberRequest>) {
         loop {
             while let Ok(request) = requests.try_recv() {
                 self.admit(request);
             }
             self.drop_cancelled();
             self.follow_period();
-            match self.batching.next(self.now_ms()) {
-                Action::Idle => match requests.recv().await {
+            match self.batching.next(self.calls.now_ms()) {
+                DirectNext::Idle => match requests.recv().await {
                     Some(request) => self.admit(request),
                     None => return,
                 },
-                Action::Wait(ms) => tokio::select! {
+                DirectNext::Wait(ms) => tokio::select! {
                     request = requests.recv() => match request {
                         Some(request) => self.admit(request),
                         None => return,
                     },
                     () = sleep(Duration::from_millis(ms)) => {}
                 },
-                Action::Refuse(id) => self.give(id, RequestOutcome::Exhausted),
-                Action::RefuseTooMany { id, left } => self.give(id, RequestOutcome::TooFewLeft { left }),
-                Action::GiveUp { id, highest } => self.give(id, RequestOutcome::Stuck { highest }),
-                Action::Peek { timeout_ms } => self.peek(timeout_ms).await,
-                Action::Raise { above, timeout_ms } => self.raise(above, timeout_ms).await,
-                Action::Reserve { count, timeout_ms } => self.reserve(count, timeout_ms).await,
+                DirectNext::Refuse(id, outcome) => self.give(id, outcome),
+                DirectNext::Peek { timeout_ms } => self.peek(timeout_ms).await,
+                DirectNext::Raise { above, timeout_ms } => self.raise(above, timeout_ms).await,
+                DirectNext::Reserve { count, timeout_ms } => self.reserve(count, timeout_ms).await,
             }
         }
     }
 
-    fn admit(&mut self, request: Request) {
+    fn admit(&mut self, request: NumberRequest) {
         self.last_id += 1;
         let id = RequestId(self.last_id);
         self.batching.request(id, request.count, request.order);
-        self.waiting.insert(id, Waiting { request, runs: Vec::new() });
+        self.waiting.insert(id, WaitingCaller { request, runs: Vec::new() });
     }
 
     fn drop_cancelled(&mut self) {
@@ -115,12 +89,12 @@ impl DirectTask {
 
     /// Begins the current period, if it has changed: callers that wait get its numbers.
     fn follow_period(&mut self) {
-        let Some(periods) = self.periods.changed(self.clock.unix_ms()) else { return };
-        self.periods = periods;
+        let Some(periods) = self.calls.changed() else { return };
+        self.calls.periods = periods;
         if self.mode == Mode::Direct {
-            self.reporter.restarted(&self.periods);
+            self.calls.reporter.restarted(&self.calls.periods);
         }
-        self.batching = batching(self.range, self.seed, &self.periods);
+        self.batching = batching(self.range, &self.calls);
         for (id, waiting) in &mut self.waiting {
             waiting.runs.clear();
             self.batching.request(*id, waiting.request.count, waiting.request.order);
@@ -129,26 +103,20 @@ impl DirectTask {
 
     /// Returns the only counter in direct mode, and the first one in cached mode.
     fn counter(&self) -> Option<Arc<dyn Counter>> {
-        self.periods.counters().first().map(Arc::clone)
+        self.calls.periods.counters().first().map(Arc::clone)
     }
 
     async fn reserve(&mut self, count: NonZeroU64, timeout_ms: u64) {
         let Some(counter) = self.counter() else { return };
         let answer = match self.check_mode(&*counter) {
-            Ok(()) => {
-                let within = Duration::from_millis(timeout_ms) + counter.may_lose() * 2;
-                timeout(within, reserve_settled(&*counter, count)).await
-            }
-            Err(error) => Ok(Err(error)),
+            Ok(()) => self.calls.reserve_settled(&*counter, count, timeout_ms).await,
+            Err(error) => self.calls.reporter.answered(&*counter, Ok(Err(error))),
         };
-        let answer: Result<Segment, _> = self.reporter.answered(&*counter, answer);
         if let Ok(segment) = answer {
-            self.reporter.drawn_directly(segment);
+            self.calls.reporter.drawn_directly(segment);
         }
-        let (outcomes, events) = self.batching.answered(self.now_ms(), answer);
-        for event in events {
-            self.reporter.happened(event, self.periods.counters(), None);
-        }
+        let (outcomes, events) = self.batching.answered(self.calls.now_ms(), answer);
+        self.report(events);
         for (id, outcome) in outcomes {
             self.give(id, outcome);
         }
@@ -166,29 +134,32 @@ impl DirectTask {
 
     async fn peek(&mut self, timeout_ms: u64) {
         let Some(counter) = self.counter() else { return };
-        let answer = timeout(Duration::from_millis(timeout_ms), counter.peek()).await;
-        let answer = self.reporter.answered(&*counter, answer);
-        if let Some(event) = self.batching.peeked(self.now_ms(), answer) {
-            self.reporter.happened(event, self.periods.counters(), None);
-        }
+        let within = Duration::from_millis(timeout_ms);
+        let answer = self.calls.answer(&*counter, within, counter.peek()).await;
+        let event = self.batching.peeked(self.calls.now_ms(), answer);
+        self.report(event);
     }
 
     async fn raise(&mut self, above: u64, timeout_ms: u64) {
         let Some(counter) = self.counter() else { return };
-        let answer = timeout(Duration::from_millis(timeout_ms), counter.raise_above(above)).await;
-        let answer = self.reporter.answered(&*counter, answer);
-        if let Some(event) = self.batching.raised(self.now_ms(), answer) {
-            self.reporter.happened(event, self.periods.counters(), None);
+        let answer = self.calls.raise(&*counter, above, timeout_ms).await;
+        let event = self.batching.raised(self.calls.now_ms(), answer);
+        self.report(event);
+    }
+
+    fn report(&self, events: impl IntoIterator<Item = CounterEvent>) {
+        for event in events {
+            self.calls.reporter.happened(event, self.calls.periods.counters(), None);
         }
     }
 
     fn give(&mut self, id: RequestId, outcome: RequestOutcome) {
-        let period = self.periods.period();
+        let period = self.calls.periods.period();
         if let (RequestOutcome::Part(part), Some(waiting)) = (outcome, self.waiting.get_mut(&id)) {
             waiting.runs.push(Run::new(part, period));
             return;
         }
-        let Some(Waiting { request, mut runs }) = self.waiting.remove(&id) else { return };
+        let Some(WaitingCaller { request, mut runs }) = self.waiting.remove(&id) else { return };
         let count = request.count.get();
         let answer = match outcome {
             RequestOutcome::Done(last) | RequestOutcome::Part(last) => {
@@ -200,7 +171,7 @@ impl DirectTask {
                 Err(NoNumberError::TooFewLeft { count, left, maximum: self.range.maximum })
             }
             RequestOutcome::NoRoom => {
-                let why = self.reporter.waiting();
+                let why = self.calls.reporter.waiting();
                 Err(NoNumberError::NotReady { why: why.unwrap_or_else(|| "the store is full".to_owned()) })
             }
             RequestOutcome::Stuck { highest } => {
@@ -215,9 +186,9 @@ impl DirectTask {
     }
 }
 
-fn batching(range: Range, seed: u64, periods: &PeriodCounters) -> Batching {
-    let batching = Batching::new(range, seed);
-    match periods.high_water_marks() {
+fn batching(range: NumberRange, calls: &CounterCalls) -> Batching {
+    let batching = Batching::new(range, calls.seed);
+    match calls.periods.high_water_marks() {
         [of_first, ..] => batching.sharing(of_first.clone()),
         [] => batching,
     }

@@ -9,7 +9,7 @@ use snowmint_store::Segment;
 
 /// The numbers that may be handed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Range {
+pub struct NumberRange {
     /// The smallest number to hand out.
     pub first: u64,
     /// The greatest number to hand out.
@@ -27,7 +27,7 @@ pub(crate) enum Within {
     Above,
 }
 
-impl Range {
+impl NumberRange {
     pub(crate) fn cut(self, segment: Segment) -> Within {
         let step = segment.step().get();
         if segment.first() > self.maximum {
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn what_is_left_is_counted_in_steps() {
-        let (range, n) = (Range { first: 10, maximum: 20 }, |step| NonZeroU64::new(step).unwrap());
+        let (range, n) = (NumberRange { first: 10, maximum: 20 }, |step| NonZeroU64::new(step).unwrap());
         for (next, step, left) in [
             (1, 1, 11),
             (11, 1, 10),
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn a_segment_is_cut_to_the_range() {
-        let range = Range { first: 10, maximum: 20 };
+        let range = NumberRange { first: 10, maximum: 20 };
         for (given, cut) in [
             (segment(10, 1, 11), Within::Some(segment(10, 1, 11))),
             (segment(0, 1, 100), Within::Some(segment(10, 1, 11))),
@@ -199,10 +199,10 @@ mod tests {
 
     #[test]
     fn nine_tenths_count_from_the_first_number_on() {
-        let range = Range { first: 1000, maximum: 2000 };
+        let range = NumberRange { first: 1000, maximum: 2000 };
         assert!(!range.is_nearly_exhausted(1899) && range.is_nearly_exhausted(1900));
         assert!(!range.is_nearly_exhausted(0));
-        let whole = Range { first: 1, maximum: snowmint_store::MAX_NUMBER };
+        let whole = NumberRange { first: 1, maximum: snowmint_store::MAX_NUMBER };
         assert!(!whole.is_nearly_exhausted(7 << 60) && whole.is_nearly_exhausted(u64::MAX >> 1));
     }
 

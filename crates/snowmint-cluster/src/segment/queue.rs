@@ -35,7 +35,7 @@ const NO_TURN: u64 = u64::MAX;
 
 /// A place for one segment after another, each for its turn.
 #[derive(Debug)]
-struct Slot {
+struct SegmentSlot {
     /// How many numbers were drawn; more than all of them once the segment is spent.
     cursor: Padded,
     segment: Content,
@@ -65,7 +65,7 @@ struct Content {
 
 /// The result of a draw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Drawn {
+pub(super) struct DrawnNumbers {
     pub(super) segment: Segment,
     /// The label that the segment was put with.
     pub(super) label: u64,
@@ -84,7 +84,7 @@ pub struct Unused {
 
 /// The result of a draw from one slot.
 enum Draw {
-    Drawn(Drawn),
+    Drawn(DrawnNumbers),
     /// All numbers of the turn are drawn.
     Spent,
     /// The segment has fewer numbers left than were requested in one piece.
@@ -93,7 +93,7 @@ enum Draw {
     Absent,
 }
 
-impl Slot {
+impl SegmentSlot {
     fn new() -> Self {
         let zero = || AtomicU64::new(0);
         let segment = Content {
@@ -150,7 +150,11 @@ impl Slot {
         let drawn = self.part(index, count).map(|segment| {
             let label = self.segment.label.load(Ordering::Relaxed);
             let mark = self.segment.mark.load(Ordering::Relaxed);
-            Draw::Drawn(Drawn { segment, label, wakes_producer: index < mark && mark <= index + count })
+            Draw::Drawn(DrawnNumbers {
+                segment,
+                label,
+                wakes_producer: index < mark && mark <= index + count,
+            })
         });
         // If the turn is still the same, all fields read above belong to it.
         fence(Ordering::Acquire);
@@ -220,7 +224,7 @@ impl Slot {
 #[derive(Debug)]
 pub(super) struct SegmentQueue {
     current: Padded,
-    slots: Vec<Slot>,
+    slots: Vec<SegmentSlot>,
     /// The process whose numbers these are.
     process: ForkMark,
 }
@@ -236,7 +240,7 @@ pub(super) struct Producer {
 impl SegmentQueue {
     /// Returns an empty queue and its producer.
     pub(super) fn open() -> (Arc<Self>, Producer) {
-        let slots = (0..ROOM).map(|_| Slot::new()).collect();
+        let slots = (0..ROOM).map(|_| SegmentSlot::new()).collect();
         let process = ForkMark::of_this_process();
         let queue = Arc::new(Self { current: Padded(AtomicU64::new(0)), slots, process });
         (Arc::clone(&queue), Producer { queue, next: 0 })
@@ -254,13 +258,13 @@ impl SegmentQueue {
     }
 
     #[inline]
-    fn slot(&self, turn: u64) -> &Slot {
+    fn slot(&self, turn: u64) -> &SegmentSlot {
         &self.slots[(turn % ROOM) as usize]
     }
 
     /// Draws up to `count` numbers of one segment; `None` if there are none.
     #[inline]
-    pub(super) fn draw(&self, count: NonZeroU64) -> Option<Drawn> {
+    pub(super) fn draw(&self, count: NonZeroU64) -> Option<DrawnNumbers> {
         if !self.process.is_same_process() {
             return None;
         }
@@ -278,7 +282,7 @@ impl SegmentQueue {
     /// Draws exactly `count` consecutive numbers; `None` if they are not in memory.
     ///
     /// The rest of a segment that has too few left is skipped only if this segment and the next one are at least `count` long.
-    pub(super) fn draw_whole(&self, count: NonZeroU64) -> Option<Drawn> {
+    pub(super) fn draw_whole(&self, count: NonZeroU64) -> Option<DrawnNumbers> {
         if !self.process.is_same_process() {
             return None;
         }
@@ -320,24 +324,25 @@ impl SegmentQueue {
     }
 
     /// Returns the slots from the current segment on.
-    fn ahead(&self) -> impl DoubleEndedIterator<Item = &Slot> {
+    fn ahead(&self) -> impl DoubleEndedIterator<Item = &SegmentSlot> {
         let turns = self.current()..;
-        let slots: Vec<&Slot> =
+        let slots: Vec<&SegmentSlot> =
             turns.map_while(|turn| Some(self.slot(turn)).filter(|it| it.is_of(turn))).collect();
         slots.into_iter()
     }
 
     /// Returns how many numbers are in memory.
     pub(super) fn left(&self) -> u64 {
-        self.ahead().map(Slot::left).sum()
+        self.ahead().map(SegmentSlot::left).sum()
     }
 
     /// Ends the segments with this label whose numbers are all below `number`; returns how many numbers they had left.
     ///
     /// Later draws get greater numbers. Do not call this while a segment is being put.
     pub(super) fn end_below(&self, label: u64, number: u64) -> u64 {
-        let below = |slot: &&Slot| slot.label() == label && slot.last().is_some_and(|last| last < number);
-        let ended = self.ahead().filter(below).filter_map(Slot::end);
+        let below =
+            |slot: &&SegmentSlot| slot.label() == label && slot.last().is_some_and(|last| last < number);
+        let ended = self.ahead().filter(below).filter_map(SegmentSlot::end);
         ended.map(|unused| unused.segment.count().get()).sum()
     }
 
@@ -347,7 +352,7 @@ impl SegmentQueue {
     pub(super) fn end(&self) -> Vec<Unused> {
         // The newest first. Otherwise a draw from a newer segment, after an older one has ended, would prevent the older one from
         // being given back.
-        let mut unused: Vec<Unused> = self.ahead().rev().filter_map(Slot::end).collect();
+        let mut unused: Vec<Unused> = self.ahead().rev().filter_map(SegmentSlot::end).collect();
         unused.reverse();
         unused
     }

@@ -17,13 +17,14 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tracing::Instrument as _;
 
-use super::cached_task::{Buffer, RefillTask};
+use super::cached_task::{NumberBuffer, RefillTask};
 use super::config::{self, Mode, SegmentConfig, SegmentConfigError};
+use super::counter_calls::CounterCalls;
 use super::direct_protocol::Order;
-use super::direct_task::{DirectTask, Request};
-use super::high_water_mark::Range;
+use super::direct_task::{DirectTask, NumberRequest};
+use super::high_water_mark::NumberRange;
 use super::period::{CountersOf, HighWaterMarks, Period, PeriodCounters, Reset};
-use super::queue::{Drawn, SegmentQueue};
+use super::queue::{DrawnNumbers, SegmentQueue};
 use super::status::{NoNumberError, Reporter, SegmentStatus};
 use super::{Run, SharedClock};
 use crate::fork;
@@ -67,18 +68,18 @@ const ON_THE_WAY: Duration = Duration::from_millis(10);
 /// ```
 #[derive(Clone)]
 pub struct Segments {
-    inner: Arc<Inner>,
+    inner: Arc<SegmentsInner>,
 }
 
-struct Inner {
+struct SegmentsInner {
     config: SegmentConfig,
     clock: SharedClock,
     counters: usize,
     /// One for each counter.
     received: Vec<HighWaterMarks>,
-    buffer: Arc<Buffer>,
+    buffer: Arc<NumberBuffer>,
     status: watch::Receiver<SegmentStatus>,
-    direct: mpsc::Sender<Request>,
+    direct: mpsc::Sender<NumberRequest>,
     stopped: AtomicBool,
     /// `None` in direct mode, and after a release.
     refill: Mutex<Option<(oneshot::Sender<()>, JoinHandle<()>)>>,
@@ -190,20 +191,21 @@ impl Segments {
         let (sender, status) = watch::channel(SegmentStatus::at_start(&config, &periods));
         let reporter = Reporter::new(sender, config.range());
         let (queue, producer) = SegmentQueue::open();
-        let buffer = Arc::new(Buffer::new(queue, periods.ends_unix_ms()));
+        let buffer = Arc::new(NumberBuffer::new(queue, periods.ends_unix_ms()));
         let (direct, requests) = mpsc::channel(DIRECT_QUEUE);
-        let task = DirectTask::new(periods.clone(), &config, Arc::clone(&clock), seed, reporter.clone());
+        let calls = CounterCalls::new(periods, Arc::clone(&clock), seed, reporter);
+        let task = DirectTask::new(calls.clone(), &config);
         // The caller's span says whose numbers these are; the tasks outlive the call.
         fork::spawn(task.run(requests).in_current_span());
         let refill = (config.mode == Mode::Cached).then(|| {
             let (release, released) = oneshot::channel();
-            let settings = config.settings(periods.counters());
-            let (buffer, clock) = (Arc::clone(&buffer), Arc::clone(&clock));
-            let task = RefillTask::new(buffer, producer, periods, &settings, clock, seed, reporter);
+            let settings = config.settings(calls.periods.counters());
+            let task = RefillTask::new(Arc::clone(&buffer), producer, calls, &settings);
             (release, fork::spawn(task.run(released).in_current_span()))
         });
         let (stopped, refill) = (AtomicBool::new(false), Mutex::new(refill));
-        let inner = Inner { config, clock, counters, received, buffer, status, direct, stopped, refill };
+        let inner =
+            SegmentsInner { config, clock, counters, received, buffer, status, direct, stopped, refill };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -248,7 +250,7 @@ impl Segments {
 
     /// Returns the drawn numbers, unless their period has ended. Wakes the task if few are left.
     #[inline]
-    fn checked(&self, drawn: Drawn) -> Option<Run> {
+    fn checked(&self, drawn: DrawnNumbers) -> Option<Run> {
         let period = Period::from_bits(drawn.label);
         let ended = period.is_some_and(|period| self.has_ended(period));
         if drawn.wakes_producer || ended {
@@ -361,8 +363,8 @@ impl Segments {
     }
 
     /// Returns how many numbers are left, in memory and at the counters. Other nodes may have taken some of those.
-    fn left_at_most(&self, range: Range) -> u64 {
-        let Inner { received, buffer, status, .. } = &*self.inner;
+    fn left_at_most(&self, range: NumberRange) -> u64 {
+        let SegmentsInner { received, buffer, status, .. } = &*self.inner;
         let (period, step) = (status.borrow().period, buffer.queue.step().unwrap_or(NonZeroU64::MIN));
         let at_counters =
             received.iter().map(|received| range.left_at_most(received.settled_end(period), step));
@@ -417,8 +419,8 @@ impl Segments {
     }
 
     /// Waits briefly for the next segment, if a segment has that many numbers: a run from the counter would skip it.
-    async fn draw_from_next_segment(&self, count: NonZeroU64) -> Option<Drawn> {
-        let Inner { buffer, status, stopped, config, .. } = &*self.inner;
+    async fn draw_from_next_segment(&self, count: NonZeroU64) -> Option<DrawnNumbers> {
+        let SegmentsInner { buffer, status, stopped, config, .. } = &*self.inner;
         if count.get() > status.borrow().size || stopped.load(Ordering::Acquire) {
             return None;
         }
@@ -446,7 +448,7 @@ impl Segments {
         }
         let (reply, answer) = oneshot::channel();
         let answered = async {
-            let request = Request { count, order, reply };
+            let request = NumberRequest { count, order, reply };
             self.inner.direct.send(request).await.map_err(|_| NoNumberError::Stopped)?;
             answer.await.map_err(|_| NoNumberError::Stopped)?
         };

@@ -8,9 +8,9 @@ use snowmint_store::{Counter, Segment, StoreError, StoreErrorKind};
 use tokio::sync::watch;
 use tokio::time::error::Elapsed;
 
-use super::cached_protocol::{CounterFailure, Event};
 use super::config::{Mode, SegmentConfig};
-use super::high_water_mark::{Forgot, Range};
+use super::high_water_mark::{Forgot, NumberRange};
+use super::known_counter::{CounterEvent, CounterFailure};
 use super::period::{HighWaterMarks, Period, PeriodCounters};
 
 /// The numbers in memory, and what has happened since the start.
@@ -99,7 +99,7 @@ impl SegmentStatus {
         self.waiting = None;
     }
 
-    pub(super) fn reached(&mut self, highest: u64, range: Range) {
+    pub(super) fn reached(&mut self, highest: u64, range: NumberRange) {
         if highest > self.highest {
             self.highest = highest;
             self.used = range.used(highest);
@@ -107,7 +107,7 @@ impl SegmentStatus {
     }
 
     /// Adds the received numbers, which are known before any of them is used.
-    pub(super) fn received(&mut self, received: &[HighWaterMarks], range: Range) {
+    pub(super) fn received(&mut self, received: &[HighWaterMarks], range: NumberRange) {
         let highest = |period| {
             let highest = received.iter().map(|received| received.highest(period)).max();
             highest.unwrap_or(0).min(range.maximum)
@@ -193,11 +193,11 @@ pub enum NoNumberError {
 #[derive(Clone, Debug)]
 pub(super) struct Reporter {
     status: watch::Sender<SegmentStatus>,
-    range: Range,
+    range: NumberRange,
 }
 
 impl Reporter {
-    pub(super) const fn new(status: watch::Sender<SegmentStatus>, range: Range) -> Self {
+    pub(super) const fn new(status: watch::Sender<SegmentStatus>, range: NumberRange) -> Self {
         Self { status, range }
     }
 
@@ -257,27 +257,27 @@ impl Reporter {
     }
 
     /// Applies an event to the status and logs it; `left` is the number of numbers in memory.
-    pub(super) fn happened(&self, event: Event, counters: &[Arc<dyn Counter>], left: Option<u64>) {
+    pub(super) fn happened(&self, event: CounterEvent, counters: &[Arc<dyn Counter>], left: Option<u64>) {
         let describe = |counter: usize| counters.get(counter).map_or_else(String::new, |it| it.describe());
         match event {
-            Event::Reserved { segment, .. } => {
+            CounterEvent::Reserved { segment, .. } => {
                 tracing::debug!(first = segment.first(), count = segment.count().get(), "segment reserved");
             }
-            Event::Failing { counter } => tracing::warn!(
+            CounterEvent::Failing { counter } => tracing::warn!(
                 counter = describe(counter),
                 left,
                 error = self.waiting().unwrap_or_default(),
                 "no numbers can be reserved at this counter; retrying"
             ),
-            Event::Recovered { counter, failures } => {
+            CounterEvent::Recovered { counter, failures } => {
                 tracing::info!(counter = describe(counter), failures, "numbers can be reserved again");
             }
-            Event::NearlyExhausted { highest } => tracing::warn!(
+            CounterEvent::NearlyExhausted { highest } => tracing::warn!(
                 highest,
                 maximum = self.range.maximum,
                 "nine tenths of the numbers are reserved: raise the maximum, or use a new namespace"
             ),
-            Event::Exhausted => {
+            CounterEvent::Exhausted => {
                 // Nodes may still have some of them in memory, even all.
                 tracing::error!(
                     maximum = self.range.maximum,
@@ -286,18 +286,18 @@ impl Reporter {
                 );
                 self.update(|status| status.exhausted = true);
             }
-            Event::WentBack { counter, segment, highest, forgot } => {
+            CounterEvent::WentBack { counter, segment, highest, forgot } => {
                 self.went_back(&describe(counter), segment.first(), highest, forgot);
             }
-            Event::Lost { counter, segment } => self.lost(&describe(counter), segment),
-            Event::Raised { counter, above } => {
+            CounterEvent::Lost { counter, segment } => self.lost(&describe(counter), segment),
+            CounterEvent::Raised { counter, above } => {
                 tracing::info!(
                     counter = describe(counter),
                     above,
                     "counter raised above its earlier numbers"
                 );
             }
-            Event::Stuck { counter, highest } => {
+            CounterEvent::Stuck { counter, highest } => {
                 let counter = describe(counter);
                 self.update(|status| status.refused(stuck(&counter, highest), false));
                 tracing::error!(
@@ -306,7 +306,7 @@ impl Reporter {
                     "the counter went back and cannot be raised; it is not used any more"
                 );
             }
-            Event::GivenBack { count } => tracing::info!(count, "numbers were given back"),
+            CounterEvent::GivenBack { count } => tracing::info!(count, "numbers were given back"),
         }
     }
 

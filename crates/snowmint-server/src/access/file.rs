@@ -26,9 +26,11 @@ use std::fmt::Write as _;
 use std::num::NonZeroU64;
 use std::str::FromStr;
 
+use serde::Deserialize;
 use snowmint::error::Snippet;
 use snowmint::utc::{self, Utc};
 use snowmint_admin::nearest::unknown_name;
+use toml::de::{DeTable, Deserializer, Error as TomlError};
 use toml::{Spanned, Value};
 
 use super::quota::{MAX_PER_DAY, MAX_RATE, Quotas};
@@ -285,20 +287,23 @@ pub fn parse(text: &str) -> Result<TokenRows, String> {
              again, or remove the first line if the rest is complete"
         ));
     }
-    let at = |span: std::ops::Range<usize>, why: &str| {
-        format!("line {}: {why}", 1 + text[..span.start.min(text.len())].matches('\n').count())
-    };
-    let syntax = |error: toml::de::Error| match error.span() {
-        Some(span) => at(span, error.message()),
-        None => error.message().to_owned(),
-    };
-    let top: BTreeMap<Spanned<String>, Value> = toml::from_str(text).map_err(syntax)?;
-    for key in top.keys() {
-        if key.get_ref() != "tokens" {
-            return Err(at(key.span(), &unknown_name("key", key.get_ref(), ["tokens"])));
-        }
+    let top = DeTable::parse(text).map_err(|error| syntax(text, &error))?.into_inner();
+    if let Some(key) = top.keys().find(|key| key.get_ref() != "tokens") {
+        return Err(at(text, key.span(), &unknown_name("key", key.get_ref(), ["tokens"])));
     }
-    let File { tokens } = toml::from_str(text).map_err(syntax)?;
+    of_table(top, text)
+}
+
+/// Reads the table of a file that was parsed, or the table `tokens` of a larger file. `text` is the whole file: errors name its
+/// lines.
+///
+/// # Errors
+///
+/// As for [`parse`].
+pub fn of_table(table: DeTable<'_>, text: &str) -> Result<TokenRows, String> {
+    let at = |span: Span, why: &str| at(text, span, why);
+    let File { tokens } = File::deserialize(Deserializer::from(Spanned::new(0..text.len(), table)))
+        .map_err(|error| syntax(text, &error))?;
     let mut rows = TokenRows::new();
     for (spanned, values) in tokens {
         let name =
@@ -318,6 +323,15 @@ pub fn parse(text: &str) -> Result<TokenRows, String> {
         rows.insert(name, row);
     }
     Ok(rows)
+}
+
+/// Returns an error at a place in a file.
+fn at(text: &str, span: Span, why: &str) -> String {
+    format!("line {}: {why}", 1 + text[..span.start.min(text.len())].matches('\n').count())
+}
+
+fn syntax(text: &str, error: &TomlError) -> String {
+    error.span().map_or_else(|| error.message().to_owned(), |span| at(text, span, error.message()))
 }
 
 /// Checks a text that replaces another one, both valid, by which tokens and keys it lacks: a file that was cut, or emptied by
@@ -364,7 +378,7 @@ fn key_lost_at_the_end(before: &str, text: &str) -> Option<(String, String)> {
     Some((name.into_inner(), lost.into_inner()))
 }
 
-#[derive(serde::Deserialize)]
+#[derive(Deserialize)]
 struct File {
     #[serde(default)]
     tokens: BTreeMap<Spanned<String>, BTreeMap<Spanned<String>, Value>>,
@@ -564,29 +578,6 @@ fn checked(changed: &str, wanted: &TokenRows, name: &TokenName) -> Result<String
     }
 }
 
-/// Checks, for fuzzing, that a tokens file is rejected with a reason, or that its rows are the same after they are written and
-/// read.
-///
-/// # Panics
-///
-/// If neither holds.
-#[doc(hidden)]
-pub fn check_file(text: &str) {
-    let rows = match parse(text) {
-        Ok(rows) => rows,
-        Err(why) => return assert!(!why.is_empty()),
-    };
-    let mut written = String::new();
-    for (name, row) in &rows {
-        written = with_row(&written, name, row).unwrap_or_else(|error| panic!("{error}"));
-    }
-    assert_eq!(parse(&written).as_ref(), Ok(&rows));
-    let Some((name, row)) = rows.first_key_value() else { return };
-    for changed in [with_changed_row(text, name, row), without_row(text, name)] {
-        assert!(matches!(changed, Ok(_) | Err(EditError::ByHand(_))), "{changed:?}");
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -598,6 +589,23 @@ mod tests {
 
     fn name(text: &str) -> TokenName {
         TokenName::new(text).unwrap()
+    }
+
+    /// Checks that a tokens file is rejected with a reason, or that its rows are the same after they are written and read.
+    fn check_file(text: &str) {
+        let rows = match parse(text) {
+            Ok(rows) => rows,
+            Err(why) => return assert!(!why.is_empty()),
+        };
+        let mut written = String::new();
+        for (name, row) in &rows {
+            written = with_row(&written, name, row).unwrap();
+        }
+        assert_eq!(parse(&written).as_ref(), Ok(&rows));
+        let Some((name, row)) = rows.first_key_value() else { return };
+        for changed in [with_changed_row(text, name, row), without_row(text, name)] {
+            assert!(matches!(changed, Ok(_) | Err(EditError::ByHand(_))), "{changed:?}");
+        }
     }
 
     fn simple(of: &str) -> TokenRow {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use futures_util::{StreamExt as _, stream};
 use serde::Serialize;
 use snowmint_admin::doctor::NODES;
-use snowmint_admin::node_reports::{self, NodeError, Readiness};
+use snowmint_admin::node_reports::{self, NodeError, NodeReadiness};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
@@ -40,8 +40,8 @@ enum PeerState {
 impl Peer {
     async fn ask(address: String) -> Self {
         let (state, why, store) = match node_reports::fetch_readiness(&address).await {
-            Ok((Readiness::Ready { trouble }, store)) => (PeerState::Ready, trouble, store.id),
-            Ok((Readiness::NotReady { why }, store)) => (PeerState::NotReady, Some(why), store.id),
+            Ok((NodeReadiness::Ready { trouble }, store)) => (PeerState::Ready, trouble, store.id),
+            Ok((NodeReadiness::NotReady { why }, store)) => (PeerState::NotReady, Some(why), store.id),
             Err(NodeError::Node { why, .. }) => (PeerState::Silent, Some(why), None),
             Err(error) => (PeerState::Silent, Some(error.to_string()), None),
         };

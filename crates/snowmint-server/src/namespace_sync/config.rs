@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use snowmint::Layout;
@@ -40,14 +40,14 @@ pub struct NamespaceFlags {
 pub struct NamespaceSource {
     /// The path of the file.
     pub path: PathBuf,
-    /// Reads the part of the file that defines namespaces; the file may contain more.
-    pub read: fn(&Path) -> io::Result<String>,
+    /// Reads the namespaces in its text, which may contain more.
+    pub parse: fn(&str, &Layout) -> Result<NamespaceFile, NamespaceFileError>,
 }
 
 impl From<PathBuf> for NamespaceSource {
     /// A file that contains only namespaces.
     fn from(path: PathBuf) -> Self {
-        Self { path, read: |path| std::fs::read_to_string(path) }
+        Self { path, parse: NamespaceFile::parse }
     }
 }
 
@@ -151,11 +151,11 @@ impl NamespaceFlags {
         };
         let file = match &self.file {
             None => NamespaceFile::default(),
-            Some(NamespaceSource { path, read }) => {
+            Some(NamespaceSource { path, parse }) => {
                 let shown = || path.display().to_string();
-                let text =
-                    read(path).map_err(|source| NamespaceConfigError::Unread { path: shown(), source })?;
-                NamespaceFile::parse(&text, &self.layout).map_err(|mut source| {
+                let text = std::fs::read_to_string(path)
+                    .map_err(|source| NamespaceConfigError::Unread { path: shown(), source })?;
+                parse(&text, &self.layout).map_err(|mut source| {
                     source.message = with_nearest_field(&source.message);
                     NamespaceConfigError::File { path: shown(), source }
                 })?

@@ -7,16 +7,18 @@ use std::time::Duration;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlSslMode};
 use sqlx::{ConnectOptions, Connection};
 
+use super::TABLE;
 use super::flush_watch::FlushWatch;
 use super::history::ClusterHistory;
 use super::session::{self, CrashLoss, Session};
-use super::{MySqlStore, TABLE, error};
 use crate::error::Effect;
-use crate::net::url::Password;
-use crate::net::url::{Host, Location};
+use crate::net::url::{Host, Location, Password};
 use crate::net::{Confirmation, Standing, Writable};
-use crate::sql::{Connect, Connected, Pool, SqlFailure, at_most_one, table};
-use crate::{StoreError, StoreErrorKind, UrlError};
+use crate::sql::failure::refusal;
+use crate::sql::pool::{Connect, Connected, Pool};
+use crate::sql::table::OPEN;
+use crate::sql::{at_most_one, table};
+use crate::{StoreError, UrlError};
 
 const PORT: u16 = 3306;
 /// The parameters of a connection.
@@ -48,7 +50,7 @@ pub(crate) struct MySqlSettings {
 
 impl MySqlSettings {
     /// Parses `mysql://...` of a store.
-    pub(super) fn parse(url: &str, crashes: CrashLoss) -> Result<(Pool<Self>, String), UrlError> {
+    pub(super) fn parse(url: &str, crashes: CrashLoss) -> Result<Pool<Self>, UrlError> {
         let mut location = Self::location(url)?;
         let parsed = Self::take(&mut location, crashes)?;
         location.finish(PARAMETERS)?;
@@ -61,11 +63,8 @@ impl MySqlSettings {
         Location::parse("mysql", rest, PORT)
     }
 
-    /// Takes the connection parameters out of a location, and returns the name for logs too. Other parameters stay.
-    pub(crate) fn take(
-        location: &mut Location,
-        crashes: CrashLoss,
-    ) -> Result<(Pool<Self>, String), UrlError> {
+    /// Takes the connection parameters out of a location, which stays without them. Other parameters stay.
+    pub(crate) fn take(location: &mut Location, crashes: CrashLoss) -> Result<Pool<Self>, UrlError> {
         let mut options = MySqlConnectOptions::new().disable_statement_logging();
         if let Some(socket) = location.take_socket(PORT) {
             options = options.socket(socket);
@@ -83,7 +82,7 @@ impl MySqlSettings {
         let may_lose = location.take_may_lose(Duration::ZERO)?;
         let flushes = Arc::new(FlushWatch::new(may_lose));
         let settings = Self { options, password, limit, may_lose, flushes, crashes };
-        Ok((Pool::new(settings, location.hosts.clone(), limit, may_lose), name))
+        Ok(Pool::new(settings, name, location.hosts.clone(), limit, may_lose))
     }
 }
 
@@ -124,10 +123,10 @@ impl Connect for MySqlSettings {
         if let Some(password) = self.password.current()? {
             options = options.password(password.expose());
         }
-        let mut connection = options.connect().await.map_err(|error| error::refusal(&error))?;
+        let mut connection = options.connect().await.map_err(|error| refusal::<Self>(&error))?;
         set_up(&mut connection, self.limit, self.crashes.accepted(self.may_lose))
             .await
-            .map_err(|error| error::refusal(&error))?;
+            .map_err(|error| refusal::<Self>(&error))?;
         let begun = session::begin(&mut connection, self.may_lose, self.crashes).await?;
         let session = Session::new(connection, &begun, Arc::clone(&self.flushes));
         let standing = session.standing();
@@ -166,83 +165,57 @@ async fn set_up(connection: &mut MySqlConnection, limit: Duration, accepted: u64
 }
 
 /// Creates the table if it is missing, checks that it is ours, and makes the rows that reads commit.
-pub(super) async fn prepare_table(store: &MySqlStore) -> Result<(), StoreError> {
-    create_table(store).await?;
-    let ask = async |mut session: Session| {
-        let fenced = session.fence().await;
-        (session, fenced)
+pub(super) async fn prepare_table(pool: &Pool<MySqlSettings>) -> Result<(), StoreError> {
+    let create = async |mut session: Session| {
+        sqlx::raw_sql(TABLE).execute(&mut session.sql).await?;
+        Ok(((), session))
     };
-    store.pool.run(Effect::Reads, ask).await.map_err(|failure| store.error("open", Effect::Reads, failure))
+    check(pool, &table::ensure(pool, || inspect(pool), create).await?)?;
+    let fence = async |mut session: Session| Ok((session.fence().await?, session));
+    pool.call(OPEN, Effect::Reads, fence).await
 }
 
 /// Checks that the table exists and is ours, without writing.
-pub(super) async fn check_table(store: &MySqlStore) -> Result<(), StoreError> {
-    match inspect(store).await? {
-        Some(found) => check(store, &found),
-        None => Err(refuse(
-            store,
-            "the table snowmint_records is missing; a server creates it at its first start",
-        )),
-    }
-}
-
-async fn create_table(store: &MySqlStore) -> Result<(), StoreError> {
-    if let Some(found) = inspect(store).await? {
-        return check(store, &found);
-    }
-    let ask = async |mut session: Session| {
-        let created = sqlx::raw_sql(TABLE).execute(&mut session.sql).await;
-        (session, created)
-    };
-    // Another node may have been faster, so inspect again before reporting a failure.
-    let created = store.pool.run(Effect::Reads, ask).await;
-    match (inspect(store).await?, created) {
-        (Some(found), _) => check(store, &found),
-        (None, Err(failure)) => Err(error::table_is_missing(&store.name, failure)),
-        (None, Ok(_)) => Err(refuse(
-            store,
-            "the table snowmint_records was created and is missing again; check which program drops it",
-        )),
+pub(super) async fn check_table(pool: &Pool<MySqlSettings>) -> Result<(), StoreError> {
+    match inspect(pool).await? {
+        Some(found) => check(pool, &found),
+        None => {
+            let found = "the table snowmint_records is missing; a server creates it at its first start";
+            Err(table::refuse(&pool.name, found))
+        }
     }
 }
 
 /// Engine, columns, primary key; all three are `None` for a view.
-type Found = (Option<String>, Option<String>, Option<String>);
+type Inspected = (Option<String>, Option<String>, Option<String>);
 
-async fn inspect(store: &MySqlStore) -> Result<Option<Found>, StoreError> {
+async fn inspect(pool: &Pool<MySqlSettings>) -> Result<Option<Inspected>, StoreError> {
     let ask = async |mut session: Session| {
-        let row = at_most_one(sqlx::query_as(INSPECT).fetch_all(&mut session.sql)).await;
-        (session, row)
+        Ok((at_most_one(sqlx::query_as(INSPECT).fetch_all(&mut session.sql)).await?, session))
     };
-    let found: Result<_, SqlFailure> = store.pool.run(Effect::Reads, ask).await;
-    found.map_err(|failure| store.error("open", Effect::Reads, failure))
+    pool.call(OPEN, Effect::Reads, ask).await
 }
 
-fn check(store: &MySqlStore, (engine, columns, key): &Found) -> Result<(), StoreError> {
+fn check(pool: &Pool<MySqlSettings>, (engine, columns, key): &Inspected) -> Result<(), StoreError> {
+    let refuse = |found: String| Err(table::refuse(&pool.name, found));
     let columns = columns.as_deref().unwrap_or_default();
     if columns != COLUMNS {
-        let found = format!(
+        return refuse(format!(
             "the table snowmint_records belongs to another program: it has ({columns}), expected ({COLUMNS}); it was not changed; \
              use another database"
-        );
-        return Err(refuse(store, &found));
+        ));
     }
     if key.as_deref() != Some("name") {
-        return Err(refuse(store, "the table snowmint_records has no primary key; add one on (name)"));
+        return refuse("the table snowmint_records has no primary key; add one on (name)".to_owned());
     }
     if engine.as_deref() != Some("InnoDB") {
         let engine = engine.as_deref().unwrap_or("unknown");
-        let found = format!(
+        return refuse(format!(
             "the engine of the table snowmint_records is {engine}, which a crash may empty; \
              ALTER TABLE snowmint_records ENGINE = InnoDB"
-        );
-        return Err(refuse(store, &found));
+        ));
     }
     Ok(())
-}
-
-fn refuse(store: &MySqlStore, found: &str) -> StoreError {
-    StoreError::new(StoreErrorKind::Other, "open", &*store.name, found)
 }
 
 #[cfg(test)]
@@ -262,14 +235,14 @@ mod tests {
         ];
         for (url, wanted) in cases {
             let error =
-                MySqlSettings::parse(url, CrashLoss::AsStated).map(|it| it.1).unwrap_err().to_string();
+                MySqlSettings::parse(url, CrashLoss::AsStated).map(|it| it.name).unwrap_err().to_string();
             assert!(error.contains(wanted) && !error.contains("hunter2"), "{url}: {error}");
         }
     }
 
     #[test]
     fn a_name_for_logs_has_no_password() {
-        let name = |url| MySqlSettings::parse(url, CrashLoss::AsStated).map(|it| it.1).unwrap();
+        let name = |url| MySqlSettings::parse(url, CrashLoss::AsStated).map(|it| it.name).unwrap();
         assert_eq!(name("mariadb://u:hunter2@h1,h2:1/db"), "mysql://h1:3306,h2:1/db");
     }
 }

@@ -4,118 +4,42 @@
 use sqlx::mysql::MySqlDatabaseError;
 
 use super::TABLE;
-use crate::error::{Effect, chain};
-use crate::net::HostRefusal;
-use crate::sql::{SqlFailure, connection_error_kind};
-use crate::{StoreError, StoreErrorKind};
+use super::connect::MySqlSettings;
+use crate::StoreErrorKind;
+use crate::error::Effect;
+use crate::sql::failure::{ServerErrors, SqlFailure, server_error};
 
-/// Turns a failed statement into the error of a store.
-pub(super) fn store_error(
-    store: &str,
-    operation: &'static str,
-    effect: Effect,
-    failure: SqlFailure,
-) -> StoreError {
-    error_with(store, operation, effect, failure, |number| advice(number).to_owned())
-}
-
-/// Turns a failed statement on a table of another system into an error; `rights` are the privileges that the statement needs.
-pub(crate) fn foreign_error(
-    (source, table, rights): (&str, &str, &str),
-    operation: &'static str,
-    effect: Effect,
-    failure: SqlFailure,
-) -> StoreError {
-    error_with(source, operation, effect, failure, |number| match number {
+/// Returns the advice for a failed statement on a table of another system; `rights` are the privileges that the
+/// statement needs.
+pub(crate) fn foreign_advice(error: &MySqlDatabaseError, table: &str, rights: &str) -> Option<String> {
+    Some(match error.number() {
         1146 => format!("this database has no table {table}; check the name of the database"),
         1054 => format!("the table {table} has other columns than that system creates"),
         1044 | 1142 | 1143 => format!("grant the user {rights} on {table}"),
         167 | 1264 | 1467 | 1690 => {
             format!("the counting column of {table} is too narrow; make it a BIGINT")
         }
-        _ => advice(number).to_owned(),
+        _ => return None,
     })
-}
-
-fn error_with(
-    store: &str,
-    operation: &'static str,
-    effect: Effect,
-    failure: SqlFailure,
-    advice: impl Fn(u16) -> String,
-) -> StoreError {
-    let (kind, text) = match failure {
-        SqlFailure::NotSent(HostRefusal { kind, text }) | SqlFailure::Refused(HostRefusal { kind, text }) => {
-            (kind, text)
-        }
-        SqlFailure::Late(limit) => {
-            (effect.unanswered(), format!("no answer within {} ms", limit.as_millis()))
-        }
-        SqlFailure::Sql(error) => match database_error(&error) {
-            Some(said) => (statement_kind(said, effect), quote(said, &advice(said.number()))),
-            None => (connection_error_kind(&error, effect), chain(&error)),
-        },
-    };
-    StoreError::new(kind, operation, store, text)
 }
 
 /// Returns whether a row with this name already existed.
 pub(super) fn is_duplicate(error: &sqlx::Error) -> bool {
-    database_error(error).is_some_and(|said| said.number() == 1062)
+    has_code(error, 1062)
 }
 
 /// Returns whether a sum was out of range, which makes a statement without a WHERE fail on purpose.
 pub(crate) fn is_out_of_range(error: &sqlx::Error) -> bool {
-    database_error(error).is_some_and(|said| said.number() == 1690)
+    has_code(error, 1690)
 }
 
 /// Returns whether the server ended a statement in a deadlock, which undoes everything that it wrote.
 pub(crate) fn is_deadlock(failure: &SqlFailure) -> bool {
-    matches!(failure, SqlFailure::Sql(error) if database_error(error).is_some_and(|said| said.number() == 1213))
+    matches!(failure, SqlFailure::Sql(error) if has_code(error, 1213))
 }
 
-/// Returns the error for a missing table that the user may not create, with the SQL that a DBA has to run.
-pub(super) fn table_is_missing(store: &str, failure: SqlFailure) -> StoreError {
-    if let SqlFailure::Sql(error) = &failure
-        && let Some(said) = database_error(error).filter(|it| it.number() == 1142)
-    {
-        let table = TABLE.split_whitespace().collect::<Vec<_>>().join(" ");
-        let text = quote(said, &format!("let a user with that right run: {table}"));
-        return StoreError::new(StoreErrorKind::ReadOnly, "open", store, text);
-    }
-    store_error(store, "open", Effect::Reads, failure)
-}
-
-/// Turns an error before the first statement into the reason why there is no connection.
-pub(super) fn refusal(error: &sqlx::Error) -> HostRefusal {
-    match database_error(error) {
-        Some(said) => HostRefusal::new(login_kind(said.number()), quote(said, advice(said.number()))),
-        None => HostRefusal::new(connection_error_kind(error, Effect::Reads), chain(error)),
-    }
-}
-
-/// Returns whether a server refused a statement because it accepts no writes.
-pub(crate) fn is_demoted(failure: &SqlFailure) -> bool {
-    match failure {
-        SqlFailure::Refused(refusal) => refusal.kind == StoreErrorKind::ReadOnly,
-        SqlFailure::Sql(error) => {
-            database_error(error).is_some_and(|said| READ_ONLY.contains(&said.number()))
-        }
-        _ => false,
-    }
-}
-
-fn database_error(error: &sqlx::Error) -> Option<&MySqlDatabaseError> {
-    error.as_database_error()?.try_downcast_ref()
-}
-
-/// Access denied, no such database, unknown authentication, host not allowed, host blocked: permanent. Any other may be
-/// temporary.
-fn login_kind(number: u16) -> StoreErrorKind {
-    match number {
-        1044 | 1045 | 1049 | 1130 | 1251 | 1524 | 1698 => StoreErrorKind::Other,
-        _ => StoreErrorKind::Unavailable,
-    }
+fn has_code(error: &sqlx::Error, code: u16) -> bool {
+    server_error::<MySqlSettings>(error).is_some_and(|error| error.number() == code)
 }
 
 /// Caused by --read-only, a global lock, a read-only transaction, or a read-only engine.
@@ -123,49 +47,71 @@ const READ_ONLY: [u16; 4] = [1290, 1223, 1792, 1836];
 
 /// Numbers: <https://mariadb.com/kb/en/mariadb-error-code-reference/> and
 /// <https://dev.mysql.com/doc/mysql-errors/8.0/en/server-error-reference.html>.
-fn statement_kind(said: &MySqlDatabaseError, effect: Effect) -> StoreErrorKind {
-    match said.number() {
-        // Disk full, table full, a number out of the range of its column, and error 28 of the operating system from the storage
-        // engine.
-        167 | 1021 | 1114 | 1264 | 1467 | 1690 => StoreErrorKind::Full,
-        1030 if has_number(said.message(), "28") => StoreErrorKind::Full,
-        number if READ_ONLY.contains(&number) => StoreErrorKind::ReadOnly,
-        1142 | 1143 if effect == Effect::Writes => StoreErrorKind::ReadOnly,
-        // Lock wait timed out, deadlock, statement time limit of MariaDB and of MySQL, too many connections.
-        1205 | 1213 | 1969 | 3024 | 1040 | 1203 => StoreErrorKind::Unavailable,
-        1194 | 1195 | 1034 | 1712 | 1877 => StoreErrorKind::Corrupt,
-        // Rejected before execution: no such table or column, not allowed, bad statement, packet too large.
-        1044 | 1045 | 1054 | 1064 | 1142 | 1143 | 1146 | 1153 | 1364 | 1406 => StoreErrorKind::Other,
-        _ if effect == Effect::Reads => StoreErrorKind::Other,
-        // Server shutting down, query killed, error at the commit: only the record shows the outcome.
-        _ => StoreErrorKind::OutcomeUnknown,
+impl ServerErrors for MySqlSettings {
+    type Error = MySqlDatabaseError;
+    const TABLE: &str = TABLE;
+
+    /// Access denied, no such database, unknown authentication, host not allowed, host blocked: permanent. Any
+    /// other may be temporary.
+    fn login_kind(error: &MySqlDatabaseError) -> StoreErrorKind {
+        match error.number() {
+            1044 | 1045 | 1049 | 1130 | 1251 | 1524 | 1698 => StoreErrorKind::Other,
+            _ => StoreErrorKind::Unavailable,
+        }
+    }
+
+    fn statement_kind(error: &MySqlDatabaseError, effect: Effect) -> StoreErrorKind {
+        match error.number() {
+            // Disk full, table full, a number out of the range of its column, and error 28 of the operating
+            // system from the storage engine.
+            167 | 1021 | 1114 | 1264 | 1467 | 1690 => StoreErrorKind::Full,
+            1030 if has_number(error.message(), "28") => StoreErrorKind::Full,
+            number if READ_ONLY.contains(&number) => StoreErrorKind::ReadOnly,
+            1142 | 1143 if effect == Effect::Writes => StoreErrorKind::ReadOnly,
+            // Lock wait timed out, deadlock, statement time limit of MariaDB and of MySQL, too many connections.
+            1205 | 1213 | 1969 | 3024 | 1040 | 1203 => StoreErrorKind::Unavailable,
+            1194 | 1195 | 1034 | 1712 | 1877 => StoreErrorKind::Corrupt,
+            // Rejected before execution: no such table or column, not allowed, bad statement, packet too large.
+            1044 | 1045 | 1054 | 1064 | 1142 | 1143 | 1146 | 1153 | 1364 | 1406 => StoreErrorKind::Other,
+            _ if effect == Effect::Reads => StoreErrorKind::Other,
+            // Server shutting down, query killed, error at the commit: only the record shows the outcome.
+            _ => StoreErrorKind::OutcomeUnknown,
+        }
+    }
+
+    fn advice(error: &MySqlDatabaseError) -> &'static str {
+        match error.number() {
+            1045 | 1698 => "check user and password",
+            1049 => "create the database, or use another",
+            1044 => "grant the user its rights in this database",
+            1142 | 1143 => "grant SELECT, INSERT and UPDATE on snowmint_records to the user",
+            1146 => {
+                "the table was dropped or renamed while this node ran: rename it back, or stop every node, wait \
+                 for one lease window, and restore a backup"
+            }
+            1290 | 1223 | 1792 | 1836 => "use the primary, or make the server writable",
+            1021 | 1114 | 1030 => "free space on the disk of the server",
+            1040 | 1203 => "raise max_connections of the server; a node uses up to 4",
+            _ => "",
+        }
+    }
+
+    fn is_read_only(error: &MySqlDatabaseError) -> bool {
+        READ_ONLY.contains(&error.number())
+    }
+
+    fn may_not_create(error: &MySqlDatabaseError) -> bool {
+        error.number() == 1142
+    }
+
+    fn quote(error: &MySqlDatabaseError) -> String {
+        format!("server error \"{}\" ({})", error.message(), error.number())
     }
 }
 
 /// Returns whether a text has a number of its own, and not as a part of another one.
 fn has_number(text: &str, number: &str) -> bool {
     text.split(|character: char| !character.is_ascii_digit()).any(|digits| digits == number)
-}
-
-fn advice(number: u16) -> &'static str {
-    match number {
-        1045 | 1698 => "check user and password",
-        1049 => "create the database, or use another",
-        1044 => "grant the user its rights in this database",
-        1142 | 1143 => "grant SELECT, INSERT and UPDATE on snowmint_records to the user",
-        1146 => {
-            "the table was dropped or renamed while this node ran: rename it back, or stop every node, wait for one lease window, and restore a backup"
-        }
-        1290 | 1223 | 1792 | 1836 => "use the primary, or make the server writable",
-        1021 | 1114 | 1030 => "free space on the disk of the server",
-        1040 | 1203 => "raise max_connections of the server; a node uses up to 4",
-        _ => "",
-    }
-}
-
-fn quote(said: &MySqlDatabaseError, advice: &str) -> String {
-    let found = format!("server error \"{}\" ({})", said.message(), said.number());
-    if advice.is_empty() { found } else { format!("{found}; {advice}") }
 }
 
 #[cfg(test)]

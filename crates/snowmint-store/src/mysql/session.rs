@@ -10,14 +10,15 @@ use sqlx::mysql::{MySql, MySqlArguments, MySqlConnection, MySqlQueryResult};
 use sqlx::query::Query;
 use tokio::time::Instant;
 
+use super::connect::MySqlSettings;
 use super::error;
 use super::flush_watch::{FlushWatch, RedoLog};
 use super::history::{ClusterHistory, History, STATUS, View, no_member};
 use crate::StoreErrorKind;
-use crate::error::chain;
-use crate::error::random_below;
+use crate::error::{chain, random_below};
 use crate::net::{Confirmation, HostRefusal, Standing};
-use crate::sql::{SqlFailure, exactly_one};
+use crate::sql::exactly_one;
+use crate::sql::failure::{SqlFailure, refusal};
 
 /// SQL condition for writing statements: true only if the server accepts writes. A user with `SUPER` or `READ ONLY ADMIN` may
 /// write despite `read_only`, so the server itself does not reject writes of such a user.
@@ -307,7 +308,7 @@ pub(super) async fn begin(
     may_lose: Duration,
     crashes: CrashLoss,
 ) -> Result<SessionStart, HostRefusal> {
-    let refused = |error: sqlx::Error| error::refusal(&error);
+    let refused = |error: sqlx::Error| refusal::<MySqlSettings>(&error);
     let variables = named(sql, VARIABLES).await.map_err(refused)?;
     let value = |name: &str| variables.get(name).map_or("", |it| &**it);
     let is_off = |name: &str| !is_on(value(name));

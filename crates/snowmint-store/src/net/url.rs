@@ -35,18 +35,15 @@ pub(crate) struct Location {
 }
 
 /// The content of a file with certificates or a key.
-#[cfg(any(feature = "etcd", feature = "redis", feature = "postgres", feature = "mysql"))]
 type Pem = Vec<u8>;
 
 /// A user, and the source of the password.
-#[cfg(any(test, feature = "etcd", feature = "zookeeper"))]
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Login {
     pub(crate) user: String,
     password: Password,
 }
 
-#[cfg(any(test, feature = "etcd", feature = "zookeeper"))]
 impl Login {
     /// Returns the current password.
     pub(crate) fn password(&self) -> Result<Secret, UrlError> {
@@ -64,17 +61,14 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    #[cfg(any(feature = "redis", feature = "postgres", feature = "mysql"))]
     pub(crate) const fn new(name: String, port: u16) -> Self {
         Self { name, port }
     }
 
-    #[cfg(any(feature = "redis", feature = "postgres", feature = "mysql"))]
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    #[cfg(any(feature = "redis", feature = "postgres", feature = "mysql"))]
     pub(crate) const fn port(&self) -> u16 {
         self.port
     }
@@ -146,13 +140,6 @@ impl Location {
     }
 
     /// Removes two parameters that are paths and require each other, such as a certificate and its key.
-    #[cfg(any(
-        feature = "etcd",
-        feature = "kubernetes",
-        feature = "redis",
-        feature = "postgres",
-        feature = "mysql"
-    ))]
     pub(crate) fn take_pair(
         &mut self,
         one: &str,
@@ -166,14 +153,12 @@ impl Location {
     }
 
     /// Removes two parameters that require each other, and reads the files that they name.
-    #[cfg(any(feature = "etcd", feature = "redis", feature = "postgres", feature = "mysql"))]
     pub(crate) fn read_pair(&mut self, one: &str, other: &str) -> Result<Option<(Pem, Pem)>, UrlError> {
         let Some((first, second)) = self.take_pair(one, other)? else { return Ok(None) };
         Ok(Some((self.read_file(one, &first)?, self.read_file(other, &second)?)))
     }
 
     /// Removes `socket`, the path of a local socket to use instead of a host.
-    #[cfg(any(feature = "postgres", feature = "mysql"))]
     pub(crate) fn take_socket(&mut self, port: u16) -> Option<PathBuf> {
         let socket = self.take_path("socket");
         if socket.is_some() && self.hosts.is_empty() {
@@ -239,7 +224,6 @@ impl Location {
     }
 
     /// Removes the user and the password, which may be in a file or in the environment.
-    #[cfg(any(test, feature = "etcd", feature = "zookeeper"))]
     pub(crate) fn take_login(&mut self) -> Result<Option<Login>, UrlError> {
         let file = self.take_path("password_file");
         let Some(user) = self.user.take() else {
@@ -261,20 +245,11 @@ impl Location {
     }
 
     /// Removes the password, for stores that accept a password without a user and a user without a password.
-    #[cfg(any(feature = "redis", feature = "postgres", feature = "mysql"))]
     pub(crate) fn take_password(&mut self) -> Result<Password, UrlError> {
         let file = self.take_path("password_file");
         self.find_password(file)
     }
 
-    #[cfg(any(
-        test,
-        feature = "etcd",
-        feature = "zookeeper",
-        feature = "redis",
-        feature = "postgres",
-        feature = "mysql"
-    ))]
     fn find_password(&mut self, file: Option<PathBuf>) -> Result<Password, UrlError> {
         let environment = if self.uses_environment { std::env::var(VARIABLE).ok() } else { None };
         Password::find(self.password.take(), file, environment.map(Secret::new))
@@ -298,13 +273,6 @@ impl Location {
     }
 
     /// Reads a file that a parameter names, such as a certificate.
-    #[cfg(any(
-        feature = "etcd",
-        feature = "kubernetes",
-        feature = "redis",
-        feature = "postgres",
-        feature = "mysql"
-    ))]
     pub(crate) fn read_file(&self, parameter: &str, path: &Path) -> Result<Vec<u8>, UrlError> {
         std::fs::read(path)
             .map_err(|error| self.malformed(&format!("{parameter}={}: {error}", path.display())))

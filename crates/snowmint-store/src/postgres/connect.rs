@@ -8,12 +8,14 @@ use sqlx::{ConnectOptions, Connection, FromRow};
 
 use super::error::FSYNC_OFF;
 use super::session::{self, Guard, STARTED, Session};
-use super::{PostgresStore, TABLE, error};
+use super::{TABLE, error};
 use crate::error::Effect;
-use crate::net::url::Password;
-use crate::net::url::{Host, Location};
+use crate::net::url::{Host, Location, Password};
 use crate::net::{Confirmation, HostRefusal, ServerHistory, Standing, Writable};
-use crate::sql::{Connect, Connected, Pool, exactly_one, table};
+use crate::sql::failure::refusal;
+use crate::sql::pool::{Connect, Connected, Pool};
+use crate::sql::table::OPEN;
+use crate::sql::{exactly_one, table};
 use crate::{StoreError, StoreErrorKind, UrlError};
 
 const PORT: u16 = 5432;
@@ -79,8 +81,8 @@ pub(super) struct PostgresSettings {
 }
 
 impl PostgresSettings {
-    /// Parses `postgres://...` of a store, and returns the name for logs too.
-    pub(super) fn parse(url: &str) -> Result<(Pool<Self>, String), UrlError> {
+    /// Parses `postgres://...` of a store.
+    pub(super) fn parse(url: &str) -> Result<Pool<Self>, UrlError> {
         let (_, rest) = url.split_once(':').unwrap_or((url, ""));
         let mut location = Location::parse("postgres", rest, PORT)?;
         let limit = location.take_timeout()?;
@@ -115,7 +117,7 @@ impl PostgresSettings {
         let must_keep = location.take_durable()?;
         location.finish(PARAMETERS)?;
         let settings = Self { options, password, sessions, limit, must_keep };
-        Ok((Pool::new(settings, location.hosts, limit, may_lose), name))
+        Ok(Pool::new(settings, name, location.hosts, limit, may_lose))
     }
 }
 
@@ -158,11 +160,11 @@ impl Connect for PostgresSettings {
         if let Some(password) = self.password.current()? {
             options = options.password(password.expose());
         }
-        let mut connection = options.connect().await.map_err(|error| error::refusal(&error))?;
+        let mut connection = options.connect().await.map_err(|error| refusal::<Self>(&error))?;
         let begin = sqlx::raw_sql(sqlx::AssertSqlSafe(begin(&self.sessions, self.limit)));
         let row = session::hearing(exactly_one(begin.fetch_all(&mut connection))).await?;
         let (process, in_recovery, started, fsync, commit, has_standbys) =
-            ServerReport::from_row(&row).map_err(|error| error::refusal(&error))?;
+            ServerReport::from_row(&row).map_err(|error| refusal::<Self>(&error))?;
         // Its answers may lag behind the primary, so it must not be read either.
         if in_recovery {
             let text = "is a read-only standby; use the primary, or name both hosts, separated by a comma";
@@ -189,65 +191,43 @@ impl Connect for PostgresSettings {
 }
 
 /// Creates the table if it is missing, checks that it belongs to Snowmint, and returns its name with the schema.
-pub(super) async fn prepare_table(store: &PostgresStore) -> Result<String, StoreError> {
-    if let Some(found) = inspect(store).await? {
-        return check(store, found);
-    }
-    let ask = async |mut session: Session| {
-        let created = session.execute(TABLE).await;
-        (session, created)
+pub(super) async fn prepare_table(pool: &Pool<PostgresSettings>) -> Result<String, StoreError> {
+    let inspect = async || Ok(super::rows(pool, OPEN, Effect::Reads, INSPECT).await?.into_iter().next());
+    let create = async |mut session: Session| {
+        session.execute(TABLE).await?;
+        Ok(((), session))
     };
-    // Another node may have been faster, so inspect again before reporting a failure.
-    let created = store.pool.run(Effect::Reads, ask).await;
-    match (inspect(store).await?, created) {
-        (Some(found), _) => check(store, found),
-        (None, Err(failure)) => Err(error::table_is_missing(&store.name, failure)),
-        (None, Ok(_)) => Err(refuse(
-            store,
-            "the table snowmint_records was created and is missing again; check which program drops it",
-        )),
-    }
+    check(&pool.name, table::ensure(pool, inspect, create).await?)
 }
 
 /// Name with schema, other schemas, kind, persistence, columns, whether names are unique.
-type Found = (String, String, String, String, String, bool);
+type Inspected = (String, String, String, String, String, bool);
 
-async fn inspect(store: &PostgresStore) -> Result<Option<Found>, StoreError> {
-    let found = store.rows(Effect::Reads, INSPECT).await;
-    let found = found.map_err(|failure| store.error("open", Effect::Reads, failure))?;
-    Ok(found.into_iter().next())
-}
-
-fn check(store: &PostgresStore, found: Found) -> Result<String, StoreError> {
+fn check(store: &str, found: Inspected) -> Result<String, StoreError> {
+    let refuse = |found: String| Err(table::refuse(store, found));
     let (table, others, kind, persistence, columns, unique) = found;
     if columns != COLUMNS || !matches!(&*kind, "r" | "p") {
-        let found = format!(
+        return refuse(format!(
             "the table snowmint_records belongs to another program: it has ({columns}), expected ({COLUMNS}); it was not changed; \
              use another database, or another schema by the search_path of the user"
-        );
-        return Err(refuse(store, &found));
+        ));
     }
     if !unique {
-        return Err(refuse(store, "the table snowmint_records has no primary key; add one on (name)"));
+        return refuse("the table snowmint_records has no primary key; add one on (name)".to_owned());
     }
     if persistence != "p" {
         let found = "the table snowmint_records is unlogged or temporary: a crash would empty it; \
             ALTER TABLE snowmint_records SET LOGGED";
-        return Err(refuse(store, found));
+        return refuse(found.to_owned());
     }
     if !others.is_empty() {
-        let found = format!(
+        return refuse(format!(
             "the search_path of the user finds {table}, and a table of that name in {others} too: nodes may use different \
              tables and produce duplicates; drop or rename the unused table, or limit the search_path to one schema: \
              ALTER ROLE ... SET search_path = ..."
-        );
-        return Err(refuse(store, &found));
+        ));
     }
     Ok(table)
-}
-
-fn refuse(store: &PostgresStore, found: &str) -> StoreError {
-    StoreError::new(StoreErrorKind::Other, "open", &*store.name, found)
 }
 
 /// Any user may run this, unless that right was revoked. The name of the current log file contains the timeline;
@@ -279,7 +259,7 @@ impl History {
                 Ok(Self { known: Some(Known { system, database, timeline }) })
             }
             Err(error) if error::is_not_offered(&error) => Ok(Self::default()),
-            Err(error) => Err(error::refusal(&error)),
+            Err(error) => Err(refusal::<PostgresSettings>(&error)),
         }
     }
 }
@@ -333,14 +313,14 @@ mod tests {
             ("postgres://u@h/db?password_file=/nowhere", "password_file /nowhere: No such file"),
         ];
         for (url, wanted) in cases {
-            let error = PostgresSettings::parse(url).map(|it| it.1).unwrap_err().to_string();
+            let error = PostgresSettings::parse(url).map(|it| it.name).unwrap_err().to_string();
             assert!(error.contains(wanted) && !error.contains("hunter2"), "{url}: {error}");
         }
     }
 
     #[test]
     fn a_name_for_logs_has_no_password() {
-        let name = |url| PostgresSettings::parse(url).map(|it| it.1).unwrap();
+        let name = |url| PostgresSettings::parse(url).map(|it| it.name).unwrap();
         assert_eq!(name("postgres://u:hunter2@h1,h2:1/db"), "postgres://h1:5432,h2:1/db");
         assert_eq!(name("postgres:///db?socket=/run"), "postgres://localhost:5432/db");
     }

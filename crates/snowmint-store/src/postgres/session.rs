@@ -15,9 +15,11 @@ use tracing::level_filters::LevelFilter;
 use tracing::subscriber::Interest;
 use tracing::{Dispatch, Event, Level, Metadata, Subscriber, dispatcher, span};
 
-use super::error::{self, Unconfirmed};
+use super::connect::PostgresSettings;
+use super::error::Unconfirmed;
 use crate::StoreErrorKind;
 use crate::net::{Confirmation, HostRefusal};
+use crate::sql::failure::refusal;
 
 /// Returns the settings that a statement depends on.
 ///
@@ -148,7 +150,7 @@ pub(super) async fn hearing<T>(
     opening: impl Future<Output = Result<T, sqlx::Error>>,
 ) -> Result<T, HostRefusal> {
     match with_warning(opening).await {
-        (Err(error), _) => Err(error::refusal(&error)),
+        (Err(error), _) => Err(refusal::<PostgresSettings>(&error)),
         (Ok(answer), Some(_)) => Ok(answer),
         (Ok(_), None) => {
             let text = "this program does not receive the warnings of PostgreSQL, so it cannot know if a standby has \

@@ -8,9 +8,8 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-use super::SqlFailure;
-use crate::error::Effect;
-use crate::error::random_below;
+use super::failure::{self, ServerErrors, SqlFailure};
+use crate::error::{Effect, random_below};
 use crate::net::url::Host;
 use crate::net::{
     ASK_AGAIN, Answer, Chosen, Confirmation, HostRefusal, Hosts, IDLE, ServerHistory, Standing,
@@ -52,6 +51,8 @@ pub(crate) type Connected<D> = Answer<<D as Connect>::Connection, <D as Connect>
 /// The connections to one database.
 pub(crate) struct Pool<D: Connect> {
     shared: Arc<Shared<D>>,
+    /// The URL without secrets, for logs and errors.
+    pub(crate) name: String,
     /// The time span of the newest writes that the database may lose.
     pub(crate) may_lose: Duration,
     permits: Semaphore,
@@ -119,14 +120,20 @@ struct Open<D: Connect> {
 }
 
 impl<D: Connect> Pool<D> {
-    pub(crate) fn new(connect: D, hosts: Vec<Host>, limit: Duration, may_lose: Duration) -> Self {
+    pub(crate) fn new(
+        connect: D,
+        name: String,
+        hosts: Vec<Host>,
+        limit: Duration,
+        may_lose: Duration,
+    ) -> Self {
         // A replaced primary must be noticed before it confirms what it acknowledged after its replacement.
         let ask_again = if may_lose.is_zero() { ASK_AGAIN } else { ASK_AGAIN.min(may_lose / 2) };
         let confirmed = Confirmed::default();
         let state = Mutex::new(State { idle: Vec::new(), confirmed, primary: None, refreshed: None });
         let (hosts, is_kept) = (Hosts::new(hosts), may_lose.is_zero());
         let shared = Arc::new(Shared { connect, hosts, limit, ask_again, is_kept, state });
-        Self { shared, may_lose, permits: Semaphore::new(CONNECTIONS), asking: Mutex::default() }
+        Self { shared, name, may_lose, permits: Semaphore::new(CONNECTIONS), asking: Mutex::default() }
     }
 
     /// Returns the identity of the server in use; `None` before it is known.
@@ -134,28 +141,17 @@ impl<D: Connect> Pool<D> {
         self.shared.state().primary.as_ref().and_then(|it| it.server.clone())
     }
 
-    /// Turns a failed statement into an error. The refusal of a demoted server is temporary if there are several hosts.
-    pub(crate) fn error(
-        &self,
-        failure: SqlFailure,
-        is_demoted: impl FnOnce(&SqlFailure) -> bool,
-        into_error: impl FnOnce(SqlFailure) -> StoreError,
-    ) -> StoreError {
-        StoreError::of_failure(failure, is_demoted, || self.shared.hosts.are_several(), into_error)
-    }
-
     /// Runs a statement. A read is retried once, on a new connection, if its connection breaks.
     ///
-    /// `ask` returns the connection with the result. A dropped future drops the connection, including half-read answers.
-    pub(crate) async fn run<T, E, F>(
+    /// `ask` returns the connection with its answer. A dropped future drops the connection, including half-read answers.
+    pub(crate) async fn run<T, F>(
         &self,
         effect: Effect,
         ask: impl Fn(D::Connection) -> F + Send + Sync,
     ) -> Result<T, SqlFailure>
     where
         T: Send,
-        E: Into<SqlFailure> + Send,
-        F: Future<Output = (D::Connection, Result<T, E>)> + Send,
+        F: Future<Output = Result<(T, D::Connection), SqlFailure>> + Send,
     {
         let deadline = Instant::now() + self.shared.limit;
         let permit = self.permit(deadline).await?;
@@ -179,29 +175,27 @@ impl<D: Connect> Pool<D> {
             .ok_or_else(|| SqlFailure::NotSent(HostRefusal::late(self.shared.limit)))
     }
 
-    async fn run_once<T, E, F>(
+    async fn run_once<T, F>(
         &self,
         deadline: Instant,
         ask: &(impl Fn(D::Connection) -> F + Send + Sync),
     ) -> Result<T, SqlFailure>
     where
         T: Send,
-        E: Into<SqlFailure> + Send,
-        F: Future<Output = (D::Connection, Result<T, E>)> + Send,
+        F: Future<Output = Result<(T, D::Connection), SqlFailure>> + Send,
     {
         let shared = &*self.shared;
         let Open { connection, server, ends, unconfirmed, .. } =
             self.take(deadline).await.map_err(SqlFailure::NotSent)?;
         match timeout_at(deadline, ask(connection)).await {
-            Ok((mut connection, Ok(value))) => {
+            Ok(Ok((value, mut connection))) => {
                 shared.note(&mut connection);
                 let unconfirmed = shared.confirm(&connection, unconfirmed);
                 let open = Open { connection, server, ends, since: Instant::now(), unconfirmed };
                 shared.state().keep(open);
                 Ok(value)
             }
-            Ok((_, Err(error))) => {
-                let failure = error.into();
+            Ok(Err(failure)) => {
                 if !matches!(&failure, SqlFailure::Sql(error) if error.as_database_error().is_some()) {
                     // The cause has most likely broken all connections.
                     shared.state().idle.clear();
@@ -249,6 +243,38 @@ impl<D: Connect> Pool<D> {
             let shared = Arc::clone(shared);
             asking.spawn(async move { shared.refresh().await });
         }
+    }
+}
+
+impl<D: Connect + ServerErrors> Pool<D> {
+    /// As [`run`](Self::run); a failure becomes the error of a store.
+    pub(crate) async fn call<T, F>(
+        &self,
+        operation: &'static str,
+        effect: Effect,
+        ask: impl Fn(D::Connection) -> F + Send + Sync,
+    ) -> Result<T, StoreError>
+    where
+        T: Send,
+        F: Future<Output = Result<(T, D::Connection), SqlFailure>> + Send,
+    {
+        let answer = self.run(effect, ask).await;
+        answer.map_err(|failure| self.error(operation, effect, failure, |_| None))
+    }
+
+    /// Turns a failed statement into an error; `advice` precedes that of the database. The refusal of a demoted server is
+    /// temporary if there are several hosts, since another one may have been promoted.
+    pub(crate) fn error(
+        &self,
+        operation: &'static str,
+        effect: Effect,
+        failure: SqlFailure,
+        advice: impl Fn(&D::Error) -> Option<String>,
+    ) -> StoreError {
+        let is_temporary = failure::is_demoted::<D>(&failure) && self.shared.hosts.are_several();
+        let (kind, text) = failure::meaning::<D>(failure, effect, advice);
+        let kind = if is_temporary { StoreErrorKind::Unavailable } else { kind };
+        StoreError::new(kind, operation, &*self.name, text)
     }
 }
 
@@ -431,13 +457,13 @@ mod tests {
         hosts.set("a", Says::Primary);
         hosts.set("b", b);
         let of = ["a", "b"].map(|name| Host::new(name.to_owned(), 1)).to_vec();
-        (Pool::new(hosts.clone(), of, Duration::from_secs(5), may_lose), hosts)
+        (Pool::new(hosts.clone(), String::new(), of, Duration::from_secs(5), may_lose), hosts)
     }
 
     /// Returns the server that answered a call, and the time that the call took.
     async fn call(pool: &Pool<Hosts>) -> (Result<String, SqlFailure>, Duration) {
         let started = Instant::now();
-        let ask = async |name: String| (name.clone(), Ok::<_, SqlFailure>(name));
+        let ask = async |name: String| Ok((name.clone(), name));
         (pool.run(Effect::Writes, ask).await, started.elapsed())
     }
 
@@ -504,10 +530,10 @@ mod tests {
         let hosts = Hosts::default();
         hosts.set("a", Says::Primary);
         let one = vec![Host::new("a".to_owned(), 1)];
-        let pool = Pool::new(hosts.clone(), one, Duration::from_secs(5), Duration::ZERO);
+        let pool = Pool::new(hosts.clone(), String::new(), one, Duration::from_secs(5), Duration::ZERO);
         let slow = async |name: String| {
             sleep(Duration::from_secs(1)).await;
-            (name.clone(), Ok::<_, SqlFailure>(name))
+            Ok((name.clone(), name))
         };
         let meanwhile = async {
             sleep(Duration::from_millis(100)).await;
@@ -527,7 +553,7 @@ mod tests {
         let hosts = Hosts::default();
         hosts.set("a", Says::Primary);
         let one = vec![Host::new("a".to_owned(), 1)];
-        let pool = Pool::new(hosts.clone(), one, Duration::from_secs(5), Duration::ZERO);
+        let pool = Pool::new(hosts.clone(), String::new(), one, Duration::from_secs(5), Duration::ZERO);
         for _ in 0..25 {
             call(&pool).await.0.unwrap();
             sleep(Duration::from_mins(1)).await;

@@ -1,12 +1,54 @@
 //! The parts that PostgreSQL and MySQL share for the table `snowmint_records`: keys as ranges of bytes, and rows as records.
 //! Each database has its own statements and error codes.
 
+use super::failure::{self, ServerErrors, SqlFailure};
+use super::pool::{Connect, Pool};
+use crate::error::Effect;
 use crate::net::url::Location;
 use crate::store::SkippedRecords;
 use crate::{Key, Revision, StoreError, StoreErrorKind, UrlError, Versioned};
 
-/// A row of the table: name, revision, value. Another program may have written a name that is not UTF-8.
-pub(crate) type Row = (Vec<u8>, i64, Vec<u8>);
+/// A row of an outer join with the table: name, revision, value; all empty if there is no record. Another program may have
+/// written a name that is not UTF-8.
+type Row = (Option<Vec<u8>>, Option<i64>, Option<Vec<u8>>);
+
+/// The name in errors of the call that opens a store.
+pub(crate) const OPEN: &str = "open";
+
+/// Creates the table if it is missing, and returns what `inspect` finds of it.
+pub(crate) async fn ensure<D, T, I, C>(
+    pool: &Pool<D>,
+    inspect: impl Fn() -> I,
+    create: impl Fn(D::Connection) -> C + Send + Sync,
+) -> Result<T, StoreError>
+where
+    D: Connect + ServerErrors,
+    I: Future<Output = Result<Option<T>, StoreError>>,
+    C: Future<Output = Result<((), D::Connection), SqlFailure>> + Send,
+{
+    if let Some(found) = inspect().await? {
+        return Ok(found);
+    }
+    // Another node may have been faster, so inspect again before reporting a failure.
+    let created = pool.run(Effect::Reads, create).await;
+    match (inspect().await?, created) {
+        (Some(found), _) => Ok(found),
+        (None, Err(failure)) => Err(match failure::refused_table::<D>(&failure) {
+            Some(text) => StoreError::new(StoreErrorKind::ReadOnly, OPEN, &*pool.name, text),
+            None => pool.error(OPEN, Effect::Reads, failure, |_| None),
+        }),
+        (None, Ok(())) => {
+            let found =
+                "the table snowmint_records was created and is missing again; check which program drops it";
+            Err(refuse(&pool.name, found))
+        }
+    }
+}
+
+/// Returns the error for a table that nodes must not use.
+pub(crate) fn refuse(store: &str, found: impl Into<String>) -> StoreError {
+    StoreError::new(StoreErrorKind::Other, OPEN, store, found.into())
+}
 
 /// Returns the bounds of all keys with a prefix, the first inclusive and the last exclusive; or `None` if no key can have it.
 pub(crate) fn bounds(prefix: &str) -> Option<(String, String)> {
@@ -31,10 +73,11 @@ pub(crate) fn records(
     store: &str,
     operation: &'static str,
     skipped: &SkippedRecords,
-    rows: Vec<Row>,
+    rows: impl IntoIterator<Item = Row>,
 ) -> Vec<(Key, Versioned)> {
-    let mut records = Vec::with_capacity(rows.len());
-    for (name, revision, value) in rows {
+    let mut records = Vec::new();
+    for row in rows {
+        let (Some(name), Some(revision), Some(value)) = row else { continue };
         let key = Key::of_bytes(&name).map_err(|error| invalid(store, operation, &error.to_string()));
         match key.and_then(|key| Ok((key, record(store, operation, revision, value)?))) {
             Ok(record) => records.push(record),

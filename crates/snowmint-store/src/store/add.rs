@@ -56,7 +56,6 @@ pub(crate) fn before_and_after<S: Store + ?Sized>(
 
 /// Adds by an atomic step of the store. The step receives the addend and returns the number before, or `None` if the store
 /// refused it; the record then shows why.
-#[cfg(any(feature = "sqlite", feature = "redis", feature = "postgres", feature = "mysql"))]
 pub(crate) async fn in_one_step<S, F>(
     store: &S,
     key: &Key,

@@ -1,14 +1,14 @@
 //! A table of another system in MySQL or MariaDB: its URL, its statements, and its errors.
 //! The session is the same as for our own store: strict, on a server that accepts writes.
 
-use crate::error::Effect;
-use crate::error::Retries;
+use crate::error::{Effect, Retries};
 use crate::mysql::connect::{MySqlSettings, PARAMETERS};
 use crate::mysql::error;
 use crate::mysql::session::{CrashLoss, Session};
 use crate::net::url::Location;
 use crate::sql::at_most_one;
-use crate::sql::{Pool, SqlFailure};
+use crate::sql::failure::SqlFailure;
+use crate::sql::pool::Pool;
 use crate::{OpenError, StoreError, StoreErrorKind, UrlError};
 
 /// The name in errors of the call that reserves numbers.
@@ -41,9 +41,8 @@ pub(super) enum Purpose {
 
 /// A table of a system, and the connections to its database.
 pub(super) struct Database {
+    /// Its name lacks the part that distinguishes the counters in the table.
     pool: Pool<MySqlSettings>,
-    /// The URL without secrets, and without the part that distinguishes the counters in the table.
-    name: String,
     system: &'static System,
     pub(super) table: String,
     /// Whether a server that may lose commits in a crash is refused.
@@ -69,8 +68,7 @@ impl Database {
         const OPERATION: &str = "open";
         let ask = async |mut session: Session| {
             let query = sqlx::query_scalar::<_, Option<String>>(ENGINE).bind(&self.table);
-            let row = at_most_one(query.fetch_all(&mut session.sql)).await;
-            (session, row)
+            Ok((at_most_one(query.fetch_all(&mut session.sql)).await?, session))
         };
         let table = &self.table;
         let found = match self.run(OPERATION, Effect::Reads, ask).await? {
@@ -104,7 +102,7 @@ impl Database {
             Purpose::Draw if is_durable => CrashLoss::Nothing,
             Purpose::Draw => CrashLoss::Anything,
         };
-        let (pool, name) = MySqlSettings::take(&mut location, crashes)?;
+        let mut pool = MySqlSettings::take(&mut location, crashes)?;
         if !pool.may_lose.is_zero() {
             return Err(location.malformed(
                 "invalid may_lose: expected 0, since this table has no room for marks that show which reservations survived a \
@@ -112,13 +110,13 @@ impl Database {
             ));
         }
         location.finish(&format!("{}, {PARAMETERS} and durable", system.parameters))?;
-        let name = format!("{}:{name}", system.source);
+        pool.name = format!("{}:{}", system.source, pool.name);
         let must_keep = crashes == CrashLoss::Nothing;
-        Ok((Self { pool, name, system, table, must_keep }, taken))
+        Ok((Self { pool, system, table, must_keep }, taken))
     }
 
     /// Runs a statement, and retries it after a deadlock: the server ended the statement, which wrote nothing.
-    pub(super) async fn run<T, E, F>(
+    pub(super) async fn run<T, F>(
         &self,
         operation: &'static str,
         effect: Effect,
@@ -126,17 +124,15 @@ impl Database {
     ) -> Result<T, StoreError>
     where
         T: Send,
-        E: Into<SqlFailure> + Send,
-        F: Future<Output = (Session, Result<T, E>)> + Send,
+        F: Future<Output = Result<(T, Session), SqlFailure>> + Send,
     {
-        let about = (&*self.name, &*self.table, self.system.rights);
+        let advice = |said: &_| error::foreign_advice(said, &self.table, self.system.rights);
         let mut retries = Retries::new();
         loop {
             match self.pool.run(effect, &ask).await {
                 Err(failure) if error::is_deadlock(&failure) && retries.pause().await.is_ok() => {}
                 answer => {
-                    let into_error = |failure| error::foreign_error(about, operation, effect, failure);
-                    return answer.map_err(|failure| self.pool.error(failure, error::is_demoted, into_error));
+                    return answer.map_err(|failure| self.pool.error(operation, effect, failure, advice));
                 }
             }
         }
@@ -148,12 +144,12 @@ impl Database {
     }
 
     pub(super) fn error(&self, kind: StoreErrorKind, operation: &'static str, found: String) -> StoreError {
-        StoreError::new(kind, operation, &*self.name, found)
+        StoreError::new(kind, operation, &*self.pool.name, found)
     }
 
     /// Returns the name with the part that distinguishes this counter in the table.
     pub(super) fn shown(&self, which: &str) -> String {
-        format!("{}?{which}", self.name)
+        format!("{}?{which}", self.pool.name)
     }
 
     /// Checks a number of the table.

@@ -75,8 +75,7 @@ impl LeafCounter {
     async fn row(&self, operation: &'static str) -> Result<(u64, i64), StoreError> {
         let ask = async |mut session: Session| {
             let query = sqlx::query_as::<_, (i64, i64)>(ROW).bind(&self.tag);
-            let row = at_most_one(query.fetch_all(&mut session.sql)).await;
-            (session, row)
+            Ok((at_most_one(query.fetch_all(&mut session.sql)).await?, session))
         };
         let row = self.database.run(operation, Effect::Reads, ask).await?;
         let (max_id, step) = row.ok_or_else(|| {
@@ -104,8 +103,7 @@ impl Counter for LeafCounter {
         };
         let ask = async |mut session: Session| {
             let query = sqlx::query(TAKE).bind(addend).bind(&self.tag).bind(i64::MAX - addend);
-            let done = session.write(query).await;
-            (session, done)
+            Ok((session.write(query).await?, session))
         };
         let done = self.database.run(RESERVE, Effect::Writes, ask).await?;
         if done.rows_affected() > 1 {
@@ -129,8 +127,7 @@ impl Counter for LeafCounter {
         let least = number.saturating_add(1).min(MAX_NUMBER);
         let ask = async |mut session: Session| {
             let query = sqlx::query(RAISE).bind(least.cast_signed()).bind(&self.tag).bind(i64::MAX);
-            let done = session.write(query).await;
-            (session, done)
+            Ok((session.write(query).await?, session))
         };
         let done = self.database.run(OPERATION, Effect::Writes, ask).await?;
         if done.rows_affected() == 0 {
@@ -167,8 +164,7 @@ pub(super) async fn survey(url: &str) -> Result<Vec<Surveyed>, OpenError> {
     })?;
     let ask = async |mut session: Session| {
         let query = sqlx::query_as::<_, (String, i64, i64)>(ROWS).bind(&tag).bind(&tag);
-        let rows = query.fetch_all(&mut session.sql).await;
-        (session, rows)
+        Ok((query.fetch_all(&mut session.sql).await?, session))
     };
     let rows = database.run("survey", Effect::Reads, ask).await?;
     let surveyed = |(name, max_id, step): (String, i64, i64)| {

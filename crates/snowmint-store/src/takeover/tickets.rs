@@ -13,7 +13,8 @@ use crate::error::Effect;
 use crate::mysql::error;
 use crate::mysql::session::{Session, may_write};
 use crate::net::url::Location;
-use crate::sql::{SqlFailure, at_most_one, exactly_one};
+use crate::sql::failure::SqlFailure;
+use crate::sql::{at_most_one, exactly_one};
 use crate::{Counter, MAX_NUMBER, OpenError, Segment, StoreError, StoreErrorKind, UrlError};
 
 pub(super) const SOURCE: &str = "tickets";
@@ -110,10 +111,7 @@ impl TicketsCounter {
 #[async_trait]
 impl Counter for TicketsCounter {
     async fn reserve(&self, _count: NonZeroU64) -> Result<Segment, StoreError> {
-        let ask = async |mut session: Session| {
-            let numbers = self.draw(&mut session).await;
-            (session, numbers)
-        };
+        let ask = async |mut session: Session| Ok((self.draw(&mut session).await?, session));
         let (ticket, step) = self.database.run(RESERVE, Effect::Writes, ask).await?;
         let table = &self.database.table;
         if ticket == 0 {
@@ -149,18 +147,15 @@ impl Counter for TicketsCounter {
         let ask = async |mut session: Session| {
             let done = sqlx::raw_sql(AssertSqlSafe(sql.clone())).execute(&mut session.sql).await;
             let done = match done {
-                Err(error) if error::is_out_of_range(&error) => Err(session.refusal().await),
-                done => session.settle(done, |_| true).await,
+                Err(error) if error::is_out_of_range(&error) => return Err(session.refusal().await),
+                done => session.settle(done, |_| true).await?,
             };
             // If the row was already above the number, nothing was committed: only another commit shows that the row is on the
             // disk, and on a replica. So draw a ticket, unless the server says that it changed a row.
-            let done = match done {
-                Ok(done) if done.rows_affected() != CHANGED && session.needs_a_commit() => {
-                    self.draw(&mut session).await.map(|_| ())
-                }
-                done => done.map(|_| ()),
-            };
-            (session, done)
+            if done.rows_affected() != CHANGED && session.needs_a_commit() {
+                self.draw(&mut session).await?;
+            }
+            Ok(((), session))
         };
         self.database.run("raise", Effect::Writes, ask).await?;
         Ok(true)
@@ -202,8 +197,7 @@ pub(super) async fn survey(url: &str) -> Result<Vec<Surveyed>, OpenError> {
     );
     let ask = async |mut session: Session| {
         let query = sqlx::query_as::<_, (u64, u64, u64, u64)>(AssertSqlSafe(sql.clone()));
-        let row = exactly_one(query.fetch_all(&mut session.sql)).await;
-        (session, row)
+        Ok((exactly_one(query.fetch_all(&mut session.sql)).await?, session))
     };
     let (highest_row, next, increment, offset) = database.run(OPERATION, Effect::Reads, ask).await?;
     let delta = NonZeroU64::new(increment).unwrap_or(NonZeroU64::MIN);
@@ -236,8 +230,7 @@ fn parameters(location: &mut Location) -> Result<(String, Option<String>), UrlEr
 async fn column(database: &Database, operation: &'static str) -> Result<Column, StoreError> {
     let ask = async |mut session: Session| {
         let query = sqlx::query_as::<_, (String, String)>(COLUMN).bind(&database.table);
-        let row = at_most_one(query.fetch_all(&mut session.sql)).await;
-        (session, row)
+        Ok((at_most_one(query.fetch_all(&mut session.sql)).await?, session))
     };
     let Some((name, kind)) = database.run(operation, Effect::Reads, ask).await? else {
         return Err(no_counter(database, operation).await?);
@@ -256,8 +249,7 @@ async fn column(database: &Database, operation: &'static str) -> Result<Column, 
 async fn no_counter(database: &Database, operation: &'static str) -> Result<StoreError, StoreError> {
     let ask = async |mut session: Session| {
         let query = sqlx::query_scalar::<_, i64>(EXISTS).bind(&database.table);
-        let count = exactly_one(query.fetch_all(&mut session.sql)).await;
-        (session, count)
+        Ok((exactly_one(query.fetch_all(&mut session.sql)).await?, session))
     };
     let table = &database.table;
     let found = match database.run(operation, Effect::Reads, ask).await? {

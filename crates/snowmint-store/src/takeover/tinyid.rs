@@ -9,8 +9,7 @@ use async_trait::async_trait;
 
 use super::Surveyed;
 use super::database::{Database, Purpose, RESERVE, System, required};
-use crate::error::Effect;
-use crate::error::Retries;
+use crate::error::{Effect, Retries};
 use crate::mysql::session::{Session, may_write};
 use crate::{Counter, MAX_NUMBER, OpenError, Segment, StoreError, StoreErrorKind};
 
@@ -95,8 +94,7 @@ impl TinyIdCounter {
     async fn advance(&self, operation: &'static str, row: &Row, max_id: i64) -> Result<bool, StoreError> {
         let ask = async |mut session: Session| {
             let query = sqlx::query(TAKE).bind(max_id).bind(row.id).bind(row.max_id.cast_signed());
-            let done = session.write(query.bind(row.version).bind(&row.biz_type)).await;
-            (session, done)
+            Ok((session.write(query.bind(row.version).bind(&row.biz_type)).await?, session))
         };
         Ok(self.database.run(operation, Effect::Writes, ask).await?.rows_affected() == 1)
     }
@@ -202,8 +200,7 @@ async fn rows(
 ) -> Result<Vec<Row>, StoreError> {
     let ask = async |mut session: Session| {
         let query = sqlx::query_as::<_, Columns>(ROWS).bind(biz_type).bind(biz_type);
-        let rows = query.fetch_all(&mut session.sql).await;
-        (session, rows)
+        Ok((query.fetch_all(&mut session.sql).await?, session))
     };
     let rows = database.run(operation, Effect::Reads, ask).await?;
     rows.into_iter().map(|columns| row(database, operation, columns)).collect()

@@ -16,8 +16,8 @@
 //!    that much. It is not confirmed by that: several jumps together get no more, until rule 4 or 5 confirms them.
 
 use super::{
-    Begin, CallFailure, Entry, Event, LeaseSettings, Listing, Next, Now, PendingWrite, Protocol, Purpose,
-    State,
+    Begin, CallFailure, LeaseEvent, LeaseNext, LeaseProtocol, LeaseSettings, Listing, Now, PendingWrite,
+    State, WorkerEntry, WritePurpose,
 };
 
 /// Smaller jumps are left to slewing, in milliseconds.
@@ -33,11 +33,11 @@ const EVEN_PART: u64 = 1000;
 
 /// How long a clock has been ahead by the same amount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(in crate::lease) struct Jumped(Option<Seen>);
+pub(in crate::lease) struct Jumped(Option<LastLook>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::struct_field_names, reason = "the unit is part of each name")]
-struct Seen {
+struct LastLook {
     ahead_ms: u64,
     even_ms: u64,
     /// The time of the last look, by the steady clock.
@@ -52,7 +52,7 @@ impl Jumped {
             let is_even = ahead_ms.abs_diff(seen.ahead_ms) <= EVEN_MS + passed_ms / EVEN_PART;
             if is_even { seen.even_ms.saturating_add(passed_ms.min(window_ms)) } else { 0 }
         });
-        self.0 = (ahead_ms > LEAST_JUMP_MS).then_some(Seen { ahead_ms, even_ms, steady_ms });
+        self.0 = (ahead_ms > LEAST_JUMP_MS).then_some(LastLook { ahead_ms, even_ms, steady_ms });
     }
 
     /// Returns how much longer the jump has to last until it is trusted, in milliseconds.
@@ -67,7 +67,7 @@ impl Jumped {
 /// Returns the clock of another node, in unix milliseconds, by the record that is nearest to this instant.
 pub(in crate::lease) fn clock_of_another(
     settings: &LeaseSettings,
-    entries: &[Entry],
+    entries: &[WorkerEntry],
     unix_ms: u64,
 ) -> Option<u64> {
     let others = entries.iter().filter_map(|entry| entry.record.as_ref());
@@ -77,7 +77,7 @@ pub(in crate::lease) fn clock_of_another(
     clocks.min_by_key(|other| other.abs_diff(unix_ms))
 }
 
-impl<B: Begin> Protocol<B> {
+impl<B: Begin> LeaseProtocol<B> {
     /// Returns how far the clock is ahead of what was last confirmed, in milliseconds.
     pub(super) const fn jump_ms(&self, now: Now) -> u64 {
         let confirmed_unix_ms = now.unstepped_unix_ms.saturating_add_signed(self.confirmed_ahead_ms);
@@ -90,11 +90,11 @@ impl<B: Begin> Protocol<B> {
         now: Now,
         write: PendingWrite,
         answer: Result<Listing, CallFailure>,
-    ) -> Next {
+    ) -> LeaseNext {
         // A claim is chosen again, because another node may have taken the worker in the meantime.
         let again = match write.purpose {
-            Purpose::Claim => State::Seek,
-            Purpose::Renew | Purpose::Release { .. } => State::ClockDoubted(write.clone()),
+            WritePurpose::Claim => State::Seek,
+            WritePurpose::Renew | WritePurpose::Release { .. } => State::ClockDoubted(write.clone()),
         };
         let Ok(listing) = answer else {
             return self.wait_after_failure(now, again);
@@ -114,7 +114,7 @@ impl<B: Begin> Protocol<B> {
     }
 
     /// Checks whether this clock may grant a lease, by the rules of this module.
-    fn confirm(&mut self, now: Now, listing: &Listing) -> Result<(), Event> {
+    fn confirm(&mut self, now: Now, listing: &Listing) -> Result<(), LeaseEvent> {
         let LeaseSettings { max_skew_ms, window_ms, .. } = self.settings;
         let by_ms = self.jump_ms(now);
         if let Some(store_unix_ms) = listing.store_unix_ms {
@@ -125,18 +125,18 @@ impl<B: Begin> Protocol<B> {
         {
             self.confirmed_ahead_ms = self.confirmed_ahead_ms.saturating_add_unsigned(by_ms);
         } else if by_ms > max_skew_ms {
-            return Err(Event::ClockJumped { by_ms, followed_in_ms: self.jumped.left_ms(window_ms) });
+            return Err(LeaseEvent::ClockJumped { by_ms, followed_in_ms: self.jumped.left_ms(window_ms) });
         }
         Ok(())
     }
 
     /// Compares the clock with the store's clock.
-    pub(super) fn compared(&mut self, now: Now, store_unix_ms: u64) -> Result<(), Event> {
+    pub(super) fn compared(&mut self, now: Now, store_unix_ms: u64) -> Result<(), LeaseEvent> {
         let max_skew_ms = self.settings.max_skew_ms;
         let ahead_ms = now.unix_ms.saturating_sub(store_unix_ms);
         if ahead_ms > max_skew_ms {
             self.probing.compared_steady_ms = None;
-            return Err(Event::ClockAhead { ahead_ms, max_skew_ms });
+            return Err(LeaseEvent::ClockAhead { ahead_ms, max_skew_ms });
         }
         self.probing.compared_steady_ms = Some(now.steady_ms);
         self.confirmed_ahead_ms = now.unix_ms.cast_signed().wrapping_sub(now.unstepped_unix_ms.cast_signed());

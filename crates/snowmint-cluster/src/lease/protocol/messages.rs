@@ -2,21 +2,22 @@
 
 use std::ops::Range;
 
-use snowmint::{Lease, WorkerId};
-use snowmint_store::{Expected, Revision};
+use snowmint::WorkerId;
+use snowmint_store::{Expected, Revision, Swap};
 
+use super::SettledLease;
 use crate::Holder;
 use crate::lease::record::{Block, BlockSize, Record};
 use crate::segment::high_water_mark::Forgot;
 
-/// One call to the store; its answer is the next [`Input`].
+/// One call to the store; its answer is the next [`LeaseInput`].
 #[expect(clippy::large_enum_variant, reason = "few exist at a time: one for each lease of a node")]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Call {
+pub enum LeaseCall {
     /// Read records of the pool, and the store's time if wanted.
     Look {
         /// Which records.
-        scope: Scope,
+        scope: LookScope,
         /// Whether to ask the store for its time.
         time: StoreTime,
     },
@@ -35,7 +36,7 @@ pub enum Call {
 
 /// The records that one call reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Scope {
+pub enum LookScope {
     /// The record of one worker.
     Worker(WorkerId),
     /// The records of a block of workers.
@@ -44,7 +45,7 @@ pub enum Scope {
     Pool,
 }
 
-impl Scope {
+impl LookScope {
     /// Returns whether this is the widest scope in a large pool.
     pub(super) const fn is_wide(self) -> bool {
         match self {
@@ -76,7 +77,7 @@ pub enum StoreTime {
 
 /// A record in the store.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Entry {
+pub struct WorkerEntry {
     /// The worker.
     pub worker: WorkerId,
     /// The record's revision.
@@ -89,7 +90,7 @@ pub struct Entry {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Listing {
     /// The records.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<WorkerEntry>,
     /// The latest time that the store's clock can show after the look, in unix milliseconds, if it has a clock and was asked. Some
     /// clocks show whole seconds.
     pub store_unix_ms: Option<u64>,
@@ -104,27 +105,18 @@ pub enum CallFailure {
     Unknown,
 }
 
-/// The outcome of a swap.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Swapped {
-    /// The record was written at this revision.
-    Done(Revision),
-    /// The record is not as expected.
-    Conflict,
-}
-
 /// What the driver passes to the protocol.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Input {
+pub enum LeaseInput {
     /// The wait is over, or this is the first step.
     Wake,
-    /// The answer to [`Call::Look`].
+    /// The answer to [`LeaseCall::Look`].
     Looked(Result<Listing, CallFailure>),
-    /// The answer to [`Call::Load`].
-    Loaded(Result<Option<Entry>, CallFailure>),
-    /// The answer to [`Call::Swap`].
-    Swapped(Result<Swapped, CallFailure>),
-    /// The generator has ended: release the lease from this instant on. Only in place of an [`Input::Wake`].
+    /// The answer to [`LeaseCall::Load`].
+    Loaded(Result<Option<WorkerEntry>, CallFailure>),
+    /// The answer to [`LeaseCall::Swap`].
+    Swapped(Result<Swap, CallFailure>),
+    /// The generator has ended: release the lease from this instant on. Only in place of an [`LeaseInput::Wake`].
     Release {
         /// The first instant after every used timestamp, in unix milliseconds.
         used_until_unix_ms: u64,
@@ -134,10 +126,10 @@ pub enum Input {
 /// What to do next.
 #[expect(clippy::large_enum_variant, reason = "few exist at a time: one for each lease of a node")]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Next {
+pub enum LeaseNext {
     /// Make this call and pass on its answer.
-    Call(Call),
-    /// Pass [`Input::Wake`] after this many milliseconds.
+    Call(LeaseCall),
+    /// Pass [`LeaseInput::Wake`] after this many milliseconds.
     Wait(u64),
     /// Nothing: the lease is released.
     Stop,
@@ -145,14 +137,11 @@ pub enum Next {
 
 /// What has changed for the driver.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Event {
+pub enum LeaseEvent {
     /// A lease was granted: make a generator for it, after ending the last one.
-    Granted(Lease),
-    /// The lease was renewed.
-    Extended {
-        /// Its new end, in unix milliseconds.
-        until_unix_ms: u64,
-    },
+    Granted(SettledLease),
+    /// The lease was renewed: only its end is new.
+    Extended(SettledLease),
     /// A worker was claimed in a store that may lose the claim. The lease is granted once the claim has settled.
     Claimed {
         /// The worker.
@@ -259,9 +248,9 @@ pub enum Event {
 
 /// The result of one step.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Turn {
+pub struct LeaseTurn {
     /// What changed, in order.
-    pub events: Vec<Event>,
+    pub events: Vec<LeaseEvent>,
     /// What to do next.
-    pub next: Next,
+    pub next: LeaseNext,
 }

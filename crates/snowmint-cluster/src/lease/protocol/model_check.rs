@@ -349,7 +349,7 @@ impl<B: Rule> ModelState<B> {
         });
         // A call that can only conflict counts as lost.
         self.late.retain(|call| {
-            matches!(call, Call::Swap { expected, .. } if *expected == at || Some(*expected) == back_to)
+            matches!(call, LeaseCall::Swap { expected, .. } if *expected == at || Some(*expected) == back_to)
         });
         let mut alive = Vec::new();
         self.each_name_outside(&mut |name| {
@@ -413,8 +413,8 @@ impl<B: Rule> ModelState<B> {
     }
 }
 
-fn each_name_of_call(call: &mut Call, each: &mut dyn FnMut(Name<'_>)) {
-    if let Call::Swap { expected, record, .. } = call {
+fn each_name_of_call(call: &mut LeaseCall, each: &mut dyn FnMut(Name<'_>)) {
+    if let LeaseCall::Swap { expected, record, .. } = call {
         each_name_of_expected(expected, each);
         each(Name::Tag(&mut record.tag));
     }
@@ -434,8 +434,8 @@ fn each_name_of_settled(lease: Option<&mut SettledLease>, each: &mut dyn FnMut(N
 }
 
 /// The names that a machine remembers. It lists all fields, so that a new one is not overlooked.
-fn each_name_inside<B>(protocol: &mut Protocol<B>, each: &mut dyn FnMut(Name<'_>)) {
-    let Protocol {
+fn each_name_inside<B>(protocol: &mut LeaseProtocol<B>, each: &mut dyn FnMut(Name<'_>)) {
+    let LeaseProtocol {
         state,
         lease,
         candidates,
@@ -497,7 +497,7 @@ fn write_of(state: &mut State) -> Option<&mut PendingWrite> {
 
 /// Four facts of the steady clock matter: whether a call sent now can settle the newest grant, whether the current call does, and
 /// whether claims and looks have to wait.
-fn forget_times<B>(protocol: &mut Protocol<B>) {
+fn forget_times<B>(protocol: &mut LeaseProtocol<B>) {
     if let (0, Some(lease)) = (protocol.settings.may_lose_ms, &mut protocol.lease) {
         lease.acknowledged_steady_ms = None;
     }

@@ -17,8 +17,8 @@ use snowmint::WorkerId;
 use snowmint_store::{Expected, Revision};
 
 use super::{
-    Attempt, Begin, Call, CallFailure, Entry, Event, LONGEST_WAIT_MS, LeaseSettings, Listing, Next, Now,
-    PendingWrite, Protocol, Purpose, Scope, State, StoreTime, WorkerChoice,
+    Begin, CallFailure, LONGEST_WAIT_MS, LeaseCall, LeaseEvent, LeaseNext, LeaseProtocol, LeaseSettings,
+    Listing, LookScope, Now, PendingWrite, State, StoreTime, WorkerChoice, WorkerEntry, WriteAttempt,
 };
 use crate::Holder;
 use crate::lease::record::{Block, BlockSize, Granted, Record};
@@ -44,12 +44,12 @@ const ONE_PASS: u32 = 10;
 /// How often the pause doubles: up to 1.6 to 2.4 s, like every wait of a node without a lease.
 const DOUBLINGS: u32 = 3;
 
-impl<B: Begin> Protocol<B> {
+impl<B: Begin> LeaseProtocol<B> {
     /// Starts to look for a worker, from the beginning.
-    pub(super) fn seek(&mut self, now: Now) -> Next {
+    pub(super) fn seek(&mut self, now: Now) -> LeaseNext {
         self.candidates.clear();
         if self.lists_at_once() {
-            return self.look_at(now, Scope::Pool);
+            return self.look_at(now, LookScope::Pool);
         }
         self.probing.begin(&self.settings);
         self.look_on(now)
@@ -61,7 +61,7 @@ impl<B: Begin> Protocol<B> {
     }
 
     /// Looks at the next scope. After the last one, claims a candidate or looks further.
-    pub(super) fn look_on(&mut self, now: Now) -> Next {
+    pub(super) fn look_on(&mut self, now: Now) -> LeaseNext {
         if let Some(scope) = self.probing.next.pop_front() {
             return self.look_at(now, scope);
         }
@@ -82,11 +82,11 @@ impl<B: Begin> Protocol<B> {
         self.wait_at_least(State::BetweenLooks, paused_ms + spread_ms)
     }
 
-    fn look_at(&mut self, now: Now, scope: Scope) -> Next {
+    fn look_at(&mut self, now: Now, scope: LookScope) -> LeaseNext {
         let compared_lately =
             |compared: u64| now.steady_ms.saturating_sub(compared) < self.settings.window_ms;
         let time = match scope {
-            Scope::Worker(_) | Scope::Block(_) if self.settings.choice == WorkerChoice::Any => {
+            LookScope::Worker(_) | LookScope::Block(_) if self.settings.choice == WorkerChoice::Any => {
                 if self.probing.compared_steady_ms.is_some_and(compared_lately) {
                     StoreTime::Known
                 } else {
@@ -96,10 +96,15 @@ impl<B: Begin> Protocol<B> {
             _ => StoreTime::Wanted,
         };
         self.state = State::AwaitLook(scope);
-        Next::Call(Call::Look { scope, time })
+        LeaseNext::Call(LeaseCall::Look { scope, time })
     }
 
-    pub(super) fn looked(&mut self, now: Now, scope: Scope, answer: Result<Listing, CallFailure>) -> Next {
+    pub(super) fn looked(
+        &mut self,
+        now: Now,
+        scope: LookScope,
+        answer: Result<Listing, CallFailure>,
+    ) -> LeaseNext {
         let Ok(listing) = answer else {
             if !self.lists_at_once() && scope.is_wide() {
                 self.probing.looked_in_vain(now.steady_ms, &mut self.random);
@@ -114,29 +119,29 @@ impl<B: Begin> Protocol<B> {
             _ if self.settings.choice != WorkerChoice::Any || self.lists_at_once() => {
                 self.choose_of_all(now, scope, &entries)
             }
-            Scope::Worker(worker) => self.saw_one(now, worker, entries.first()),
-            Scope::Block(_) | Scope::Pool => self.choose_of_some(now, scope, &entries),
+            LookScope::Worker(worker) => self.saw_one(now, worker, entries.first()),
+            LookScope::Block(_) | LookScope::Pool => self.choose_of_some(now, scope, &entries),
         }
     }
 
-    fn saw_one(&mut self, now: Now, worker: WorkerId, entry: Option<&Entry>) -> Next {
+    fn saw_one(&mut self, now: Now, worker: WorkerId, entry: Option<&WorkerEntry>) -> LeaseNext {
         match find(&self.settings, worker, entry, now.unix_ms) {
-            Found::Free(candidate) | Found::Own(candidate) => {
+            FoundWorker::Free(candidate) | FoundWorker::Own(candidate) => {
                 self.candidates.push_front(candidate);
                 return self.claim_next(now);
             }
-            Found::Lapsed(candidate) => self.candidates.push_back(candidate),
+            FoundWorker::Lapsed(candidate) => self.candidates.push_back(candidate),
             // One in a gap is taken only if no other worker is free.
-            Found::InGap { frees_unix_ms, .. } | Found::Taken { frees_unix_ms } => {
+            FoundWorker::InGap { frees_unix_ms, .. } | FoundWorker::Taken { frees_unix_ms } => {
                 self.probing.found_taken(worker, frees_unix_ms);
             }
-            Found::Unreadable => {}
+            FoundWorker::Unreadable => {}
         }
         self.look_on(now)
     }
 
     /// Checks what comes before any choice. Returns `None` if the node may claim a worker now.
-    fn before_a_choice(&mut self, now: Now, listing: &Listing) -> Option<Next> {
+    fn before_a_choice(&mut self, now: Now, listing: &Listing) -> Option<LeaseNext> {
         let Listing { entries, store_unix_ms } = listing;
         self.failures = 0;
         if self.release_from_unix_ms.is_some() {
@@ -161,8 +166,8 @@ impl<B: Begin> Protocol<B> {
     }
 
     /// Chooses a worker if these are all workers that the node may claim.
-    fn choose_of_all(&mut self, now: Now, scope: Scope, entries: &[Entry]) -> Next {
-        let watch = Watch { now, unrenewed: &self.unrenewed };
+    fn choose_of_all(&mut self, now: Now, scope: LookScope, entries: &[WorkerEntry]) -> LeaseNext {
+        let watch = RenewalWatch { now, unrenewed: &self.unrenewed };
         match choose(&self.settings, scope, entries, &watch, &mut self.random) {
             Choice::Claim(candidates) => {
                 self.candidates = candidates;
@@ -170,7 +175,7 @@ impl<B: Begin> Protocol<B> {
             }
             Choice::NoneFree { first } => {
                 let until = first.as_ref().map(|(.., until)| *until);
-                self.events.push(Event::NoneFree { first });
+                self.events.push(LeaseEvent::NoneFree { first });
                 self.wait_until_free(now, until)
             }
             Choice::Watch(watched) => self.await_worker(now, watched),
@@ -178,8 +183,8 @@ impl<B: Begin> Protocol<B> {
     }
 
     /// Chooses a worker if there are others too: the node never reads a large pool in one call.
-    fn choose_of_some(&mut self, now: Now, scope: Scope, entries: &[Entry]) -> Next {
-        let watch = Watch { now, unrenewed: &self.unrenewed };
+    fn choose_of_some(&mut self, now: Now, scope: LookScope, entries: &[WorkerEntry]) -> LeaseNext {
+        let watch = RenewalWatch { now, unrenewed: &self.unrenewed };
         match choose(&self.settings, scope, entries, &watch, &mut self.random) {
             Choice::Claim(candidates) => {
                 let seen_before = std::mem::replace(&mut self.candidates, candidates);
@@ -191,7 +196,7 @@ impl<B: Begin> Protocol<B> {
                 }
                 if self.candidates.is_empty() && scope.is_wide() {
                     self.probing.looked_in_vain(now.steady_ms, &mut self.random);
-                    self.events.push(Event::NoneFree { first });
+                    self.events.push(LeaseEvent::NoneFree { first });
                 }
             }
             // Happens only with a required worker.
@@ -203,7 +208,7 @@ impl<B: Begin> Protocol<B> {
     /// Waits for the first worker that may become free, but not longer than until the next look: a worker may be released.
     ///
     /// Never wakes before the end of that lease, and spreads nodes that wait for the same one.
-    fn wait_until_free(&mut self, now: Now, until_unix_ms: Option<u64>) -> Next {
+    fn wait_until_free(&mut self, now: Now, until_unix_ms: Option<u64>) -> LeaseNext {
         let most_ms = self.look_again_ms();
         let left_ms = until_unix_ms.map_or(most_ms, |until| until.saturating_sub(now.unix_ms)).min(most_ms);
         let later_ms = self.random.below(left_ms / 8 + 1);
@@ -225,34 +230,25 @@ impl<B: Begin> Protocol<B> {
     fn arrived_after_all(
         &mut self,
         now: Now,
-        entries: &[Entry],
-    ) -> Option<(PendingWrite, Attempt, Revision)> {
+        entries: &[WorkerEntry],
+    ) -> Option<(PendingWrite, WriteAttempt, Revision)> {
         let (entry, attempt) = entries.iter().find_map(|entry| {
             let tag = entry.record.as_ref()?.tag;
             let of_entry =
-                |(worker, attempt): &&(WorkerId, Attempt)| *worker == entry.worker && attempt.tag == tag;
+                |(worker, attempt): &&(WorkerId, WriteAttempt)| *worker == entry.worker && attempt.tag == tag;
             self.abandoned_claims.iter().find(of_entry).map(|(_, attempt)| (entry, *attempt))
         })?;
         if attempt.until_unix_ms <= now.unix_ms {
             return None;
         }
-        let write = PendingWrite {
-            purpose: Purpose::Claim,
-            worker: entry.worker,
-            expected: Expected::Revision(entry.revision),
-            known_tag: Some(attempt.tag),
-            lease_from_unix_ms: None,
-            granted_until_unix_ms: attempt.until_unix_ms,
-            granted: entry.record.as_ref()?.granted,
-            attempts: Vec::new(),
-            may_have_succeeded: false,
-        };
+        let granted = entry.record.as_ref()?.granted;
+        let write = PendingWrite::claim(WorkerCandidate::of(entry, attempt.until_unix_ms, granted));
         self.abandoned_claims.clear();
         Some((write, attempt, entry.revision))
     }
 
     /// Remembers since when leases in the future, with a gap now, have not been renewed.
-    fn watch_renewals(&mut self, now: Now, entries: &[Entry]) {
+    fn watch_renewals(&mut self, now: Now, entries: &[WorkerEntry]) {
         for entry in entries {
             let in_gap = in_gap(entry, now.unix_ms, self.settings.window_ms).is_some();
             let seen = self.unrenewed.get(&entry.worker.0).map(|(revision, _)| *revision);
@@ -265,19 +261,19 @@ impl<B: Begin> Protocol<B> {
     }
 
     /// Another node holds the required worker. If it renews the lease, the worker is taken; otherwise it becomes free.
-    fn await_worker(&mut self, now: Now, watched: Watched) -> Next {
+    fn await_worker(&mut self, now: Now, watched: Watched) -> LeaseNext {
         let Watched { worker, revision, holder, until_unix_ms, frees_unix_ms } = watched;
         let renewed = self.watched.replace(revision).is_some_and(|seen| seen != revision);
         let far_ahead = frees_unix_ms.saturating_sub(now.unix_ms) > 2 * self.settings.window_ms;
         self.events.push(if renewed || far_ahead {
-            Event::Taken { worker, holder, until_unix_ms }
+            LeaseEvent::Taken { worker, holder, until_unix_ms }
         } else {
-            Event::Awaited { worker, holder, until_unix_ms }
+            LeaseEvent::Awaited { worker, holder, until_unix_ms }
         });
         self.wait_until_free(now, Some(frees_unix_ms))
     }
 
-    pub(super) fn claim_next(&mut self, now: Now) -> Next {
+    pub(super) fn claim_next(&mut self, now: Now) -> LeaseNext {
         if self.claim_pause_ms(now) > 0 {
             return self.proceed(now, State::Seek);
         }
@@ -289,26 +285,13 @@ impl<B: Begin> Protocol<B> {
             let wait_ms = self.probing.outrun_ms(self.settings.pool.workers(), &mut self.random);
             return self.wait_at_least(State::BetweenLooks, wait_ms);
         };
-        self.try_write(
-            now,
-            PendingWrite {
-                purpose: Purpose::Claim,
-                worker: candidate.worker,
-                expected: candidate.expected,
-                known_tag: None,
-                lease_from_unix_ms: None,
-                granted_until_unix_ms: candidate.granted_until_unix_ms,
-                granted: candidate.granted,
-                attempts: Vec::new(),
-                may_have_succeeded: false,
-            },
-        )
+        self.try_write(now, PendingWrite::claim(candidate))
     }
 }
 
 /// A worker that the node may claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Candidate {
+pub(super) struct WorkerCandidate {
     pub(super) worker: WorkerId,
     pub(super) expected: Expected,
     /// The end of the last grant, or of the one before the gap; 0 if there was none.
@@ -317,16 +300,23 @@ pub(super) struct Candidate {
     pub(super) granted: Granted,
 }
 
+impl WorkerCandidate {
+    const fn of(entry: &WorkerEntry, granted_until_unix_ms: u64, granted: Granted) -> Self {
+        let expected = Expected::Revision(entry.revision);
+        Self { worker: entry.worker, expected, granted_until_unix_ms, granted }
+    }
+}
+
 /// The time, and since when leases in the future were not renewed.
 #[derive(Clone, Copy, Debug)]
-struct Watch<'a> {
+struct RenewalWatch<'a> {
     now: Now,
     unrenewed: &'a BTreeMap<u32, (Revision, u64)>,
 }
 
-impl Watch<'_> {
+impl RenewalWatch<'_> {
     /// Returns whether a holder that lives would have renewed this record by now: after a third of its window.
-    fn is_abandoned(&self, entry: &Entry, window_ms: u64) -> bool {
+    fn is_abandoned(&self, entry: &WorkerEntry, window_ms: u64) -> bool {
         let since = self.unrenewed.get(&entry.worker.0).filter(|(revision, _)| *revision == entry.revision);
         since.is_some_and(|(_, since)| self.now.steady_ms.saturating_sub(*since) >= unrenewed_ms(window_ms))
     }
@@ -342,7 +332,7 @@ pub(in crate::lease) const fn unrenewed_ms(window_ms: u64) -> u64 {
 #[derive(Debug, PartialEq, Eq)]
 enum Choice {
     /// Try these candidates in order; there is at least one.
-    Claim(VecDeque<Candidate>),
+    Claim(VecDeque<WorkerCandidate>),
     /// No worker is free.
     NoneFree { first: Option<(WorkerId, Holder, u64)> },
     /// Another node holds the required worker.
@@ -363,44 +353,42 @@ struct Watched {
 
 /// The state of a worker by its record.
 #[derive(Debug, PartialEq, Eq)]
-enum Found {
+enum FoundWorker {
     /// There is no record: no node ever held the worker.
-    Free(Candidate),
+    Free(WorkerCandidate),
     /// This node held it, and the lease has ended.
-    Own(Candidate),
+    Own(WorkerCandidate),
     /// Another node held it, and the lease has ended.
-    Lapsed(Candidate),
+    Lapsed(WorkerCandidate),
     /// It is granted in the future only, to a node whose clock is ahead of this one. That node may live.
-    InGap { candidate: Candidate, frees_unix_ms: u64 },
+    InGap { candidate: WorkerCandidate, frees_unix_ms: u64 },
     /// It is granted.
     Taken { frees_unix_ms: u64 },
     /// The record is unreadable.
     Unreadable,
 }
 
-fn find(settings: &LeaseSettings, worker: WorkerId, entry: Option<&Entry>, now: u64) -> Found {
-    let Some(entry) = entry else { return Found::Free(free(worker)) };
-    let Some(record) = &entry.record else { return Found::Unreadable };
+fn find(settings: &LeaseSettings, worker: WorkerId, entry: Option<&WorkerEntry>, now: u64) -> FoundWorker {
+    let Some(entry) = entry else { return FoundWorker::Free(free(worker)) };
+    let Some(record) = &entry.record else { return FoundWorker::Unreadable };
     let is_own = record.holder == settings.holder;
     let now = if is_own { now + OWN_SLACK_MS } else { now };
     let in_gap = in_gap(entry, now, settings.window_ms);
     let ended = in_gap.filter(|_| record.released || record.until_unix_ms <= now);
     match (lapsed(entry, now).or(ended), in_gap) {
-        (Some(candidate), _) if is_own => Found::Own(candidate),
-        (Some(candidate), _) => Found::Lapsed(candidate),
+        (Some(candidate), _) if is_own => FoundWorker::Own(candidate),
+        (Some(candidate), _) => FoundWorker::Lapsed(candidate),
         (None, Some(candidate)) => {
-            Found::InGap { candidate, frees_unix_ms: frees_unix_ms(record, now, settings.window_ms) }
+            FoundWorker::InGap { candidate, frees_unix_ms: frees_unix_ms(record, now, settings.window_ms) }
         }
-        (None, None) => Found::Taken { frees_unix_ms: frees_unix_ms(record, now, settings.window_ms) },
+        (None, None) => FoundWorker::Taken { frees_unix_ms: frees_unix_ms(record, now, settings.window_ms) },
     }
 }
 
 /// Returns the candidate in a gap around this time, if a window of it is left.
-fn in_gap(entry: &Entry, now: u64, window_ms: u64) -> Option<Candidate> {
+fn in_gap(entry: &WorkerEntry, now: u64, window_ms: u64) -> Option<WorkerCandidate> {
     let granted = entry.record.as_ref()?.granted;
-    let gap = granted.gap_at(now, window_ms)?;
-    let (worker, expected) = (entry.worker, Expected::Revision(entry.revision));
-    Some(Candidate { worker, expected, granted_until_unix_ms: gap.start, granted })
+    Some(WorkerCandidate::of(entry, granted.gap_at(now, window_ms)?.start, granted))
 }
 
 /// Returns when a node may claim a worker that is not free: one in a gap once its holder was seen not to renew it.
@@ -415,9 +403,9 @@ fn frees_unix_ms(record: &Record, now: u64, window_ms: u64) -> u64 {
 /// then those that are granted in the future only, and that nobody renews.
 fn choose(
     settings: &LeaseSettings,
-    scope: Scope,
-    entries: &[Entry],
-    watch: &Watch<'_>,
+    scope: LookScope,
+    entries: &[WorkerEntry],
+    watch: &RenewalWatch<'_>,
     random: &mut SplitMix64,
 ) -> Choice {
     match settings.choice {
@@ -426,7 +414,12 @@ fn choose(
     }
 }
 
-fn choose_only(settings: &LeaseSettings, worker: WorkerId, entries: &[Entry], watch: &Watch<'_>) -> Choice {
+fn choose_only(
+    settings: &LeaseSettings,
+    worker: WorkerId,
+    entries: &[WorkerEntry],
+    watch: &RenewalWatch<'_>,
+) -> Choice {
     let Some(entry) = entries.iter().find(|entry| entry.worker == worker) else {
         return Choice::Claim([free(worker)].into());
     };
@@ -450,19 +443,22 @@ fn choose_only(settings: &LeaseSettings, worker: WorkerId, entries: &[Entry], wa
 
 fn choose_any(
     settings: &LeaseSettings,
-    scope: Scope,
-    entries: &[Entry],
-    watch: &Watch<'_>,
+    scope: LookScope,
+    entries: &[WorkerEntry],
+    watch: &RenewalWatch<'_>,
     random: &mut SplitMix64,
 ) -> Choice {
     let now = watch.now.unix_ms;
-    let mut lapsed: Vec<(bool, u64, Candidate)> = entries
+    let mut lapsed: Vec<(bool, u64, WorkerCandidate)> = entries
         .iter()
         .filter_map(|entry| {
             let (mine, candidate) = match find(settings, entry.worker, Some(entry), now) {
-                Found::Own(candidate) => (true, candidate),
-                Found::Lapsed(candidate) => (false, candidate),
-                Found::Free(_) | Found::InGap { .. } | Found::Taken { .. } | Found::Unreadable => {
+                FoundWorker::Own(candidate) => (true, candidate),
+                FoundWorker::Lapsed(candidate) => (false, candidate),
+                FoundWorker::Free(_)
+                | FoundWorker::InGap { .. }
+                | FoundWorker::Taken { .. }
+                | FoundWorker::Unreadable => {
                     return None;
                 }
             };
@@ -472,13 +468,13 @@ fn choose_any(
     lapsed.sort_by_key(|(_, until, candidate)| (*until, candidate.worker));
     let of =
         |mine: bool| lapsed.iter().filter(move |(own, ..)| *own == mine).map(|(.., candidate)| *candidate);
-    let mut candidates: VecDeque<Candidate> = of(true).take(TRIES).collect();
+    let mut candidates: VecDeque<WorkerCandidate> = of(true).take(TRIES).collect();
     candidates.extend(free_workers(scope.range(settings.pool.workers()), entries, random));
     candidates.extend(of(false).take(TRIES));
     if candidates.is_empty() {
         let abandoned = entries.iter().filter(|entry| watch.is_abandoned(entry, settings.window_ms));
         let in_gaps = abandoned.filter_map(|entry| match find(settings, entry.worker, Some(entry), now) {
-            Found::InGap { candidate, .. } => Some(candidate),
+            FoundWorker::InGap { candidate, .. } => Some(candidate),
             _ => None,
         });
         candidates.extend(in_gaps.take(TRIES));
@@ -490,23 +486,27 @@ fn choose_any(
     }
 }
 
-const fn free(worker: WorkerId) -> Candidate {
-    Candidate { worker, expected: Expected::Absent, granted_until_unix_ms: 0, granted: Granted::up_to(0) }
+const fn free(worker: WorkerId) -> WorkerCandidate {
+    WorkerCandidate {
+        worker,
+        expected: Expected::Absent,
+        granted_until_unix_ms: 0,
+        granted: Granted::up_to(0),
+    }
 }
 
-fn lapsed(entry: &Entry, now: u64) -> Option<Candidate> {
+fn lapsed(entry: &WorkerEntry, now: u64) -> Option<WorkerCandidate> {
     let granted = entry.record.as_ref()?.granted;
     let until = granted.until_unix_ms();
-    (until <= now).then_some(Candidate {
-        worker: entry.worker,
-        expected: Expected::Revision(entry.revision),
-        granted_until_unix_ms: until,
-        granted,
-    })
+    (until <= now).then_some(WorkerCandidate::of(entry, until, granted))
 }
 
 /// Returns a few workers without a record, from a random one on: nodes that start at the same time prefer different ones.
-fn free_workers(workers: Range<u32>, entries: &[Entry], random: &mut SplitMix64) -> Vec<Candidate> {
+fn free_workers(
+    workers: Range<u32>,
+    entries: &[WorkerEntry],
+    random: &mut SplitMix64,
+) -> Vec<WorkerCandidate> {
     let taken: BTreeSet<u32> = entries.iter().map(|entry| entry.worker.0).collect();
     let count = u64::from(workers.end - workers.start);
     let start = random.below(count);
@@ -519,7 +519,11 @@ fn free_workers(workers: Range<u32>, entries: &[Entry], random: &mut SplitMix64)
 }
 
 /// Returns the worker that frees first.
-fn frees_first(settings: &LeaseSettings, entries: &[Entry], now: u64) -> Option<(WorkerId, Holder, u64)> {
+fn frees_first(
+    settings: &LeaseSettings,
+    entries: &[WorkerEntry],
+    now: u64,
+) -> Option<(WorkerId, Holder, u64)> {
     let records = entries.iter().filter_map(|entry| {
         let record = entry.record.as_ref()?;
         Some((frees_unix_ms(record, now, settings.window_ms), entry.worker, record))
@@ -529,19 +533,23 @@ fn frees_first(settings: &LeaseSettings, entries: &[Entry], now: u64) -> Option<
 }
 
 /// Reports a record that reaches more than two windows ahead: a clock like this one did not write it. What an operator took is known.
-fn records_ahead(entries: &[Entry], now: u64, window_ms: u64) -> Option<Event> {
+fn records_ahead(entries: &[WorkerEntry], now: u64, window_ms: u64) -> Option<LeaseEvent> {
     let records = entries.iter().filter_map(|entry| Some((entry.worker, entry.record.as_ref()?)));
     let records = records.filter(|(_, record)| !record.is_evicted());
     let (worker, record) = records.max_by_key(|(_, record)| record.until_unix_ms)?;
     let ahead_ms = record.until_unix_ms.saturating_sub(now + window_ms);
-    (ahead_ms > window_ms).then(|| Event::RecordsAhead { worker, holder: record.holder.clone(), ahead_ms })
+    (ahead_ms > window_ms).then(|| LeaseEvent::RecordsAhead {
+        worker,
+        holder: record.holder.clone(),
+        ahead_ms,
+    })
 }
 
 /// What the node looks at in this round, and when it may look at a hundred.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Probing {
     /// The remaining scopes to look at, in order.
-    next: VecDeque<Scope>,
+    next: VecDeque<LookScope>,
     /// The worker of this round that frees first, and when, in unix milliseconds.
     pub(super) frees_first: Option<(WorkerId, u64)>,
     /// When the node last compared its clock with the store's, by the steady clock.
@@ -564,15 +572,15 @@ impl Probing {
         self.next.clear();
         self.outrun = 0;
         match (settings.choice, self.frees_first.take()) {
-            (WorkerChoice::Only(worker), _) => self.next.push_back(Scope::Worker(worker)),
+            (WorkerChoice::Only(worker), _) => self.next.push_back(LookScope::Worker(worker)),
             // A moment ago, none of the others was free.
             (WorkerChoice::Any, Some((first, _))) if self.in_vain > 0 => {
-                self.next.extend([Scope::Worker(first), Scope::Worker(home(0))]);
+                self.next.extend([LookScope::Worker(first), LookScope::Worker(home(0))]);
             }
             (WorkerChoice::Any, _) => {
-                self.next.push_back(Scope::Worker(home(0)));
+                self.next.push_back(LookScope::Worker(home(0)));
                 if workers > BlockSize::Ten.workers() {
-                    self.next.push_back(Scope::Block(Block::of(home(1), BlockSize::Ten)));
+                    self.next.push_back(LookScope::Block(Block::of(home(1), BlockSize::Ten)));
                 }
             }
         }
@@ -584,9 +592,9 @@ impl Probing {
     }
 
     /// Returns the next hundred, or the whole pool if it is not larger.
-    fn next_hundred(&mut self, workers: u32, random: &mut SplitMix64) -> Scope {
+    fn next_hundred(&mut self, workers: u32, random: &mut SplitMix64) -> LookScope {
         if workers <= BlockSize::Hundred.workers() {
-            return Scope::Pool;
+            return LookScope::Pool;
         }
         let blocks = workers.div_ceil(BlockSize::Hundred.workers());
         let (block, step) = self.hundred.unwrap_or_else(|| {
@@ -596,7 +604,7 @@ impl Probing {
             (below(u64::from(blocks), random), step)
         });
         self.hundred = Some(((block + step) % blocks, step));
-        Scope::Block(Block::of(WorkerId(block * BlockSize::Hundred.workers()), BlockSize::Hundred))
+        LookScope::Block(Block::of(WorkerId(block * BlockSize::Hundred.workers()), BlockSize::Hundred))
     }
 
     /// Records that another node holds a worker until then.

@@ -209,7 +209,7 @@ impl Ahead {
 
     /// Returns what has to be on the disk before the generator may continue.
     fn next(&self, now_unix_ms: u64) -> SavedLease {
-        let SettledLease { worker, revision, tag, from_unix_ms, until_unix_ms } = self.held;
+        let SettledLease { worker, revision, tag, from_unix_ms, until_unix_ms, .. } = self.held;
         let wanted = now_unix_ms.max(from_unix_ms).saturating_add(self.reach_ms);
         // Never below what the generator may already use.
         let mark_unix_ms = wanted.max(self.limit_unix_ms).min(until_unix_ms);
@@ -270,6 +270,7 @@ impl SavedLease {
             tag: self.tag,
             from_unix_ms: self.mark_unix_ms,
             until_unix_ms: self.until_unix_ms,
+            is_in_gap: false,
         }
     }
 }
@@ -283,7 +284,7 @@ pub(in crate::lease) struct LeaseFile {
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Wire {
+struct SavedLeaseWire {
     pool: String,
     worker: u32,
     holder: String,
@@ -322,7 +323,8 @@ impl LeaseFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(damaged(error.to_string())),
         };
-        let wire: Wire = serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
+        let wire: SavedLeaseWire =
+            serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
         let tag = u128::from_str_radix(&wire.tag, 16).map_err(|error| damaged(format!("tag: {error}")))?;
         if wire.folder != self.directory.identity {
             return Err(ResumeError::Copied);
@@ -348,7 +350,7 @@ impl LeaseFile {
 
     /// Replaces the saved lease. When it returns, the new lease is on the disk; when it fails, either one may be.
     pub(super) fn write(&self, pool: &WorkerPool, holder: &Holder, lease: &SavedLease) -> io::Result<()> {
-        let wire = Wire {
+        let wire = SavedLeaseWire {
             pool: pool.to_string(),
             worker: lease.worker.0,
             holder: holder.as_str().to_owned(),
@@ -493,7 +495,14 @@ mod tests {
             let from_unix_ms = self.now.max(self.granted_until);
             self.granted_until = from_unix_ms + 100;
             let (worker, revision, tag) = (WorkerId(1), Revision(1), Tag(1));
-            SettledLease { worker, revision, tag, from_unix_ms, until_unix_ms: self.granted_until }
+            SettledLease {
+                worker,
+                revision,
+                tag,
+                from_unix_ms,
+                until_unix_ms: self.granted_until,
+                is_in_gap: false,
+            }
         }
 
         fn save(&mut self, disk: Disk) {
@@ -540,7 +549,14 @@ mod tests {
     #[test]
     fn nothing_is_used_before_it_is_saved() {
         let (worker, revision, tag) = (WorkerId(1), Revision(1), Tag(1));
-        let held = SettledLease { worker, revision, tag, from_unix_ms: T0, until_unix_ms: T0 + 100 };
+        let held = SettledLease {
+            worker,
+            revision,
+            tag,
+            from_unix_ms: T0,
+            until_unix_ms: T0 + 100,
+            is_in_gap: false,
+        };
         let mut ahead = Ahead::new(held, AHEAD_MS);
         assert_eq!(ahead.limit_unix_ms(), T0);
         let next = ahead.next(T0 + 10);
@@ -616,6 +632,7 @@ mod tests {
             tag: Tag(1),
             from_unix_ms: 1_790_000_000_000,
             until_unix_ms: 1_790_000_010_000,
+            is_in_gap: false,
         };
         let short = Duration::from_millis(100);
         assert!(timeout(short, saver.begin(held)).await.is_err(), "it hangs");

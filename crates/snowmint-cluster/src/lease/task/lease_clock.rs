@@ -16,7 +16,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use super::LeaseTask;
 use crate::NodeClock;
 use crate::lease::protocol::clock_jumps::{self, LEAST_JUMP_MS};
-use crate::lease::protocol::{Input, SettledLease};
+use crate::lease::protocol::{LeaseInput, SettledLease};
 use crate::lease::status::LeaseStatus;
 
 const WATCH_EVERY: Duration = Duration::from_secs(1);
@@ -136,7 +136,7 @@ impl Clocks {
 
 impl LeaseTask {
     /// Decides, before a step, by which clock to count leases.
-    pub(super) async fn look_at_wall(&mut self, input: &Input) {
+    pub(super) async fn look_at_wall(&mut self, input: &LeaseInput) {
         let ahead_ms = self.node.clock.wall_ahead_ms();
         self.wall_jumped.look(ahead_ms, self.node.steady_ms(), self.protocol.settings().window_ms);
         if ahead_ms <= LEAST_JUMP_MS {
@@ -144,15 +144,17 @@ impl LeaseTask {
             return;
         }
         match input {
-            Input::Looked(Ok(listing)) => {
+            LeaseInput::Looked(Ok(listing)) => {
                 let wall = WallClock.unix_ms();
                 let other = clock_jumps::clock_of_another(self.protocol.settings(), &listing.entries, wall);
                 self.judge_wall(Occasion::Sought, listing.store_unix_ms, other);
             }
             // The grant has to move the clock forward, so it is counted as the claim was: otherwise the lease would begin in the
             // future of this node's clock.
-            Input::Wake if self.protocol.is_claiming() => self.counted_by = self.counted_by.at_most(ahead_ms),
-            Input::Wake => {
+            LeaseInput::Wake if self.protocol.is_claiming() => {
+                self.counted_by = self.counted_by.at_most(ahead_ms)
+            }
+            LeaseInput::Wake => {
                 // An older answer says nothing about the wall clock now.
                 self.counted_by = CountedBy::NodeClock;
                 let Some(held) = self.protocol.settled_lease() else { return };
@@ -201,9 +203,9 @@ impl LeaseTask {
 
     /// After a grant or a renewal, moves the clock forward to the time by which it was counted, if the usable part of the lease
     /// reaches beyond that. Over a store that may lose writes, a renewal is usable only after the next one.
-    pub(super) fn advance_clock(&mut self) {
+    pub(super) fn advance_clock(&mut self, held: SettledLease) {
         let CountedBy::WallClock { unix_ms, .. } = self.counted_by else { return };
-        if self.protocol.settled_lease().is_none_or(|held| held.until_unix_ms <= unix_ms) {
+        if held.until_unix_ms <= unix_ms {
             return;
         }
         self.counted_by = CountedBy::NodeClock;
@@ -300,6 +302,7 @@ mod tests {
             tag: Tag(1),
             from_unix_ms: NOW,
             until_unix_ms: NOW + HOUR,
+            is_in_gap: false,
         };
         for (unix_ms, occasion) in [
             (NOW - 1, Occasion::Unusable),

@@ -7,9 +7,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use snowmint::Clock as _;
 use tokio::time::{sleep, timeout};
 
-use super::report::Access;
+use super::report::StoreAccess;
 use super::{LOOK_AGAIN, LeaseTask, random_seed};
 use crate::lease::admin::{self, LeaseEntry};
 use crate::lease::protocol::seek::unrenewed_ms;
@@ -63,7 +64,7 @@ impl LeaseTask {
     async fn look_for_nodes_behind(&mut self) -> Result<Option<(LeaseEntry, u64)>, CallFailure> {
         let patience = self.node.config.call_timeout();
         let time = timeout(patience, self.node.store.unix_ms()).await;
-        if self.outcome(time, "unix_ms", Access::Reads)?.is_some() {
+        if self.outcome(time, "unix_ms", StoreAccess::Reads)?.is_some() {
             return Ok(None);
         }
         let window_ms = self.node.settings().window_ms;
@@ -86,7 +87,7 @@ impl LeaseTask {
             let clock = |entry: &LeaseEntry| entry.record.as_ref().map_or(0, |record| record.until_unix_ms);
             let found = now.into_iter().next();
             return Ok(found.map(|entry| {
-                let ahead_ms = self.node.clock_unix_ms().saturating_sub(clock(&entry));
+                let ahead_ms = self.node.clock.unix_ms().saturating_sub(clock(&entry));
                 (entry, ahead_ms)
             }));
         }
@@ -105,11 +106,11 @@ impl LeaseTask {
 
     async fn ended_long_ago(&mut self) -> Result<Vec<LeaseEntry>, CallFailure> {
         let listed = timeout(self.node.config.call_timeout(), admin::leases(&*self.node.store)).await;
-        let mut entries = self.outcome(listed, "list", Access::Reads)?;
+        let mut entries = self.outcome(listed, "list", StoreAccess::Reads)?;
         let settings = self.node.settings();
         let pool = settings.pool.to_string();
         entries.retain(|entry| entry.pool == pool);
-        Ok(ended_long_ago(settings, entries, self.node.clock_unix_ms()))
+        Ok(ended_long_ago(settings, entries, self.node.clock.unix_ms()))
     }
 }
 

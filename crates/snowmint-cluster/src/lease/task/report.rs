@@ -8,7 +8,7 @@ use snowmint::{Clock, WorkerId};
 use snowmint_store::{StoreError, StoreErrorKind};
 
 use super::LeaseTask;
-use crate::lease::protocol::{Event, LeaseSettings, Listing, Scope, WorkerChoice};
+use crate::lease::protocol::{LeaseEvent, LeaseSettings, Listing, LookScope, WorkerChoice};
 use crate::lease::status::LeaseError;
 use crate::segment::high_water_mark::Forgot;
 
@@ -69,15 +69,15 @@ impl Reported {
 
 impl LeaseTask {
     /// Reports an event of the protocol that changes neither the generator nor the saved lease.
-    pub(super) fn report(&mut self, event: Event) {
+    pub(super) fn report(&mut self, event: LeaseEvent) {
         match event {
             // The task applies these.
-            Event::Granted(_) | Event::Extended { .. } | Event::Overlap { .. } | Event::Copied { .. } => {}
-            Event::Claimed { worker, settles_in_ms } => self.report_claim(worker, settles_in_ms),
-            Event::StoreForgot { worker, acknowledged_until_unix_ms, found_until_unix_ms, forgot } => {
+            LeaseEvent::Granted(_) | LeaseEvent::Extended(_) | LeaseEvent::Overlap { .. } | LeaseEvent::Copied { .. } => {}
+            LeaseEvent::Claimed { worker, settles_in_ms } => self.report_claim(worker, settles_in_ms),
+            LeaseEvent::StoreForgot { worker, acknowledged_until_unix_ms, found_until_unix_ms, forgot } => {
                 self.report_loss(worker, acknowledged_until_unix_ms, found_until_unix_ms, forgot);
             }
-            Event::Lost { worker, until_unix_ms } => {
+            LeaseEvent::Lost { worker, until_unix_ms } => {
                 tracing::warn!(
                     %worker,
                     until = %Utc(until_unix_ms),
@@ -86,33 +86,33 @@ impl LeaseTask {
                 );
                 self.status.send_modify(|status| status.lost += 1);
             }
-            Event::GapEnds { worker, until_unix_ms } => tracing::info!(
+            LeaseEvent::GapEnds { worker, until_unix_ms } => tracing::info!(
                 %worker,
                 until = %Utc(until_unix_ms),
                 "the next timestamps of this worker were granted to a node whose clock was ahead; ids continue until the lease ends, \
                  and this node looks for another worker"
             ),
-            Event::RecordsAhead { worker, holder, ahead_ms } => {
+            LeaseEvent::RecordsAhead { worker, holder, ahead_ms } => {
                 self.report_records_ahead(worker, holder.as_str(), ahead_ms);
             }
-            Event::NoneFree { first } => self.wait_for_any(first.map(|(worker, holder, until)| {
+            LeaseEvent::NoneFree { first } => self.wait_for_any(first.map(|(worker, holder, until)| {
                 format!(
                     "no worker is free; worker {worker} frees first, at {}, if {holder} does not renew it",
                     Utc(until)
                 )
             })),
-            Event::Awaited { worker, holder, until_unix_ms } => self.wait_for(
+            LeaseEvent::Awaited { worker, holder, until_unix_ms } => self.wait_for(
                 Reason::Awaited,
                 format!(
                     "worker {worker} is granted to {holder} until {}: waiting to see whether {holder} renews it",
                     Utc(until_unix_ms)
                 ),
             ),
-            Event::ClockAhead { ahead_ms, max_skew_ms } => {
+            LeaseEvent::ClockAhead { ahead_ms, max_skew_ms } => {
                 self.fail(Reason::ClockAhead, LeaseError::ClockAhead { ahead_ms, max_skew_ms });
                 self.report_clock_ahead(ahead_ms);
             }
-            Event::ClockJumped { by_ms, followed_in_ms } => {
+            LeaseEvent::ClockJumped { by_ms, followed_in_ms } => {
                 let why = format!(
                     "this clock jumped forward by {by_ms} ms, and neither the store nor another node confirms that: this node \
                      renews no lease by it for another {followed_in_ms} ms; correct the clock, or if it is right, wait or \
@@ -121,28 +121,28 @@ impl LeaseTask {
                 self.wait_for(Reason::ClockJumped, why);
                 self.report_clock_ahead(by_ms);
             }
-            Event::Taken { worker, holder, until_unix_ms } => {
+            LeaseEvent::Taken { worker, holder, until_unix_ms } => {
                 let holder = holder.to_string();
                 self.fail(Reason::Taken, LeaseError::Taken { worker, holder, until_unix_ms });
             }
-            Event::Released => {
+            LeaseEvent::Released => {
                 tracing::info!(worker = self.released.map(tracing::field::display), "lease released");
             }
         }
     }
 
     /// Reports a call that succeeded, if it ends an outage.
-    pub(super) fn call_succeeded(&mut self, access: Access) {
+    pub(super) fn call_succeeded(&mut self, access: StoreAccess) {
         if let Some((ms, failed_calls)) = self.outage.succeeded(self.node.clock.unix_ms(), access) {
             tracing::info!(after_ms = ms, failed_calls, "the store answers again");
         }
     }
 
     /// Counts and reports a call that failed, and the end of the lease if it comes before the store answers again.
-    pub(super) fn call_failed(&mut self, access: Access, error: StoreError) {
+    pub(super) fn call_failed(&mut self, access: StoreAccess, error: StoreError) {
         let now = self.node.clock.unix_ms();
         // If the store was unreachable, a successful read ends the outage; if it rejects writes, only a write does.
-        let failed = if error.kind() == StoreErrorKind::Unavailable { Access::Reads } else { access };
+        let failed = if error.kind() == StoreErrorKind::Unavailable { StoreAccess::Reads } else { access };
         match self.outage.failed(now, failed) {
             Tell::Begins => tracing::warn!(%error, "store call failed; retrying"),
             Tell::Lasts { ms, failed_calls } => {
@@ -278,7 +278,7 @@ impl LeaseTask {
     }
 
     /// Logs an unreadable record once.
-    pub(super) fn report_unreadable(&mut self, scope: Scope, listing: &Listing) {
+    pub(super) fn report_unreadable(&mut self, scope: LookScope, listing: &Listing) {
         let unreadable =
             listing.entries.iter().find(|entry| entry.record.is_none()).map(|entry| entry.worker);
         if self.unreadable != unreadable
@@ -287,7 +287,7 @@ impl LeaseTask {
             tracing::warn!(%worker, "the record of this worker cannot be read; no node uses the worker");
         }
         // A smaller scope says nothing about the other records.
-        if unreadable.is_some() || scope == Scope::Pool {
+        if unreadable.is_some() || scope == LookScope::Pool {
             self.unreadable = unreadable;
         }
     }
@@ -318,7 +318,7 @@ impl LeaseTask {
 
 /// The kind of access of a call. A full disk rejects only writes, so a successful read does not end that outage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Access {
+pub(super) enum StoreAccess {
     Reads,
     Writes,
 }
@@ -334,7 +334,7 @@ struct Ongoing {
     failed_unix_ms: u64,
     failed_calls: u64,
     /// Whether writes have failed, or only reads.
-    failed: Access,
+    failed: StoreAccess,
     /// The end of the lease that ended during the outage.
     ended_unix_ms: Option<u64>,
 }
@@ -351,7 +351,7 @@ enum Tell {
 }
 
 impl Outage {
-    fn failed(&mut self, now_unix_ms: u64, access: Access) -> Tell {
+    fn failed(&mut self, now_unix_ms: u64, access: StoreAccess) -> Tell {
         let Some(ongoing) = &mut self.0 else {
             self.0 = Some(Ongoing {
                 since_unix_ms: now_unix_ms,
@@ -382,7 +382,7 @@ impl Outage {
 
     /// If this call ends an outage, returns how long it lasted and the number of failed calls. A read ends an outage of writes
     /// only if no write has failed for a while, for example because no worker is free and nothing is written.
-    fn succeeded(&mut self, now_unix_ms: u64, access: Access) -> Option<(u64, u64)> {
+    fn succeeded(&mut self, now_unix_ms: u64, access: StoreAccess) -> Option<(u64, u64)> {
         let quiet = |it: &mut Ongoing| now_unix_ms.saturating_sub(it.failed_unix_ms) >= REPEAT_MS;
         let ended = self.0.take_if(|it| access >= it.failed || quiet(it))?;
         Some((now_unix_ms.saturating_sub(ended.since_unix_ms), ended.failed_calls))
@@ -414,30 +414,31 @@ mod tests {
     #[test]
     fn an_outage_is_logged_when_it_begins_each_minute_and_when_it_ends() {
         let mut outage = Outage::default();
-        assert_eq!(outage.succeeded(0, Access::Writes), None);
-        let told: Vec<Tell> = (0..1300).map(|i| outage.failed(1_000_000 + i * 100, Access::Reads)).collect();
+        assert_eq!(outage.succeeded(0, StoreAccess::Writes), None);
+        let told: Vec<Tell> =
+            (0..1300).map(|i| outage.failed(1_000_000 + i * 100, StoreAccess::Reads)).collect();
         assert_eq!(told[0], Tell::Begins);
         assert_eq!(told[600], Tell::Lasts { ms: 60_000, failed_calls: 601 });
         assert_eq!(told[1200], Tell::Lasts { ms: 120_000, failed_calls: 1201 });
         assert_eq!(told.iter().filter(|tell| **tell == Tell::Nothing).count(), 1297);
-        assert_eq!(outage.succeeded(1_130_000, Access::Reads), Some((130_000, 1300)));
-        assert_eq!(outage.failed(1_130_001, Access::Reads), Tell::Begins);
+        assert_eq!(outage.succeeded(1_130_000, StoreAccess::Reads), Some((130_000, 1300)));
+        assert_eq!(outage.failed(1_130_001, StoreAccess::Reads), Tell::Begins);
     }
 
     /// Goal: a full disk, with successful reads between failing writes, is one outage.
     #[test]
     fn reads_do_not_end_an_outage_of_writes() {
         let mut outage = Outage::default();
-        assert_eq!(outage.failed(1000, Access::Writes), Tell::Begins);
+        assert_eq!(outage.failed(1000, StoreAccess::Writes), Tell::Begins);
         for i in 1..100 {
-            assert_eq!(outage.succeeded(1000 + i * 100, Access::Reads), None);
-            assert_eq!(outage.failed(1050 + i * 100, Access::Writes), Tell::Nothing);
+            assert_eq!(outage.succeeded(1000 + i * 100, StoreAccess::Reads), None);
+            assert_eq!(outage.failed(1050 + i * 100, StoreAccess::Writes), Tell::Nothing);
         }
-        assert_eq!(outage.succeeded(20_000, Access::Writes), Some((19_000, 100)));
+        assert_eq!(outage.succeeded(20_000, StoreAccess::Writes), Some((19_000, 100)));
         assert!(!outage.outlasted(20_000, 10_000));
-        outage.failed(30_000, Access::Writes);
+        outage.failed(30_000, StoreAccess::Writes);
         assert_eq!([35_000, 40_000, 41_000].map(|now| outage.outlasted(now, 40_000)), [false, true, false]);
-        assert_eq!(outage.succeeded(89_999, Access::Reads), None);
-        assert_eq!(outage.succeeded(90_000, Access::Reads), Some((60_000, 1)));
+        assert_eq!(outage.succeeded(89_999, StoreAccess::Reads), None);
+        assert_eq!(outage.succeeded(90_000, StoreAccess::Reads), Some((60_000, 1)));
     }
 }

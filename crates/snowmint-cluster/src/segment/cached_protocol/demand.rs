@@ -39,7 +39,7 @@ impl Point {
 
 /// The measured demand and the size of segments.
 #[derive(Clone, Debug)]
-pub(crate) struct Demand {
+pub(crate) struct NumberDemand {
     sizes: RangeInclusive<u64>,
     target_ms: u64,
     reserve_ms: u64,
@@ -51,7 +51,7 @@ pub(crate) struct Demand {
     rate: Rate,
 }
 
-impl Demand {
+impl NumberDemand {
     pub(crate) fn new(sizes: RangeInclusive<u64>, first_size: u64, target_ms: u64, reserve_ms: u64) -> Self {
         let size = first_size.clamp(*sizes.start(), *sizes.end());
         Self { sizes, target_ms, reserve_ms, size, adjusted: None, window: None, rate: Rate::default() }
@@ -139,12 +139,12 @@ mod tests {
 
     const TARGET_MS: u64 = 10_000;
 
-    fn demand() -> Demand {
-        Demand::new(100..=6400, 0, TARGET_MS, 30_000)
+    fn demand() -> NumberDemand {
+        NumberDemand::new(100..=6400, 0, TARGET_MS, 30_000)
     }
 
     /// Draws `numbers` every `ms`, and returns the sizes.
-    fn sizes_at(demand: &mut Demand, numbers: u64, ms: u64, times: u64) -> Vec<u64> {
+    fn sizes_at(demand: &mut NumberDemand, numbers: u64, ms: u64, times: u64) -> Vec<u64> {
         let (begin, _) = demand.adjusted.unwrap();
         let mut draw = |n: u64| {
             demand.observe(begin.at_ms + n * ms, begin.drawn + n * numbers, 0);

@@ -83,14 +83,14 @@ pub(super) enum Doing {
     /// The end of a wait.
     Waits,
     /// A write that may be lost.
-    Asks(Call),
+    Asks(LeaseCall),
     /// A call that will take effect. A failed read changes nothing and is repeated, so reads never fail here.
-    Sent(Call),
+    Sent(LeaseCall),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Node<B> {
-    pub(super) protocol: Protocol<B>,
+    pub(super) protocol: LeaseProtocol<B>,
     pub(super) doing: Doing,
     /// The lease in use, `[from, until)`.
     lease: Option<(u64, u64)>,
@@ -101,7 +101,7 @@ pub(super) struct Node<B> {
 impl<B: Rule> Node<B> {
     fn new(settings: LeaseSettings) -> Self {
         Self {
-            protocol: Protocol::with_begin(settings, FRESH),
+            protocol: LeaseProtocol::with_begin(settings, FRESH),
             doing: Doing::Waits,
             lease: None,
             saved: None,
@@ -115,7 +115,7 @@ pub(super) struct ModelState<B> {
     /// The version before, if the model needs it.
     pub(super) before: Option<Version>,
     pub(super) nodes: [Node<B>; 2],
-    pub(super) late: Vec<Call>,
+    pub(super) late: Vec<LeaseCall>,
     /// All instants that were granted and not released unused.
     granted: Instants,
     /// Whether an instant was granted that had been granted before.
@@ -214,7 +214,7 @@ impl<B: Rule> ModelState<B> {
                 continue;
             }
             let mut done = |shows, then| actions.push(Action::Done { node, shows, then });
-            let writes = matches!(of_node.doing, Doing::Sent(Call::Swap { .. }));
+            let writes = matches!(of_node.doing, Doing::Sent(LeaseCall::Swap { .. }));
             for now in 0..=world.clock_units {
                 done(Shows::Newest, Then::Answer { now });
                 if writes {
@@ -236,25 +236,25 @@ impl<B: Rule> ModelState<B> {
 
     pub(super) fn happen(&mut self, world: &World<B>, action: Action) {
         match action {
-            Action::Wake { node, now } => self.step(world, node, now, Input::Wake),
+            Action::Wake { node, now } => self.step(world, node, now, LeaseInput::Wake),
             Action::Release { node, used_until } => {
                 let used_until_unix_ms = used_until * UNIT_MS;
                 self.nodes[node].saved = None;
                 if let Some((from, until)) = self.nodes[node].lease.take() {
                     self.granted &= !instants(used_until_unix_ms.max(from), until);
                 }
-                self.step(world, node, 0, Input::Release { used_until_unix_ms });
+                self.step(world, node, 0, LeaseInput::Release { used_until_unix_ms });
             }
             Action::Sent { node } => {
                 let call = self.take_call(node);
                 self.nodes[node].doing = Doing::Sent(call);
             }
             Action::Refused { node, now } => {
-                self.step(world, node, now, Input::Swapped(Err(CallFailure::NotDone)));
+                self.step(world, node, now, LeaseInput::Swapped(Err(CallFailure::NotDone)));
             }
             Action::TimesOut { node, now, request } => {
                 self.give_up(node, request);
-                self.step(world, node, now, Input::Swapped(Err(CallFailure::Unknown)));
+                self.step(world, node, now, LeaseInput::Swapped(Err(CallFailure::Unknown)));
             }
             Action::Crash { node, request } => {
                 self.give_up(node, request);
@@ -272,7 +272,7 @@ impl<B: Rule> ModelState<B> {
                 match then {
                     Then::Answer { now } => self.step(world, node, now, input),
                     Then::TimesOut { now } => {
-                        self.step(world, node, now, Input::Swapped(Err(CallFailure::Unknown)));
+                        self.step(world, node, now, LeaseInput::Swapped(Err(CallFailure::Unknown)));
                     }
                     Then::Crash => self.restart(world, node),
                 }
@@ -291,7 +291,7 @@ impl<B: Rule> ModelState<B> {
 
     fn resume(&mut self, world: &World<B>, node: usize, held: SettledLease) {
         self.nodes[node] = Node {
-            protocol: Protocol::resume_with_begin(world.settings(node), FRESH, held),
+            protocol: LeaseProtocol::resume_with_begin(world.settings(node), FRESH, held),
             doing: Doing::Waits,
             lease: Some((held.from_unix_ms, held.until_unix_ms)),
             saved: Some(held),
@@ -299,7 +299,7 @@ impl<B: Rule> ModelState<B> {
     }
 
     /// Takes the call that a node waits for.
-    fn take_call(&mut self, node: usize) -> Call {
+    fn take_call(&mut self, node: usize) -> LeaseCall {
         match std::mem::replace(&mut self.nodes[node].doing, Doing::Waits) {
             Doing::Asks(call) | Doing::Sent(call) => call,
             Doing::Waits => panic!("only a node that waits for a call is asked for it"),
@@ -318,37 +318,37 @@ impl<B: Rule> ModelState<B> {
         self.nodes[node] = Node::new(world.settings(node));
     }
 
-    fn takes_effect(&mut self, world: &World<B>, call: Call, shows: Shows) -> Input {
+    fn takes_effect(&mut self, world: &World<B>, call: LeaseCall, shows: Shows) -> LeaseInput {
         let seen = match shows {
             Shows::Newest => &self.newest,
             Shows::Before => self.before.as_ref().unwrap_or(&self.newest),
         };
-        let entry = seen.as_ref().map(|(revision, record)| Entry {
+        let entry = seen.as_ref().map(|(revision, record)| WorkerEntry {
             worker: WorkerId(0),
             revision: *revision,
             record: Some(record.clone()),
         });
         match call {
-            Call::Look { .. } => {
+            LeaseCall::Look { .. } => {
                 let entries = entry.into_iter().collect();
-                Input::Looked(Ok(Listing { entries, store_unix_ms: None }))
+                LeaseInput::Looked(Ok(Listing { entries, store_unix_ms: None }))
             }
-            Call::Load(_) => Input::Loaded(Ok(entry)),
-            Call::Swap { expected, record, .. } => {
+            LeaseCall::Load(_) => LeaseInput::Loaded(Ok(entry)),
+            LeaseCall::Swap { expected, record, .. } => {
                 let at = self.newest.as_ref().map(|(revision, _)| *revision);
                 if at.map_or(Expected::Absent, Expected::Revision) != expected {
-                    return Input::Swapped(Ok(Swapped::Conflict));
+                    return LeaseInput::Swapped(Ok(Swap::Conflict));
                 }
                 // Revisions in use are renamed after each step, and are smaller.
                 let revision = Revision(u64::MAX);
                 let before = self.newest.replace((revision, record));
                 self.before = (world.store != StoreModel::Linearizable).then_some(before);
-                Input::Swapped(Ok(Swapped::Done(revision)))
+                LeaseInput::Swapped(Ok(Swap::Done(revision)))
             }
         }
     }
 
-    fn step(&mut self, world: &World<B>, index: usize, now: u64, input: Input) {
+    fn step(&mut self, world: &World<B>, index: usize, now: u64, input: LeaseInput) {
         let unix_ms = now * UNIT_MS;
         let now = Now { unix_ms, unstepped_unix_ms: unix_ms, steady_ms: STEADY_MS };
         let turn = self.nodes[index].protocol.step(now, input);
@@ -356,29 +356,31 @@ impl<B: Rule> ModelState<B> {
             self.apply(world, index, &event);
         }
         match turn.next {
-            Next::Call(Call::Swap { worker, expected, mut record }) => {
+            LeaseNext::Call(LeaseCall::Swap { worker, expected, mut record }) => {
                 // Leases must never overlap, so safety must not depend on detecting an overlap.
                 record.from_unix_ms = None;
-                self.nodes[index].doing = Doing::Asks(Call::Swap { worker, expected, record });
+                self.nodes[index].doing = Doing::Asks(LeaseCall::Swap { worker, expected, record });
             }
-            Next::Call(read) => self.nodes[index].doing = Doing::Sent(read),
-            Next::Wait(_) => self.nodes[index].doing = Doing::Waits,
-            Next::Stop => self.restart(world, index),
+            LeaseNext::Call(read) => self.nodes[index].doing = Doing::Sent(read),
+            LeaseNext::Wait(_) => self.nodes[index].doing = Doing::Waits,
+            LeaseNext::Stop => self.restart(world, index),
         }
     }
 
-    fn apply(&mut self, world: &World<B>, index: usize, event: &Event) {
-        let Node { protocol, lease, saved, .. } = &mut self.nodes[index];
-        if world.saves && matches!(event, Event::Granted(_) | Event::Extended { .. }) {
-            let is_used = lease.is_some() || matches!(event, Event::Granted(_));
-            *saved = protocol.settled_lease().filter(|_| is_used && !protocol.is_in_gap());
+    fn apply(&mut self, world: &World<B>, index: usize, event: &LeaseEvent) {
+        let Node { lease, saved, .. } = &mut self.nodes[index];
+        if let LeaseEvent::Granted(held) | LeaseEvent::Extended(held) = *event
+            && world.saves
+        {
+            let is_used = lease.is_some() || matches!(event, LeaseEvent::Granted(_));
+            *saved = Some(held).filter(|held| is_used && !held.is_in_gap);
         }
         let new = match *event {
-            Event::Granted(Lease { from_unix_ms, until_unix_ms, .. }) => {
+            LeaseEvent::Granted(SettledLease { from_unix_ms, until_unix_ms, .. }) => {
                 *lease = Some((from_unix_ms, until_unix_ms));
                 instants(from_unix_ms, until_unix_ms)
             }
-            Event::Extended { until_unix_ms } => match lease {
+            LeaseEvent::Extended(SettledLease { until_unix_ms, .. }) => match lease {
                 Some((_, until)) => {
                     instants(std::mem::replace(until, until_unix_ms.max(*until)), until_unix_ms)
                 }
@@ -393,7 +395,7 @@ impl<B: Rule> ModelState<B> {
 }
 
 /// Moves everything that a machine remembers of the steady clock back by one.
-fn time_passes<B>(protocol: &mut Protocol<B>) {
+fn time_passes<B>(protocol: &mut LeaseProtocol<B>) {
     let earlier = |steady_ms: &mut u64| *steady_ms = steady_ms.saturating_sub(1);
     earlier(&mut protocol.sent_steady_ms);
     earlier(&mut protocol.claim_nothing_before_steady_ms);

@@ -15,18 +15,18 @@ use super::*;
 
 const WORKERS: u32 = 1024;
 
-fn large(holder: &str, seed: u128) -> Protocol {
+fn large(holder: &str, seed: u128) -> LeaseProtocol {
     let layout: Layout = "time:41@1ms worker:10 sequence:12 epoch:2020-01-01".parse().unwrap();
     let pool = WorkerPool::new(layout, DatacenterId(0));
     let holder = Holder::new(holder).unwrap();
-    Protocol::new(LeaseSettings { pool, holder, ..settings(WorkerChoice::Any) }, seed << 64)
+    LeaseProtocol::new(LeaseSettings { pool, holder, ..settings(WorkerChoice::Any) }, seed << 64)
 }
 
 /// A store, and the looks at it.
 #[derive(Default)]
 struct Pretend {
-    entries: BTreeMap<u32, Entry>,
-    looks: Vec<Scope>,
+    entries: BTreeMap<u32, WorkerEntry>,
+    looks: Vec<LookScope>,
     times: usize,
 }
 
@@ -38,16 +38,16 @@ impl Pretend {
     }
 
     /// Answers looks until the machine does something else.
-    fn lead(&mut self, protocol: &mut Protocol, now: Now) -> Turn {
-        let mut turn = protocol.step(now, Input::Wake);
-        while let Next::Call(Call::Look { scope, time }) = turn.next {
+    fn lead(&mut self, protocol: &mut LeaseProtocol, now: Now) -> LeaseTurn {
+        let mut turn = protocol.step(now, LeaseInput::Wake);
+        while let LeaseNext::Call(LeaseCall::Look { scope, time }) = turn.next {
             self.looks.push(scope);
             self.times += usize::from(time == StoreTime::Wanted);
             let store_unix_ms = Some(now.unix_ms).filter(|_| time == StoreTime::Wanted);
             let entries = self.entries.range(scope.range(WORKERS)).map(|(_, entry)| entry.clone());
             let listing = Listing { entries: entries.collect(), store_unix_ms };
             let events = std::mem::take(&mut turn.events);
-            turn = protocol.step(now, Input::Looked(Ok(listing)));
+            turn = protocol.step(now, LeaseInput::Looked(Ok(listing)));
             turn.events.splice(0..0, events);
         }
         turn
@@ -67,10 +67,10 @@ fn a_node_looks_where_its_name_leads_claims_what_is_free_and_finds_it_again() {
         let name = format!("node-{number}:8080");
         let (mut store, mut protocol) = (Pretend::default(), large(&name, number));
         let (worker, expected, record) = swap_of(&store.lead(&mut protocol, at(NOW)));
-        assert_eq!((expected, &store.looks[..]), (Expected::Absent, &[Scope::Worker(worker)][..]));
+        assert_eq!((expected, &store.looks[..]), (Expected::Absent, &[LookScope::Worker(worker)][..]));
         homes.insert(worker);
         // Another process of that name starts after the end of the lease; then the clock goes back.
-        store.entries.insert(worker.0, Entry { worker, revision: Revision(5), record: Some(record) });
+        store.entries.insert(worker.0, WorkerEntry { worker, revision: Revision(5), record: Some(record) });
         let mut protocol = large(&name, 1000 + number);
         let (again, expected, record) = swap_of(&store.lead(&mut protocol, at(NOW + WINDOW - 2)));
         assert_eq!((again, expected), (worker, Expected::Revision(Revision(5))));
@@ -91,13 +91,13 @@ fn workers_of_others_are_taken_after_a_look_at_ten_those_that_ended_first_before
     let (looks, sizes) = (store.looks.clone(), store.sizes());
     assert_eq!(sizes, [1, 10]);
     let mut tried = Vec::new();
-    while let Next::Call(Call::Swap { worker, .. }) = turn.next {
+    while let LeaseNext::Call(LeaseCall::Swap { worker, .. }) = turn.next {
         tried.push(worker.0);
-        turn = protocol.step(at(NOW), Input::Swapped(Ok(Swapped::Conflict)));
+        turn = protocol.step(at(NOW), LeaseInput::Swapped(Ok(Swap::Conflict)));
     }
     let ten = looks[1].range(WORKERS).rev().take(4);
     assert_eq!(tried, ten.chain(looks[0].range(WORKERS)).collect::<Vec<_>>());
-    assert!(matches!(turn.next, Next::Wait(..=256)), "{turn:?}");
+    assert!(matches!(turn.next, LeaseNext::Wait(..=256)), "{turn:?}");
 }
 
 #[test]
@@ -115,10 +115,12 @@ fn a_node_finds_its_own_among_the_lapsed_workers_of_others() {
 fn a_worker_that_is_snatched_away_is_followed_by_the_next_look() {
     let (mut store, mut protocol) = (Pretend::default(), large("me", 1));
     let (first, ..) = swap_of(&store.lead(&mut protocol, at(NOW)));
-    let turn = protocol.step(at(NOW), Input::Swapped(Ok(Swapped::Conflict)));
-    assert!(matches!(turn.next, Next::Wait(..=256)), "not together with the other: {turn:?}");
-    let turn = protocol.step(at(NOW), Input::Wake);
-    let Next::Call(Call::Look { scope: scope @ Scope::Block(_), time: StoreTime::Known }) = turn.next else {
+    let turn = protocol.step(at(NOW), LeaseInput::Swapped(Ok(Swap::Conflict)));
+    assert!(matches!(turn.next, LeaseNext::Wait(..=256)), "not together with the other: {turn:?}");
+    let turn = protocol.step(at(NOW), LeaseInput::Wake);
+    let LeaseNext::Call(LeaseCall::Look { scope: scope @ LookScope::Block(_), time: StoreTime::Known }) =
+        turn.next
+    else {
         panic!("{turn:?}")
     };
     let turn = protocol.step(at(NOW), listed(vec![entry(first.0, "other", NOW + WINDOW, 1)]));
@@ -142,8 +144,8 @@ fn a_full_pool_is_looked_through_a_hundred_at_a_time() {
         let fresh = seen.insert(store.looks[0].range(u32::MAX).start);
         assert_eq!(fresh, look < 11, "each of them once, then again: {look}");
         assert_eq!(store.sizes(), [100]);
-        assert!(matches!(turn.events[..], [.., Event::NoneFree { .. }]), "{turn:?}");
-        let Next::Wait(ms) = turn.next else { panic!("{turn:?}") };
+        assert!(matches!(turn.events[..], [.., LeaseEvent::NoneFree { .. }]), "{turn:?}");
+        let LeaseNext::Wait(ms) = turn.next else { panic!("{turn:?}") };
         assert!((pause..=pause * 3 / 2).contains(&ms), "{ms}, not {pause}");
         now += ms;
     }
@@ -156,7 +158,7 @@ fn whichever_worker_is_given_back_in_a_full_pool_it_is_found() {
         store.entries.insert(free, entry(free, "gone", NOW, 1));
         let (mut protocol, mut now) = (large("me", 1), NOW);
         let mut turn = store.lead(&mut protocol, at(now));
-        while let Next::Wait(ms) = turn.next {
+        while let LeaseNext::Wait(ms) = turn.next {
             now += ms;
             turn = store.lead(&mut protocol, at(now));
         }
@@ -174,7 +176,7 @@ fn the_worker_that_frees_first_is_looked_at_when_it_does() {
     }
     let (mut turn, mut now) = (store.lead(&mut protocol, at(NOW)), NOW);
     while now < NOW + 1_200 {
-        let Next::Wait(ms) = turn.next else { panic!("{turn:?}") };
+        let LeaseNext::Wait(ms) = turn.next else { panic!("{turn:?}") };
         now = NOW + 1_200.min(now - NOW + ms);
         turn = store.lead(&mut protocol, at(now));
     }
@@ -188,13 +190,16 @@ fn a_wide_look_that_fails_is_put_off_and_narrow_ones_go_on() {
     let mut store = Pretend::full(NOW + 60_000);
     let mut protocol = large("me", 1);
     store.lead(&mut protocol, at(NOW));
-    let turn = protocol.step(at(NOW), Input::Wake);
-    assert!(matches!(turn.next, Next::Call(Call::Look { scope: Scope::Block(_), .. })), "{turn:?}");
-    protocol.step(at(NOW), Input::Looked(Err(CallFailure::Unknown)));
+    let turn = protocol.step(at(NOW), LeaseInput::Wake);
+    assert!(
+        matches!(turn.next, LeaseNext::Call(LeaseCall::Look { scope: LookScope::Block(_), .. })),
+        "{turn:?}"
+    );
+    protocol.step(at(NOW), LeaseInput::Looked(Err(CallFailure::Unknown)));
     store.sizes();
     let turn = store.lead(&mut protocol, at(NOW + 50));
     assert!(!store.sizes().contains(&100));
-    assert!(matches!(turn.next, Next::Wait(150..=300)), "{turn:?}");
+    assert!(matches!(turn.next, LeaseNext::Wait(150..=300)), "{turn:?}");
 }
 
 #[test]
@@ -215,14 +220,16 @@ fn a_clock_ahead_of_the_stores_takes_no_lease_by_a_look_either() {
     for choice in [WorkerChoice::Any, WorkerChoice::Only(WorkerId(3))] {
         let mut protocol = large("me", 1);
         protocol.settings.choice = choice;
-        let turn = protocol.step(at(NOW), Input::Wake);
-        let wanted = |next: &Next| matches!(next, Next::Call(Call::Look { time: StoreTime::Wanted, .. }));
+        let turn = protocol.step(at(NOW), LeaseInput::Wake);
+        let wanted = |next: &LeaseNext| {
+            matches!(next, LeaseNext::Call(LeaseCall::Look { time: StoreTime::Wanted, .. }))
+        };
         assert!(wanted(&turn.next), "{turn:?}");
         let store_unix_ms = Some(NOW - 30_001);
-        let turn = protocol.step(at(NOW), Input::Looked(Ok(Listing { entries: vec![], store_unix_ms })));
-        assert_eq!(turn.events, [Event::ClockAhead { ahead_ms: 30_001, max_skew_ms: 30_000 }]);
-        assert!(matches!(turn.next, Next::Wait(..=2000)));
-        assert!(wanted(&protocol.step(at(NOW), Input::Wake).next), "again");
+        let turn = protocol.step(at(NOW), LeaseInput::Looked(Ok(Listing { entries: vec![], store_unix_ms })));
+        assert_eq!(turn.events, [LeaseEvent::ClockAhead { ahead_ms: 30_001, max_skew_ms: 30_000 }]);
+        assert!(matches!(turn.next, LeaseNext::Wait(..=2000)));
+        assert!(wanted(&protocol.step(at(NOW), LeaseInput::Wake).next), "again");
     }
 }
 
@@ -230,18 +237,18 @@ fn a_clock_ahead_of_the_stores_takes_no_lease_by_a_look_either() {
 fn a_claim_that_landed_late_is_recognised_by_a_look() {
     let (mut store, mut protocol) = (Pretend::default(), large("me", 1));
     let (worker, _, claim) = swap_of(&store.lead(&mut protocol, at(NOW)));
-    protocol.step(at(NOW + 100), Input::Swapped(Err(CallFailure::Unknown)));
-    protocol.step(at(NOW + 200), Input::Wake);
+    protocol.step(at(NOW + 100), LeaseInput::Swapped(Err(CallFailure::Unknown)));
+    protocol.step(at(NOW + 200), LeaseInput::Wake);
     // The node abandons the claim, and the next look fails, so the search restarts.
-    let turn = protocol.step(at(NOW + 300), Input::Loaded(Ok(None)));
-    assert!(matches!(turn.next, Next::Wait(_)), "{turn:?}");
-    let turn = protocol.step(at(NOW + 300), Input::Wake);
-    assert!(matches!(turn.next, Next::Call(Call::Look { .. })), "{turn:?}");
-    protocol.step(at(NOW + 300), Input::Looked(Err(CallFailure::NotDone)));
-    store.entries.insert(worker.0, Entry { worker, revision: Revision(3), record: Some(claim) });
+    let turn = protocol.step(at(NOW + 300), LeaseInput::Loaded(Ok(None)));
+    assert!(matches!(turn.next, LeaseNext::Wait(_)), "{turn:?}");
+    let turn = protocol.step(at(NOW + 300), LeaseInput::Wake);
+    assert!(matches!(turn.next, LeaseNext::Call(LeaseCall::Look { .. })), "{turn:?}");
+    protocol.step(at(NOW + 300), LeaseInput::Looked(Err(CallFailure::NotDone)));
+    store.entries.insert(worker.0, WorkerEntry { worker, revision: Revision(3), record: Some(claim) });
     let turn = store.lead(&mut protocol, at(NOW + 400));
     let lease = Lease { worker, from_unix_ms: NOW, until_unix_ms: NOW + WINDOW };
-    assert_eq!(turn.events, [Event::Granted(lease)]);
+    assert_eq!(granted(&turn.events), [lease]);
 }
 
 const NODES: usize = 1000;
@@ -254,8 +261,8 @@ const WAY_US: u64 = 300;
 #[derive(Debug)]
 enum Due {
     Wake,
-    Served { call: u64, asked: Call },
-    Answer { call: u64, input: Input },
+    Served { call: u64, asked: LeaseCall },
+    Answer { call: u64, input: LeaseInput },
 }
 
 struct Fleet {
@@ -265,7 +272,7 @@ struct Fleet {
     server_free_us: u64,
     records: BTreeMap<u32, (Revision, Record)>,
     revision: u64,
-    nodes: Vec<Protocol>,
+    nodes: Vec<LeaseProtocol>,
     pending: Vec<u64>,
     calls: Vec<u64>,
     records_read: u64,
@@ -301,7 +308,7 @@ impl Fleet {
             let holder = Holder::new(name(number)).unwrap();
             let settings =
                 LeaseSettings { pool, holder, small_pool, window_ms: 10_000, ..settings(WorkerChoice::Any) };
-            Protocol::new(settings, (generation * 1000 + number as u128 + 1) << 64)
+            LeaseProtocol::new(settings, (generation * 1000 + number as u128 + 1) << 64)
         };
         let begin_us = records.values().map(|(_, record)| record.from_unix_ms.unwrap()).max().unwrap_or(NOW);
         let mut fleet = Self {
@@ -340,7 +347,7 @@ impl Fleet {
         let Reverse((at_us, id, node)) = self.queue.pop().unwrap();
         self.now_us = at_us;
         match self.due.remove(&id).unwrap() {
-            Due::Wake => self.step(node, Input::Wake),
+            Due::Wake => self.step(node, LeaseInput::Wake),
             Due::Served { call, asked } => {
                 let input = self.serve(&asked);
                 self.after(WAY_US, node, Due::Answer { call, input });
@@ -354,20 +361,20 @@ impl Fleet {
         }
     }
 
-    fn step(&mut self, node: usize, input: Input) -> usize {
+    fn step(&mut self, node: usize, input: LeaseInput) -> usize {
         let turn = self.nodes[node].step(at(self.now_us / 1000), input);
-        let granted = turn.events.iter().filter(|event| matches!(event, Event::Granted(_))).count();
+        let granted = turn.events.iter().filter(|event| matches!(event, LeaseEvent::Granted(_))).count();
         match turn.next {
-            Next::Wait(ms) => self.after(ms * 1000, node, Due::Wake),
-            Next::Stop => {}
-            Next::Call(asked) => {
+            LeaseNext::Wait(ms) => self.after(ms * 1000, node, Due::Wake),
+            LeaseNext::Stop => {}
+            LeaseNext::Call(asked) => {
                 let (calls, records) = match asked {
-                    Call::Look { scope, time } => {
+                    LeaseCall::Look { scope, time } => {
                         let records = self.records.range(scope.range(u32::MAX)).count() as u64;
                         self.records_read += records;
                         (1 + u64::from(time == StoreTime::Wanted), records)
                     }
-                    Call::Load(_) | Call::Swap { .. } => (1, 1),
+                    LeaseCall::Load(_) | LeaseCall::Swap { .. } => (1, 1),
                 };
                 let work_us = calls * CALL_US + records * RECORD_US;
                 // Does not count renewals of nodes that wait for the others.
@@ -377,9 +384,9 @@ impl Fleet {
                 let call = self.created + 1;
                 self.pending[node] = call;
                 let failed = match asked {
-                    Call::Look { .. } => Input::Looked(Err(CallFailure::Unknown)),
-                    Call::Load(_) => Input::Loaded(Err(CallFailure::Unknown)),
-                    Call::Swap { .. } => Input::Swapped(Err(CallFailure::Unknown)),
+                    LeaseCall::Look { .. } => LeaseInput::Looked(Err(CallFailure::Unknown)),
+                    LeaseCall::Load(_) => LeaseInput::Loaded(Err(CallFailure::Unknown)),
+                    LeaseCall::Swap { .. } => LeaseInput::Swapped(Err(CallFailure::Unknown)),
                 };
                 self.server_free_us = self.server_free_us.max(self.now_us + WAY_US) + work_us;
                 self.after(self.server_free_us - self.now_us, node, Due::Served { call, asked });
@@ -389,28 +396,28 @@ impl Fleet {
         granted
     }
 
-    fn serve(&mut self, asked: &Call) -> Input {
+    fn serve(&mut self, asked: &LeaseCall) -> LeaseInput {
         let entry = |records: &BTreeMap<u32, (Revision, Record)>, worker: u32| {
             let (revision, record) = records.get(&worker)?;
-            Some(Entry { worker: WorkerId(worker), revision: *revision, record: Some(record.clone()) })
+            Some(WorkerEntry { worker: WorkerId(worker), revision: *revision, record: Some(record.clone()) })
         };
         let store_unix_ms = Some(self.now_us / 1000);
         match asked {
-            Call::Look { scope, time } => {
+            LeaseCall::Look { scope, time } => {
                 let inside = self.records.range(scope.range(u32::MAX)).map(|(worker, _)| *worker);
                 let entries = inside.filter_map(|worker| entry(&self.records, worker)).collect();
                 let store_unix_ms = store_unix_ms.filter(|_| *time == StoreTime::Wanted);
-                Input::Looked(Ok(Listing { entries, store_unix_ms }))
+                LeaseInput::Looked(Ok(Listing { entries, store_unix_ms }))
             }
-            Call::Load(worker) => Input::Loaded(Ok(entry(&self.records, worker.0))),
-            Call::Swap { worker, expected, record } => {
+            LeaseCall::Load(worker) => LeaseInput::Loaded(Ok(entry(&self.records, worker.0))),
+            LeaseCall::Swap { worker, expected, record } => {
                 let at = self.records.get(&worker.0).map(|(revision, _)| *revision);
                 if at.map_or(Expected::Absent, Expected::Revision) != *expected {
-                    return Input::Swapped(Ok(Swapped::Conflict));
+                    return LeaseInput::Swapped(Ok(Swap::Conflict));
                 }
                 self.revision += 1;
                 self.records.insert(worker.0, (Revision(self.revision), record.clone()));
-                Input::Swapped(Ok(Swapped::Done(Revision(self.revision))))
+                LeaseInput::Swapped(Ok(Swap::Done(Revision(self.revision))))
             }
         }
     }
