@@ -62,7 +62,6 @@ targets! {
     http "../fuzz_targets/http.rs",
     layout "../fuzz_targets/layout.rs",
     namespace "../fuzz_targets/namespace.rs",
-    noeqd "../fuzz_targets/noeqd.rs",
     record "../fuzz_targets/record.rs",
     resp "../fuzz_targets/resp.rs",
     rule "../fuzz_targets/rule.rs",

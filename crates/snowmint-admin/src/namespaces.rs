@@ -521,7 +521,7 @@ fn define(mut settings: Settings) -> Result<Definition, AdminError> {
             let mut one = Settings::from_iter([(SCHEME.to_owned(), Value::from("segment"))]);
             one.insert(name.clone(), value.clone());
             let invalid = Fields::deserialize(Value::Object(one)).err()?;
-            Some((known().iter().find(|known| **known == name.as_str())?, invalid))
+            Some((known().iter().copied().find(|known| known == name)?, invalid))
         };
         match settings.iter().find_map(is_invalid) {
             Some((setting, error)) => AdminError::setting(setting, error),

@@ -31,8 +31,8 @@ pub(crate) struct Drawing<'a, B, L> {
 }
 
 impl<B: Fn(Field) -> String, L: Fn(Field) -> String> Drawing<'_, B, L> {
-    /// Returns the lines, at most 100 columns wide for labels of up to 20. If the box does not fit in the terminal, which would
-    /// wrap its lines, each line is a field.
+    /// Returns the lines, at most 100 columns wide for labels of up to 20. If the box does not fit in the
+    /// terminal, which would wrap its lines, each line is a field.
     pub(crate) fn lines(&self) -> Vec<String> {
         let fields: Vec<_> = self.layout.fields().collect();
         if self.columns.is_some_and(|columns| columns < self.columns_of_box()) {
@@ -63,8 +63,8 @@ impl<B: Fn(Field) -> String, L: Fn(Field) -> String> Drawing<'_, B, L> {
         format!("{INDENT}{} ", " ".repeat(self.unused()))
     }
 
-    /// Returns the number of the highest bit of each field above that bit, and 0 above the last bit. Omits a number that does not
-    /// fit.
+    /// Returns the number of the highest bit of each field above that bit, and 0 above the last bit. Omits a
+    /// number that does not fit.
     fn ruler(&self) -> String {
         let mut line = "bit ".to_owned();
         let mut column = self.margin().len();

@@ -2,11 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::CommandFactory as _;
+use clap::Command;
 use clap_complete::Shell;
 use clap_mangen::Man;
 
-use crate::Cli;
 use crate::error::Failure;
 use crate::output::Output;
 
@@ -46,16 +45,15 @@ pub(crate) struct ManArgs {
     dir: Option<PathBuf>,
 }
 
-pub(crate) fn print(args: &CompletionArgs) -> Result<(), Failure> {
+pub(crate) fn print(args: &CompletionArgs, mut command: Command) -> Result<(), Failure> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "snowmint", &mut script);
+    clap_complete::generate(args.shell, &mut command, "snowmint", &mut script);
     let mut out = Output::new();
     out.bytes(&script)?;
     out.flush()
 }
 
-pub(crate) fn write_man(args: &ManArgs) -> Result<(), Failure> {
-    let mut command = Cli::command();
+pub(crate) fn write_man(args: &ManArgs, mut command: Command) -> Result<(), Failure> {
     command.build();
     let mut out = Output::new();
     match &args.dir {
@@ -70,7 +68,7 @@ pub(crate) fn write_man(args: &ManArgs) -> Result<(), Failure> {
 }
 
 /// Writes the page of a command and of its subcommands. Returns the number of pages.
-fn write_pages(command: clap::Command, name: &str, dir: &Path) -> Result<usize, Failure> {
+fn write_pages(command: Command, name: &str, dir: &Path) -> Result<usize, Failure> {
     let mut written = 1;
     for subcommand in command.get_subcommands().filter(|it| it.get_name() != "help") {
         let name = format!("{name}-{}", subcommand.get_name());
@@ -82,7 +80,7 @@ fn write_pages(command: clap::Command, name: &str, dir: &Path) -> Result<usize, 
     Ok(written)
 }
 
-fn page(command: clap::Command) -> Result<Vec<u8>, Failure> {
+fn page(command: Command) -> Result<Vec<u8>, Failure> {
     let mut page = Vec::new();
     Man::new(command).manual("Snowmint").render(&mut page).map_err(|error| Failure::output(&error))?;
     Ok(page)

@@ -81,7 +81,7 @@ struct Converter<'a> {
 
 /// A converted id as JSON.
 #[derive(Serialize)]
-struct Row<'a> {
+struct ConvertedId<'a> {
     text: &'a str,
     id: Id,
     converted: &'a str,
@@ -108,7 +108,7 @@ impl Sink for Converter<'_> {
         self.line.extend_from_slice(encoded.as_bytes());
         if self.args.json {
             let converted = String::from_utf8_lossy(&self.line);
-            return self.out.json(&Row { text, id, converted: &converted });
+            return self.out.json(&ConvertedId { text, id, converted: &converted });
         }
         self.line.push(b'\n');
         self.out.bytes(&self.line)

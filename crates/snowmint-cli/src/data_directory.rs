@@ -1,5 +1,5 @@
-//! The data directory: the named one, or that of this user on this machine. It does not depend on the current folder, so that
-//! two shells in two folders use one store and never make the same ids.
+//! The data directory: the named one, or that of this user on this machine. It does not depend on the current
+//! folder, so that two shells in two folders use one store and never make the same ids.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -15,8 +15,8 @@ const OF_ROOT: &str = "/var/lib/snowmint";
 ///
 /// # Errors
 ///
-/// If `given` is a file or has an empty name, if there is no default, or if the current folder has data of an earlier release:
-/// going on with another store could repeat its ids.
+/// If `given` is a file or has an empty name, if there is no default, or if the current folder has data of an
+/// earlier release: going on with another store could repeat its ids.
 pub(crate) fn data_directory(given: Option<&str>) -> Result<String, Failure> {
     if let Some(given) = given {
         check(given)?;
@@ -39,7 +39,8 @@ pub(crate) fn data_directory(given: Option<&str>) -> Result<String, Failure> {
     Ok(default)
 }
 
-/// Rejects a directory that is a file, or has an empty name: its file would be in the root of the file system.
+/// Rejects a directory that is a file, or has an empty name: its file would be in the root of the file
+/// system.
 fn check(directory: &str) -> Result<(), Failure> {
     if directory.trim().is_empty() {
         let why = format!(
@@ -122,7 +123,8 @@ mod file_system {
         name(rustix::fs::statfs(folder).ok()?.f_type)
     }
 
-    /// The magic numbers are those of linux/magic.h and of the file systems. Their type depends on the architecture.
+    /// The magic numbers are those of linux/magic.h and of the file systems. Their type depends on the
+    /// architecture.
     pub(super) fn name(magic: impl Into<i64>) -> Option<&'static str> {
         match magic.into() & 0xFFFF_FFFF {
             0x6969 => Some("NFS"),

@@ -14,7 +14,7 @@ use snowmint::{Clock as _, WallClock};
 use snowmint_cluster::audit::ChangeFailure;
 
 use crate::log_queue::write_line;
-use crate::{argv, foreign_flags};
+use crate::{advice, argv};
 
 /// Exit code if a store, port, lease or disk failed.
 const FAILED: u8 = 1;
@@ -23,7 +23,7 @@ const INVALID: u8 = 2;
 
 /// A log line in the JSON format of `snowmint serve`.
 #[derive(Serialize)]
-struct LogLine {
+struct JsonLogLine {
     timestamp: String,
     level: &'static str,
     message: String,
@@ -85,7 +85,7 @@ impl Failure {
             reported => return reported,
         };
         let timestamp = Utc(WallClock.unix_ms()).to_string();
-        let line = LogLine { timestamp, level: "ERROR", message, target: "snowmint" };
+        let line = JsonLogLine { timestamp, level: "ERROR", message, target: "snowmint" };
         if let Ok(line) = serde_json::to_string(&line) {
             write_line(&shown_in_json(&line, Most::Line));
         }
@@ -135,10 +135,7 @@ pub(crate) fn explain(error: &clap::Error) -> Result<(), Failure> {
             let _ = error.print();
             Err(Failure::Reported)
         }
-        _ => {
-            let advice = foreign_flags::advice(error).or_else(|| foreign_flags::flag_of(error));
-            Err(Failure::Usage(advice.unwrap_or_else(|| one_line(error))))
-        }
+        _ => Err(Failure::Usage(advice::advice(error).unwrap_or_else(|| one_line(error)))),
     }
 }
 
@@ -197,7 +194,8 @@ fn first_lines(error: &clap::Error) -> String {
     line
 }
 
-/// Returns the environment variable that an invalid value came from, if it did not come from the command line.
+/// Returns the environment variable that an invalid value came from, if it did not come from the command
+/// line.
 fn variable(error: &clap::Error) -> Option<String> {
     let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else {
         return None;

@@ -1,4 +1,5 @@
-//! `snowmint explain`: for each error of the service and of this command, its cause, its meaning for ids, and advice.
+//! `snowmint explain`: for each error of the service and of this command, its cause, its meaning for ids, and
+//! advice.
 
 use serde::Serialize;
 use snowmint_server::status::{ErrorKind, Status};
@@ -26,7 +27,8 @@ answer; null for an exit code of this command), cause, ids and remedy.";
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES, after_help = "See --help for examples.")]
 pub(crate) struct Args {
-    /// Code of the error, or what a client shows: a word such as TRYAGAIN, an HTTP status, a gRPC code; default: list all
+    /// Code of the error, or what a client shows: a word such as TRYAGAIN, an HTTP status, a gRPC code;
+    /// default: list all
     #[arg(value_name = "CODE")]
     code: Option<String>,
     /// Print one JSON object per line
@@ -42,7 +44,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
                 out.json(&entry)?;
             } else {
                 let code = out.paint.bold(&format!("{:<20}", entry.code));
-                let answer = entry.answers.as_ref().map_or_else(String::new, Answers::short);
+                let answer = entry.answers.as_ref().map_or_else(String::new, ProtocolAnswers::short);
                 out.line(&format!("{code} {answer:<17} {}", entry.title))?;
             }
         }
@@ -105,11 +107,11 @@ fn wrapped(text: &str) -> Vec<String> {
 
 /// An error with its explanation.
 #[derive(Serialize)]
-struct Entry {
+struct Explanation {
     code: &'static str,
     title: &'static str,
     #[serde(flatten)]
-    answers: Option<Answers>,
+    answers: Option<ProtocolAnswers>,
     cause: &'static str,
     /// The meaning for ids: handed out, lost, repeated.
     ids: &'static str,
@@ -118,13 +120,13 @@ struct Entry {
 
 /// The answers of the protocols.
 #[derive(Serialize)]
-struct Answers {
+struct ProtocolAnswers {
     http: u16,
     resp: &'static str,
     grpc: String,
 }
 
-impl Answers {
+impl ProtocolAnswers {
     fn of(status: &Status) -> Self {
         // `NotFound` is NOT_FOUND on the wire.
         let mut grpc = String::new();
@@ -146,7 +148,7 @@ impl Answers {
     }
 }
 
-impl Entry {
+impl Explanation {
     fn is_called(&self, code: &str) -> bool {
         let plain = |text: &str| text.trim().to_ascii_lowercase().replace(['-', '_', ' '], "");
         let code = plain(code.strip_prefix("urn:snowmint:").unwrap_or(code));
@@ -164,8 +166,9 @@ impl Entry {
     }
 }
 
-/// Returns the entries for what a client shows: a code, a text that means one, or a line that begins with a code.
-fn find(shown: &str) -> Vec<Entry> {
+/// Returns the entries for what a client shows: a code, a text that means one, or a line that begins with a
+/// code.
+fn find(shown: &str) -> Vec<Explanation> {
     let called = |code: &str| all().filter(|entry| entry.is_called(code)).collect::<Vec<_>>();
     let line = ["(error)", "error:", "-"]
         .iter()
@@ -188,13 +191,20 @@ pub(crate) fn knows(code: &str) -> bool {
     all().any(|entry| entry.is_called(code))
 }
 
-fn all() -> impl Iterator<Item = Entry> {
+fn all() -> impl Iterator<Item = Explanation> {
     let of_service = ErrorKind::ALL.into_iter().filter_map(|kind| {
         let status = kind.status();
         let [code, cause, ids, remedy] = SERVICE.into_iter().find(|[code, ..]| *code == status.name)?;
-        Some(Entry { code, title: status.title, answers: Some(Answers::of(&status)), cause, ids, remedy })
+        Some(Explanation {
+            code,
+            title: status.title,
+            answers: Some(ProtocolAnswers::of(&status)),
+            cause,
+            ids,
+            remedy,
+        })
     });
-    let of_command = COMMAND.into_iter().map(|[code, title, cause, ids, remedy]| Entry {
+    let of_command = COMMAND.into_iter().map(|[code, title, cause, ids, remedy]| Explanation {
         code,
         title,
         answers: None,
@@ -464,7 +474,8 @@ const COMMAND: [[&str; 5]; 2] = [
 mod tests {
     use super::*;
 
-    /// Goal: every error has an explanation, and every explanation an error. Method: the table of the service.
+    /// Goal: every error has an explanation, and every explanation an error. Method: the table of the
+    /// service.
     #[test]
     fn every_kind_has_a_text() {
         for kind in ErrorKind::ALL {

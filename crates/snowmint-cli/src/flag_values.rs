@@ -123,8 +123,9 @@ pub(crate) fn threads(text: &str) -> Result<NonZeroUsize, String> {
 
 /// Returns the number of threads for a number of CPUs.
 ///
-/// Two threads take work from each other, which costs about 8 % more CPU time for each request. On 2 CPUs, where the second one
-/// runs the clients or the system's network code, they serve no more requests than one (`bench/RESULTS.md`).
+/// Two threads take work from each other, which costs about 8 % more CPU time for each request. On 2 CPUs,
+/// where the second one runs the clients or the system's network code, they serve no more requests than one
+/// (`bench/RESULTS.md`).
 fn auto_threads(cpus: usize) -> NonZeroUsize {
     NonZeroUsize::new(cpus / 2).unwrap_or(NonZeroUsize::MIN).min(MOST_AUTO_THREADS)
 }
@@ -260,7 +261,8 @@ pub(crate) fn store_url(store: Option<&str>, data: Option<&str>) -> Result<Strin
     Ok(store.to_owned())
 }
 
-/// Checks that the layout has a timestamp for the current time. Returns a warning if it ends within a few years.
+/// Checks that the layout has a timestamp for the current time. Returns a warning if it ends within a few
+/// years.
 pub(crate) fn check_lifetime(layout: &Layout, now_unix_ms: u64) -> Result<Option<String>, Failure> {
     if layout.left_at(now_unix_ms).is_zero() {
         return Err(Failure::flag(

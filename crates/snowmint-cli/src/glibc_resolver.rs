@@ -1,9 +1,9 @@
 //! Host names in a static build with glibc.
 //!
-//! glibc resolves names through the services in `/etc/nsswitch.conf`. Of these, `files` (/etc/hosts) and `dns` (/etc/resolv.conf)
-//! are part of glibc since 2.34. Any other, such as `resolve` or `mymachines`, is a shared library of the system, which fits the
-//! system's glibc but not the one linked in here: loading it can crash the process. So a static build uses the two that are
-//! linked in, whatever the file says.
+//! glibc resolves names through the services in `/etc/nsswitch.conf`. Of these, `files` (/etc/hosts) and
+//! `dns` (/etc/resolv.conf) are part of glibc since 2.34. Any other, such as `resolve` or `mymachines`, is a
+//! shared library of the system, which fits the system's glibc but not the one linked in here: loading it can
+//! crash the process. So a static build uses the two that are linked in, whatever the file says.
 
 #![expect(unsafe_code, reason = "this interface of glibc has no safe form")]
 

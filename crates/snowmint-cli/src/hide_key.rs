@@ -71,8 +71,8 @@ fn line(name: &HideKeyName, key: &str) -> String {
     format!("\"{name}\" = \"{key}\"")
 }
 
-/// Adds a key to a file. Rejects a name that the file already has: another key would hide the ids of its namespace
-/// differently.
+/// Adds a key to a file. Rejects a name that the file already has: another key would hide the ids of its
+/// namespace differently.
 fn append(path: &Path, name: &HideKeyName, key: &str) -> Result<(), Failure> {
     shared_file::change(path, Readers::Owner, |before| {
         let invalid = |error| Failure::usage(format!("{}: {error}", path.display()));
@@ -128,8 +128,8 @@ mod tests {
 
     use super::*;
 
-    /// Goal: two concurrent commands neither lose a key nor add one name twice, which would make the whole file invalid. Method:
-    /// rounds in which eight threads add two names to one file at the same time.
+    /// Goal: two concurrent commands neither lose a key nor add one name twice, which would make the whole
+    /// file invalid. Method: rounds in which eight threads add two names to one file at the same time.
     #[test]
     fn concurrent_changes_keep_one_key_of_each_name() {
         let folder = tempfile::tempdir().unwrap();

@@ -7,7 +7,8 @@ use std::io::{self, BufRead, BufReader, IsTerminal as _};
 use crate::error::Failure;
 use grouped::Grouped;
 
-/// Maximum length of an item; no id in any form is longer. Longer items are cut, so that memory is bounded, and end in [`CUT`].
+/// Maximum length of an item; no id in any form is longer. Longer items are cut, so that memory is bounded,
+/// and end in [`CUT`].
 pub(crate) const MAX_LEN: usize = 80;
 /// The end of a cut item. No text form contains it, so a cut item is never read as an id.
 const CUT: &str = "…";
@@ -99,7 +100,8 @@ pub(crate) fn each_item(input: &mut impl BufRead, items: Items, sink: &mut impl 
     }
 }
 
-/// Appends to an item. An item that is too long keeps one extra byte, which is not a blank, so that it stays too long.
+/// Appends to an item. An item that is too long keeps one extra byte, which is not a blank, so that it stays
+/// too long.
 fn extend(begun: &mut Vec<u8>, more: &[u8]) {
     let more = if begun.is_empty() { more.trim_ascii_start() } else { more };
     let (kept, rest) = more.split_at(more.len().min(MAX_LEN + 1 - begun.len()));
@@ -173,8 +175,8 @@ mod tests {
         assert_eq!(seen(&long, 4096, Items::Lines)[1], ("1".to_owned(), 2));
     }
 
-    /// Goal: a number that a spreadsheet wrote with thousands separators is one id, and a list is a list. Method: columns and lists,
-    /// split by buffers of any size.
+    /// Goal: a number that a spreadsheet wrote with thousands separators is one id, and a list is a list.
+    /// Method: columns and lists, split by buffers of any size.
     #[test]
     fn thousands_separators_end_no_number() {
         let one = "1,541,815,603,606,036,480";
@@ -202,8 +204,8 @@ mod tests {
         assert_eq!(seen("\u{feff}12\n34".as_bytes(), 40, Items::Lines), of(&[("12", 1), ("34", 2)]));
     }
 
-    /// Goal: no id in a long line is lost or becomes another id. Method: blanks before, after and inside, leading zeros, each
-    /// split by buffers of any size.
+    /// Goal: no id in a long line is lost or becomes another id. Method: blanks before, after and inside,
+    /// leading zeros, each split by buffers of any size.
     #[test]
     fn blanks_do_not_count_and_a_long_item_is_never_an_id() {
         let blanks = " ".repeat(100);

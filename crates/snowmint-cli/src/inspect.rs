@@ -23,7 +23,7 @@ use crate::hide_key;
 use crate::input::{Items, Sink, each_item, standard_input};
 use crate::output::{self, Output, thousands};
 use crate::target::{Target, TargetArgs};
-use of_namespace::OfNamespace;
+use of_namespace::NamespaceReader;
 use rows::{GuessedRow, Rows};
 
 const EXAMPLES: &str = "\
@@ -87,9 +87,9 @@ pub(crate) struct Args {
     #[arg(value_name = "ID", allow_negative_numbers = true)]
     ids: Vec<String>,
     #[command(flatten)]
-    reading: Reading,
+    reading: ReadingArgs,
     #[command(flatten)]
-    shown: Shown,
+    shown: OutputArgs,
     #[command(flatten)]
     target: TargetArgs,
 }
@@ -97,7 +97,7 @@ pub(crate) struct Args {
 /// The way in which ids are read.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "How to read the ids")]
-struct Reading {
+struct ReadingArgs {
     /// Layout of the ids: a name (see `snowmint layouts`) or a text form; default: the likeliest
     #[arg(long, value_name = "SPEC|NAME", env = "SNOWMINT_LAYOUT")]
     layout: Option<Layout>,
@@ -118,10 +118,10 @@ struct Reading {
 /// The way in which ids are shown.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Output")]
-struct Shown {
+struct OutputArgs {
     /// Draw each id, or write a table with a line for each; default: a drawing of one id, a table of several
     #[arg(long, value_name = "VIEW", value_enum, conflicts_with = "json")]
-    view: Option<View>,
+    view: Option<InspectView>,
     /// Instant to measure ages from, such as 2026-11-22T08:00:00Z; default: now
     #[arg(long, value_name = "INSTANT", value_parser = snowmint::utc::parse)]
     now: Option<u64>,
@@ -132,7 +132,7 @@ struct Shown {
 
 /// The form of the output for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum View {
+enum InspectView {
     /// The bits of each id, with its instant and other readings
     Drawing,
     /// A line for each id
@@ -146,7 +146,7 @@ const HELD_IN_A_PAUSE: usize = 3;
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let now_unix_ms = args.shown.now.unwrap_or_else(|| WallClock.unix_ms());
-    let Reading { hide_key, hide_keys_file, namespace, .. } = &args.reading;
+    let ReadingArgs { hide_key, hide_keys_file, namespace, .. } = &args.reading;
     let hider = match (hide_key, hide_keys_file) {
         (Some(key), Some(file)) => {
             let found = hide_key::read(file)?.key(key).cloned();
@@ -155,7 +155,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         _ => None,
     };
     let namespace = match namespace {
-        Some(name) => Some(OfNamespace::find(name, hide_keys_file.as_deref(), &args.target)?),
+        Some(name) => Some(NamespaceReader::find(name, hide_keys_file.as_deref(), &args.target)?),
         None => match args.target.open()? {
             Target::Store(_) => None,
             Target::Server(_) => {
@@ -196,7 +196,7 @@ struct Inspector<'a> {
     /// The layout of all ids, if it is given.
     layout: Option<Layout>,
     /// The namespace of all ids, if it is given.
-    namespace: Option<OfNamespace>,
+    namespace: Option<NamespaceReader>,
     hider: Option<Hider>,
     /// Writes rows if the layout is known.
     rows: Option<Rows>,
@@ -205,7 +205,7 @@ struct Inspector<'a> {
     row: Vec<u8>,
     now_unix_ms: u64,
     /// The form of the output, once it is known.
-    view: Option<View>,
+    view: Option<InspectView>,
     /// What the ids say of each other.
     column: Column,
     /// The ids that are not written yet.
@@ -250,7 +250,7 @@ impl Inspector<'_> {
         let held = std::mem::take(&mut self.held);
         if self.view.is_none() && !held.is_empty() {
             let is_one = held.len() == 1 && self.shown == 0 && self.refused == 0;
-            self.view = Some(if is_one { View::Drawing } else { View::Table });
+            self.view = Some(if is_one { InspectView::Drawing } else { InspectView::Table });
         }
         if !self.is_known() {
             for text in &held {
@@ -262,7 +262,7 @@ impl Inspector<'_> {
     }
 
     fn one(&mut self, text: &str) -> Result<(), Failure> {
-        let is_drawn = self.view == Some(View::Drawing);
+        let is_drawn = self.view == Some(InspectView::Drawing);
         if let Some(layout) = self.layout.filter(|_| !is_drawn) {
             return self.row(text, &layout);
         }

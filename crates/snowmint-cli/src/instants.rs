@@ -1,11 +1,13 @@
-//! Instants as people type them: a date, an instant, Unix milliseconds, `1 day`, `2h ago`, `now`, `today`, `yesterday`.
+//! Instants as people type them: a date, an instant, Unix milliseconds, `1 day`, `2h ago`, `now`, `today`,
+//! `yesterday`.
 
 use jiff::tz::TimeZone;
 use jiff::{Span, Timestamp};
 use snowmint::utc::{self, UtcError};
 
 const MS_PER_DAY: u64 = 86_400_000;
-/// Smaller numbers are taken for Unix seconds or a date without dashes: as Unix milliseconds this is in March 1973.
+/// Smaller numbers are taken for Unix seconds or a date without dashes: as Unix milliseconds this is in March
+/// 1973.
 const FIRST_MS: u64 = 100_000_000_000;
 const EXPECTED: &str = "expected an instant such as 2026-11-22T08:00:00Z, a date such as 2026-11-22 (UTC), a time before now such \
                         as '1 day' or '2h ago', or now, today or yesterday (UTC)";

@@ -63,7 +63,8 @@ pub(crate) struct Args {
     /// Layout to move to: its fields without the epoch, which is computed; or `auto` for proposals
     #[arg(long, value_name = "SPEC|auto", help_heading = "Move to another layout")]
     successor: Option<String>,
-    /// Instant of the move, not in the past: no id of the old layout has a later timestamp; default: the next midnight, UTC
+    /// Instant of the move, not in the past: no id of the old layout has a later timestamp; default: the next
+    /// midnight, UTC
     #[arg(
         long,
         value_name = "INSTANT",

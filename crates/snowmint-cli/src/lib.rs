@@ -1,14 +1,16 @@
-//! The command `snowmint`. Each subcommand is a file; this one parses the command line and dispatches.
+//! The command `snowmint`. Each subcommand is a file; this one calls it.
 
 // The compiler checks that the task that opens stores is `Send`, through every type in their TLS.
 #![recursion_limit = "256"]
 
 mod admin_failure;
+mod advice;
 mod argv;
 mod audit;
 mod bench;
 mod bit_picture;
 mod client_credentials;
+mod command_line;
 mod completions;
 mod config;
 mod convert;
@@ -17,7 +19,6 @@ mod doctor;
 mod error;
 mod explain;
 mod flag_values;
-mod foreign_flags;
 #[cfg(all(target_os = "linux", target_env = "gnu", target_feature = "crt-static"))]
 mod glibc_resolver;
 mod health;
@@ -36,6 +37,7 @@ mod numbers;
 mod open_store;
 mod output;
 mod range;
+mod runtime;
 mod serve;
 mod shared_file;
 mod sql;
@@ -47,119 +49,11 @@ mod workers;
 
 use std::process::ExitCode;
 
-use clap::parser::ValueSource;
-use clap::{ArgMatches, Command as Clap, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
-use tokio::runtime::{Builder, Runtime};
+use clap::{ArgMatches, CommandFactory as _};
 
+use command_line::{Cli, CliCommand, parse_command_line, with_file};
 use error::Failure;
-use serve::config_file::ConfigFile;
-
-const EXAMPLES: &str = "\
-Start with:
-  snowmint serve                          serve ids over HTTP and the Redis protocol
-  snowmint new -n 3                       make three ids
-  snowmint inspect 1541815603606036480    explain an id
-  snowmint layouts                        list the named layouts
-  snowmint ns list                        list the namespaces of a store
-  snowmint workers                        list workers and their holders
-  snowmint doctor                         check a store
-  snowmint health                         ask a node whether it can make ids
-  snowmint audit                          list who changed a store
-  snowmint config check FILE              check a configuration file of serve
-  snowmint token create NAME --help       make a token for a client
-  snowmint sql postgres --layout twitter  print SQL functions for ids
-  snowmint explain                        list the errors, and explain one
-  snowmint help COMMAND                   the flags of a command, with examples
-
---json writes one JSON object per line, on every command that prints results. Ids
-in JSON are strings: JavaScript keeps only 53 bits of a number.
-
-Exit codes. 0: done. 1: something outside failed (store, port, lease). 2: invalid input or settings.";
-
-/// Unique, time-ordered 64-bit ids
-#[derive(Debug, Parser)]
-#[command(
-    name = "snowmint",
-    version,
-    after_help = EXAMPLES,
-    arg_required_else_help = true,
-    disable_version_flag = true
-)]
-struct Cli {
-    #[command(subcommand)]
-    command: Command,
-    /// Colour of output: auto (on a terminal, unless `NO_COLOR` is set), always or never
-    #[arg(
-        long,
-        value_name = "WHEN",
-        value_enum,
-        default_value_t,
-        hide_possible_values = true,
-        alias = "colour",
-        global = true,
-        help_heading = "Global options"
-    )]
-    color: output::Colour,
-    /// Print the version
-    #[arg(short = 'V', short_alias = 'v', long, action = clap::ArgAction::Version, help_heading = "Global options")]
-    version: Option<bool>,
-}
-
-#[derive(Debug, Subcommand)]
-enum Command {
-    #[command(aliases = ["server", "start", "run"])]
-    Serve(Box<serve::Args>),
-    Config(config::Args),
-    #[command(aliases = ["generate", "gen", "next", "mint"])]
-    New(new::Args),
-    #[command(aliases = ["decode", "parse", "show"])]
-    Inspect(inspect::Args),
-    Convert(convert::Args),
-    Range(range::Args),
-    Layout(layout::Args),
-    Layouts(layout::ListArgs),
-    #[command(aliases = ["namespace", "namespaces"])]
-    Ns(ns::Args),
-    HideKey(hide_key::Args),
-    Import(import::Args),
-    #[command(alias = "worker")]
-    Workers(workers::Args),
-    #[command(alias = "check")]
-    Doctor(doctor::Args),
-    Health(health::Args),
-    Audit(audit::Args),
-    LogLevel(log_level::Args),
-    Store(store::Args),
-    Sql(sql::Args),
-    #[command(alias = "tokens")]
-    Token(token::Args),
-    #[command(alias = "benchmark")]
-    Bench(bench::Args),
-    Explain(explain::Args),
-    #[command(alias = "completion")]
-    Completions(completions::CompletionArgs),
-    Man(completions::ManArgs),
-    Version(version::Args),
-}
-
-impl Cli {
-    /// The flags of `serve`, if the command takes them.
-    fn serve_args(&self) -> Option<&serve::Args> {
-        match &self.command {
-            Command::Serve(args) => Some(args),
-            Command::Config(args) => args.serve_args(),
-            _ => None,
-        }
-    }
-
-    fn serve_args_mut(&mut self) -> Option<&mut serve::Args> {
-        match &mut self.command {
-            Command::Serve(args) => Some(args),
-            Command::Config(args) => args.serve_args_mut(),
-            _ => None,
-        }
-    }
-}
+use runtime::runtime;
 
 #[doc(hidden)]
 pub use serve::config_file;
@@ -179,74 +73,34 @@ pub fn main() -> ExitCode {
     code
 }
 
-/// Parses the command line. If `serve` has a configuration file, its values are the defaults.
-fn parse_command_line() -> Result<(Cli, ArgMatches), clap::Error> {
-    parse(Cli::command().color(foreign_flags::colour_of_help()))
-}
-
-/// Parses the command line again, with the values of its configuration file.
-fn with_file(cli: Cli, matches: ArgMatches) -> Result<(Cli, ArgMatches), Failure> {
-    let Some(path) = cli.serve_args().and_then(|args| args.config.clone()) else { return Ok((cli, matches)) };
-    let file = ConfigFile::read(&path)?;
-    let command = Cli::command()
-        .mut_subcommand("serve", |serve| file.apply(serve))
-        .mut_subcommand("config", |config| config.mut_subcommand("print", |print| file.apply(print)));
-    let (mut cli, matches) = parse(command).map_err(|error| match error::explain(&error) {
-        Err(failure) => failure,
-        Ok(()) => Failure::Reported,
-    })?;
-    let serve = matches.subcommand_matches("serve");
-    let from_file = |key| {
-        let source = serve.and_then(|serve| serve.value_source(key));
-        (source == Some(ValueSource::DefaultValue)).then(|| path.clone())
-    };
-    let (log, access_log) = (from_file("log"), from_file("access_log"));
-    if let Some(args) = cli.serve_args_mut() {
-        (args.from_config.log, args.from_config.access_log) = (log, access_log);
-        file.give_tokens(args, path.clone())?;
-        file.give_namespaces(args, path)?;
-    }
-    Ok((cli, matches))
-}
-
-fn parse(mut command: Clap) -> Result<(Cli, ArgMatches), clap::Error> {
-    let matches = command.try_get_matches_from_mut(std::env::args_os())?;
-    let cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
-    Ok((cli, matches))
-}
-
 fn run(cli: Cli, matches: &ArgMatches) -> Result<(), Failure> {
     output::choose_colour(cli.color);
-    serve::misspelt_variables::refuse(matches, std::env::vars_os())?;
+    let parser = Cli::command();
+    serve::misspelt_variables::refuse(&parser, matches, std::env::vars_os())?;
     match cli.command {
-        Command::Serve(args) => serve::start(*args),
-        Command::Config(args) => config::run(&args, matches),
-        Command::New(args) => new::run(&args),
-        Command::Inspect(args) => inspect::run(&args),
-        Command::Convert(args) => convert::run(&args),
-        Command::Range(args) => range::run(&args),
-        Command::Layout(args) => layout::show(&args),
-        Command::Layouts(args) => layout::list(&args),
-        Command::Ns(args) => ns::run(&args),
-        Command::HideKey(args) => hide_key::run(&args),
-        Command::Import(args) => import::run(&args),
-        Command::Workers(args) => workers::run(&args),
-        Command::Doctor(args) => doctor::run(&args),
-        Command::Health(args) => health::run(&args),
-        Command::Audit(args) => audit::run(&args),
-        Command::LogLevel(args) => log_level::run(&args),
-        Command::Store(args) => store::run(&args),
-        Command::Sql(args) => sql::run(&args),
-        Command::Token(args) => token::run(&args),
-        Command::Bench(args) => bench::run(&args),
-        Command::Explain(args) => explain::run(&args),
-        Command::Completions(args) => completions::print(&args),
-        Command::Man(args) => completions::write_man(&args),
-        Command::Version(args) => version::run(&args),
+        CliCommand::Serve(args) => serve::start(*args, &parser),
+        CliCommand::Config(args) => config::run(&args, matches),
+        CliCommand::New(args) => new::run(&args),
+        CliCommand::Inspect(args) => inspect::run(&args),
+        CliCommand::Convert(args) => convert::run(&args),
+        CliCommand::Range(args) => range::run(&args),
+        CliCommand::Layout(args) => layout::show(&args),
+        CliCommand::Layouts(args) => layout::list(&args),
+        CliCommand::Ns(args) => ns::run(&args),
+        CliCommand::HideKey(args) => hide_key::run(&args),
+        CliCommand::Import(args) => import::run(&args),
+        CliCommand::Workers(args) => workers::run(&args),
+        CliCommand::Doctor(args) => doctor::run(&args),
+        CliCommand::Health(args) => health::run(&args),
+        CliCommand::Audit(args) => audit::run(&args),
+        CliCommand::LogLevel(args) => log_level::run(&args),
+        CliCommand::Store(args) => store::run(&args),
+        CliCommand::Sql(args) => sql::run(&args),
+        CliCommand::Token(args) => token::run(&args),
+        CliCommand::Bench(args) => bench::run(&args),
+        CliCommand::Explain(args) => explain::run(&args),
+        CliCommand::Completions(args) => completions::print(&args, parser),
+        CliCommand::Man(args) => completions::write_man(&args, parser),
+        CliCommand::Version(args) => version::run(&args),
     }
-}
-
-/// Returns the runtime of a command: one thread, since commands mostly wait.
-fn runtime() -> Result<Runtime, Failure> {
-    Builder::new_current_thread().enable_all().build().map_err(Failure::runtime)
 }

@@ -1,12 +1,13 @@
 //! The way of lines to standard error while `serve` runs: a queue of bounded size, and a thread that writes.
 //!
-//! Whoever reads standard error may stop, and then each write to a full pipe waits without end. A thread that serves clients must
-//! not wait for that, nor the thread that renews leases, nor the end of the process. So they only put lines into the queue. A line
-//! that finds the queue full is dropped and counted.
+//! Whoever reads standard error may stop, and then each write to a full pipe waits without end. A thread that
+//! serves clients must not wait for that, nor the thread that renews leases, nor the end of the process. So
+//! they only put lines into the queue. A line that finds the queue full is dropped and counted.
 //!
-//! The writers of other crates limit the queue by lines, not by bytes, write each line by a system call of its own, and report a
-//! failed flush to the very output that is stuck.
+//! The writers of other crates limit the queue by lines, not by bytes, write each line by a system call of
+//! its own, and report a failed flush to the very output that is stuck.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,7 +22,8 @@ use tracing_subscriber::fmt::MakeWriter;
 const ROOM: usize = 4 << 20;
 /// Room beyond that for the lines of a command that ends: the last words of a process.
 const RESERVE: usize = 64 << 10;
-/// The part of it for the lines about requests: a flood of requests must not push out the lines about the node.
+/// The part of it for the lines about requests: a flood of requests must not push out the lines about the
+/// node.
 const ROOM_FOR_REQUESTS: usize = ROOM / 4 * 3;
 /// Wait between two attempts to write to an output that somebody made non-blocking, and that is full.
 const RETRY: Duration = Duration::from_millis(10);
@@ -37,20 +39,20 @@ static STARTED: OnceLock<Arc<LogQueue>> = OnceLock::new();
 /// Lines on their way to an output.
 #[derive(Debug, Default)]
 pub(crate) struct LogQueue {
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
     filled: Condvar,
     written: Condvar,
     dropped: AtomicU64,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct QueueState {
     /// Whole lines, in order.
     waiting: Vec<u8>,
     is_writing: bool,
 }
 
-impl State {
+impl QueueState {
     const fn is_done(&self) -> bool {
         self.waiting.is_empty() && !self.is_writing
     }
@@ -64,7 +66,8 @@ impl State {
 pub(crate) fn start() -> io::Result<Arc<LogQueue>> {
     let queue = Arc::clone(STARTED.get_or_init(Arc::default));
     let writer = Arc::clone(&queue);
-    // From here on only this thread writes to standard error: the lock of `stderr` would make others wait as the pipe does.
+    // From here on only this thread writes to standard error: the lock of `stderr` would make others wait as
+    // the pipe does.
     thread::Builder::new().name("log".to_owned()).spawn(move || {
         writer.write_to(io::stderr(), |lines| {
             tracing::warn!(lines, "log lines were dropped: the reader of standard error was too slow");
@@ -93,6 +96,12 @@ impl LogQueue {
     /// Returns the number of lines that were dropped since the start.
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Returns the lines that wait.
+    #[cfg(test)]
+    pub(crate) fn waiting(&self) -> String {
+        String::from_utf8_lossy(&self.state().waiting).into_owned()
     }
 
     /// Adds a line, unless more than `room` bytes would wait then.
@@ -155,18 +164,24 @@ impl LogQueue {
         true
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, QueueState> {
         // Whole lines are added at once, so a panic elsewhere leaves the state whole.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+/// Returns a line as it may be written.
+pub(crate) type CleanLine = fn(&str) -> Cow<'_, str>;
+
 /// Makes the writers of the subscriber, which writes a line at once.
-pub(crate) struct Lines(pub(crate) Arc<LogQueue>);
+pub(crate) struct Lines {
+    pub(crate) queue: Arc<LogQueue>,
+    pub(crate) clean: CleanLine,
+}
 
 /// Takes one line.
 pub(crate) struct LineWriter<'a> {
-    queue: &'a LogQueue,
+    lines: &'a Lines,
     room: usize,
 }
 
@@ -174,18 +189,21 @@ impl<'a> MakeWriter<'a> for Lines {
     type Writer = LineWriter<'a>;
 
     fn make_writer(&'a self) -> Self::Writer {
-        LineWriter { queue: &self.0, room: ROOM }
+        LineWriter { lines: self, room: ROOM }
     }
 
     fn make_writer_for(&'a self, about: &Metadata<'_>) -> Self::Writer {
         let room = if about.target() == ACCESS { ROOM_FOR_REQUESTS } else { ROOM };
-        LineWriter { queue: &self.0, room }
+        LineWriter { lines: self, room }
     }
 }
 
 impl Write for LineWriter<'_> {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.queue.push(line, self.room);
+        let text = String::from_utf8_lossy(line);
+        let body = text.strip_suffix('\n').unwrap_or(&text);
+        let clean = format!("{}{}", (self.lines.clean)(body), &text[body.len()..]);
+        self.lines.queue.push(clean.as_bytes(), self.room);
         Ok(line.len())
     }
 
@@ -228,8 +246,9 @@ mod tests {
         (queue, take, out, reports)
     }
 
-    /// Goal: with a reader that has stopped, lines are dropped and counted, nobody waits, and what was kept comes whole and in
-    /// order once it reads. Method: a reader that the test controls, and room for two lines.
+    /// Goal: with a reader that has stopped, lines are dropped and counted, nobody waits, and what was kept
+    /// comes whole and in order once it reads. Method: a reader that the test controls, and room for two
+    /// lines.
     #[test]
     fn lines_are_dropped_while_nobody_reads() {
         let (queue, take, out, reports) = queue();
@@ -264,9 +283,9 @@ mod tests {
         while !queue.state().is_writing {
             thread::yield_now();
         }
-        let lines = Lines(Arc::clone(&queue));
+        let lines = Lines { queue: Arc::clone(&queue), clean: |line| line.into() };
         let line = vec![b'a'; 1 << 16];
-        let mut access = LineWriter { queue: &queue, room: ROOM_FOR_REQUESTS };
+        let mut access = LineWriter { lines: &lines, room: ROOM_FOR_REQUESTS };
         for _ in 0..=ROOM / line.len() {
             access.write_all(&line).unwrap();
         }

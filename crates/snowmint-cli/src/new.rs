@@ -1,4 +1,5 @@
-//! `snowmint new`: makes ids in this process, under a lease from the store or, with `--store none`, without one.
+//! `snowmint new`: makes ids in this process, under a lease from the store or, with `--store none`, without
+//! one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -76,18 +77,18 @@ pub(crate) struct Args {
         help_heading = "Ids"
     )]
     layout: Layout,
-    /// Require this worker: a number, `ordinal` (after the last `-` of the host name), `ipv4` or `ipv4:NETWORK`, such as
-    /// ipv4:10.244.0.0/16 (the low bits of this host's address, as wide as the worker field). Without a network, hosts
-    /// of two subnets can get the same worker: a store rejects the second one, --store none does not. Default: any free
-    /// worker
+    /// Require this worker: a number, `ordinal` (after the last `-` of the host name), `ipv4` or
+    /// `ipv4:NETWORK`, such as ipv4:10.244.0.0/16 (the low bits of this host's address, as wide as the worker
+    /// field). Without a network, hosts of two subnets can get the same worker: a store rejects the second
+    /// one, --store none does not. Default: any free worker
     #[arg(long, value_name = "W", allow_negative_numbers = true, help_heading = "Ids")]
     worker: Option<WorkerSource>,
     /// Datacenter, if the layout has one
     #[arg(long, value_name = "D", default_value = "0", value_parser = flag_values::node_number, allow_negative_numbers = true, env = "SNOWMINT_DATACENTER", help_heading = "Ids")]
     datacenter: u32,
-    /// Start of the sequence in each new millisecond: rolling (after the last one, in order), zero (Twitter's bits), random
-    /// or random(N) (below N). With zero, each run starts with sequence 0, and `id % n` sends its first id to the same
-    /// shard. With random, ids increase only from one millisecond to the next
+    /// Start of the sequence in each new millisecond: rolling (after the last one, in order), zero (Twitter's
+    /// bits), random or random(N) (below N). With zero, each run starts with sequence 0, and `id % n` sends
+    /// its first id to the same shard. With random, ids increase only from one millisecond to the next
     #[arg(
         long,
         value_name = "START",
@@ -96,8 +97,9 @@ pub(crate) struct Args {
         help_heading = "Ids"
     )]
     sequence_start: Start,
-    /// Write ids in this text form: decimal (or dec), hex, base32 (Crockford), base36, base58 (Bitcoin's order),
-    /// `base58_flickr`, base62, or alphabet=CHARS: 2 to 94 characters in any order, such as shuffled ones
+    /// Write ids in this text form: decimal (or dec), hex, base32 (Crockford), base36, base58 (Bitcoin's
+    /// order), `base58_flickr`, base62, or alphabet=CHARS: 2 to 94 characters in any order, such as shuffled
+    /// ones
     #[arg(long, value_name = "FORM", default_value = "decimal", help_heading = "Output")]
     format: Digits,
     /// Print one JSON object per line
@@ -112,7 +114,8 @@ pub(crate) struct Args {
         help_heading = "Store"
     )]
     store: Option<String>,
-    /// Data directory; default: `$XDG_STATE_HOME/snowmint`, or `~/.local/state/snowmint`; for root /var/lib/snowmint
+    /// Data directory; default: `$XDG_STATE_HOME/snowmint`, or `~/.local/state/snowmint`; for root
+    /// /var/lib/snowmint
     #[arg(long, value_name = "DIR", alias = "data-dir", env = "SNOWMINT_DATA", help_heading = "Store")]
     data: Option<String>,
 }
@@ -272,7 +275,8 @@ fn write_line(args: &Args, id: Id, line: &mut Vec<u8>) {
     }
 }
 
-/// Draws ids. Waits for the next tick, or for a new lease if this process was stopped and its lease has expired.
+/// Draws ids. Waits for the next tick, or for a new lease if this process was stopped and its lease has
+/// expired.
 fn take_or_wait(
     mut take: impl FnMut(usize) -> Result<Batch, NextIdError>,
     wanted: usize,

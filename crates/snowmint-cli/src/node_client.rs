@@ -4,17 +4,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::body::Incoming;
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue, USER_AGENT};
 use hyper::http::uri::Scheme;
-use hyper::{Method, Request, Uri};
-use hyper_util::rt::TokioIo;
-use rustls::pki_types::ServerName;
+use hyper::{Method, Request, Response, Uri};
 use serde_json::Value;
 use snowmint_admin::operations::Operation;
 use snowmint_admin::url_without_credentials::masked;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
+use snowmint_server::http_client::{HttpServer, SendError};
 
 use crate::admin_failure::AdminProblem;
 use crate::client_credentials::{TlsFiles, is_this_machine, tls, tls_failure};
@@ -30,9 +27,7 @@ const MAX_ANSWER: usize = 64 << 20;
 /// A client of the admin API of a node.
 pub(crate) struct NodeClient {
     url: String,
-    host: String,
-    port: u16,
-    tls: Option<TlsConnector>,
+    server: HttpServer,
     authorization: Option<HeaderValue>,
 }
 
@@ -84,9 +79,7 @@ impl NodeClient {
         let tls = is_https.then(|| tls(files)).transpose()?;
         Ok(Self {
             url: format!("{}://{authority}", uri.scheme_str().unwrap_or_default()),
-            host,
-            port,
-            tls,
+            server: HttpServer { host, port, tls },
             authorization,
         })
     }
@@ -139,16 +132,15 @@ impl NodeClient {
     }
 
     async fn send(&self, method: Method, path: &str, body: Option<Value>) -> Result<(u16, Bytes), String> {
-        let stream =
-            TcpStream::connect((self.host.as_str(), self.port)).await.map_err(|error| error.to_string())?;
-        let request = self.request(method, path, body)?;
-        match &self.tls {
-            None => exchange(stream, request).await,
-            Some(tls) => {
-                let name = ServerName::try_from(self.host.clone()).map_err(|error| error.to_string())?;
-                let stream = tls.connect(name, stream).await.map_err(|error| tls_failure(&error))?;
-                exchange(stream, request).await
-            }
+        let read = async |answer: Response<Incoming>| {
+            let status = answer.status().as_u16();
+            let body = Limited::new(answer.into_body(), MAX_ANSWER).collect().await;
+            Ok((status, body.map_err(|error| error.to_string())?.to_bytes()))
+        };
+        match self.server.send(self.request(method, path, body)?, read).await {
+            Ok(read) => read,
+            Err(SendError::Tls(error)) => Err(tls_failure(&error)),
+            Err(error) => Err(error.to_string()),
         }
     }
 
@@ -177,26 +169,6 @@ impl NodeClient {
         };
         request.body(body).map_err(|error| error.to_string())
     }
-}
-
-/// Sends a request over a new connection.
-async fn exchange(
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    request: Request<Full<Bytes>>,
-) -> Result<(u16, Bytes), String> {
-    let shaken = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
-    let (mut sender, connection) = shaken.map_err(|error| error.to_string())?;
-    // The connection stays open after the answer, so do not wait for its end.
-    let connection = tokio::spawn(connection);
-    let answered = async {
-        let answer = sender.send_request(request).await.map_err(|error| error.to_string())?;
-        let status = answer.status().as_u16();
-        let body = Limited::new(answer.into_body(), MAX_ANSWER).collect().await;
-        Ok((status, body.map_err(|error| error.to_string())?.to_bytes()))
-    };
-    let answered = answered.await;
-    connection.abort();
-    answered
 }
 
 #[cfg(test)]

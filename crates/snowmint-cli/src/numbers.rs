@@ -1,8 +1,10 @@
 //! Whole numbers as people type them.
 //!
-//! Not in `flag_values.rs`, because `foreign_flags.rs` reads numbers too, and `flag_values.rs` depends on it through `error.rs`.
+//! Not in `flag_values.rs`, because `advice.rs` reads numbers too, and `flag_values.rs` depends on it
+//! through `error.rs`.
 
-/// Returns a number in digits, either plain or in groups of three. Shorter groups could be a decimal fraction.
+/// Returns a number in digits, either plain or in groups of three. Shorter groups could be a decimal
+/// fraction.
 pub(crate) fn whole(text: &str) -> Option<u64> {
     let mut groups = text.split([',', '_']);
     let mut digits = groups.next()?.to_owned();

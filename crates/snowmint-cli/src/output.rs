@@ -30,7 +30,8 @@ impl Output {
         }
     }
 
-    /// Writes a line. What others wrote into a store, or a node answered, reaches no terminal as a control character.
+    /// Writes a line. What others wrote into a store, or a node answered, reaches no terminal as a control
+    /// character.
     pub(crate) fn line(&mut self, text: &str) -> Result<(), Failure> {
         for line in text.split('\n') {
             let clean =
@@ -189,7 +190,8 @@ pub(crate) fn tenths_of_years_left(layout: &Layout, now_unix_ms: u64) -> u64 {
     u64::try_from(tenths).unwrap_or(u64::MAX)
 }
 
-/// Formats an instant as `2022-06-28T18:07:40.105+02:00 Europe/Berlin`, in the zone of `TZ` or of this machine.
+/// Formats an instant as `2022-06-28T18:07:40.105+02:00 Europe/Berlin`, in the zone of `TZ` or of this
+/// machine.
 pub(crate) fn local(unix_ms: u64) -> String {
     let Ok(zone) = TimeZone::try_system() else {
         return "unknown: no time zone in TZ or in the system".to_owned();

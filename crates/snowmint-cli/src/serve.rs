@@ -9,63 +9,67 @@ mod args;
 pub mod config_file;
 mod logging;
 pub(crate) mod misspelt_variables;
+mod signals;
 mod start_without_store;
 mod systemd;
 mod trace_flags;
 
 use std::convert::Infallible;
-use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::Command;
 use snowmint::error::Chain;
 use snowmint::field::Field;
 use snowmint::utc::Utc;
 use snowmint::{Clock as _, DatacenterId, Layout, Rule, Start, WallClock};
 use snowmint_cluster::{
-    Holder, LeaseConfig, LeaseError, Leases, NamespaceError, NodeClock, SavedLeases, WorkerCount, WorkerPool,
+    Holder, LeaseConfig, LeaseError, LeaseStatus, Leases, NamespaceError, NodeClock, SavedLeases,
+    WorkerCount, WorkerPool,
 };
 use snowmint_server::access::warn_of_first_tokens;
 use snowmint_server::admin::NodeAdmin;
 use snowmint_server::namespace_sync::{NamespaceConfigError, SyncOptions};
 use snowmint_server::{
-    IdSource, Listener, Listeners, Mint, NamespaceSync, NoeqdListener, Settings, SharedClock, ThriftListener,
+    IdSource, Listener, Listeners, Mint, NamespaceSync, Settings, SharedClock, ThriftListener,
 };
 use snowmint_store::{OpenError, Store, StoreError, StoreErrorKind, Visibility};
 use tokio::runtime::{Builder, Handle};
-use tokio::sync::{Notify, oneshot, watch};
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
 
 pub(crate) use args::Args;
 
 use crate::error::Failure;
 use crate::flag_values::Listen;
-use crate::{log_queue, open_store, output, runtime};
-use args::Plan;
+use crate::runtime::runtime;
+use crate::{open_store, output};
+use args::ServePlan;
 use logging::Logging;
+use signals::{Reload, StopSignal};
 use start_without_store::LateStore;
 use systemd::Sockets;
 
-/// Number of tasks that a busy thread runs before it polls its sockets. With 61, the default of tokio, a client waits for 61
-/// turns of greedy clients.
+/// Number of tasks that a busy thread runs before it polls its sockets. With 61, the default of tokio, a
+/// client waits for 61 turns of greedy clients.
 const TASKS_PER_POLL: u32 = 8;
 /// Shortest and longest wait between attempts to reach the store at startup.
 const FIRST_WAIT: Duration = Duration::from_millis(200);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// Time between two log lines about an unreachable store, once the waits are the longest.
 const LOG_EVERY: Duration = Duration::from_mins(1);
-/// Time for which to retry a store error that looks permanent, such as a read-only server: during a failover it is temporary.
+/// Time for which to retry a store error that looks permanent, such as a read-only server: during a failover
+/// it is temporary.
 const FAILOVER_PATIENCE: Duration = Duration::from_secs(20);
-/// Time after the first signal in which others belong to it: `timeout` signals the process and then its group, and Ctrl-C
-/// reaches both a supervisor, which passes it on, and the process itself.
-const SAME_STOP: Duration = Duration::from_millis(200);
 /// Time limit for the store to record the release of the lease.
 const RELEASE_PATIENCE: Duration = Duration::from_secs(3);
 
-/// Serves until it is stopped. Reports a failure in the log format.
-pub(crate) fn start(args: Args) -> Result<(), Failure> {
+/// Serves until it is stopped. `parser` is that of all commands: it knows every variable. Reports a failure
+/// in the log format.
+pub(crate) fn start(args: Args, parser: &Command) -> Result<(), Failure> {
     let format = args.log_format;
-    run(args).map_err(|failure| format.report(failure))
+    run(args, parser).map_err(|failure| format.report(failure))
 }
 
 /// Reports invalid flags in the log format that they ask for.
@@ -74,7 +78,7 @@ pub(crate) fn report_in_log_format<T>(outcome: Result<T, Failure>) -> Result<T, 
 }
 
 /// Valid settings.
-pub(crate) struct Checked {
+pub(crate) struct CheckedSettings {
     /// The number of configured namespaces.
     pub(crate) namespaces: usize,
     /// Warnings about valid settings.
@@ -82,26 +86,27 @@ pub(crate) struct Checked {
 }
 
 /// Checks the flags of a service that may run on another machine, without opening anything.
-pub(crate) fn check(mut args: Args, now_unix_ms: u64) -> Result<Checked, Failure> {
+pub(crate) fn check(mut args: Args, now_unix_ms: u64) -> Result<CheckedSettings, Failure> {
     let of_host = args.detach_from_host()?;
-    let plan = Plan::check(args, now_unix_ms)?;
+    let plan = ServePlan::check(args, now_unix_ms)?;
     let of_layouts = plan.namespaces.layout_warnings(now_unix_ms);
-    Ok(Checked {
+    Ok(CheckedSettings {
         namespaces: plan.namespaces.count(),
         warnings: plan.warnings.into_iter().chain(of_layouts).chain(of_host).collect(),
     })
 }
 
-fn run(mut args: Args) -> Result<(), Failure> {
+fn run(mut args: Args, parser: &Command) -> Result<(), Failure> {
     let sockets = Sockets::take()?;
     args.resolve_sockets(&sockets)?;
-    let plan = Plan::check(args, WallClock.unix_ms())?;
-    let process = Process { sockets, logging: logging::start(&plan.log)? };
-    let misspelt = misspelt_variables::warnings(std::env::vars_os());
+    let plan = ServePlan::check(args, WallClock.unix_ms())?;
+    let process = Process { sockets, logging: logging::start(&plan.args.log())? };
+    let misspelt = misspelt_variables::warnings(parser, std::env::vars_os());
     for warning in plan.warnings.iter().chain(&misspelt) {
         tracing::warn!("{warning}");
     }
-    // Leases, segments and the store run on a separate thread: no load of requests delays the renewal of a lease.
+    // Leases, segments and the store run on a separate thread: no load of requests delays the renewal of a
+    // lease.
     let control = runtime()?;
     let serving = Builder::new_multi_thread()
         .worker_threads(plan.args.threads.get())
@@ -117,14 +122,13 @@ fn run(mut args: Args) -> Result<(), Failure> {
     outcome
 }
 
-async fn until_stopped(plan: &Plan, process: &Process, serving: &Handle) -> Result<(), Failure> {
-    let stop = Stop::listen().map_err(Failure::runtime)?;
+async fn until_stopped(plan: &ServePlan, process: &Process, serving: &Handle) -> Result<(), Failure> {
+    let stop = StopSignal::listen().map_err(Failure::runtime)?;
     let prepared = tokio::select! {
         biased;
         () = stop.asked() => return Ok(()),
         prepared = prepare(plan, &process.sockets, serving) => prepared?,
     };
-    let Ports { listeners, shown } = prepared.ports;
     let args = &plan.args;
     let clock = args.clock.start();
     let mut config = LeaseConfig::new(WorkerPool::new(args.layout, plan.datacenter), prepared.holder.clone())
@@ -153,11 +157,11 @@ async fn until_stopped(plan: &Plan, process: &Process, serving: &Handle) -> Resu
     let admin = NodeAdmin::new(Arc::clone(&store), Handle::current(), sync.refresher());
     let admin = admin.with_logins(sync.logins());
     settings.admin = Some(admin.with_peers(&args.peers).map_err(|error| Failure::flag("--peers", error))?);
-    let late = prepared.late;
+    let (ports, late) = (prepared.ports, prepared.late);
     let service =
-        Service { store: Arc::clone(&store), leases, mint: Arc::clone(&mint), sync, settings, late };
+        Service { store: Arc::clone(&store), leases, mint: Arc::clone(&mint), sync, settings, ports, late };
     // Boxed, because it is large and lives until the end.
-    let outcome = Box::pin(serve(plan, &process.logging, &stop, service, listeners, &shown, serving)).await;
+    let outcome = Box::pin(serve(plan, &process.logging, &stop, service, serving)).await;
     mint.release(RELEASE_PATIENCE).await;
     open_store::leave(&*store).await;
     outcome
@@ -176,6 +180,7 @@ struct Service {
     mint: Arc<Mint>,
     sync: NamespaceSync,
     settings: Settings,
+    ports: Ports,
     late: Option<Arc<LateStore>>,
 }
 
@@ -192,20 +197,43 @@ struct Prepared {
 /// The open ports and their addresses.
 struct Ports {
     listeners: Listeners,
-    shown: Shown,
+    shown: PortAddresses,
 }
 
-/// The bound addresses for the log. A port that is off is shown as `off` if it is open by default, and else not at all.
-struct Shown {
+/// The bound addresses for the log. A port that is off is shown as `off` if it is open by default, and else
+/// not at all.
+struct PortAddresses {
     http: String,
     resp: String,
     thrift: Option<String>,
     grpc: Option<String>,
-    noeqd: Option<String>,
     probe: Option<String>,
 }
 
-async fn prepare(plan: &Plan, sockets: &Sockets, serving: &Handle) -> Result<Prepared, Failure> {
+impl PortAddresses {
+    /// Logs that the ports are open, with the lease once there is one.
+    fn log(&self, plan: &ServePlan, store: &dyn Store, lease: Option<&LeaseStatus>, message: &str) {
+        let layout = lease.map(|_| plan.args.layout);
+        tracing::info!(
+            http = self.http,
+            resp = self.resp,
+            thrift = self.thrift,
+            grpc = self.grpc,
+            probe = self.probe,
+            worker = lease.and_then(|lease| lease.worker).map(|worker| worker.to_string()),
+            until = lease.map(|lease| display(Utc(lease.until_unix_ms.unwrap_or_default()))),
+            layout = layout.map(display),
+            ends = layout.map(|layout| output::date(layout.ends_at_unix_ms())),
+            version = env!("CARGO_PKG_VERSION"),
+            store = store.place(),
+            store_id = store.identity().map(|identity| identity.id.to_string()),
+            visibility = Visibility::of_url(&plan.store_url).to_string(),
+            "{message}"
+        );
+    }
+}
+
+async fn prepare(plan: &ServePlan, sockets: &Sockets, serving: &Handle) -> Result<Prepared, Failure> {
     let args = &plan.args;
     let saved = args.start_without_store.then(|| start_without_store::open_saved(plan)).transpose()?;
     let opened = match &saved {
@@ -233,17 +261,13 @@ async fn prepare(plan: &Plan, sockets: &Sockets, serving: &Handle) -> Result<Pre
             token: args.thrift_token.clone(),
         }),
         grpc: open_port(&args.grpc, "--grpc").await?,
-        noeqd: open_port(&args.noeqd, "--noeqd")
-            .await?
-            .map(|listener| NoeqdListener { listener, namespace: plan.noeqd_namespace.clone() }),
         probe: open_port(&args.probe, "--probe").await?,
     };
-    let shown = Shown {
+    let shown = PortAddresses {
         http: address(listeners.http.as_ref()),
         resp: address(listeners.resp.as_ref()),
         thrift: listeners.thrift.as_ref().map(|thrift| address(Some(&thrift.listener))),
         grpc: listeners.grpc.as_ref().map(|grpc| address(Some(grpc))),
-        noeqd: listeners.noeqd.as_ref().map(|noeqd| address(Some(&noeqd.listener))),
         probe: listeners.probe.as_ref().map(|probe| address(Some(probe))),
     };
     let holder = args.holder.clone().unwrap_or_else(|| holder_of(&listeners));
@@ -251,7 +275,7 @@ async fn prepare(plan: &Plan, sockets: &Sockets, serving: &Handle) -> Result<Pre
 }
 
 /// The reason why an attempt to use the store failed.
-enum Attempt {
+enum StoreAttempt {
     /// The store is busy or down: retry.
     Retry(String),
     /// The store accepts no writes, which a failover may end: retry for [`FAILOVER_PATIENCE`].
@@ -259,27 +283,27 @@ enum Attempt {
     Failed(Failure),
 }
 
-async fn open_and_pin(plan: &Plan) -> Result<Arc<dyn Store>, Attempt> {
+async fn open_and_pin(plan: &ServePlan) -> Result<Arc<dyn Store>, StoreAttempt> {
     let store = open(plan).await?;
     pin(plan, &*store).await?;
     Ok(store)
 }
 
-async fn open(plan: &Plan) -> Result<Arc<dyn Store>, Attempt> {
+async fn open(plan: &ServePlan) -> Result<Arc<dyn Store>, StoreAttempt> {
     let opened = match plan.args.expect_store {
         Some(expected) => snowmint_store::open_expecting(&plan.store_url, expected).await,
         None => snowmint_store::open(&plan.store_url).await,
     };
     opened.map_err(|error| match error {
-        error if error.is_temporary() => Attempt::Retry(error.to_string()),
+        error if error.is_temporary() => StoreAttempt::Retry(error.to_string()),
         OpenError::Store(error) if a_failover_may_end(plan, &error) => {
-            Attempt::ReadOnly(Failure::runtime(error))
+            StoreAttempt::ReadOnly(Failure::runtime(error))
         }
-        error => Attempt::Failed(open_store::open_failure(error)),
+        error => StoreAttempt::Failed(open_store::open_failure(error)),
     })
 }
 
-async fn pin(plan: &Plan, store: &dyn Store) -> Result<(), Attempt> {
+async fn pin(plan: &ServePlan, store: &dyn Store) -> Result<(), StoreAttempt> {
     let pinned = tokio::select! {
         biased;
         never = extend_start(store.may_lose()) => match never {},
@@ -287,25 +311,26 @@ async fn pin(plan: &Plan, store: &dyn Store) -> Result<(), Attempt> {
     };
     pinned.map_err(|error| match error {
         NamespaceConfigError::Namespace(NamespaceError::Store(error)) if error.is_temporary() => {
-            Attempt::Retry(error.to_string())
+            StoreAttempt::Retry(error.to_string())
         }
         NamespaceConfigError::Namespace(NamespaceError::Store(error)) if a_failover_may_end(plan, &error) => {
-            Attempt::ReadOnly(Failure::runtime(error))
+            StoreAttempt::ReadOnly(Failure::runtime(error))
         }
         NamespaceConfigError::Namespace(NamespaceError::Store(_) | NamespaceError::Unreadable { .. }) => {
-            Attempt::Failed(Failure::runtime(Chain(&error)))
+            StoreAttempt::Failed(Failure::runtime(Chain(&error)))
         }
-        error => Attempt::Failed(Failure::usage(Chain(&error))),
+        error => StoreAttempt::Failed(Failure::usage(Chain(&error))),
     })
 }
 
-/// Returns whether a server may accept writes soon although this one does not. A file is read-only until somebody changes that.
-fn a_failover_may_end(plan: &Plan, error: &StoreError) -> bool {
+/// Returns whether a server may accept writes soon although this one does not. A file is read-only until
+/// somebody changes that.
+fn a_failover_may_end(plan: &ServePlan, error: &StoreError) -> bool {
     error.kind() == StoreErrorKind::ReadOnly && Visibility::of_url(&plan.store_url) != Visibility::Machine
 }
 
-/// Extends the start timeout of systemd while the namespaces settle. A change by another node begins that wait again, so the last
-/// extension lasts beyond the next one.
+/// Extends the start timeout of systemd while the namespaces settle. A change by another node begins that
+/// wait again, so the last extension lasts beyond the next one.
 async fn extend_start(may_lose: Duration) -> Infallible {
     if may_lose.is_zero() {
         return std::future::pending().await;
@@ -317,40 +342,44 @@ async fn extend_start(may_lose: Duration) -> Infallible {
     }
 }
 
-/// Opens the store and pins the namespaces if that succeeds within a moment, plus the time that the pins take to settle.
-async fn open_soon(plan: &Plan) -> Result<Option<Arc<dyn Store>>, Failure> {
+/// Opens the store and pins the namespaces if that succeeds within a moment, plus the time that the pins take
+/// to settle.
+async fn open_soon(plan: &ServePlan) -> Result<Option<Arc<dyn Store>>, Failure> {
     let opened = async {
         let opening = tokio::time::timeout(open_store::MOMENT, open(plan)).await;
-        let store = opening.unwrap_or_else(|_| Err(Attempt::Retry("no answer in time".to_owned())))?;
+        let store = opening.unwrap_or_else(|_| Err(StoreAttempt::Retry("no answer in time".to_owned())))?;
         let settled = open_store::MOMENT + 2 * store.may_lose();
         let pinning = tokio::time::timeout(settled, pin(plan, &*store)).await;
-        pinning.unwrap_or_else(|_| Err(Attempt::Retry("no answer in time".to_owned())))?;
+        pinning.unwrap_or_else(|_| Err(StoreAttempt::Retry("no answer in time".to_owned())))?;
         Ok(store)
     };
     match opened.await {
         Ok(store) => Ok(Some(store)),
-        Err(Attempt::Failed(failure)) => Err(failure),
-        Err(Attempt::Retry(_) | Attempt::ReadOnly(_)) => Ok(None),
+        Err(StoreAttempt::Failed(failure)) => Err(failure),
+        Err(StoreAttempt::Retry(_) | StoreAttempt::ReadOnly(_)) => Ok(None),
     }
 }
 
 /// Retries an attempt, with growing waits, until it succeeds or fails permanently. Logs `problem` meanwhile.
-async fn retry<T>(problem: &str, mut attempt: impl AsyncFnMut() -> Result<T, Attempt>) -> Result<T, Failure> {
+async fn retry<T>(
+    problem: &str,
+    mut attempt: impl AsyncFnMut() -> Result<T, StoreAttempt>,
+) -> Result<T, Failure> {
     let mut wait = FIRST_WAIT;
     let mut since_log = Duration::ZERO;
     let mut read_only_since = None;
     loop {
         let error = match attempt().await {
             Ok(done) => return Ok(done),
-            Err(Attempt::Failed(failure)) => return Err(failure),
-            Err(Attempt::ReadOnly(failure)) => {
+            Err(StoreAttempt::Failed(failure)) => return Err(failure),
+            Err(StoreAttempt::ReadOnly(failure)) => {
                 let since = *read_only_since.get_or_insert_with(tokio::time::Instant::now);
                 if since.elapsed() >= FAILOVER_PATIENCE {
                     return Err(failure);
                 }
                 failure.to_string()
             }
-            Err(Attempt::Retry(error)) => {
+            Err(StoreAttempt::Retry(error)) => {
                 read_only_since = None;
                 error
             }
@@ -394,34 +423,32 @@ fn address(listener: Option<&Listener>) -> String {
 /// Returns the default name of a node: its host and its first port, or its socket if it has no port.
 fn holder_of(listeners: &Listeners) -> Holder {
     let thrift = listeners.thrift.as_ref().map(|thrift| &thrift.listener);
-    let noeqd = listeners.noeqd.as_ref().map(|noeqd| &noeqd.listener);
     let open = || {
-        [listeners.http.as_ref(), listeners.resp.as_ref(), thrift, listeners.grpc.as_ref(), noeqd]
-            .into_iter()
-            .flatten()
+        let ports = [listeners.http.as_ref(), listeners.resp.as_ref(), thrift, listeners.grpc.as_ref()];
+        ports.into_iter().flatten()
     };
     let port = open().find_map(Listener::port).map(|port| port.to_string());
     Holder::of_this_host(&port.or_else(|| open().next().map(Listener::address)).unwrap_or_default())
 }
 
-/// Serves as soon as the node holds a lease, or after a moment without one: then clients get an error instead of no answer.
+/// Serves as soon as the node holds a lease, or after a moment without one: then clients get an error instead
+/// of no answer.
 async fn serve(
-    plan: &Plan,
+    plan: &ServePlan,
     logging: &Logging,
-    stop: &Stop,
+    stop: &StopSignal,
     service: Service,
-    listeners: Listeners,
-    shown: &Shown,
     serving: &Handle,
 ) -> Result<(), Failure> {
-    let Service { store, leases, mint, mut sync, settings, late } = service;
+    let Service { store, leases, mint, mut sync, settings, ports: Ports { listeners, shown }, late } =
+        service;
     let reload = Reload::on_hangup(logging.clone()).map_err(Failure::runtime)?;
     tokio::select! {
         biased;
         () = stop.asked() => return Ok(()),
         looked = first_look(&mut sync, late.as_deref()) => looked?,
     }
-    let mut announced = pin!(announce_lease(plan, &leases, &*store, shown));
+    let mut announced = pin!(announce_lease(plan, &leases, &*store, &shown));
     let soon = tokio::time::Instant::now() + open_store::MOMENT;
     let early = tokio::select! {
         biased;
@@ -431,19 +458,7 @@ async fn serve(
     // Sources that answer at once are ready for the first request; no source delays the start.
     let _ = tokio::time::timeout_at(soon, sync.wait_until_opened()).await;
     if early.is_none() {
-        tracing::info!(
-            http = shown.http,
-            resp = shown.resp,
-            thrift = shown.thrift,
-            grpc = shown.grpc,
-            noeqd = shown.noeqd,
-            probe = shown.probe,
-            version = env!("CARGO_PKG_VERSION"),
-            store = store.place(),
-            store_id = store_id(&*store),
-            visibility = Visibility::of_url(&plan.store_url).to_string(),
-            "listening; ids are rejected until this node holds a lease"
-        );
+        shown.log(plan, &*store, None, "listening; ids are rejected until this node holds a lease");
     }
     let (end, ends) = oneshot::channel::<()>();
     let ends = Box::pin(async {
@@ -452,22 +467,7 @@ async fn serve(
     });
     let served = serving.spawn(snowmint_server::serve(mint, listeners, settings, ends));
     systemd::ready();
-    let following = tokio::spawn(sync.run(reload.namespaces));
-    let renewing = plan.settings.tls.clone().map(|tls| {
-        serving.spawn(async move {
-            tokio::select! {
-                never = tls.follow(&reload.tls) => never,
-                never = tls.follow_expiry() => never,
-            }
-        })
-    });
-    let rereading = match (plan.settings.access.clone(), plan.first_tokens.clone()) {
-        (Some(access), _) => Some(serving.spawn(async move { access.follow(&reload.tokens).await })),
-        (None, Some(first)) => {
-            Some(serving.spawn(async move { warn_of_first_tokens(first, &reload.tokens).await }))
-        }
-        (None, None) => None,
-    };
+    let following = follow_changes(plan, sync, reload, serving);
     let ended = {
         let stopped = async {
             if early.is_none() {
@@ -487,15 +487,38 @@ async fn serve(
     // The receiver is gone only if serving has already ended.
     let _ = end.send(());
     let served = served.await.map_err(Failure::runtime);
-    following.abort();
-    for following in [renewing, rereading].into_iter().flatten() {
-        following.abort();
-    }
+    drop(following);
     ended.and(served.map(|_| ()))
 }
 
+/// Starts the tasks that follow the namespaces in the store, and the files of this node. They end when the
+/// set is dropped.
+fn follow_changes(plan: &ServePlan, sync: NamespaceSync, reload: Reload, serving: &Handle) -> JoinSet<()> {
+    let mut tasks = JoinSet::new();
+    tasks.spawn(sync.run(reload.namespaces));
+    if let Some(tls) = plan.settings.tls.clone() {
+        let renewing = async move {
+            tokio::select! {
+                never = tls.follow(&reload.tls) => never,
+                never = tls.follow_expiry() => never,
+            }
+        };
+        tasks.spawn_on(renewing, serving);
+    }
+    match (plan.settings.access.clone(), plan.first_tokens.clone()) {
+        (Some(access), _) => {
+            tasks.spawn_on(async move { access.follow(&reload.tokens).await }, serving);
+        }
+        (None, Some(first)) => {
+            tasks.spawn_on(async move { warn_of_first_tokens(first, &reload.tokens).await }, serving);
+        }
+        (None, None) => {}
+    }
+    tasks
+}
+
 async fn unless_stopped(
-    stop: &Stop,
+    stop: &StopSignal,
     announced: Pin<&mut impl Future<Output = Result<(), Failure>>>,
 ) -> Result<(), Failure> {
     tokio::select! {
@@ -506,13 +529,13 @@ async fn unless_stopped(
 }
 
 /// Opens the store in the background. Returns only if that fails permanently.
-async fn open_late_store(plan: &Plan, late: Option<&LateStore>) -> Failure {
+async fn open_late_store(plan: &ServePlan, late: Option<&LateStore>) -> Failure {
     if let Some(late) = late {
         let problem = "store unavailable; retrying: ids end with the saved lease unless it answers first";
         // The node serves: a store that stays read-only is no reason to end it.
         let attempt = async || {
             open_and_pin(plan).await.map_err(|attempt| match attempt {
-                Attempt::ReadOnly(failure) => Attempt::Retry(failure.to_string()),
+                StoreAttempt::ReadOnly(failure) => StoreAttempt::Retry(failure.to_string()),
                 other => other,
             })
         };
@@ -525,10 +548,10 @@ async fn open_late_store(plan: &Plan, late: Option<&LateStore>) -> Failure {
 }
 
 async fn announce_lease(
-    plan: &Plan,
+    plan: &ServePlan,
     leases: &Leases,
     store: &dyn Store,
-    shown: &Shown,
+    shown: &PortAddresses,
 ) -> Result<(), Failure> {
     // With a store that may lose writes, every start waits that long: not yet worth a warning.
     let wait = || {
@@ -560,35 +583,14 @@ async fn announce_lease(
         tracing::warn!(%error, "no lease yet; retrying, since a failover of the store may end this");
         tokio::time::sleep(open_store::MOMENT).await;
     };
-    tracing::info!(
-        http = shown.http,
-        resp = shown.resp,
-        thrift = shown.thrift,
-        grpc = shown.grpc,
-        noeqd = shown.noeqd,
-        probe = shown.probe,
-        worker = status.worker.map(|worker| worker.to_string()),
-        until = %Utc(status.until_unix_ms.unwrap_or_default()),
-        layout = %plan.args.layout,
-        ends = output::date(plan.args.layout.ends_at_unix_ms()),
-        version = env!("CARGO_PKG_VERSION"),
-        store = store.place(),
-        store_id = store_id(store),
-        visibility = Visibility::of_url(&plan.store_url).to_string(),
-        "ready: ids are served"
-    );
+    shown.log(plan, store, Some(&status), "ready: ids are served");
     systemd::status("ids are served");
     Ok(())
 }
 
-/// Returns the identity of a store, once it is known.
-fn store_id(store: &dyn Store) -> Option<String> {
-    store.identity().map(|identity| identity.id.to_string())
-}
-
 /// Builds the task that keeps the mint in sync with the flags, the file and the store.
 fn sync(
-    plan: &Plan,
+    plan: &ServePlan,
     mint: &Arc<Mint>,
     store: Arc<dyn Store>,
     holder: Holder,
@@ -639,53 +641,16 @@ fn second_holder(holder: &Holder, rule: Rule, start: Start) -> Result<Holder, St
     holder.for_purpose(&purpose).map_err(|error| error.to_string())
 }
 
-/// Waits until the store has listed its namespaces, so that none of them is rejected; without a store, serves those in the flags
-/// and the file.
+/// Waits until the store has listed its namespaces, so that none of them is rejected; without a store, serves
+/// those in the flags and the file.
 async fn first_look(sync: &mut NamespaceSync, late: Option<&LateStore>) -> Result<(), Failure> {
     if late.is_some() {
         sync.serve_without_store().await;
         return Ok(());
     }
     let problem = "namespaces unavailable; retrying: no ids until the store answers";
-    retry(problem, async || sync.refresh().await.map_err(|error| Attempt::Retry(error.to_string()))).await
-}
-
-/// The files and settings that SIGHUP reloads. Systems without SIGHUP never reload.
-#[derive(Debug, Default)]
-struct Reload {
-    namespaces: Arc<Notify>,
-    tls: Arc<Notify>,
-    tokens: Arc<Notify>,
-}
-
-impl Reload {
-    #[cfg(unix)]
-    fn on_hangup(logging: Logging) -> io::Result<Self> {
-        use tokio::signal::unix::{SignalKind, signal};
-        let mut hangups = signal(SignalKind::hangup())?;
-        let reload = Self::default();
-        let all = [&reload.namespaces, &reload.tls, &reload.tokens].map(Arc::clone);
-        tokio::spawn(async move {
-            while hangups.recv().await.is_some() {
-                tracing::info!("SIGHUP: reloading namespaces, TLS files, tokens and log level");
-                for reload in &all {
-                    reload.notify_one();
-                }
-                // The disk may hang, and this thread renews the lease.
-                let logging = logging.clone();
-                let read = tokio::task::spawn_blocking(move || logging.reload()).await;
-                if let Err(error) = read {
-                    tracing::error!(%error, "log level not changed; the previous one stays in use");
-                }
-            }
-        });
-        Ok(reload)
-    }
-
-    #[cfg(not(unix))]
-    fn on_hangup(_: Logging) -> io::Result<Self> {
-        Ok(Self::default())
-    }
+    retry(problem, async || sync.refresh().await.map_err(|error| StoreAttempt::Retry(error.to_string())))
+        .await
 }
 
 /// Raises the limit of open files as far as the system allows, and lowers the connection limit to fit it.
@@ -716,121 +681,16 @@ fn raise_open_files(settings: &mut Settings) {
 #[cfg(not(unix))]
 fn raise_open_files(_: &mut Settings) {}
 
-/// The signals that stop the process: the first one shuts it down in order, the second one at once.
-struct Stop(watch::Receiver<bool>);
-
-impl Stop {
-    /// Starts to listen. Before that, a signal kills the process.
-    fn listen() -> io::Result<Self> {
-        let mut signals = Signals::listen()?;
-        let (asked, stop) = watch::channel(false);
-        tokio::spawn(async move {
-            let mut requests = Requests::default();
-            loop {
-                let signal = signals.next().await;
-                match requests.of_signal_at(tokio::time::Instant::now()) {
-                    Request::Stop => {
-                        tracing::info!("{signal}: shutting down; a second signal exits at once");
-                        asked.send_replace(true);
-                    }
-                    Request::Same => {}
-                    Request::Exit => {
-                        tracing::warn!("{signal}: exiting at once; the lease expires by itself");
-                        log_queue::flush();
-                        std::process::exit(1);
-                    }
-                }
-            }
-        });
-        Ok(Self(stop))
-    }
-
-    /// Waits for the first signal.
-    async fn asked(&self) {
-        // The sender lives as long as the process.
-        let _ = self.0.clone().wait_for(|asked| *asked).await;
-    }
-}
-
-/// What a signal asks for.
-#[derive(Debug, PartialEq, Eq)]
-enum Request {
-    /// To stop in order.
-    Stop,
-    /// The same as the signal just before.
-    Same,
-    /// To exit at once.
-    Exit,
-}
-
-/// The signals so far: until when others belong to the first one.
-#[derive(Default)]
-struct Requests(Option<tokio::time::Instant>);
-
-impl Requests {
-    fn of_signal_at(&mut self, now: tokio::time::Instant) -> Request {
-        match self.0 {
-            None => {
-                self.0 = Some(now + SAME_STOP);
-                Request::Stop
-            }
-            Some(same_until) if now < same_until => Request::Same,
-            Some(_) => Request::Exit,
-        }
-    }
-}
-
-#[cfg(unix)]
-struct Signals {
-    terminate: tokio::signal::unix::Signal,
-    interrupt: tokio::signal::unix::Signal,
-}
-
-#[cfg(unix)]
-impl Signals {
-    fn listen() -> io::Result<Self> {
-        use tokio::signal::unix::{SignalKind, signal};
-        // Without a handler, these signals would kill the process. A handler stays installed after its drop.
-        for ignored in [SignalKind::hangup(), SignalKind::user_defined1(), SignalKind::user_defined2()] {
-            drop(signal(ignored)?);
-        }
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
-    }
-
-    async fn next(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.terminate.recv() => "SIGTERM",
-            _ = self.interrupt.recv() => "SIGINT",
-        }
-    }
-}
-
-#[cfg(not(unix))]
-struct Signals;
-
-#[cfg(not(unix))]
-impl Signals {
-    fn listen() -> io::Result<Self> {
-        Ok(Self)
-    }
-
-    async fn next(&mut self) -> &'static str {
-        // If the handler cannot be installed, the system ends the process, as requested.
-        let _ = tokio::signal::ctrl_c().await;
-        "Ctrl-C"
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Goal: a server that stays read-only is reported as it is, but not before a failover had time to end; an unreachable one
-    /// is asked for ever.
+    /// Goal: a server that stays read-only is reported as it is, but not before a failover had time to end;
+    /// an unreachable one is asked for ever.
     #[tokio::test(start_paused = true)]
     async fn a_read_only_store_has_the_time_of_a_failover() {
-        let read_only = || Attempt::ReadOnly(Failure::Runtime("a replica".to_owned()));
-        let down = || Attempt::Retry("down".to_owned());
+        let read_only = || StoreAttempt::ReadOnly(Failure::Runtime("a replica".to_owned()));
+        let down = || StoreAttempt::Retry("down".to_owned());
         let began = tokio::time::Instant::now();
         let ended: Result<(), _> = retry("", async || Err(read_only())).await;
         assert_eq!(ended.unwrap_err().to_string(), "a replica");
@@ -847,21 +707,5 @@ mod tests {
             }
         };
         assert_eq!(retry("", &mut in_turns).await.ok(), Some(100));
-    }
-
-    /// `timeout` sends two signals at once, a supervisor and a terminal one each: they stop in order. A later one exits.
-    #[test]
-    fn signals_that_arrive_together_are_one() {
-        let first = tokio::time::Instant::now();
-        let mut requests = Requests::default();
-        for (after_ms, request) in [
-            (0, Request::Stop),
-            (0, Request::Same),
-            (199, Request::Same),
-            (200, Request::Exit),
-            (60_000, Request::Exit),
-        ] {
-            assert_eq!(requests.of_signal_at(first + Duration::from_millis(after_ms)), request, "{after_ms}");
-        }
     }
 }

@@ -8,7 +8,8 @@ use snowmint_cluster::lock_file::{AfterUse, LockFile};
 
 use crate::error::Failure;
 
-/// The users who may read a file that a command creates. An existing file keeps its permissions and its owner.
+/// The users who may read a file that a command creates. An existing file keeps its permissions and its
+/// owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Readers {
     /// As the umask says.
@@ -17,8 +18,8 @@ pub(crate) enum Readers {
     Owner,
 }
 
-/// Replaces a whole file: a reader sees the text before or after, and two concurrent commands lose nothing. A missing file
-/// counts as empty.
+/// Replaces a whole file: a reader sees the text before or after, and two concurrent commands lose nothing. A
+/// missing file counts as empty.
 ///
 /// # Errors
 ///
@@ -68,7 +69,8 @@ fn unwritable(path: &Path, error: &io::Error) -> Failure {
     Failure::runtime(format!("--file: cannot write {}: {error}; {advice}", path.display()))
 }
 
-/// Writes a file next to the old one, and renames it once it is on disk. If that fails, nothing is left of it.
+/// Writes a file next to the old one, and renames it once it is on disk. If that fails, nothing is left of
+/// it.
 fn replace(path: &Path, readers: Readers, text: &str) -> io::Result<()> {
     let new = beside(path, "new");
     write_new(path, readers, &new, text).inspect_err(|_| {
@@ -158,8 +160,8 @@ mod tests {
         assert_eq!(left, ["tokens.toml"]);
     }
 
-    /// Goal: no other user can block a change or choose what is written. Method: a lock that is held, a link and a FIFO in the
-    /// place of the lock file.
+    /// Goal: no other user can block a change or choose what is written. Method: a lock that is held, a link
+    /// and a FIFO in the place of the lock file.
     #[cfg(unix)]
     #[test]
     fn a_change_waits_for_no_other_user() {

@@ -1,7 +1,9 @@
-//! `snowmint sql` prints SQL that reads the ids of a layout, and for PostgreSQL and MariaDB also SQL that makes them.
+//! `snowmint sql` prints SQL that reads the ids of a layout, and for PostgreSQL and MariaDB also SQL that
+//! makes them.
 //!
-//! The texts are templates in the folder `sql`; `{{name}}` is replaced by a value of [`Values`]. The templates of the generators
-//! also explain why no cursor is used twice: users read the explanation in the printed SQL.
+//! The texts are templates in the folder `sql`; `{{name}}` is replaced by a value of [`Values`]. The
+//! templates of the generators also explain why no cursor is used twice: users read the explanation in the
+//! printed SQL.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,8 +23,8 @@ use crate::output::Output;
 const MAX_BEHIND_MS: u64 = 4;
 /// Default length of the timestamps that a crash skips.
 const MAY_LOSE: Duration = Duration::from_secs(10);
-/// How far the logged limit in PostgreSQL is raised above the need of a draw: draws sync the log about once in this time. After a
-/// crash, ids are ahead of the clock by as much.
+/// How far the logged limit in PostgreSQL is raised above the need of a draw: draws sync the log about once
+/// in this time. After a crash, ids are ahead of the clock by as much.
 const RESERVE: Duration = Duration::from_secs(1);
 /// The maximum name length of PostgreSQL and MySQL, less the longest ending, `_generation`.
 const MAX_PREFIX: usize = 63 - "_generation".len();
@@ -76,18 +78,20 @@ pub(crate) struct Args {
     /// Datacenter of new ids, if the layout has one
     #[arg(long, value_name = "D", default_value = "0", value_parser = flag_values::node_number, allow_negative_numbers = true, env = "SNOWMINT_DATACENTER")]
     datacenter: u32,
-    /// Schema of the functions, in MySQL and MariaDB the database. It must exist; default: public, or the current database
+    /// Schema of the functions, in MySQL and MariaDB the database. It must exist; default: public, or the
+    /// current database
     #[arg(long, value_name = "NAME")]
     schema: Option<Name>,
     /// Beginning of all names; one for each generator in a schema
     #[arg(long, value_name = "NAME", default_value = "snowmint")]
     prefix: Prefix,
-    /// Reject draws if ids are further ahead of the clock than this (PostgreSQL; default 1d). They are ahead after the
-    /// clock went back, or if they are made faster than the layout allows
+    /// Reject draws if ids are further ahead of the clock than this (PostgreSQL; default 1d). They are ahead
+    /// after the clock went back, or if they are made faster than the layout allows
     #[arg(long, value_name = "TIME", value_parser = max_ahead)]
     max_ahead: Option<MaxAhead>,
-    /// Skip timestamps of this length after a crash or a failover, which may lose the end of the log (PostgreSQL; default
-    /// 10s). Ids made faster than the layout allows use up more timestamps than that time
+    /// Skip timestamps of this length after a crash or a failover, which may lose the end of the log
+    /// (PostgreSQL; default 10s). Ids made faster than the layout allows use up more timestamps than that
+    /// time
     #[arg(long, value_name = "TIME", value_parser = may_lose)]
     may_lose: Option<Duration>,
     /// Table that gets the columns (SQLite)
@@ -110,6 +114,12 @@ enum Dialect {
     Mariadb,
     #[value(alias = "sqlite3")]
     Sqlite,
+}
+
+impl Dialect {
+    const fn is_mysql(self) -> bool {
+        matches!(self, Self::Mysql | Self::Mariadb)
+    }
 }
 
 /// The name of a schema, table or column; it is quoted everywhere.
@@ -178,41 +188,36 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 
 /// Rejects flags that do not apply to the database, rather than ignore them.
 fn check_flags(args: &Args) -> Result<(), Failure> {
-    let refuse = |given: bool, flag: &str, why: &str| {
-        if given { Err(Failure::flag(flag, why)) } else { Ok(()) }
-    };
-    let dialect = args.dialect;
-    let sqlite = dialect == Dialect::Sqlite;
-    refuse(
-        dialect == Dialect::Mysql && args.worker.is_some(),
-        "--worker",
-        "MySQL has no sequences, and a counter in a row is locked until the end of each transaction: draw ids from `snowmint serve`, \
-         or use PostgreSQL or MariaDB",
-    )?;
-    refuse(
-        sqlite && args.worker.is_some(),
-        "--worker",
-        "SQLite has no stored functions: make ids with the library, `snowmint new` or `snowmint serve`",
-    )?;
-    refuse(sqlite && args.schema.is_some(), "--schema", "SQLite has no schemas: remove it")?;
-    refuse(
-        sqlite && args.table.is_none(),
-        "--table",
-        "SQLite has no stored functions: name the table that gets the columns",
-    )?;
-    refuse(
-        !sqlite && args.table.is_some(),
-        "--table",
-        "expected with sqlite only: other databases get functions",
-    )?;
-    refuse(
-        !sqlite && args.column.is_some(),
-        "--column",
-        "expected with sqlite only: other databases get functions",
-    )?;
+    let (dialect, worker) = (args.dialect, args.worker.is_some());
+    let (mysql, sqlite) = (dialect == Dialect::Mysql, dialect == Dialect::Sqlite);
     let no_postgres = dialect != Dialect::Postgres;
-    refuse(no_postgres && args.max_ahead.is_some(), "--max-ahead", "expected with postgres only")?;
-    refuse(no_postgres && args.may_lose.is_some(), "--may-lose", "expected with postgres only")
+    let for_sqlite = "expected with sqlite only: other databases get functions";
+    let for_postgres = "expected with postgres only";
+    let refused = [
+        (
+            mysql && worker,
+            "--worker",
+            "MySQL has no sequences, and a counter in a row is locked until the end of each transaction: draw ids from `snowmint serve`, \
+             or use PostgreSQL or MariaDB",
+        ),
+        (
+            sqlite && worker,
+            "--worker",
+            "SQLite has no stored functions: make ids with the library, `snowmint new` or `snowmint serve`",
+        ),
+        (sqlite && args.schema.is_some(), "--schema", "SQLite has no schemas: remove it"),
+        (
+            sqlite && args.table.is_none(),
+            "--table",
+            "SQLite has no stored functions: name the table that gets the columns",
+        ),
+        (!sqlite && args.table.is_some(), "--table", for_sqlite),
+        (!sqlite && args.column.is_some(), "--column", for_sqlite),
+        (no_postgres && args.max_ahead.is_some(), "--max-ahead", for_postgres),
+        (no_postgres && args.may_lose.is_some(), "--may-lose", for_postgres),
+    ];
+    let first = refused.into_iter().find(|(is_refused, ..)| *is_refused);
+    first.map_or(Ok(()), |(_, flag, why)| Err(Failure::flag(flag, why)))
 }
 
 /// The values for the templates, and which parts are printed.
@@ -223,65 +228,14 @@ impl Values {
         let layout = &args.layout;
         let mut values = Self(BTreeMap::new());
         let tick_ms = u64::try_from(layout.tick().as_millis()).map_err(Failure::runtime)?;
-        let shift = layout.shift(Field::Timestamp);
-        // DATETIME of MySQL ends with the year 9999.
-        let end_ms = match args.dialect {
-            Dialect::Mysql | Dialect::Mariadb => layout.ends_at_unix_ms().min(MAX_UNIX_MS + 1),
-            Dialect::Postgres | Dialect::Sqlite => layout.ends_at_unix_ms(),
-        };
-        let column = match args.dialect {
-            Dialect::Sqlite => format!("\"{}\"", args.column.as_ref().map_or("id", |Name(name)| name)),
-            _ => "id".to_owned(),
-        };
-        let quote = if matches!(args.dialect, Dialect::Mysql | Dialect::Mariadb) { '`' } else { '"' };
-        let schema = match (args.dialect, &args.schema) {
-            (_, Some(Name(schema))) => format!("{quote}{schema}{quote}."),
-            (Dialect::Postgres, None) => "public.".to_owned(),
-            (_, None) => String::new(),
-        };
-        let prefix = &args.prefix.0;
-        let ticks = read(layout, Field::Timestamp, &column);
-        let unix_ms = match (tick_ms, layout.epoch_unix_ms()) {
-            (1, epoch) => format!("({ticks} + {epoch})"),
-            (tick_ms, epoch) => format!("({ticks} * {tick_ms} + {epoch})"),
-        };
-        let first_ms = match args.dialect {
-            Dialect::Postgres => "trunc(extract(epoch FROM at AT TIME ZONE 'UTC') * 1000)::bigint".to_owned(),
-            _ => "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', at) DIV 1000".to_owned(),
-        };
-        let divide = if args.dialect == Dialect::Postgres { "/" } else { "DIV" };
         values.set("layout", layout);
         values.set("mark", "Snowmint layout: ");
-        values.set("name", format_args!("{schema}{prefix}"));
-        values.set("prefix", prefix);
-        values.set("column", &column);
-        values.set("table", format_args!("\"{}\"", args.table.as_ref().map_or("", |Name(name)| name)));
-        let is_id = is_id(layout, &column);
-        let ends_later = layout.ends_at_unix_ms() > end_ms;
-        let has_time = if ends_later { format!("{is_id} AND {unix_ms} < {end_ms}") } else { is_id.clone() };
-        values.set("has_time", has_time);
-        values.set("is_id", is_id);
-        values.set("unix_ms", unix_ms);
-        values.set("first", Utc(layout.epoch_unix_ms()));
-        values.set("last", Utc(layout.ends_at_unix_ms() - 1));
-        values.set("epoch_ms", layout.epoch_unix_ms());
-        values.set("end_ms", end_ms);
-        values.set("tick_ms", tick_ms);
-        values.set("shift", shift);
-        values.set(
-            "first_id",
-            format_args!("((({first_ms} - {}) {divide} {tick_ms}) << {shift})", layout.epoch_unix_ms()),
-        );
-        values.set("below_time", (1_u64 << shift) - 1);
+        values.set_names(args);
+        values.set_instants(args, tick_ms);
         values.set(
             "database",
             if args.dialect == Dialect::Mysql { "MySQL 5.7 or later" } else { "MariaDB 10.6 or later" },
         );
-        values.set(
-            "database_name",
-            args.schema.as_ref().map_or("DATABASE()".to_owned(), |Name(schema)| format!("'{schema}'")),
-        );
-        values.set("event", format_args!("{schema}{prefix}_clock"));
         if args.dialect == Dialect::Mariadb {
             values.set("create", "CREATE OR REPLACE FUNCTION");
         }
@@ -289,6 +243,65 @@ impl Values {
             values.set_generator(args, WorkerId(worker), tick_ms)?;
         }
         Ok(values)
+    }
+
+    /// Sets the names of what the script installs or reads.
+    fn set_names(&mut self, args: &Args) {
+        let quote = if args.dialect.is_mysql() { '`' } else { '"' };
+        let schema = match (args.dialect, &args.schema) {
+            (_, Some(Name(schema))) => format!("{quote}{schema}{quote}."),
+            (Dialect::Postgres, None) => "public.".to_owned(),
+            (_, None) => String::new(),
+        };
+        let prefix = &args.prefix.0;
+        self.set("name", format_args!("{schema}{prefix}"));
+        self.set("prefix", prefix);
+        self.set("event", format_args!("{schema}{prefix}_clock"));
+        self.set("table", format_args!("\"{}\"", args.table.as_ref().map_or("", |Name(name)| name)));
+        self.set(
+            "column",
+            match args.dialect {
+                Dialect::Sqlite => format!("\"{}\"", args.column.as_ref().map_or("id", |Name(name)| name)),
+                _ => "id".to_owned(),
+            },
+        );
+        self.set(
+            "database_name",
+            args.schema.as_ref().map_or("DATABASE()".to_owned(), |Name(schema)| format!("'{schema}'")),
+        );
+    }
+
+    /// Sets what leads from an id to its instant, and back.
+    fn set_instants(&mut self, args: &Args, tick_ms: u64) {
+        let layout = &args.layout;
+        let (shift, epoch_ms) = (layout.shift(Field::Timestamp), layout.epoch_unix_ms());
+        // DATETIME of MySQL ends with the year 9999.
+        let last_ms = if args.dialect.is_mysql() { MAX_UNIX_MS + 1 } else { u64::MAX };
+        let end_ms = layout.ends_at_unix_ms().min(last_ms);
+        let column = &self.0["column"];
+        let ticks = read(layout, Field::Timestamp, column);
+        let unix_ms = match tick_ms {
+            1 => format!("({ticks} + {epoch_ms})"),
+            tick_ms => format!("({ticks} * {tick_ms} + {epoch_ms})"),
+        };
+        let (first_ms, divide) = match args.dialect {
+            Dialect::Postgres => ("trunc(extract(epoch FROM at AT TIME ZONE 'UTC') * 1000)::bigint", "/"),
+            _ => ("TIMESTAMPDIFF(MICROSECOND, '1970-01-01', at) DIV 1000", "DIV"),
+        };
+        let is_id = is_id(layout, column);
+        let ends_later = layout.ends_at_unix_ms() > end_ms;
+        let has_time = if ends_later { format!("{is_id} AND {unix_ms} < {end_ms}") } else { is_id.clone() };
+        self.set("has_time", has_time);
+        self.set("is_id", is_id);
+        self.set("unix_ms", unix_ms);
+        self.set("first", Utc(epoch_ms));
+        self.set("last", Utc(layout.ends_at_unix_ms() - 1));
+        self.set("epoch_ms", epoch_ms);
+        self.set("end_ms", end_ms);
+        self.set("tick_ms", tick_ms);
+        self.set("shift", shift);
+        self.set("first_id", format_args!("((({first_ms} - {epoch_ms}) {divide} {tick_ms}) << {shift})"));
+        self.set("below_time", (1_u64 << shift) - 1);
     }
 
     fn set_generator(&mut self, args: &Args, worker: WorkerId, tick_ms: u64) -> Result<(), Failure> {
@@ -304,16 +317,11 @@ impl Values {
         };
         let node = layout.compose(&node).map_err(Failure::runtime)?.get();
         let bits = layout.width(Field::Sequence);
-        let ticks = |time: Duration| {
-            u64::try_from(time.as_millis()).map(|ms| ms.div_ceil(tick_ms)).map_err(Failure::runtime)
-        };
         let behind = MAX_BEHIND_MS / tick_ms;
-        // At most what a draw may be behind: once a draw is further behind, the clock is past the end of the region.
+        // At most what a draw may be behind: once a draw is further behind, the clock is past the end of the
+        // region.
         let region_ticks = behind + 1;
         let region = region_ticks << bits;
-        let max_ahead =
-            args.max_ahead.as_ref().map_or((Duration::from_hours(24), "1d"), |it| (it.time, &*it.text));
-        let may_lose = args.may_lose.unwrap_or(MAY_LOSE);
         let max_cursor = ((u128::from(layout.max(Field::Timestamp)) + 1) << bits) - 1;
         let max_cursor = u64::try_from(max_cursor).map_err(Failure::runtime)?;
         let sequence_max = layout.max(Field::Sequence);
@@ -331,27 +339,7 @@ impl Values {
         self.set("batch", region.min(4096));
         self.set("roll", sequence_max >> 1);
         self.set("max_tick", layout.max(Field::Timestamp));
-        self.set("max_ahead", max_ahead.1);
-        let (max_ahead_ticks, may_lose_ticks, reserve_ticks) =
-            (ticks(max_ahead.0)?, ticks(may_lose)?, ticks(RESERVE)?);
-        // Draws must not fail after a crash.
-        let skipped = may_lose_ticks + reserve_ticks + region_ticks;
-        if max_ahead_ticks < skipped {
-            return Err(Failure::flag(
-                "--max-ahead",
-                format_args!(
-                    "{} is shorter than what a crash may skip, so that draws would fail after it: expected at least {} s, or a \
-                     shorter --may-lose",
-                    max_ahead.1,
-                    (skipped * tick_ms).div_ceil(1000)
-                ),
-            ));
-        }
-        self.set("max_ahead_ticks", max_ahead_ticks);
-        self.set("may_lose", format_args!("{} ms", may_lose.as_millis()));
-        self.set("may_lose_ticks", may_lose_ticks);
-        self.set("reserve", format_args!("{} s", RESERVE.as_secs()));
-        self.set("reserve_ticks", reserve_ticks);
+        self.set_times(args, tick_ms, region_ticks)?;
         // The letters SNOW: the other half of the lock is the sequence's own number.
         self.set("lock", u32::from_be_bytes(*b"SNOW"));
         self.set("compose", compose(layout, node, "drawn", "drawn", &qualified));
@@ -360,10 +348,40 @@ impl Values {
         self.set("max_cursor", max_cursor.min(MAX_BIGINT - 1));
         // The number of ids in a tenth of a second: a restart skips at most that many.
         self.set("cache", ((sequence_max + 1) * 100 / tick_ms).max(1));
-        // Without the schema: a function, procedure or event uses its own one, also in a copy with another name.
+        // Without the schema: a function, procedure or event uses its own one, also in a copy with another
+        // name.
         let sequence = format!("{}_cursor", self.0["prefix"]);
         let (next, last) = (format!("NEXTVAL({sequence})"), format!("LASTVAL({sequence})"));
         self.set("draw", compose(layout, node, &next, &last, &plain));
+        Ok(())
+    }
+
+    /// Sets how far ids may be ahead of the clock, and how far a crash moves them.
+    fn set_times(&mut self, args: &Args, tick_ms: u64, region_ticks: u64) -> Result<(), Failure> {
+        let ticks = |time: Duration| {
+            u64::try_from(time.as_millis()).map(|ms| ms.div_ceil(tick_ms)).map_err(Failure::runtime)
+        };
+        let (max_ahead, max_ahead_text) =
+            args.max_ahead.as_ref().map_or((Duration::from_hours(24), "1d"), |it| (it.time, &*it.text));
+        let may_lose = args.may_lose.unwrap_or(MAY_LOSE);
+        let (max_ahead_ticks, may_lose_ticks, reserve_ticks) =
+            (ticks(max_ahead)?, ticks(may_lose)?, ticks(RESERVE)?);
+        // Draws must not fail after a crash.
+        let skipped = may_lose_ticks + reserve_ticks + region_ticks;
+        if max_ahead_ticks < skipped {
+            let least = (skipped * tick_ms).div_ceil(1000);
+            let why = format_args!(
+                "{max_ahead_text} is shorter than what a crash may skip, so that draws would fail after it: expected at least \
+                 {least} s, or a shorter --may-lose"
+            );
+            return Err(Failure::flag("--max-ahead", why));
+        }
+        self.set("max_ahead", max_ahead_text);
+        self.set("max_ahead_ticks", max_ahead_ticks);
+        self.set("may_lose", format_args!("{} ms", may_lose.as_millis()));
+        self.set("may_lose_ticks", may_lose_ticks);
+        self.set("reserve", format_args!("{} s", RESERVE.as_secs()));
+        self.set("reserve_ticks", reserve_ticks);
         Ok(())
     }
 
@@ -550,8 +568,8 @@ fn qualified(left: &str, operator: &str, right: &str) -> String {
     format!("({left} OPERATOR(pg_catalog.{operator}) {right})")
 }
 
-/// Returns the expression for the id of a cursor. `again` is the expression for the second use of the same cursor; it is
-/// evaluated after `cursor`.
+/// Returns the expression for the id of a cursor. `again` is the expression for the second use of the same
+/// cursor; it is evaluated after `cursor`.
 fn compose(layout: &Layout, node: u64, cursor: &str, again: &str, op: Operator<'_>) -> String {
     let bits = layout.width(Field::Sequence);
     let (time, sequence) = (layout.shift(Field::Timestamp), layout.shift(Field::Sequence));

@@ -52,11 +52,11 @@ rotate also token, the secret. revoke: name, file and revoked.";
 #[command(after_long_help = EXAMPLES, after_help = "See --help for examples.", arg_required_else_help = true)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    action: Action,
+    action: TokenAction,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Action {
+enum TokenAction {
     /// Make a token, and print it once
     #[command(aliases = ["add", "new"], after_help = "Example: snowmint token create orders --namespaces orders --file tokens.toml")]
     Create(CreateArgs),
@@ -157,7 +157,7 @@ fn long_time(text: &str) -> Option<Duration> {
 
 /// A token as JSON.
 #[derive(Serialize)]
-struct Shown<'a> {
+struct TokenJson<'a> {
     name: &'a str,
     file: String,
     namespaces: Vec<&'a str>,
@@ -172,9 +172,9 @@ struct Shown<'a> {
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let now_unix_ms = WallClock.unix_ms();
     match &args.action {
-        Action::Create(args) => create(args, now_unix_ms),
-        Action::List { file } => list(file, now_unix_ms),
-        Action::Revoke { name, file } => {
+        TokenAction::Create(args) => create(args, now_unix_ms),
+        TokenAction::List { file } => list(file, now_unix_ms),
+        TokenAction::Revoke { name, file } => {
             change(&file.file, |text| without_row(text, name).map(|text| (text, ())))?;
             let mut out = Output::new();
             if file.json {
@@ -185,7 +185,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             }
             out.flush()
         }
-        Action::Rotate { name, overlap, file } => rotate(name, *overlap, file, now_unix_ms),
+        TokenAction::Rotate { name, overlap, file } => rotate(name, *overlap, file, now_unix_ms),
     }
 }
 
@@ -314,8 +314,8 @@ fn rights(row: &TokenRow) -> String {
     row.rights.iter().map(Right::name).collect::<Vec<_>>().join(",")
 }
 
-fn shown<'a>(name: &'a TokenName, row: &'a TokenRow, file: &Path, token: Option<&'a str>) -> Shown<'a> {
-    Shown {
+fn shown<'a>(name: &'a TokenName, row: &'a TokenRow, file: &Path, token: Option<&'a str>) -> TokenJson<'a> {
+    TokenJson {
         name: name.as_str(),
         file: file.display().to_string(),
         namespaces: row.namespaces.iter().map(Pattern::as_str).collect(),

@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_rustls::TlsAcceptor;
 
 use crate::access_log;
-use crate::limits::{HEAR_OUT, KEEPALIVE, LINGER, NEW_AT_ONCE, UNSENT};
+use crate::limits::{KEEPALIVE, LAST_REQUESTS, LINGER, NEW_AT_ONCE, UNSENT};
 use crate::listener::{Listener, Socket};
 use crate::memory_trimmer::MemoryTrimmer;
 use crate::metrics::Metrics;
@@ -343,10 +343,8 @@ impl Accepted {
             Socket::Unix(stream) => return Some(Stream::Unix(stream)),
         };
         let Some(tls) = tls else {
-            // Three requests of noeqd may look like a handshake.
-            let tells = protocol != Protocol::Noeqd;
-            let first = tells.then(|| FirstRead { server: Arc::clone(server), protocol });
-            return Some(Stream::Tcp { stream, first });
+            let first = FirstRead { server: Arc::clone(server), protocol };
+            return Some(Stream::Tcp { stream, first: Some(first) });
         };
         let within = server.settings.timeouts.request;
         // Boxed, so that a connection without TLS does not carry it.
@@ -369,7 +367,7 @@ impl Accepted {
 /// Returns when a client that has not finished its handshake is closed at shutdown.
 async fn ends(shutdown: &ShutdownListener) {
     shutdown.clone().ended().await;
-    sleep(HEAR_OUT).await;
+    sleep(LAST_REQUESTS).await;
 }
 
 /// Returns the connection, or `None` if the client left before it said anything, as some health checks do.
@@ -427,7 +425,7 @@ fn plain_answer(protocol: Protocol) -> String {
             status.resp
         ),
         // An answer needs a request.
-        Protocol::Thrift | Protocol::Grpc | Protocol::Noeqd | Protocol::Probe => String::new(),
+        Protocol::Thrift | Protocol::Grpc | Protocol::Probe => String::new(),
     }
 }
 

@@ -1,8 +1,5 @@
 //! Shared code for connections that do not speak HTTP: time limits of a client, sending to a client that may not read, and counts
-//! that are not added up yet. [`serve`] runs a connection of a simple protocol, Thrift or noeqd; RESP runs its own.
-//! `request_log` logs and traces the requests of all three.
-
-pub(crate) mod request_log;
+//! that are not added up yet. [`serve`] runs a connection of a simple protocol, Thrift; RESP runs its own.
 
 use std::future::Future;
 use std::io;
@@ -17,9 +14,9 @@ use crate::accept::{Accepted, reply_and_close};
 use crate::access::Usage;
 use crate::access_log;
 use crate::fairness::Turn;
-use crate::limits::{FLUSH_AT, HEAR_OUT, READ_ROOM, REST};
+use crate::limits::{FLUSH_AT, LAST_REQUESTS, READ_ROOM, REST};
 use crate::metrics::Metrics;
-use crate::mint::{ConnectionState, MintError, Namespace};
+use crate::mint::{ConnectionState, Namespace};
 use crate::protocol::{Admission, Protocol};
 use crate::settings::Timeouts;
 use crate::shutdown::ShutdownListener;
@@ -46,12 +43,6 @@ pub(crate) trait Dialogue: Send {
 pub(crate) struct Broken {
     pub(crate) kind: ErrorKind,
     pub(crate) why: String,
-}
-
-impl From<MintError> for Broken {
-    fn from(error: MintError) -> Self {
-        Self { kind: error.kind(), why: error.answer() }
-    }
 }
 
 /// A connection to a client, with the state that its answers need.
@@ -162,7 +153,7 @@ async fn run<D: Dialogue>(wire: &mut Wire, dialogue: &mut D, shutdown: ShutdownL
     let protocol = D::PROTOCOL.name();
     let mut ends = pin!(shutdown.clone().ended());
     // The first request of a client that was just accepted may be on its way.
-    let (mut ending, mut heard_out) = (None, false);
+    let (mut ending, mut is_last_chance) = (None, false);
     let mut input = Vec::new();
     let mut pace = ClientTimer::new(wire.server.settings.timeouts);
     let mut timer = pin!(sleep_until(pace.next()));
@@ -180,17 +171,17 @@ async fn run<D: Dialogue>(wire: &mut Wire, dialogue: &mut D, shutdown: ShutdownL
             // Requests that have arrived are answered even at shutdown: only an idle connection is closed.
             biased;
             read = reading => read?,
-            () = &mut ends, if !heard_out => {
+            () = &mut ends, if !is_last_chance => {
                 if !pace.fresh {
                     // After an answer the client may be sending more; closing with unread input would discard the answer.
                     return Ok(if ending.is_some() { End::AfterReply } else { End::Quiet });
                 }
-                heard_out = true;
-                timer.as_mut().reset(Instant::now() + HEAR_OUT);
+                is_last_chance = true;
+                timer.as_mut().reset(Instant::now() + LAST_REQUESTS);
                 continue;
             }
             () = &mut timer => match pace.look() {
-                _ if heard_out && pace.fresh => return Ok(End::Quiet),
+                _ if is_last_chance && pace.fresh => return Ok(End::Quiet),
                 TimerAction::Early => {
                     timer.as_mut().reset(pace.next());
                     continue;
@@ -239,7 +230,7 @@ async fn run<D: Dialogue>(wire: &mut Wire, dialogue: &mut D, shutdown: ShutdownL
         wire.server.metrics.took(D::PROTOCOL, requests, now - came);
         if shutdown.is_ending() {
             let since = now - *ending.get_or_insert(now);
-            if since > HEAR_OUT || (heard_out && requests > 0) {
+            if since > LAST_REQUESTS || (is_last_chance && requests > 0) {
                 return Ok(End::AfterReply);
             }
         }

@@ -31,7 +31,7 @@ use crate::limits::http2::{
     CONNECTION_WINDOW, MAX_FAULTS, MAX_HEAD, MAX_RESETS, MAX_SEND_BUFFER, MAX_STREAMS, STREAM_WINDOW,
 };
 use crate::limits::unread::READ_SOON;
-use crate::limits::{HEAR_OUT, LINGER};
+use crate::limits::{LAST_REQUESTS, LINGER};
 use crate::protocol::Admission;
 use crate::settings::Timeouts;
 use crate::shutdown::ShutdownListener;
@@ -83,7 +83,7 @@ impl<'a> Peer<'a> {
     pub(crate) async fn ended(&self) {
         self.shutdown.clone().ended().await;
         if self.timer.is_fresh() {
-            sleep(HEAR_OUT).await;
+            sleep(LAST_REQUESTS).await;
         }
     }
 }
@@ -346,7 +346,8 @@ where
             check.as_mut().reset(Instant::now() + next.unwrap_or(limit).min(limit));
             if any_stalled {
                 tracing::debug!("HTTP answer reset; the client does not read it");
-                if self.peer.timer.is_deaf(limit) || self.tails.iter().any(|tail| is_stalled(tail)) {
+                if self.peer.timer.reads_nothing_for(limit) || self.tails.iter().any(|tail| is_stalled(tail))
+                {
                     self.peer.timer.hang_up();
                 }
                 // Dropping the task resets its stream.

@@ -14,7 +14,7 @@ use bytes::{Buf, Bytes};
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, sleep};
 
-use crate::limits::{FIRST_REST, HEAR_OUT, REST};
+use crate::limits::{FIRST_REST, LAST_REQUESTS, REST};
 use crate::settings::Timeouts;
 
 /// No deadline.
@@ -31,22 +31,34 @@ struct TimerState {
     timeouts: Timeouts,
     /// The deadline for an idle client to send something.
     idle_until: AtomicU64,
-    /// The deadline for the rest of a request that has begun to arrive.
-    arrives_until: AtomicU64,
-    /// Whether the input ends within a request.
-    is_incomplete: AtomicBool,
-    requests: AtomicU64,
-    /// Answers that are being made or sent. Only HTTP/2 has several.
-    busy: AtomicU32,
-    /// When a byte of any answer was last sent. Only for HTTP/2.
-    moved: AtomicU64,
-    /// Whether the system currently takes no more bytes of this client's answers.
-    is_blocked: AtomicBool,
+    requests: Requests,
+    answers: Answers,
     is_hung_up: AtomicBool,
     keeps_socket: AtomicBool,
+}
+
+/// What has arrived from the client.
+#[derive(Debug)]
+struct Requests {
+    count: AtomicU64,
+    /// Whether the input ends within a request.
+    is_incomplete: AtomicBool,
+    /// The deadline for the rest of a request that has begun to arrive.
+    arrives_until: AtomicU64,
     /// When the next request began to arrive, in nanoseconds since the connection began, if the clock was read then.
     arrived_ns: AtomicU64,
-    /// When the answer that is being sent was made, if that is the current time.
+}
+
+/// The answers on their way to the client.
+#[derive(Debug)]
+struct Answers {
+    /// Those that are being made or sent. Only HTTP/2 has several.
+    busy: AtomicU32,
+    /// When a byte of any of them was last sent. Only for HTTP/2.
+    moved: AtomicU64,
+    /// Whether the system currently takes no more bytes of them.
+    is_blocked: AtomicBool,
+    /// When the one that is being sent was made, if that is the current time.
     made: AtomicU64,
 }
 
@@ -65,16 +77,20 @@ impl ClientTimer {
             began: Instant::now(),
             timeouts,
             idle_until: AtomicU64::new(whole_ms(timeouts.request)),
-            arrives_until: AtomicU64::new(NEVER),
-            is_incomplete: AtomicBool::new(false),
-            requests: AtomicU64::new(0),
-            busy: AtomicU32::new(0),
-            moved: AtomicU64::new(0),
-            is_blocked: AtomicBool::new(false),
+            requests: Requests {
+                count: AtomicU64::new(0),
+                is_incomplete: AtomicBool::new(false),
+                arrives_until: AtomicU64::new(NEVER),
+                arrived_ns: AtomicU64::new(NEVER),
+            },
+            answers: Answers {
+                busy: AtomicU32::new(0),
+                moved: AtomicU64::new(0),
+                is_blocked: AtomicBool::new(false),
+                made: AtomicU64::new(NEVER),
+            },
             is_hung_up: AtomicBool::new(false),
             keeps_socket: AtomicBool::new(false),
-            arrived_ns: AtomicU64::new(NEVER),
-            made: AtomicU64::new(NEVER),
         };
         Self(Arc::new(state))
     }
@@ -85,30 +101,33 @@ impl ClientTimer {
 
     /// Returns `true` if no request has arrived yet.
     pub(crate) fn is_fresh(&self) -> bool {
-        self.0.requests.load(Ordering::Relaxed) == 0
+        self.0.requests.count.load(Ordering::Relaxed) == 0
     }
 
     /// Records input, and whether it ends within a request. Input that completes no request, such as a ping, does not extend the
     /// deadline of an idle connection.
     pub(crate) fn received(&self, is_incomplete: bool) {
-        self.0.is_incomplete.store(is_incomplete, Ordering::Relaxed);
+        self.0.requests.is_incomplete.store(is_incomplete, Ordering::Relaxed);
         if !is_incomplete {
-            self.0.arrives_until.store(NEVER, Ordering::Relaxed);
-        } else if !self.is_busy() && self.0.arrives_until.load(Ordering::Relaxed) == NEVER {
+            self.0.requests.arrives_until.store(NEVER, Ordering::Relaxed);
+        } else if !self.is_busy() && self.0.requests.arrives_until.load(Ordering::Relaxed) == NEVER {
             let now = self.0.began.elapsed();
             let until = whole_ms(now.saturating_add(self.0.timeouts.request));
-            self.0.arrives_until.store(until, Ordering::Relaxed);
-            self.0.arrived_ns.store(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+            self.0.requests.arrives_until.store(until, Ordering::Relaxed);
+            self.0
+                .requests
+                .arrived_ns
+                .store(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
         }
     }
 
     /// Returns when the request that has just arrived began to arrive; the current time if it came together with others. Only for
     /// HTTP/1.1.
     pub(crate) fn arrival(&self) -> Instant {
-        match self.0.arrived_ns.load(Ordering::Relaxed) {
+        match self.0.requests.arrived_ns.load(Ordering::Relaxed) {
             NEVER => Instant::now(),
             ns => {
-                self.0.arrived_ns.store(NEVER, Ordering::Relaxed);
+                self.0.requests.arrived_ns.store(NEVER, Ordering::Relaxed);
                 self.0.began + Duration::from_nanos(ns)
             }
         }
@@ -116,32 +135,32 @@ impl ClientTimer {
 
     /// Records that a whole answer was made `now` and is sent next, so that its end needs no clock. Only for HTTP/1.1.
     pub(crate) fn made(&self, now: Instant) {
-        self.0.made.store(whole_ms(now - self.0.began), Ordering::Relaxed);
+        self.0.answers.made.store(whole_ms(now - self.0.began), Ordering::Relaxed);
     }
 
     /// Returns `true` if the input ends within a request.
     pub(crate) fn is_within_request(&self) -> bool {
-        self.0.is_incomplete.load(Ordering::Relaxed)
+        self.0.requests.is_incomplete.load(Ordering::Relaxed)
     }
 
     /// Records that a request has arrived completely.
     pub(crate) fn requested(&self) {
         // Only this task writes it.
-        self.0.requests.store(self.0.requests.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-        self.0.arrives_until.store(NEVER, Ordering::Relaxed);
+        self.0.requests.count.store(self.0.requests.count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        self.0.requests.arrives_until.store(NEVER, Ordering::Relaxed);
     }
 
     /// Records whether the system takes bytes of answers.
     pub(crate) fn wrote(&self, is_blocked: bool) {
-        self.0.is_blocked.store(is_blocked, Ordering::Relaxed);
+        self.0.answers.is_blocked.store(is_blocked, Ordering::Relaxed);
         if is_blocked {
-            self.0.made.store(NEVER, Ordering::Relaxed);
+            self.0.answers.made.store(NEVER, Ordering::Relaxed);
         }
     }
 
     /// Returns `true` if the client has read no byte of any answer for this time. Only for HTTP/2.
-    pub(crate) fn is_deaf(&self, limit: Duration) -> bool {
-        self.unmoved_since(&self.0.moved) >= limit
+    pub(crate) fn reads_nothing_for(&self, limit: Duration) -> bool {
+        self.unmoved_since(&self.0.answers.moved) >= limit
     }
 
     fn unmoved_since(&self, moved: &AtomicU64) -> Duration {
@@ -167,7 +186,7 @@ impl ClientTimer {
     }
 
     fn is_busy(&self) -> bool {
-        self.0.busy.load(Ordering::Relaxed) > 0
+        self.0.answers.busy.load(Ordering::Relaxed) > 0
     }
 
     fn now(&self) -> u64 {
@@ -175,21 +194,21 @@ impl ClientTimer {
     }
 
     fn work_begins(&self) {
-        self.0.busy.store(self.0.busy.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        self.0.answers.busy.store(self.0.answers.busy.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
     fn work_ends(&self) {
-        let left = self.0.busy.load(Ordering::Relaxed).saturating_sub(1);
-        self.0.busy.store(left, Ordering::Relaxed);
+        let left = self.0.answers.busy.load(Ordering::Relaxed).saturating_sub(1);
+        self.0.answers.busy.store(left, Ordering::Relaxed);
         if left == 0 {
-            let now = match self.0.made.load(Ordering::Relaxed) {
+            let now = match self.0.answers.made.load(Ordering::Relaxed) {
                 NEVER => self.now(),
                 made => made,
             };
-            self.0.made.store(NEVER, Ordering::Relaxed);
+            self.0.answers.made.store(NEVER, Ordering::Relaxed);
             let until = self.0.timeouts.idle.map_or(NEVER, |idle| now.saturating_add(whole_ms(idle)));
             self.0.idle_until.store(until, Ordering::Relaxed);
-            if self.0.is_incomplete.load(Ordering::Relaxed) {
+            if self.0.requests.is_incomplete.load(Ordering::Relaxed) {
                 self.received(true);
             }
         }
@@ -200,7 +219,7 @@ impl ClientTimer {
         if self.is_busy() {
             return None;
         }
-        let until = match self.0.arrives_until.load(Ordering::Relaxed) {
+        let until = match self.0.requests.arrives_until.load(Ordering::Relaxed) {
             NEVER => self.0.idle_until.load(Ordering::Relaxed),
             until => until,
         };
@@ -233,7 +252,7 @@ impl ClientTimer {
                     return Pause::Exceeded;
                 }
                 sleep(left.unwrap_or(rest).min(rest)).await;
-                let is_incomplete = self.0.arrives_until.load(Ordering::Relaxed) != NEVER;
+                let is_incomplete = self.0.requests.arrives_until.load(Ordering::Relaxed) != NEVER;
                 if self.is_done_since(requests) && !is_incomplete {
                     return Pause::Rests;
                 }
@@ -242,11 +261,11 @@ impl ClientTimer {
         }
     }
 
-    /// Returns once nothing was left to do for an HTTP/2 client for [`HEAR_OUT`].
+    /// Returns once nothing was left to do for an HTTP/2 client for [`LAST_REQUESTS`].
     pub(crate) async fn rested(&self) {
         loop {
             let requests = self.requests();
-            sleep(HEAR_OUT).await;
+            sleep(LAST_REQUESTS).await;
             if self.is_done_since(requests) {
                 return;
             }
@@ -254,12 +273,12 @@ impl ClientTimer {
     }
 
     fn requests(&self) -> u64 {
-        self.0.requests.load(Ordering::Relaxed)
+        self.0.requests.count.load(Ordering::Relaxed)
     }
 
     /// Returns `true` if no further request has arrived, and the system has all answers.
     fn is_done_since(&self, requests: u64) -> bool {
-        self.requests() == requests && !self.is_busy() && !self.0.is_blocked.load(Ordering::Relaxed)
+        self.requests() == requests && !self.is_busy() && !self.0.answers.is_blocked.load(Ordering::Relaxed)
     }
 }
 
@@ -313,7 +332,7 @@ impl Delivery {
     }
 
     /// Records that the answer continues until the client or the service ends it.
-    pub(crate) fn goes_on(&self) {
+    pub(crate) fn set_endless(&self) {
         self.is_endless.store(true, Ordering::Relaxed);
     }
 
@@ -339,7 +358,7 @@ impl Delivery {
         if let Some(moved) = &self.moved {
             let now = self.timer.now();
             moved.store(now, Ordering::Relaxed);
-            self.timer.0.moved.store(now, Ordering::Relaxed);
+            self.timer.0.answers.moved.store(now, Ordering::Relaxed);
         }
         self.withdraw(bytes);
     }
@@ -576,9 +595,9 @@ mod tests {
         assert_left(read.left(TIMEOUTS.write), 5);
         taken.advance(40);
         assert_eq!((read.left(TIMEOUTS.write), timer.left()), (None, None), "the other one is unsent");
-        assert!(!timer.is_deaf(TIMEOUTS.write), "it has read of the other one");
+        assert!(!timer.reads_nothing_for(TIMEOUTS.write), "it has read of the other one");
         advance(7).await;
-        assert!(timer.is_deaf(TIMEOUTS.write));
+        assert!(timer.reads_nothing_for(TIMEOUTS.write));
         drop(unread);
         assert!(!stalled.is_unsent());
         assert_left(timer.left(), 20);

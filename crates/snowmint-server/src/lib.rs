@@ -1,7 +1,7 @@
-//! The Snowmint service: one [`Mint`] behind HTTP, the Redis protocol, Thrift, gRPC and noeqd's protocol.
+//! The Snowmint service: one [`Mint`] behind HTTP, the Redis protocol, Thrift and gRPC.
 //!
 //! A protocol only translates: it parses a request, asks the mint, and writes the answer. There is one folder for each protocol
-//! (`http`, `resp`, `thrift`, `grpc`; `noeqd` is a file), one [`mint`], and one table of failures ([`status`]). All limits are in
+//! (`http`, `resp`, `thrift`, `grpc`), one [`mint`], and one table of failures ([`status`]). All limits are in
 //! [`limits`].
 //!
 //! ```text
@@ -22,7 +22,6 @@
 //!        ID.INSPECT id [NAMESPACE name | LAYOUT spec]   the fields of an id
 //!        and the commands that Redis clients send when they connect
 //! Thrift get_id(useragent) and the rest of Twitter's snowflake.thrift
-//! noeqd  a byte with the number of ids
 //! gRPC   snowmint.v1.Snowmint: Next, Stream, Inspect, TimeBounds, Namespaces; health and reflection
 //! ```
 //!
@@ -64,6 +63,7 @@ mod fleet;
 mod grpc;
 mod http;
 mod http2;
+pub mod http_client;
 mod http_timeouts;
 pub mod layout_view;
 pub mod limits;
@@ -73,13 +73,13 @@ mod metrics;
 pub mod mint;
 mod mint_access;
 pub mod namespace_sync;
-mod noeqd;
 mod operator;
 #[cfg(feature = "otlp")]
 mod otlp;
 mod peer_stores;
 mod protocol;
 mod recurring_problem;
+mod request_record;
 mod resp;
 mod server;
 mod settings;
@@ -104,7 +104,6 @@ pub use clock::SharedClock;
 pub use listener::{BindError, Listener, bind};
 pub use mint::{IdHandle, IdSource, Mint, MintError};
 pub use namespace_sync::NamespaceSync;
-pub use noeqd::NoeqdListener;
 #[cfg(feature = "otlp")]
 pub use otlp::{InvalidEndpoint, InvalidRatio, OtlpEndpoint, SampleRatio, TraceSettings};
 pub use server::{Ended, Listeners, serve};
@@ -120,10 +119,6 @@ pub use resp::codec as resp_codec;
 /// The parser of Thrift, for fuzzing.
 #[doc(hidden)]
 pub use thrift::codec as thrift_codec;
-
-/// The parser of noeqd's requests, for fuzzing.
-#[doc(hidden)]
-pub use noeqd::check_split as noeqd_check_split;
 
 /// The parser of gRPC messages and the messages, for clients of this workspace, fuzzing and tests.
 #[doc(hidden)]

@@ -25,7 +25,7 @@ pub const DRAIN: Duration = Duration::from_secs(5);
 /// however much it requested.
 pub const FLUSH_AT: usize = 64 * 1024;
 
-/// Bytes of the read buffer of Thrift and noeqd.
+/// Bytes of the read buffer of Thrift.
 pub const READ_ROOM: usize = 4 * 1024;
 
 /// Commands that are answered together with the one they repeat. It also limits the bytes that are compared for a command that
@@ -40,7 +40,7 @@ pub const TURN: usize = FLUSH_AT;
 pub const LONG_TURN: usize = 4 * 1024;
 
 /// How long a client that keeps sending is still answered at shutdown.
-pub const HEAR_OUT: Duration = Duration::from_secs(1);
+pub const LAST_REQUESTS: Duration = Duration::from_secs(1);
 
 /// The default time limit for idle connections. It is longer than that of load balancers, so that they close first.
 pub const IDLE_TIMEOUT: Duration = Duration::from_mins(10);
@@ -54,7 +54,7 @@ pub const WRITE_TIMEOUT: Duration = Duration::from_mins(1);
 pub use snowmint_admin::limits::MAX_SERVED_NAMESPACES;
 
 /// The protocols, each with reserved connections of its own. The port for health and metrics counts as one.
-pub const PROTOCOLS: usize = 6;
+pub const PROTOCOLS: usize = 5;
 
 /// Connections of each protocol beyond the connection limit. On them HTTP answers `/healthz`, `/readyz` and `/metrics`, and
 /// gRPC health checks; both reject every other request with the reason. When all are taken, a new one replaces the oldest. The

@@ -9,14 +9,12 @@ pub(crate) enum Protocol {
     Resp,
     Thrift,
     Grpc,
-    Noeqd,
     /// Health and metrics on a port of their own.
     Probe,
 }
 
 impl Protocol {
-    pub(crate) const ALL: [Self; PROTOCOLS] =
-        [Self::Http, Self::Resp, Self::Thrift, Self::Grpc, Self::Noeqd, Self::Probe];
+    pub(crate) const ALL: [Self; PROTOCOLS] = [Self::Http, Self::Resp, Self::Thrift, Self::Grpc, Self::Probe];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -24,7 +22,6 @@ impl Protocol {
             Self::Resp => "resp",
             Self::Thrift => "thrift",
             Self::Grpc => "grpc",
-            Self::Noeqd => "noeqd",
             Self::Probe => "probe",
         }
     }

@@ -21,19 +21,19 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::accept::{Accepted, reply_and_close};
 use crate::access::Identity;
-use crate::access_log;
-use crate::connection::request_log::is_observed;
+use crate::access_log::{self, OK};
 use crate::connection::{ClientTimer, PendingCounts, TimerAction, send};
 use crate::fairness::Turn;
 use crate::limits::resp::{FIRST_ROOM, MAX_READ_ROOM, READ_ROOM};
-use crate::limits::{FLUSH_AT, HEAR_OUT};
+use crate::limits::{FLUSH_AT, LAST_REQUESTS};
 use crate::mint::{ConnectionState, Entry, IdRange, Ids, MintError};
 use crate::protocol::{Admission, Protocol};
+use crate::request_record::{RequestRecord, is_observed};
 use crate::shutdown::ShutdownListener;
 use crate::socket_stream::Stream;
 use crate::state::ServerState;
 use crate::status::ErrorKind;
-use codec::{Parser, ProtocolError, Step};
+use codec::{Args, Parser, ProtocolError, Step};
 use command::{Call, IdReply, IdRequest, Outcome, refuse, write_id};
 use session::{Queued, Session};
 
@@ -96,12 +96,19 @@ enum Handled {
     End(End),
 }
 
-/// The state before a command runs, which the access log and a span need.
+/// A command that is logged or traced, and the state before it runs.
 struct Observed {
-    began: Instant,
+    record: RequestRecord,
     /// The length of the output.
     replied: usize,
     flushes: u64,
+}
+
+/// Writes nothing of a command that will run later.
+fn omit(observed: Option<Observed>) {
+    if let Some(observed) = observed {
+        observed.record.omit();
+    }
 }
 
 struct Connection {
@@ -124,7 +131,7 @@ impl Connection {
     async fn run(&mut self, shutdown: ShutdownListener) -> io::Result<End> {
         let mut ends = pin!(shutdown.clone().ended());
         // The first command of a client that was just accepted may be on its way.
-        let (mut ending, mut heard_out) = (None, false);
+        let (mut ending, mut is_last_chance) = (None, false);
         let (mut input, mut parser) = (Vec::new(), Parser::default());
         let mut limits = ClientTimer::new(self.server.settings.timeouts);
         let mut timer = pin!(sleep_until(limits.next()));
@@ -142,17 +149,17 @@ impl Connection {
                 // Commands that have arrived are answered even at shutdown: only an idle connection is closed.
                 biased;
                 read = reading => read?,
-                () = &mut ends, if !heard_out => {
+                () = &mut ends, if !is_last_chance => {
                     if limits.fresh {
-                        heard_out = true;
-                        timer.as_mut().reset(Instant::now() + HEAR_OUT);
+                        is_last_chance = true;
+                        timer.as_mut().reset(Instant::now() + LAST_REQUESTS);
                         continue;
                     }
                     // After an answer the client may be sending more; closing with unread input would discard the answer.
                     return Ok(if ending.is_some() { End::AfterReply } else { End::Quiet });
                 }
                 () = &mut timer => match limits.look() {
-                    _ if heard_out && limits.fresh => return Ok(End::Quiet),
+                    _ if is_last_chance && limits.fresh => return Ok(End::Quiet),
                     TimerAction::Early => {
                         timer.as_mut().reset(limits.next());
                         continue;
@@ -194,7 +201,7 @@ impl Connection {
             self.server.metrics.took(Protocol::Resp, answered.1, now - came);
             if shutdown.is_ending() {
                 let since = now - *ending.get_or_insert(now);
-                if since > HEAR_OUT || (heard_out && answered.1 > 0) {
+                if since > LAST_REQUESTS || (is_last_chance && answered.1 > 0) {
                     return Ok(End::AfterReply);
                 }
             }
@@ -213,9 +220,8 @@ impl Connection {
         self.session.identity.refresh();
         let is_recorded = is_observed(&self.server);
         while start < input.len() {
-            let mut observed = is_recorded.then(|| self.observe());
             let begins = start;
-            let (outcome, len) = match self.call(parser, &input[start..]) {
+            let (outcome, len, mut observed) = match self.call(parser, &input[start..], is_recorded) {
                 Ok(Some(called)) => called,
                 Ok(None) => break,
                 Err(error) => return Ok((Some(self.broken(error)), commands)),
@@ -223,48 +229,36 @@ impl Connection {
             match outcome {
                 Outcome::Done => {}
                 // Logged and traced once it has run.
-                Outcome::Queued => observed = None,
+                Outcome::Queued => omit(observed.take()),
                 Outcome::Repeated(more) => (start, commands) = (start + more * len, commands + more as u64),
                 // Boxed, since an idle connection would otherwise reserve room for them.
                 Outcome::Execute(queued) => {
-                    let command = &input[start..start + len];
-                    let unanswered = self.unanswered(command, observed.as_ref());
-                    Box::pin(request_log::unless_answered(unanswered, self.execute(queued))).await?;
-                    if let Some(observed) = observed.take() {
-                        // The reply may begin with the error of a command.
-                        request_log::answered(
-                            &self.server,
-                            self.identity(),
-                            command,
-                            1,
-                            None,
-                            observed.began,
-                        );
+                    Box::pin(self.execute(queued)).await?;
+                    // The reply may begin with the error of a command.
+                    if let Some(mut observed) = observed.take() {
+                        observed.record.ended(OK);
+                        observed.record.sent_by(self.identity());
                         self.logged += 1;
                     }
                 }
-                outcome => {
-                    let command = &input[start..start + len];
-                    let unanswered = self.unanswered(command, observed.as_ref());
-                    let finishing = self.finish(outcome, created);
-                    match Box::pin(request_log::unless_answered(unanswered, finishing)).await? {
-                        Handled::Answered => {}
-                        Handled::Again => {
-                            created = true;
-                            continue;
-                        }
-                        Handled::End(end) => {
-                            if let Some(observed) = observed {
-                                self.log_last(command, &end, &observed);
-                            }
-                            return Ok((Some(end), commands));
-                        }
+                outcome => match Box::pin(self.finish(outcome, created)).await? {
+                    Handled::Answered => {}
+                    Handled::Again => {
+                        omit(observed);
+                        created = true;
+                        continue;
                     }
-                }
+                    Handled::End(end) => {
+                        if let Some(observed) = observed {
+                            self.log_last(&end, observed);
+                        }
+                        return Ok((Some(end), commands));
+                    }
+                },
             }
             (start, commands, created) = (start + len, commands + 1, false);
             if let Some(observed) = observed {
-                self.log(&input[begins..begins + len], (start - begins) / len, &observed);
+                self.log((start - begins) / len, observed);
             }
             self.flush_full().await?;
         }
@@ -276,20 +270,11 @@ impl Connection {
         &self.session.identity
     }
 
-    /// Starts to observe a command.
+    /// Starts to observe a command. If its client leaves before the answer, it is recorded as cancelled.
     #[cold]
-    fn observe(&self) -> Observed {
-        Observed { began: Instant::now(), replied: self.out.len(), flushes: self.flushes }
-    }
-
-    /// Returns what is logged and traced of a command if its client leaves before the answer; nothing unless it is observed.
-    fn unanswered<'a>(&self, command: &'a [u8], observed: Option<&Observed>) -> request_log::Unanswered<'a> {
-        request_log::Unanswered(observed.map(|observed| request_log::Begun {
-            server: Arc::clone(&self.server),
-            identity: self.identity().clone(),
-            command,
-            at: observed.began,
-        }))
+    fn observe(&self, args: &Args<'_>) -> Observed {
+        let record = request_log::begin(&self.server, self.identity(), args);
+        Observed { record, replied: self.out.len(), flushes: self.flushes }
     }
 
     /// Returns the first word of the error that answered a command, if one did. The reply begins where the output did, or the
@@ -301,34 +286,40 @@ impl Connection {
 
     /// Writes the lines and spans of `times` equal commands.
     #[cold]
-    fn log(&mut self, command: &[u8], times: usize, observed: &Observed) {
-        let error = self.error_since(observed);
-        request_log::answered(&self.server, self.identity(), command, times, error, observed.began);
+    fn log(&mut self, times: usize, mut observed: Observed) {
+        observed.record.ended(&self.error_since(&observed).map_or(OK.into(), String::from_utf8_lossy));
+        // The command may have authenticated its client.
+        observed.record.sent_by(self.identity());
+        observed.record.repeated(times);
         self.logged += times as u64;
     }
 
     /// Writes the line and the span of the command that ended the connection. An HTTP request gets no answer.
     #[cold]
-    fn log_last(&mut self, command: &[u8], end: &End, observed: &Observed) {
-        let error = match end {
-            End::AfterReply => self.error_since(observed),
-            End::Quiet => Some(ErrorKind::Unknown.status().resp.as_bytes()),
-        };
-        request_log::answered(&self.server, self.identity(), command, 1, error, observed.began);
-        self.logged += u64::from(matches!(end, End::AfterReply));
+    fn log_last(&mut self, end: &End, mut observed: Observed) {
+        match end {
+            End::AfterReply => self.log(1, observed),
+            End::Quiet => observed.record.ended(ErrorKind::Unknown.status().resp),
+        }
     }
 
-    /// Runs the command at the start of `input`. Returns the outcome and the length of the command; `None` if it is
-    /// incomplete.
+    /// Runs the command at the start of `input`, and observes it if `is_recorded`. Returns the outcome and the length of the
+    /// command; `None` if it is incomplete.
     #[inline]
-    fn call(&mut self, parser: &mut Parser, input: &[u8]) -> Result<Option<(Outcome, usize)>, ProtocolError> {
+    fn call(
+        &mut self,
+        parser: &mut Parser,
+        input: &[u8],
+        is_recorded: bool,
+    ) -> Result<Option<(Outcome, usize, Option<Observed>)>, ProtocolError> {
         let (args, len) = match parser.next(input)? {
             Step::Command { args, len } => (args, len),
             Step::Incomplete => return Ok(None),
         };
         if args.is_empty() {
-            return Ok(Some((Outcome::Done, len)));
+            return Ok(Some((Outcome::Done, len, None)));
         }
+        let observed = is_recorded.then(|| self.observe(&args));
         let call = Call {
             server: &self.server,
             session: &mut self.session,
@@ -339,7 +330,7 @@ impl Connection {
             len,
             out: &mut self.out,
         };
-        Ok(Some((call.run(), len)))
+        Ok(Some((call.run(), len, observed)))
     }
 
     /// Runs the commands of a transaction, and answers all of them.
@@ -349,10 +340,9 @@ impl Connection {
         let is_recorded = is_observed(&self.server);
         let mut rest = request_log::Rest { identity: self.identity().clone(), commands: queued.bytes() };
         loop {
-            let (observed, here) = (is_recorded.then(|| self.observe()), rest.commands);
+            let (here, mut times) = (rest.commands, 1);
             // Each was parsed once before it was queued.
-            let Ok(Some((outcome, len))) = self.call(&mut parser, here) else { break };
-            let (command, mut times) = (&here[..len], 1);
+            let Ok(Some((outcome, len, observed))) = self.call(&mut parser, here, is_recorded) else { break };
             rest.commands = &here[len..];
             match outcome {
                 Outcome::Done => {}
@@ -361,9 +351,8 @@ impl Connection {
                     rest.commands = &here[times * len..];
                 }
                 outcome => {
-                    let unanswered = self.unanswered(command, observed.as_ref());
-                    let finishing = self.finish(outcome, created);
-                    if let Handled::Again = request_log::unless_answered(unanswered, finishing).await? {
+                    if let Handled::Again = self.finish(outcome, created).await? {
+                        omit(observed);
                         (rest.commands, created) = (here, true);
                         continue;
                     }
@@ -371,7 +360,7 @@ impl Connection {
             }
             created = false;
             if let Some(observed) = observed {
-                self.log(command, times, &observed);
+                self.log(times, observed);
             }
             self.flush_full().await?;
         }
@@ -791,8 +780,9 @@ mod tests {
             let mut connection = connection(&server, near);
             for (command, answered) in [(COMMANDS[0], 8), (COMMANDS[3], 256), (COMMANDS[4], 256)] {
                 let input = command.repeat(300);
-                let called = connection.call(&mut Parser::default(), input.as_bytes());
-                let Ok(Some((Outcome::Repeated(more), _))) = called else { panic!("{command}: {called:?}") };
+                let called = connection.call(&mut Parser::default(), input.as_bytes(), false);
+                let called = called.unwrap().map(|(outcome, ..)| outcome);
+                let Some(Outcome::Repeated(more)) = called else { panic!("{command}: {called:?}") };
                 assert_eq!(more + 1, answered, "{command}");
             }
         });

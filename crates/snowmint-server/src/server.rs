@@ -10,7 +10,6 @@ use crate::accept::{Acceptor, Capacity};
 use crate::limits::LINGER;
 use crate::listener::Listener;
 use crate::mint::Mint;
-use crate::noeqd::{Noeqd, NoeqdListener};
 use crate::protocol::Protocol;
 use crate::settings::Settings;
 use crate::state::ServerState;
@@ -28,8 +27,6 @@ pub struct Listeners {
     pub thrift: Option<ThriftListener>,
     /// `snowmint.v1`, health and reflection over gRPC.
     pub grpc: Option<Listener>,
-    /// noeqd's one-byte protocol.
-    pub noeqd: Option<NoeqdListener>,
     /// `/healthz`, `/readyz`, `/metrics` and health checks of gRPC, without TLS or tokens: for probes and Prometheus.
     pub probe: Option<Listener>,
 }
@@ -59,92 +56,26 @@ pub fn serve(
     ends: BoxFuture<'static, ()>,
 ) -> BoxFuture<'static, Ended> {
     Box::pin(async move {
-        let mut server = ServerState::new(mint, settings.clone());
+        let mut server = ServerState::new(mint, settings);
         server.resp = listeners.resp.as_ref().map(Listener::address);
         let server = Arc::new(server);
-        let shutdown = &server.shutdown;
-        // Without one, a client beyond the limit would wait forever for a place, and so would all clients after it.
-        let reserved = settings.reserved_connections.max(1);
-        let permits = Arc::new(Semaphore::new(settings.max_connections.min(Semaphore::MAX_PERMITS)));
-        let acceptor = |protocol| Acceptor {
-            protocol,
-            metrics: &server.metrics,
-            memory: &server.memory,
-            capacity: Capacity::Shared { permits: Arc::clone(&permits), reserved },
-            write_timeout: settings.timeouts.write,
-            tls: settings.tls.clone(),
-            shutdown: shutdown.listener(),
-            drain: settings.drain,
+        let ports = Ports::new(&server);
+        let grpc = Arc::new(grpc::Services::new(&server, server.shutdown.listener()));
+        let http = Arc::new(http::Services::new(Arc::clone(&grpc)));
+        // No load of other clients keeps probes out.
+        let capacity = Capacity::Own(ports.reserved);
+        let probe = Acceptor { capacity, tls: None, ..ports.acceptor(Protocol::Probe) };
+        let serving = async {
+            tokio::join!(
+                ports.http(listeners.http, ports.acceptor(Protocol::Http), &http),
+                ports.resp(listeners.resp),
+                ports.thrift(listeners.thrift),
+                ports.grpc(listeners.grpc, &grpc),
+                ports.http(listeners.probe, probe, &http),
+                shut_down(&server, ends),
+            )
         };
-        let grpc_services = Arc::new(grpc::Services::new(&server, shutdown.listener()));
-        let http_services = Arc::new(http::Services::new(Arc::clone(&grpc_services)));
-        let http = async {
-            let Some(listener) = listeners.http else { return 0 };
-            let connection = |accepted, admission| {
-                let (server, services) = (Arc::clone(&server), Arc::clone(&http_services));
-                http::serve(server, accepted, admission, shutdown.listener(), services)
-            };
-            acceptor(Protocol::Http).run(listener, connection).await
-        };
-        let resp = async {
-            let Some(listener) = listeners.resp else { return 0 };
-            let connection = |accepted, admission| {
-                resp::serve(Arc::clone(&server), accepted, admission, shutdown.listener())
-            };
-            acceptor(Protocol::Resp).run(listener, connection).await
-        };
-        let thrift = async {
-            let Some(ThriftListener { listener, namespace, exceptions, token }) = listeners.thrift else {
-                return 0;
-            };
-            let namespace = Arc::new(namespace);
-            let connection = |accepted, admission| {
-                let (server, namespace) = (Arc::clone(&server), Arc::clone(&namespace));
-                let identity = server.identity_of(token.as_ref());
-                let dialogue = Thrift::new(namespace, exceptions, token.clone(), identity);
-                connection::serve(server, accepted, admission, shutdown.listener(), dialogue)
-            };
-            acceptor(Protocol::Thrift).run(listener, connection).await
-        };
-        let grpc = async {
-            let Some(listener) = listeners.grpc else { return 0 };
-            let connection = |accepted, admission| {
-                let (server, services) = (Arc::clone(&server), Arc::clone(&grpc_services));
-                grpc::serve(server, accepted, admission, shutdown.listener(), services)
-            };
-            acceptor(Protocol::Grpc).run(listener, connection).await
-        };
-        let noeqd = async {
-            let Some(NoeqdListener { listener, namespace }) = listeners.noeqd else { return 0 };
-            let namespace = Arc::new(namespace);
-            let connection = |accepted, admission| {
-                let dialogue = Noeqd::new(Arc::clone(&namespace), server.anonymous());
-                connection::serve(Arc::clone(&server), accepted, admission, shutdown.listener(), dialogue)
-            };
-            acceptor(Protocol::Noeqd).run(listener, connection).await
-        };
-        let probe = async {
-            let Some(listener) = listeners.probe else { return 0 };
-            let connection = |accepted, admission| {
-                let (server, services) = (Arc::clone(&server), Arc::clone(&http_services));
-                http::serve(server, accepted, admission, shutdown.listener(), services)
-            };
-            // No load of other clients keeps probes out.
-            let capacity = Capacity::Own(reserved);
-            Acceptor { capacity, tls: None, ..acceptor(Protocol::Probe) }.run(listener, connection).await
-        };
-        let ending = async {
-            ends.await;
-            if !settings.drain_delay.is_zero() {
-                tracing::info!(delay = ?settings.drain_delay, "shutdown requested; /readyz answers 503, requests are still served");
-                shutdown.leave();
-                tokio::time::sleep(settings.drain_delay).await;
-            }
-            tracing::info!("shutting down; finishing the requests in flight");
-            shutdown.begin();
-        };
-        let serving = async { tokio::join!(http, resp, thrift, grpc, noeqd, probe, ending) };
-        let (http_cut, resp_cut, thrift_cut, grpc_cut, noeqd_cut, probe_cut, ()) = tokio::select! {
+        let (http_cut, resp_cut, thrift_cut, grpc_cut, probe_cut, ()) = tokio::select! {
             ended = serving => ended,
             never = server.memory.run() => never,
             never = peer_stores::compare(Arc::clone(&server)) => match never {},
@@ -153,10 +84,95 @@ pub fn serve(
         if let Some(tracer) = &server.tracer {
             tracer.flush(LINGER).await;
         }
-        let cut = http_cut + resp_cut + thrift_cut + grpc_cut + noeqd_cut + probe_cut;
+        let cut = http_cut + resp_cut + thrift_cut + grpc_cut + probe_cut;
         if cut > 0 {
-            tracing::warn!(cut, within = ?settings.drain, "connections closed; they did not finish in time");
+            tracing::warn!(cut, within = ?server.settings.drain, "connections closed; they did not finish in time");
         }
         Ended { cut }
     })
+}
+
+async fn shut_down(server: &ServerState, ends: BoxFuture<'static, ()>) {
+    ends.await;
+    let delay = server.settings.drain_delay;
+    if !delay.is_zero() {
+        tracing::info!(?delay, "shutdown requested; /readyz answers 503, requests are still served");
+        server.shutdown.leave();
+        tokio::time::sleep(delay).await;
+    }
+    tracing::info!("shutting down; finishing the requests in flight");
+    server.shutdown.begin();
+}
+
+/// What the ports of the service share. Serving one returns the number of connections that had to be closed.
+struct Ports<'a> {
+    server: &'a Arc<ServerState>,
+    permits: Arc<Semaphore>,
+    reserved: usize,
+}
+
+impl<'a> Ports<'a> {
+    fn new(server: &'a Arc<ServerState>) -> Self {
+        let max = server.settings.max_connections.min(Semaphore::MAX_PERMITS);
+        // Without a reserved one, a client beyond the limit would wait forever for a place, and so would all clients after it.
+        let reserved = server.settings.reserved_connections.max(1);
+        Self { server, permits: Arc::new(Semaphore::new(max)), reserved }
+    }
+
+    fn acceptor(&self, protocol: Protocol) -> Acceptor<'a> {
+        let settings = &self.server.settings;
+        Acceptor {
+            protocol,
+            metrics: &self.server.metrics,
+            memory: &self.server.memory,
+            capacity: Capacity::Shared { permits: Arc::clone(&self.permits), reserved: self.reserved },
+            write_timeout: settings.timeouts.write,
+            tls: settings.tls.clone(),
+            shutdown: self.server.shutdown.listener(),
+            drain: settings.drain,
+        }
+    }
+
+    async fn http(
+        &self,
+        listener: Option<Listener>,
+        acceptor: Acceptor<'_>,
+        services: &Arc<http::Services>,
+    ) -> usize {
+        let Some(listener) = listener else { return 0 };
+        let connection = |accepted, admission| {
+            let (server, services) = (Arc::clone(self.server), Arc::clone(services));
+            http::serve(server, accepted, admission, self.server.shutdown.listener(), services)
+        };
+        acceptor.run(listener, connection).await
+    }
+
+    async fn resp(&self, listener: Option<Listener>) -> usize {
+        let Some(listener) = listener else { return 0 };
+        let connection = |accepted, admission| {
+            resp::serve(Arc::clone(self.server), accepted, admission, self.server.shutdown.listener())
+        };
+        self.acceptor(Protocol::Resp).run(listener, connection).await
+    }
+
+    async fn thrift(&self, listener: Option<ThriftListener>) -> usize {
+        let Some(ThriftListener { listener, namespace, exceptions, token }) = listener else { return 0 };
+        let namespace = Arc::new(namespace);
+        let connection = |accepted, admission| {
+            let (server, namespace) = (Arc::clone(self.server), Arc::clone(&namespace));
+            let identity = server.identity_of(token.as_ref());
+            let dialogue = Thrift::new(namespace, exceptions, token.clone(), identity);
+            connection::serve(server, accepted, admission, self.server.shutdown.listener(), dialogue)
+        };
+        self.acceptor(Protocol::Thrift).run(listener, connection).await
+    }
+
+    async fn grpc(&self, listener: Option<Listener>, services: &Arc<grpc::Services>) -> usize {
+        let Some(listener) = listener else { return 0 };
+        let connection = |accepted, admission| {
+            let (server, services) = (Arc::clone(self.server), Arc::clone(services));
+            grpc::serve(server, accepted, admission, self.server.shutdown.listener(), services)
+        };
+        self.acceptor(Protocol::Grpc).run(listener, connection).await
+    }
 }

@@ -23,7 +23,7 @@ use crate::state::ServerState;
 pub(crate) enum Stream {
     Tcp {
         stream: TcpStream,
-        /// Present until something was read; absent if requests may look like TLS.
+        /// Present until something was read; absent after a failed handshake.
         first: Option<FirstRead>,
     },
     /// Boxed: its state is 100 times larger than that of the other variants, which are more common.
@@ -139,7 +139,7 @@ impl fmt::Debug for FirstRead {
     }
 }
 
-/// Returns `true` for the first bytes of a TLS client. No request of any protocol but noeqd's begins like this.
+/// Returns `true` for the first bytes of a TLS client. No request of any protocol begins like this.
 const fn is_client_hello(bytes: &[u8]) -> bool {
     matches!(bytes, [HANDSHAKE_RECORD, 3, 0..=4, ..])
 }

@@ -18,12 +18,13 @@ use tokio::time::Instant;
 
 use crate::access::secret::TokenName;
 use crate::access::{Identity, Right};
-use crate::access_log::{self, LoggedRequest, OK};
-use crate::connection::{Broken, Dialogue, Wire, request_log};
+use crate::access_log::{self, OK};
+use crate::connection::{Broken, Dialogue, Wire};
 use crate::limits::MAX_REPEATS;
 use crate::listener::Listener;
 use crate::mint::{Backend, ConnectionState, MintError, Minted, Namespace, Taken};
 use crate::protocol::Protocol;
+use crate::request_record::{self, RequestKind, RequestRecord};
 use crate::state::ServerState;
 use crate::status::ErrorKind;
 use codec::{ApplicationError, Declared, Request, parse};
@@ -105,7 +106,7 @@ impl Dialogue for Thrift {
             self.identity = wire.server.identity_of(self.token.as_ref());
         }
         wire.counts.count_for(&wire.server.metrics, self.identity.usage());
-        let is_recorded = request_log::is_observed(&wire.server);
+        let is_recorded = request_record::is_observed(&wire.server);
         let outcome = loop {
             match parse(&input[start..]) {
                 Ok(Some((request, len))) => {
@@ -201,20 +202,14 @@ impl Thrift {
 
     /// Writes the line and the span of a call.
     #[cold]
-    fn log(&self, server: &ServerState, request: &Request<'_>, outcome: &str, began: Instant) {
+    fn log(&self, server: &Arc<ServerState>, request: &Request<'_>, outcome: &str, began: Instant) {
         let takes_id = request.method() == b"get_id";
-        let method = String::from_utf8_lossy(request.method());
-        let logged = LoggedRequest {
-            protocol: Protocol::Thrift,
-            token: self.identity.name(),
-            request: &method,
-            namespace: takes_id.then(|| self.namespace.as_str()),
-            count: takes_id.then_some(1),
-            outcome,
-            took: began.elapsed(),
-        };
-        let is_known = METHODS.contains(&request.method());
-        request_log::answered(server, &logged, is_known.then_some(&*method), began);
+        let method = String::from_utf8_lossy(request.method()).into_owned();
+        let kind = RequestKind::Command { is_known: METHODS.contains(&request.method()) };
+        let mut record = RequestRecord::of_command(server, Protocol::Thrift, (kind, method), began);
+        record.sent_by(&self.identity);
+        record.asks(takes_id.then(|| self.namespace.as_str()), takes_id.then_some(1));
+        record.ended(outcome);
     }
 
     /// Returns the next id. The outer error is that of the connection: earlier answers are sent before it waits.

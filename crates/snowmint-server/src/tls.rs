@@ -131,7 +131,7 @@ impl Tls {
             // The port for health and metrics has no TLS.
             Protocol::Http | Protocol::Probe => &current.http,
             Protocol::Grpc => &current.grpc,
-            Protocol::Resp | Protocol::Thrift | Protocol::Noeqd => &current.other,
+            Protocol::Resp | Protocol::Thrift => &current.other,
         })
     }
 }

@@ -1,8 +1,8 @@
 //! The checks that every backend must pass, one function for each line of the contract of [`Store`].
 //! They create about 10,000 new keys and delete nothing: use a store that you can discard.
 //!
-//! [`run`] checks a working store. [`acknowledged`] checks the guarantees that hold while a store fails; the test of the backend
-//! causes the failures.
+//! [`run`] checks a working store. [`acknowledged`] checks the guarantees that hold while a store fails; the
+//! test of the backend causes the failures.
 
 /// Fails the check unless the condition holds.
 macro_rules! ensure {
@@ -148,8 +148,8 @@ impl Area {
 
 /// Runs every check on the store that `open` opens.
 ///
-/// Each call of `open` must return a handle on the same records, with a connection of its own if the backend has connections.
-/// Needs a Tokio runtime; a multi-threaded one checks more.
+/// Each call of `open` must return a handle on the same records, with a connection of its own if the backend
+/// has connections. Needs a Tokio runtime; a multi-threaded one checks more.
 ///
 /// # Errors
 ///
@@ -197,7 +197,8 @@ pub async fn run(open: impl AsyncFn() -> Arc<dyn Store>) -> Result<(), Violation
     named("added_numbers_survive_reopening", added_numbers_survive_reopening(&area(), &open).await)
 }
 
-/// Names that other programs may write where a store keeps its records: not UTF-8, not keys, and hostile to terminals.
+/// Names that other programs may write where a store keeps its records: not UTF-8, not keys, and hostile to
+/// terminals.
 const FOREIGN: [&[u8]; 5] = [
     b"conformance/\xff\xfe",
     b"conformance/a/\xe2\x82",
@@ -206,10 +207,11 @@ const FOREIGN: [&[u8]; 5] = [
     b"conformance/b/\xe2\x80\xae7",
 ];
 
-/// Checks that records of other programs do not hide those of the store, and are named without their control characters.
+/// Checks that records of other programs do not hide those of the store, and are named without their control
+/// characters.
 ///
-/// `put` writes a record with this name into the backend, beside those of the store, and returns whether the backend can hold
-/// such a name. `open` opens the store, as for [`run`].
+/// `put` writes a record with this name into the backend, beside those of the store, and returns whether the
+/// backend can hold such a name. `open` opens the store, as for [`run`].
 ///
 /// # Errors
 ///

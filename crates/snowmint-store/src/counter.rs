@@ -6,7 +6,7 @@ pub(crate) mod claims;
 use std::collections::HashSet;
 use std::fmt;
 use std::num::NonZeroU64;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -23,7 +23,8 @@ const FIND: &str = "find";
 /// The prefix of the records with claims.
 const CLAIMS: &str = "claims/";
 
-/// The numbers that one caller has reserved: `count` of them, from `first` on, each `step` more than the one before.
+/// The numbers that one caller has reserved: `count` of them, from `first` on, each `step` more than the one
+/// before.
 ///
 /// The last one is at most [`MAX_NUMBER`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -65,9 +66,9 @@ impl Segment {
 ///
 /// # Contract
 ///
-/// 1. A segment that [`reserve`](Self::reserve) returned is durable, and none of its numbers is in any other segment that
-///    this counter ever returned, to any caller. If [`may_lose`](Self::may_lose) is not zero, this holds only for a segment
-///    of [`reserve_marked`](Self::reserve_marked) that has settled.
+/// 1. A segment that [`reserve`](Self::reserve) returned is durable, and none of its numbers is in any other
+///    segment that this counter ever returned, to any caller. If [`may_lose`](Self::may_lose) is not zero,
+///    this holds only for a segment of [`reserve_marked`](Self::reserve_marked) that has settled.
 /// 2. A `reserve` that starts after another has returned gets greater numbers, even if the callers differ.
 ///
 /// A future may be dropped at any await; the numbers it would have returned are then lost.
@@ -82,8 +83,9 @@ pub trait Counter: Send + Sync + fmt::Debug + 'static {
 
     /// Returns the time span of the newest acknowledged reservations that this counter may lose.
     ///
-    /// See [`Store::may_lose`]. If it is not zero, use only numbers of [`reserve_marked`](Self::reserve_marked), and only once
-    /// they have settled: [`holds`](Self::holds), called at least this long after the answer arrived, returned true.
+    /// See [`Store::may_lose`]. If it is not zero, use only numbers of
+    /// [`reserve_marked`](Self::reserve_marked), and only once they have settled: [`holds`](Self::holds),
+    /// called at least this long after the answer arrived, returned true.
     fn may_lose(&self) -> Duration {
         Duration::ZERO
     }
@@ -97,8 +99,8 @@ pub trait Counter: Send + Sync + fmt::Debug + 'static {
     /// As for [`reserve`](Self::reserve). Also [`StoreErrorKind::Unavailable`]:
     ///
     /// - if newer reservations settled before this one was marked;
-    /// - if other reservations show that the counter went back; it has been raised above them, so the next call gets other
-    ///   numbers;
+    /// - if other reservations show that the counter went back; it has been raised above them, so the next
+    ///   call gets other numbers;
     /// - if too many reservations of all nodes have not settled; larger segments need fewer reservations.
     async fn reserve_marked(&self, count: NonZeroU64) -> Result<(Segment, Mark), StoreError> {
         let _ = count;
@@ -108,8 +110,8 @@ pub trait Counter: Send + Sync + fmt::Debug + 'static {
 
     /// Returns whether the counter still holds the reservation of a mark.
     ///
-    /// If not, the store lost it, or this call came too late: a store keeps the newest few hundred marks, and older ones only
-    /// until they have settled.
+    /// If not, the store lost it, or this call came too late: a store keeps the newest few hundred marks, and
+    /// older ones only until they have settled.
     ///
     /// # Errors
     ///
@@ -119,8 +121,8 @@ pub trait Counter: Send + Sync + fmt::Debug + 'static {
         Ok(false)
     }
 
-    /// Returns the number that the next reservation would begin with, as a segment of one number, without a reservation; `None` if
-    /// the counter cannot tell.
+    /// Returns the number that the next reservation would begin with, as a segment of one number, without a
+    /// reservation; `None` if the counter cannot tell.
     ///
     /// The counter may be further already: others reserve at the same time, and the read may be stale.
     ///
@@ -131,10 +133,11 @@ pub trait Counter: Send + Sync + fmt::Debug + 'static {
         Ok(None)
     }
 
-    /// Raises the counter, so that all later reservations are greater than `number`. Returns whether this counter can do that.
+    /// Raises the counter, so that all later reservations are greater than `number`. Returns whether this
+    /// counter can do that.
     ///
-    /// If the counter is already above `number`, it never repeats a number, but may skip some: it may have to write to prove that
-    /// its server was not replaced by one with a lower counter.
+    /// If the counter is already above `number`, it never repeats a number, but may skip some: it may have to
+    /// write to prove that its server was not replaced by one with a lower counter.
     ///
     /// # Errors
     ///
@@ -144,8 +147,8 @@ pub trait Counter: Send + Sync + fmt::Debug + 'static {
         Ok(false)
     }
 
-    /// Gives the upper end of a segment, `unused`, back to the counter if nobody has reserved since. Returns whether the counter
-    /// took it back.
+    /// Gives the upper end of a segment, `unused`, back to the counter if nobody has reserved since. Returns
+    /// whether the counter took it back.
     ///
     /// # Errors
     ///
@@ -179,11 +182,12 @@ pub struct StoreCounter {
     first: u64,
     step: NonZeroU64,
     /// Shared by all clones.
-    seen: Arc<Mutex<Sightings>>,
+    seen: Arc<Sightings>,
 }
 
 impl StoreCounter {
-    /// Returns the counter at a key. Its first number is `first`, and every other is `step` more than the one before.
+    /// Returns the counter at a key. Its first number is `first`, and every other is `step` more than the one
+    /// before.
     pub fn new(store: Arc<dyn Store>, key: Key, first: u64, step: NonZeroU64) -> Self {
         Self { store, key, first, step, seen: Arc::default() }
     }
@@ -215,22 +219,17 @@ impl StoreCounter {
                 StoreError::new(StoreErrorKind::Corrupt, operation, self.store.describe(), cause)
             })?,
         };
-        self.seen().saw(claims.marks());
+        self.seen.saw(claims.marks());
         Ok(claims)
-    }
-
-    /// Locks what this process has seen of the claims. Never hold the lock across an await.
-    fn seen(&self) -> MutexGuard<'_, Sightings> {
-        // Each change replaces the whole value, so a panic cannot leave it half changed.
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the marks of the claims that may leave the record.
     fn settled(&self) -> HashSet<Mark> {
-        self.seen().settled(self.may_lose()).collect()
+        self.seen.settled(self.may_lose()).into_iter().collect()
     }
 
-    /// Records that these slots are reserved, unless another claim overlaps them. `found` is the record as last read.
+    /// Records that these slots are reserved, unless another claim overlaps them. `found` is the record as
+    /// last read.
     async fn claim(
         &self,
         mut found: Option<Versioned>,
@@ -295,8 +294,8 @@ impl Counter for StoreCounter {
                 let held = add::raise_to(&*self.store, &self.key, end).await?;
                 let key = &self.key;
                 let cause = match refused {
-                    // The claims of these slots may have left the record, or the slots are new. If the counter is behind, it went
-                    // back.
+                    // The claims of these slots may have left the record, or the slots are new. If the
+                    // counter is behind, it went back.
                     Refused::Late { .. } if held >= end => format!(
                         "the claim of the slots from {first} at {key} came after claims up to {end} that have settled: the store \
                          was slow or has lost additions; none of these numbers is used"
@@ -406,8 +405,8 @@ pub async fn reserve(counter: &dyn Counter, count: NonZeroU64) -> Result<Reserve
 ///
 /// # Errors
 ///
-/// As for [`Counter::reserve`] and [`Counter::holds`]; [`StoreErrorKind::Unavailable`] if the reservation is not found
-/// again. None of its numbers may be used then.
+/// As for [`Counter::reserve`] and [`Counter::holds`]; [`StoreErrorKind::Unavailable`] if the reservation is
+/// not found again. None of its numbers may be used then.
 ///
 /// # Examples
 ///
@@ -428,15 +427,16 @@ pub async fn reserve_settled(counter: &dyn Counter, count: NonZeroU64) -> Result
     reserve(counter, count).await?.settle(counter).await
 }
 
-/// Raises a counter above a number and waits until that has settled. Returns whether this counter can be raised.
+/// Raises a counter above a number and waits until that has settled. Returns whether this counter can be
+/// raised.
 ///
-/// If the counter may lose acknowledged writes, this function reserves a number after the raise and discards it. Once that
-/// reservation has settled, everything written before it has settled too.
+/// If the counter may lose acknowledged writes, this function reserves a number after the raise and discards
+/// it. Once that reservation has settled, everything written before it has settled too.
 ///
 /// # Errors
 ///
-/// As for [`Counter::raise_above`] and [`reserve_settled`]; [`StoreErrorKind::Unavailable`] if the counter lost the raise.
-/// It is safe to retry.
+/// As for [`Counter::raise_above`] and [`reserve_settled`]; [`StoreErrorKind::Unavailable`] if the counter
+/// lost the raise. It is safe to retry.
 pub async fn raise_settled(counter: &dyn Counter, number: u64) -> Result<bool, StoreError> {
     if !counter.raise_above(number).await? {
         return Ok(false);
@@ -545,7 +545,8 @@ mod tests {
         assert!(!counter.give_back(unused).await.unwrap(), "another has reserved since");
     }
 
-    /// Goal: numbers that this counter cannot have returned change nothing. Method: segments of other counters, at the edges.
+    /// Goal: numbers that this counter cannot have returned change nothing. Method: segments of other
+    /// counters, at the edges.
     #[tokio::test]
     async fn what_is_not_of_this_counter_is_not_taken_back() {
         let store = store();
@@ -591,7 +592,8 @@ mod tests {
         }
     }
 
-    /// Goal: of two reservations of one number, one is claimed. Method: the counter goes back as in a failover; the claims stay.
+    /// Goal: of two reservations of one number, one is claimed. Method: the counter goes back as in a
+    /// failover; the claims stay.
     #[tokio::test]
     async fn a_counter_behind_its_claims_gives_no_number_again() {
         let store = store();
@@ -612,8 +614,9 @@ mod tests {
         assert_eq!((next.first(), counter.holds(mark).await.unwrap()), (11, true));
     }
 
-    /// Goal: unsettled reservations are never dropped for a new one: the new one is rejected, costs no number, and succeeds once
-    /// the others have settled. Method: as many reservations at once as a record holds.
+    /// Goal: unsettled reservations are never dropped for a new one: the new one is rejected, costs no
+    /// number, and succeeds once the others have settled. Method: as many reservations at once as a record
+    /// holds.
     #[tokio::test(start_paused = true)]
     async fn a_full_record_of_claims_holds_the_next_reservation_back() {
         let store = store();
@@ -669,9 +672,9 @@ mod tests {
         }
     }
 
-    /// Goal: numbers of a late claim are not used, and the error does not claim that the store lost writes, which is uncertain.
-    /// Method: while an addition is answered, another node makes enough reservations for claims above it to settle and leave the
-    /// record.
+    /// Goal: numbers of a late claim are not used, and the error does not claim that the store lost writes,
+    /// which is uncertain. Method: while an addition is answered, another node makes enough reservations for
+    /// claims above it to settle and leave the record.
     #[tokio::test(start_paused = true)]
     async fn a_late_claim_is_not_called_lost() {
         let store = store();
@@ -708,7 +711,8 @@ mod tests {
         assert!(error.to_string().contains("slot 2") && error.to_string().contains("apart"), "{error}");
     }
 
-    /// A counter that learns `may_lose` with its first reservation, like a source that is opened by its first call.
+    /// A counter that learns `may_lose` with its first reservation, like a source that is opened by its first
+    /// call.
     #[derive(Debug, Default)]
     struct Late {
         opened: AtomicBool,
@@ -762,7 +766,8 @@ mod tests {
         }
     }
 
-    /// Goal: numbers that a source acknowledged while it was being opened are not used, since it may lose them.
+    /// Goal: numbers that a source acknowledged while it was being opened are not used, since it may lose
+    /// them.
     #[tokio::test(start_paused = true)]
     async fn what_was_acknowledged_before_the_counter_told_what_it_may_lose_is_not_used() {
         let counter = Late::default();
@@ -774,8 +779,9 @@ mod tests {
         assert!(began.elapsed() >= Duration::from_secs(2), "{:?}", began.elapsed());
     }
 
-    /// Goal: a raise succeeds only once it has settled; if a failover takes it back, the call fails. Method: the counter goes
-    /// back before the reservation that follows the raise; then it loses that reservation, and then nothing.
+    /// Goal: a raise succeeds only once it has settled; if a failover takes it back, the call fails. Method:
+    /// the counter goes back before the reservation that follows the raise; then it loses that reservation,
+    /// and then nothing.
     #[tokio::test(start_paused = true)]
     async fn a_raise_is_done_once_it_has_settled() {
         let counter = Late { opened: true.into(), goes_back: 5.into(), ..Late::default() };

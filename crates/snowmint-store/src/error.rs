@@ -1,8 +1,8 @@
 //! The errors of store calls: why a call failed, and when to retry it.
 //! The kind tells a program what to do next, and the text tells an operator.
 //!
-//! A write that lost against another is retried after random pauses, each up to twice as long as the one before. A call that
-//! always loses gives up after some seconds.
+//! A write that lost against another is retried after random pauses, each up to twice as long as the one
+//! before. A call that always loses gives up after some seconds.
 
 use std::error::Error;
 use std::fmt;
@@ -20,11 +20,13 @@ pub enum StoreErrorKind {
     Unavailable,
     /// The write may have happened, may still happen, or never will. Load the record before the next step.
     OutcomeUnknown,
-    /// Two servers accept writes, and one of them was replaced without knowing it. Nothing was written. A failover ends like that
-    /// for a moment, so a retry may succeed; if it lasts, an operator has to stop one of them.
+    /// Two servers accept writes, and one of them was replaced without knowing it. Nothing was written. A
+    /// failover ends like that for a moment, so a retry may succeed; if it lasts, an operator has to stop one
+    /// of them.
     SplitBrain,
-    /// Another store answers at the address of this one: its [identity](crate::Store::identity) differs. Nothing was written. It
-    /// ends when the own store is back; if it lasts, an operator has to correct the address.
+    /// Another store answers at the address of this one: its [identity](crate::Store::identity) differs.
+    /// Nothing was written. It ends when the own store is back; if it lasts, an operator has to correct the
+    /// address.
     AnotherStore,
     /// The store accepts no writes until an operator changes that. Nothing was written.
     ReadOnly,
@@ -75,8 +77,9 @@ pub struct StoreError {
 }
 
 impl StoreError {
-    /// Builds an error from its kind, the call that failed, the store as [`Store::describe`](crate::Store::describe) names it
-    /// (no password), and the cause with what an operator can do.
+    /// Builds an error from its kind, the call that failed, the store as
+    /// [`Store::describe`](crate::Store::describe) names it (no password), and the cause with what an
+    /// operator can do.
     pub fn new(
         kind: StoreErrorKind,
         operation: &'static str,
@@ -93,27 +96,15 @@ impl StoreError {
 
     /// Returns whether the same call may succeed later without an operator.
     ///
-    /// True for [`StoreErrorKind::Unavailable`], [`StoreErrorKind::SplitBrain`], [`StoreErrorKind::AnotherStore`] and
-    /// [`StoreErrorKind::OutcomeUnknown`]; after the last, load first.
+    /// True for [`StoreErrorKind::Unavailable`], [`StoreErrorKind::SplitBrain`],
+    /// [`StoreErrorKind::AnotherStore`] and [`StoreErrorKind::OutcomeUnknown`]; after the last, load first.
     pub const fn is_temporary(&self) -> bool {
         use StoreErrorKind::{AnotherStore, OutcomeUnknown, SplitBrain, Unavailable};
         matches!(self.kind, Unavailable | SplitBrain | AnotherStore | OutcomeUnknown)
     }
 
-    /// Turns a failed call into an error. The refusal of a demoted server is temporary while `another_may_accept`, since another
-    /// host may have been promoted.
-    pub(crate) fn of_failure<F>(
-        failure: F,
-        is_demoted: impl FnOnce(&F) -> bool,
-        another_may_accept: impl FnOnce() -> bool,
-        into_error: impl FnOnce(F) -> Self,
-    ) -> Self {
-        let is_temporary = is_demoted(&failure) && another_may_accept();
-        let error = into_error(failure);
-        if is_temporary { Self { kind: StoreErrorKind::Unavailable, ..error } } else { error }
-    }
-
-    /// Returns the call that failed: `open`, `load`, `compare_and_set`, `list`, `add`, `unix_ms`, or `reserve` of a counter.
+    /// Returns the call that failed: `open`, `load`, `compare_and_set`, `list`, `add`, `unix_ms`, or
+    /// `reserve` of a counter.
     pub const fn operation(&self) -> &'static str {
         self.operation
     }
@@ -212,6 +203,19 @@ impl Retries {
         self.longest = LONGEST.min(self.longest * 2);
         Ok(())
     }
+
+    /// Waits after other writers of a counter were faster, or fails when the call has retried for too long.
+    pub(crate) async fn pause_call(
+        &mut self,
+        operation: &'static str,
+        store: &str,
+        counter: &str,
+    ) -> Result<(), StoreError> {
+        self.pause().await.map_err(|waited| {
+            let cause = format!("other writers of {counter} were faster {waited}; retry");
+            StoreError::new(StoreErrorKind::Unavailable, operation, store, cause)
+        })
+    }
 }
 
 impl fmt::Display for GaveUp {
@@ -222,7 +226,8 @@ impl fmt::Display for GaveUp {
 
 /// Returns a random number from 0 to `limit` (exclusive), and 0 if the limit is 0.
 ///
-/// Use it for pauses and for numbers that only have to differ. The seed of a hash map is random enough: no secret depends on it.
+/// Use it for pauses and for numbers that only have to differ. The seed of a hash map is random enough: no
+/// secret depends on it.
 pub(crate) fn random_below(limit: u64) -> u64 {
     RandomState::new().build_hasher().finish().checked_rem(limit).unwrap_or(0)
 }
@@ -233,8 +238,8 @@ mod tests {
 
     use super::*;
 
-    /// Goal: a report of an error and its causes shows no text twice. Method: a cause that has a cause, as it is and as the error
-    /// of opening a store.
+    /// Goal: a report of an error and its causes shows no text twice. Method: a cause that has a cause, as it
+    /// is and as the error of opening a store.
     #[test]
     fn no_text_is_in_a_chain_twice() {
         #[derive(Debug, thiserror::Error)]

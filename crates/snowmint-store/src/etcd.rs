@@ -1,5 +1,5 @@
-//! Records as keys of an etcd cluster, read and written by its v3 API.
-//! A write is one transaction that compares the key's `mod_revision`, which etcd increases with every write of any key.
+//! Records as keys of an etcd cluster, read and written by its v3 API. A write is one transaction that
+//! compares the key's `mod_revision`, which etcd increases with every write of any key.
 
 mod clock;
 mod connect;
@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use self::clock::Clock;
-use self::connect::{Link, Settings};
+use self::clock::EtcdClock;
+use self::connect::{EtcdClient, EtcdSettings};
 use self::error::EtcdFailure;
 use self::wire::compare::{CompareResult, CompareTarget, TargetUnion};
 use self::wire::request_op::Request as Operation;
@@ -32,22 +32,24 @@ const PAGE: usize = 500;
 
 /// A store in an etcd cluster, version 3.2 or later.
 ///
-/// The record of the key `workers/pool/7` is the etcd key `snowmint/workers/pool/7`, so `etcdctl get --prefix snowmint/`
-/// shows all records. Its revision is etcd's `mod_revision`.
+/// The record of the key `workers/pool/7` is the etcd key `snowmint/workers/pool/7`, so
+/// `etcdctl get --prefix snowmint/` shows all records. Its revision is etcd's `mod_revision`.
 ///
-/// Reads are linearizable (never `serializable`), so they go through the leader. The store opens one connection to each
-/// member when it is first needed. Calls go to one member, and to the next when it fails.
+/// Reads are linearizable (never `serializable`), so they go through the leader. The store opens one
+/// connection to each member when it is first needed. Calls go to one member, and to the next when it fails.
 ///
-/// [`Store::unix_ms`] is the `Date` with which a member answers an HTTP request on the same port, plus half a second, since it
-/// has whole seconds. If the port answers gRPC alone (`--listen-client-http-urls` moves HTTP to another one), the store has no
-/// clock, and [`Store::clock_missing`] says so.
+/// [`Store::unix_ms`] is the `Date` with which a member answers an HTTP request on the same port, plus half a
+/// second, since it has whole seconds. If the port answers gRPC alone (`--listen-client-http-urls` moves HTTP
+/// to another one), the store has no clock, and [`Store::clock_missing`] says so.
 ///
-/// A read is retried on other members for up to 6 s. A write is sent once and waits 5 s for its answer: then it is
-/// [`StoreErrorKind::OutcomeUnknown`]. A write without a connection to any member is [`StoreErrorKind::Unavailable`].
+/// A read is retried on other members for up to 6 s. A write is sent once and waits 5 s for its answer: then
+/// it is [`StoreErrorKind::OutcomeUnknown`]. A write without a connection to any member is
+/// [`StoreErrorKind::Unavailable`].
 ///
 /// # URL
 ///
-/// `etcd://USER:PASSWORD@HOST:PORT,HOST,HOST?NAME=VALUE&...`; the default port is 2379. `etcds://` is the same over TLS.
+/// `etcd://USER:PASSWORD@HOST:PORT,HOST,HOST?NAME=VALUE&...`; the default port is 2379. `etcds://` is the
+/// same over TLS.
 ///
 /// | parameter | meaning |
 /// |---|---|
@@ -59,14 +61,15 @@ const PAGE: usize = 500;
 ///
 /// # Cancel safety
 ///
-/// A dropped [`compare_and_set`](Store::compare_and_set) may still write until etcd has processed its request.
+/// A dropped [`compare_and_set`](Store::compare_and_set) may still write until etcd has processed its
+/// request.
 #[derive(Debug)]
 pub struct EtcdStore {
-    link: Link,
+    link: EtcdClient,
     prefix: String,
     name: String,
     skipped: SkippedRecords,
-    clock: Clock,
+    clock: EtcdClock,
 }
 
 impl EtcdStore {
@@ -76,10 +79,10 @@ impl EtcdStore {
     ///
     /// - [`OpenError::Url`]: a mistake in the URL, or a file that is not readable.
     /// - [`OpenError::Store`], [`StoreErrorKind::Unavailable`]: no member answers; a retry may succeed.
-    /// - [`OpenError::Store`], [`StoreErrorKind::Other`]: wrong password, no permission to read the keys, or hosts that are
-    ///   members of two clusters.
+    /// - [`OpenError::Store`], [`StoreErrorKind::Other`]: wrong password, no permission to read the keys, or
+    ///   hosts that are members of two clusters.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
-        let Settings { link, clock, prefix } = connect::settings(url)?;
+        let EtcdSettings { link, clock, prefix } = connect::settings(url)?;
         let name = format!("etcd://{}/{prefix}", link.shown_hosts());
         let store = Self { link, prefix, name, skipped: SkippedRecords::default(), clock };
         let probe = wire::RangeRequest { limit: 1, ..store.under_prefix("") };
@@ -141,8 +144,9 @@ impl EtcdStore {
 
     /// Determines whether a write took effect that etcd refused for lack of space.
     ///
-    /// etcd checks its quota before it accepts a write and again after it has applied it (`quotaApplierV3`): the write that
-    /// crosses the limit is refused *and* written. When the answer arrives the outcome is final, so a read shows it.
+    /// etcd checks its quota before it accepts a write and again after it has applied it (`quotaApplierV3`):
+    /// the write that crosses the limit is refused *and* written. When the answer arrives the outcome is
+    /// final, so a read shows it.
     async fn refused_for_space(&self, key: &Key, expected: Expected, refusal: StoreError) -> StoreError {
         let unknown = |why: String| {
             StoreError::new(StoreErrorKind::OutcomeUnknown, refusal.operation(), &*self.name, why)
@@ -198,7 +202,8 @@ impl Store for EtcdStore {
         loop {
             let page = self.range(OPERATION, &request).await?;
             if let (true, Some(last)) = (page.more, page.kvs.last()) {
-                // The least key above the last one. Records are never deleted, so pages read at different times fit together.
+                // The least key above the last one. Records are never deleted, so pages read at different
+                // times fit together.
                 request.key.clone_from(&last.key);
                 request.key.push(0);
             }
@@ -247,7 +252,7 @@ impl Store for EtcdStore {
 
 /// Returns the keys and permissions that a store of this URL needs in etcd.
 pub(crate) fn schema(url: &str) -> Result<String, UrlError> {
-    let Settings { prefix, .. } = connect::settings(url)?;
+    let EtcdSettings { prefix, .. } = connect::settings(url)?;
     Ok(format!(
         "# Keys, created with the first record; none expires:\n\
          {prefix}KEY\n\

@@ -1,7 +1,7 @@
 //! A wrapper that compares the identity of a store around calls.
 //!
-//! Two stores that grant the same worker make duplicates, and nothing else shows that there are two. So each store holds a random
-//! identity in the record [`KEY`], and a node uses only the store in which it began.
+//! Two stores that grant the same worker make duplicates, and nothing else shows that there are two. So each
+//! store holds a random identity in the record [`KEY`], and a node uses only the store in which it began.
 
 use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -37,10 +37,11 @@ enum Use {
 
 /// A store whose identity is looked at around calls.
 ///
-/// It looks at the identity before a call, once a second at most; when another server answers; after a call during which another
-/// server began to answer; and after each write to a store on the network that does not tell its server. It writes a missing
-/// record, with the identity that this process knows, if it knows one. Once an identity has settled, every call fails with
-/// [`StoreErrorKind::AnotherStore`] while the store shows another.
+/// It looks at the identity before a call, once a second at most; when another server answers; after a call
+/// during which another server began to answer; and after each write to a store on the network that does not
+/// tell its server. It writes a missing record, with the identity that this process knows, if it knows one.
+/// Once an identity has settled, every call fails with [`StoreErrorKind::AnotherStore`] while the store shows
+/// another.
 #[derive(Debug)]
 pub(crate) struct IdentifiedStore {
     inner: Arc<dyn Store>,
@@ -206,7 +207,8 @@ impl KnownIdentity {
         Self { id: found, since: Some(answered), is_settled, another: None, looked, ..self }
     }
 
-    /// Returns whether a look would settle the identity: it settles with the first call that settles anything else.
+    /// Returns whether a look would settle the identity: it settles with the first call that settles anything
+    /// else.
     fn can_settle(&self, now: Instant, may_lose: Duration) -> bool {
         let is_due = self.since.is_some_and(|since| now.saturating_duration_since(since) >= may_lose);
         self.used_by == Use::Nodes && !self.is_settled && is_due

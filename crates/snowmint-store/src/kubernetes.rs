@@ -10,9 +10,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use hyper::Method;
 
-use self::connect::Link;
-use self::error::{Answer, KubernetesFailure};
-use self::lease_object::{Body, Lease, LeaseList};
+use self::connect::KubernetesClient;
+use self::error::{ApiAnswer, KubernetesFailure};
+use self::lease_object::{LeaseBody, LeaseList, LeaseObject};
 use crate::error::Effect;
 use crate::net::https::DATE_ERROR;
 use crate::store::SkippedRecords;
@@ -28,19 +28,20 @@ const WRITE: &str = "compare_and_set";
 
 /// A store of Lease objects (`coordination.k8s.io/v1`) in one namespace of a Kubernetes cluster.
 ///
-/// Each record is a Lease, named `snowmint-workers-pool-7-` and a hash of the key. The annotation `snowmint.dev/key` has
-/// the key. The annotation `snowmint.dev/record` has the value if it is text, else `snowmint.dev/record-base64` has it. The
-/// `holder` of a JSON value is also the Lease's `holderIdentity`, so `kubectl get leases -l snowmint.dev/store=snowmint`
-/// shows who holds which worker. These Leases are not used for leader election, and their duration has no meaning. Do not
-/// delete them while a node runs.
+/// Each record is a Lease, named `snowmint-workers-pool-7-` and a hash of the key. The annotation
+/// `snowmint.dev/key` has the key. The annotation `snowmint.dev/record` has the value if it is text, else
+/// `snowmint.dev/record-base64` has it. The `holder` of a JSON value is also the Lease's `holderIdentity`, so
+/// `kubectl get leases -l snowmint.dev/store=snowmint` shows who holds which worker. These Leases are not
+/// used for leader election, and their duration has no meaning. Do not delete them while a node runs.
 ///
-/// **Revision**: the `resourceVersion`. The API calls it opaque; here it has to grow, so it is read as the decimal number
-/// that every server with etcd uses, and anything else is an error.
+/// **Revision**: the `resourceVersion`. The API calls it opaque; here it has to grow, so it is read as the
+/// decimal number that every server with etcd uses, and anything else is an error.
 ///
-/// **Writes**: a new record is a POST. A record is replaced by a merge PATCH that names the `resourceVersion`. The server
-/// refuses it with 409 if the version differs, and with 404 if there is no object; a PUT would create one, since Leases are
-/// created on update. A server does not write an object that stays the same, and keeps its `resourceVersion`: the
-/// annotation `snowmint.dev/replaced` names the version before, so every write changes the object.
+/// **Writes**: a new record is a POST. A record is replaced by a merge PATCH that names the
+/// `resourceVersion`. The server refuses it with 409 if the version differs, and with 404 if there is no
+/// object; a PUT would create one, since Leases are created on update. A server does not write an object that
+/// stays the same, and keeps its `resourceVersion`: the annotation `snowmint.dev/replaced` names the version
+/// before, so every write changes the object.
 ///
 /// [`unix_ms`](Store::unix_ms) is the `Date` of an answer plus half a second, since it has whole seconds:
 /// [`clock_error`](Store::clock_error) is half a second.
@@ -49,8 +50,9 @@ const WRITE: &str = "compare_and_set";
 ///
 /// # URL
 ///
-/// `kubernetes:NAMESPACE?NAME=VALUE&...`. In a pod, `kubernetes:` alone is enough: the server's address comes from the
-/// environment; namespace, token and authority come from the files that Kubernetes mounts. Outside of pods:
+/// `kubernetes:NAMESPACE?NAME=VALUE&...`. In a pod, `kubernetes:` alone is enough: the server's address comes
+/// from the environment; namespace, token and authority come from the files that Kubernetes mounts. Outside
+/// of pods:
 ///
 /// | parameter | meaning |
 /// |---|---|
@@ -64,15 +66,16 @@ const WRITE: &str = "compare_and_set";
 ///
 /// # How it is tested
 ///
-/// Against a small server in `tests/all/kubernetes` that implements this API with the semantics of `resourceVersion`, and decodes
-/// objects as Go does. No real API server is available from the registries that the project builds from.
+/// Against a small server in `tests/all/kubernetes` that implements this API with the semantics of
+/// `resourceVersion`, and decodes objects as Go does. No real API server is available from the registries
+/// that the project builds from.
 ///
 /// # Cancel safety
 ///
 /// A dropped [`compare_and_set`](Store::compare_and_set) may still write if it was sent.
 #[derive(Debug)]
 pub struct KubernetesStore {
-    link: Link,
+    link: KubernetesClient,
     prefix: String,
     /// `/apis/coordination.k8s.io/v1/namespaces/NAMESPACE/leases`
     path: String,
@@ -85,8 +88,10 @@ impl KubernetesStore {
     ///
     /// # Errors
     ///
-    /// - [`OpenError::Url`]: a mistake in the URL, a file that is not readable, or `kubernetes:` outside of a pod.
-    /// - [`OpenError::Store`], [`StoreErrorKind::Unavailable`]: the server does not answer; a retry may succeed.
+    /// - [`OpenError::Url`]: a mistake in the URL, a file that is not readable, or `kubernetes:` outside of a
+    ///   pod.
+    /// - [`OpenError::Store`], [`StoreErrorKind::Unavailable`]: the server does not answer; a retry may
+    ///   succeed.
     /// - [`OpenError::Store`], [`StoreErrorKind::Other`]: no permission to list leases in the namespace.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
         let settings = connect::settings(url)?;
@@ -111,12 +116,12 @@ impl KubernetesStore {
         StoreError::new(StoreErrorKind::Corrupt, operation, &*self.name, found.into())
     }
 
-    async fn get(&self, operation: &'static str, path_and_query: &str) -> Result<Answer, StoreError> {
+    async fn get(&self, operation: &'static str, path_and_query: &str) -> Result<ApiAnswer, StoreError> {
         let answer = self.link.read(path_and_query).await;
         answer.map_err(|failure| self.error(operation, Effect::Reads, &failure))
     }
 
-    fn refused(&self, operation: &'static str, effect: Effect, answer: &Answer) -> StoreError {
+    fn refused(&self, operation: &'static str, effect: Effect, answer: &ApiAnswer) -> StoreError {
         error::refused(&self.name, operation, effect, answer)
     }
 
@@ -140,13 +145,13 @@ impl KubernetesStore {
     }
 
     /// Returns the key and the record in a Lease, or an error if it holds none.
-    fn record(&self, operation: &'static str, lease: Lease) -> Result<(Key, Versioned), StoreError> {
+    fn record(&self, operation: &'static str, lease: LeaseObject) -> Result<(Key, Versioned), StoreError> {
         let (key, record) = lease.into_record().map_err(|found| self.invalid(operation, found))?;
         Ok((key, record))
     }
 
     /// Reads one page after the other. Returns `None` if the server has forgotten where the last one ended.
-    async fn list_once(&self) -> Result<Option<Vec<Lease>>, StoreError> {
+    async fn list_once(&self) -> Result<Option<Vec<LeaseObject>>, StoreError> {
         const OPERATION: &str = "list";
         let (mut leases, mut next) = (Vec::new(), String::new());
         loop {
@@ -166,8 +171,8 @@ impl KubernetesStore {
         }
     }
 
-    fn written(&self, answer: &Answer) -> Result<Swap, StoreError> {
-        let lease = answer.json::<Lease>().and_then(Lease::into_record);
+    fn written(&self, answer: &ApiAnswer) -> Result<Swap, StoreError> {
+        let lease = answer.json::<LeaseObject>().and_then(LeaseObject::into_record);
         match lease {
             Ok((_, record)) => Ok(Swap::Done(record.revision)),
             Err(found) => {
@@ -198,7 +203,7 @@ impl Store for KubernetesStore {
     }
 
     async fn compare_and_set(&self, key: &Key, expected: Expected, value: &[u8]) -> Result<Swap, StoreError> {
-        let (name, body) = (self.object_name(key), Body { prefix: &self.prefix, key, value });
+        let (name, body) = (self.object_name(key), LeaseBody { prefix: &self.prefix, key, value });
         let answer = match expected {
             Expected::Absent => self.link.write(Method::POST, &self.path, &body.create(&name)).await,
             // The server reads 0 as "any version".

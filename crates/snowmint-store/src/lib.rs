@@ -1,8 +1,8 @@
 //! Stores: where Snowmint records leases, namespaces and counters.
 //!
-//! The uniqueness of ids across nodes rests on the contract of [`Store`]: text keys, small values, one conditional write.
-//! [`open`] opens a store by its URL. Whole numbers are reserved from a [`Counter`]: a record of a store
-//! ([`StoreCounter`]), or the table or key of another system ([`open_counter`]).
+//! The uniqueness of ids across nodes rests on the contract of [`Store`]: text keys, small values, one
+//! conditional write. [`open`] opens a store by its URL. Whole numbers are reserved from a [`Counter`]: a
+//! record of a store ([`StoreCounter`]), or the table or key of another system ([`open_counter`]).
 //!
 //! # Terms
 //!
@@ -14,10 +14,11 @@
 //! - **segment**: a range of numbers that one caller has reserved ([`Segment`]).
 //! - **slot**: the position of a number in a [`StoreCounter`].
 //! - **identity**: the random number that tells a store from every other ([`StoreId`]).
-//! - **settled**: a write that the store can no longer lose. A store that may lose its newest writes says so by
-//!   [`Store::may_lose`]; a write has settled when it is found again that long after it was acknowledged.
+//! - **settled**: a write that the store can no longer lose. A store that may lose its newest writes says so
+//!   by [`Store::may_lose`]; a write has settled when it is found again that long after it was acknowledged.
 //! - **mark**: a random number that finds a reservation again ([`Mark`]).
-//! - **claim**: the entry of a reservation in the record beside a counter whose store may lose writes ([`Claims`]).
+//! - **claim**: the entry of a reservation in the record beside a counter whose store may lose writes
+//!   ([`Claims`]).
 //! - **fence**: a write before a read, which makes the server prove that it is still the primary.
 //!
 //! # Examples
@@ -45,7 +46,8 @@
 //! - `sqlite` (default): [`SqliteStore`], one file that the processes of one machine may share.
 //! - `redis`: [`RedisStore`], hashes in Redis, and [`RedisCounter`], plain keys that other programs count in.
 //! - `postgres`: [`PostgresStore`], a table in PostgreSQL.
-//! - `mysql`: [`MySqlStore`], a table in MySQL or MariaDB, and the counters of Leaf, `TinyID` and ticket tables.
+//! - `mysql`: [`MySqlStore`], a table in MySQL or MariaDB, and the counters of Leaf, `TinyID` and ticket
+//!   tables.
 //! - `tls`: TLS for the three stores above.
 //! - `etcd`: [`EtcdStore`], keys of an etcd cluster.
 //! - `zookeeper`: [`ZooKeeperStore`], znodes of a ZooKeeper ensemble.

@@ -19,7 +19,8 @@ pub struct MemoryStore(Arc<Mutex<Records>>);
 #[derive(Default, Debug)]
 struct Records {
     by_key: BTreeMap<Key, Versioned>,
-    /// One counter for all keys, as in etcd: code that expects consecutive revisions of a key fails its tests here.
+    /// One counter for all keys, as in etcd: code that expects consecutive revisions of a key fails its tests
+    /// here.
     last: u64,
 }
 

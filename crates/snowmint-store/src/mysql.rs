@@ -1,6 +1,6 @@
-//! Records as rows of one `InnoDB` table of MySQL or MariaDB, each written by a single statement.
-//! Every statement also checks whether the server still accepts writes: answers of a demoted primary do not count, and neither do
-//! those of a server that may lose writes in a crash.
+//! Records as rows of one `InnoDB` table of MySQL or MariaDB, each written by a single statement. Every
+//! statement also checks whether the server still accepts writes: answers of a demoted primary do not count,
+//! and neither do those of a server that may lose writes in a crash.
 
 pub(crate) mod connect;
 pub(crate) mod error;
@@ -14,7 +14,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use self::connect::MySqlSettings;
-use self::session::{CrashLoss, Session, may_write, writable};
+use self::session::{CrashLoss, MySqlSession, may_write, writable};
 use crate::error::Effect;
 use crate::sql::failure::SqlFailure;
 use crate::sql::pool::Pool;
@@ -22,7 +22,8 @@ use crate::sql::{exactly_one, table};
 use crate::store::{SkippedRecords, add};
 use crate::{Expected, Key, OpenError, Revision, Store, StoreError, Swap, UrlError, Versioned};
 
-/// The table, for the node or a DBA to create. Names compare by bytes; a BLOB would be 1 byte too short for the longest value.
+/// The table, for the node or a DBA to create. Names compare by bytes; a BLOB would be 1 byte too short for
+/// the longest value.
 const TABLE: &str = "CREATE TABLE IF NOT EXISTS snowmint_records (
     name VARBINARY(200) NOT NULL PRIMARY KEY,
     revision BIGINT NOT NULL,
@@ -48,9 +49,9 @@ const UPDATE: &str = concat!(
     "UPDATE snowmint_records SET revision = ?, value = ? WHERE name = ? AND revision = ? AND ",
     may_write!()
 );
-/// Adds to a number of at most the last parameter, and returns the number before as the insert id of the answer. The digits are
-/// checked in hexadecimal, which does not depend on the character set, line ends or mode of the server. Uses CASE because the
-/// order of conditions joined by AND is not fixed.
+/// Adds to a number of at most the last parameter, and returns the number before as the insert id of the
+/// answer. The digits are checked in hexadecimal, which does not depend on the character set, line ends or
+/// mode of the server. Uses CASE because the order of conditions joined by AND is not fixed.
 const ADD: &str = concat!(
     "UPDATE snowmint_records SET revision = revision + ?, \
     value = CAST(LAST_INSERT_ID(CAST(value AS UNSIGNED)) + ? AS CHAR) \
@@ -62,39 +63,42 @@ const UNIX_MS: &str = "SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)";
 
 /// A store in a database of MariaDB (10.5 or later) or MySQL (8.0 or later).
 ///
-/// Records are rows of the table `snowmint_records`, which is created when the store is first opened. A user who may not
-/// create tables needs `SELECT`, `INSERT` and `UPDATE` on an existing one; [`schema`](crate::schema) shows it.
+/// Records are rows of the table `snowmint_records`, which is created when the store is first opened. A user
+/// who may not create tables needs `SELECT`, `INSERT` and `UPDATE` on an existing one;
+/// [`schema`](crate::schema) shows it.
 ///
 /// Each write is one statement and one commit. The store refuses:
 ///
-/// - a server with `innodb_flush_log_at_trx_commit` at 0 or 2, since a crash of the server (0) or of the machine (2) loses
-///   its last second, unless `may_lose` states that loss; a server whose disk hangs for that long is not used then (MySQL: 8.0.30
-///   or later);
+/// - a server with `innodb_flush_log_at_trx_commit` at 0 or 2, since a crash of the server (0) or of the
+///   machine (2) loses its last second, unless `may_lose` states that loss; a server whose disk hangs for
+///   that long is not used then (MySQL: 8.0.30 or later);
 /// - a server with a binary log and `sync_binlog` other than 1, for crashes of the machine, likewise;
 /// - a server with `read_only` on, which counts as a replica.
 ///
-/// `InnoDB` shows a commit to other sessions before it is on the disk, unless the commit goes through the binary log. So each read
-/// commits a row of its own, and returns once that is flushed: a crash then keeps what the read has shown.
+/// `InnoDB` shows a commit to other sessions before it is on the disk, unless the commit goes through the
+/// binary log. So each read commits a row of its own, and returns once that is flushed: a crash then keeps
+/// what the read has shown.
 ///
-/// In a Galera cluster of two or more members, the other members keep the writes that one loses. Every write is conditional on
-/// all these settings, since they may change at any time, and a user with `SUPER` or `READ ONLY ADMIN` could write despite
-/// `read_only`.
+/// In a Galera cluster of two or more members, the other members keep the writes that one loses. Every write
+/// is conditional on all these settings, since they may change at any time, and a user with `SUPER` or
+/// `READ ONLY ADMIN` could write despite `read_only`.
 ///
-/// A failover to a replica loses the writes that the replica had not received, including leases that nodes still hold.
-/// Semi-synchronous and group replication prevent that; asynchronous replication does not and needs `may_lose`. If
-/// semi-synchronous replication is enabled and `may_lose` is 0, a write counts only when a replica has confirmed it, and a read
-/// commits a row of its own, so that a replica also has the records that it returns. In a Galera cluster every session waits for
-/// the commits of other nodes (`wsrep_sync_wait`).
+/// A failover to a replica loses the writes that the replica had not received, including leases that nodes
+/// still hold. Semi-synchronous and group replication prevent that; asynchronous replication does not and
+/// needs `may_lose`. If semi-synchronous replication is enabled and `may_lose` is 0, a write counts only when
+/// a replica has confirmed it, and a read commits a row of its own, so that a replica also has the records
+/// that it returns. In a Galera cluster every session waits for the commits of other nodes
+/// (`wsrep_sync_wait`).
 ///
-/// A call takes at most `timeout_ms`, including connecting. Up to 4 statements run at once, each on a connection of its own;
-/// the next call replaces a broken connection.
+/// A call takes at most `timeout_ms`, including connecting. Up to 4 statements run at once, each on a
+/// connection of its own; the next call replaces a broken connection.
 ///
 /// # URL
 ///
-/// `mysql://USER:PASSWORD@HOST:PORT,HOST/DATABASE?NAME=VALUE&...`; the default port is 3306; `mariadb://` means the same. Of
-/// several hosts, the store uses the one that accepts writes. It refuses two that accept writes, unless they are members of one
-/// Galera cluster with the same view of it. Until the process restarts, it also refuses a server that lacks transactions which it
-/// has seen elsewhere, by its GTIDs.
+/// `mysql://USER:PASSWORD@HOST:PORT,HOST/DATABASE?NAME=VALUE&...`; the default port is 3306; `mariadb://`
+/// means the same. Of several hosts, the store uses the one that accepts writes. It refuses two that accept
+/// writes, unless they are members of one Galera cluster with the same view of it. Until the process
+/// restarts, it also refuses a server that lacks transactions which it has seen elsewhere, by its GTIDs.
 ///
 /// | parameter | meaning |
 /// |---|---|
@@ -110,8 +114,8 @@ const UNIX_MS: &str = "SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)";
 ///
 /// # Cancel safety
 ///
-/// A dropped [`compare_and_set`](Store::compare_and_set) closes its connection. The server may still execute a statement that was
-/// sent.
+/// A dropped [`compare_and_set`](Store::compare_and_set) closes its connection. The server may still execute
+/// a statement that was sent.
 pub struct MySqlStore {
     pool: Pool<MySqlSettings>,
     skipped: SkippedRecords,
@@ -120,26 +124,28 @@ pub struct MySqlStore {
 impl MySqlStore {
     /// Parses the URL, connects, and creates the table if it is missing.
     ///
-    /// Needs a Tokio runtime with its I/O and timer enabled. Any number of nodes may open it at the same instant.
+    /// Needs a Tokio runtime with its I/O and timer enabled. Any number of nodes may open it at the same
+    /// instant.
     ///
     /// # Errors
     ///
     /// - [`OpenError::Url`]: a mistake in the URL, or a password file that is not readable.
-    /// - [`OpenError::Store`], [`Unavailable`](crate::StoreErrorKind::Unavailable): no server is reachable; a retry may succeed.
-    /// - [`OpenError::Store`], [`ReadOnly`](crate::StoreErrorKind::ReadOnly): only read-only servers were found, or the table is
-    ///   missing and the user may not create it.
+    /// - [`OpenError::Store`], [`Unavailable`](crate::StoreErrorKind::Unavailable): no server is reachable; a
+    ///   retry may succeed.
+    /// - [`OpenError::Store`], [`ReadOnly`](crate::StoreErrorKind::ReadOnly): only read-only servers were
+    ///   found, or the table is missing and the user may not create it.
     /// - [`OpenError::Store`], [`SplitBrain`](crate::StoreErrorKind::SplitBrain): two servers accept writes.
-    /// - [`OpenError::Store`], [`Other`](crate::StoreErrorKind::Other): wrong password, no such database, an untrusted
-    ///   certificate, a table of another program, a statement-based binary log, or a server that lacks transactions which were
-    ///   seen elsewhere.
+    /// - [`OpenError::Store`], [`Other`](crate::StoreErrorKind::Other): wrong password, no such database, an
+    ///   untrusted certificate, a table of another program, a statement-based binary log, or a server that
+    ///   lacks transactions which were seen elsewhere.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
         let store = Self::parse(url, CrashLoss::AsStated)?;
         connect::prepare_table(&store.pool).await?;
         Ok(store)
     }
 
-    /// Connects for a tool that only looks: for a user without the right to write, or while the disk of the server hangs. What it
-    /// reads may be undone by a crash.
+    /// Connects for a tool that only looks: for a user without the right to write, or while the disk of the
+    /// server hangs. What it reads may be undone by a crash.
     pub(crate) async fn open_to_read(url: &str) -> Result<Self, OpenError> {
         let store = Self::parse(url, CrashLoss::Unused)?;
         connect::check_table(&store.pool).await?;
@@ -150,11 +156,11 @@ impl MySqlStore {
         Ok(Self { pool: MySqlSettings::parse(url, crashes)?, skipped: SkippedRecords::default() })
     }
 
-    /// Adds in one statement, or inserts if there is no record yet. Returns `None` if the record holds no number, or a number
-    /// that is too large.
+    /// Adds in one statement, or inserts if there is no record yet. Returns `None` if the record holds no
+    /// number, or a number that is too large.
     async fn add_once(&self, key: &Key, addend: i64) -> Result<Option<u64>, StoreError> {
         let step = Revision::random_step();
-        let ask = async |mut session: Session| {
+        let ask = async |mut session: MySqlSession| {
             let query = sqlx::query(ADD).bind(step).bind(addend).bind(key.as_str().as_bytes());
             Ok((session.write(query.bind(i64::MAX - addend)).await?, session))
         };
@@ -166,7 +172,8 @@ impl MySqlStore {
         Ok(inserted.then_some(0))
     }
 
-    /// Writes a record whose revision is `before`, or 0 for a missing one. Returns whether the record had that revision.
+    /// Writes a record whose revision is `before`, or 0 for a missing one. Returns whether the record had
+    /// that revision.
     async fn write(
         &self,
         operation: &'static str,
@@ -175,13 +182,14 @@ impl MySqlStore {
         after: i64,
         value: &[u8],
     ) -> Result<bool, StoreError> {
-        let ask = async |mut session: Session| {
+        let ask = async |mut session: MySqlSession| {
             let query = sqlx::query(if before == 0 { INSERT } else { UPDATE });
             let query = query.bind(after).bind(value).bind(key.as_str().as_bytes());
             let query = if before == 0 { query } else { query.bind(before) };
             let done = match session.write(query).await {
-                // An INSERT IGNORE would look the same whether it wrote or not: sqlx makes the server count found rows,
-                // not changed ones. So an existing row is an error, and only that error means a conflict.
+                // An INSERT IGNORE would look the same whether it wrote or not: sqlx makes the server count
+                // found rows, not changed ones. So an existing row is an error, and only that error means a
+                // conflict.
                 Err(SqlFailure::Sql(error)) if error::is_duplicate(&error) => 0,
                 done => done?.rows_affected(),
             };
@@ -212,7 +220,7 @@ pub(crate) fn schema(url: &str) -> Result<String, UrlError> {
 impl Store for MySqlStore {
     async fn load(&self, key: &Key) -> Result<Option<Versioned>, StoreError> {
         const OPERATION: &str = "load";
-        let ask = async |mut session: Session| {
+        let ask = async |mut session: MySqlSession| {
             let query = sqlx::query_as::<_, (i64, Option<i64>, Option<Vec<u8>>)>(LOAD);
             let row = exactly_one(query.bind(key.as_str().as_bytes()).fetch_all(&mut session.sql)).await;
             Ok((session.trust(row, |row| row.0).await?, session))
@@ -235,7 +243,7 @@ impl Store for MySqlStore {
         let Some((from, to)) = table::bounds(prefix) else {
             return Ok(Vec::new());
         };
-        let ask = async |mut session: Session| {
+        let ask = async |mut session: MySqlSession| {
             let query = sqlx::query_as::<_, ListRow>(LIST).bind(from.as_bytes()).bind(to.as_bytes());
             let rows = query.fetch_all(&mut session.sql).await;
             Ok((session.trust(rows, |rows: &Vec<ListRow>| rows.first().map_or(1, |it| it.0)).await?, session))
@@ -250,7 +258,7 @@ impl Store for MySqlStore {
     }
 
     async fn unix_ms(&self) -> Result<Option<u64>, StoreError> {
-        let ask = async |mut session: Session| {
+        let ask = async |mut session: MySqlSession| {
             let query = sqlx::query_scalar::<_, i64>(UNIX_MS);
             Ok((exactly_one(query.fetch_all(&mut session.sql)).await?, session))
         };

@@ -12,20 +12,19 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use self::url::Host;
 use crate::StoreErrorKind;
 
-/// A connection that was idle for this long is probed before it carries a call: a write that is lost on a dead connection would
-/// have an unknown outcome.
+/// A connection that was idle for this long is probed before it carries a call: a write that is lost on a
+/// dead connection would have an unknown outcome.
 pub(crate) const IDLE: Duration = Duration::from_millis(500);
 /// Time that the other hosts have to answer once one has accepted.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Time that the members of a cluster may need to learn that another one joined or left.
 const VIEW_CHANGE: Duration = Duration::from_millis(500);
-/// With several hosts, a call is sent only if all of them were asked within this time before it.
-pub(crate) const ASK_AGAIN: Duration = Duration::from_secs(10);
 
 /// The reason why there is no connection. No call was sent.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -48,8 +47,8 @@ impl HostRefusal {
 #[derive(Debug)]
 pub(crate) struct Writable<C, M> {
     pub(crate) connection: C,
-    /// Equal for two hosts only if both are names of one server, or members of a cluster that all accept writes.
-    /// `None` is not compared: for clusters whose members each hold other keys.
+    /// Equal for two hosts only if both are names of one server, or members of a cluster that all accept
+    /// writes. `None` is not compared: for clusters whose members each hold other keys.
     pub(crate) server: Option<String>,
     /// The extent of its history.
     pub(crate) history: M,
@@ -84,18 +83,19 @@ pub(crate) struct Chosen<C, M> {
 }
 
 /// The result of connecting to a host.
-pub(crate) type Answer<C, M> = Result<Writable<C, M>, HostRefusal>;
+pub(crate) type HostAnswer<C, M> = Result<Writable<C, M>, HostRefusal>;
 
 /// The extent of a server's history: a timeline, an epoch, or a set of transactions.
 pub(crate) trait ServerHistory: Default {
-    /// Returns the part of the history `seen` that this history lacks, as text after "the server "; `None` if it lacks nothing.
+    /// Returns the part of the history `seen` that this history lacks, as text after "the server "; `None` if
+    /// it lacks nothing.
     fn lacks(&self, seen: &Self) -> Option<String>;
 
     /// Extends this history by another.
     fn merge(&mut self, other: Self);
 
-    /// Returns why servers that all accept writes and claim to be members of one cluster are not one, as text after "h1 and h2
-    /// both accept writes, "; `None` if they are.
+    /// Returns why servers that all accept writes and claim to be members of one cluster are not one, as text
+    /// after "h1 and h2 both accept writes, "; `None` if they are.
     fn split(_histories: &[&Self]) -> Option<String> {
         None
     }
@@ -138,23 +138,26 @@ impl<M: ServerHistory> Hosts<M> {
         &self.all[self.first.load(Ordering::Relaxed)]
     }
 
-    /// Remembers a history that a failover can no longer lose, so that a later server that lacks it is refused.
+    /// Remembers a history that a failover can no longer lose, so that a later server that lacks it is
+    /// refused.
     pub(crate) fn remember(&self, history: M) {
         self.seen().merge(history);
     }
 
-    /// Asks all hosts at once and uses the one that accepts writes. In a cluster with several such members it uses the one that
-    /// was used last. It refuses two separate servers that both accept writes, because one of them is an outdated primary. It
-    /// also refuses a server that lacks a part of the history that this node has seen.
+    /// Asks all hosts at once and uses the one that accepts writes. In a cluster with several such members it
+    /// uses the one that was used last. It refuses two separate servers that both accept writes, because one
+    /// of them is an outdated primary. It also refuses a server that lacks a part of the history that this
+    /// node has seen.
     ///
-    /// Once one host has accepted, the others have a short time left, so that an unresponsive host delays nobody for long.
+    /// Once one host has accepted, the others have a short time left, so that an unresponsive host delays
+    /// nobody for long.
     pub(crate) async fn connect<C, F>(
         &self,
         deadline: Instant,
         connect: impl Fn(Host) -> F,
     ) -> Result<Chosen<C, M>, HostRefusal>
     where
-        F: Future<Output = Answer<C, M>>,
+        F: Future<Output = HostAnswer<C, M>>,
     {
         let mut answers = self.ask(deadline, &connect).await;
         if self.split(&answers).is_some() {
@@ -168,9 +171,13 @@ impl<M: ServerHistory> Hosts<M> {
     }
 
     /// Asks all hosts at once. Returns the answer of each.
-    async fn ask<C, F>(&self, deadline: Instant, connect: impl Fn(Host) -> F) -> Vec<(usize, Answer<C, M>)>
+    async fn ask<C, F>(
+        &self,
+        deadline: Instant,
+        connect: impl Fn(Host) -> F,
+    ) -> Vec<(usize, HostAnswer<C, M>)>
     where
-        F: Future<Output = Answer<C, M>>,
+        F: Future<Output = HostAnswer<C, M>>,
     {
         let started = Instant::now();
         let left = deadline.saturating_duration_since(started);
@@ -187,7 +194,7 @@ impl<M: ServerHistory> Hosts<M> {
     }
 
     /// Returns why the servers that accept writes are not one cluster, although they claim to be.
-    fn split<C>(&self, answers: &[(usize, Answer<C, M>)]) -> Option<String> {
+    fn split<C>(&self, answers: &[(usize, HostAnswer<C, M>)]) -> Option<String> {
         let writable = answers.iter().filter_map(|(at, answer)| Some((*at, &answer.as_ref().ok()?.history)));
         let (at, histories): (Vec<_>, Vec<_>) = writable.unzip();
         let why = M::split(&histories)?;
@@ -196,7 +203,7 @@ impl<M: ServerHistory> Hosts<M> {
     }
 
     /// Returns the first of the answers that can be trusted.
-    fn choose<C>(&self, answers: Vec<(usize, Answer<C, M>)>) -> Result<Chosen<C, M>, HostRefusal> {
+    fn choose<C>(&self, answers: Vec<(usize, HostAnswer<C, M>)>) -> Result<Chosen<C, M>, HostRefusal> {
         let servers =
             answers.iter().filter_map(|(at, answer)| Some((at, answer.as_ref().ok()?.server.as_ref()?)));
         let servers: Vec<_> = servers.collect();
@@ -252,6 +259,50 @@ impl<M: ServerHistory> Hosts<M> {
     }
 }
 
+/// Returns how old the answers of all hosts may be when a call begins: at most `longest`.
+///
+/// A primary that was replaced acknowledges writes that its successor lacks: those since the promotion, and
+/// those just before it that replication had not passed on. Hosts that are asked after the promotion name
+/// both. So a call goes to the old one only if it began within this time after the promotion, and it confirms
+/// only what was acknowledged `may_lose` before it began. With half of `may_lose`, that is older than the
+/// promotion by the other half, which is left for the lag of replication.
+pub(crate) fn ask_every(longest: Duration, may_lose: Duration) -> Duration {
+    // Without a loss there is nothing to confirm.
+    if may_lose.is_zero() { longest } else { longest.min(may_lose / 2) }
+}
+
+/// Asks the hosts in the background before their last answers are too old, so that no call waits for an
+/// unresponsive host.
+#[derive(Default)]
+pub(crate) struct Refresher(Mutex<Refreshes>);
+
+#[derive(Default)]
+struct Refreshes {
+    /// At most one.
+    tasks: JoinSet<()>,
+    began: Option<Instant>,
+}
+
+impl Refresher {
+    /// Starts a refresh if the hosts were last asked this long ago, or never, and no refresh runs; while it
+    /// fails, not at each call.
+    pub(crate) fn refresh<F>(&self, asked: Option<Instant>, after: Duration, refresh: impl FnOnce() -> F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        // A panic cannot leave the tasks half changed, so a poisoned lock is safe to use.
+        let mut refreshes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Refreshes { tasks, began } = &mut *refreshes;
+        while tasks.try_join_next().is_some() {}
+        let is_due =
+            asked.is_none_or(|it| it.elapsed() >= after) && began.is_none_or(|it| it.elapsed() >= after / 2);
+        if tasks.is_empty() && is_due {
+            *began = Some(Instant::now());
+            tasks.spawn(refresh());
+        }
+    }
+}
+
 /// Polls all hosts that have not answered, until one answer is enough or all have answered.
 async fn answers<F: Future + Unpin>(
     asked: &mut [(F, Option<F::Output>)],
@@ -276,8 +327,8 @@ async fn answers<F: Future + Unpin>(
     .await;
 }
 
-/// Combines the refusals of all hosts. A retry may help while a host is unreachable, since it may be the primary, and while all
-/// of several hosts are read-only, since one of them may be promoted.
+/// Combines the refusals of all hosts. A retry may help while a host is unreachable, since it may be the
+/// primary, and while all of several hosts are read-only, since one of them may be promoted.
 fn all_of(refusals: &[HostRefusal]) -> HostRefusal {
     let any = |kind| refusals.iter().any(|it| it.kind == kind);
     let temporary = any(StoreErrorKind::Unavailable) || (refusals.len() > 1 && any(StoreErrorKind::ReadOnly));
@@ -290,10 +341,11 @@ fn all_of(refusals: &[HostRefusal]) -> HostRefusal {
 
 #[cfg(test)]
 mod tests {
-    use super::url::Location;
+    use super::url::StoreUrl;
     use super::*;
 
-    /// The answers of the hosts are in their names: `copy`, `silent`, `slow`, and `up` with the server and its history.
+    /// The answers of the hosts are in their names: `copy`, `silent`, `slow`, and `up` with the server and
+    /// its history.
     async fn connect(hosts: &Hosts<u64>, limit: Duration) -> Result<String, HostRefusal> {
         let attempt = async |host: Host| {
             let name = host.to_string();
@@ -323,7 +375,7 @@ mod tests {
     }
 
     fn hosts(rest: &str) -> Hosts<u64> {
-        Hosts::new(Location::parse("redis", rest, 1).unwrap().hosts)
+        Hosts::new(StoreUrl::parse("redis", rest, 1).unwrap().hosts)
     }
 
     #[tokio::test(start_paused = true)]
@@ -346,8 +398,8 @@ mod tests {
         assert_eq!(started.elapsed(), Duration::from_millis(1500));
     }
 
-    /// Goal: a replaced primary that still accepts writes is never used, whichever answers first. Method: all orders, and names
-    /// of one server or one cluster, which are not a second primary.
+    /// Goal: a replaced primary that still accepts writes is never used, whichever answers first. Method: all
+    /// orders, and names of one server or one cluster, which are not a second primary.
     #[tokio::test(start_paused = true)]
     async fn two_that_accept_writes_are_refused() {
         let limit = Duration::from_secs(3);
@@ -401,7 +453,8 @@ mod tests {
         assert!(refusal.text.contains("up-a-5:1: the server is in epoch 5, and 6 was seen"), "{refusal:?}");
     }
 
-    /// Goal: the next server need not have history that a failover may still lose. Method: a history that is not confirmed.
+    /// Goal: the next server need not have history that a failover may still lose. Method: a history that is
+    /// not confirmed.
     #[tokio::test(start_paused = true)]
     async fn a_history_counts_once_it_is_confirmed() {
         let limit = Duration::from_secs(3);

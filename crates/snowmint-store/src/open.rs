@@ -1,6 +1,5 @@
-//! Opens a store by its URL.
-//! A new backend is a variant of [`Scheme`]: it does not compile without its properties there and here. ARCHITECTURE.md, "How to
-//! add", lists the places outside of this crate.
+//! Opens a store by its URL. A new backend is a variant of [`StoreScheme`]: it does not compile without its
+//! properties there and here. ARCHITECTURE.md, "How to add", lists the places outside of this crate.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,29 +7,30 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::identity::IdentifiedStore;
-use crate::url_scheme::Scheme;
+use crate::url_scheme::StoreScheme;
 use crate::{OpenError, Store, StoreId, UrlError};
 
 /// A future on the heap, which may be sent to another thread.
 ///
-/// The body of a function that returns one is compiled once, in its own crate. Each crate that awaits an `async fn` compiles it
-/// again, with everything that it awaits: the clients of all stores.
+/// The body of a function that returns one is compiled once, in its own crate. Each crate that awaits an
+/// `async fn` compiles it again, with everything that it awaits: the clients of all stores.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Opens the store of a URL, such as `memory:`, `sqlite:PATH` or `etcd://HOST,HOST`.
 ///
-/// `sqlite:` is followed by a path, absolute or relative to the working directory, without escapes; `sqlite://PATH` means the
-/// same. `memory:` creates a new, empty store at each call. The page of each other store type describes its URL.
+/// `sqlite:` is followed by a path, absolute or relative to the working directory, without escapes;
+/// `sqlite://PATH` means the same. `memory:` creates a new, empty store at each call. The page of each other
+/// store type describes its URL.
 ///
-/// A URL without a password takes it from the environment variable `SNOWMINT_STORE_PASSWORD`. With the parameter
-/// `environment=no` it does not, for a URL that somebody else wrote.
+/// A URL without a password takes it from the environment variable `SNOWMINT_STORE_PASSWORD`. With the
+/// parameter `environment=no` it does not, for a URL that somebody else wrote.
 ///
 /// The first call writes the identity of the store, if it has none: see [`Store::identity`].
 ///
 /// # Errors
 ///
-/// [`OpenError::Url`] if the URL is invalid or names a store that this build lacks. [`OpenError::Store`] if the store could not
-/// be opened.
+/// [`OpenError::Url`] if the URL is invalid or names a store that this build lacks. [`OpenError::Store`] if
+/// the store could not be opened.
 ///
 /// # Cancel safety
 ///
@@ -63,7 +63,8 @@ pub fn open_expecting(url: &str, id: StoreId) -> BoxFuture<'_, Result<Arc<dyn St
     })
 }
 
-/// Opens a store that holds exactly the records that its callers write, without an identity: for tests of backends.
+/// Opens a store that holds exactly the records that its callers write, without an identity: for tests of
+/// backends.
 ///
 /// # Errors
 ///
@@ -86,22 +87,26 @@ macro_rules! built {
 
 async fn open_store(url: &str) -> Result<Arc<dyn Store>, OpenError> {
     Ok(match scheme(url)? {
-        Scheme::Memory => built!("memory", url, {
+        StoreScheme::Memory => built!("memory", url, {
             memory(url)?;
             Arc::new(crate::MemoryStore::new())
         }),
-        Scheme::Sqlite => built!("sqlite", url, Arc::new(crate::SqliteStore::open(sqlite_path(url)?).await?)),
-        Scheme::Redis => built!("redis", url, Arc::new(crate::RedisStore::open(url).await?)),
-        Scheme::Postgres => built!("postgres", url, Arc::new(crate::PostgresStore::open(url).await?)),
-        Scheme::MySql => built!("mysql", url, Arc::new(crate::MySqlStore::open(url).await?)),
-        Scheme::Etcd => built!("etcd", url, Arc::new(crate::EtcdStore::open(url).await?)),
-        Scheme::ZooKeeper => built!("zookeeper", url, Arc::new(crate::ZooKeeperStore::open(url).await?)),
-        Scheme::Kubernetes => built!("kubernetes", url, Arc::new(crate::KubernetesStore::open(url).await?)),
+        StoreScheme::Sqlite => {
+            built!("sqlite", url, Arc::new(crate::SqliteStore::open(sqlite_path(url)?).await?))
+        }
+        StoreScheme::Redis => built!("redis", url, Arc::new(crate::RedisStore::open(url).await?)),
+        StoreScheme::Postgres => built!("postgres", url, Arc::new(crate::PostgresStore::open(url).await?)),
+        StoreScheme::MySql => built!("mysql", url, Arc::new(crate::MySqlStore::open(url).await?)),
+        StoreScheme::Etcd => built!("etcd", url, Arc::new(crate::EtcdStore::open(url).await?)),
+        StoreScheme::ZooKeeper => built!("zookeeper", url, Arc::new(crate::ZooKeeperStore::open(url).await?)),
+        StoreScheme::Kubernetes => {
+            built!("kubernetes", url, Arc::new(crate::KubernetesStore::open(url).await?))
+        }
     })
 }
 
-fn scheme(url: &str) -> Result<Scheme, UrlError> {
-    Scheme::of_url(url).ok_or_else(|| unknown(url))
+fn scheme(url: &str) -> Result<StoreScheme, UrlError> {
+    StoreScheme::of_url(url).ok_or_else(|| unknown(url))
 }
 
 /// Returns the error for a URL whose scheme is missing, unknown, or not in this build.
@@ -112,9 +117,9 @@ fn unknown(url: &str) -> UrlError {
     }
 }
 
-/// Opens a store for a tool that only looks. An SQLite file is opened even if it is read-only, and MySQL for a user who may only
-/// read, or while its disk hangs: what it then shows may be undone by a crash. Writes fail with
-/// [`StoreErrorKind::ReadOnly`](crate::StoreErrorKind::ReadOnly). No identity is written.
+/// Opens a store for a tool that only looks. An SQLite file is opened even if it is read-only, and MySQL for
+/// a user who may only read, or while its disk hangs: what it then shows may be undone by a crash. Writes
+/// fail with [`StoreErrorKind::ReadOnly`](crate::StoreErrorKind::ReadOnly). No identity is written.
 ///
 /// # Errors
 ///
@@ -133,12 +138,12 @@ async fn open_store_to_read(url: &str) -> Result<Arc<dyn Store>, OpenError> {
     match open_store(url).await {
         Err(OpenError::Store(error)) => match scheme(url)? {
             #[cfg(feature = "sqlite")]
-            Scheme::Sqlite if error.kind() == crate::StoreErrorKind::ReadOnly => {
+            StoreScheme::Sqlite if error.kind() == crate::StoreErrorKind::ReadOnly => {
                 Ok(Arc::new(crate::SqliteStore::open_to_read(sqlite_path(url)?).await?))
             }
             // Opening commits a row, for which the user may lack the right, or the server the disk.
             #[cfg(feature = "mysql")]
-            Scheme::MySql => match crate::MySqlStore::open_to_read(url).await {
+            StoreScheme::MySql => match crate::MySqlStore::open_to_read(url).await {
                 Ok(store) => Ok(Arc::new(store)),
                 Err(_) => Err(OpenError::Store(error)),
             },
@@ -148,7 +153,8 @@ async fn open_store_to_read(url: &str) -> Result<Arc<dyn Store>, OpenError> {
     }
 }
 
-/// Returns the objects that a store creates when it is first used: SQL statements for a DBA, or the names of keys.
+/// Returns the objects that a store creates when it is first used: SQL statements for a DBA, or the names of
+/// keys.
 ///
 /// Reads the URL and the files that it names; does not connect.
 ///
@@ -163,21 +169,22 @@ async fn open_store_to_read(url: &str) -> Result<Arc<dyn Store>, OpenError> {
 /// ```
 pub fn schema(url: &str) -> Result<String, UrlError> {
     Ok(match scheme(url)? {
-        Scheme::Memory => built!("memory", url, {
+        StoreScheme::Memory => built!("memory", url, {
             memory(url)?;
             "# Nothing: records are in the memory of the process.\n".to_owned()
         }),
-        Scheme::Sqlite => built!("sqlite", url, crate::sqlite::schema(sqlite_path(url)?)?),
-        Scheme::Redis => built!("redis", url, crate::redis::schema(url)?),
-        Scheme::Postgres => built!("postgres", url, crate::postgres::schema(url)?),
-        Scheme::MySql => built!("mysql", url, crate::mysql::schema(url)?),
-        Scheme::Etcd => built!("etcd", url, crate::etcd::schema(url)?),
-        Scheme::ZooKeeper => built!("zookeeper", url, crate::zookeeper::schema(url)?),
-        Scheme::Kubernetes => built!("kubernetes", url, crate::kubernetes::schema(url)?),
+        StoreScheme::Sqlite => built!("sqlite", url, crate::sqlite::schema(sqlite_path(url)?)?),
+        StoreScheme::Redis => built!("redis", url, crate::redis::schema(url)?),
+        StoreScheme::Postgres => built!("postgres", url, crate::postgres::schema(url)?),
+        StoreScheme::MySql => built!("mysql", url, crate::mysql::schema(url)?),
+        StoreScheme::Etcd => built!("etcd", url, crate::etcd::schema(url)?),
+        StoreScheme::ZooKeeper => built!("zookeeper", url, crate::zookeeper::schema(url)?),
+        StoreScheme::Kubernetes => built!("kubernetes", url, crate::kubernetes::schema(url)?),
     })
 }
 
-/// Returns the time span of its newest writes that a store may lose: the value of [`Store::may_lose`] once it is open.
+/// Returns the time span of its newest writes that a store may lose: the value of [`Store::may_lose`] once it
+/// is open.
 ///
 /// Reads the URL and the files that it names; does not connect.
 ///
@@ -193,13 +200,15 @@ pub fn schema(url: &str) -> Result<String, UrlError> {
 /// ```
 pub fn may_lose(url: &str) -> Result<Duration, UrlError> {
     Ok(match scheme(url)? {
-        Scheme::Redis => built!("redis", url, crate::redis::may_lose(url)?),
-        Scheme::Postgres => built!("postgres", url, crate::postgres::may_lose(url)?),
-        Scheme::MySql => built!("mysql", url, crate::mysql::may_lose(url)?),
+        StoreScheme::Redis => built!("redis", url, crate::redis::may_lose(url)?),
+        StoreScheme::Postgres => built!("postgres", url, crate::postgres::may_lose(url)?),
+        StoreScheme::MySql => built!("mysql", url, crate::mysql::may_lose(url)?),
         // These keep every acknowledged write. The schema checks the URL.
-        Scheme::Memory | Scheme::Sqlite | Scheme::Etcd | Scheme::ZooKeeper | Scheme::Kubernetes => {
-            schema(url).map(|_| Duration::ZERO)?
-        }
+        StoreScheme::Memory
+        | StoreScheme::Sqlite
+        | StoreScheme::Etcd
+        | StoreScheme::ZooKeeper
+        | StoreScheme::Kubernetes => schema(url).map(|_| Duration::ZERO)?,
     })
 }
 

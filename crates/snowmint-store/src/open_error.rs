@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::url_scheme::Scheme;
+use crate::url_scheme::StoreScheme;
 use crate::{StoreError, StoreId};
 
 /// The reason why [`open`](crate::open) failed.
@@ -16,7 +16,7 @@ pub enum OpenError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The store was opened, and is not the one that [`open_expecting`](crate::open_expecting) was to open.
-    #[error("{store} is another store: its identity is {}, expected {expected}", Found(*.found))]
+    #[error("{store} is another store: its identity is {}, expected {expected}", ShownIdentity(*.found))]
     AnotherStore {
         /// The store, as [`Store::describe`](crate::Store::describe) names it.
         store: String,
@@ -28,9 +28,9 @@ pub enum OpenError {
 }
 
 /// Displays the identity of a store, which it may lack.
-struct Found(Option<StoreId>);
+struct ShownIdentity(Option<StoreId>);
 
-impl fmt::Display for Found {
+impl fmt::Display for ShownIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Some(id) => id.fmt(f),
@@ -40,8 +40,8 @@ impl fmt::Display for Found {
 }
 
 impl OpenError {
-    /// Returns whether the same call may succeed later without an operator. False for an invalid URL and for another
-    /// store than the expected one.
+    /// Returns whether the same call may succeed later without an operator. False for an invalid URL and for
+    /// another store than the expected one.
     pub const fn is_temporary(&self) -> bool {
         match self {
             Self::Url(_) | Self::AnotherStore { .. } => false,
@@ -55,13 +55,13 @@ impl OpenError {
 #[non_exhaustive]
 pub enum UrlError {
     /// There is no `:` and so no scheme.
-    #[error("invalid store `{text}`: expected one of {}; for a file, use sqlite:{text}", Known)]
+    #[error("invalid store `{text}`: expected one of {}; for a file, use sqlite:{text}", BuiltForms)]
     NoScheme {
         /// The whole text.
         text: String,
     },
     /// This build has no store with that scheme.
-    #[error("unknown store `{scheme}:`: this build has {}", Known)]
+    #[error("unknown store `{scheme}:`: this build has {}", BuiltForms)]
     UnknownScheme {
         /// The text before the first `:`.
         scheme: String,
@@ -113,12 +113,12 @@ pub enum UrlError {
 }
 
 /// Displays the URL forms that this build accepts.
-struct Known;
+struct BuiltForms;
 
-impl fmt::Display for Known {
+impl fmt::Display for BuiltForms {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let built = Scheme::ALL.into_iter().filter(|scheme| scheme.is_built());
-        let forms: Vec<&str> = built.map(Scheme::form).collect();
+        let built = StoreScheme::ALL.into_iter().filter(|scheme| scheme.is_built());
+        let forms: Vec<&str> = built.map(StoreScheme::form).collect();
         f.write_str(&if forms.is_empty() { "none".to_owned() } else { forms.join(", ") })
     }
 }

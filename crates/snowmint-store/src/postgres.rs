@@ -1,6 +1,6 @@
-//! Records as rows of one PostgreSQL table, each written by a single statement.
-//! Each message sets the settings that it depends on, so that a commit is on disk before it is acknowledged, whatever the
-//! server's defaults.
+//! Records as rows of one PostgreSQL table, each written by a single statement. Each message sets the
+//! settings that it depends on, so that a commit is on disk before it is acknowledged, whatever the server's
+//! defaults.
 
 mod connect;
 mod error;
@@ -14,7 +14,7 @@ use sqlx::postgres::PgRow;
 use sqlx::{FromRow, Row};
 
 use self::connect::PostgresSettings;
-use self::session::{Session, bytes, name};
+use self::session::{PostgresSession, bytes, name};
 use crate::error::Effect;
 use crate::net::Confirmation;
 use crate::sql::pool::Pool;
@@ -24,18 +24,20 @@ use crate::{Expected, Key, OpenError, Revision, Store, StoreError, Swap, UrlErro
 
 /// The fence of a read: one row, and a commit that waits for the synchronous standbys if there are any.
 ///
-/// A write becomes visible on the primary when its wait for the standbys ends, even if it ends because its session was terminated
-/// or cancelled, or the server restarted. A read would then show rows that a promoted standby lacks. So a read writes a message
-/// to the write-ahead log (WAL), which has no effect on data, and commits. A snapshot shows only rows whose commits are already
-/// in the log; the commit of the message comes after them; and a standby confirms the log up to a position. So a read whose
-/// commit is confirmed has shown only rows that the standbys have.
+/// A write becomes visible on the primary when its wait for the standbys ends, even if it ends because its
+/// session was terminated or cancelled, or the server restarted. A read would then show rows that a promoted
+/// standby lacks. So a read writes a message to the write-ahead log (WAL), which has no effect on data, and
+/// commits. A snapshot shows only rows whose commits are already in the log; the commit of the message comes
+/// after them; and a standby confirms the log up to a position. So a read whose commit is confirmed has shown
+/// only rows that the standbys have.
 ///
-/// Writes need no fence: each replaces, under the row's lock, a version whose commit is earlier in the log than its own, so the
-/// confirmation of the later commit covers the earlier one. A conflict needs none, since its caller may only load.
+/// Writes need no fence: each replaces, under the row's lock, a version whose commit is earlier in the log
+/// than its own, so the confirmation of the later commit covers the earlier one. A conflict needs none, since
+/// its caller may only load.
 ///
-/// The join is an outer join, since a missing record needs the fence too: otherwise a primary that its standby has replaced would
-/// keep reporting it as missing. The same statement reads the setting. The first read after standbys were required covers the
-/// writes from before.
+/// The join is an outer join, since a missing record needs the fence too: otherwise a primary that its
+/// standby has replaced would keep reporting it as missing. The same statement reads the setting. The first
+/// read after standbys were required covers the writes from before.
 const FENCE: &str = "(SELECT CASE WHEN current_setting('synchronous_standby_names') <> '' \
     THEN pg_logical_emit_message(true, 'snowmint', ''::text) END AS place) AS fence";
 
@@ -50,45 +52,50 @@ const UNIX_MS: &str = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000
 
 /// A store in a PostgreSQL database, version 12 or later.
 ///
-/// Records are rows of the table `snowmint_records`, which is created when the store is first opened. A user who may not
-/// create tables needs `SELECT`, `INSERT` and `UPDATE` on an existing one; [`schema`](crate::schema) shows it.
+/// Records are rows of the table `snowmint_records`, which is created when the store is first opened. A user
+/// who may not create tables needs `SELECT`, `INSERT` and `UPDATE` on an existing one;
+/// [`schema`](crate::schema) shows it.
 ///
-/// An open store stays with the table that the `search_path` of its user found first. A `search_path` with two such tables
-/// is refused, since other nodes may have found the other one.
+/// An open store stays with the table that the `search_path` of its user found first. A `search_path` with
+/// two such tables is refused, since other nodes may have found the other one.
 ///
 /// Each write is one statement and one commit, with `synchronous_commit` on. A hot standby is refused.
 ///
 /// # Failover
 ///
-/// If `synchronous_standby_names` is set, each write and each read waits until the standbys have confirmed it. So a node
-/// never relies on a row that a promoted standby lacks. This holds even if the session that wrote it was cancelled or
-/// terminated while it waited, or if the primary restarted. A read then costs a commit, about as much as a write; without
-/// synchronous standbys it costs none.
-/// While a required standby is away, reads fail as writes do. Requirements:
+/// If `synchronous_standby_names` is set, each write and each read waits until the standbys have confirmed
+/// it. So a node never relies on a row that a promoted standby lacks. This holds even if the session that
+/// wrote it was cancelled or terminated while it waited, or if the primary restarted. A read then costs a
+/// commit, about as much as a write; without synchronous standbys it costs none. While a required standby is
+/// away, reads fail as writes do. Requirements:
 ///
-/// - Every commit waits for each standby that may be promoted: `FIRST 1 (s1)` with one standby, `ANY 2 (s1, s2)` with two.
-///   With fewer, such as `ANY 1 (s1, s2)`, the failover has to choose the standby that has received most, and stop the old
-///   primary first.
-/// - An operator who empties `synchronous_standby_names` while a standby is away does not promote that standby.
-/// - PostgreSQL 13.21, 14.18, 15.13, 16.9, 17.5 or later: earlier versions may acknowledge without the standby just after a
-///   restart.
-/// - A pooler in between, such as `PgBouncer`, pools sessions (`pool_mode = session`). If it pools transactions, calls fail,
-///   since the next session may be on another server. The store leaves a shared session unchanged.
+/// - Every commit waits for each standby that may be promoted: `FIRST 1 (s1)` with one standby,
+///   `ANY 2 (s1, s2)` with two. With fewer, such as `ANY 1 (s1, s2)`, the failover has to choose the standby
+///   that has received most, and stop the old primary first.
+/// - An operator who empties `synchronous_standby_names` while a standby is away does not promote that
+///   standby.
+/// - PostgreSQL 13.21, 14.18, 15.13, 16.9, 17.5 or later: earlier versions may acknowledge without the
+///   standby just after a restart.
+/// - A pooler in between, such as `PgBouncer`, pools sessions (`pool_mode = session`). If it pools
+///   transactions, calls fail, since the next session may be on another server. The store leaves a shared
+///   session unchanged.
 ///
-/// With asynchronous standbys, a failover loses the newest writes: state how much as [`may_lose`](Store::may_lose).
+/// With asynchronous standbys, a failover loses the newest writes: state how much as
+/// [`may_lose`](Store::may_lose).
 ///
-/// A failover should stop the old primary. If the old primary returns, two servers accept writes. So with several hosts in
-/// the URL, the store asks all of them whenever it connects, and at least every 10 s; if two accept writes, it uses none and
-/// the error names both. A server on a lower timeline than this store has seen, or with another database, is refused. A
-/// process that starts and reaches only the old primary has seen neither and cannot detect this.
+/// A failover should stop the old primary. If the old primary returns, two servers accept writes. So with
+/// several hosts in the URL, the store asks all of them whenever it connects, and at least every 10 s; if two
+/// accept writes, it uses none and the error names both. A server on a lower timeline than this store has
+/// seen, or with another database, is refused. A process that starts and reaches only the old primary has
+/// seen neither and cannot detect this.
 ///
-/// A call takes at most `timeout_ms`, including connecting. Up to 4 statements run at once, each on a connection of its own;
-/// the next call replaces a broken connection.
+/// A call takes at most `timeout_ms`, including connecting. Up to 4 statements run at once, each on a
+/// connection of its own; the next call replaces a broken connection.
 ///
 /// # URL
 ///
-/// `postgres://USER:PASSWORD@HOST:PORT,HOST/DATABASE?NAME=VALUE&...`; the default port is 5432. Of several hosts, the store uses
-/// the primary.
+/// `postgres://USER:PASSWORD@HOST:PORT,HOST/DATABASE?NAME=VALUE&...`; the default port is 5432. Of several
+/// hosts, the store uses the primary.
 ///
 /// | parameter | meaning |
 /// |---|---|
@@ -103,13 +110,14 @@ const UNIX_MS: &str = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000
 ///
 /// # Cancel safety
 ///
-/// A dropped [`compare_and_set`](Store::compare_and_set) closes its connection. The server may still execute a statement that was
-/// sent.
+/// A dropped [`compare_and_set`](Store::compare_and_set) closes its connection. The server may still execute
+/// a statement that was sent.
 ///
 /// # Logs
 ///
-/// The store needs the server's warnings, which `sqlx` reports only through `tracing`. So opening a store fails in a build with
-/// the feature `max_level_off` or `max_level_error` of `tracing` (or their `release_` forms).
+/// The store needs the server's warnings, which `sqlx` reports only through `tracing`. So opening a store
+/// fails in a build with the feature `max_level_off` or `max_level_error` of `tracing` (or their `release_`
+/// forms).
 pub struct PostgresStore {
     pool: Pool<PostgresSettings>,
     /// The table with its schema: the `search_path` may change while the store is open.
@@ -120,25 +128,27 @@ pub struct PostgresStore {
 impl PostgresStore {
     /// Parses the URL, connects, and creates the table if it is missing.
     ///
-    /// Needs a Tokio runtime with its I/O and timer enabled. Any number of nodes may open it at the same instant.
+    /// Needs a Tokio runtime with its I/O and timer enabled. Any number of nodes may open it at the same
+    /// instant.
     ///
     /// # Errors
     ///
     /// - [`OpenError::Url`]: a mistake in the URL, or a password file that is not readable.
-    /// - [`OpenError::Store`], [`Unavailable`](crate::StoreErrorKind::Unavailable): no server is reachable; a retry may succeed.
-    /// - [`OpenError::Store`], [`ReadOnly`](crate::StoreErrorKind::ReadOnly): only standbys were found, or the table is missing and
-    ///   the user may not create it.
+    /// - [`OpenError::Store`], [`Unavailable`](crate::StoreErrorKind::Unavailable): no server is reachable; a
+    ///   retry may succeed.
+    /// - [`OpenError::Store`], [`ReadOnly`](crate::StoreErrorKind::ReadOnly): only standbys were found, or
+    ///   the table is missing and the user may not create it.
     /// - [`OpenError::Store`], [`SplitBrain`](crate::StoreErrorKind::SplitBrain): two servers accept writes.
-    /// - [`OpenError::Store`], [`Other`](crate::StoreErrorKind::Other): wrong password, no such database, an untrusted
-    ///   certificate, a table of another program, or two tables of that name in the `search_path`.
+    /// - [`OpenError::Store`], [`Other`](crate::StoreErrorKind::Other): wrong password, no such database, an
+    ///   untrusted certificate, a table of another program, or two tables of that name in the `search_path`.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
         let pool = PostgresSettings::parse(url)?;
         let table = connect::prepare_table(&pool).await?;
         Ok(Self { pool, table, skipped: SkippedRecords::default() })
     }
 
-    /// Adds in one statement, unless the sum is out of range. Returns `None` if the record holds no number, or a number that is
-    /// too large.
+    /// Adds in one statement, unless the sum is out of range. Returns `None` if the record holds no number,
+    /// or a number that is too large.
     async fn add_once(&self, key: &Key, addend: i64) -> Result<Option<u64>, StoreError> {
         let (name, step, first) =
             (name(key.as_str()), Revision::random_step(), bytes(addend.to_string().as_bytes()));
@@ -162,7 +172,7 @@ impl PostgresStore {
         T: for<'r> FromRow<'r, PgRow> + Send,
     {
         let statement = format!("SELECT place IS NOT NULL, {what}");
-        let ask = async |mut session: Session| {
+        let ask = async |mut session: PostgresSession| {
             let rows = session.rows(&statement).await?;
             let fenced = rows.first().map(|row| row.try_get::<bool, _>(0)).transpose()?;
             let rows = rows.iter().map(T::from_row).collect::<Result<_, _>>()?;
@@ -183,7 +193,7 @@ async fn rows<T>(
 where
     T: for<'r> FromRow<'r, PgRow> + Send,
 {
-    let ask = async |mut session: Session| {
+    let ask = async |mut session: PostgresSession| {
         let rows = session.rows(statement).await?;
         Ok((rows.iter().map(T::from_row).collect::<Result<_, _>>()?, session))
     };
@@ -238,7 +248,7 @@ impl Store for PostgresStore {
                  WHERE name = {name} AND revision = {before}"
             )
         };
-        let ask = async |mut session: Session| Ok((session.execute(&write).await?, session));
+        let ask = async |mut session: PostgresSession| Ok((session.execute(&write).await?, session));
         let done = self.pool.call("compare_and_set", Effect::Writes, ask).await?;
         Ok(if done.rows_affected() == 1 {
             Swap::Done(Revision(after.cast_unsigned()))

@@ -14,10 +14,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use redis::Value;
 
-use self::client::Server;
+use self::client::RedisClient;
 use self::connect::{PARAMETERS, PREFIX};
 use self::error::RedisFailure;
-use self::scripts::Request;
+use self::scripts::ScriptCall;
 use crate::error::Effect;
 use crate::store::SkippedRecords;
 use crate::store::add;
@@ -34,70 +34,77 @@ const REBUILDS: usize = 3;
 
 /// A store in Redis, version 5 or later, or a server that speaks its protocol.
 ///
-/// The record of the key `workers/pool/7` is the hash `{snowmint}:record:workers/pool/7` with the fields `r`, its revision,
-/// and `v`, its value. The sorted set `{snowmint}:index` has the keys, `{snowmint}:count` the number of keys, and
-/// `{snowmint}:fence` a count for fences. All share one hash tag, so a Redis Cluster keeps them on one node. The store
-/// follows when that node changes, also to nodes that the URL does not name. An index that was deleted is rebuilt.
+/// The record of the key `workers/pool/7` is the hash `{snowmint}:record:workers/pool/7` with the fields `r`,
+/// its revision, and `v`, its value. The sorted set `{snowmint}:index` has the keys, `{snowmint}:count` the
+/// number of keys, and `{snowmint}:fence` a count for fences. All share one hash tag, so a Redis Cluster
+/// keeps them on one node. The store follows when that node changes, also to nodes that the URL does not
+/// name. An index that was deleted is rebuilt.
 ///
 /// # What Redis can lose
 ///
-/// Redis acknowledges writes that it can lose later, always the newest. `may_lose` states how much that can be; see
-/// [`Store::may_lose`]. It covers two losses:
+/// Redis acknowledges writes that it can lose later, always the newest. `may_lose` states how much that can
+/// be; see [`Store::may_lose`]. It covers two losses:
 ///
-/// - *A restart* loses what was not yet on disk: nothing with `appendfsync always`; up to 2 s of writes with `everysec`, the
-///   default of Redis, and only if the machine fails, not the process. With `appendfsync no`, or during rewrites with
-///   `no-appendfsync-on-rewrite yes`, it is about 30 s on Linux. The store refuses a server whose settings lose more than
-///   `may_lose`, and one whose disk hangs: with `everysec`, Redis then acknowledges without a sync. A replica that has synced
-///   rewrites its file first: until that is done, a restart loses everything since before the sync.
-/// - *A failover* to a replica (by Sentinel, a cluster, or a cloud) loses what the replica had not received, and everything
-///   that the old primary acknowledges until it learns that it was replaced. Name all servers in the URL: a node that
-///   reaches them notices a second primary within 1 s, or half of `may_lose` if that is shorter. For nodes that do not, set
-///   `min-replicas-to-write` to the number of replicas and `min-replicas-max-lag N` on every server: a primary without one of
-///   its replicas then refuses writes, and reads of this store, after N s and a heartbeat, so `may_lose` has to be N + 2 s.
+/// - *A restart* loses what was not yet on disk: nothing with `appendfsync always`; up to 2 s of writes with
+///   `everysec`, the default of Redis, and only if the machine fails, not the process. With `appendfsync no`,
+///   or during rewrites with `no-appendfsync-on-rewrite yes`, it is about 30 s on Linux. The store refuses a
+///   server whose settings lose more than `may_lose`, and one whose disk hangs: with `everysec`, Redis then
+///   acknowledges without a sync. A replica that has synced rewrites its file first: until that is done, a
+///   restart loses everything since before the sync.
+/// - *A failover* to a replica (by Sentinel, a cluster, or a cloud) loses what the replica had not received,
+///   and everything that the old primary acknowledges until it learns that it was replaced. Name all servers
+///   in the URL: a node that reaches them notices a second primary within 1 s, or half of `may_lose` if that
+///   is shorter. For nodes that do not, set `min-replicas-to-write` to the number of replicas and
+///   `min-replicas-max-lag N` on every server: a primary without one of its replicas then refuses writes, and
+///   reads of this store, after N s and a heartbeat, so `may_lose` has to be N + 2 s.
 ///
-/// With `wait_replicas=N` every write waits until N replicas have it, and every read until N replicas have everything that it
-/// saw. That reduces the loss and does not exclude it: N has to be the number of all replicas, or the failover has to choose
-/// the most recent one.
+/// With `wait_replicas=N` every write waits until N replicas have it, and every read until N replicas have
+/// everything that it saw. That reduces the loss and does not exclude it: N has to be the number of all
+/// replicas, or the failover has to choose the most recent one.
 ///
 /// # What is refused
 ///
 /// A server is refused when it is opened, and within 1 s after a change:
 ///
-/// - *Without an append-only file* (`appendonly no`), since it would forget everything at its next restart; accepted with
-///   `durable=no`.
+/// - *Without an append-only file* (`appendonly no`), since it would forget everything at its next restart;
+///   accepted with `durable=no`.
 /// - *With an eviction policy* that may delete records (`maxmemory-policy allkeys-*` with `maxmemory`).
-/// - *A replica*, since it would answer with old records. Every read starts with a write that changes nothing, so a demoted
-///   primary refuses it even on an existing connection.
-/// - *Two servers of the URL that both accept writes*, until one of them follows the other. A Redis Cluster is exempt, and so
-///   is an old primary that comes back restarted while this store uses its successor.
-/// - *A primary that was replaced* since this store was opened (by its `master_replid`), and one that does not continue the
-///   primary in use, also if that one is gone. It is used if it had all that has settled: as the primary in use after a restart,
-///   as a server that was a replica with all of it until the primary was last seen, or if the primary in use now follows it. So
-///   servers must keep their role in their file (`CONFIG REWRITE`, as Sentinel does): a replica that restarts as a primary is
-///   taken for a promoted one.
-/// - *A promoted replica that rewrites its file*, until that is done. A primary in use may rewrite its file at any time.
-/// - *A promoted replica that lacks what has settled*: it left the primary in use before a position (`master_repl_offset`)
-///   that the primary had reached `may_lose` before a call that it acknowledged. Processes that start later use it.
+/// - *A replica*, since it would answer with old records. Every read starts with a write that changes
+///   nothing, so a demoted primary refuses it even on an existing connection.
+/// - *Two servers of the URL that both accept writes*, until one of them follows the other. A Redis Cluster
+///   is exempt, and so is an old primary that comes back restarted while this store uses its successor.
+/// - *A primary that was replaced* since this store was opened (by its `master_replid`), and one that does
+///   not continue the primary in use, also if that one is gone. It is used if it had all that has settled: as
+///   the primary in use after a restart, as a server that was a replica with all of it until the primary was
+///   last seen, or if the primary in use now follows it. So servers must keep their role in their file
+///   (`CONFIG REWRITE`, as Sentinel does): a replica that restarts as a primary is taken for a promoted one.
+/// - *A promoted replica that rewrites its file*, until that is done. A primary in use may rewrite its file
+///   at any time.
+/// - *A promoted replica that lacks what has settled*: it left the primary in use before a position
+///   (`master_repl_offset`) that the primary had reached `may_lose` before a call that it acknowledged.
+///   Processes that start later use it.
 /// - *A member of a cluster with replicas* of which one may be promoted that lacks more than `may_lose`:
-///   `cluster-replica-validity-factor` plus 1.5, times `cluster-node-timeout`, plus `repl-ping-replica-period`, `repl-timeout` and
-///   3 s, with `repl-diskless-sync no`. Instead, `wait_replicas` may be the number of its replicas and other connected copies, or `min-replicas-to-write` with a
-///   `min-replicas-max-lag` of `may_lose` less 2 s.
-/// - *A member of a cluster that is cut off* from the others (`cluster_state:fail`), or claims the keys in an older
-///   configuration epoch than another member that was seen.
+///   `cluster-replica-validity-factor` plus 1.5, times `cluster-node-timeout`, plus
+///   `repl-ping-replica-period`, `repl-timeout` and 3 s, with `repl-diskless-sync no`. Instead,
+///   `wait_replicas` may be the number of its replicas and other connected copies, or `min-replicas-to-write`
+///   with a `min-replicas-max-lag` of `may_lose` less 2 s.
+/// - *A member of a cluster that is cut off* from the others (`cluster_state:fail`), or claims the keys in an
+///   older configuration epoch than another member that was seen.
 ///
 /// # Calls
 ///
-/// A call takes at most `timeout_ms` (plus `wait_ms`), including connecting. One connection carries all calls. A call is not
-/// sent unless all hosts of the URL, and the members of a cluster, were asked for their role and settings in the second before
-/// it, or in half of `may_lose` if that is shorter and there are several. These are asked in the background, on connections
-/// that the store keeps; after a pause the first call asks them.
+/// A call takes at most `timeout_ms` (plus `wait_ms`), including connecting. One connection carries all
+/// calls. A call is not sent unless all hosts of the URL, and the members of a cluster, were asked for their
+/// role and settings in the second before it, or in half of `may_lose` if that is shorter and there are
+/// several. These are asked in the background, on connections that the store keeps; after a pause the first
+/// call asks them.
 ///
 /// # URL
 ///
-/// `redis://USER:PASSWORD@HOST:PORT,HOST/DB?NAME=VALUE&...`; the default port is 6379 and the default database 0; the user
-/// may be omitted. `rediss://` is the same over TLS. Of several hosts the store uses the primary and follows it when it
-/// changes. With Sentinel, name all servers that Sentinel watches, not the Sentinels. Of a cluster name a few nodes: the
-/// store remembers the others.
+/// `redis://USER:PASSWORD@HOST:PORT,HOST/DB?NAME=VALUE&...`; the default port is 6379 and the default
+/// database 0; the user may be omitted. `rediss://` is the same over TLS. Of several hosts the store uses the
+/// primary and follows it when it changes. With Sentinel, name all servers that Sentinel watches, not the
+/// Sentinels. Of a cluster name a few nodes: the store remembers the others.
 ///
 /// | parameter | meaning |
 /// |---|---|
@@ -115,7 +122,7 @@ const REBUILDS: usize = 3;
 ///
 /// Redis still executes a dropped [`compare_and_set`](Store::compare_and_set) that was sent.
 pub struct RedisStore {
-    server: Server,
+    server: RedisClient,
     names: Names,
     skipped: SkippedRecords,
 }
@@ -126,6 +133,16 @@ struct Names {
 }
 
 impl Names {
+    /// Returns the keys that a write of a record needs.
+    fn of_record(&self, key: &str) -> Vec<String> {
+        vec![self.fence(), self.record(key), self.index(), self.count()]
+    }
+
+    /// Returns the keys that a call about the index needs.
+    fn of_index(&self) -> Vec<String> {
+        vec![self.fence(), self.index(), self.count()]
+    }
+
     fn record(&self, key: &str) -> String {
         format!("{{{}}}:record:{key}", self.prefix)
     }
@@ -139,7 +156,8 @@ impl Names {
         format!("{{{}}}:count", self.prefix)
     }
 
-    /// Returns the key of the fence. It holds only a counter, for writes that prove that a server accepts writes.
+    /// Returns the key of the fence. It holds only a counter, for writes that prove that a server accepts
+    /// writes.
     fn fence(&self) -> String {
         format!("{{{}}}:fence", self.prefix)
     }
@@ -156,11 +174,11 @@ impl RedisStore {
     /// - [`OpenError::Store`], [`StoreErrorKind::Unavailable`]: no server is reachable; a retry may succeed.
     /// - [`OpenError::Store`], [`StoreErrorKind::ReadOnly`]: only replicas were found.
     /// - [`OpenError::Store`], [`StoreErrorKind::SplitBrain`]: two servers accept writes.
-    /// - [`OpenError::Store`], [`StoreErrorKind::Other`]: wrong password, an untrusted certificate, or a server that would forget
-    ///   records.
+    /// - [`OpenError::Store`], [`StoreErrorKind::Other`]: wrong password, an untrusted certificate, or a
+    ///   server that would forget records.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
         let store = Self::parse(url)?;
-        store.server.call("open", Effect::Reads, &Request::probe(&store.names)).await?;
+        store.server.call("open", Effect::Reads, &ScriptCall::probe(&store.names)).await?;
         Ok(store)
     }
 
@@ -168,7 +186,7 @@ impl RedisStore {
     fn parse(url: &str) -> Result<Self, UrlError> {
         let mut location = connect::location(url)?;
         let names = Names { prefix: connect::prefix(&mut location)? };
-        let mut server = Server::take(&mut location, Some(&names.fence()))?;
+        let mut server = RedisClient::take(&mut location, Some(&names.fence()))?;
         location.finish(&format!("prefix, {PARAMETERS}"))?;
         if names.prefix != PREFIX {
             server.name = format!("{}?prefix={}", server.name, names.prefix);
@@ -178,7 +196,7 @@ impl RedisStore {
 
     /// Adds in one script. Returns `None` if the record holds no number, or a number that is too large.
     async fn add_once(&self, key: &Key, addend: i64) -> Result<Option<u64>, StoreError> {
-        let request = Request::add(&self.names, key.as_str(), Revision::random_step(), addend);
+        let request = ScriptCall::add(&self.names, key.as_str(), Revision::random_step(), addend);
         match self.server.call(add::OPERATION, Effect::Writes, &request).await? {
             Value::Int(0) => Ok(None),
             before => self.server.parse(add::OPERATION, Effect::Writes, before).map(Some),
@@ -205,10 +223,10 @@ impl RedisStore {
         StoreError::new(StoreErrorKind::Corrupt, operation, &*self.server.name, text)
     }
 
-    /// Returns at most [`PAGE`] keys, from `from` (inclusive) or after it, up to `to` (exclusive). Those of another program need
-    /// not be UTF-8.
+    /// Returns at most [`PAGE`] keys, from `from` (inclusive) or after it, up to `to` (exclusive). Those of
+    /// another program need not be UTF-8.
     async fn keys(&self, from: &[u8], to: &str) -> Result<Vec<Vec<u8>>, StoreError> {
-        let request = Request::keys(&self.names, from, to, PAGE);
+        let request = ScriptCall::keys(&self.names, from, to, PAGE);
         for _ in 0..=REBUILDS {
             match self.server.call(LIST, Effect::Reads, &request).await? {
                 Value::Int(0) => self.rebuild_index().await?,
@@ -234,7 +252,7 @@ impl RedisStore {
         let records = self.names.record("");
         let found = self.server.scan(LIST, &format!("{}*", scripts::literal(&records))).await?;
         let keys = found.keys.iter().filter_map(|it| it.strip_prefix(records.as_bytes()));
-        let request = Request::index(&self.names, &found.server, keys);
+        let request = ScriptCall::index(&self.names, &found.server, keys);
         // The script is idempotent, like a read.
         match self.server.call(LIST, Effect::Reads, &request).await? {
             Value::Int(0) => Err(self.server.moved_on(LIST)),
@@ -250,7 +268,7 @@ type Fields = (Option<Vec<u8>>, Option<Vec<u8>>);
 impl Store for RedisStore {
     async fn load(&self, key: &Key) -> Result<Option<Versioned>, StoreError> {
         const OPERATION: &str = "load";
-        let request = Request::records(&self.names, [key.as_str()]);
+        let request = ScriptCall::records(&self.names, [key.as_str()]);
         let found = self.server.call(OPERATION, Effect::Reads, &request).await?;
         let [fields]: [Fields; 1] = self.server.parse(OPERATION, Effect::Reads, found)?;
         self.record(OPERATION, fields)
@@ -260,7 +278,7 @@ impl Store for RedisStore {
         let Some((before, after)) = expected.before_and_after() else {
             return Ok(Swap::Conflict);
         };
-        let request = Request::swap(&self.names, key.as_str(), before, after, value);
+        let request = ScriptCall::swap(&self.names, key.as_str(), before, after, value);
         match self.server.call("compare_and_set", Effect::Writes, &request).await? {
             Value::Int(0) => Ok(Swap::Conflict),
             Value::Int(1) => Ok(Swap::Done(Revision(after.cast_unsigned()))),
@@ -283,7 +301,7 @@ impl Store for RedisStore {
             let next = [b"(", &**last].concat();
             let whole = names.len() < PAGE;
             let keys: Vec<Key> = names.iter().filter_map(|name| self.key(name)).collect();
-            let request = Request::records(&self.names, keys.iter().map(Key::as_str));
+            let request = ScriptCall::records(&self.names, keys.iter().map(Key::as_str));
             let records = self.server.call(LIST, Effect::Reads, &request).await?;
             let records: Vec<Fields> = self.server.parse(LIST, Effect::Reads, records)?;
             for (key, fields) in keys.into_iter().zip(records) {
@@ -314,7 +332,7 @@ impl Store for RedisStore {
     }
 
     fn may_lose(&self) -> Duration {
-        self.server.may_lose
+        self.server.may_lose()
     }
 
     fn skipped(&self) -> Vec<String> {
@@ -339,7 +357,7 @@ impl std::fmt::Debug for RedisStore {
 
 /// Returns the `may_lose` of a URL without connecting.
 pub(crate) fn may_lose(url: &str) -> Result<Duration, UrlError> {
-    RedisStore::parse(url).map(|store| store.server.may_lose)
+    RedisStore::parse(url).map(|store| store.server.may_lose())
 }
 
 /// Returns the keys and permissions that a store of this URL needs.

@@ -3,6 +3,7 @@
 
 mod connect;
 mod error;
+mod files;
 
 use std::num::NonZeroU64;
 use std::path::Path;
@@ -11,11 +12,10 @@ use async_trait::async_trait;
 use sqlx::sqlite::SqliteConnection;
 use tokio::sync::{Mutex, MutexGuard};
 
-use self::connect::Files;
 use self::error::{SqliteCause, store_error};
+use self::files::Files;
 use crate::error::Effect;
-use crate::store::SkippedRecords;
-use crate::store::add;
+use crate::store::{SkippedRecords, add};
 use crate::{Expected, Key, Revision, Store, StoreError, StoreErrorKind, Swap, Versioned, Visibility, sql};
 
 const LOAD: &str = "SELECT revision, value FROM snowmint_records WHERE key = ?1";
@@ -23,7 +23,8 @@ const LIST: &str = "SELECT CAST(key AS BLOB), revision, value FROM snowmint_reco
 const INSERT: &str =
     "INSERT INTO snowmint_records (key, revision, value) VALUES (?1, ?2, ?3) ON CONFLICT (key) DO NOTHING";
 const UPDATE: &str = "UPDATE snowmint_records SET revision = ?2, value = ?3 WHERE key = ?1 AND revision = ?4";
-/// Adds ?2 to a number of at most ?3. A value is a number if converting it to INTEGER and back does not change it.
+/// Adds ?2 to a number of at most ?3. A value is a number if converting it to INTEGER and back does not
+/// change it.
 const ADD: &str = "INSERT INTO snowmint_records (key, revision, value) VALUES (?1, ?4, CAST(CAST(?2 AS TEXT) AS BLOB)) \
     ON CONFLICT (key) DO UPDATE SET revision = revision + ?4, \
         value = CAST(CAST(CAST(CAST(value AS TEXT) AS INTEGER) + ?2 AS TEXT) AS BLOB) \
@@ -33,21 +34,21 @@ const ADD: &str = "INSERT INTO snowmint_records (key, revision, value) VALUES (?
 
 /// A store in one SQLite file.
 ///
-/// Several processes of one machine may use the file at once, and so may containers that share its *folder*: SQLite keeps a
-/// `-wal` and a `-shm` file beside it, so never mount or copy the file alone while it is in use. Network file systems are
-/// not supported.
+/// Several processes of one machine may use the file at once, and so may containers that share its *folder*:
+/// SQLite keeps a `-wal` and a `-shm` file beside it, so never mount or copy the file alone while it is in
+/// use. Network file systems are not supported.
 ///
 /// One connection serves all calls in turn; each is short. A call waits up to 5 s for other processes.
 ///
-/// If the file or one of its two companions is moved, deleted or replaced while it is open, every call fails until the same files
-/// are back: no other process would see what SQLite writes to the old ones. The same applies while this process may not look
-/// whether they are there.
+/// If the file or one of its two companions is moved, deleted or replaced while it is open, every call fails
+/// until the same files are back: no other process would see what SQLite writes to the old ones. The same
+/// applies while this process may not look whether they are there.
 ///
 /// # Cancel safety
 ///
 /// Statements run on a thread of their own and are not interrupted when a future is dropped: a dropped
-/// [`compare_and_set`](Store::compare_and_set) may still write, a moment later, the whole record or nothing. The next call
-/// runs after it.
+/// [`compare_and_set`](Store::compare_and_set) may still write, a moment later, the whole record or nothing.
+/// The next call runs after it.
 #[derive(Debug)]
 pub struct SqliteStore {
     files: Files,
@@ -58,15 +59,17 @@ pub struct SqliteStore {
 impl SqliteStore {
     /// Opens the file, or creates it with the missing folders above it (mode 0700).
     ///
-    /// A file of length 0 counts as new. Any number of processes may open a new file at the same instant. Takes a few
-    /// milliseconds; waits up to 10 s while other processes hold the file locked. Needs a Tokio runtime with its timer enabled.
+    /// A file of length 0 counts as new. Any number of processes may open a new file at the same instant.
+    /// Takes a few milliseconds; waits up to 10 s while other processes hold the file locked. Needs a Tokio
+    /// runtime with its timer enabled.
     ///
     /// # Errors
     ///
     /// - [`StoreErrorKind::Corrupt`]: not an SQLite file, or a damaged one.
-    /// - [`StoreErrorKind::Other`]: the file of another program or of a newer Snowmint, which is not changed; a folder in place
-    ///   of the file; a file system on which processes cannot share it.
-    /// - [`StoreErrorKind::ReadOnly`], [`StoreErrorKind::Full`], [`StoreErrorKind::Unavailable`]: as their names say.
+    /// - [`StoreErrorKind::Other`]: the file of another program or of a newer Snowmint, which is not changed;
+    ///   a folder in place of the file; a file system on which processes cannot share it.
+    /// - [`StoreErrorKind::ReadOnly`], [`StoreErrorKind::Full`], [`StoreErrorKind::Unavailable`]: as their
+    ///   names say.
     ///
     /// # Cancel safety
     ///
@@ -86,19 +89,22 @@ impl SqliteStore {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub async fn open(path: &Path) -> Result<Self, StoreError> {
-        let (files, connection) = connect::open(path).await?;
-        Ok(Self { files, connection: Mutex::new(connection), skipped: SkippedRecords::default() })
+        connect::open(path).await.map(Self::of)
     }
 
-    /// Opens a file for reading, even if it is read-only: every write then fails with [`StoreErrorKind::ReadOnly`]. Creates and
-    /// changes nothing.
+    /// Opens a file for reading, even if it is read-only: every write then fails with
+    /// [`StoreErrorKind::ReadOnly`]. Creates and changes nothing.
     ///
     /// # Errors
     ///
-    /// As for [`open`](Self::open); also if the file has a write-ahead log that cannot be shared without writing.
+    /// As for [`open`](Self::open); also if the file has a write-ahead log that cannot be shared without
+    /// writing.
     pub async fn open_to_read(path: &Path) -> Result<Self, StoreError> {
-        let (files, connection) = connect::open_to_read(path).await?;
-        Ok(Self { files, connection: Mutex::new(connection), skipped: SkippedRecords::default() })
+        connect::open_to_read(path).await.map(Self::of)
+    }
+
+    fn of((files, connection): (Files, SqliteConnection)) -> Self {
+        Self { files, connection: Mutex::new(connection), skipped: SkippedRecords::default() }
     }
 
     /// Locks the connection, unless other processes would open different files by now.
@@ -172,7 +178,8 @@ impl Store for SqliteStore {
         let query = if before == 0 { query } else { query.bind(before) };
         let done = query.execute(&mut *connection).await;
         let done = done.map_err(|error| self.error(OPERATION, Effect::Writes, &error))?;
-        // Check after the write too: only then is it certain that the write went to the file that others read.
+        // Check after the write too: only then is it certain that the write went to the file that others
+        // read.
         self.check_in_place(OPERATION, StoreErrorKind::OutcomeUnknown)?;
         Ok(if done.rows_affected() == 1 {
             Swap::Done(Revision(after.cast_unsigned()))
@@ -241,7 +248,8 @@ pub(crate) fn schema(path: &Path) -> Result<String, crate::UrlError> {
     Ok(format!("-- In the file {}:\n{table};\nPRAGMA application_id = {id};\n", path.display()))
 }
 
-/// Returns the statement for a write, with the revisions before and after it; before is 0 if there was no record.
+/// Returns the statement for a write, with the revisions before and after it; before is 0 if there was no
+/// record.
 ///
 /// `None` for a revision that no record here can have, or that none can follow.
 fn write_statement(expected: Expected) -> Option<(&'static str, i64, i64)> {
@@ -253,7 +261,8 @@ fn write_statement(expected: Expected) -> Option<(&'static str, i64, i64)> {
 mod tests {
     use super::*;
 
-    /// Goal: the settings that make a write durable and shared are in effect. Method: query the connection itself.
+    /// Goal: the settings that make a write durable and shared are in effect. Method: query the connection
+    /// itself.
     #[tokio::test]
     async fn the_connection_syncs_every_commit_and_waits_for_others() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,7 +1,7 @@
 //! The contract of a store, and the types of its calls: records, revisions, and one conditional write.
 //!
-//! The key of a record is short text in segments, which every backend can store unchanged. It is checked once, when it is built,
-//! so that no store has to escape or reject anything later.
+//! The key of a record is short text in segments, which every backend can store unchanged. It is checked
+//! once, when it is built, so that no store has to escape or reject anything later.
 
 pub(crate) mod add;
 
@@ -38,9 +38,10 @@ const MAX_STEP: u64 = 1 << 20;
 impl Revision {
     /// Returns the difference between the revision of a write and that of the next, chosen at random.
     ///
-    /// A store that returns to an older state (a failover to a lagging copy) breaks its promise. If revisions grew by 1, the next
-    /// write would get the revision of a lost write, and the author of the lost write would believe that the record is its own.
-    /// With random steps it meets a conflict, except with a probability of one in a million.
+    /// A store that returns to an older state (a failover to a lagging copy) breaks its promise. If revisions
+    /// grew by 1, the next write would get the revision of a lost write, and the author of the lost write
+    /// would believe that the record is its own. With random steps it meets a conflict, except with a
+    /// probability of one in a million.
     pub(crate) fn random_step() -> i64 {
         (random_below(MAX_STEP) + 1).cast_signed()
     }
@@ -80,8 +81,8 @@ pub enum Expected {
 }
 
 impl Expected {
-    /// Returns the revisions before and after a write, with 0 before the first; or `None` for a revision that no record
-    /// can have, or that none can follow.
+    /// Returns the revisions before and after a write, with 0 before the first; or `None` for a revision that
+    /// no record can have, or that none can follow.
     pub(crate) fn before_and_after(self) -> Option<(i64, i64)> {
         let before = match self {
             Self::Absent => 0,
@@ -95,81 +96,87 @@ impl Expected {
 ///
 /// # Contract
 ///
-/// The uniqueness of ids follows from the points below and from nothing else. A backend that cannot keep one of them must
-/// not exist. `conformance` checks every point that a test can observe.
+/// The uniqueness of ids follows from the points below and from nothing else. A backend that cannot keep one
+/// of them must not exist. `conformance` checks every point that a test can observe.
 ///
-/// 1. **One history for each key.** Calls on one key are linearizable: each takes effect at one instant between call and
-///    return, in every process that uses the store. A `load` that starts after a write returned `Done` sees that write or
-///    a later one, and no later `load` sees an older record than an earlier one.
-/// 2. **A write replaces what its writer knew.** [`Swap::Done`] means that at this instant the record was as `expected`.
-///    [`Swap::Conflict`] means that at some instant of the call it was not, and that nothing was written. A store never
-///    reports a conflict for any other reason.
-/// 3. **Revisions do not come back.** Each write of a key has a greater revision than all earlier writes of that key, even if the
-///    value is equal, so that a writer that missed many changes never takes the record for unchanged.
-/// 4. **Durable before `Done`.** A record that was acknowledged, or returned by `load` or `list`, survives a crash of every
-///    process and a loss of power (in a replicated store: of as many servers as it tolerates). There are two exceptions:
-///    [`MemoryStore`](crate::MemoryStore) lives only as long as its process, and a store whose
-///    [`may_lose`](Self::may_lose) is not zero may lose, in a restart or failover, the writes that it acknowledged within
-///    that time before: always the newest, never one from the middle.
-/// 5. **Errors are honest.** An error other than [`StoreErrorKind::OutcomeUnknown`](crate::StoreErrorKind::OutcomeUnknown)
-///    means that nothing was written and nothing will be. With `OutcomeUnknown` the write may have happened, may happen
-///    later, or never. A reader can find out, since values that leases write contain a tag of their writer.
-/// 6. **Bytes stay bytes.** Values of 0 bytes to 64 KiB come back as they were written. Keys differ by every byte, upper
-///    and lower case included, and are ordered by bytes.
-/// 7. **Time is bounded.** A call on an unreachable store returns an error after some seconds. Callers add their own limit.
+/// 1. **One history for each key.** Calls on one key are linearizable: each takes effect at one instant
+///    between call and return, in every process that uses the store. A `load` that starts after a write
+///    returned `Done` sees that write or a later one, and no later `load` sees an older record than an
+///    earlier one.
+/// 2. **A write replaces what its writer knew.** [`Swap::Done`] means that at this instant the record was as
+///    `expected`. [`Swap::Conflict`] means that at some instant of the call it was not, and that nothing was
+///    written. A store never reports a conflict for any other reason.
+/// 3. **Revisions do not come back.** Each write of a key has a greater revision than all earlier writes of
+///    that key, even if the value is equal, so that a writer that missed many changes never takes the record
+///    for unchanged.
+/// 4. **Durable before `Done`.** A record that was acknowledged, or returned by `load` or `list`, survives a
+///    crash of every process and a loss of power (in a replicated store: of as many servers as it tolerates).
+///    There are two exceptions: [`MemoryStore`](crate::MemoryStore) lives only as long as its process, and a
+///    store whose [`may_lose`](Self::may_lose) is not zero may lose, in a restart or failover, the writes
+///    that it acknowledged within that time before: always the newest, never one from the middle.
+/// 5. **Errors are honest.** An error other than
+///    [`StoreErrorKind::OutcomeUnknown`](crate::StoreErrorKind::OutcomeUnknown) means that nothing was
+///    written and nothing will be. With `OutcomeUnknown` the write may have happened, may happen later, or
+///    never. A reader can find out, since values that leases write contain a tag of their writer.
+/// 6. **Bytes stay bytes.** Values of 0 bytes to 64 KiB come back as they were written. Keys differ by every
+///    byte, upper and lower case included, and are ordered by bytes.
+/// 7. **Time is bounded.** A call on an unreachable store returns an error after some seconds. Callers add
+///    their own limit.
 ///
-/// Restoring a backup breaks points 3 and 4 from outside: the store forgets leases that nodes still hold, and numbers that
-/// they received. Run `snowmint store recover` before nodes use such a store.
+/// Restoring a backup breaks points 3 and 4 from outside: the store forgets leases that nodes still hold, and
+/// numbers that they received. Run `snowmint store recover` before nodes use such a store.
 ///
 /// # Cancel safety
 ///
-/// A future may be dropped at any await, for instance by a time-out. The store stays usable. A dropped `compare_and_set` or
-/// `add` counts as `OutcomeUnknown`: its write may still happen, even after the drop.
+/// A future may be dropped at any await, for instance by a time-out. The store stays usable. A dropped
+/// `compare_and_set` or `add` counts as `OutcomeUnknown`: its write may still happen, even after the drop.
 #[async_trait]
 pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// Returns the record of a key, or `None` if there is none.
     ///
     /// # Errors
     ///
-    /// Every kind but [`StoreErrorKind::OutcomeUnknown`](crate::StoreErrorKind::OutcomeUnknown). Nothing changed, and it is
-    /// safe to retry.
+    /// Every kind but [`StoreErrorKind::OutcomeUnknown`](crate::StoreErrorKind::OutcomeUnknown). Nothing
+    /// changed, and it is safe to retry.
     async fn load(&self, key: &Key) -> Result<Option<Versioned>, StoreError>;
 
     /// Writes `value` if the record is as `expected`, durably before it returns [`Swap::Done`].
     ///
     /// # Errors
     ///
-    /// [`StoreErrorKind::OutcomeUnknown`](crate::StoreErrorKind::OutcomeUnknown) if the write may have happened: load the
-    /// record before the next step. With every other kind nothing was written.
+    /// [`StoreErrorKind::OutcomeUnknown`](crate::StoreErrorKind::OutcomeUnknown) if the write may have
+    /// happened: load the record before the next step. With every other kind nothing was written.
     async fn compare_and_set(&self, key: &Key, expected: Expected, value: &[u8]) -> Result<Swap, StoreError>;
 
     /// Returns every record whose key starts with `prefix`, in the order of the keys.
     ///
-    /// The prefix is plain text without wildcards: `workers/a` also finds `workers/ab/1`, so end it with `/` to stay inside one
-    /// folder. The empty text finds all records. Each record is as it was at some instant of the call; two records may be from
-    /// different instants. The list omits entries that are not valid records and reports them by [`skipped`](Self::skipped).
+    /// The prefix is plain text without wildcards: `workers/a` also finds `workers/ab/1`, so end it with `/`
+    /// to stay inside one folder. The empty text finds all records. Each record is as it was at some instant
+    /// of the call; two records may be from different instants. The list omits entries that are not valid
+    /// records and reports them by [`skipped`](Self::skipped).
     ///
     /// # Errors
     ///
     /// As for [`Store::load`].
     async fn list(&self, prefix: &str) -> Result<Vec<(Key, Versioned)>, StoreError>;
 
-    /// Adds `count` to the number that a record holds, durably, and returns the number before. An absent record counts as 0. The
-    /// `count` numbers that start at the returned number belong to the caller alone.
+    /// Adds `count` to the number that a record holds, durably, and returns the number before. An absent
+    /// record counts as 0. The `count` numbers that start at the returned number belong to the caller alone.
     ///
-    /// The value is the number in decimal ASCII digits, from `0` to [`MAX_NUMBER`](crate::MAX_NUMBER), without sign or leading
-    /// zeros. It is a record like any other: an addition is a write with a revision of its own, so
-    /// [`compare_and_set`](Self::compare_and_set) and `add` can be mixed on one key.
+    /// The value is the number in decimal ASCII digits, from `0` to [`MAX_NUMBER`](crate::MAX_NUMBER),
+    /// without sign or leading zeros. It is a record like any other: an addition is a write with a revision
+    /// of its own, so [`compare_and_set`](Self::compare_and_set) and `add` can be mixed on one key.
     ///
-    /// The default implementation loads and replaces the record until no other writer is faster, for some seconds at most, with
-    /// short random pauses. It needs a Tokio runtime with its timer enabled. Stores with an atomic addition use that.
+    /// The default implementation loads and replaces the record until no other writer is faster, for some
+    /// seconds at most, with short random pauses. It needs a Tokio runtime with its timer enabled. Stores
+    /// with an atomic addition use that.
     ///
     /// # Errors
     ///
-    /// [`OutcomeUnknown`](crate::StoreErrorKind::OutcomeUnknown) if the addition may have happened: those numbers are lost, and
-    /// it is safe to retry. [`Corrupt`](crate::StoreErrorKind::Corrupt) for a record that holds no number, and
-    /// [`Full`](crate::StoreErrorKind::Full) for a sum above [`MAX_NUMBER`](crate::MAX_NUMBER). With every kind but the first
-    /// nothing was written.
+    /// [`OutcomeUnknown`](crate::StoreErrorKind::OutcomeUnknown) if the addition may have happened: those
+    /// numbers are lost, and it is safe to retry. [`Corrupt`](crate::StoreErrorKind::Corrupt) for a record
+    /// that holds no number, and [`Full`](crate::StoreErrorKind::Full) for a sum above
+    /// [`MAX_NUMBER`](crate::MAX_NUMBER). With every kind but the first nothing was written.
     ///
     /// # Examples
     ///
@@ -190,10 +197,11 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
         add::by_compare_and_set(self, key, count).await
     }
 
-    /// Returns the store's own time in Unix milliseconds, at some instant of the call, or `None` if the store has no clock.
+    /// Returns the store's own time in Unix milliseconds, at some instant of the call, or `None` if the store
+    /// has no clock.
     ///
-    /// Leases do not depend on it. A node compares its clock with it before it acquires a lease, so that a wrong clock does not
-    /// use up the future timestamps of a worker.
+    /// Leases do not depend on it. A node compares its clock with it before it acquires a lease, so that a
+    /// wrong clock does not use up the future timestamps of a worker.
     ///
     /// # Errors
     ///
@@ -205,19 +213,20 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
         }
     }
 
-    /// Returns how far [`unix_ms`](Self::unix_ms) may be from the store's clock, either way: half a second if the clock shows
-    /// whole seconds.
+    /// Returns how far [`unix_ms`](Self::unix_ms) may be from the store's clock, either way: half a second if
+    /// the clock shows whole seconds.
     fn clock_error(&self) -> Duration {
         self.inner().map_or(Duration::ZERO, |it| it.clock_error())
     }
 
-    /// Returns why the last call of [`unix_ms`](Self::unix_ms) found no clock, if stores of this kind usually have one.
+    /// Returns why the last call of [`unix_ms`](Self::unix_ms) found no clock, if stores of this kind usually
+    /// have one.
     fn clock_missing(&self) -> Option<String> {
         self.inner()?.clock_missing()
     }
 
-    /// Returns the entries that lists have omitted so far, each with the reason, for operators: another program writes, or wrote,
-    /// in this store's place.
+    /// Returns the entries that lists have omitted so far, each with the reason, for operators: another
+    /// program writes, or wrote, in this store's place.
     ///
     /// No node treats such a key as free: a conditional write to it conflicts.
     fn skipped(&self) -> Vec<String> {
@@ -236,20 +245,20 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
 
     /// Returns the time span of the newest acknowledged writes that this store may lose.
     ///
-    /// Zero for a store that keeps point 4 of the contract. For any other store, a write may be relied on only once it has
-    /// *settled*: a load or conditional write that was sent at least this long after the acknowledgement arrived still found
-    /// it. Leases, segments and namespaces wait for that.
+    /// Zero for a store that keeps point 4 of the contract. For any other store, a write may be relied on
+    /// only once it has *settled*: a load or conditional write that was sent at least this long after the
+    /// acknowledgement arrived still found it. Leases, segments and namespaces wait for that.
     fn may_lose(&self) -> Duration {
         self.inner().map_or(Duration::ZERO, |it| it.may_lose())
     }
 
-    /// Moves the content of the store's side files into its main file, so that the file can be copied or moved alone while no
-    /// process uses it. Does nothing for stores without such files.
+    /// Moves the content of the store's side files into its main file, so that the file can be copied or
+    /// moved alone while no process uses it. Does nothing for stores without such files.
     ///
     /// # Errors
     ///
-    /// As for [`Store::load`]; [`StoreErrorKind::Unavailable`](crate::StoreErrorKind::Unavailable) if another process uses the
-    /// file.
+    /// As for [`Store::load`]; [`StoreErrorKind::Unavailable`](crate::StoreErrorKind::Unavailable) if another
+    /// process uses the file.
     async fn checkpoint(&self) -> Result<(), StoreError> {
         match self.inner() {
             Some(inner) => inner.checkpoint().await,
@@ -257,8 +266,8 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
         }
     }
 
-    /// Identifies the server that answered last, whatever address was used to reach it: no other server that accepts writes has
-    /// the same text.
+    /// Identifies the server that answered last, whatever address was used to reach it: no other server that
+    /// accepts writes has the same text.
     ///
     /// `None` before the first call, and for stores whose servers all show the same records.
     fn server(&self) -> Option<String> {
@@ -267,25 +276,27 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
 
     /// Returns which store this process uses, once its identity has settled. Does not call the store.
     ///
-    /// Stores of [`open`](crate::open) have an identity, which the first call reads, or writes if it is missing. `None` before
-    /// that, for stores that were opened without `open`, and after [`open_to_read`](crate::open_to_read) of a store without one.
+    /// Stores of [`open`](crate::open) have an identity, which the first call reads, or writes if it is
+    /// missing. `None` before that, for stores that were opened without `open`, and after
+    /// [`open_to_read`](crate::open_to_read) of a store without one.
     fn identity(&self) -> Option<Identity> {
         self.inner()?.identity()
     }
 
     /// Returns which processes see these records. Ids are unique among those, and only among those.
     ///
-    /// The default implementation reads [`describe`](Self::describe), and returns [`Visibility::Network`] unless that begins with
-    /// the scheme of a store of this crate.
+    /// The default implementation reads [`describe`](Self::describe), and returns [`Visibility::Network`]
+    /// unless that begins with the scheme of a store of this crate.
     fn visibility(&self) -> Visibility {
         self.inner().map_or_else(|| Visibility::of_description(&self.describe()), |it| it.visibility())
     }
 
-    /// Returns the kind and place of this store for logs, such as `sqlite:/var/lib/snowmint/leases.db`, without any password.
+    /// Returns the kind and place of this store for logs, such as `sqlite:/var/lib/snowmint/leases.db`,
+    /// without any password.
     fn describe(&self) -> String;
 
-    /// Returns the place in full, for people who compare two nodes: also what [`describe`](Self::describe) leaves out, such as the
-    /// schema of a table or the folder of a relative path.
+    /// Returns the place in full, for people who compare two nodes: also what [`describe`](Self::describe)
+    /// leaves out, such as the schema of a table or the folder of a relative path.
     fn place(&self) -> String {
         self.inner().map_or_else(|| self.describe(), |it| it.place())
     }
@@ -300,7 +311,8 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
 /// Maximum number of skipped entries to keep. An operator who looks at these finds the others.
 const MOST_SKIPPED: usize = 100;
 
-/// Entries that lists have omitted since the store was opened, each once: invalid keys, and records that cannot be read.
+/// Entries that lists have omitted since the store was opened, each once: invalid keys, and records that
+/// cannot be read.
 #[derive(Debug, Default)]
 pub(crate) struct SkippedRecords(Mutex<BTreeSet<String>>);
 
@@ -322,7 +334,8 @@ impl SkippedRecords {
 /// The maximum length of a key in bytes.
 const MAX_BYTES: usize = 200;
 
-/// The name of a record: 1 to 200 bytes, in segments joined by `/`, each of one or more of `A-Z a-z 0-9 . _ = @ : -`.
+/// The name of a record: 1 to 200 bytes, in segments joined by `/`, each of one or more of
+/// `A-Z a-z 0-9 . _ = @ : -`.
 ///
 /// Keys order by their bytes.
 ///

@@ -13,7 +13,8 @@ const BITS_PER_DIGIT: u32 = 5;
 /// 26 digits of 5 bits hold 128 bits.
 const LENGTH: u32 = 26;
 
-/// The identity of a store: 128 random bits, written when the store is first used. A copy or restored backup has the same one.
+/// The identity of a store: 128 random bits, written when the store is first used. A copy or restored backup
+/// has the same one.
 ///
 /// # Examples
 ///

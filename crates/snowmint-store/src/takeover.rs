@@ -1,5 +1,5 @@
-//! Counters of other systems, used in place: that system and Snowmint may draw from the same counter at the same time.
-//! A new source is a file, one line in [`KNOWN`], and one arm each in [`open_counter`] and [`survey`].
+//! Counters of other systems, used in place: that system and Snowmint may draw from the same counter at the
+//! same time. A new source is a file, and one line in [`SOURCES`].
 
 #[cfg(feature = "mysql")]
 mod database;
@@ -12,6 +12,7 @@ mod tickets;
 #[cfg(feature = "mysql")]
 mod tinyid;
 
+use std::future::ready;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
@@ -25,17 +26,27 @@ pub use self::tickets::TicketsCounter;
 pub use self::tinyid::TinyIdCounter;
 use crate::{BoxFuture, Counter, OpenError, Segment, UrlError};
 
-/// The URL forms that this build accepts, as an error lists them.
-const KNOWN: &[&str] = &[
+/// The systems whose counters this build can use, in the order in which an error lists them.
+const SOURCES: &[Source] = &[
     #[cfg(feature = "mysql")]
-    leaf::FORM,
+    leaf::SOURCE,
     #[cfg(feature = "mysql")]
-    tinyid::FORM,
+    tinyid::SOURCE,
     #[cfg(feature = "mysql")]
-    tickets::FORM,
+    tickets::SOURCE,
     #[cfg(feature = "redis")]
-    redis_counter::FORM,
+    redis_counter::SOURCE,
 ];
+
+/// A system whose counters can be used in place.
+struct Source {
+    /// The name of the system, which begins its URLs.
+    name: &'static str,
+    /// An example of its URLs.
+    form: &'static str,
+    open: for<'a> fn(&'a str) -> BoxFuture<'a, Result<Arc<dyn Counter>, OpenError>>,
+    survey: for<'a> fn(&'a str) -> BoxFuture<'a, Result<Survey, OpenError>>,
+}
 
 /// A counter of another system, as [`survey`] found it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -45,9 +56,11 @@ pub struct Surveyed {
     pub name: String,
     /// The greatest number that may have been handed out; 0 if none was.
     pub highest_number: u64,
-    /// Number of numbers that the system reserves at once, by its settings; 1 if it hands out each one separately.
+    /// Number of numbers that the system reserves at once, by its settings; 1 if it hands out each one
+    /// separately.
     pub step: NonZeroU64,
-    /// The difference between two neighbouring numbers: all are `remainder` modulo `delta`. 0 modulo 1 is every number.
+    /// The difference between two neighbouring numbers: all are `remainder` modulo `delta`. 0 modulo 1 is
+    /// every number.
     pub delta: NonZeroU64,
     /// The remainder of all numbers modulo `delta`; less than `delta`.
     pub remainder: u64,
@@ -75,15 +88,14 @@ pub struct Rejected {
 
 impl Survey {
     /// Returns a survey in which everything is a counter.
-    #[cfg(feature = "mysql")]
     const fn of(counters: Vec<Surveyed>) -> Self {
         Self { counters, rejected: Vec::new() }
     }
 }
 
 impl Surveyed {
-    /// Returns whether both counters can return the same number: whether the remainders are equal modulo the greatest common
-    /// divisor of the deltas.
+    /// Returns whether both counters can return the same number: whether the remainders are equal modulo the
+    /// greatest common divisor of the deltas.
     ///
     /// # Examples
     ///
@@ -109,7 +121,8 @@ impl Surveyed {
         segment.first() % delta == self.remainder && (alone || segment.step().get().is_multiple_of(delta))
     }
 
-    /// Returns a counter without a name that returns the numbers `remainder` modulo `delta`, and has returned none yet.
+    /// Returns a counter without a name that returns the numbers `remainder` modulo `delta`, and has returned
+    /// none yet.
     pub const fn numbers(remainder: u64, delta: NonZeroU64) -> Self {
         let step = NonZeroU64::MIN;
         Self { name: String::new(), highest_number: 0, step, delta, remainder: remainder % delta.get() }
@@ -130,8 +143,8 @@ impl Surveyed {
 ///
 /// # Errors
 ///
-/// [`OpenError::Url`] if the URL names no such counter. [`OpenError::Store`] if the counter is unreachable, does not exist, or
-/// holds no number. Nothing is created.
+/// [`OpenError::Url`] if the URL names no such counter. [`OpenError::Store`] if the counter is unreachable,
+/// does not exist, or holds no number. Nothing is created.
 ///
 /// # Examples
 ///
@@ -142,70 +155,46 @@ impl Surveyed {
 /// # });
 /// ```
 pub fn open_counter(url: &str) -> BoxFuture<'_, Result<Arc<dyn Counter>, OpenError>> {
-    Box::pin(open_source(url))
-}
-
-#[allow(clippy::unused_async, reason = "a build without databases has nothing to wait for")]
-async fn open_source(url: &str) -> Result<Arc<dyn Counter>, OpenError> {
     match source(url) {
-        #[cfg(feature = "mysql")]
-        leaf::SOURCE => Ok(Arc::new(LeafCounter::open(url).await?)),
-        #[cfg(feature = "mysql")]
-        tinyid::SOURCE => Ok(Arc::new(TinyIdCounter::open(url).await?)),
-        #[cfg(feature = "mysql")]
-        tickets::SOURCE => Ok(Arc::new(TicketsCounter::open(url).await?)),
-        #[cfg(feature = "redis")]
-        redis_counter::SOURCE => Ok(Arc::new(RedisCounter::open(url).await?)),
-        other => Err(unknown(other)),
+        Ok(source) => (source.open)(url),
+        Err(error) => Box::pin(ready(Err(error))),
     }
 }
 
 /// Lists the counters that a URL names, sorted by name, and changes nothing.
 ///
-/// The URL is as for [`open_counter`], but without `tag`, `biz_type` or `stub` it means all rows. In `counter=` of a
-/// `redis-counter:`, `*` matches any text; matching keys that hold other text than a number are [rejected](Survey::rejected), and
-/// those of other types, such as lists, are omitted.
+/// The URL is as for [`open_counter`], but without `tag`, `biz_type` or `stub` it means all rows. In
+/// `counter=` of a `redis-counter:`, `*` matches any text; matching keys that hold other text than a number
+/// are [rejected](Survey::rejected), and those of other types, such as lists, are omitted.
 ///
 /// # Errors
 ///
 /// As for [`open_counter`]. A row with invalid numbers is also an error; it is not omitted.
 pub fn survey(url: &str) -> BoxFuture<'_, Result<Survey, OpenError>> {
-    Box::pin(survey_source(url))
-}
-
-#[allow(clippy::unused_async, reason = "a build without databases has nothing to wait for")]
-async fn survey_source(url: &str) -> Result<Survey, OpenError> {
     match source(url) {
-        #[cfg(feature = "mysql")]
-        leaf::SOURCE => Ok(Survey::of(leaf::survey(url).await?)),
-        #[cfg(feature = "mysql")]
-        tinyid::SOURCE => Ok(Survey::of(tinyid::survey(url).await?)),
-        #[cfg(feature = "mysql")]
-        tickets::SOURCE => Ok(Survey::of(tickets::survey(url).await?)),
-        #[cfg(feature = "redis")]
-        redis_counter::SOURCE => redis_counter::survey(url).await,
-        other => Err(unknown(other)),
+        Ok(source) => (source.survey)(url),
+        Err(error) => Box::pin(ready(Err(error))),
     }
 }
 
-fn source(url: &str) -> &str {
-    url.split_once(':').map_or("", |(source, _)| source)
-}
-
-fn unknown(source: &str) -> OpenError {
-    let known = if KNOWN.is_empty() { "none".to_owned() } else { KNOWN.join(", ") };
-    UrlError::UnknownCounter { source_name: source.to_owned(), known }.into()
+/// Returns the source that a URL names.
+fn source(url: &str) -> Result<&'static Source, OpenError> {
+    let (name, _) = url.split_once(':').unwrap_or_default();
+    SOURCES.iter().find(|it| it.name == name).ok_or_else(|| {
+        let forms: Vec<&str> = SOURCES.iter().map(|it| it.form).collect();
+        let known = if forms.is_empty() { "none".to_owned() } else { forms.join(", ") };
+        UrlError::UnknownCounter { source_name: name.to_owned(), known }.into()
+    })
 }
 
 /// Returns the text after the name of the source, if it begins with one of these schemes.
-#[cfg(any(feature = "mysql", feature = "redis"))]
-fn inner<'a>(source: &str, form: &str, url: &'a str, schemes: &[&str]) -> Result<&'a str, UrlError> {
-    let rest = url.split_once(':').map_or("", |(_, rest)| rest);
+fn inner<'a>(source: &Source, url: &'a str, schemes: &[&str]) -> Result<&'a str, UrlError> {
+    let (_, rest) = url.split_once(':').unwrap_or_default();
     match rest.split_once(':') {
         Some((scheme, _)) if schemes.contains(&scheme) => Ok(rest),
         _ => {
-            let problem = format!("expected {}:// next, such as {form}", schemes.join(":// or "));
-            Err(UrlError::Malformed { scheme: source.to_owned(), problem })
+            let problem = format!("expected {}:// next, such as {}", schemes.join(":// or "), source.form);
+            Err(UrlError::Malformed { scheme: source.name.to_owned(), problem })
         }
     }
 }

@@ -1,12 +1,12 @@
 //! The schemes of stores: every name that may begin the URL of a store.
 //!
-//! To add a scheme, add a variant. Each property is a `match` without a wildcard, here, in `visibility.rs` and in `open.rs`, so
-//! a variant without its properties does not compile.
+//! To add a scheme, add a variant. Each property is a `match` without a wildcard, here, in `visibility.rs`
+//! and in `open.rs`, so a variant without its properties does not compile.
 
-/// The kind of a store, as the scheme of its URL names it. Kinds that this build lacks are variants too: their URLs still show
-/// who sees their records.
+/// The kind of a store, as the scheme of its URL names it. Kinds that this build lacks are variants too:
+/// their URLs still show who sees their records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Scheme {
+pub(crate) enum StoreScheme {
     Memory,
     Sqlite,
     Redis,
@@ -17,7 +17,7 @@ pub(crate) enum Scheme {
     Kubernetes,
 }
 
-impl Scheme {
+impl StoreScheme {
     /// Every scheme, in the order in which errors list them.
     pub(crate) const ALL: [Self; Self::Kubernetes as usize + 1] = [
         Self::Memory,
@@ -81,7 +81,7 @@ impl Scheme {
 
 /// Returns the names of the stores that this build has.
 pub fn built_stores() -> impl Iterator<Item = &'static str> {
-    Scheme::ALL.into_iter().filter(|scheme| scheme.is_built()).map(|scheme| scheme.names()[0])
+    StoreScheme::ALL.into_iter().filter(|scheme| scheme.is_built()).map(|scheme| scheme.names()[0])
 }
 
 #[cfg(test)]
@@ -90,14 +90,14 @@ mod tests {
 
     #[test]
     fn each_name_and_form_leads_to_its_scheme() {
-        for (nth, scheme) in Scheme::ALL.into_iter().enumerate() {
+        for (nth, scheme) in StoreScheme::ALL.into_iter().enumerate() {
             assert_eq!(scheme as usize, nth);
-            assert_eq!(Scheme::of_url(scheme.form()), Some(scheme));
+            assert_eq!(StoreScheme::of_url(scheme.form()), Some(scheme));
             for name in scheme.names() {
-                assert_eq!(Scheme::of_url(&format!("{name}:x")), Some(scheme));
+                assert_eq!(StoreScheme::of_url(&format!("{name}:x")), Some(scheme));
             }
         }
-        assert_eq!(Scheme::of_url("mongodb://h"), None);
-        assert_eq!(Scheme::of_url("redis"), None);
+        assert_eq!(StoreScheme::of_url("mongodb://h"), None);
+        assert_eq!(StoreScheme::of_url("redis"), None);
     }
 }

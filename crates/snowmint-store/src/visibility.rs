@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use crate::url_scheme::Scheme;
+use crate::url_scheme::StoreScheme;
 
 /// The processes that see the records of a store. Ids are unique among those, and only among those.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -12,8 +12,8 @@ pub enum Visibility {
     Process,
     /// The processes of one machine: a file.
     Machine,
-    /// The URL names a loopback address or a Unix socket. That may be a separate server on each machine, or one server behind a
-    /// proxy on each machine; the URL does not show which.
+    /// The URL names a loopback address or a Unix socket. That may be a separate server on each machine, or
+    /// one server behind a proxy on each machine; the URL does not show which.
     Loopback,
     /// Every node that uses the store.
     Network,
@@ -22,7 +22,8 @@ pub enum Visibility {
 impl Visibility {
     /// Returns the visibility of the store, or of the counter of another system, that a URL names.
     ///
-    /// [`Process`](Self::Process) for an unknown scheme: nothing shows that any other process sees the same records.
+    /// [`Process`](Self::Process) for an unknown scheme: nothing shows that any other process sees the same
+    /// records.
     ///
     /// # Examples
     ///
@@ -36,26 +37,27 @@ impl Visibility {
         Self::of_known(url).unwrap_or(Self::Process)
     }
 
-    /// Returns the visibility of a store that nodes coordinate by, from its [description](crate::Store::describe).
+    /// Returns the visibility of a store that nodes coordinate by, from its
+    /// [description](crate::Store::describe).
     ///
-    /// [`Network`](Self::Network) for an unknown scheme: nodes on other machines may use the store, so that counters in files
-    /// are rejected.
+    /// [`Network`](Self::Network) for an unknown scheme: nodes on other machines may use the store, so that
+    /// counters in files are rejected.
     pub(crate) fn of_description(description: &str) -> Self {
         Self::of_known(description).unwrap_or(Self::Network)
     }
 
     fn of_known(url: &str) -> Option<Self> {
         // A counter of another system has the name of that system before the URL of its server.
-        let server = || url.split_once(':').and_then(|(_, server)| Scheme::of_url(server));
-        Some(match Scheme::of_url(url).or_else(server)? {
-            Scheme::Memory => Self::Process,
-            Scheme::Sqlite => Self::Machine,
-            Scheme::Redis
-            | Scheme::Postgres
-            | Scheme::MySql
-            | Scheme::Etcd
-            | Scheme::ZooKeeper
-            | Scheme::Kubernetes => {
+        let server = || url.split_once(':').and_then(|(_, server)| StoreScheme::of_url(server));
+        Some(match StoreScheme::of_url(url).or_else(server)? {
+            StoreScheme::Memory => Self::Process,
+            StoreScheme::Sqlite => Self::Machine,
+            StoreScheme::Redis
+            | StoreScheme::Postgres
+            | StoreScheme::MySql
+            | StoreScheme::Etcd
+            | StoreScheme::ZooKeeper
+            | StoreScheme::Kubernetes => {
                 if leads_here(url) {
                     Self::Loopback
                 } else {
@@ -78,7 +80,8 @@ fn leads_here(url: &str) -> bool {
     hosts.split(',').any(is_loopback)
 }
 
-/// Returns whether a host, with or without a port, is this machine. Connections to the unspecified address reach it too.
+/// Returns whether a host, with or without a port, is this machine. Connections to the unspecified address
+/// reach it too.
 fn is_loopback(host: &str) -> bool {
     let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((name, _)) => name,
@@ -138,8 +141,8 @@ mod tests {
         assert_eq!(Visibility::of_url("memory:"), Visibility::Process);
     }
 
-    /// Goal: a scheme that this version does not know is trusted least: as a source it shares nothing, and as the store of the
-    /// leases it may be on any machine.
+    /// Goal: a scheme that this version does not know is trusted least: as a source it shares nothing, and as
+    /// the store of the leases it may be on any machine.
     #[test]
     fn an_unknown_scheme_counts_as_the_strictest() {
         for unknown in ["mongodb://db/ids", "leases.db", "a:b:mysql://db/ids"] {

@@ -1,5 +1,5 @@
-//! Records as znodes of a ZooKeeper ensemble, written by the versioned `setData`.
-//! A write before each read makes the read current, since every server answers reads from its own copy, which may be old.
+//! Records as znodes of a ZooKeeper ensemble, written by the versioned `setData`. A write before each read
+//! makes the read current, since every server answers reads from its own copy, which may be old.
 //!
 //! Keys cannot contain `,`, so a `,` in the name of a znode always comes from this store.
 
@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use futures_util::future::try_join_all;
 use zookeeper_client::{Error, Stat};
 
-use self::connect::Link;
+use self::connect::ZooKeeperClient;
 use self::error::ZooKeeperFailure;
 use crate::error::{Effect, Retries};
 use crate::store::SkippedRecords;
@@ -29,40 +29,44 @@ const ANY_VERSION: i32 = -1;
 
 /// A store in a ZooKeeper ensemble, version 3.5 or later.
 ///
-/// The record of the key `workers/pool/7` is the znode `/snowmint/workers,pool/7`: one flat folder for the part before the last
-/// `/`, with `,` for every other `/`, so that one call lists a pool and names stay short.
+/// The record of the key `workers/pool/7` is the znode `/snowmint/workers,pool/7`: one flat folder for the
+/// part before the last `/`, with `,` for every other `/`, so that one call lists a pool and names stay
+/// short.
 ///
-/// **Revision**: the `mzxid` of the znode, the number of the transaction that last wrote it. It grows with every write of the
-/// ensemble and never comes back, while a znode's `version` has only 32 bits. The `setData` itself is conditional on the version,
-/// which the store looks up by the revision just before: while the transaction is the same, so is the version.
+/// **Revision**: the `mzxid` of the znode, the number of the transaction that last wrote it. It grows with
+/// every write of the ensemble and never comes back, while a znode's `version` has only 32 bits. The
+/// `setData` itself is conditional on the version, which the store looks up by the revision just before:
+/// while the transaction is the same, so is the version.
 ///
-/// **Reads**: each server answers reads from its own copy, and `sync` waits for the leader but not for a quorum. So a leader that
-/// was cut off and does not know it yet may confirm an old state. Therefore [`load`](Store::load) and [`list`](Store::list) first
-/// write to a separate znode (`,fence`): a later read in the same session includes everything that was acknowledged before. A
-/// load costs about as much as a write.
+/// **Reads**: each server answers reads from its own copy, and `sync` waits for the leader but not for a
+/// quorum. So a leader that was cut off and does not know it yet may confirm an old state. Therefore
+/// [`load`](Store::load) and [`list`](Store::list) first write to a separate znode (`,fence`): a later read
+/// in the same session includes everything that was acknowledged before. A load costs about as much as a
+/// write.
 ///
 /// [`unix_ms`](Store::unix_ms) is the `mtime` of that write: the time of the leader.
 ///
-/// **One ensemble**: the transaction that created `,fence`, and its time, identify the ensemble. The store compares them on all hosts
-/// when it is opened, and in each new session, and refuses another ensemble: its records would be a second store.
+/// **One ensemble**: the transaction that created `,fence`, and its time, identify the ensemble. The store
+/// compares them on all hosts when it is opened, and in each new session, and refuses another ensemble: its
+/// records would be a second store.
 ///
-/// Nothing depends on the session (no ephemeral znodes, no watches), so a doubtful session is dropped and replaced. A call
-/// retries for a bounded time, about 6 s for reads. A write waits 5 s for its answer; a write whose connection breaks is
-/// [`StoreErrorKind::OutcomeUnknown`].
+/// Nothing depends on the session (no ephemeral znodes, no watches), so a doubtful session is dropped and
+/// replaced. A call retries for a bounded time, about 6 s for reads. A write waits 5 s for its answer; a
+/// write whose connection breaks is [`StoreErrorKind::OutcomeUnknown`].
 ///
 /// # URL
 ///
-/// `zookeeper://USER:PASSWORD@HOST:PORT,HOST,HOST/PATH?password_file=FILE`; the default port is 2181, and the default path
-/// `/snowmint`. The store creates the path, with its missing parents. With a user (scheme `digest`), new znodes belong to that
-/// user only; without one, to everybody. ZooKeeper accepts any password: a wrong one shows only when it refuses access to another
-/// user's znodes.
+/// `zookeeper://USER:PASSWORD@HOST:PORT,HOST,HOST/PATH?password_file=FILE`; the default port is 2181, and the
+/// default path `/snowmint`. The store creates the path, with its missing parents. With a user (scheme
+/// `digest`), new znodes belong to that user only; without one, to everybody. ZooKeeper accepts any password:
+/// a wrong one shows only when it refuses access to another user's znodes.
 ///
 /// # Cancel safety
 ///
 /// A dropped [`compare_and_set`](Store::compare_and_set) may still write until its session has ended.
 #[derive(Debug)]
 pub struct ZooKeeperStore {
-    link: Link,
+    link: ZooKeeperClient,
     paths: Paths,
     name: String,
     skipped: SkippedRecords,
@@ -292,7 +296,8 @@ impl Store for ZooKeeperStore {
     async fn add(&self, key: &Key, count: NonZeroU64) -> Result<u64, StoreError> {
         const OPERATION: &str = add::OPERATION;
         let (path, mut retries) = (self.paths.record(key), Retries::new());
-        // Any copy will do: a write based on an old one is refused. Only our own refusal needs a current record.
+        // Any copy will do: a write based on an old one is refused. Only our own refusal needs a current
+        // record.
         let mut found = self.copy(OPERATION, &path).await?;
         let mut is_current = false;
         loop {
@@ -392,7 +397,8 @@ fn split(key: &Key) -> (&str, &str) {
     key.as_str().rsplit_once('/').unwrap_or(("", key.as_str()))
 }
 
-/// Returns the name for a part of a key: `,` for each `/`, and a `,` before a part that is not allowed as a name.
+/// Returns the name for a part of a key: `,` for each `/`, and a `,` before a part that is not allowed as a
+/// name.
 fn name(part: &str) -> String {
     match part {
         "" | "." | ".." => format!(",{part}"),

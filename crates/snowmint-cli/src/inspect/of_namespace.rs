@@ -14,13 +14,13 @@ use crate::hide_key;
 use crate::target::TargetArgs;
 
 /// A namespace whose ids are read.
-pub(super) struct OfNamespace {
+pub(super) struct NamespaceReader {
     name: NamespaceName,
     definition: Definition,
     hider: Option<Hider>,
 }
 
-impl OfNamespace {
+impl NamespaceReader {
     /// Reads the definition of a namespace.
     pub(super) fn find(
         name: &NamespaceName,

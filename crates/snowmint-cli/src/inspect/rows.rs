@@ -1,5 +1,5 @@
-//! Ids as rows of a table or as lines of JSON. For a known layout nothing is allocated and only the digits change from row to
-//! row, so that long input is processed fast.
+//! Ids as rows of a table or as lines of JSON. For a known layout nothing is allocated and only the digits
+//! change from row to row, so that long input is processed fast.
 
 use snowmint::field::Field;
 use snowmint::inspect::Inspection;
@@ -21,7 +21,7 @@ pub(super) struct Rows {
     layout: Layout,
     /// The width of the largest id.
     id_width: usize,
-    columns: Vec<Column>,
+    columns: Vec<FieldColumn>,
     /// A bit mask: the highest bit of each field.
     field_begins: u64,
     /// `","layout":"…","timestamp":`.
@@ -31,7 +31,7 @@ pub(super) struct Rows {
 }
 
 /// A field other than the timestamp.
-struct Column {
+struct FieldColumn {
     field: Field,
     width: usize,
     /// The escape sequences before and after its text.
@@ -43,7 +43,7 @@ struct Column {
 impl Rows {
     pub(super) fn new(layout: Layout, paint: Paint) -> Self {
         let has = |field: &Field| layout.width(*field) > 0;
-        let column = |field: Field| Column {
+        let column = |field: Field| FieldColumn {
             field,
             width: digits(layout.max(field)).max(field.name().len()),
             colour: paint.field_marks(field),
@@ -206,7 +206,8 @@ mod tests {
     use snowmint::inspect::Decoded;
     use snowmint::layout::PRESETS;
 
-    /// Goal: the fast lines equal those of the library. Method: every named layout, ids with small, large and mixed fields.
+    /// Goal: the fast lines equal those of the library. Method: every named layout, ids with small, large and
+    /// mixed fields.
     #[test]
     fn json_is_that_of_an_inspection() {
         for preset in PRESETS {

@@ -1,9 +1,12 @@
-//! `snowmint layout OLD --successor NEW`: finds a layout whose ids from a given instant on are all greater than those of the old
-//! layout. So a column can move from one layout to the other and keep unique ids in order of time.
+//! `snowmint layout OLD --successor NEW`: finds a layout whose ids from a given instant on are all greater
+//! than those of the old layout. So a column can move from one layout to the other and keep unique ids in
+//! order of time.
 //!
-//! Every id of the old layout with a timestamp before the switch is below `bound`. The epoch of the new layout is set so far back
-//! that its timestamp at the switch, shifted to its position, is at least `bound`: the smaller ids stay unused.
+//! Every id of the old layout with a timestamp before the switch is below `bound`. The epoch of the new
+//! layout is set so far back that its timestamp at the switch, shifted to its position, is at least `bound`:
+//! the smaller ids stay unused.
 
+use std::fmt::Display;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -22,6 +25,10 @@ const ALL_IDS: u64 = 1 << 63;
 const YEARS: u64 = 50;
 /// The ticks that `--successor auto` tries.
 const TICKS_MS: [u64; 4] = [1, 10, 100, 1000];
+
+fn refused(why: impl Display) -> Failure {
+    Failure::flag("--successor", why)
+}
 
 /// Returns the default instant of the switch: the next midnight, UTC.
 pub(super) const fn next_midnight(now_unix_ms: u64) -> u64 {
@@ -69,7 +76,7 @@ pub(super) fn check_switch(old: &Layout, switch_unix_ms: u64, now_unix_ms: u64) 
 impl Move {
     /// Plans the move to a layout given as text, with or without its epoch.
     pub(super) fn plan(old: &Layout, spec: &str, switch_unix_ms: u64) -> Result<Self, Failure> {
-        let invalid = |error: snowmint::layout::LayoutParseError| Failure::flag("--successor", error);
+        let invalid = |error: snowmint::layout::LayoutParseError| refused(error);
         let has_epoch = spec.contains("epoch:") || !spec.contains(':');
         if has_epoch {
             return Self::with_epoch(old, spec.parse().map_err(invalid)?, switch_unix_ms);
@@ -84,24 +91,18 @@ impl Move {
         let bound = bound_of(old, switch_unix_ms);
         let switch = Utc(switch_unix_ms);
         let Some(first_new) = new.first_id_at(Utc(switch_unix_ms)) else {
-            return Err(Failure::flag(
-                "--successor",
-                format!(
-                    "`{new}` has timestamps from {} to {}, not at the switch {switch}: omit the epoch, so that it is computed",
-                    Utc(new.epoch_unix_ms()),
-                    Utc(new.ends_at_unix_ms() - 1)
-                ),
-            ));
+            return Err(refused(format!(
+                "`{new}` has timestamps from {} to {}, not at the switch {switch}: omit the epoch, so that it is computed",
+                Utc(new.epoch_unix_ms()),
+                Utc(new.ends_at_unix_ms() - 1)
+            )));
         };
         if first_new.get() < bound {
-            return Err(Failure::flag(
-                "--successor",
-                format!(
-                    "`{new}` does not follow `{old}` at {switch}: its first id then is {first_new}, and old ids reach {}; omit the \
-                     epoch, so that it is computed, or see `--successor auto`",
-                    bound - 1
-                ),
-            ));
+            return Err(refused(format!(
+                "`{new}` does not follow `{old}` at {switch}: its first id then is {first_new}, and old ids reach {}; omit the \
+                 epoch, so that it is computed, or see `--successor auto`",
+                bound - 1
+            )));
         }
         Ok(Self { old: *old, new, switch_unix_ms, bound, first_new })
     }
@@ -120,31 +121,22 @@ impl Move {
             share(bound)
         );
         if bound >= ALL_IDS {
-            return Err(Failure::flag(
-                "--successor",
-                format!(
-                    "{used}: no greater id is left; keep the new ids in a column or table of their own, or, if `{old}` has not \
-                     ended, choose an earlier --switch"
-                ),
-            ));
+            return Err(refused(format!(
+                "{used}: no greater id is left; keep the new ids in a column or table of their own, or, if `{old}` has not \
+                 ended, choose an earlier --switch"
+            )));
         }
         if ticks > widths.max(Field::Timestamp) {
-            return Err(Failure::flag(
-                "--successor",
-                format!(
-                    "{used}, and the new layout ends below: its fields need more bits, at most 63 in all; see `--successor auto`"
-                ),
-            ));
+            return Err(refused(format!(
+                "{used}, and the new layout ends below: its fields need more bits, at most 63 in all; see `--successor auto`"
+            )));
         }
         let latest = ticks.checked_mul(tick_ms).and_then(|before| switch_unix_ms.checked_sub(before));
         let Some(latest) = latest else {
-            return Err(Failure::flag(
-                "--successor",
-                format!(
-                    "{used}: the epoch of the new layout would lie before 1970; give its timestamp fewer bits, or a shorter \
-                     tick; see `--successor auto`"
-                ),
-            ));
+            return Err(refused(format!(
+                "{used}: the epoch of the new layout would lie before 1970; give its timestamp fewer bits, or a shorter \
+                 tick; see `--successor auto`"
+            )));
         };
         let midnight = latest - latest % MS_PER_DAY;
         for epoch in [midnight, latest] {
@@ -154,14 +146,11 @@ impl Move {
                 return Ok(found);
             }
         }
-        Err(Failure::flag(
-            "--successor",
-            format!("{used}: the new layout has no timestamp left at the switch"),
-        ))
+        Err(refused(format!("{used}: the new layout has no timestamp left at the switch")))
     }
 
-    /// Returns moves to layouts with the nodes of the old one, one per tick: the one with the most ids per second that lasts long
-    /// enough, or else the one that lasts longest.
+    /// Returns moves to layouts with the nodes of the old one, one per tick: the one with the most ids per
+    /// second that lasts long enough, or else the one that lasts longest.
     pub(super) fn proposals(old: &Layout, switch_unix_ms: u64) -> Result<Vec<Self>, Failure> {
         // Ids that fit a JavaScript number should still fit, if any such are left.
         if old.is_safe_in_javascript() {
@@ -176,16 +165,13 @@ impl Move {
         }
         let bound = bound_of(old, switch_unix_ms);
         let fields = if bound < ALL_IDS { "name the fields of another layout, or " } else { "" };
-        Err(Failure::flag(
-            "--successor",
-            format!(
-                "no layout with the same nodes follows `{old}` at {}, when its ids reach {} of 2^63 ({}): {fields}keep the new \
-                 ids in a column or table of their own",
-                Utc(switch_unix_ms),
-                bound.saturating_sub(1),
-                share(bound)
-            ),
-        ))
+        Err(refused(format!(
+            "no layout with the same nodes follows `{old}` at {}, when its ids reach {} of 2^63 ({}): {fields}keep the new \
+             ids in a column or table of their own",
+            Utc(switch_unix_ms),
+            bound.saturating_sub(1),
+            share(bound)
+        )))
     }
 
     /// Returns such moves to layouts with this many bits.
@@ -230,12 +216,9 @@ fn check_order(new: &Layout) -> Result<(), Failure> {
     if new.sorts_by_time() {
         return Ok(());
     }
-    Err(Failure::flag(
-        "--successor",
-        format!(
-            "the timestamp of `{new}` is not on top, so ids of all its times reach below those of the old layout"
-        ),
-    ))
+    Err(refused(format!(
+        "the timestamp of `{new}` is not on top, so ids of all its times reach below those of the old layout"
+    )))
 }
 
 /// Returns the tick in milliseconds; every layout has a whole number.
@@ -273,7 +256,7 @@ fn share(bound: u64) -> String {
 
 /// A move as JSON. The order of the members is part of the format.
 #[derive(Serialize)]
-struct Summary {
+struct MoveJson {
     old: String,
     new: String,
     switch_unix_ms: u64,
@@ -293,7 +276,7 @@ pub(super) fn show(out: &mut Output, moves: &[Move], json: bool) -> Result<(), F
         for it in moves {
             // At most 2.9 billion tenths of a year: exact in an f64.
             let tenths = u32::try_from(tenths_of_years_left(&it.new, it.switch_unix_ms)).unwrap_or(u32::MAX);
-            out.json(&Summary {
+            out.json(&MoveJson {
                 old: it.old.to_string(),
                 new: it.new.to_string(),
                 switch_unix_ms: it.switch_unix_ms,
@@ -508,8 +491,9 @@ mod tests {
     }
 
     proptest! {
-        /// Goal: after a move, no id is repeated or out of order. Method: any two layouts, epoch and switch; ids with any fields,
-        /// the smallest and the largest, from any instant before the switch in the old layout and after it in the new.
+        /// Goal: after a move, no id is repeated or out of order. Method: any two layouts, epoch and switch;
+        /// ids with any fields, the smallest and the largest, from any instant before the switch in the old
+        /// layout and after it in the new.
         #[test]
         fn every_new_id_is_greater_than_every_old_one(
             old in widths(),

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::ArgAction;
 use clap::builder::BoolishValueParser;
+use clap::{Arg, ArgAction};
 use snowmint::error::Chain;
 use snowmint::field::Field;
 use snowmint::{
@@ -25,7 +25,7 @@ use snowmint_server::{AllowedHosts, CorsOrigins, Settings, ThriftExceptions, Tim
 use snowmint_store::StoreId;
 
 use super::config_file::{namespaces_in, tokens_in};
-use super::logging::{Filter, Format, Log};
+use super::logging::{Filter, Format, LogSettings};
 use super::systemd::Sockets;
 use super::trace_flags;
 use crate::data_directory::data_directory;
@@ -93,145 +93,97 @@ a second signal arrived. 2: invalid flag or setting.";
 /// Run the service: ids over HTTP, the Redis protocol, Thrift and gRPC
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES, after_help = "See --help for examples.", disable_help_flag = true)]
+#[command(mut_args(with_variable))]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub(crate) struct Args {
-    /// Address for HTTP, and for gRPC over HTTP/2: HOST:PORT (port 0 for any free port), unix:PATH, off, or systemd (a socket
-    /// that systemd opens: see below)
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080", value_parser = flag_values::listen_or_unix, env = "SNOWMINT_HTTP", help_heading = "Addresses")]
+    /// Address for HTTP, and for gRPC over HTTP/2: HOST:PORT (port 0 for any free port), unix:PATH, off, or
+    /// systemd (a socket that systemd opens: see below)
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080", value_parser = flag_values::listen_or_unix, help_heading = "Addresses")]
     pub(super) http: Listen,
     /// Address for the Redis protocol: HOST:PORT (port 0 for any free port), unix:PATH, off, or systemd
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:6380", value_parser = flag_values::listen_or_unix, env = "SNOWMINT_RESP", help_heading = "Addresses")]
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:6380", value_parser = flag_values::listen_or_unix, help_heading = "Addresses")]
     pub(super) resp: Listen,
-    /// Address for Thrift, Twitter's Snowflake service (its port was 7609): HOST:PORT (port 0 for any free port), off, or
-    /// systemd
-    #[arg(long, value_name = "ADDR", default_value = "off", value_parser = flag_values::listen, env = "SNOWMINT_THRIFT", help_heading = "Addresses")]
+    /// Address for Thrift, Twitter's Snowflake service (its port was 7609): HOST:PORT (port 0 for any free
+    /// port), off, or systemd
+    #[arg(long, value_name = "ADDR", default_value = "off", value_parser = flag_values::listen, help_heading = "Addresses")]
     pub(super) thrift: Listen,
     /// Namespace whose ids Thrift clients get; default: the first of --namespaces
-    #[arg(long, value_name = "NAME", env = "SNOWMINT_THRIFT_NAMESPACE", help_heading = "Addresses")]
+    #[arg(long, value_name = "NAME", help_heading = "Addresses")]
     pub(super) thrift_namespace: Option<NamespaceName>,
-    /// How Thrift clients learn of an invalid user agent or a clock that went back: `application` suits clients of Twitter's
-    /// interface, `declared` those of an interface whose `get_id` throws `InvalidUserAgentError` and `InvalidSystemClock`
-    #[arg(long, value_name = "KIND", value_enum, default_value_t = ThriftErrors::Application, env = "SNOWMINT_THRIFT_EXCEPTIONS", help_heading = "Addresses")]
+    /// How Thrift clients learn of an invalid user agent or a clock that went back: `application` suits
+    /// clients of Twitter's interface, `declared` those of an interface whose `get_id` throws
+    /// `InvalidUserAgentError` and `InvalidSystemClock`
+    #[arg(long, value_name = "KIND", value_enum, default_value_t = ThriftErrors::Application, help_heading = "Addresses")]
     pub(super) thrift_exceptions: ThriftErrors,
-    /// Address for gRPC alone, the service snowmint.v1 with health and reflection: HOST:PORT (port 0 for any free port), off,
-    /// or systemd
-    #[arg(long, value_name = "ADDR", default_value = "off", value_parser = flag_values::listen, env = "SNOWMINT_GRPC", help_heading = "Addresses")]
+    /// Address for gRPC alone, the service snowmint.v1 with health and reflection: HOST:PORT (port 0 for any
+    /// free port), off, or systemd
+    #[arg(long, value_name = "ADDR", default_value = "off", value_parser = flag_values::listen, help_heading = "Addresses")]
     pub(super) grpc: Listen,
-    /// Address for noeqd's one-byte protocol (its port was 4444): HOST:PORT (port 0 for any free port), off, or
-    /// systemd
-    #[arg(long, value_name = "ADDR", default_value = "off", value_parser = flag_values::listen, env = "SNOWMINT_NOEQD", help_heading = "Addresses")]
-    pub(super) noeqd: Listen,
-    /// Namespace whose ids noeqd's clients get; default: the first of --namespaces
-    #[arg(long, value_name = "NAME", env = "SNOWMINT_NOEQD_NAMESPACE", help_heading = "Addresses")]
-    pub(super) noeqd_namespace: Option<NamespaceName>,
-    /// Address for health checks and Prometheus: /healthz, /readyz and /metrics over HTTP, without TLS, certificates or tokens.
-    /// It serves no ids; clients see the names of namespaces and tokens. HOST:PORT (port 0 for any free port), unix:PATH, off, or
-    /// systemd
-    #[arg(long, value_name = "ADDR", default_value = "off", value_parser = flag_values::listen_or_unix, env = "SNOWMINT_PROBE", help_heading = "Addresses")]
+    /// Address for health checks and Prometheus: /healthz, /readyz and /metrics over HTTP, without TLS,
+    /// certificates or tokens. It serves no ids; clients see the names of namespaces and tokens. HOST:PORT
+    /// (port 0 for any free port), unix:PATH, off, or systemd
+    #[arg(long, value_name = "ADDR", default_value = "off", value_parser = flag_values::listen_or_unix, help_heading = "Addresses")]
     pub(super) probe: Listen,
     /// Store of leases and namespaces: sqlite:PATH, redis://, postgres://, mysql://, etcd://, zookeeper://,
     /// kubernetes: or memory:; default: the file snowmint.db in the data directory
-    #[arg(
-        long,
-        value_name = "URL",
-        env = "SNOWMINT_STORE",
-        hide_env_values = true,
-        help_heading = "Store and namespaces"
-    )]
+    #[arg(long, value_name = "URL", hide_env_values = true, help_heading = "Store and namespaces")]
     pub(super) store: Option<String>,
-    /// Identity that the store must have, as `snowmint doctor` shows it, such as `smst_2hs8sknr1g0v9aqz5ffk4twv3c`: this node does not
-    /// start on another store; default: any
-    #[arg(long, value_name = "ID", env = "SNOWMINT_EXPECT_STORE", help_heading = "Store and namespaces")]
+    /// Identity that the store must have, as `snowmint doctor` shows it, such as
+    /// `smst_2hs8sknr1g0v9aqz5ffk4twv3c`: this node does not start on another store; default: any
+    #[arg(long, value_name = "ID", help_heading = "Store and namespaces")]
     pub(super) expect_store: Option<StoreId>,
-    /// Data directory; default: `$XDG_STATE_HOME/snowmint`, or `~/.local/state/snowmint`; for root /var/lib/snowmint
-    #[arg(
-        long,
-        alias = "data-dir",
-        value_name = "DIR",
-        env = "SNOWMINT_DATA",
-        help_heading = "Store and namespaces"
-    )]
+    /// Data directory; default: `$XDG_STATE_HOME/snowmint`, or `~/.local/state/snowmint`; for root
+    /// /var/lib/snowmint
+    #[arg(long, alias = "data-dir", value_name = "DIR", help_heading = "Store and namespaces")]
     pub(super) data: Option<String>,
     /// Configuration file (TOML): any of these flags, namespaces and tokens (`snowmint config --help` shows
     /// one). Flags and environment variables win over it
-    #[arg(long, value_name = "FILE", env = "SNOWMINT_CONFIG", help_heading = "Configuration")]
+    #[arg(long, value_name = "FILE", help_heading = "Configuration")]
     pub(crate) config: Option<PathBuf>,
     #[arg(skip)]
     pub(crate) from_config: FromConfig,
-    /// Certificate for TLS on every TCP port but that of --probe, followed by those of intermediate authorities (PEM). The TLS files are loaded
-    /// again when they change, and at SIGHUP
-    #[arg(long, value_name = "FILE", env = "SNOWMINT_TLS_CERT", help_heading = "TLS, tokens and web pages")]
+    /// Certificate for TLS on every TCP port but that of --probe, followed by those of intermediate
+    /// authorities (PEM). The TLS files are loaded again when they change, and at SIGHUP
+    #[arg(long, value_name = "FILE", help_heading = "TLS, tokens and web pages")]
     pub(super) tls_cert: Option<PathBuf>,
     /// Private key of the certificate (PEM, not encrypted)
-    #[arg(long, value_name = "FILE", env = "SNOWMINT_TLS_KEY", help_heading = "TLS, tokens and web pages")]
+    #[arg(long, value_name = "FILE", help_heading = "TLS, tokens and web pages")]
     pub(super) tls_key: Option<PathBuf>,
     /// Require client certificates of these authorities (PEM), on every TCP port but that of --probe
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "SNOWMINT_TLS_CLIENT_CA",
-        help_heading = "TLS, tokens and web pages"
-    )]
+    #[arg(long, value_name = "FILE", help_heading = "TLS, tokens and web pages")]
     pub(super) tls_client_ca: Option<PathBuf>,
-    /// File of tokens (TOML; `snowmint token --help` shows how it is made). Every client then needs one, except for
-    /// /healthz, /readyz, /metrics, /openapi.json, the page of the console, and gRPC health and reflection. The file is
-    /// read again when it changes, and at SIGHUP
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "SNOWMINT_TOKENS_FILE",
-        help_heading = "TLS, tokens and web pages"
-    )]
+    /// File of tokens (TOML; `snowmint token --help` shows how it is made). Every client then needs one,
+    /// except for /healthz, /readyz, /metrics, /openapi.json, the page of the console, and gRPC health and
+    /// reflection. The file is read again when it changes, and at SIGHUP
+    #[arg(long, value_name = "FILE", help_heading = "TLS, tokens and web pages")]
     pub(super) tokens_file: Option<PathBuf>,
     /// Token whose rights and quotas Thrift clients have, by its name: Thrift has no way to send one
-    #[arg(
-        long,
-        value_name = "NAME",
-        env = "SNOWMINT_THRIFT_TOKEN",
-        help_heading = "TLS, tokens and web pages"
-    )]
+    #[arg(long, value_name = "NAME", help_heading = "TLS, tokens and web pages")]
     pub(super) thrift_token: Option<TokenName>,
-    /// Accept every client on addresses that other machines can reach, and tokens without TLS. Otherwise these addresses
-    /// require --tls-client-ca, or --tokens-file with TLS
-    #[arg(long, env = "SNOWMINT_INSECURE", value_parser = BoolishValueParser::new(), help_heading = "TLS, tokens and web pages")]
+    /// Accept every client on addresses that other machines can reach, and tokens without TLS. Otherwise
+    /// these addresses require --tls-client-ca, or --tokens-file with TLS
+    #[arg(long, value_parser = BoolishValueParser::new(), help_heading = "TLS, tokens and web pages")]
     pub(super) insecure: bool,
     /// Layout of ids: a name (see `snowmint layouts`) or its text form (see `snowmint layout --help`)
-    #[arg(
-        long,
-        value_name = "SPEC|NAME",
-        default_value = "twitter",
-        env = "SNOWMINT_LAYOUT",
-        help_heading = "Ids and leases"
-    )]
+    #[arg(long, value_name = "SPEC|NAME", default_value = "twitter", help_heading = "Ids and leases")]
     pub(super) layout: Layout,
     /// Datacenter, if the layout has one
-    #[arg(long, value_name = "N", default_value = "0", value_parser = flag_values::node_number, allow_negative_numbers = true, env = "SNOWMINT_DATACENTER", help_heading = "Ids and leases")]
+    #[arg(long, value_name = "N", default_value = "0", value_parser = flag_values::node_number, allow_negative_numbers = true, help_heading = "Ids and leases")]
     pub(super) datacenter: u32,
-    /// Require this worker: a number, `ordinal` (after the last `-` of the host name), `ipv4` or `ipv4:NETWORK`, such as
-    /// ipv4:10.244.0.0/16 (the low bits of this host's address, as wide as the worker field). Without a network, hosts
-    /// of two subnets can get the same worker, and the store rejects the second one. Default: any free worker
-    #[arg(
-        long,
-        value_name = "N",
-        allow_negative_numbers = true,
-        env = "SNOWMINT_WORKER",
-        help_heading = "Ids and leases"
-    )]
+    /// Require this worker: a number, `ordinal` (after the last `-` of the host name), `ipv4` or
+    /// `ipv4:NETWORK`, such as ipv4:10.244.0.0/16 (the low bits of this host's address, as wide as the worker
+    /// field). Without a network, hosts of two subnets can get the same worker, and the store rejects the
+    /// second one. Default: any free worker
+    #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = "Ids and leases")]
     pub(super) worker: Option<WorkerSource>,
-    /// Number of workers to hold, 1 to 8, or a range such as 1..8. The node takes another worker when sequences run out for
-    /// a second, and gives it back when it was not needed for three windows
-    #[arg(
-        long,
-        value_name = "N|MIN..MAX",
-        default_value = "1",
-        env = "SNOWMINT_WORKERS",
-        help_heading = "Ids and leases"
-    )]
+    /// Number of workers to hold, 1 to 8, or a range such as 1..8. The node takes another worker when
+    /// sequences run out for a second, and gives it back when it was not needed for three windows
+    #[arg(long, value_name = "N|MIN..MAX", default_value = "1", help_heading = "Ids and leases")]
     pub(super) workers: WorkerCount,
-    /// After a restart while the store is down, continue under the lease saved in the data directory, until it expires.
-    /// Each node then needs its own data directory on a local disk. Do not use this option if the disks of running nodes
-    /// may be cloned
-    #[arg(long, env = "SNOWMINT_START_WITHOUT_STORE", value_parser = BoolishValueParser::new(), help_heading = "Store and namespaces")]
+    /// After a restart while the store is down, continue under the lease saved in the data directory, until
+    /// it expires. Each node then needs its own data directory on a local disk. Do not use this option if the
+    /// disks of running nodes may be cloned
+    #[arg(long, value_parser = BoolishValueParser::new(), help_heading = "Store and namespaces")]
     pub(super) start_without_store: bool,
     /// Namespaces to serve, separated by commas
     #[arg(
@@ -240,101 +192,73 @@ pub(crate) struct Args {
         value_name = "NAME,...",
         default_value = "default",
         value_delimiter = ',',
-        env = "SNOWMINT_NAMESPACES",
         help_heading = "Store and namespaces"
     )]
     pub(super) namespaces: Vec<NamespaceName>,
     /// File of namespaces of any scheme (TOML; `snowmint ns --help` shows one); SIGHUP reads it again
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "SNOWMINT_NAMESPACES_FILE",
-        help_heading = "Store and namespaces"
-    )]
+    #[arg(long, value_name = "FILE", help_heading = "Store and namespaces")]
     pub(crate) namespaces_file: Option<PathBuf>,
-    /// File of the keys that hide the ids of namespaces (TOML: `NAME = "32 hex digits"`; `snowmint hide-key` makes one). This
-    /// node serves no namespace whose key it lacks; SIGHUP reads it again
-    #[arg(long, value_name = "FILE", env = "SNOWMINT_HIDE_KEYS_FILE", help_heading = "Store and namespaces")]
+    /// File of the keys that hide the ids of namespaces (TOML: `NAME = "32 hex digits"`; `snowmint hide-key`
+    /// makes one). This node serves no namespace whose key it lacks; SIGHUP reads it again
+    #[arg(long, value_name = "FILE", help_heading = "Store and namespaces")]
     pub(crate) hide_keys_file: Option<PathBuf>,
-    /// Passwords and certificates for sources of namespaces: NAME=URL, such as `shop=mysql://leaf:PASSWORD@db/leaf`. A source
-    /// with `login=NAME` and the same scheme, user, hosts and database uses it; no other source gets a password. Separate
-    /// several by spaces. A file has a table [logins] instead (see `snowmint ns --help`), which SIGHUP reads again
-    #[arg(
-        long,
-        value_name = "NAME=URL",
-        env = "SNOWMINT_LOGINS",
-        hide_env_values = true,
-        help_heading = "Store and namespaces"
-    )]
+    /// Passwords and certificates for sources of namespaces: NAME=URL, such as
+    /// `shop=mysql://leaf:PASSWORD@db/leaf`. A source with `login=NAME` and the same scheme, user, hosts and
+    /// database uses it; no other source gets a password. Separate several by spaces. A file has a table
+    /// [logins] instead (see `snowmint ns --help`), which SIGHUP reads again
+    #[arg(long, value_name = "NAME=URL", hide_env_values = true, help_heading = "Store and namespaces")]
     pub(super) logins: Vec<String>,
     /// Interval at which this node looks for namespaces that were added, changed or dropped in the store
-    #[arg(long, value_name = "TIME", default_value = flag_values::NAMESPACES_POLL, value_parser = flag_values::poll, env = "SNOWMINT_NAMESPACES_POLL", help_heading = "Store and namespaces")]
+    #[arg(long, value_name = "TIME", default_value = flag_values::NAMESPACES_POLL, value_parser = flag_values::poll, help_heading = "Store and namespaces")]
     pub(super) namespaces_poll: Duration,
-    /// Length of a lease. Ids continue through a store outage of up to two thirds of it, and the worker of a crashed node is
-    /// free again after it
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = flag_values::window, env = "SNOWMINT_WINDOW", help_heading = "Ids and leases")]
+    /// Length of a lease. Ids continue through a store outage of up to two thirds of it, and the worker of a
+    /// crashed node is free again after it
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = flag_values::window, help_heading = "Ids and leases")]
     pub(super) window: Duration,
-    /// Limit on how far this clock may be ahead of the store's clock to take a lease, or to renew one after a clock step. If
-    /// the store has no clock: the largest step forward that this node follows at once
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = flag_values::skew, env = "SNOWMINT_MAX_SKEW", help_heading = "Ids and leases")]
+    /// Limit on how far this clock may be ahead of the store's clock to take a lease, or to renew one after a
+    /// clock step. If the store has no clock: the largest step forward that this node follows at once
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = flag_values::skew, help_heading = "Ids and leases")]
     pub(super) max_skew: Duration,
-    /// Clock of the timestamps. With `anchored`, a clock step never interrupts id generation. With `wall`, ids show the wall
-    /// clock's time after each step; a step forward that nothing confirms stops ids until the clock is corrected or the step
-    /// has lasted. Neither can repeat an id
-    #[arg(long, value_name = "CLOCK", value_enum, default_value_t = ClockChoice::Anchored, env = "SNOWMINT_CLOCK", help_heading = "Ids and leases")]
+    /// Clock of the timestamps. With `anchored`, a clock step never interrupts id generation. With `wall`,
+    /// ids show the wall clock's time after each step; a step forward that nothing confirms stops ids until
+    /// the clock is corrected or the step has lasted. Neither can repeat an id
+    #[arg(long, value_name = "CLOCK", value_enum, default_value_t = ClockChoice::Anchored, help_heading = "Ids and leases")]
     pub(super) clock: ClockChoice,
-    /// Rule for a clock that goes back and for a tick that is used up: reject, wait(TIME), borrow(TIME), generation, or
-    /// several joined by ` then `. The clock goes back only with `--clock wall`
-    #[arg(
-        long,
-        value_name = "RULE",
-        default_value = "wait(10ms)",
-        env = "SNOWMINT_RULE",
-        help_heading = "Ids and leases"
-    )]
+    /// Rule for a clock that goes back and for a tick that is used up: reject, wait(TIME), borrow(TIME),
+    /// generation, or several joined by ` then `. The clock goes back only with `--clock wall`
+    #[arg(long, value_name = "RULE", default_value = "wait(10ms)", help_heading = "Ids and leases")]
     pub(super) rule: Rule,
-    /// Start of the sequence in each new millisecond: rolling (after the last one, in order), zero (Twitter's bits), random
-    /// or random(N) (below N). With zero, an id that is alone in its millisecond has sequence 0: rare ids are even, and
-    /// `id % n` sends them to one shard. With random, the ids of a connection increase only from one millisecond to the next
-    #[arg(
-        long,
-        value_name = "START",
-        default_value = "rolling",
-        env = "SNOWMINT_SEQUENCE_START",
-        help_heading = "Ids and leases"
-    )]
+    /// Start of the sequence in each new millisecond: rolling (after the last one, in order), zero (Twitter's
+    /// bits), random or random(N) (below N). With zero, an id that is alone in its millisecond has sequence
+    /// 0: rare ids are even, and `id % n` sends them to one shard. With random, the ids of a connection
+    /// increase only from one millisecond to the next
+    #[arg(long, value_name = "START", default_value = "rolling", help_heading = "Ids and leases")]
     pub(super) sequence_start: Start,
-    /// Limit of client connections over all protocols. At the limit, new clients are rejected; /healthz, /readyz and
-    /// /metrics are still answered, on 64 reserved connections. Lowered with a warning if the system allows fewer open files
-    /// (ulimit -n)
-    #[arg(long, value_name = "N", default_value = "10000", value_parser = flag_values::connections, env = "SNOWMINT_MAX_CONNECTIONS", help_heading = "Limits and shutdown")]
+    /// Limit of client connections over all protocols. At the limit, new clients are rejected; /healthz,
+    /// /readyz and /metrics are still answered, on 64 reserved connections. Lowered with a warning if the
+    /// system allows fewer open files (ulimit -n)
+    #[arg(long, value_name = "N", default_value = "10000", value_parser = flag_values::connections, help_heading = "Limits and shutdown")]
     pub(super) max_connections: usize,
-    /// Threads that serve requests, 1 to 64. auto: half of the CPUs, at least 1 and at most 2. Each further thread costs CPU time
-    /// for each request, and adds throughput only while CPUs are idle
-    #[arg(long, value_name = "N", default_value = "auto", value_parser = flag_values::threads, env = "SNOWMINT_THREADS", help_heading = "Limits and shutdown")]
+    /// Threads that serve requests, 1 to 64. auto: half of the CPUs, at least 1 and at most 2. Each further
+    /// thread costs CPU time for each request, and adds throughput only while CPUs are idle
+    #[arg(long, value_name = "N", default_value = "auto", value_parser = flag_values::threads, help_heading = "Limits and shutdown")]
     pub(super) threads: NonZeroUsize,
-    /// Close connections without a request for this long; 0s disables it. Keep it longer than the idle timeout of load
-    /// balancers and connection pools, so that they close first
-    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = flag_values::idle_timeout, env = "SNOWMINT_IDLE_TIMEOUT", help_heading = "Limits and shutdown")]
+    /// Close connections without a request for this long; 0s disables it. Keep it longer than the idle
+    /// timeout of load balancers and connection pools, so that they close first
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = flag_values::idle_timeout, help_heading = "Limits and shutdown")]
     pub(super) idle_timeout: Duration,
     /// Time limit for a request to arrive completely: the head of an HTTP request, or a whole Redis command
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = flag_values::timeout, env = "SNOWMINT_REQUEST_TIMEOUT", help_heading = "Limits and shutdown")]
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = flag_values::timeout, help_heading = "Limits and shutdown")]
     pub(super) request_timeout: Duration,
-    /// Close connections whose client reads nothing of its answers for this long. Over HTTP/2 and gRPC, an answer that is not
-    /// read is reset, if the client reads others
-    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = flag_values::timeout, env = "SNOWMINT_WRITE_TIMEOUT", help_heading = "Limits and shutdown")]
+    /// Close connections whose client reads nothing of its answers for this long. Over HTTP/2 and gRPC, an
+    /// answer that is not read is reset, if the client reads others
+    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = flag_values::timeout, help_heading = "Limits and shutdown")]
     pub(super) write_timeout: Duration,
-    /// Hosts to accept besides localhost and loopback addresses (beyond loopback: any address); * accepts any.
-    /// Checked if --http (or --probe) is a loopback address, against web pages that point a name of their own
-    /// at it (DNS rebinding), or if this flag is set. A reverse proxy that passes on the client's Host header
-    /// needs it
-    #[arg(
-        long,
-        value_name = "NAME,...",
-        value_delimiter = ',',
-        env = "SNOWMINT_ALLOWED_HOSTS",
-        help_heading = "TLS, tokens and web pages"
-    )]
+    /// Hosts to accept besides localhost and loopback addresses (beyond loopback: any address); * accepts
+    /// any. Checked if --http (or --probe) is a loopback address, against web pages that point a name of
+    /// their own at it (DNS rebinding), or if this flag is set. A reverse proxy that passes on the client's
+    /// Host header needs it
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', help_heading = "TLS, tokens and web pages")]
     pub(super) allowed_hosts: Vec<String>,
     /// Origins of web pages that may send requests over HTTP and read the answers (CORS), such as
     /// `https://app.example.com`; default: none
@@ -342,65 +266,65 @@ pub(crate) struct Args {
         long,
         value_name = "ORIGIN,...",
         value_delimiter = ',',
-        env = "SNOWMINT_CORS_ORIGIN",
         help_heading = "TLS, tokens and web pages"
     )]
     pub(super) cors_origin: Vec<String>,
-    /// HTTP addresses of nodes of the same store: http://HOST:PORT,... The console and `doctor --server` report which of them do not
-    /// answer, and /readyz, the log and a metric which of them use another store. The admin API asks these, and no others, for /metrics and /readyz. For nodes with TLS, the port of their --probe;
-    /// default: none
-    #[arg(
-        long,
-        value_name = "URL,...",
-        value_delimiter = ',',
-        env = "SNOWMINT_PEERS",
-        help_heading = "Store and namespaces"
-    )]
+    /// HTTP addresses of nodes of the same store: http://HOST:PORT,... The console and `doctor --server`
+    /// report which of them do not answer, and /readyz, the log and a metric which of them use another store.
+    /// The admin API asks these, and no others, for /metrics and /readyz. For nodes with TLS, the port of
+    /// their --probe; default: none
+    #[arg(long, value_name = "URL,...", value_delimiter = ',', help_heading = "Store and namespaces")]
     pub(super) peers: Vec<String>,
-    /// Serve the console, a page for browsers that explains ids and shows the fleet, at / of the HTTP port: true or false
-    #[arg(long, value_name = "BOOL", default_value = "true", action = ArgAction::Set, value_parser = BoolishValueParser::new(), env = "SNOWMINT_CONSOLE", help_heading = "TLS, tokens and web pages")]
+    /// Serve the console, a page for browsers that explains ids and shows the fleet, at / of the HTTP port:
+    /// true or false
+    #[arg(long, value_name = "BOOL", default_value = "true", action = ArgAction::Set, value_parser = BoolishValueParser::new(), help_heading = "TLS, tokens and web pages")]
     pub(super) console: bool,
     /// Do not serve the console; the same as --console false
     #[arg(long, help_heading = "TLS, tokens and web pages")]
     pub(super) no_console: bool,
     /// Time limit for requests in flight after SIGTERM and the drain delay; then their connections are cut
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = flag_values::drain, env = "SNOWMINT_DRAIN_TIMEOUT", help_heading = "Limits and shutdown")]
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = flag_values::drain, help_heading = "Limits and shutdown")]
     pub(super) drain_timeout: Duration,
-    /// Time to keep serving after SIGTERM while `/readyz` answers 503, so that a load balancer notices; about 5s behind one
-    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = flag_values::drain, env = "SNOWMINT_DRAIN_DELAY", help_heading = "Limits and shutdown")]
+    /// Time to keep serving after SIGTERM while `/readyz` answers 503, so that a load balancer notices; about
+    /// 5s behind one
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = flag_values::drain, help_heading = "Limits and shutdown")]
     pub(super) drain_delay: Duration,
     /// Name that holds the lease of this node; default: the host name and the first open port
-    #[arg(long, value_name = "NAME", value_parser = holder, env = "SNOWMINT_HOLDER", help_heading = "Ids and leases")]
+    #[arg(long, value_name = "NAME", value_parser = holder, help_heading = "Ids and leases")]
     pub(super) holder: Option<Holder>,
     /// Format of log lines on standard error
-    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Format::Text, env = "SNOWMINT_LOG_FORMAT", help_heading = "Log")]
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Format::Text, help_heading = "Log")]
     pub(super) log_format: Format,
-    /// Log level: off, error, warn, info, debug or trace; also per module, as in `warn,snowmint_cluster=debug`. SIGHUP reads it
-    /// again if it is set in --config
-    #[arg(
-        long,
-        alias = "log-level",
-        value_name = "LEVEL",
-        default_value = "info",
-        env = "SNOWMINT_LOG",
-        help_heading = "Log"
-    )]
+    /// Log level: off, error, warn, info, debug or trace; also per module, as in
+    /// `warn,snowmint_cluster=debug`. SIGHUP reads it again if it is set in --config
+    #[arg(long, alias = "log-level", value_name = "LEVEL", default_value = "info", help_heading = "Log")]
     pub(super) log: Filter,
-    /// Log each request: protocol, client, request, namespace, count, outcome and duration, at target `snowmint::access`. SIGHUP
-    /// reads it again if it is set in --config
-    #[arg(long, env = "SNOWMINT_ACCESS_LOG", value_parser = BoolishValueParser::new(), help_heading = "Log")]
+    /// Log each request: protocol, client, request, namespace, count, outcome and duration, at target
+    /// `snowmint::access`. SIGHUP reads it again if it is set in --config
+    #[arg(long, value_parser = BoolishValueParser::new(), help_heading = "Log")]
     pub(super) access_log: bool,
-    /// OpenTelemetry collector for traces of requests (OTLP over HTTP), such as `http://localhost:4318`; default:
-    /// `OTEL_EXPORTER_OTLP_ENDPOINT`. Requires a build with the feature `otlp`
-    #[arg(long, value_name = "URL", env = "SNOWMINT_OTLP_ENDPOINT", help_heading = "Log")]
+    /// OpenTelemetry collector for traces of requests (OTLP over HTTP), such as `http://localhost:4318`;
+    /// default: `OTEL_EXPORTER_OTLP_ENDPOINT`. Requires a build with the feature `otlp`
+    #[arg(long, value_name = "URL", help_heading = "Log")]
     pub(super) otlp_endpoint: Option<String>,
-    /// Share of requests to trace, from 0 to 1, of those without a trace context; otherwise the caller decides
-    #[arg(long, value_name = "RATIO", default_value = "0", value_parser = trace_flags::ratio, env = "SNOWMINT_OTLP_SAMPLE_RATIO", help_heading = "Log")]
+    /// Share of requests to trace, from 0 to 1, of those without a trace context; otherwise the caller
+    /// decides
+    #[arg(long, value_name = "RATIO", default_value = "0", value_parser = trace_flags::ratio, help_heading = "Log")]
     pub(super) otlp_sample_ratio: f64,
     /// Print help (`--help` has examples)
     // Not the one of clap: it would be alone under a heading of its own, before the addresses.
     #[arg(short, long, action = ArgAction::Help, help_heading = "Global options")]
     help: Option<bool>,
+}
+
+/// Adds the environment variable of a flag: its name in capitals, after `SNOWMINT_`.
+fn with_variable(flag: Arg) -> Arg {
+    let name = flag.get_id().as_str().to_uppercase();
+    if matches!(&*name, "HELP" | "NO_CONSOLE") {
+        return flag;
+    }
+    // The command keeps the names of its variables for the life of the process.
+    flag.env(&*format!("SNOWMINT_{name}").leak())
 }
 
 /// The path of the configuration file, for each part of it that the node reads again or watches.
@@ -419,9 +343,10 @@ pub(crate) struct FromConfig {
 }
 
 impl Args {
-    /// Returns the settings of the server that do not depend on the running process. Reads the TLS files and the tokens.
+    /// Returns the settings of the server that do not depend on the running process. Reads the TLS files and
+    /// the tokens.
     fn settings(&self) -> Result<Settings, Failure> {
-        let settings = Settings {
+        let mut settings = Settings {
             max_connections: self.max_connections,
             timeouts: Timeouts {
                 idle: Some(self.idle_timeout).filter(|idle| !idle.is_zero()),
@@ -438,7 +363,78 @@ impl Args {
             drain_delay: self.drain_delay,
             ..Settings::default()
         };
+        trace_flags::apply(&mut settings, self.otlp_endpoint.as_deref(), self.otlp_sample_ratio)?;
         Ok(settings)
+    }
+
+    /// Returns the ports for ids, each with its flag.
+    pub(super) const fn ports(&self) -> [(&'static str, &Listen); 4] {
+        [("--http", &self.http), ("--resp", &self.resp), ("--thrift", &self.thrift), ("--grpc", &self.grpc)]
+    }
+
+    fn namespace_flags(&self) -> Result<NamespaceFlags, Failure> {
+        let file = match self.from_config.namespaces.clone() {
+            Some(path) => Some(NamespaceSource { path, parse: namespaces_in }),
+            None => self.namespaces_file.clone().map(NamespaceSource::from),
+        };
+        Ok(NamespaceFlags {
+            names: self.namespaces.clone(),
+            file,
+            hide_keys: self.hide_keys_file.clone(),
+            logins: flag_values::logins(&self.logins)?,
+            layout: self.layout,
+        })
+    }
+
+    /// Names the flag that an invalid setting of the namespaces came from.
+    fn namespaces_failure(&self, error: NamespaceConfigError) -> Failure {
+        let flag = if self.from_config.namespaces.is_some() { "--config" } else { "--namespaces-file" };
+        match error {
+            // These errors name their own flag.
+            error @ (NamespaceConfigError::HideKeysUnread { .. } | NamespaceConfigError::HideKeys { .. }) => {
+                Failure::usage(Chain(&error))
+            }
+            error => Failure::flag(flag, Chain(&error)),
+        }
+    }
+
+    pub(super) fn log(&self) -> LogSettings {
+        LogSettings {
+            format: self.log_format,
+            filter: self.log.clone(),
+            access: self.access_log.into(),
+            filter_file: self.from_config.log.clone(),
+            access_file: self.from_config.access_log.clone(),
+        }
+    }
+
+    /// Returns the warnings about valid settings.
+    fn warnings(&self, store: &str, access: Option<&Access>) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if let Some(file) = access.and_then(Access::empty_file) {
+            let file = file.display();
+            warnings.push(format!(
+                "{file} has no tokens, so that every client is rejected: create one with `snowmint token create NAME --namespaces \
+                 NAMES --file tokens.toml`"
+            ));
+        }
+        if store.starts_with("memory:") {
+            warnings.push(
+                "--store memory: leases are lost when this process ends, and no other process sees them: ids are unique only \
+                 while this process runs alone"
+                    .to_owned(),
+            );
+        }
+        let mut outside = self.ports().into_iter().filter(|(_, listen)| !listen.is_loopback());
+        if let (None, Some((_, listen))) = (&self.store, outside.next()) {
+            warnings.push(format!(
+                "listening on {listen} without --store: {store} coordinates the processes of this machine only, and a node on \
+                 another machine would produce duplicates; set one --store for all nodes, or use one machine only"
+            ));
+        }
+        let hide_keys = self.hide_keys_file.as_deref();
+        warnings.extend(hide_keys.and_then(|file| warning_of_readers(file, Outsiders::AllButGroup)));
+        warnings
     }
 
     /// Replaces `systemd` in each listener by the address of its socket.
@@ -448,13 +444,12 @@ impl Args {
             ("--resp", &mut self.resp),
             ("--thrift", &mut self.thrift),
             ("--grpc", &mut self.grpc),
-            ("--noeqd", &mut self.noeqd),
             ("--probe", &mut self.probe),
         ])
     }
 
-    /// Resets a worker that is read from the host: a file may be checked on another machine than the one that serves. Returns the
-    /// worker on this machine as a text; `None` if it does not depend on the machine.
+    /// Resets a worker that is read from the host: a file may be checked on another machine than the one that
+    /// serves. Returns the worker on this machine as a text; `None` if it does not depend on the machine.
     pub(super) fn detach_from_host(&mut self) -> Result<Option<String>, Failure> {
         let Some(source @ (WorkerSource::Ordinal | WorkerSource::Ipv4(_))) = self.worker else {
             return Ok(None);
@@ -479,14 +474,15 @@ impl Args {
 /// The clock of a node's ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum ClockChoice {
-    /// The wall clock at the start, then boot time, corrected towards the wall clock by 0.5 ms per second. A step of the wall
-    /// clock is only logged. A node that fell behind catches up once the store or another node confirms the time
+    /// The wall clock at the start, then boot time, corrected towards the wall clock by 0.5 ms per second. A
+    /// step of the wall clock is only logged. A node that fell behind catches up once the store or another
+    /// node confirms the time
     Anchored,
-    /// The wall clock with each of its steps. One wrong step forward takes the worker until that time, even after the clock is
-    /// corrected. After a step forward, there are no ids for up to about a second (twice `may_lose`, if longer), until the
-    /// lease is renewed. After a step back, --rule decides: reject (errors), wait, borrow (continue ahead of the clock) or
-    /// generation (another backup worker id or sequence base, by the layout, and back to the start of this node's lease at
-    /// most)
+    /// The wall clock with each of its steps. One wrong step forward takes the worker until that time, even
+    /// after the clock is corrected. After a step forward, there are no ids for up to about a second (twice
+    /// `may_lose`, if longer), until the lease is renewed. After a step back, --rule decides: reject
+    /// (errors), wait, borrow (continue ahead of the clock) or generation (another backup worker id or
+    /// sequence base, by the layout, and back to the start of this node's lease at most)
     Wall,
 }
 
@@ -523,10 +519,9 @@ impl From<ThriftErrors> for ThriftExceptions {
 
 /// The checked configuration of a service: its flags, and what was computed from them.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct ServePlan {
     pub(super) args: Args,
     pub(super) thrift_namespace: NamespaceName,
-    pub(super) noeqd_namespace: NamespaceName,
     pub(super) store_url: String,
     pub(super) datacenter: DatacenterId,
     pub(super) choice: WorkerChoice,
@@ -536,24 +531,16 @@ pub(super) struct Plan {
     pub(super) settings: Settings,
     /// Where the first tokens may appear, if there are none.
     pub(super) first_tokens: Option<TokensSource>,
-    pub(super) log: Log,
     /// Warnings about valid settings.
     pub(super) warnings: Vec<String>,
 }
 
-impl Plan {
+impl ServePlan {
     pub(super) fn check(args: Args, now_unix_ms: u64) -> Result<Self, Failure> {
         let layout = args.layout;
         let (worker, datacenter) = flag_values::check_node(&layout, args.worker, args.datacenter)?;
-        let ports = [
-            ("--http", &args.http),
-            ("--resp", &args.resp),
-            ("--thrift", &args.thrift),
-            ("--grpc", &args.grpc),
-            ("--noeqd", &args.noeqd),
-        ];
-        check_ports(&ports)?;
-        check_addresses(&[&ports[..], &[("--probe", &args.probe)]].concat())?;
+        check_ports(&args.ports())?;
+        check_addresses(&args)?;
         check_times(&layout, args.window, args.rule)?;
         check_workers(&layout, worker, args.workers)?;
         for peer in &args.peers {
@@ -562,16 +549,9 @@ impl Plan {
         // clap guarantees at least one name.
         let first =
             args.namespaces.first().cloned().ok_or_else(|| Failure::usage("--namespaces: no name"))?;
-        let thrift_namespace = args.thrift_namespace.clone().unwrap_or_else(|| first.clone());
-        let noeqd_namespace = args.noeqd_namespace.clone().unwrap_or(first);
-        let (flag, file) = match args.from_config.namespaces.clone() {
-            Some(path) => ("--config", Some(NamespaceSource { path, parse: namespaces_in })),
-            None => ("--namespaces-file", args.namespaces_file.clone().map(NamespaceSource::from)),
-        };
-        let (names, hide_keys) = (args.namespaces.clone(), args.hide_keys_file.clone());
-        let logins = flag_values::logins(&args.logins)?;
-        let namespace_flags = NamespaceFlags { names, file, hide_keys, logins, layout };
-        let namespaces = namespace_flags.read().map_err(|error| namespaces_failure(flag, error))?;
+        let thrift_namespace = args.thrift_namespace.clone().unwrap_or(first);
+        let namespace_flags = args.namespace_flags()?;
+        let namespaces = namespace_flags.read().map_err(|error| args.namespaces_failure(error))?;
         // The saved lease is in the data directory too.
         if args.start_without_store {
             data_directory(args.data.as_deref())?;
@@ -580,86 +560,28 @@ impl Plan {
         flag_values::check_window(args.window, &store_url)?;
         // A layout that ends soon is reported for each namespace once it is served.
         flag_values::check_lifetime(&layout, now_unix_ms)?;
-        let mut settings = args.settings()?;
+        let settings = args.settings()?;
         check_thrift_token(&args.thrift, settings.access.as_ref(), args.thrift_token.as_ref())?;
-        trace_flags::apply(&mut settings, args.otlp_endpoint.as_deref(), args.otlp_sample_ratio)?;
-        let (tls, access) = (settings.tls.as_deref(), settings.access.as_deref());
-        let outside = ports.into_iter().map(|(_, listen)| listen).find(|it| !it.is_loopback());
-        let checks_clients = tls.is_some_and(Tls::requires_client_certificates);
-        if !checks_clients && !args.insecure {
-            check_outside(&ports, access.is_some(), tls.is_some())?;
+        if !args.insecure {
+            check_outside(&args.ports(), &settings)?;
         }
-        let mut warnings = warnings(args.store.as_deref(), &store_url, outside, access);
-        let hide_keys = args.hide_keys_file.as_deref();
-        warnings.extend(hide_keys.and_then(|file| warning_of_readers(file, Outsiders::AllButGroup)));
-        let log = Log {
-            format: args.log_format,
-            filter: args.log.clone(),
-            access: args.access_log.into(),
-            filter_file: args.from_config.log.clone(),
-            access_file: args.from_config.access_log.clone(),
-        };
         Ok(Self {
             thrift_namespace,
-            noeqd_namespace,
-            store_url,
             datacenter,
             choice: worker.map_or(WorkerChoice::Any, WorkerChoice::Only),
             namespace_flags,
             namespaces,
-            settings,
             first_tokens: args.from_config.first_tokens.clone().map(tokens_of_config),
-            log,
-            warnings,
+            warnings: args.warnings(&store_url, settings.access.as_deref()),
+            store_url,
+            settings,
             args,
         })
     }
 }
 
-/// Names the flag that an invalid setting of the namespaces came from.
-fn namespaces_failure(flag: &str, error: NamespaceConfigError) -> Failure {
-    match error {
-        // These errors name their own flag.
-        error @ (NamespaceConfigError::HideKeysUnread { .. } | NamespaceConfigError::HideKeys { .. }) => {
-            Failure::usage(Chain(&error))
-        }
-        error => Failure::flag(flag, Chain(&error)),
-    }
-}
-
-/// Returns the warnings about valid settings. `outside` is an address that other machines can reach.
-fn warnings(
-    given_store: Option<&str>,
-    store: &str,
-    outside: Option<&Listen>,
-    access: Option<&Access>,
-) -> Vec<String> {
-    let mut warnings = Vec::new();
-    if let Some(file) = access.and_then(Access::empty_file) {
-        let file = file.display();
-        warnings.push(format!(
-            "{file} has no tokens, so that every client is rejected: create one with `snowmint token create NAME --namespaces \
-             NAMES --file tokens.toml`"
-        ));
-    }
-    if store.starts_with("memory:") {
-        warnings.push(
-            "--store memory: leases are lost when this process ends, and no other process sees them: ids are unique only \
-             while this process runs alone"
-                .to_owned(),
-        );
-    }
-    if let (None, Some(listen)) = (given_store, outside) {
-        warnings.push(format!(
-            "listening on {listen} without --store: {store} coordinates the processes of this machine only, and a node on \
-             another machine would produce duplicates; set one --store for all nodes, or use one machine only"
-        ));
-    }
-    warnings
-}
-
-/// Returns the accepted host names of a listener. Without the flag, a listener for other machines accepts any name, since its
-/// names are unknown.
+/// Returns the accepted host names of a listener. Without the flag, a listener for other machines accepts any
+/// name, since its names are unknown.
 fn allowed_hosts(listen: &Listen, names: &[String]) -> Result<AllowedHosts, Failure> {
     if names.is_empty() && !listen.is_loopback() {
         return Ok(AllowedHosts::Any);
@@ -731,12 +653,17 @@ fn check_thrift_token(
     }
 }
 
-/// Rejects addresses on which other machines could draw ids without explicit permission, or could read tokens.
-fn check_outside(ports: &[(&str, &Listen)], has_tokens: bool, has_tls: bool) -> Result<(), Failure> {
+/// Rejects addresses on which other machines could draw ids without explicit permission, or could read
+/// tokens.
+fn check_outside(ports: &[(&str, &Listen)], settings: &Settings) -> Result<(), Failure> {
+    let (tls, has_tokens) = (settings.tls.as_deref(), settings.access.is_some());
+    if tls.is_some_and(Tls::requires_client_certificates) {
+        return Ok(());
+    }
     for (flag, listen) in ports.iter().filter(|(_, listen)| !listen.is_loopback()) {
         let certificates = "--tls-cert FILE --tls-key FILE --tls-client-ca FILE";
         let serve = format!("`snowmint serve {flag} {listen}");
-        let why = match (*flag, has_tokens, has_tls) {
+        let why = match (*flag, has_tokens, tls.is_some()) {
             ("--thrift", ..) => format!(
                 "other machines can connect, and Thrift cannot send a token; require client certificates: {serve} {certificates}`, \
                  or accept every client: {serve} --insecure`"
@@ -769,7 +696,8 @@ fn check_ports(ports: &[(&str, &Listen)]) -> Result<(), Failure> {
 }
 
 /// Rejects two listeners on one address.
-fn check_addresses(ports: &[(&str, &Listen)]) -> Result<(), Failure> {
+fn check_addresses(args: &Args) -> Result<(), Failure> {
+    let ports = [&args.ports()[..], &[("--probe", &args.probe)]].concat();
     for (index, (flag, listen)) in ports.iter().enumerate() {
         if let Listen::Off | Listen::Systemd | Listen::At { port: 0, .. } = listen {
             continue;

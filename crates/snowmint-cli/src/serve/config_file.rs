@@ -1,8 +1,9 @@
 //! The configuration file of `snowmint serve`.
 //!
-//! A key is the name of a flag of `serve` with `_` for `-`. So the file needs no separate list of keys: it accepts the flags'
-//! values. Its values become the defaults of the flags, below environment and command line. The tables `namespaces`,
-//! `auto_create` and `logins` are those of a namespace file, and the tables `tokens` those of a tokens file.
+//! A key is the name of a flag of `serve` with `_` for `-`. So the file needs no separate list of keys: it
+//! accepts the flags' values. Its values become the defaults of the flags, below environment and command
+//! line. The tables `namespaces`, `auto_create` and `logins` are those of a namespace file, and the tables
+//! `tokens` those of a tokens file.
 
 use std::collections::BTreeMap;
 use std::error::Error as _;
@@ -19,7 +20,6 @@ use toml::de::{DeString, DeTable, DeValue, Error as TomlError, ValueDeserializer
 use toml::{Spanned, Value};
 
 use super::args::Args;
-use super::logging::{AccessLog, Filter};
 use crate::error::Failure;
 
 /// A configuration file whose keys and values were checked, each by its flag.
@@ -47,7 +47,7 @@ impl ConfigFile {
     /// The line, the key and the reason.
     pub fn parse(text: &str) -> Result<Self, String> {
         let flags = flags();
-        let document = Document::parse(text).map_err(|error| error.to_string())?;
+        let document = ConfigTables::parse(text).map_err(|error| error.to_string())?;
         let (has_namespaces, has_tokens) = (!document.namespaces.is_empty(), !document.tokens.is_empty());
         let token_lines = document.token_lines()?;
         let tables = if has_namespaces { document.without_settings() } else { token_lines };
@@ -67,7 +67,8 @@ impl ConfigFile {
         Ok(Self { values, has_namespaces, has_tokens, tables })
     }
 
-    /// Makes the node read its namespaces from this file, at the start and at each SIGHUP: tables may be added later.
+    /// Makes the node read its namespaces from this file, at the start and at each SIGHUP: tables may be
+    /// added later.
     pub(crate) fn give_namespaces(&self, args: &mut Args, path: PathBuf) -> Result<(), Failure> {
         match &args.namespaces_file {
             Some(other) if self.has_namespaces => Err(Failure::usage(format!(
@@ -83,8 +84,8 @@ impl ConfigFile {
         }
     }
 
-    /// Makes the node read its tokens from this file, if it has some. Otherwise the node only watches whether the file gets some,
-    /// which need a restart.
+    /// Makes the node read its tokens from this file, if it has some. Otherwise the node only watches whether
+    /// the file gets some, which need a restart.
     pub(crate) fn give_tokens(&self, args: &mut Args, path: PathBuf) -> Result<(), Failure> {
         match &args.tokens_file {
             Some(_) if !self.has_tokens => Ok(()),
@@ -113,7 +114,7 @@ impl ConfigFile {
 }
 
 /// The keys of a file, by their readers.
-struct Document<'t> {
+struct ConfigTables<'t> {
     text: &'t str,
     /// The keys that are flags, or unknown.
     settings: Vec<(Spanned<DeString<'t>>, Spanned<DeValue<'t>>)>,
@@ -123,7 +124,7 @@ struct Document<'t> {
     tokens: DeTable<'t>,
 }
 
-impl<'t> Document<'t> {
+impl<'t> ConfigTables<'t> {
     fn parse(text: &'t str) -> Result<Self, NamespaceFileError> {
         let whole = DeTable::parse(text).map_err(|error| syntax(text, &error))?;
         let mut document =
@@ -186,7 +187,7 @@ impl<'t> Document<'t> {
 ///
 /// The line and the reason: also for an unknown table, which may be meant as one of these.
 pub fn namespaces_in(text: &str, layout: &Layout) -> Result<NamespaceFile, NamespaceFileError> {
-    let document = Document::parse(text)?;
+    let document = ConfigTables::parse(text)?;
     // No flag accepts a table.
     if let Some((key, _)) = document.settings.iter().find(|(_, value)| has_table(value.get_ref())) {
         let why = format!("unexpected table {}", Snippet::of(key.get_ref()));
@@ -201,7 +202,7 @@ pub fn namespaces_in(text: &str, layout: &Layout) -> Result<NamespaceFile, Names
 ///
 /// The line and the reason. An invalid file has no tokens to read, which is not the same as having none.
 pub fn tokens_in(text: &str) -> Result<(TokenRows, String), String> {
-    let document = Document::parse(text).map_err(|error| error.to_string())?;
+    let document = ConfigTables::parse(text).map_err(|error| error.to_string())?;
     let lines = document.token_lines()?;
     Ok((tokens_file::of_table(document.tokens, text)?, lines))
 }
@@ -215,18 +216,8 @@ fn has_table(value: &DeValue<'_>) -> bool {
     }
 }
 
-/// Reads the log level from a configuration file.
-pub(super) fn log_of(path: &Path) -> Result<Filter, String> {
-    setting(path, "log")?.unwrap_or_else(|| "info".to_owned()).parse().map_err(ToOwned::to_owned)
-}
-
-/// Reads from a configuration file whether to log each request.
-pub(super) fn access_log_of(path: &Path) -> Result<AccessLog, String> {
-    setting(path, "access_log").map(|value| AccessLog::from(value.as_deref() == Some("true")))
-}
-
 /// Reads one setting, which has one value, from a configuration file.
-fn setting(path: &Path, key: &str) -> Result<Option<String>, String> {
+pub(super) fn setting(path: &Path, key: &str) -> Result<Option<String>, String> {
     let in_file = |why: String| format!("{}: {why}", path.display());
     let text = std::fs::read_to_string(path).map_err(|error| in_file(error.to_string()))?;
     let mut file = ConfigFile::parse(&text).map_err(in_file)?;
@@ -398,13 +389,13 @@ mod tests {
         }
     }
 
-    /// Goal: a mistake elsewhere in the file revokes no token. Method: a file that is no TOML, one whose tables cannot be told from
-    /// a text, and one without tokens.
+    /// Goal: a mistake elsewhere in the file revokes no token. Method: a file that is no TOML, one whose
+    /// tables cannot be told from a text, and one without tokens.
     #[test]
     fn the_token_tables_are_those_of_a_valid_file() {
         let valid = "http = 'off'\n[tokens.a]\nsha256 = 'x'\n[namespaces.n]\nscheme = 'ulid'\n[tokens.b]\nrate = '1/s'\n";
         let kept = "[tokens.a]\nsha256 = 'x'\n[tokens.b]\nrate = '1/s'\n";
-        let lines = |text: &str| Document::parse(text).map_err(|error| error.to_string())?.token_lines();
+        let lines = |text: &str| ConfigTables::parse(text).map_err(|error| error.to_string())?.token_lines();
         assert_eq!(lines(valid).as_deref(), Ok(kept));
         assert_eq!(lines("http = 'off'\n").as_deref(), Ok(""));
         for invalid in [format!("{valid}http ="), format!("{valid}rule = \"\"\"\n[http]\n\"\"\"\n")] {

@@ -11,9 +11,8 @@ use clap::ValueEnum;
 use snowmint::error::Snippet;
 use snowmint::foreign::{Most, shown_in_json};
 use snowmint_admin::node::LogControl;
-use tracing::Metadata;
 use tracing_subscriber::filter::{LevelFilter, Targets};
-use tracing_subscriber::fmt::{MakeWriter, layer};
+use tracing_subscriber::fmt::layer;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::reload::{Handle, Layer};
 use tracing_subscriber::util::SubscriberInitExt as _;
@@ -22,8 +21,7 @@ use tracing_subscriber::{Registry, registry};
 use super::config_file;
 use crate::argv;
 use crate::error::Failure;
-use crate::foreign_flags::SERVE;
-use crate::log_queue::{self, ACCESS, Lines, LogQueue};
+use crate::log_queue::{self, ACCESS, CleanLine, Lines, LogQueue};
 use crate::output::{clean_line, wants_colour};
 
 /// The format of log lines.
@@ -43,14 +41,24 @@ impl Format {
             Self::Json => failure.logged_as_json(),
         }
     }
+
+    /// Returns the way to write a line without the control characters of the texts in it: a name from a
+    /// client or a store could forge a line, or give orders to a terminal.
+    fn clean(self) -> CleanLine {
+        match self {
+            Self::Text => |line| clean_line(line, Most::Line),
+            Self::Json => |line| shown_in_json(line, Most::Line),
+        }
+    }
 }
 
-/// Returns the format that the command line or the environment asks for. Works with invalid flags, in order to report them.
+/// Returns the format that the command line or the environment asks for. Works with invalid flags, in order
+/// to report them.
 pub(crate) fn requested_format() -> Format {
     const FLAG: &str = "--log-format";
     let words = argv::words();
     // A global flag may precede the command, which has several names.
-    if !words.iter().skip(1).take(3).any(|word| SERVE.contains(&word.as_str())) {
+    if !words.iter().skip(1).take(3).any(|word| argv::SERVE.contains(&word.as_str())) {
         return Format::Text;
     }
     let named = words.iter().enumerate().rev().find_map(|(at, word)| match word.strip_prefix(FLAG)? {
@@ -100,7 +108,7 @@ impl FromStr for Filter {
 
 /// The flags for logging.
 #[derive(Clone, Debug)]
-pub(crate) struct Log {
+pub(crate) struct LogSettings {
     pub(crate) format: Format,
     pub(crate) filter: Filter,
     pub(crate) access: AccessLog,
@@ -110,7 +118,7 @@ pub(crate) struct Log {
     pub(crate) access_file: Option<PathBuf>,
 }
 
-impl Log {
+impl LogSettings {
     fn targets(&self) -> Targets {
         let level = if self.access == AccessLog::On { LevelFilter::INFO } else { LevelFilter::OFF };
         self.filter.0.clone().with_target(ACCESS, level)
@@ -120,10 +128,12 @@ impl Log {
     fn read_again(&self) -> Result<Self, String> {
         let mut log = self.clone();
         if let Some(path) = &self.filter_file {
-            log.filter = config_file::log_of(path)?;
+            let level = config_file::setting(path, "log")?;
+            log.filter = level.as_deref().unwrap_or("info").parse()?;
         }
         if let Some(path) = &self.access_file {
-            log.access = config_file::access_log_of(path)?;
+            log.access =
+                AccessLog::from(config_file::setting(path, "access_log")?.as_deref() == Some("true"));
         }
         Ok(log)
     }
@@ -133,19 +143,19 @@ impl Log {
 #[derive(Clone, Debug)]
 pub(crate) struct Logging {
     handle: Handle<Targets, Registry>,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<LevelState>>,
     queue: Arc<LogQueue>,
 }
 
 /// The settings of the running log.
 #[derive(Debug)]
-struct State {
-    configured: Log,
+struct LevelState {
+    configured: LogSettings,
     /// The level that an operator has set, until the next reload.
     set: Option<Filter>,
 }
 
-impl State {
+impl LevelState {
     fn targets(&self) -> Targets {
         let mut log = self.configured.clone();
         if let Some(filter) = &self.set {
@@ -155,54 +165,10 @@ impl State {
     }
 }
 
-/// A writer of log lines without the control characters of the texts in them: a name from a client or a store could forge a
-/// line, or give orders to a terminal.
-struct CleanLines<M> {
-    inner: M,
-    format: Format,
-}
-
-/// The writer of one line.
-struct CleanLine<W> {
-    inner: W,
-    format: Format,
-}
-
-impl<'a, M: MakeWriter<'a>> MakeWriter<'a> for CleanLines<M> {
-    type Writer = CleanLine<M::Writer>;
-
-    fn make_writer(&'a self) -> Self::Writer {
-        CleanLine { inner: self.inner.make_writer(), format: self.format }
-    }
-
-    fn make_writer_for(&'a self, about: &Metadata<'_>) -> Self::Writer {
-        CleanLine { inner: self.inner.make_writer_for(about), format: self.format }
-    }
-}
-
-impl<W: io::Write> io::Write for CleanLine<W> {
-    /// Writes a line, which the formatter passes as a whole.
-    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        let text = String::from_utf8_lossy(line);
-        let body = text.strip_suffix('\n').unwrap_or(&text);
-        let end = &text[body.len()..];
-        let clean = match self.format {
-            Format::Json => shown_in_json(body, Most::Line),
-            Format::Text => clean_line(body, Most::Line),
-        };
-        self.inner.write_all(format!("{clean}{end}").as_bytes())?;
-        Ok(line.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.inner.flush()
-    }
-}
-
 /// Starts to log. From here on only the thread of the log writes to standard error, and panics are log lines.
-pub(crate) fn start(log: &Log) -> Result<Logging, Failure> {
+pub(crate) fn start(log: &LogSettings) -> Result<Logging, Failure> {
     let queue = log_queue::start().map_err(Failure::runtime)?;
-    let writer = CleanLines { inner: Lines(Arc::clone(&queue)), format: log.format };
+    let writer = Lines { queue: Arc::clone(&queue), clean: log.format.clean() };
     let lines = layer().with_writer(writer).with_ansi(wants_colour(&io::stderr()));
     let (filter, handle) = Layer::new(log.targets());
     let filtered = registry().with(filter);
@@ -211,7 +177,7 @@ pub(crate) fn start(log: &Log) -> Result<Logging, Failure> {
         Format::Json => filtered.with(lines.json().flatten_event(true).with_span_list(false)).init(),
     }
     panic::set_hook(Box::new(log_panic));
-    let state = State { configured: log.clone(), set: None };
+    let state = LevelState { configured: log.clone(), set: None };
     Ok(Logging { handle, state: Arc::new(Mutex::new(state)), queue })
 }
 
@@ -226,12 +192,12 @@ fn log_panic(panic: &PanicHookInfo<'_>) {
 }
 
 impl Logging {
-    /// Rereads level and access log from the configuration file, and discards the level that an operator has set. An invalid file
-    /// changes nothing.
+    /// Rereads level and access log from the configuration file, and discards the level that an operator has
+    /// set. An invalid file changes nothing.
     pub(crate) fn reload(&self) {
         let mut state = self.state();
         let changed = state.configured.read_again().and_then(|configured| {
-            let next = State { configured, set: None };
+            let next = LevelState { configured, set: None };
             self.change(&state, &next)?;
             Ok(next)
         });
@@ -241,7 +207,7 @@ impl Logging {
         }
     }
 
-    fn change(&self, before: &State, next: &State) -> Result<(), String> {
+    fn change(&self, before: &LevelState, next: &LevelState) -> Result<(), String> {
         let (before, after) = (before.targets(), next.targets());
         if before != after {
             // Logged under the old filter: the new one may suppress it.
@@ -251,7 +217,7 @@ impl Logging {
         Ok(())
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, LevelState> {
         // Each change is one assignment, so a panic cannot leave it half changed.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -278,7 +244,7 @@ impl LogControl for Logging {
             Err(why) => Err(format!("invalid log level {}: {why}", Snippet::of(level))),
         });
         let mut state = self.state();
-        let next = State { configured: state.configured.clone(), set: set.transpose()? };
+        let next = LevelState { configured: state.configured.clone(), set: set.transpose()? };
         self.change(&state, &next)?;
         *state = next;
         Ok(())
@@ -287,9 +253,12 @@ impl LogControl for Logging {
 
 #[cfg(test)]
 mod tests {
+    use tracing_subscriber::fmt::MakeWriter as _;
+
     use super::*;
 
-    /// Goal: no text in a log line forges another line or reaches a terminal as an order. Method: a line with a name that tries.
+    /// Goal: no text in a log line forges another line or reaches a terminal as an order. Method: a line with
+    /// a name that tries.
     #[test]
     fn a_log_line_is_one_clean_line() {
         let hostile = "WARN unknown namespace a\nERROR forged \u{202e} \u{9b}2J\n";
@@ -297,9 +266,10 @@ mod tests {
             (Format::Text, "WARN unknown namespace a\\nERROR forged \\u{202e} \\u{9b}2J\n"),
             (Format::Json, "WARN unknown namespace a\\u000aERROR forged \\u202e \\u009b2J\n"),
         ] {
-            let mut line = CleanLine { inner: Vec::new(), format };
-            io::Write::write_all(&mut line, hostile.as_bytes()).unwrap();
-            assert_eq!(String::from_utf8(line.inner).unwrap(), clean);
+            let queue = Arc::new(LogQueue::default());
+            let lines = Lines { queue: Arc::clone(&queue), clean: format.clean() };
+            io::Write::write_all(&mut lines.make_writer(), hostile.as_bytes()).unwrap();
+            assert_eq!(queue.waiting(), clean);
         }
     }
 

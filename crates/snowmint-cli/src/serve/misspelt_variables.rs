@@ -4,10 +4,9 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 
 use clap::parser::ValueSource;
-use clap::{Arg, ArgMatches, Command, CommandFactory as _};
+use clap::{Arg, ArgMatches, Command};
 use strsim::osa_distance;
 
-use crate::Cli;
 use crate::error::Failure;
 
 /// The beginning of all variables.
@@ -16,7 +15,8 @@ const PREFIX: &str = "SNOWMINT_";
 const OTHERS: [&str; 1] = ["SNOWMINT_STORE_PASSWORD"];
 const STORE: &str = "SNOWMINT_STORE";
 const DATA: &str = "SNOWMINT_DATA";
-/// Settings whose default on one node makes duplicates: another store, or without a store the worker of another node.
+/// Settings whose default on one node makes duplicates: another store, or without a store the worker of
+/// another node.
 const REFUSED: [&str; 4] = [STORE, DATA, "SNOWMINT_DATACENTER", "SNOWMINT_WORKER"];
 /// Endings of variables that people try, and the variable that they mean.
 #[rustfmt::skip]
@@ -39,12 +39,12 @@ const TRANSPORTS: [&str; 3] = ["tcp", "udp", "sctp"];
 
 /// Refuses a variable that nothing reads if it means a setting that this command has and that is not set.
 pub(crate) fn refuse(
+    parser: &Command,
     matches: &ArgMatches,
     variables: impl Iterator<Item = (OsString, OsString)>,
 ) -> Result<(), Failure> {
-    let parser = Cli::command();
-    let unset = unset_variables(&parser, matches);
-    for name in unknown(&known(&parser), variables) {
+    let unset = unset_variables(parser, matches);
+    for name in unknown(&known(parser), variables) {
         let Some(meant) = tried(&name).filter(|meant| REFUSED.contains(meant) && unset.contains(*meant))
         else {
             continue;
@@ -96,8 +96,11 @@ fn is_set(matches: &ArgMatches, flag: &Arg) -> bool {
 }
 
 /// Returns a warning for each variable that nothing reads, with the setting that was probably meant.
-pub(super) fn warnings(variables: impl Iterator<Item = (OsString, OsString)>) -> Vec<String> {
-    let known = known(&Cli::command());
+pub(super) fn warnings(
+    parser: &Command,
+    variables: impl Iterator<Item = (OsString, OsString)>,
+) -> Vec<String> {
+    let known = known(parser);
     let (mut warnings, mut others) = (Vec::new(), Vec::new());
     for name in unknown(&known, variables) {
         match tried(&name).or_else(|| likely(&name, &known)) {
@@ -180,14 +183,17 @@ fn known(command: &Command) -> BTreeSet<String> {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory as _;
+
     use super::*;
+    use crate::command_line::Cli;
 
     fn with(names: &[&str], value: &str) -> Vec<(OsString, OsString)> {
         names.iter().map(|name| (OsString::from(name), value.into())).collect()
     }
 
     fn warned(names: &[&str]) -> Vec<String> {
-        warnings(with(names, "x").into_iter())
+        warnings(&Cli::command(), with(names, "x").into_iter())
     }
 
     #[test]
@@ -225,7 +231,7 @@ mod tests {
     fn a_variable_that_means_the_store_or_the_worker_is_refused() {
         let refused = |line: &[&str], name: &str| {
             let matches = Cli::command().try_get_matches_from([&["snowmint"], line].concat()).unwrap();
-            refuse(&matches, with(&[name], "x").into_iter()).is_err()
+            refuse(&Cli::command(), &matches, with(&[name], "x").into_iter()).is_err()
         };
         for (line, name, wanted) in [
             (&["serve"][..], "SNOWMINT_STORE_URL", true),
@@ -251,8 +257,8 @@ mod tests {
         }
     }
 
-    /// Goal: no false alarm in a cluster. Method: what Kubernetes sets for services `snowmint`, `snowmint-http` and
-    /// `snowmint-store`, with a named port, and the settings themselves.
+    /// Goal: no false alarm in a cluster. Method: what Kubernetes sets for services `snowmint`,
+    /// `snowmint-http` and `snowmint-store`, with a named port, and the settings themselves.
     #[test]
     fn other_variables_are_left_alone() {
         let names: Vec<String> = known(&Cli::command()).into_iter().collect();
@@ -275,8 +281,8 @@ mod tests {
                 of_pod.push((OsString::from(format!("{service}_{ending}")), OsString::from(value)));
             }
         }
-        assert_eq!(warnings(of_pod.clone().into_iter()), [""; 0]);
+        assert_eq!(warnings(&Cli::command(), of_pod.clone().into_iter()), [""; 0]);
         let matches = Cli::command().try_get_matches_from(["snowmint", "serve"]).unwrap();
-        assert!(refuse(&matches, of_pod.into_iter()).is_ok());
+        assert!(refuse(&Cli::command(), &matches, of_pod.into_iter()).is_ok());
     }
 }

@@ -1,5 +1,5 @@
-//! `--start-without-store`: the lease that this node saved, whether it may continue under it, and a placeholder for the store
-//! until it is reachable.
+//! `--start-without-store`: the lease that this node saved, whether it may continue under it, and a
+//! placeholder for the store until it is reachable.
 
 use std::num::NonZeroU64;
 use std::path::Path;
@@ -13,21 +13,21 @@ use snowmint_store::{
     Expected, Identity, Key, Store, StoreError, StoreErrorKind, StoreId, Swap, Versioned, Visibility,
 };
 
-use super::args::Plan;
+use super::args::ServePlan;
 use crate::data_directory::data_directory;
 use crate::error::Failure;
 use crate::flag_values::Listen;
 use crate::open_store::without_credentials;
 
 /// Locks the data directory, and opens the leases that were saved for this store and these namespaces.
-pub(super) fn open_saved(plan: &Plan) -> Result<SavedLeases, Failure> {
+pub(super) fn open_saved(plan: &ServePlan) -> Result<SavedLeases, Failure> {
     let origin = format!("{} {}", without_credentials(&plan.store_url), plan.namespaces.fingerprint());
     let directory = data_directory(plan.args.data.as_deref())?;
     SavedLeases::open(Path::new(&directory), &origin).map_err(|error| Failure::runtime(Chain(&error)))
 }
 
 /// Returns whether this node may continue under its saved lease; logs the reason if not.
-pub(super) fn is_usable(plan: &Plan, saved: &SavedLeases) -> bool {
+pub(super) fn is_usable(plan: &ServePlan, saved: &SavedLeases) -> bool {
     let Some(holder) = holder(plan) else { return false };
     let pool = WorkerPool::new(plan.args.layout, plan.datacenter);
     match saved.usable(&pool, &holder, WallClock.unix_ms()) {
@@ -47,12 +47,11 @@ pub(super) fn is_usable(plan: &Plan, saved: &SavedLeases) -> bool {
 }
 
 /// Returns the name of this node, if it is known before a port is bound.
-fn holder(plan: &Plan) -> Option<Holder> {
-    let args = &plan.args;
-    if args.holder.is_some() {
-        return args.holder.clone();
+fn holder(plan: &ServePlan) -> Option<Holder> {
+    if plan.args.holder.is_some() {
+        return plan.args.holder.clone();
     }
-    let open = || [&args.http, &args.resp, &args.thrift, &args.grpc, &args.noeqd].into_iter();
+    let open = || plan.args.ports().into_iter().map(|(_, listen)| listen);
     match open().find_map(Listen::port) {
         Some(port) => (port != 0).then(|| Holder::of_this_host(&port.to_string())),
         None => open()

@@ -1,8 +1,8 @@
-//! Notifies systemd of the service's state: ready, waiting, stopping, alive. Also takes over the sockets that systemd has opened
-//! for it.
+//! Notifies systemd of the service's state: ready, waiting, stopping, alive. Also takes over the sockets that
+//! systemd has opened for it.
 //!
-//! For units with `Type=notify`, with or without `WatchdogSec`. Without the variable `NOTIFY_SOCKET`, nothing is sent. Source:
-//! `sd_notify(3)`, `sd_watchdog_enabled(3)` and `sd_listen_fds(3)`.
+//! For units with `Type=notify`, with or without `WatchdogSec`. Without the variable `NOTIFY_SOCKET`, nothing
+//! is sent. Source: `sd_notify(3)`, `sd_watchdog_enabled(3)` and `sd_listen_fds(3)`.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -19,10 +19,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The sockets that systemd has opened for this process, by name: `FileDescriptorName=` of the unit.
 #[derive(Debug, Default)]
-pub(super) struct Sockets(Vec<(String, Socket)>);
+pub(super) struct Sockets(Vec<(String, PassedSocket)>);
 
 #[derive(Debug)]
-enum Socket {
+enum PassedSocket {
     Tcp(std::net::TcpListener),
     #[cfg(unix)]
     Unix(std::os::unix::net::UnixListener),
@@ -34,14 +34,14 @@ impl Sockets {
     pub(super) fn take() -> Result<Self, Failure> {
         let passed = sd_notify::listen_fds_with_names(false)
             .map_err(|error| Failure::usage(format!("LISTEN_FDS: {error}: expected systemd's value")))?;
-        let mut sockets = Vec::<(String, Socket)>::new();
+        let mut sockets = Vec::<(String, PassedSocket)>::new();
         for (number, name) in passed {
             if sockets.iter().any(|(other, _)| *other == name) {
                 return Err(Failure::usage(format!(
                     "systemd passed two sockets named {name:?}: expected one; keep one ListenStream= in the unit"
                 )));
             }
-            let socket = Socket::of(number).ok_or_else(|| {
+            let socket = PassedSocket::of(number).ok_or_else(|| {
                 Failure::usage(format!("systemd passed {name:?}, which is not a TCP or Unix socket"))
             })?;
             sockets.push((name, socket));
@@ -79,29 +79,30 @@ impl Sockets {
         }
     }
 
-    /// Opens the socket of a flag on the threads of this runtime. It also stays open in systemd: clients that connect during a
-    /// restart wait.
+    /// Opens the socket of a flag on the threads of this runtime. It also stays open in systemd: clients that
+    /// connect during a restart wait.
     pub(super) fn open(&self, flag: &'static str) -> Result<Option<Listener>, Failure> {
         let name = flag.trim_start_matches('-');
         let Some((_, socket)) = self.0.iter().find(|(it, _)| it == name) else { return Ok(None) };
         let opened = match socket {
-            Socket::Tcp(socket) => socket.try_clone().and_then(Listener::try_from),
+            PassedSocket::Tcp(socket) => socket.try_clone().and_then(Listener::try_from),
             #[cfg(unix)]
-            Socket::Unix(socket) => socket.try_clone().and_then(Listener::try_from),
+            PassedSocket::Unix(socket) => socket.try_clone().and_then(Listener::try_from),
         };
         opened.map(Some).map_err(|error| Failure::usage(format!("{flag} systemd: {error}")))
     }
 }
 
 #[cfg(unix)]
-impl Socket {
+impl PassedSocket {
     #[expect(
         unsafe_code,
         reason = "nothing else makes a socket of its number, which is how systemd passes it"
     )]
     fn of(number: std::os::fd::RawFd) -> Option<Self> {
         use std::os::fd::{FromRawFd as _, OwnedFd};
-        // SAFETY: systemd opened this number for this process, as LISTEN_PID says, and each number is taken once.
+        // SAFETY: systemd opened this number for this process, as LISTEN_PID says, and each number is taken
+        // once.
         let descriptor = unsafe { OwnedFd::from_raw_fd(number) };
         let tcp = std::net::TcpListener::from(descriptor);
         if tcp.local_addr().is_ok() {
@@ -112,7 +113,7 @@ impl Socket {
     }
 }
 
-impl Socket {
+impl PassedSocket {
     fn address(&self) -> String {
         match self {
             Self::Tcp(socket) => {
@@ -130,7 +131,8 @@ impl Socket {
     }
 }
 
-/// Reports why the start waits, and that the next attempt or report follows after `wait`: systemd then extends its start timeout.
+/// Reports why the start waits, and that the next attempt or report follows after `wait`: systemd then
+/// extends its start timeout.
 pub(super) fn waits(problem: &str, wait: Duration) {
     let micros = u32::try_from((wait + PATIENCE).as_micros()).unwrap_or(u32::MAX);
     tell(&[NotifyState::Status(problem), NotifyState::ExtendTimeoutUsec(micros)]);
@@ -150,8 +152,9 @@ pub(super) fn stopping() {
     tell(&[NotifyState::Stopping, NotifyState::Status("finishing the requests in flight")]);
 }
 
-/// Reports at half the requested interval that the service is alive. This task proves that the lease thread runs, and a task on
-/// the request threads proves that they run. If a thread hangs, the reports end, and systemd restarts the service.
+/// Reports at half the requested interval that the service is alive. This task proves that the lease thread
+/// runs, and a task on the request threads proves that they run. If a thread hangs, the reports end, and
+/// systemd restarts the service.
 pub(super) async fn watchdog(serving: &Handle) -> Infallible {
     let mut micros = 0;
     if !sd_notify::watchdog_enabled(false, &mut micros) {

@@ -44,7 +44,8 @@ mod with_otlp {
         Ok(())
     }
 
-    /// Parses `name=value,..`, whose values are percent-encoded. No error shows a value, since it may be a key.
+    /// Parses `name=value,..`, whose values are percent-encoded. No error shows a value, since it may be a
+    /// key.
     fn headers(text: &str) -> Result<Vec<(HeaderName, HeaderValue)>, Failure> {
         let header = |pair: &str| {
             let (name, value) = pair.split_once('=')?;
@@ -82,7 +83,8 @@ mod without_otlp {
 
     use crate::error::Failure;
 
-    /// Rejects the flag. Without the feature, the variables of OpenTelemetry are ignored: they are meant for other programs.
+    /// Rejects the flag. Without the feature, the variables of OpenTelemetry are ignored: they are meant for
+    /// other programs.
     pub(in crate::serve) fn apply(
         _settings: &mut Settings,
         endpoint: Option<&str>,

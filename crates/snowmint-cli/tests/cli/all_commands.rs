@@ -37,11 +37,7 @@ fn habits_work_or_lead_on() {
     assert_eq!(sandbox.out(&["workers", "list"]), sandbox.out(&["workers"]));
     assert!(sandbox.out(&["help", "gen"]).contains("snowmint new -n 1000"));
     for (args, wanted) in [
-        (&["serve", "--port", "9000"][..], "unknown flag --port: use --http 127.0.0.1:PORT"),
-        (&["serve", "--node", "3"], "unknown flag --node: did you mean --worker?"),
-        (&["new", "--node", "3"], "unknown flag --node: did you mean --worker?"),
-        (&["serve", "--region", "3"], "unknown flag --region: did you mean --datacenter?"),
-        (&["doctor", "--node", "http://h:1"], "a similar argument exists: '--nodes'"),
+        (&["doctor", "--node", "http://h:1"][..], "a similar argument exists: '--nodes'"),
         (
             &["ns", "set", "n", "--layout", "twitter"],
             "unknown flag --layout: the layout of a namespace is fixed, because a change could produce duplicates",
@@ -52,17 +48,8 @@ fn habits_work_or_lead_on() {
             "missing kind of counter before `mysql:`: write leaf:, tinyid: or tickets: before",
         ),
         (&["ns", "add", "n", "--text", "ORD-{number:6"], "--text: unmatched brace at `{number:6`"),
-        (&["serve", "-p", "9000"], "--resp 127.0.0.1:PORT for the Redis protocol"),
-        (&["serve", "-v"], "use --log debug"),
-        (&["serve", "--host", "0.0.0.0"], "use --http HOST:PORT"),
+        (&["serve", "--port", "9000"], "unexpected argument '--port' found"),
         (&["serve", "--log-level", "loud"], "--log"),
-        (&["new", "--port", "9000"], "--store URL"),
-        (&["bench", "--host", "127.0.0.1"], "`snowmint bench http://HOST:PORT`"),
-        (&["bench", "-d", "10s"], "use --duration TIME"),
-        (&["init"], "`snowmint store init`"),
-        (&["status"], "`snowmint doctor`"),
-        (&["stop"], "SIGTERM"),
-        (&["drop", "orders"], "`snowmint ns add|drop`"),
         (&["ns", "init"], "unrecognized subcommand 'init'"),
         (&["new", "3"], "unexpected argument 3: the number of ids is a flag: -n 3"),
         (&["gen", "1,000"], "the number of ids is a flag: -n 1,000"),
@@ -212,7 +199,7 @@ fn words_that_are_not_utf8_are_no_panic() {
     for (args, code, wanted) in [
         (&["workers", "--server", "http://127.0.0.1:1", "--token-file"][..], 1, "127.0.0.1:1"),
         (&["serve", "--window", "x", "--tokens-file"], 2, "--window: invalid value \"x\""),
-        (&["serve", "--port", "--tokens-file"], 2, "unknown flag --port"),
+        (&["serve", "--port", "--tokens-file"], 2, "unexpected argument '--port'"),
         (&["serve", "--log"], 2, "invalid UTF-8"),
         (&[], 2, "unrecognized subcommand"),
     ] {

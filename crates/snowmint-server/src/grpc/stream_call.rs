@@ -12,16 +12,15 @@ use tokio::time::Instant;
 
 use super::draw::{self, Drawn};
 use super::message::{Answer, MessageReader};
-use super::messages;
-use super::request_log::CallLine;
-use super::{BodyFrame, Deadline, Failure, Session, decode, succeeded};
+use super::{BodyFrame, Deadline, Failure, SERVICE, Session, decode_next, end, succeeded};
 use crate::access::Identity;
 use crate::answer_memory::Held;
 use crate::http_timeouts::Delivery;
-use crate::limits::HEAR_OUT;
+use crate::limits::LAST_REQUESTS;
 use crate::limits::grpc::CHUNK;
 use crate::limits::unread::{LONG, SMALL};
 use crate::protocol::Protocol;
+use crate::request_record::{RequestKind, RequestRecord};
 
 /// A running call.
 pub(crate) struct StreamCall {
@@ -35,10 +34,10 @@ pub(crate) struct StreamCall {
     ends: Pin<Box<dyn Future<Output = Failure> + Send>>,
     /// When the shutdown began.
     ending: Option<Instant>,
-    /// The line of the current request in the access log.
-    line: Option<CallLine>,
-    /// The span of the call.
-    call: CallLine,
+    /// The record of the current request, which has no span; `None` between two requests.
+    record: Option<RequestRecord>,
+    /// The record of the call, which has no line.
+    call: RequestRecord,
     /// The memory of the chunk that is being made.
     held: Option<Arc<Held>>,
 }
@@ -63,7 +62,7 @@ impl StreamCall {
         reader: MessageReader,
         deadline: Deadline,
         delivery: Arc<Delivery>,
-        call: CallLine,
+        call: RequestRecord,
     ) -> Self {
         let shutdown = session.shutdown.clone();
         let ends = Box::pin(async move {
@@ -82,7 +81,7 @@ impl StreamCall {
             phase: Phase::Reading,
             ends,
             ending: None,
-            line: None,
+            record: None,
             call,
             held: None,
         }
@@ -110,7 +109,7 @@ impl StreamCall {
                         }
                     }
                     Poll::Ready(Ok(None)) => {
-                        self.call.set(None);
+                        end(std::mem::take(&mut self.call), None);
                         self.phase = Phase::Ending(None);
                     }
                     Poll::Ready(Err(failure)) => self.fail(failure),
@@ -158,15 +157,15 @@ impl StreamCall {
     fn draw(&mut self, message: &bytes::Bytes, unsent: usize) -> Result<(), Failure> {
         let came = Instant::now();
         self.identity.refresh();
-        let mut line = self.line(came);
-        line.draws(message);
-        self.line = Some(line);
+        let mut record = self.record(came);
+        let request = decode_next(message, &mut record);
+        self.record = Some(record);
         self.deadline.check(came)?;
-        if self.session.shutdown.is_ending() && came - *self.ending.get_or_insert(came) > HEAR_OUT {
+        if self.session.shutdown.is_ending() && came - *self.ending.get_or_insert(came) > LAST_REQUESTS {
             return Err(Failure::ending());
         }
         self.delivery.make();
-        let request: messages::NextRequest = decode(message)?;
+        let request = request?;
         let room = draw::room(&self.session.client, &request);
         let is_held = self.held.as_ref().is_some_and(|held| held.bytes() >= room);
         if !is_held && unsent + room > SMALL {
@@ -198,9 +197,7 @@ impl StreamCall {
         if let Some(usage) = self.identity.usage() {
             usage.succeeded(1);
         }
-        if let Some(line) = self.line.take() {
-            line.end(None);
-        }
+        end(self.record.take().unwrap_or_default(), None);
         self.phase = Phase::Writing(answer);
     }
 
@@ -215,10 +212,11 @@ impl StreamCall {
         Poll::Ready(Some(Ok(Frame::data(bytes))))
     }
 
-    fn line(&self, came: Instant) -> CallLine {
-        let mut line = CallLine::of(Protocol::Grpc, came, || "/snowmint.v1.Snowmint/Stream".to_owned());
-        line.sent_by(&self.identity);
-        line
+    fn record(&self, came: Instant) -> RequestRecord {
+        let request = || (RequestKind::Grpc, format!("{SERVICE}Stream"));
+        let mut record = RequestRecord::of_line(Protocol::Grpc, came, request);
+        record.sent_by(&self.identity);
+        record
     }
 
     fn fail(&mut self, failure: Failure) {
@@ -227,9 +225,9 @@ impl StreamCall {
             usage.failed(failure.kind);
         }
         // A stream may fail between two requests.
-        let line = self.line.take().unwrap_or_else(|| self.line(Instant::now()));
-        line.end(Some(failure.kind));
-        self.call.set(Some(failure.kind));
+        let record = self.record.take().unwrap_or_else(|| self.record(Instant::now()));
+        end(record, Some(failure.kind));
+        end(std::mem::take(&mut self.call), Some(failure.kind));
         self.phase = Phase::Ending(Some(failure));
     }
 }

@@ -31,12 +31,12 @@ use crate::access::{BearerCache, Identity};
 use crate::http::Serving;
 use crate::http::handler::check_admission;
 use crate::http::request::{check_host, decode, parameter_map};
-use crate::http::request_log::RequestLine;
 use crate::http::response::{Body, Problem, json_text};
 use crate::http::{cors, fleet};
 use crate::limits::admin::MAX_BODY;
 use crate::mint::MintError;
 use crate::operator::{AdminScope, Operator, authorize};
+use crate::request_record::RequestRecord;
 use crate::status::ErrorKind;
 
 /// The paths of the API, for errors.
@@ -62,12 +62,12 @@ pub(super) fn is_admin(path: &str) -> bool {
     path.starts_with(PREFIX)
 }
 
-/// Answers a request to the admin API. `of` and `line` receive the identity of the client once it is known.
+/// Answers a request to the admin API. `of` and `record` receive the identity of the client once it is known.
 pub(super) async fn answer<B>(
     serving: &Serving<'_>,
     request: Request<B>,
     of: &mut Option<Identity>,
-    line: Option<&mut RequestLine>,
+    record: &mut RequestRecord,
 ) -> Result<Response<Body>, Problem>
 where
     B: hyper::body::Body<Data = Bytes> + Unpin,
@@ -79,9 +79,7 @@ where
     let (parts, body) = request.into_parts();
     let place = AdminPath::of(parts.uri.path(), parts.uri.query());
     let identity = &*of.insert(BearerCache::new(server.settings.access.as_ref()).identity(&parts.headers)?);
-    if let Some(line) = line {
-        line.sent_by(identity);
-    }
+    record.sent_by(identity);
     authorize(identity, place.as_ref().map_or(AdminScope::Everything, AdminPath::scope))?;
     let place = place.or_else(|problem| {
         // A method that the path never takes is reported before an invalid query.

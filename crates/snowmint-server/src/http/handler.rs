@@ -15,11 +15,12 @@ use snowmint_cluster::LeaseStatus;
 use tokio::time::{Instant, timeout};
 
 use crate::access::{Identity, Right};
+use crate::access_log::OK;
 use crate::http::Serving;
 use crate::http::idempotency::{self, Caller, KeyedRequest};
 use crate::http::leaf::{self, LeafFailure};
 use crate::http::request::{OPENAPI, Route, check_host, exposition, ids_format, route};
-use crate::http::request_log::RequestLine;
+use crate::http::request_log;
 use crate::http::response::{Body, IdsFormat, JSON, Problem, Refusal, TEXT, failure, json, ok};
 use crate::http::tinyid::{self, TinyIdFailure};
 use crate::http::{admin, console, console_data, cors};
@@ -27,6 +28,7 @@ use crate::limits::unread::LONG;
 use crate::metrics::Exposition;
 use crate::mint::{Namespace, parse_count, parse_range_count};
 use crate::protocol::Admission;
+use crate::request_record::RequestRecord;
 use crate::shutdown::ShutdownListener;
 use crate::state::ServerState;
 use crate::status::ErrorKind;
@@ -70,12 +72,12 @@ where
     let version = request.version();
     let method = request.method().clone();
     let is_head = method == Method::HEAD;
-    let mut line = RequestLine::begin(serving, &request, began);
+    let mut record = request_log::begin(serving, &request, began);
     let (mut response, made) = if admin::is_admin(request.uri().path()) {
         // Boxed, since few requests are admin requests.
         let mut identity = None;
         let action = format!("{} {}", request.method(), request.uri().path());
-        let answered = Box::pin(admin::answer(serving, request, &mut identity, line.as_deref_mut())).await;
+        let answered = Box::pin(admin::answer(serving, request, &mut identity, &mut record)).await;
         if let Err(problem) = &answered {
             serving.server.admin_refusals.failed(identity.as_ref(), &action, problem.kind, &problem.detail);
         }
@@ -91,7 +93,7 @@ where
         } else {
             Ok(())
         };
-        let answered = try_handle(serving, &request, body, &mut identity, line.as_deref_mut()).await;
+        let answered = try_handle(serving, &request, body, &mut identity, &mut record).await;
         let answered = match answered {
             Ok(response) => bounded(serving, &method, response).map_err(Failure::from),
             Err(failure) => Err(failure),
@@ -101,9 +103,8 @@ where
         (response, made)
     };
     serving.server.store.mark(response.headers_mut());
-    if let Some(line) = &mut line {
-        line.status = Some(response.status());
-    }
+    let status = response.status();
+    record.ended_with(if status.is_success() { OK } else { status.as_str() }, status.as_u16().into());
     // Over HTTP/1.1, hyper leaves the body out.
     if is_head && version == Version::HTTP_2 {
         remove_body(&mut response);
@@ -183,14 +184,14 @@ impl<P: Into<Problem>> From<P> for Failure {
     }
 }
 
-/// Answers a request. `body` says whether its body may be ignored. `identity` and `line` receive the identity
+/// Answers a request. `body` says whether its body may be ignored. `identity` and `record` receive the identity
 /// of the client once it is known.
 async fn try_handle<B>(
     serving: &Serving<'_>,
     request: &Request<B>,
     body: Result<(), Problem>,
     identity: &mut Option<Identity>,
-    line: Option<&mut RequestLine>,
+    record: &mut RequestRecord,
 ) -> Result<Response<Body>, Failure> {
     let Serving { server, client, .. } = serving;
     check_host(server.hosts_of(serving.peer.admission), &serving.known_host, request)?;
@@ -228,9 +229,7 @@ async fn try_handle<B>(
         }
         _ => identity.insert(serving.bearer.identity(request.headers())?),
     };
-    if let Some(line) = line {
-        line.sent_by(identity);
-    }
+    record.sent_by(identity);
     match route {
         Route::Ids { namespace, count, format, wait } => {
             let count = parse_count(&count);

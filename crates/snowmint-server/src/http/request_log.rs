@@ -1,135 +1,31 @@
-//! Writes the access-log line and the span of an answered request.
+//! Begins the record of a request.
 
-use hyper::{Method, Request, StatusCode, Uri};
+use hyper::{Request, Uri};
 use tokio::time::Instant;
 
-use crate::access::Identity;
-use crate::access::secret::TokenName;
-use crate::access_log::{self, CANCELLED, LoggedRequest, OK};
 use crate::http::Serving;
-#[cfg(feature = "otlp")]
-use crate::otlp::{ActiveSpan, KeyValue, SpanOutcome};
-use crate::protocol::Protocol;
+use crate::request_record::{RequestKind, RequestRecord};
 
-/// The access-log line of a request, and its span. Both are written when this is dropped: after the answer, or when the client
-/// leaves before it.
-pub(super) struct RequestLine {
-    protocol: Protocol,
-    method: Method,
-    uri: Uri,
-    began: Instant,
-    /// `None` until the client has sent a valid one.
-    token: Option<TokenName>,
-    /// `None` until it is answered.
-    pub(super) status: Option<StatusCode>,
-    is_logged: bool,
-    #[cfg(feature = "otlp")]
-    span: Option<Box<ActiveSpan>>,
-}
-
-impl RequestLine {
-    /// Returns `None` for a request that has neither, as most have.
-    #[inline]
-    pub(super) fn begin<B>(serving: &Serving<'_>, request: &Request<B>, began: Instant) -> Option<Box<Self>> {
-        let is_logged = access_log::is_on();
-        #[cfg(feature = "otlp")]
-        {
-            let tracer = serving.server.tracer.as_ref();
-            let span = tracer.and_then(|tracer| tracer.begin(request.headers(), began));
-            if !is_logged && span.is_none() {
-                return None;
-            }
-            let mut line = Self::new(serving.protocol(), request, began, is_logged);
-            line.span = span;
-            Some(line)
-        }
-        #[cfg(not(feature = "otlp"))]
-        is_logged.then(|| Self::new(serving.protocol(), request, began, is_logged))
+/// Begins the record of a request. The query stays out, since it may have a token.
+#[inline]
+pub(super) fn begin<B>(serving: &Serving<'_>, request: &Request<B>, began: Instant) -> RequestRecord {
+    let text = || {
+        let route = Asked::by(request.uri()).route;
+        (RequestKind::Http(route), format!("{} {}", request.method(), request.uri().path()))
+    };
+    let (server, protocol) = (serving.server, serving.protocol());
+    let mut record = RequestRecord::begin(server, protocol, request.headers(), began, text);
+    if !record.is_empty() {
+        let Asked { namespace, count, .. } = Asked::by(request.uri());
+        record.asks(namespace, count);
     }
-
-    #[cold]
-    fn new<B>(protocol: Protocol, request: &Request<B>, began: Instant, is_logged: bool) -> Box<Self> {
-        Box::new(Self {
-            protocol,
-            method: request.method().clone(),
-            uri: request.uri().clone(),
-            began,
-            token: None,
-            status: None,
-            is_logged,
-            #[cfg(feature = "otlp")]
-            span: None,
-        })
-    }
-
-    /// Records the token of the client.
-    #[cold]
-    pub(super) fn sent_by(&mut self, identity: &Identity) {
-        self.token = identity.token_name().cloned();
-    }
-
-    fn outcome(&self) -> &str {
-        match &self.status {
-            None => CANCELLED,
-            Some(status) if status.is_success() => OK,
-            Some(status) => status.as_str(),
-        }
-    }
-
-    #[cfg(feature = "otlp")]
-    #[cold]
-    fn trace(&self, span: &ActiveSpan, asked: &Asked<'_>) {
-        let Asked { route, namespace, count } = *asked;
-        let mut attributes = vec![
-            KeyValue::text("http.request.method", self.method.as_str()),
-            KeyValue::text("url.path", self.uri.path()),
-        ];
-        if !route.is_empty() {
-            attributes.push(KeyValue::text("http.route", route));
-        }
-        attributes.extend(namespace.map(|namespace| KeyValue::text("snowmint.namespace", namespace)));
-        attributes.extend(count.map(|count| KeyValue::number("snowmint.count", count)));
-        if let Some(status) = self.status {
-            attributes.push(KeyValue::number("http.response.status_code", status.as_u16().into()));
-        }
-        if self.outcome() != OK {
-            attributes.push(KeyValue::text("error.type", self.outcome()));
-        }
-        let is_error = self.status.is_some_and(|status| status.is_server_error());
-        let outcome = if is_error { SpanOutcome::Error } else { SpanOutcome::Unset };
-        let name = format!("{} {route}", self.method);
-        span.end(name.trim_end(), attributes, outcome);
-    }
-}
-
-impl Drop for RequestLine {
-    /// The query stays out, since it may have a token.
-    fn drop(&mut self) {
-        let asked = Asked::by(&self.uri);
-        #[cfg(feature = "otlp")]
-        if let Some(span) = &self.span {
-            self.trace(span, &asked);
-        }
-        if self.is_logged {
-            LoggedRequest {
-                protocol: self.protocol,
-                token: self.token.as_ref().map(TokenName::as_str),
-                request: &format!("{} {}", self.method, self.uri.path()),
-                namespace: asked.namespace,
-                count: asked.count,
-                outcome: self.outcome(),
-                took: self.began.elapsed(),
-            }
-            .log();
-        }
-    }
+    record
 }
 
 /// What a request asks for.
 #[derive(Clone, Copy)]
 struct Asked<'a> {
     /// The path, with placeholders for what differs from request to request; empty if there is no such path.
-    #[cfg_attr(not(feature = "otlp"), expect(dead_code, reason = "only spans have it"))]
     route: &'static str,
     namespace: Option<&'a str>,
     count: Option<u64>,

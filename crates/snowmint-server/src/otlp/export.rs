@@ -1,27 +1,23 @@
-//! Sends spans to a collector in batches, in a task of its own. Requests never wait for it: spans that find no room are dropped
-//! and counted, and so are those that the collector does not take after a few attempts.
+//! Sends spans to a collector in batches, in a task of its own. Requests never wait for it: spans that find
+//! no room are dropped and counted, and so are those that the collector does not take after a few attempts.
 
 use std::error::Error;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::header::{CONTENT_TYPE, HOST};
-use hyper::rt::{Read, Write};
 use hyper::{Request, StatusCode};
-use hyper_util::rt::TokioIo;
 use prost::Message as _;
-use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
-use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_rustls::TlsConnector;
 
 use super::message::{ExportRequest, KeyValue, Resource, ResourceSpans, Scope, ScopeSpans, Span};
 use super::{OtlpEndpoint, SpanCounters, TraceSettings};
+use crate::http_client::{HttpServer, SendError};
 use crate::recurring_problem::RecurringProblem;
 
 /// Spans of one message.
@@ -52,7 +48,7 @@ enum Refusal {
 pub(super) struct Exporter {
     settings: TraceSettings,
     resource: Resource,
-    tls: Option<TlsConnector>,
+    collector: HttpServer,
     counters: SpanCounters,
     problem: RecurringProblem,
 }
@@ -62,8 +58,9 @@ impl Exporter {
         let name = KeyValue::text("service.name", &settings.service_name);
         let version = KeyValue::text("service.version", env!("CARGO_PKG_VERSION"));
         let resource = Resource { attributes: vec![name, version] };
-        let tls = settings.endpoint.is_tls.then(connector);
-        Self { settings, resource, tls, counters, problem: RecurringProblem::default() }
+        let OtlpEndpoint { is_tls, host, port, .. } = &settings.endpoint;
+        let collector = HttpServer { host: host.clone(), port: *port, tls: is_tls.then(connector) };
+        Self { settings, resource, collector, counters, problem: RecurringProblem::default() }
     }
 
     /// Exports until all senders are gone.
@@ -122,33 +119,6 @@ impl Exporter {
     }
 
     async fn send(&self, body: Bytes) -> Result<(), Refusal> {
-        let OtlpEndpoint { host, port, .. } = &self.settings.endpoint;
-        let temporary = |error: Failure| Refusal::Temporary(error);
-        let stream =
-            TcpStream::connect((host.as_str(), *port)).await.map_err(|error| temporary(error.into()))?;
-        let status = match &self.tls {
-            None => self.post(TokioIo::new(stream), body).await,
-            Some(tls) => {
-                let name =
-                    ServerName::try_from(host.clone()).map_err(|error| Refusal::Final(error.into()))?;
-                let stream = tls.connect(name, stream).await.map_err(|error| temporary(error.into()))?;
-                self.post(TokioIo::new(stream), body).await
-            }
-        };
-        let status = status.map_err(temporary)?;
-        let refused = || Failure::from(format!("the collector answered {status}"));
-        match status {
-            status if status.is_success() => Ok(()),
-            StatusCode::TOO_MANY_REQUESTS
-            | StatusCode::BAD_GATEWAY
-            | StatusCode::SERVICE_UNAVAILABLE
-            | StatusCode::GATEWAY_TIMEOUT => Err(temporary(refused())),
-            _ => Err(Refusal::Final(refused())),
-        }
-    }
-
-    /// Sends one request over a connection of its own.
-    async fn post(&self, io: impl Read + Write + Unpin, body: Bytes) -> Result<StatusCode, Failure> {
         let endpoint = &self.settings.endpoint;
         let mut request = Request::post(endpoint.path.as_str())
             .header(HOST, endpoint.authority())
@@ -156,15 +126,20 @@ impl Exporter {
         for (name, value) in &self.settings.headers {
             request = request.header(name, value);
         }
-        let request = request.body(Full::new(body))?;
-        let (mut sender, connection) = hyper::client::conn::http1::handshake(io).await?;
-        let mut response = pin!(sender.send_request(request));
-        tokio::select! {
-            biased;
-            response = &mut response => Ok(response?.status()),
-            // A collector that answers and closes ends the connection in the step that receives its answer. Without an answer,
-            // the response has the error.
-            _ = connection => Ok(response.await?.status()),
+        let request = request.body(Full::new(body)).map_err(|error| Refusal::Temporary(error.into()))?;
+        let sent = self.collector.send(request, async |response| response.status()).await;
+        let status = sent.map_err(|error| match error {
+            SendError::Name(_) => Refusal::Final(error.into()),
+            error => Refusal::Temporary(error.into()),
+        })?;
+        let refused = || Failure::from(format!("the collector answered {status}"));
+        match status {
+            status if status.is_success() => Ok(()),
+            StatusCode::TOO_MANY_REQUESTS
+            | StatusCode::BAD_GATEWAY
+            | StatusCode::SERVICE_UNAVAILABLE
+            | StatusCode::GATEWAY_TIMEOUT => Err(Refusal::Temporary(refused())),
+            _ => Err(Refusal::Final(refused())),
         }
     }
 }
@@ -205,8 +180,8 @@ mod tests {
         }
     }
 
-    /// Goal: spans are sent again only if the collector did not accept them. Method: collectors that answer and close at once,
-    /// as without keep-alive; the first one of the last case closes without an answer.
+    /// Goal: spans are sent again only if the collector did not accept them. Method: collectors that answer
+    /// and close at once, as without keep-alive; the first one of the last case closes without an answer.
     #[tokio::test]
     async fn an_answer_counts_even_if_the_collector_closes_with_it() {
         for answers in [

@@ -1,51 +1,33 @@
-//! The lines of RESP commands in the access log, and their spans. A command between `MULTI` and `EXEC` gets both when it has run.
-//! If it is discarded, it has a line only.
+//! The records of RESP commands. A command between `MULTI` and `EXEC` gets its line and span when it has run. If it is discarded, it
+//! has a line only.
 
-use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::access::Identity;
-use crate::access_log::{CANCELLED, LoggedRequest, OK, is_on};
+use crate::access_log::is_on;
 use crate::protocol::Protocol;
-use crate::resp::codec::{Parser, Step};
+use crate::request_record::{RequestKind, RequestRecord};
+use crate::resp::codec::{Args, Parser, Step};
 use crate::resp::command_table::find_command;
 use crate::state::ServerState;
 
 /// The outcome of a command that was queued and did not run.
-const DISCARDED: &[u8] = b"discarded";
+const DISCARDED: &str = "discarded";
 
-/// Writes the lines and spans of `times` equal commands. `identity` is that of the client after them, and `error` the first word of
-/// the error that answered them.
+/// Begins the record of a command that will run.
 #[cold]
-pub(super) fn answered(
-    server: &ServerState,
-    identity: &Identity,
-    command: &[u8],
-    times: usize,
-    error: Option<&[u8]>,
-    began: Instant,
-) {
-    describe(identity, command, error, began.elapsed(), |request, name| {
-        (0..times).for_each(|_| crate::connection::request_log::answered(server, &request, name, began));
-    });
+pub(super) fn begin(server: &Arc<ServerState>, identity: &Identity, args: &Args<'_>) -> RequestRecord {
+    let began = Instant::now();
+    record(identity, args, |request| RequestRecord::of_command(server, Protocol::Resp, request, began))
 }
 
-/// Passes on what is logged of a command, and its name if there is such a command.
-fn describe(
+fn record(
     identity: &Identity,
-    command: &[u8],
-    error: Option<&[u8]>,
-    took: Duration,
-    to: impl FnOnce(LoggedRequest<'_>, Option<&str>),
-) {
-    let mut parser = Parser::default();
-    let Ok(Step::Command { args, .. }) = parser.next(command) else { return };
-    if args.is_empty() {
-        return;
-    }
+    args: &Args<'_>,
+    begin: impl FnOnce((RequestKind, String)) -> RequestRecord,
+) -> RequestRecord {
     let name = String::from_utf8_lossy(args.at(0)).to_ascii_uppercase();
     let number = |digits: &[u8]| std::str::from_utf8(digits).ok()?.parse().ok();
     // Arguments of other commands may be secrets.
@@ -59,17 +41,10 @@ fn describe(
         _ => None,
     };
     let namespace = count.map(|_| String::from_utf8_lossy(args.at(1)));
-    let error = error.map(String::from_utf8_lossy);
-    let request = LoggedRequest {
-        protocol: Protocol::Resp,
-        token: identity.name(),
-        request: &name,
-        namespace: namespace.as_deref(),
-        count: count.flatten(),
-        outcome: error.as_deref().unwrap_or(OK),
-        took,
-    };
-    to(request, find_command(args.at(0)).map(|_| &*name));
+    let mut record = begin((RequestKind::Command { is_known: find_command(args.at(0)).is_some() }, name));
+    record.sent_by(identity);
+    record.asks(namespace.as_deref(), count.flatten());
+    record
 }
 
 /// Writes the lines of queued commands that will not run, if requests are logged.
@@ -80,9 +55,9 @@ pub(super) fn discarded(identity: &Identity, queued: &[u8]) {
     }
     let (mut parser, mut start) = (Parser::default(), 0);
     // Each was parsed once before it was queued.
-    while let Ok(Step::Command { len, .. }) = parser.next(&queued[start..]) {
-        let command = &queued[start..start + len];
-        describe(identity, command, Some(DISCARDED), Duration::ZERO, |request, _| request.log());
+    while let Ok(Step::Command { args, len }) = parser.next(&queued[start..]) {
+        let of_line = |request| RequestRecord::of_line(Protocol::Resp, Instant::now(), || request);
+        record(identity, &args, of_line).ended(DISCARDED);
         start += len;
     }
 }
@@ -99,35 +74,4 @@ impl Drop for Rest<'_> {
             discarded(&self.identity, self.commands);
         }
     }
-}
-
-/// A command that is observed and not answered yet; `None` for one that is not observed. If it is dropped, its client left before
-/// the answer.
-pub(super) struct Unanswered<'a>(pub(super) Option<Begun<'a>>);
-
-/// A command that has begun.
-pub(super) struct Begun<'a> {
-    pub(super) server: Arc<ServerState>,
-    pub(super) identity: Identity,
-    pub(super) command: &'a [u8],
-    pub(super) at: Instant,
-}
-
-impl Drop for Unanswered<'_> {
-    fn drop(&mut self) {
-        if let Some(Begun { server, identity, command, at }) = &self.0 {
-            answered(server, identity, command, 1, Some(CANCELLED.as_bytes()), *at);
-        }
-    }
-}
-
-/// Runs a command to the end of its answer. Its line and span are written only if the client leaves before, or its connection is
-/// cut.
-pub(super) async fn unless_answered<T>(
-    mut unanswered: Unanswered<'_>,
-    running: impl Future<Output = io::Result<T>>,
-) -> io::Result<T> {
-    let answer = running.await?;
-    unanswered.0 = None;
-    Ok(answer)
 }

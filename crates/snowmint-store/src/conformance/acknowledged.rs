@@ -1,9 +1,9 @@
 //! Records what a store or a counter acknowledged while it failed, and checks the guarantees that remain.
 //!
-//! The test of the backend causes the failures: a full disk, a read-only server, an I/O error, a connection that is cut between a
-//! statement and its answer. Whatever the failure, three guarantees hold: acknowledged writes are there after reopening, no
-//! number is returned twice, and a call that fails with an error other than [`OutcomeUnknown`](StoreErrorKind::OutcomeUnknown)
-//! has written nothing.
+//! The test of the backend causes the failures: a full disk, a read-only server, an I/O error, a connection
+//! that is cut between a statement and its answer. Whatever the failure, three guarantees hold: acknowledged
+//! writes are there after reopening, no number is returned twice, and a call that fails with an error other
+//! than [`OutcomeUnknown`](StoreErrorKind::OutcomeUnknown) has written nothing.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -68,7 +68,8 @@ impl Numbers {
         Self { next: None, skipped: 0, unknown: 0 }
     }
 
-    /// Reserves numbers as a node does, waits until the reservation has settled, and checks that no number is returned twice.
+    /// Reserves numbers as a node does, waits until the reservation has settled, and checks that no number is
+    /// returned twice.
     ///
     /// # Errors
     ///
@@ -133,7 +134,8 @@ impl Default for Numbers {
 #[derive(Clone, Default, Debug)]
 struct Entry {
     held: Option<Versioned>,
-    /// Writes at the revision above with an unknown outcome: one of them may have happened, or may still happen.
+    /// Writes at the revision above with an unknown outcome: one of them may have happened, or may still
+    /// happen.
     unsettled: Vec<Vec<u8>>,
 }
 
@@ -297,7 +299,8 @@ impl Account {
         Ok(CallOutcome::Acknowledged)
     }
 
-    /// Checks a store that has recovered or was reopened: it holds every acknowledged write and no rejected one.
+    /// Checks a store that has recovered or was reopened: it holds every acknowledged write and no rejected
+    /// one.
     ///
     /// # Errors
     ///

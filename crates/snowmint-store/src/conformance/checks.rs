@@ -363,7 +363,8 @@ pub async fn adding_begins_at_0(area: &Area) -> Checked {
     Ok(())
 }
 
-/// Additions and swaps of one key are writes of one record: revisions grow, and a swap at an old revision is rejected.
+/// Additions and swaps of one key are writes of one record: revisions grow, and a swap at an old revision is
+/// rejected.
 ///
 /// # Errors
 ///
@@ -430,7 +431,8 @@ pub async fn adding_refuses_text(area: &Area) -> Checked {
     Ok(())
 }
 
-/// A sum above [`MAX_NUMBER`] is rejected and does not change the record; every number up to it can be reserved.
+/// A sum above [`MAX_NUMBER`] is rejected and does not change the record; every number up to it can be
+/// reserved.
 ///
 /// # Errors
 ///
@@ -474,7 +476,8 @@ async fn refuses(area: &Area, key: &Key, count: u64, kind: StoreErrorKind) -> Ch
     Ok(())
 }
 
-/// Concurrent additions of different sizes get disjoint numbers without gaps, and later calls get greater numbers.
+/// Concurrent additions of different sizes get disjoint numbers without gaps, and later calls get greater
+/// numbers.
 ///
 /// # Errors
 ///

@@ -31,7 +31,8 @@ struct Placed<'a> {
     writes: bool,
 }
 
-/// Checks that some order of the calls explains all results; otherwise returns the part that no order explains.
+/// Checks that some order of the calls explains all results; otherwise returns the part that no order
+/// explains.
 pub(super) fn check(events: &[Event]) -> Result<(), String> {
     let versions = one_line(events)?;
     let mut placed = place(events, &versions)?;
@@ -68,7 +69,8 @@ pub(super) fn check_additions(added: &[Added]) -> Result<u64, String> {
     Ok(sum)
 }
 
-/// Checks that each write expected the version that the write before it made. Returns the versions by revision.
+/// Checks that each write expected the version that the write before it made. Returns the versions by
+/// revision.
 fn one_line(events: &[Event]) -> Result<BTreeMap<Revision, (usize, &[u8])>, String> {
     let mut writes: Vec<_> = events
         .iter()
@@ -111,7 +113,8 @@ fn place<'a>(
     Ok(placed)
 }
 
-/// Checks that a call that begins after another has ended sees at least its version, and that a write makes a newer one.
+/// Checks that a call that begins after another has ended sees at least its version, and that a write makes a
+/// newer one.
 fn in_real_time(placed: &mut [Placed<'_>]) -> Result<(), String> {
     let mut ended: Vec<(u64, usize)> = placed.iter().map(|it| (it.event.end, it.version)).collect();
     ended.sort_unstable();

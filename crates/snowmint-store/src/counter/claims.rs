@@ -1,14 +1,17 @@
 //! The claims of a counter whose store may lose acknowledged writes: one record of the reservations.
 //! Pure; [`StoreCounter`](crate::StoreCounter) and the simulation run the same code.
 //!
-//! A mark that is written after an addition does not show that the addition survived: a failover between the two loses only the
-//! addition, other callers then get the same numbers, and the mark is still found later. So each reservation is *claimed*, with
-//! its numbers, in one record that all nodes replace by compare-and-set. A claim that overlaps another one in that record is
-//! refused. Of two reservations of one number, the record therefore holds at most one claim, and a claim that is found again once
-//! it has settled is never lost.
+//! A mark that is written after an addition does not show that the addition survived: a failover between the
+//! two loses only the addition, other callers then get the same numbers, and the mark is still found later.
+//! So each reservation is *claimed*, with its numbers, in one record that all nodes replace by
+//! compare-and-set. A claim that overlaps another one in that record is refused. Of two reservations of one
+//! number, the record therefore holds at most one claim, and a claim that is found again once it has settled
+//! is never lost.
 
+use std::collections::HashMap;
 use std::fmt::{self, Write as _};
 use std::str;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -16,8 +19,8 @@ use tokio::time::Instant;
 use crate::error::random_below;
 use crate::{StoreError, StoreErrorKind};
 
-/// Number of the newest claims that stay in the record, settled or not, so that a delayed node still finds its own. Older claims
-/// leave the record once they have settled.
+/// Number of the newest claims that stay in the record, settled or not, so that a delayed node still finds
+/// its own. Older claims leave the record once they have settled.
 pub(crate) const KEPT: usize = 256;
 /// Maximum number of claims in a record. Each takes at most 57 bytes, and a store accepts 64 KiB.
 pub(crate) const MOST: usize = 1024;
@@ -43,23 +46,30 @@ impl fmt::Display for Mark {
 
 /// The time at which this process first saw each mark of a record, oldest mark first.
 ///
-/// Shows which reservations have settled, without any clock but elapsed local time: the age of another node's claim counts from
-/// when this process first saw it.
+/// Shows which reservations have settled, without any clock but elapsed local time: the age of another node's
+/// claim counts from when this process first saw it.
 #[derive(Debug, Default)]
-pub(crate) struct Sightings(Vec<(Mark, Instant)>);
+pub(crate) struct Sightings(Mutex<Vec<(Mark, Instant)>>);
 
 impl Sightings {
     /// Records the marks of a record that was just read, oldest first; forgets those that have left it.
-    pub(crate) fn saw(&mut self, marks: impl IntoIterator<Item = Mark>) {
+    pub(crate) fn saw(&self, marks: impl IntoIterator<Item = Mark>) {
         let now = Instant::now();
-        let known: std::collections::HashMap<Mark, Instant> = self.0.drain(..).collect();
-        self.0.extend(marks.into_iter().map(|mark| (mark, known.get(&mark).copied().unwrap_or(now))));
+        let mut seen = self.seen();
+        let known: HashMap<Mark, Instant> = seen.drain(..).collect();
+        seen.extend(marks.into_iter().map(|mark| (mark, known.get(&mark).copied().unwrap_or(now))));
     }
 
-    /// Returns the marks in the record that have certainly settled: their owners have looked for them, or are gone.
-    pub(crate) fn settled(&self, may_lose: Duration) -> impl Iterator<Item = Mark> {
+    /// Returns the marks in the record that have certainly settled: their owners have looked for them, or are
+    /// gone.
+    pub(crate) fn settled(&self, may_lose: Duration) -> Vec<Mark> {
         let age = may_lose.saturating_add(GRACE);
-        self.0.iter().take_while(move |(_, since)| since.elapsed() >= age).map(|(mark, _)| *mark)
+        self.seen().iter().take_while(|(_, since)| since.elapsed() >= age).map(|(mark, _)| *mark).collect()
+    }
+
+    /// A panic can at most forget marks, which then settle later, so a poisoned lock is safe to use.
+    fn seen(&self) -> MutexGuard<'_, Vec<(Mark, Instant)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -74,7 +84,7 @@ pub(crate) fn full(counter: &str, store: &str, may_lose: Duration) -> StoreError
 
 /// The slots `first` to `end` (exclusive), claimed under a mark.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Claim {
+struct ClaimedSlots {
     mark: Mark,
     first: u64,
     end: u64,
@@ -84,7 +94,7 @@ struct Claim {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Claims {
     floor: u64,
-    newest: Vec<Claim>,
+    newest: Vec<ClaimedSlots>,
 }
 
 /// The reason why slots were not claimed.
@@ -95,8 +105,8 @@ pub enum Refused {
         /// Every claim lies below this slot.
         end: u64,
     },
-    /// Claims that have left the record may have some of the slots: the counter went back, or this claim came after claims of
-    /// greater slots had settled. The counter shows which.
+    /// Claims that have left the record may have some of the slots: the counter went back, or this claim came
+    /// after claims of greater slots had settled. The counter shows which.
     Late {
         /// Every claim lies below this slot.
         end: u64,
@@ -114,7 +124,7 @@ impl Claims {
             let mut words = line.split(' ');
             let mark = Mark(u64::from_str_radix(words.next()?, 16).ok()?);
             let (first, end) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
-            words.next().is_none().then_some(Claim { mark, first, end })
+            words.next().is_none().then_some(ClaimedSlots { mark, first, end })
         };
         Some(Self { floor, newest: lines.map(claim).collect::<Option<_>>()? })
     }
@@ -122,15 +132,15 @@ impl Claims {
     /// Returns the text that [`parse`](Self::parse) reads.
     pub fn to_text(&self) -> String {
         let mut text = self.floor.to_string();
-        for Claim { mark, first, end } in &self.newest {
+        for ClaimedSlots { mark, first, end } in &self.newest {
             // Writing to a String does not fail.
             let _ = write!(text, "\n{mark} {first} {end}");
         }
         text
     }
 
-    /// Claims the slots `first` to `end` (exclusive). When the record has many claims, the oldest leave it if `has_settled`
-    /// returns true for them.
+    /// Claims the slots `first` to `end` (exclusive). When the record has many claims, the oldest leave it if
+    /// `has_settled` returns true for them.
     ///
     /// # Errors
     ///
@@ -142,7 +152,7 @@ impl Claims {
         end: u64,
         has_settled: impl Fn(Mark) -> bool,
     ) -> Result<(), Refused> {
-        let overlaps = |claim: &Claim| first < claim.end && claim.first < end;
+        let overlaps = |claim: &ClaimedSlots| first < claim.end && claim.first < end;
         if self.newest.iter().any(overlaps) {
             return Err(Refused::Overlaps { end: self.end() });
         }
@@ -156,7 +166,7 @@ impl Claims {
         for old in self.newest.drain(..leaving) {
             self.floor = self.floor.max(old.end);
         }
-        self.newest.push(Claim { mark, first, end });
+        self.newest.push(ClaimedSlots { mark, first, end });
         Ok(())
     }
 
@@ -250,8 +260,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_mark_has_settled_once_it_was_seen_long_enough_and_one_that_left_is_forgotten() {
-        let (mut sightings, may_lose) = (Sightings::default(), Duration::from_secs(2));
-        let marks = |sightings: &Sightings| sightings.settled(may_lose).map(|it| it.0).collect::<Vec<_>>();
+        let (sightings, may_lose) = (Sightings::default(), Duration::from_secs(2));
+        let marks = |sightings: &Sightings| {
+            sightings.settled(may_lose).into_iter().map(|it| it.0).collect::<Vec<_>>()
+        };
         sightings.saw([Mark(1), Mark(2)]);
         tokio::time::advance(Duration::from_secs(2)).await;
         sightings.saw([Mark(1), Mark(2), Mark(3)]);

@@ -1,7 +1,8 @@
 //! The clock of an etcd cluster: the `Date` with which its members answer HTTP requests. gRPC shows no time.
 //!
-//! The client port of etcd also answers HTTP, unless `--listen-client-http-urls` moves that to another port. Then the store has no
-//! clock. A short silence is a failure instead: it must not hide the clock from a node that starts.
+//! The client port of etcd also answers HTTP, unless `--listen-client-http-urls` moves that to another port.
+//! Then the store has no clock. A short silence is a failure instead: it must not hide the clock from a node
+//! that starts.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,7 +19,7 @@ use rustls::ClientConfig;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::connect::CONNECT;
-use super::error::{EtcdFailure, Protocol};
+use super::error::{EtcdFailure, EtcdProtocol};
 use crate::error::chain;
 use crate::net::https::{self, HttpsClient, date_unix_ms};
 
@@ -44,10 +45,10 @@ const LARGEST_PAGE: usize = 64 << 10;
 const APART_MS: u64 = 5_000;
 
 /// The clocks of all members.
-pub(super) struct Clock {
+pub(super) struct EtcdClock {
     http: HttpsClient,
     members: Vec<MemberClock>,
-    protocol: Protocol,
+    protocol: EtcdProtocol,
     silence: Mutex<Silence>,
 }
 
@@ -120,7 +121,7 @@ impl Silence {
 
 /// The answers of the members, each with its host.
 #[derive(Default)]
-struct Answers {
+struct MemberAnswers {
     times: Vec<(String, u64)>,
     without_time: Vec<String>,
     late: Vec<String>,
@@ -135,27 +136,28 @@ enum NoTime {
     Without(String),
 }
 
-impl fmt::Debug for Clock {
+impl fmt::Debug for EtcdClock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Clock").field("silence", &*self.silence()).finish_non_exhaustive()
+        f.debug_struct("EtcdClock").field("silence", &*self.silence()).finish_non_exhaustive()
     }
 }
 
-impl Clock {
-    pub(super) fn new(members: Vec<MemberClock>, tls: ClientConfig, protocol: Protocol) -> Self {
+impl EtcdClock {
+    pub(super) fn new(members: Vec<MemberClock>, tls: ClientConfig, protocol: EtcdProtocol) -> Self {
         Self { http: https::client(tls, CONNECT), members, protocol, silence: Mutex::default() }
     }
 
     /// Returns the time in Unix milliseconds, or `None` if the members answer gRPC alone.
     ///
-    /// Of the members that answer about as fast as the first, the middle clock counts: one wrong clock refuses no node.
+    /// Of the members that answer about as fast as the first, the middle clock counts: one wrong clock
+    /// refuses no node.
     pub(super) async fn unix_ms(&self) -> Result<Option<u64>, EtcdFailure> {
         loop {
             // Counted before the answer: a caller may have a shorter limit.
             if !self.silence().ask() {
                 return Ok(None);
             }
-            let Answers { times, without_time, late, unreachable } = self.ask().await;
+            let MemberAnswers { times, without_time, late, unreachable } = self.ask().await;
             if let Some(unix_ms) = middle(times) {
                 *self.silence() = Silence { has_clock: true, ..Silence::default() };
                 return Ok(Some(unix_ms));
@@ -194,14 +196,14 @@ impl Clock {
     }
 
     /// Asks all members at once.
-    async fn ask(&self) -> Answers {
+    async fn ask(&self) -> MemberAnswers {
         let deadline = Instant::now() + ANSWER;
         let ask = async |member: &MemberClock| {
             let answer = timeout_at(deadline, member.unix_ms(&self.http)).await;
             (member.host.clone(), answer.unwrap_or(Err(NoTime::Late)))
         };
         let mut asked: FuturesUnordered<_> = self.members.iter().map(ask).collect();
-        let (mut answers, mut until) = (Answers::default(), None);
+        let (mut answers, mut until) = (MemberAnswers::default(), None);
         loop {
             let next = match until {
                 None => asked.next().await,
@@ -272,12 +274,14 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
+    use crate::net::url::TlsFiles;
 
     fn why() -> String {
         "closed".to_owned()
     }
 
-    /// Goal: a short silence is not taken for a store without a clock, a long one is, and for a minute nobody asks again.
+    /// Goal: a short silence is not taken for a store without a clock, a long one is, and for a minute nobody
+    /// asks again.
     #[tokio::test(start_paused = true)]
     async fn only_a_long_silence_shows_that_there_is_no_clock() {
         let mut silence = Silence::default();
@@ -307,7 +311,8 @@ mod tests {
         }
     }
 
-    /// Goal: a clock that was there is gone only if every member answers without a time for a while; then a node goes on.
+    /// Goal: a clock that was there is gone only if every member answers without a time for a while; then a
+    /// node goes on.
     #[tokio::test(start_paused = true)]
     async fn a_clock_that_was_there_is_not_given_up_soon() {
         let mut silence = Silence { has_clock: true, ..Silence::default() };
@@ -348,8 +353,9 @@ mod tests {
                 let _ = client.write_all(answer.as_bytes()).await;
             }
         });
-        let tls = https::tls(https::Roots::Nobody, None).unwrap();
-        let clock = Clock::new(vec![MemberClock::of("http", &host).unwrap()], tls, Protocol::Plain);
+        let files = TlsFiles { ca: None, client: None };
+        let tls = https::tls(&files, https::DefaultRoots::Nobody).unwrap();
+        let clock = EtcdClock::new(vec![MemberClock::of("http", &host).unwrap()], tls, EtcdProtocol::Plain);
         assert_eq!(clock.unix_ms().await.unwrap(), None);
         assert!(clock.missing().is_some_and(|why| why.contains(&host) && why.contains("404")));
     }

@@ -1,5 +1,6 @@
-//! Parses the URL of an etcd cluster and sends calls: one channel to each member, and the next member when one fails.
-//! Distinguishes failures before a call was sent from later ones: a write that fails later may have happened.
+//! Parses the URL of an etcd cluster and sends calls: one channel to each member, and the next member when
+//! one fails. Distinguishes failures before a call was sent from later ones: a write that fails later may
+//! have happened.
 
 use std::error::Error;
 use std::fmt;
@@ -13,16 +14,16 @@ use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 use tonic::{Code, Request, Response, Status};
 
-use super::clock::{Clock, MemberClock};
-use super::error::{EtcdFailure, Protocol};
+use super::clock::{EtcdClock, MemberClock};
+use super::error::{EtcdFailure, EtcdProtocol};
 use super::wire;
 use super::wire::auth_client::AuthClient;
 use super::wire::kv_client::KvClient;
 use super::wire::maintenance_client::MaintenanceClient;
 use crate::UrlError;
 use crate::error::chain;
-use crate::net::https::{self, Roots};
-use crate::net::url::{Host, Location, Login};
+use crate::net::https::{self, DefaultRoots};
+use crate::net::url::{Host, Login, StoreUrl};
 
 /// The limit for connecting to one member, including TLS.
 pub(super) const CONNECT: Duration = Duration::from_millis(1500);
@@ -37,38 +38,41 @@ const WRITE: Duration = Duration::from_secs(5);
 /// The maximum bytes of one answer: a page of records of 64 KiB.
 pub(super) const LARGEST_ANSWER: usize = 64 << 20;
 
+/// The token of a login.
+type Token = MetadataValue<Ascii>;
+
 /// Connections to the members of a cluster.
-pub(super) struct Link {
-    members: Vec<Member>,
+pub(super) struct EtcdClient {
+    members: Vec<EtcdMember>,
     /// The member to try first.
     current: AtomicUsize,
     shown_hosts: String,
     login: Option<Login>,
-    protocol: Protocol,
-    token: Mutex<Option<MetadataValue<Ascii>>>,
+    protocol: EtcdProtocol,
+    token: Mutex<Option<Token>>,
 }
 
-struct Member {
+struct EtcdMember {
     endpoint: Endpoint,
     channel: Mutex<Option<Channel>>,
 }
 
-impl fmt::Debug for Link {
+impl fmt::Debug for EtcdClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Link").field("hosts", &self.shown_hosts).finish_non_exhaustive()
+        f.debug_struct("EtcdClient").field("hosts", &self.shown_hosts).finish_non_exhaustive()
     }
 }
 
-impl Link {
+impl EtcdClient {
     pub(super) fn new(
         endpoints: Vec<Endpoint>,
         shown_hosts: String,
         login: Option<Login>,
-        protocol: Protocol,
+        protocol: EtcdProtocol,
     ) -> Self {
         let member = |endpoint: Endpoint| {
             let endpoint = endpoint.connect_timeout(CONNECT).tcp_keepalive(Some(Duration::from_secs(10)));
-            Member { endpoint, channel: Mutex::new(None) }
+            EtcdMember { endpoint, channel: Mutex::new(None) }
         };
         let members = endpoints.into_iter().map(member).collect();
         Self { members, current: AtomicUsize::new(0), shown_hosts, login, protocol, token: Mutex::new(None) }
@@ -87,7 +91,8 @@ impl Link {
         let mut failure = EtcdFailure::NoConnection("no member was asked".to_owned());
         // One try more than there are members: a broken connection is noticed only when it is used.
         for _ in 0..=self.members.len() {
-            match timeout_at(deadline, self.call(READS, READ, request)).await {
+            let read = self.call(READS, READ, |channel, token| range(channel, token, request.clone()));
+            match timeout_at(deadline, read).await {
                 Ok(Ok(answer)) => return Ok(answer),
                 Ok(Err(EtcdFailure::Status(status))) if !is_about_the_member(&status) => {
                     return Err(EtcdFailure::Status(status));
@@ -102,8 +107,8 @@ impl Link {
         Err(failure)
     }
 
-    /// Checks that all members belong to one cluster: a URL with members of two would be two stores. A member that does not answer
-    /// now is not checked.
+    /// Checks that all members belong to one cluster: a URL with members of two would be two stores. A member
+    /// that does not answer now is not checked.
     pub(super) async fn check_cluster(&self, probe: &wire::RangeRequest) -> Result<(), EtcdFailure> {
         let mut first: Option<(u64, String)> = None;
         for member in &self.members {
@@ -111,7 +116,7 @@ impl Link {
                 // Dropped after the check: calls need one connection, not one to each member.
                 let channel = member.endpoint.connect().await.ok()?;
                 let token = self.token(&channel).await.ok()?;
-                probe.send(channel, token).await.ok()?.into_inner().header
+                range(channel, token, probe.clone()).await.ok()?.into_inner().header
             };
             let Ok(Some(header)) = timeout(CONNECT, ask).await else { continue };
             let host = member.host();
@@ -148,25 +153,28 @@ impl Link {
         &self,
         request: &wire::TxnRequest,
     ) -> Result<wire::TxnResponse, EtcdFailure> {
-        self.call(WRITE_CONNECT, WRITE, request).await
+        self.call(WRITE_CONNECT, WRITE, |channel, token| transact(channel, token, request.clone())).await
     }
 
     /// Makes a call on the current member, and retries it with a new token if etcd refused the old one.
-    async fn call<C: Call>(
+    async fn call<T, F>(
         &self,
         connect: Duration,
         answer: Duration,
-        call: &C,
-    ) -> Result<C::Answer, EtcdFailure> {
+        send: impl Fn(Channel, Option<Token>) -> F,
+    ) -> Result<T, EtcdFailure>
+    where
+        F: Future<Output = Result<Response<T>, Status>>,
+    {
         let (index, channel, token) = self.ready(connect).await?;
-        let unanswered = Unanswered { link: self, member: index };
-        let mut answered = timeout(answer, call.send(channel, token.clone())).await;
+        let unanswered = UnansweredCall { link: self, member: index };
+        let mut answered = timeout(answer, send(channel, token.clone())).await;
         if let (Ok(Err(status)), Some(token)) = (&answered, &token)
             && wants_new_token(status)
         {
             self.forget_token(token).await;
             let (_, channel, token) = self.ready(connect).await?;
-            answered = timeout(answer, call.send(channel, token)).await;
+            answered = timeout(answer, send(channel, token)).await;
         }
         match answered {
             Ok(Ok(answer)) => {
@@ -188,13 +196,10 @@ impl Link {
     }
 
     /// Prepares everything that a call needs before it is sent. A failure up to here has written nothing.
-    async fn ready(
-        &self,
-        within: Duration,
-    ) -> Result<(usize, Channel, Option<MetadataValue<Ascii>>), EtcdFailure> {
+    async fn ready(&self, within: Duration) -> Result<(usize, Channel, Option<Token>), EtcdFailure> {
         let ready = async {
             let (index, channel) = self.channel().await?;
-            let unanswered = Unanswered { link: self, member: index };
+            let unanswered = UnansweredCall { link: self, member: index };
             let token = timeout(READ, self.token(&channel)).await;
             let token =
                 token.map_err(|_| EtcdFailure::NoConnection("no answer to the login".to_owned()))??;
@@ -235,7 +240,7 @@ impl Link {
     }
 
     /// Returns the token of the login; fetches it if there is none.
-    async fn token(&self, channel: &Channel) -> Result<Option<MetadataValue<Ascii>>, EtcdFailure> {
+    async fn token(&self, channel: &Channel) -> Result<Option<Token>, EtcdFailure> {
         let Some(login) = &self.login else {
             return Ok(None);
         };
@@ -261,7 +266,7 @@ impl Link {
     }
 
     /// Drops a token unless another call has already fetched a new one.
-    async fn forget_token(&self, refused: &MetadataValue<Ascii>) {
+    async fn forget_token(&self, refused: &Token) {
         let mut token = self.token.lock().await;
         if token.as_ref() == Some(refused) {
             *token = None;
@@ -269,60 +274,46 @@ impl Link {
     }
 }
 
-/// A call that a member has not answered yet. If it is dropped without an answer, also by a caller with a shorter limit, the
-/// client moves on: otherwise it would keep calling an unresponsive member.
-struct Unanswered<'a> {
-    link: &'a Link,
+/// A call that a member has not answered yet. If it is dropped without an answer, also by a caller with a
+/// shorter limit, the client moves on: otherwise it would keep calling an unresponsive member.
+struct UnansweredCall<'a> {
+    link: &'a EtcdClient,
     member: usize,
 }
 
-impl Unanswered<'_> {
+impl UnansweredCall<'_> {
     /// The member has answered.
     fn settled(self) {
         std::mem::forget(self);
     }
 }
 
-impl Drop for Unanswered<'_> {
+impl Drop for UnansweredCall<'_> {
     fn drop(&mut self) {
         self.link.move_on(self.member);
     }
 }
 
-/// A request and the RPC that it calls.
-trait Call: Sync {
-    type Answer: Send;
-    fn send(
-        &self,
-        channel: Channel,
-        token: Option<MetadataValue<Ascii>>,
-    ) -> impl Future<Output = Result<Response<Self::Answer>, Status>> + Send;
+/// Reads a range of keys.
+async fn range(
+    channel: Channel,
+    token: Option<Token>,
+    request: wire::RangeRequest,
+) -> Result<Response<wire::RangeResponse>, Status> {
+    let mut client = KvClient::new(channel).max_decoding_message_size(LARGEST_ANSWER);
+    client.range(with_token(request, token)).await
 }
 
-impl Call for wire::RangeRequest {
-    type Answer = wire::RangeResponse;
-    async fn send(
-        &self,
-        channel: Channel,
-        token: Option<MetadataValue<Ascii>>,
-    ) -> Result<Response<Self::Answer>, Status> {
-        let mut client = KvClient::new(channel).max_decoding_message_size(LARGEST_ANSWER);
-        client.range(with_token(self.clone(), token)).await
-    }
+/// Makes a transaction.
+async fn transact(
+    channel: Channel,
+    token: Option<Token>,
+    request: wire::TxnRequest,
+) -> Result<Response<wire::TxnResponse>, Status> {
+    KvClient::new(channel).txn(with_token(request, token)).await
 }
 
-impl Call for wire::TxnRequest {
-    type Answer = wire::TxnResponse;
-    async fn send(
-        &self,
-        channel: Channel,
-        token: Option<MetadataValue<Ascii>>,
-    ) -> Result<Response<Self::Answer>, Status> {
-        KvClient::new(channel).txn(with_token(self.clone(), token)).await
-    }
-}
-
-impl Member {
+impl EtcdMember {
     fn host(&self) -> String {
         self.endpoint.uri().authority().map(ToString::to_string).unwrap_or_default()
     }
@@ -341,7 +332,7 @@ impl Member {
     }
 }
 
-fn with_token<T>(message: T, token: Option<MetadataValue<Ascii>>) -> Request<T> {
+fn with_token<T>(message: T, token: Option<Token>) -> Request<T> {
     let mut request = Request::new(message);
     if let Some(token) = token {
         request.metadata_mut().insert("token", token);
@@ -349,7 +340,8 @@ fn with_token<T>(message: T, token: Option<MetadataValue<Ascii>>) -> Request<T> 
     request
 }
 
-/// Returns whether another member may succeed: the connection failed, or the member is partitioned or stopping.
+/// Returns whether another member may succeed: the connection failed, or the member is partitioned or
+/// stopping.
 fn is_about_the_member(status: &Status) -> bool {
     matches!(
         status.code(),
@@ -374,8 +366,8 @@ fn is_connect_error(status: &Status) -> bool {
     false
 }
 
-/// Returns whether etcd refused the token before it read the request: expired, lost in a restart, or older than a change of
-/// users.
+/// Returns whether etcd refused the token before it read the request: expired, lost in a restart, or older
+/// than a change of users.
 fn wants_new_token(status: &Status) -> bool {
     status.code() == Code::Unauthenticated || status.message().contains("revision of auth store is old")
 }
@@ -383,9 +375,10 @@ fn wants_new_token(status: &Status) -> bool {
 const PORT: u16 = 2379;
 const PREFIX: &str = "snowmint/";
 const PARAMETERS: &str = "prefix, password_file, tls, ca, cert and key";
+const FILES: [&str; 3] = ["ca", "cert", "key"];
 
 /// Returns the prefix of all keys of the store: never empty, ends with `/`.
-fn prefix(location: &mut Location) -> Result<String, UrlError> {
+fn prefix(location: &mut StoreUrl) -> Result<String, UrlError> {
     let Some(prefix) = location.take("prefix") else {
         return Ok(PREFIX.to_owned());
     };
@@ -396,10 +389,8 @@ fn prefix(location: &mut Location) -> Result<String, UrlError> {
 }
 
 /// Parses `etcd://...` or `etcds://...`.
-fn location(url: &str) -> Result<Location, UrlError> {
-    let (scheme, rest) = url.split_once(':').unwrap_or((url, ""));
-    let scheme = if scheme == "etcds" { "etcds" } else { "etcd" };
-    let location = Location::parse(scheme, rest, PORT)?;
+fn location(url: &str) -> Result<StoreUrl, UrlError> {
+    let location = StoreUrl::of_url(url, &["etcd", "etcds"], PORT)?;
     location.require_host("etcd://10.0.0.7:2379")?;
     if !location.path.is_empty() {
         return Err(location
@@ -410,18 +401,18 @@ fn location(url: &str) -> Result<Location, UrlError> {
 
 /// What a URL says.
 #[derive(Debug)]
-pub(super) struct Settings {
-    pub(super) link: Link,
-    pub(super) clock: Clock,
+pub(super) struct EtcdSettings {
+    pub(super) link: EtcdClient,
+    pub(super) clock: EtcdClock,
     /// Of all keys.
     pub(super) prefix: String,
 }
 
-pub(super) fn settings(url: &str) -> Result<Settings, UrlError> {
+pub(super) fn settings(url: &str) -> Result<EtcdSettings, UrlError> {
     let mut location = location(url)?;
     let login = location.take_login()?;
     let prefix = prefix(&mut location)?;
-    let Tls { grpc: tls, http, protocol } = tls(&mut location)?;
+    let EtcdTls { grpc: tls, http, protocol } = tls(&mut location)?;
     location.finish(PARAMETERS)?;
     let scheme = if tls.is_some() { "https" } else { "http" };
     let member_clock = |host: &Host| {
@@ -438,52 +429,46 @@ pub(super) fn settings(url: &str) -> Result<Settings, UrlError> {
     };
     let endpoints: Result<Vec<_>, _> = location.hosts.iter().map(endpoint).collect();
     let clocks: Result<Vec<_>, _> = location.hosts.iter().map(member_clock).collect();
-    Ok(Settings {
-        link: Link::new(endpoints?, location.shown_hosts(), login, protocol),
-        clock: Clock::new(clocks?, http, protocol),
+    Ok(EtcdSettings {
+        link: EtcdClient::new(endpoints?, location.shown_hosts(), login, protocol),
+        clock: EtcdClock::new(clocks?, http, protocol),
         prefix,
     })
 }
 
 /// The same settings of TLS for both protocols.
-struct Tls {
+struct EtcdTls {
     /// `None` without TLS.
     grpc: Option<ClientTlsConfig>,
     http: ClientConfig,
-    protocol: Protocol,
+    protocol: EtcdProtocol,
 }
 
-fn tls(location: &mut Location) -> Result<Tls, UrlError> {
+fn tls(location: &mut StoreUrl) -> Result<EtcdTls, UrlError> {
     let said = location.take_switch("tls")?;
-    let (ca, client) = (location.take_path("ca"), location.read_pair("cert", "key")?);
-    let wanted = location.scheme == "etcds" || ca.is_some() || client.is_some();
+    let wanted = location.scheme == "etcds" || FILES.into_iter().any(|it| location.has(it));
     if said == Some(false) && wanted {
         return Err(location.malformed("tls=false excludes etcds:, ca=, cert= and key="));
     }
+    let files = location.read_tls(FILES, None)?;
     let uses_tls = wanted || said == Some(true);
-    let authorities = ca.map(|path| location.read_file("ca", &path)).transpose()?;
-    let roots = match &authorities {
-        Some(pem) => Roots::Pem(pem),
-        None if uses_tls => Roots::System,
-        None => Roots::Nobody,
-    };
-    let shown = client.as_ref().map(|(cert, key)| (&**cert, &**key));
-    let http = https::tls(roots, shown).map_err(|fault| {
+    let default = if uses_tls { DefaultRoots::System } else { DefaultRoots::Nobody };
+    let http = https::tls(&files, default).map_err(|fault| {
         let parameter = fault.parameter.map_or_else(String::new, |parameter| format!("{parameter}=: "));
         location.malformed(&format!("{parameter}{}", fault.text))
     })?;
     if !uses_tls {
-        return Ok(Tls { grpc: None, http, protocol: Protocol::Plain });
+        return Ok(EtcdTls { grpc: None, http, protocol: EtcdProtocol::Plain });
     }
-    let config = match authorities {
-        Some(pem) => ClientTlsConfig::new().ca_certificate(Certificate::from_pem(pem)),
+    let config = match files.ca {
+        Some(ca) => ClientTlsConfig::new().ca_certificate(Certificate::from_pem(ca.pem)),
         None => ClientTlsConfig::new().with_native_roots(),
     };
-    Ok(match client {
-        None => Tls { grpc: Some(config), http, protocol: Protocol::Tls },
+    Ok(match files.client {
+        None => EtcdTls { grpc: Some(config), http, protocol: EtcdProtocol::Tls },
         Some((cert, key)) => {
-            let grpc = Some(config.identity(Identity::from_pem(cert, key)));
-            Tls { grpc, http, protocol: Protocol::TlsWithCertificate }
+            let grpc = Some(config.identity(Identity::from_pem(cert.pem, key.pem)));
+            EtcdTls { grpc, http, protocol: EtcdProtocol::TlsWithCertificate }
         }
     })
 }
@@ -494,7 +479,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_url_gives_hosts_and_a_prefix() {
-        let Settings { link, prefix, .. } = settings("etcd://h1,h2:1?prefix=/team/a").unwrap();
+        let EtcdSettings { link, prefix, .. } = settings("etcd://h1,h2:1?prefix=/team/a").unwrap();
         assert_eq!((link.shown_hosts(), &*prefix), ("h1:2379,h2:1", "/team/a/"));
         assert_eq!(settings("etcd://h").unwrap().prefix, "snowmint/");
         assert_eq!(settings("etcds://h?prefix=a/").unwrap().prefix, "a/");

@@ -23,18 +23,22 @@ pub(super) enum EtcdFailure {
     NoAnswer(Duration),
     /// The call was sent, and etcd answered with this status.
     Status(Box<Status>),
-    /// The call was sent, and the connection failed. In TLS 1.3 a server asks for a certificate only after the first request,
-    /// and the client library hides that reason, as it hides an alert to a client without TLS.
-    Broken(String, Protocol),
+    /// The call was sent, and the connection failed. In TLS 1.3 a server asks for a certificate only after
+    /// the first request, and the client library hides that reason, as it hides an alert to a client without
+    /// TLS.
+    Broken(String, EtcdProtocol),
 }
 
 impl EtcdFailure {
     /// Returns the failure for a connection that could not be opened.
-    pub(super) fn to_connect(why: String, protocol: Protocol) -> Self {
-        // A server without TLS answers in plain text, closes the connection, or resets it because of unread data.
+    pub(super) fn to_connect(why: String, protocol: EtcdProtocol) -> Self {
+        // A server without TLS answers in plain text, closes the connection, or resets it because of unread
+        // data.
         let ends = ["InvalidContentType", "tls handshake eof", "Connection reset", "Broken pipe"];
         match protocol {
-            Protocol::Tls | Protocol::TlsWithCertificate if ends.iter().any(|it| why.contains(it)) => {
+            EtcdProtocol::Tls | EtcdProtocol::TlsWithCertificate
+                if ends.iter().any(|it| why.contains(it)) =>
+            {
                 Self::NoHandshake(why)
             }
             _ => Self::NoConnection(why),
@@ -44,7 +48,7 @@ impl EtcdFailure {
 
 /// The protocol between this client and the members.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Protocol {
+pub(super) enum EtcdProtocol {
     Plain,
     Tls,
     TlsWithCertificate,
@@ -78,7 +82,8 @@ fn kind(effect: Effect, failure: &EtcdFailure) -> StoreErrorKind {
 
 /// Returns the kind that etcd's answer proves, or `None` if the call may or may not have taken effect.
 ///
-/// `Unavailable` from etcd proves nothing: "request timed out" and "leader changed" come after the write was proposed.
+/// `Unavailable` from etcd proves nothing: "request timed out" and "leader changed" come after the write was
+/// proposed.
 fn of_status(effect: Effect, status: &Status) -> Option<StoreErrorKind> {
     match status.code() {
         Code::ResourceExhausted if status.message().contains("database space exceeded") => {
@@ -115,15 +120,15 @@ fn text(effect: Effect, failure: &EtcdFailure) -> String {
         EtcdFailure::Login(status) => {
             format!("etcd rejected the login: \"{}\"; check user and password", status.message())
         }
-        EtcdFailure::Broken(why, Protocol::Plain) => {
+        EtcdFailure::Broken(why, EtcdProtocol::Plain) => {
             format!("{why}; if etcd accepts only TLS, use etcds:// and ca=; otherwise check that it runs")
         }
-        EtcdFailure::Broken(why, Protocol::Tls) => {
+        EtcdFailure::Broken(why, EtcdProtocol::Tls) => {
             format!(
                 "{why}; if etcd requires a client certificate, add cert= and key=; otherwise check that it runs"
             )
         }
-        EtcdFailure::Broken(why, Protocol::TlsWithCertificate) => {
+        EtcdFailure::Broken(why, EtcdProtocol::TlsWithCertificate) => {
             format!(
                 "{why}; check that a majority of the etcd members runs, and that they trust the certificate of cert="
             )
@@ -151,8 +156,8 @@ fn advice(effect: Effect, status: &Status) -> &'static str {
 mod tests {
     use super::*;
 
-    /// Goal: a client that uses TLS with a server without TLS gets that hint, however the system reports the end of the
-    /// handshake.
+    /// Goal: a client that uses TLS with a server without TLS gets that hint, however the system reports the
+    /// end of the handshake.
     #[test]
     fn a_handshake_that_ends_is_not_a_server_that_is_away() {
         let reset = "127.0.0.1:2379: transport error: Connection reset by peer (os error 104)";
@@ -160,8 +165,8 @@ mod tests {
         let said = |why: &str, protocol| {
             text(Effect::Writes, &EtcdFailure::to_connect(why.to_owned(), protocol)).contains("uses no TLS")
         };
-        assert!(said(reset, Protocol::Tls) && said(reset, Protocol::TlsWithCertificate));
-        assert!(!said(reset, Protocol::Plain) && !said(refused, Protocol::Tls));
+        assert!(said(reset, EtcdProtocol::Tls) && said(reset, EtcdProtocol::TlsWithCertificate));
+        assert!(!said(reset, EtcdProtocol::Plain) && !said(refused, EtcdProtocol::Tls));
     }
 
     /// Goal: no status that leaves the outcome of a write unknown counts as "nothing was written".

@@ -90,8 +90,8 @@ async fn used() -> (MemoryStore, StoreId) {
     (store, opened.identity().unwrap().id)
 }
 
-/// Goal: all processes see one identity, whichever of them wrote it, and no two stores have the same. Method: many processes
-/// begin at the same time.
+/// Goal: all processes see one identity, whichever of them wrote it, and no two stores have the same. Method:
+/// many processes begin at the same time.
 #[tokio::test]
 async fn the_first_call_writes_an_identity_and_every_process_finds_it() {
     let memory = MemoryStore::new();
@@ -107,8 +107,8 @@ async fn the_first_call_writes_an_identity_and_every_process_finds_it() {
     assert_ne!(used().await.1, id);
 }
 
-/// Goal: nothing is written to another store, and the process goes on when its own is back. Method: another store takes the
-/// place, with and without a server that it names; then both look one second later.
+/// Goal: nothing is written to another store, and the process goes on when its own is back. Method: another
+/// store takes the place, with and without a server that it names; then both look one second later.
 #[tokio::test(start_paused = true)]
 async fn another_store_gets_no_call_until_the_own_one_is_back() {
     for server in [None, Some("server 2")] {
@@ -143,8 +143,8 @@ async fn another_store_gets_no_call_until_the_own_one_is_back() {
     }
 }
 
-/// Goal: a claim that another store accepted during the call is not taken for one in the own store. Method: the other store
-/// answers from the middle of a call on, with and without a server that it names.
+/// Goal: a claim that another store accepted during the call is not taken for one in the own store. Method:
+/// the other store answers from the middle of a call on, with and without a server that it names.
 #[tokio::test(start_paused = true)]
 async fn a_call_during_which_another_store_took_over_does_not_count() {
     let (own, other) = (used().await.0, used().await.0);
@@ -165,7 +165,8 @@ async fn a_call_during_which_another_store_took_over_does_not_count() {
     }
 }
 
-/// Goal: a store that forgot its identity gets it back from whoever knows it. Method: an empty store takes the place.
+/// Goal: a store that forgot its identity gets it back from whoever knows it. Method: an empty store takes
+/// the place.
 #[tokio::test(start_paused = true)]
 async fn a_missing_identity_is_written_back() {
     let (own, id) = used().await;
@@ -180,8 +181,8 @@ async fn a_missing_identity_is_written_back() {
     assert_eq!((shown_by(&empty).await, store.identity().unwrap().id), (Some(id), id));
 }
 
-/// Goal: an identity that the store may still lose is shown to nobody, and the one that replaces it is adopted; a settled one
-/// stays. Method: a store that loses its first write, before and after it has settled.
+/// Goal: an identity that the store may still lose is shown to nobody, and the one that replaces it is
+/// adopted; a settled one stays. Method: a store that loses its first write, before and after it has settled.
 #[tokio::test(start_paused = true)]
 async fn an_identity_counts_once_it_has_settled() {
     const MAY_LOSE: Duration = Duration::from_secs(2);

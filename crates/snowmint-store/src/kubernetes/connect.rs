@@ -14,12 +14,12 @@ use rustls::ClientConfig;
 use serde_json::Value;
 use tokio::time::timeout;
 
-use super::error::{Answer, KubernetesFailure};
+use super::error::{ApiAnswer, KubernetesFailure};
 use super::lease_object::LONGEST_PREFIX;
 use crate::UrlError;
 use crate::error::chain;
-use crate::net::https::{self, HttpsClient, Roots};
-use crate::net::url::Location;
+use crate::net::https::{self, DefaultRoots, HttpsClient};
+use crate::net::url::StoreUrl;
 
 /// The limit for connecting to the server, without TLS.
 const CONNECT: Duration = Duration::from_millis(1500);
@@ -27,23 +27,24 @@ const CONNECT: Duration = Duration::from_millis(1500);
 const READ: Duration = Duration::from_secs(3);
 /// The limit for the answer to a write.
 const WRITE: Duration = Duration::from_secs(5);
-/// The maximum bytes of one answer: a page of records of 64 KiB, in base64 and with the fields that the server adds.
+/// The maximum bytes of one answer: a page of records of 64 KiB, in base64 and with the fields that the
+/// server adds.
 const LARGEST_ANSWER: usize = 96 << 20;
 
 /// A client of an API server.
-pub(super) struct Link {
+pub(super) struct KubernetesClient {
     server: String,
     token_file: Option<PathBuf>,
     client: HttpsClient,
 }
 
-impl fmt::Debug for Link {
+impl fmt::Debug for KubernetesClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Link").field("server", &self.server).finish_non_exhaustive()
+        f.debug_struct("KubernetesClient").field("server", &self.server).finish_non_exhaustive()
     }
 }
 
-impl Link {
+impl KubernetesClient {
     /// `server` is `https://HOST:PORT`, with nothing after it.
     pub(super) fn new(server: String, token_file: Option<PathBuf>, tls: ClientConfig) -> Self {
         let client = https::client(tls, CONNECT);
@@ -55,7 +56,7 @@ impl Link {
     }
 
     /// Sends a read, and retries once if the connection broke: a pooled connection may have been closed.
-    pub(super) async fn read(&self, path_and_query: &str) -> Result<Answer, KubernetesFailure> {
+    pub(super) async fn read(&self, path_and_query: &str) -> Result<ApiAnswer, KubernetesFailure> {
         match self.call(READ, Method::GET, path_and_query, None).await {
             Err(KubernetesFailure::NoAnswer(_) | KubernetesFailure::Broken(_)) => {
                 self.call(READ, Method::GET, path_and_query, None).await
@@ -70,7 +71,7 @@ impl Link {
         method: Method,
         path: &str,
         body: &Value,
-    ) -> Result<Answer, KubernetesFailure> {
+    ) -> Result<ApiAnswer, KubernetesFailure> {
         self.call(WRITE, method, path, Some(body)).await
     }
 
@@ -80,7 +81,7 @@ impl Link {
         method: Method,
         path_and_query: &str,
         body: Option<&Value>,
-    ) -> Result<Answer, KubernetesFailure> {
+    ) -> Result<ApiAnswer, KubernetesFailure> {
         let request = self.request(method, path_and_query, body)?;
         let answered = timeout(limit, async {
             let response = match self.client.request(request).await {
@@ -92,7 +93,7 @@ impl Link {
             let date = response.headers().get(DATE).and_then(|it| it.to_str().ok()).map(ToOwned::to_owned);
             let body = Limited::new(response.into_body(), LARGEST_ANSWER).collect().await;
             let body = body.map_err(|error| KubernetesFailure::Broken(chain(&*error)))?.to_bytes();
-            Ok(Answer { status, date, body })
+            Ok(ApiAnswer { status, date, body })
         });
         answered.await.unwrap_or(Err(KubernetesFailure::NoAnswer(limit)))
     }
@@ -123,7 +124,8 @@ impl Link {
     }
 }
 
-/// Returns the header with the current token, which Kubernetes replaces about every hour. The file is small and in memory.
+/// Returns the header with the current token, which Kubernetes replaces about every hour. The file is small
+/// and in memory.
 fn token(path: &Path) -> Result<HeaderValue, KubernetesFailure> {
     let refuse =
         |why: &dyn fmt::Display| KubernetesFailure::NotSent(format!("token_file {}: {why}", path.display()));
@@ -142,18 +144,18 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'
 const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 pub(super) struct KubernetesSettings {
-    pub(super) link: Link,
+    pub(super) link: KubernetesClient,
     pub(super) namespace: String,
     pub(super) prefix: String,
 }
 
 /// Parses the URL: the namespace, if it has one, and the parameters.
-pub(super) fn location(url: &str) -> Result<(Option<String>, Location), UrlError> {
+pub(super) fn location(url: &str) -> Result<(Option<String>, StoreUrl), UrlError> {
     let (_, rest) = url.split_once(':').unwrap_or((url, ""));
     let rest = rest.strip_prefix("//").unwrap_or(rest);
     let (namespace, query) = rest.split_once('?').unwrap_or((rest, ""));
     // The host of a URL with a user would be taken for a namespace.
-    let location = Location::parse("kubernetes", &format!("//?{query}"), 443)?;
+    let location = StoreUrl::parse("kubernetes", &format!("//?{query}"), 443)?;
     if namespace.is_empty() {
         return Ok((None, location));
     }
@@ -166,7 +168,7 @@ pub(super) fn location(url: &str) -> Result<(Option<String>, Location), UrlError
 }
 
 /// Returns the prefix of the object names.
-pub(super) fn prefix(location: &mut Location) -> Result<String, UrlError> {
+pub(super) fn prefix(location: &mut StoreUrl) -> Result<String, UrlError> {
     let prefix = location.take("prefix").unwrap_or_else(|| PREFIX.to_owned());
     if is_label(&prefix, LONGEST_PREFIX) {
         return Ok(prefix);
@@ -180,7 +182,7 @@ pub(super) fn prefix(location: &mut Location) -> Result<String, UrlError> {
 pub(super) fn settings(url: &str) -> Result<KubernetesSettings, UrlError> {
     let (namespace, mut location) = location(url)?;
     let prefix = prefix(&mut location)?;
-    let (mut token_file, mut ca) = (location.take_path("token_file"), location.take_path("ca"));
+    let (mut token_file, mut ca) = (location.take_path("token_file"), None);
     let server = if let Some(server) = location.take("server") {
         check_server(&server).ok_or_else(|| {
             location
@@ -188,7 +190,7 @@ pub(super) fn settings(url: &str) -> Result<KubernetesSettings, UrlError> {
         })?
     } else {
         token_file.get_or_insert_with(|| Path::new(ACCOUNT).join("token"));
-        ca.get_or_insert_with(|| Path::new(ACCOUNT).join("ca.crt"));
+        ca = Some(Path::new(ACCOUNT).join("ca.crt"));
         server_around_pod().ok_or_else(|| {
             location.malformed("not in a pod: add ?server=https://HOST:PORT and token_file=PATH")
         })?
@@ -201,9 +203,9 @@ pub(super) fn settings(url: &str) -> Result<KubernetesSettings, UrlError> {
                 location.malformed("missing namespace: expected kubernetes:NAMESPACE outside of a pod")
             })?,
     };
-    let tls = tls(&mut location, ca.as_deref())?;
+    let tls = tls(&mut location, ca)?;
     location.finish(PARAMETERS)?;
-    Ok(KubernetesSettings { link: Link::new(server, token_file, tls), namespace, prefix })
+    Ok(KubernetesSettings { link: KubernetesClient::new(server, token_file, tls), namespace, prefix })
 }
 
 /// Returns the server that the environment variables of every pod name.
@@ -228,25 +230,19 @@ fn is_label(text: &str, longest: usize) -> bool {
     (1..=longest).contains(&text.len()) && ends_well && text.bytes().all(allowed)
 }
 
-fn tls(location: &mut Location, ca: Option<&Path>) -> Result<ClientConfig, UrlError> {
-    let files = location.take_pair("cert", "key")?;
-    let authorities = ca.map(|path| location.read_file("ca", path)).transpose()?;
-    let client = match &files {
-        Some((cert, key)) => Some((location.read_file("cert", cert)?, location.read_file("key", key)?)),
-        None => None,
-    };
-    let roots = authorities.as_deref().map_or(Roots::System, Roots::Pem);
-    let client = client.as_ref().map(|(cert, key)| (&**cert, &**key));
-    https::tls(roots, client).map_err(|fault| {
-        let path = match (fault.parameter, &files) {
-            (Some("ca"), _) => ca,
-            (Some("cert"), Some((cert, _))) => Some(&**cert),
-            (Some("key"), Some((_, key))) => Some(&**key),
+fn tls(location: &mut StoreUrl, ca: Option<PathBuf>) -> Result<ClientConfig, UrlError> {
+    let files = location.read_tls(["ca", "cert", "key"], ca)?;
+    https::tls(&files, DefaultRoots::System).map_err(|fault| {
+        let client = files.client.as_ref();
+        let file = match fault.parameter {
+            Some("ca") => files.ca.as_ref(),
+            Some("cert") => client.map(|(cert, _)| cert),
+            Some("key") => client.map(|(_, key)| key),
             _ => None,
         };
-        match (fault.parameter, path) {
-            (Some(parameter), Some(path)) => {
-                location.malformed(&format!("{parameter}={}: {}", path.display(), fault.text))
+        match (fault.parameter, file) {
+            (Some(parameter), Some(file)) => {
+                location.malformed(&format!("{parameter}={}: {}", file.path.display(), fault.text))
             }
             _ => location.malformed(&fault.text),
         }

@@ -41,8 +41,13 @@ pub(super) fn store_error(
 }
 
 /// Returns the error for an answer that is neither a success nor a conflict.
-pub(super) fn refused(store: &str, operation: &'static str, effect: Effect, answer: &Answer) -> StoreError {
-    let Status { reason, message, .. } = answer.failure();
+pub(super) fn refused(
+    store: &str,
+    operation: &'static str,
+    effect: Effect,
+    answer: &ApiAnswer,
+) -> StoreError {
+    let ApiStatus { reason, message, .. } = answer.failure();
     let mut said = answer.status.to_string();
     for part in [reason, message.clone()] {
         if !part.is_empty() {
@@ -53,7 +58,8 @@ pub(super) fn refused(store: &str, operation: &'static str, effect: Effect, answ
     StoreError::new(kind, operation, store, format!("the API server answered \"{said}\"; {advice}"))
 }
 
-/// Returns the kind and the advice for a status. From 500 on a status proves nothing: etcd behind the server may have timed out.
+/// Returns the kind and the advice for a status. From 500 on a status proves nothing: etcd behind the server
+/// may have timed out.
 fn meaning(effect: Effect, status: u16, message: &str) -> (StoreErrorKind, &'static str) {
     match status {
         401 => (StoreErrorKind::Other, "token or certificate rejected: check token_file= or cert="),
@@ -75,7 +81,7 @@ fn meaning(effect: Effect, status: u16, message: &str) -> (StoreErrorKind, &'sta
 
 /// An answer of the server.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct ApiAnswer {
     pub(super) status: u16,
     pub(super) date: Option<String>,
     pub(super) body: Bytes,
@@ -84,34 +90,35 @@ pub(super) struct Answer {
 /// The body of a failure: `meta/v1` Status.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Status {
+pub(super) struct ApiStatus {
     pub(super) reason: String,
     pub(super) message: String,
-    details: Details,
+    details: StatusDetails,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Details {
+struct StatusDetails {
     /// The resource, despite the name: `leases`.
     kind: String,
     name: String,
 }
 
-impl Answer {
+impl ApiAnswer {
     pub(super) fn json<T: DeserializeOwned>(&self) -> Result<T, String> {
         serde_json::from_slice(&self.body)
             .map_err(|error| format!("invalid answer, expected one of an API server: {error}"))
     }
 
     /// Returns the server's description of a failure; empty if the answer is not from an API server.
-    pub(super) fn failure(&self) -> Status {
+    pub(super) fn failure(&self) -> ApiStatus {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 
-    /// Returns whether it has this reason and is about one Lease, not about a namespace, a quota, or an unknown path.
+    /// Returns whether it has this reason and is about one Lease, not about a namespace, a quota, or an
+    /// unknown path.
     pub(super) fn is_about_a_lease(&self, reason: &str) -> bool {
-        let Status { reason: said, details, .. } = self.failure();
+        let ApiStatus { reason: said, details, .. } = self.failure();
         said == reason && details.kind == "leases" && !details.name.is_empty()
     }
 
@@ -139,22 +146,22 @@ mod tests {
         assert_eq!(meaning(Effect::Reads, 403, "").0, StoreErrorKind::Other);
     }
 
-    fn answer(body: &'static str) -> Answer {
+    fn answer(body: &'static str) -> ApiAnswer {
         let date = Some("Thu, 01 Jan 1970 00:00:07 GMT".to_owned());
-        Answer { status: 404, date, body: Bytes::from_static(body.as_bytes()) }
+        ApiAnswer { status: 404, date, body: Bytes::from_static(body.as_bytes()) }
     }
 
     #[test]
     fn only_a_lease_is_a_lease() {
-        let lease = r#"{"kind":"Status","reason":"NotFound","details":{"name":"x","kind":"leases"}}"#;
+        let lease = r#"{"kind":"ApiStatus","reason":"NotFound","details":{"name":"x","kind":"leases"}}"#;
         assert!(answer(lease).is_about_a_lease("NotFound"));
         assert!(!answer(lease).is_about_a_lease("Conflict"));
         for other in [
             "",
             "404 page not found",
-            r#"{"kind":"Status","reason":"NotFound","details":{"name":"x","kind":"namespaces"}}"#,
-            r#"{"kind":"Status","reason":"NotFound","details":{}}"#,
-            r#"{"kind":"Status","reason":"NotFound"}"#,
+            r#"{"kind":"ApiStatus","reason":"NotFound","details":{"name":"x","kind":"namespaces"}}"#,
+            r#"{"kind":"ApiStatus","reason":"NotFound","details":{}}"#,
+            r#"{"kind":"ApiStatus","reason":"NotFound"}"#,
         ] {
             assert!(!answer(other).is_about_a_lease("NotFound"), "{other}");
         }
@@ -163,6 +170,6 @@ mod tests {
     #[test]
     fn an_answer_tells_the_time() {
         assert_eq!(answer("").unix_ms(), Some(7500));
-        assert_eq!(Answer { date: None, ..answer("") }.unix_ms(), None);
+        assert_eq!(ApiAnswer { date: None, ..answer("") }.unix_ms(), None);
     }
 }

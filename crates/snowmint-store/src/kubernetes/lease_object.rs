@@ -20,13 +20,13 @@ const BASE64: &str = "snowmint.dev/record-base64";
 const REPLACED: &str = "snowmint.dev/replaced";
 
 /// The parts of a write.
-pub(super) struct Body<'a> {
+pub(super) struct LeaseBody<'a> {
     pub(super) prefix: &'a str,
     pub(super) key: &'a Key,
     pub(super) value: &'a [u8],
 }
 
-impl Body<'_> {
+impl LeaseBody<'_> {
     /// A new object.
     pub(super) fn create(&self, name: &str) -> Value {
         let mut body = self.parts();
@@ -71,7 +71,7 @@ fn holder(text: &str) -> Option<String> {
 
 /// A Lease in an answer, reduced to the needed fields.
 #[derive(Deserialize)]
-pub(super) struct Lease {
+pub(super) struct LeaseObject {
     metadata: Metadata,
 }
 
@@ -88,7 +88,7 @@ struct Metadata {
 #[derive(Deserialize)]
 pub(super) struct LeaseList {
     pub(super) metadata: ListMetadata,
-    pub(super) items: Vec<Lease>,
+    pub(super) items: Vec<LeaseObject>,
 }
 
 #[derive(Deserialize)]
@@ -98,7 +98,7 @@ pub(super) struct ListMetadata {
     pub(super) next: Option<String>,
 }
 
-impl Lease {
+impl LeaseObject {
     pub(super) fn name(&self) -> &str {
         &self.metadata.name
     }
@@ -135,14 +135,14 @@ impl Lease {
     }
 }
 
-/// The maximum bytes of a prefix, so that the name of the longest key fits 253 bytes, the limit of Kubernetes: the prefix, 200
-/// bytes of key, 16 of hash, and two `-`.
+/// The maximum bytes of a prefix, so that the name of the longest key fits 253 bytes, the limit of
+/// Kubernetes: the prefix, 200 bytes of key, 16 of hash, and two `-`.
 pub(super) const LONGEST_PREFIX: usize = 35;
 
 /// Returns the name of the object for a key: `snowmint-workers-pool-7-af63bd4c8601b7df`.
 ///
-/// Names are DNS-1123 subdomains, which have no upper case and few other characters. The name is for people, and the hash
-/// at its end makes it unique; the key itself is in an annotation.
+/// Names are DNS-1123 subdomains, which have no upper case and few other characters. The name is for people,
+/// and the hash at its end makes it unique; the key itself is in an annotation.
 pub(super) fn object_name(prefix: &str, key: &Key) -> String {
     let readable = |it: char| if it.is_ascii_alphanumeric() { it.to_ascii_lowercase() } else { '-' };
     let shown: String = key.as_str().chars().map(readable).collect();
@@ -163,7 +163,7 @@ mod tests {
     fn lease(annotations: &Value, version: &str) -> Result<(Key, Versioned), String> {
         let lease =
             json!({"metadata": {"name": "n", "resourceVersion": version, "annotations": annotations}});
-        serde_json::from_value::<Lease>(lease).unwrap().into_record()
+        serde_json::from_value::<LeaseObject>(lease).unwrap().into_record()
     }
 
     #[test]
@@ -172,7 +172,7 @@ mod tests {
         let values: [&[u8]; 6] =
             [b"", b"{\"holder\":\"web-1\"}", b"\0", b"\xff", "ü\u{fffd}".as_bytes(), b"a\nb"];
         for value in values {
-            let body = Body { prefix: "snowmint", key: &key, value };
+            let body = LeaseBody { prefix: "snowmint", key: &key, value };
             let created = body.create("n");
             assert!(!created.to_string().contains("null"), "{created}");
             let (found, record) = lease(&created["metadata"]["annotations"], "7").unwrap();
@@ -184,7 +184,7 @@ mod tests {
     fn a_lease_record_shows_its_holder() {
         let key = Key::new("a").unwrap();
         let holder = |value| {
-            Body { prefix: "p", key: &key, value }.replace(Revision(1))["spec"]["holderIdentity"].clone()
+            LeaseBody { prefix: "p", key: &key, value }.replace(Revision(1))["spec"]["holderIdentity"].clone()
         };
         assert_eq!(holder(br#"{"holder":"web-1","until":1}"#), json!("web-1"));
         for none in [&b"{}"[..], b"", b"\xff", br#"{"holder":""}"#, br#"{"holder":1}"#, b"[1]"] {

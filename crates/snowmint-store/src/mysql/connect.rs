@@ -10,9 +10,9 @@ use sqlx::{ConnectOptions, Connection};
 use super::TABLE;
 use super::flush_watch::FlushWatch;
 use super::history::ClusterHistory;
-use super::session::{self, CrashLoss, Session};
+use super::session::{self, CrashLoss, MySqlSession};
 use crate::error::Effect;
-use crate::net::url::{Host, Location, Password};
+use crate::net::url::{Host, Password, StoreUrl};
 use crate::net::{Confirmation, Standing, Writable};
 use crate::sql::failure::refusal;
 use crate::sql::pool::{Connect, Connected, Pool};
@@ -25,8 +25,8 @@ const PORT: u16 = 3306;
 pub(crate) const PARAMETERS: &str =
     "password_file, may_lose, ssl-mode, ssl-ca, ssl-cert, ssl-key, socket and timeout_ms";
 
-/// Reads the engine, the columns and the primary key of the table. Each part names the table: otherwise the server would read the
-/// metadata of all tables.
+/// Reads the engine, the columns and the primary key of the table. Each part names the table: otherwise the
+/// server would read the metadata of all tables.
 const INSPECT: &str = "SELECT CAST(t.engine AS CHAR), \
     (SELECT CAST(GROUP_CONCAT(CONCAT_WS(' ', c.column_name, c.data_type, \
             CASE c.data_type WHEN 'varbinary' THEN c.character_maximum_length END) \
@@ -58,13 +58,12 @@ impl MySqlSettings {
     }
 
     /// Parses a URL whose scheme is known to be `mysql` or `mariadb`.
-    pub(crate) fn location(url: &str) -> Result<Location, UrlError> {
-        let (_, rest) = url.split_once(':').unwrap_or((url, ""));
-        Location::parse("mysql", rest, PORT)
+    pub(crate) fn location(url: &str) -> Result<StoreUrl, UrlError> {
+        StoreUrl::of_url(url, &["mysql"], PORT)
     }
 
     /// Takes the connection parameters out of a location, which stays without them. Other parameters stay.
-    pub(crate) fn take(location: &mut Location, crashes: CrashLoss) -> Result<Pool<Self>, UrlError> {
+    pub(crate) fn take(location: &mut StoreUrl, crashes: CrashLoss) -> Result<Pool<Self>, UrlError> {
         let mut options = MySqlConnectOptions::new().disable_statement_logging();
         if let Some(socket) = location.take_socket(PORT) {
             options = options.socket(socket);
@@ -86,9 +85,9 @@ impl MySqlSettings {
     }
 }
 
-fn tls(location: &mut Location, mut options: MySqlConnectOptions) -> Result<MySqlConnectOptions, UrlError> {
+fn tls(location: &mut StoreUrl, mut options: MySqlConnectOptions) -> Result<MySqlConnectOptions, UrlError> {
     let mode = location.take("ssl-mode");
-    let authority = location.take_path("ssl-ca");
+    let files = location.read_tls(["ssl-ca", "ssl-cert", "ssl-key"], None)?;
     let mode = match mode.as_deref() {
         Some(text) => text.parse().map_err(|_| {
             location.malformed(
@@ -96,7 +95,7 @@ fn tls(location: &mut Location, mut options: MySqlConnectOptions) -> Result<MySq
             )
         })?,
         // A user who names an authority wants it to be checked.
-        None if authority.is_some() => MySqlSslMode::VerifyIdentity,
+        None if files.ca.is_some() => MySqlSslMode::VerifyIdentity,
         None => MySqlSslMode::Preferred,
     };
     let strict = !matches!(mode, MySqlSslMode::Disabled | MySqlSslMode::Preferred);
@@ -104,18 +103,18 @@ fn tls(location: &mut Location, mut options: MySqlConnectOptions) -> Result<MySq
         return Err(location.malformed("this build has no TLS: enable the feature `tls`"));
     }
     options = options.ssl_mode(mode);
-    if let Some(path) = authority {
-        options = options.ssl_ca_from_pem(location.read_file("ssl-ca", &path)?);
+    if let Some(ca) = files.ca {
+        options = options.ssl_ca_from_pem(ca.pem);
     }
-    if let Some((cert, key)) = location.read_pair("ssl-cert", "ssl-key")? {
-        options = options.ssl_client_cert_from_pem(cert).ssl_client_key_from_pem(key);
+    if let Some((cert, key)) = files.client {
+        options = options.ssl_client_cert_from_pem(cert.pem).ssl_client_key_from_pem(key.pem);
     }
     Ok(options)
 }
 
 impl Connect for MySqlSettings {
     const CONFIRMED_BY: &str = "enable semi-synchronous replication on it";
-    type Connection = Session;
+    type Connection = MySqlSession;
     type History = ClusterHistory;
 
     async fn connect(&self, host: Host) -> Connected<Self> {
@@ -127,21 +126,21 @@ impl Connect for MySqlSettings {
         set_up(&mut connection, self.limit, self.crashes.accepted(self.may_lose))
             .await
             .map_err(|error| refusal::<Self>(&error))?;
-        let begun = session::begin(&mut connection, self.may_lose, self.crashes).await?;
-        let session = Session::new(connection, &begun, Arc::clone(&self.flushes));
-        let standing = session.standing();
-        Ok(Writable { connection: session, server: Some(begun.server), history: begun.history, standing })
+        let flushes = Arc::clone(&self.flushes);
+        let (session, history) = session::begin(connection, self.may_lose, self.crashes, flushes).await?;
+        let (server, standing) = (Some(session.server.clone()), session.standing);
+        Ok(Writable { connection: session, server, history, standing })
     }
 
-    async fn answers(session: &mut Session) -> bool {
+    async fn answers(session: &mut MySqlSession) -> bool {
         session.sql.ping().await.is_ok()
     }
 
-    fn standing(session: &Session) -> Standing {
-        session.standing()
+    fn standing(session: &MySqlSession) -> Standing {
+        session.standing
     }
 
-    fn confirmation(session: &mut Session) -> Option<Confirmation> {
+    fn confirmation(session: &mut MySqlSession) -> Option<Confirmation> {
         session.confirmation.take()
     }
 }
@@ -166,12 +165,12 @@ async fn set_up(connection: &mut MySqlConnection, limit: Duration, accepted: u64
 
 /// Creates the table if it is missing, checks that it is ours, and makes the rows that reads commit.
 pub(super) async fn prepare_table(pool: &Pool<MySqlSettings>) -> Result<(), StoreError> {
-    let create = async |mut session: Session| {
+    let create = async |mut session: MySqlSession| {
         sqlx::raw_sql(TABLE).execute(&mut session.sql).await?;
         Ok(((), session))
     };
     check(pool, &table::ensure(pool, || inspect(pool), create).await?)?;
-    let fence = async |mut session: Session| Ok((session.fence().await?, session));
+    let fence = async |mut session: MySqlSession| Ok((session.fence().await?, session));
     pool.call(OPEN, Effect::Reads, fence).await
 }
 
@@ -190,7 +189,7 @@ pub(super) async fn check_table(pool: &Pool<MySqlSettings>) -> Result<(), StoreE
 type Inspected = (Option<String>, Option<String>, Option<String>);
 
 async fn inspect(pool: &Pool<MySqlSettings>) -> Result<Option<Inspected>, StoreError> {
-    let ask = async |mut session: Session| {
+    let ask = async |mut session: MySqlSession| {
         Ok((at_most_one(sqlx::query_as(INSPECT).fetch_all(&mut session.sql)).await?, session))
     };
     pool.call(OPEN, Effect::Reads, ask).await

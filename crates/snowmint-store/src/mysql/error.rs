@@ -9,8 +9,8 @@ use crate::StoreErrorKind;
 use crate::error::Effect;
 use crate::sql::failure::{ServerErrors, SqlFailure, server_error};
 
-/// Returns the advice for a failed statement on a table of another system; `rights` are the privileges that the
-/// statement needs.
+/// Returns the advice for a failed statement on a table of another system; `rights` are the privileges that
+/// the statement needs.
 pub(crate) fn foreign_advice(error: &MySqlDatabaseError, table: &str, rights: &str) -> Option<String> {
     Some(match error.number() {
         1146 => format!("this database has no table {table}; check the name of the database"),
@@ -51,8 +51,8 @@ impl ServerErrors for MySqlSettings {
     type Error = MySqlDatabaseError;
     const TABLE: &str = TABLE;
 
-    /// Access denied, no such database, unknown authentication, host not allowed, host blocked: permanent. Any
-    /// other may be temporary.
+    /// Access denied, no such database, unknown authentication, host not allowed, host blocked: permanent.
+    /// Any other may be temporary.
     fn login_kind(error: &MySqlDatabaseError) -> StoreErrorKind {
         match error.number() {
             1044 | 1045 | 1049 | 1130 | 1251 | 1524 | 1698 => StoreErrorKind::Other,
@@ -68,10 +68,12 @@ impl ServerErrors for MySqlSettings {
             1030 if has_number(error.message(), "28") => StoreErrorKind::Full,
             number if READ_ONLY.contains(&number) => StoreErrorKind::ReadOnly,
             1142 | 1143 if effect == Effect::Writes => StoreErrorKind::ReadOnly,
-            // Lock wait timed out, deadlock, statement time limit of MariaDB and of MySQL, too many connections.
+            // Lock wait timed out, deadlock, statement time limit of MariaDB and of MySQL, too many
+            // connections.
             1205 | 1213 | 1969 | 3024 | 1040 | 1203 => StoreErrorKind::Unavailable,
             1194 | 1195 | 1034 | 1712 | 1877 => StoreErrorKind::Corrupt,
-            // Rejected before execution: no such table or column, not allowed, bad statement, packet too large.
+            // Rejected before execution: no such table or column, not allowed, bad statement, packet too
+            // large.
             1044 | 1045 | 1054 | 1064 | 1142 | 1143 | 1146 | 1153 | 1364 | 1406 => StoreErrorKind::Other,
             _ if effect == Effect::Reads => StoreErrorKind::Other,
             // Server shutting down, query killed, error at the commit: only the record shows the outcome.

@@ -1,10 +1,12 @@
 //! Whether a server that acknowledges commits before it syncs them syncs them in time.
 //!
-//! `may_lose` bounds what a crash undoes only while the disk works: if it hangs, the server acknowledges commits for as long as
-//! it hangs, and a crash loses all of them. So each call looks at both ends of the redo log, which is flushed in order. A commit
-//! that this process made longer than `may_lose` ago, and that is still not flushed, makes the server unusable.
+//! `may_lose` bounds what a crash undoes only while the disk works: if it hangs, the server acknowledges
+//! commits for as long as it hangs, and a crash loses all of them. So each call looks at both ends of the
+//! redo log, which is flushed in order. A commit that this process made longer than `may_lose` ago, and that
+//! is still not flushed, makes the server unusable.
 //!
-//! With a binary log too, only the redo log counts: after a crash the engine keeps what that log has as committed.
+//! With a binary log too, only the redo log counts: after a crash the engine keeps what that log has as
+//! committed.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -26,11 +28,11 @@ pub(super) struct RedoLog {
 #[derive(Debug)]
 pub(super) struct FlushWatch {
     may_lose: Duration,
-    state: Mutex<State>,
+    state: Mutex<ServerFlushes>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct ServerFlushes {
     server: String,
     /// In the order of the answers.
     unflushed: VecDeque<Unflushed>,
@@ -51,23 +53,24 @@ impl FlushWatch {
         Self { may_lose, state: Mutex::default() }
     }
 
-    /// Takes the ends of the log of a server, as it said after a commit; `asked` is when it was asked. Returns how long a commit is
-    /// not flushed, if that is as long as `may_lose`.
+    /// Takes the ends of the log of a server, as it said after a commit; `asked` is when it was asked.
+    /// Returns how long a commit is not flushed, if that is as long as `may_lose`.
     pub(super) fn check(&self, server: &str, asked: Instant, log: RedoLog) -> Result<(), Duration> {
         // Each change leaves the state consistent, so a panic elsewhere does no harm.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let State { server: known, unflushed } = &mut *state;
+        let ServerFlushes { server: known, unflushed } = &mut *state;
         let mut since = asked;
         if known != server {
-            // What was found on another server before may not be on the disk of this one, whenever it was written.
+            // What was found on another server before may not be on the disk of this one, whenever it was
+            // written.
             if !known.is_empty() {
                 since = asked.checked_sub(self.may_lose).unwrap_or(asked);
             }
             server.clone_into(known);
             unflushed.clear();
         }
-        // After a crash the log may end earlier: the commits beyond it are lost, and nobody waits for them. An answer to an earlier
-        // question shows no crash, only that it was heard late.
+        // After a crash the log may end earlier: the commits beyond it are lost, and nobody waits for them.
+        // An answer to an earlier question shows no crash, only that it was heard late.
         let is_lost = |it: &Unflushed| it.end > log.written && asked >= it.heard;
         unflushed.retain(|it| it.end > log.flushed && !is_lost(it));
         if log.written > log.flushed {
@@ -95,8 +98,8 @@ mod tests {
         RedoLog { written, flushed }
     }
 
-    /// Goal: a server is used while each commit is flushed within `may_lose`, and not after that. Method: paused time; a server that
-    /// flushes every second, then hangs, and then works again.
+    /// Goal: a server is used while each commit is flushed within `may_lose`, and not after that. Method:
+    /// paused time; a server that flushes every second, then hangs, and then works again.
     #[tokio::test(start_paused = true)]
     async fn a_commit_that_is_not_flushed_in_time_is_noticed() {
         let watch = FlushWatch::new(MAY_LOSE);
@@ -124,7 +127,8 @@ mod tests {
         }
     }
 
-    /// Goal: what the next call finds was written before by this process, however long ago, and is then on the disk.
+    /// Goal: what the next call finds was written before by this process, however long ago, and is then on
+    /// the disk.
     #[tokio::test(start_paused = true)]
     async fn a_commit_of_long_ago_counts() {
         let watch = FlushWatch::new(MAY_LOSE);
@@ -134,8 +138,8 @@ mod tests {
         assert_eq!(watch.check("a", Instant::now(), log(20, 30)), Ok(()));
     }
 
-    /// Goal: an answer that comes late forgets no commit of another session. Method: two sessions ask at once, and the one that was
-    /// answered first is heard last.
+    /// Goal: an answer that comes late forgets no commit of another session. Method: two sessions ask at
+    /// once, and the one that was answered first is heard last.
     #[tokio::test(start_paused = true)]
     async fn sessions_may_be_heard_in_another_order() {
         let watch = FlushWatch::new(MAY_LOSE);

@@ -1,8 +1,9 @@
-//! What a server has, compared with what was seen elsewhere: its transactions, and its view of a Galera cluster.
+//! What a server has, compared with what was seen elsewhere: its transactions, and its view of a Galera
+//! cluster.
 //!
-//! `History` is the set of transactions that a server has, by GTID: the last one of each origin; in MariaDB the numbers of a
-//! domain only grow. A server that lacks a transaction which was seen elsewhere has lost writes. `View` is a server's view of
-//! its Galera cluster.
+//! `GtidHistory` is the set of transactions that a server has, by GTID: the last one of each origin; in
+//! MariaDB the numbers of a domain only grow. A server that lacks a transaction which was seen elsewhere has
+//! lost writes. `GaleraView` is a server's view of its Galera cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,17 +12,18 @@ use crate::{StoreErrorKind, net};
 
 /// The last transaction of each origin that a server has; empty if the server has no GTIDs.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub(crate) struct History(BTreeMap<Origin, u64>);
+pub(crate) struct GtidHistory(BTreeMap<GtidOrigin, u64>);
 
 /// A domain and a server of MariaDB, or the UUID of a server of MySQL.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Origin {
+enum GtidOrigin {
     Domain(u64, u64),
     Uuid(String),
 }
 
-impl History {
-    /// Parses lists of GTIDs: `0-1-100,0-2-105` of MariaDB, `3e11fa47-...:1-5:11-18, ...` of MySQL. Other text is ignored.
+impl GtidHistory {
+    /// Parses lists of GTIDs: `0-1-100,0-2-105` of MariaDB, `3e11fa47-...:1-5:11-18, ...` of MySQL. Other
+    /// text is ignored.
     pub(super) fn parse(text: &str) -> Self {
         let mut history = Self::default();
         for (origin, number) in text.split(',').filter_map(|it| one(it.trim())) {
@@ -31,30 +33,30 @@ impl History {
         history
     }
 
-    /// Returns the last known transaction of an origin. A MariaDB replica without a binary log knows only the last transaction of
-    /// a domain, and has all with lower numbers.
-    fn has(&self, origin: &Origin) -> u64 {
+    /// Returns the last known transaction of an origin. A MariaDB replica without a binary log knows only the
+    /// last transaction of a domain, and has all with lower numbers.
+    fn has(&self, origin: &GtidOrigin) -> u64 {
         match (self.0.get(origin), origin) {
             (Some(number), _) => *number,
-            (None, Origin::Domain(domain, _)) => {
+            (None, GtidOrigin::Domain(domain, _)) => {
                 let of_domain =
-                    self.0.iter().filter(|it| matches!(it.0, Origin::Domain(it, _) if it == domain));
+                    self.0.iter().filter(|it| matches!(it.0, GtidOrigin::Domain(it, _) if it == domain));
                 of_domain.map(|it| *it.1).max().unwrap_or(0)
             }
-            (None, Origin::Uuid(_)) => 0,
+            (None, GtidOrigin::Uuid(_)) => 0,
         }
     }
 }
 
-impl net::ServerHistory for History {
+impl net::ServerHistory for GtidHistory {
     fn lacks(&self, seen: &Self) -> Option<String> {
         let lacking = seen.0.iter().find(|(origin, number)| self.has(origin) < **number);
         lacking.map(|(origin, number)| {
             let (has, of) = (
                 self.has(origin),
                 match origin {
-                    Origin::Domain(domain, server) => format!("domain {domain}, server {server}"),
-                    Origin::Uuid(uuid) => uuid.clone(),
+                    GtidOrigin::Domain(domain, server) => format!("domain {domain}, server {server}"),
+                    GtidOrigin::Uuid(uuid) => uuid.clone(),
                 },
             );
             format!("has transactions up to {has} of {of}, and this node has seen {number}")
@@ -69,15 +71,15 @@ impl net::ServerHistory for History {
     }
 }
 
-fn one(text: &str) -> Option<(Origin, u64)> {
+fn one(text: &str) -> Option<(GtidOrigin, u64)> {
     if let Some((uuid, intervals)) = text.split_once(':') {
         let last = intervals.rsplit(':').find_map(|it| it.rsplit('-').next()?.trim().parse().ok())?;
-        return Some((Origin::Uuid(uuid.trim().to_lowercase()), last));
+        return Some((GtidOrigin::Uuid(uuid.trim().to_lowercase()), last));
     }
     let mut numbers = text.split('-').map(str::parse);
     match (numbers.next(), numbers.next(), numbers.next(), numbers.next()) {
         (Some(Ok(domain)), Some(Ok(server)), Some(Ok(number)), None) => {
-            Some((Origin::Domain(domain, server), number))
+            Some((GtidOrigin::Domain(domain, server), number))
         }
         _ => None,
     }
@@ -90,7 +92,7 @@ pub(super) const STATUS: &str = "SHOW GLOBAL STATUS WHERE Variable_name IN ('wsr
 
 /// A member's view of its cluster.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct View {
+pub(crate) struct GaleraView {
     /// The cluster that the records come from.
     state: String,
     /// The member that has this view.
@@ -102,7 +104,7 @@ pub(crate) struct View {
     members: Vec<String>,
 }
 
-impl View {
+impl GaleraView {
     /// Parses the answer to [`STATUS`]; `None` if the server belongs to no cluster that accepts writes.
     pub(super) fn parse(status: &BTreeMap<String, String>) -> Option<Self> {
         let value = |name: &str| status.get(name).map_or("", |it| it.trim());
@@ -128,8 +130,8 @@ impl View {
         format!("galera {}", self.state)
     }
 
-    /// Returns whether another member keeps what this one loses in a crash. An arbitrator counts as a member but keeps no data;
-    /// it has no address.
+    /// Returns whether another member keeps what this one loses in a crash. An arbitrator counts as a member
+    /// but keeps no data; it has no address.
     pub(super) fn is_shared(&self) -> bool {
         self.members.iter().filter(|it| !it.trim().is_empty()).count() > 1
     }
@@ -150,8 +152,8 @@ pub(super) fn no_member(status: &BTreeMap<String, String>) -> HostRefusal {
 /// The extent of a server's history, and its cluster.
 #[derive(Default, Debug)]
 pub(crate) struct ClusterHistory {
-    pub(super) history: History,
-    pub(super) view: Option<View>,
+    pub(super) history: GtidHistory,
+    pub(super) view: Option<GaleraView>,
 }
 
 impl net::ServerHistory for ClusterHistory {
@@ -164,10 +166,11 @@ impl net::ServerHistory for ClusterHistory {
     }
 
     fn split(histories: &[&Self]) -> Option<String> {
-        let views: Vec<&View> = histories.iter().filter_map(|it| it.view.as_ref()).collect();
+        let views: Vec<&GaleraView> = histories.iter().filter_map(|it| it.view.as_ref()).collect();
         let first = views.first()?;
-        let differ =
-            |it: &&View| (&it.number, it.size, &it.members) != (&first.number, first.size, &first.members);
+        let differ = |it: &&GaleraView| {
+            (&it.number, it.size, &it.members) != (&first.number, first.size, &first.members)
+        };
         let members: BTreeSet<&str> = views.iter().map(|it| &*it.member).collect();
         (views.iter().any(differ) || members.len() > first.size).then(|| {
             "each as part of a Galera cluster that was split, or started twice from one data directory, and would \
@@ -186,7 +189,7 @@ mod tests {
     fn a_server_that_lacks_a_transaction_is_told_from_one_that_has_more() {
         const UUID: &str = "3e11fa47-71ca-11e1-9e33-c80aa9429562";
         let uuid = |rest: &str| format!("{UUID}{rest}");
-        let lacks = |has: &str, seen: &str| History::parse(has).lacks(&History::parse(seen));
+        let lacks = |has: &str, seen: &str| GtidHistory::parse(has).lacks(&GtidHistory::parse(seen));
         for (has, seen) in [
             ("", ""),
             ("0-1-5", ""),
@@ -212,9 +215,9 @@ mod tests {
         ] {
             assert!(lacks(has, seen).is_some(), "{has} after {seen}");
         }
-        let mut seen = History::parse("0-1-5,0-2-9");
-        seen.merge(History::parse("0-1-7,0-2-8,1-1-1"));
-        assert_eq!(seen, History::parse("0-1-7,0-2-9,1-1-1"));
+        let mut seen = GtidHistory::parse("0-1-5,0-2-9");
+        seen.merge(GtidHistory::parse("0-1-7,0-2-8,1-1-1"));
+        assert_eq!(seen, GtidHistory::parse("0-1-7,0-2-9,1-1-1"));
     }
 
     fn view(member: &str, number: &str, members: &str) -> ClusterHistory {
@@ -229,7 +232,7 @@ mod tests {
             ("wsrep_incoming_addresses", members),
         ];
         let status = status.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-        ClusterHistory { history: History::default(), view: Some(View::parse(&status).unwrap()) }
+        ClusterHistory { history: GtidHistory::default(), view: Some(GaleraView::parse(&status).unwrap()) }
     }
 
     #[test]
@@ -273,7 +276,7 @@ mod tests {
                 ("wsrep_cluster_state_uuid", state),
                 ("wsrep_cluster_size", "1"),
             ];
-            View::parse(&status.map(|(name, value)| (name.to_owned(), value.to_owned())).into())
+            GaleraView::parse(&status.map(|(name, value)| (name.to_owned(), value.to_owned())).into())
         };
         assert!(status("ON", "Primary", STATE).is_some());
         // Without a provider, cut off, not synced yet, and invalid states.

@@ -1,5 +1,6 @@
 //! A session on a primary: what the server reports at the start, and the checks in each statement after that.
-//! A server may be demoted, or lose its replicas, at any time, so each write is conditional and must be confirmed.
+//! A server may be demoted, or lose its replicas, at any time, so each write is conditional and must be
+//! confirmed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,19 +14,21 @@ use tokio::time::Instant;
 use super::connect::MySqlSettings;
 use super::error;
 use super::flush_watch::{FlushWatch, RedoLog};
-use super::history::{ClusterHistory, History, STATUS, View, no_member};
+use super::history::{ClusterHistory, GaleraView, GtidHistory, STATUS, no_member};
 use crate::StoreErrorKind;
 use crate::error::{chain, random_below};
 use crate::net::{Confirmation, HostRefusal, Standing};
 use crate::sql::exactly_one;
 use crate::sql::failure::{SqlFailure, refusal};
 
-/// SQL condition for writing statements: true only if the server accepts writes. A user with `SUPER` or `READ ONLY ADMIN` may
-/// write despite `read_only`, so the server itself does not reject writes of such a user.
+/// SQL condition for writing statements: true only if the server accepts writes. A user with `SUPER` or
+/// `READ ONLY ADMIN` may write despite `read_only`, so the server itself does not reject writes of such a
+/// user.
 ///
-/// `SET GLOBAL read_only` waits for running writes and blocks new ones until it has changed the value: a statement that found the
-/// server writable has committed before `SET GLOBAL` returns. `super_read_only` of MySQL sets `read_only` too. Compares text,
-/// since later versions have more than two values, and a word would count as 0.
+/// `SET GLOBAL read_only` waits for running writes and blocks new ones until it has changed the value: a
+/// statement that found the server writable has committed before `SET GLOBAL` returns. `super_read_only` of
+/// MySQL sets `read_only` too. Compares text, since later versions have more than two values, and a word
+/// would count as 0.
 macro_rules! writable {
     () => {
         "CAST(@@global.read_only AS CHAR) IN ('0', 'OFF') AND CAST(@@global.innodb_read_only AS CHAR) IN ('0', 'OFF')"
@@ -33,13 +36,13 @@ macro_rules! writable {
 }
 pub(crate) use writable;
 
-/// Condition in a writing statement: the server is [`writable!`] and syncs each commit before it answers. An operator may change
-/// either at any time.
+/// Condition in a writing statement: the server is [`writable!`] and syncs each commit before it answers. An
+/// operator may change either at any time.
 ///
-/// With `innodb_flush_log_at_trx_commit` at 1, or at 3 in MariaDB, the engine keeps the commits that it acknowledged; with a
-/// binary log, only if `sync_binlog` is 1. Otherwise a crash loses a little more than `innodb_flush_log_at_timeout` seconds, and
-/// `@snowmint_accepts` must exceed that. The start of a session sets it, see [`CrashLoss::accepted`]; in any other session it is
-/// NULL, and nothing is written.
+/// With `innodb_flush_log_at_trx_commit` at 1, or at 3 in MariaDB, the engine keeps the commits that it
+/// acknowledged; with a binary log, only if `sync_binlog` is 1. Otherwise a crash loses a little more than
+/// `innodb_flush_log_at_timeout` seconds, and `@snowmint_accepts` must exceed that. The start of a session
+/// sets it, see [`CrashLoss::accepted`]; in any other session it is NULL, and nothing is written.
 macro_rules! may_write {
     () => {
         concat!(
@@ -78,8 +81,8 @@ const MYSQL_HISTORY: &str = "SELECT @@global.gtid_executed";
 const MARIADB_REPLICATION: &str = "SELECT variable_name, variable_value FROM information_schema.global_status \
     WHERE variable_name IN ('rpl_semi_sync_master_status', 'rpl_semi_sync_master_no_tx') \
     UNION ALL SELECT 'rpl_semi_sync_master_enabled', CAST(@@global.rpl_semi_sync_master_enabled AS CHAR)";
-/// MySQL has the newer names since 8.0.26, with the plugin of the same name, and no variables without a plugin. SHOW reads the
-/// same tables: they exist without the performance schema, and for every user.
+/// MySQL has the newer names since 8.0.26, with the plugin of the same name, and no variables without a
+/// plugin. SHOW reads the same tables: they exist without the performance schema, and for every user.
 const MYSQL_REPLICATION: &str = "SELECT variable_name, variable_value FROM performance_schema.global_status \
     WHERE variable_name IN ('rpl_semi_sync_master_status', 'rpl_semi_sync_source_status', \
         'rpl_semi_sync_master_no_tx', 'rpl_semi_sync_source_no_tx') \
@@ -90,7 +93,8 @@ const MYSQL_REPLICATION: &str = "SELECT variable_name, variable_value FROM perfo
 const REDO_LOG: &str = "SHOW GLOBAL STATUS WHERE Variable_name IN ('Innodb_lsn_current', 'Innodb_lsn_flushed', \
     'Innodb_redo_log_current_lsn', 'Innodb_redo_log_flushed_to_disk_lsn')";
 
-/// Rows that no list shows, since no key begins with `~`. There are several, so that readers do not wait for each other.
+/// Rows that no list shows, since no key begins with `~`. There are several, so that readers do not wait for
+/// each other.
 const FENCES: u64 = 16;
 const FENCE: &str =
     concat!("UPDATE snowmint_records SET revision = revision + 1 WHERE name = ? AND ", may_write!());
@@ -106,27 +110,20 @@ const NEW_FENCES: &str = concat!(
 const FENCE_ATTEMPTS: usize = 3;
 
 /// A session on a server that accepts writes.
-pub(crate) struct Session {
+pub(crate) struct MySqlSession {
     pub(crate) sql: MySqlConnection,
     /// How the server waits for replicas, if it has to.
-    watch: Option<Watch>,
-    /// Whether a failover may lose what the server had when the session began.
-    standing: Standing,
+    watch: Option<ReplicationWatch>,
+    /// Whether a failover may still lose what the server had when the session began. A primary shows
+    /// transactions that wait for a replica, and transactions whose wait was killed. Replicas get commits in
+    /// order, so the first confirmed commit of this session confirms all of them.
+    pub(super) standing: Standing,
     /// Whether replicas confirm commits, as the server said last; `None` once the caller has taken it.
     pub(super) confirmation: Option<Confirmation>,
     losses: Losses,
-    server: String,
-    flushes: Arc<FlushWatch>,
-}
-
-/// The report of a server at the start of a session.
-pub(super) struct SessionStart {
     /// Equal for two hosts only if they are one server, or one Galera cluster.
     pub(super) server: String,
-    pub(super) history: ClusterHistory,
-    watch: Option<Watch>,
-    confirmation: Confirmation,
-    losses: Losses,
+    flushes: Arc<FlushWatch>,
 }
 
 /// What a crash of the server may undo.
@@ -134,25 +131,25 @@ pub(super) struct SessionStart {
 struct Losses {
     may_lose: Duration,
     crashes: CrashLoss,
-    /// Whether the server acknowledges commits before it syncs them, and is used only because other members of its Galera cluster
-    /// keep them. Each write then has to check that there are other members.
+    /// Whether the server acknowledges commits before it syncs them, and is used only because other members
+    /// of its Galera cluster keep them. Each write then has to check that there are other members.
     kept_by_others: bool,
     /// Whether other members may keep what this server loses; the next session checks that.
     is_member: bool,
 }
 
 impl Losses {
-    /// Returns whether the server may be used although it acknowledges commits before it syncs them, as long as it syncs them in
-    /// time.
+    /// Returns whether the server may be used although it acknowledges commits before it syncs them, as long
+    /// as it syncs them in time.
     const fn are_bounded_by_flushes(self) -> bool {
         matches!(self.crashes, CrashLoss::AsStated) && !self.may_lose.is_zero() && !self.kept_by_others
     }
 }
 
-/// How a server waits for replicas. An operator may enable semi-synchronous replication at any time, so every write and every
-/// read checks this.
+/// How a server waits for replicas. An operator may enable semi-synchronous replication at any time, so every
+/// write and every read checks this.
 #[derive(Clone, Copy)]
-struct Watch {
+struct ReplicationWatch {
     statement: &'static str,
     /// The last answer of the server.
     seen: Replication,
@@ -191,8 +188,8 @@ pub(crate) enum CrashLoss {
 const ANYTHING: u64 = 1_000_000;
 
 impl CrashLoss {
-    /// Returns whether a crash must keep what reads have shown. A user who accepts any loss, and a tool that only looks, need no
-    /// durable reads.
+    /// Returns whether a crash must keep what reads have shown. A user who accepts any loss, and a tool that
+    /// only looks, need no durable reads.
     const fn must_be_survived(self) -> bool {
         matches!(self, Self::AsStated | Self::Nothing)
     }
@@ -230,9 +227,9 @@ impl Syncing {
         self.check_binlog_sync(may_lose, crashes)
     }
 
-    /// Refuses a server that acknowledges commits before they are on its disk, unless the user has stated the loss. With 0, any
-    /// end of the server process loses the commits of the last seconds; with 2, any end of the machine does. 1 and `MariaDB`'s 3
-    /// lose none.
+    /// Refuses a server that acknowledges commits before they are on its disk, unless the user has stated the
+    /// loss. With 0, any end of the server process loses the commits of the last seconds; with 2, any end of
+    /// the machine does. 1 and `MariaDB`'s 3 lose none.
     fn check_flush(&self, may_lose: Duration, crashes: CrashLoss) -> Result<(), HostRefusal> {
         let ends = match &*self.flush {
             "0" => "server",
@@ -242,8 +239,9 @@ impl Syncing {
         self.check_loss("innodb_flush_log_at_trx_commit", &self.flush, ends, may_lose, crashes)
     }
 
-    /// Refuses a server that syncs its binary log later. With a binary log, only that sync makes a commit durable, since `InnoDB`
-    /// rolls back transactions that the log lacks. Transactions that `InnoDB` has flushed as committed stay.
+    /// Refuses a server that syncs its binary log later. With a binary log, only that sync makes a commit
+    /// durable, since `InnoDB` rolls back transactions that the log lacks. Transactions that `InnoDB` has
+    /// flushed as committed stay.
     fn check_binlog_sync(&self, may_lose: Duration, crashes: CrashLoss) -> Result<(), HostRefusal> {
         match self.sync_binlog.as_deref() {
             None | Some("1") => Ok(()),
@@ -275,8 +273,8 @@ impl Syncing {
         Err(HostRefusal::new(StoreErrorKind::Other, text))
     }
 
-    /// Returns how much of the newest commits a crash may undo, if the server syncs them later: it begins to at each interval, and
-    /// takes some time.
+    /// Returns how much of the newest commits a crash may undo, if the server syncs them later: it begins to
+    /// at each interval, and takes some time.
     const fn loss(&self) -> Duration {
         Duration::from_secs(self.every_seconds + 1)
     }
@@ -302,98 +300,37 @@ async fn redo_log(sql: &mut MySqlConnection) -> Result<RedoLog, HostRefusal> {
     Ok(RedoLog { written, flushed })
 }
 
-/// Queries the server's state, and refuses a server that must not be used; `may_lose` is the loss that the user has stated.
+/// Queries the server's state, and refuses a server that must not be used; `may_lose` is the loss that the
+/// user has stated.
 pub(super) async fn begin(
-    sql: &mut MySqlConnection,
+    mut sql: MySqlConnection,
     may_lose: Duration,
     crashes: CrashLoss,
-) -> Result<SessionStart, HostRefusal> {
-    let refused = |error: sqlx::Error| refusal::<MySqlSettings>(&error);
-    let variables = named(sql, VARIABLES).await.map_err(refused)?;
-    let value = |name: &str| variables.get(name).map_or("", |it| &**it);
-    let is_off = |name: &str| !is_on(value(name));
-    if !(is_off("read_only") && is_off("super_read_only") && is_off("innodb_read_only")) {
-        return Err(HostRefusal::new(
-            StoreErrorKind::ReadOnly,
-            READ_ONLY.to_owned() + &waits_for_replicas(&variables),
-        ));
-    }
-    if !is_off("log_bin") && value("binlog_format") == "STATEMENT" {
-        let text = "the server has binlog_format=STATEMENT, with which a replica would skip writes that depend on read_only; \
-            set binlog_format to MIXED or ROW";
-        return Err(HostRefusal::new(StoreErrorKind::Other, text));
-    }
-    let never_syncs = match value("innodb_flush_method").to_lowercase() {
-        method if matches!(&*method, "nosync" | "littlesync") => Some(("innodb_flush_method", method)),
-        _ if !is_off("debug_no_sync") => Some(("debug_no_sync", "ON".to_owned())),
-        _ => None,
-    };
-    if let Some((setting, value)) = never_syncs
-        && crashes.must_be_survived()
-    {
-        let text = format!(
-            "{setting} is {value}: a crash of the machine may lose any commit and cause duplicates; remove the setting from the \
-             configuration of the server, and restart it"
-        );
-        return Err(HostRefusal::new(StoreErrorKind::Other, text));
-    }
-    let view = if is_off("wsrep_on") {
-        None
-    } else {
-        // The setting alone does not make a cluster: the provider may be missing.
-        let status = named(sql, STATUS).await.map_err(refused)?;
-        let view = View::parse(&status);
-        if view.is_none() && !matches!(value("wsrep_provider"), "" | "none") {
-            return Err(no_member(&status));
-        }
-        view
-    };
-    let sync = Syncing::new(
-        value("innodb_flush_log_at_trx_commit"),
-        value("log_bin"),
-        value("sync_binlog"),
-        value("innodb_flush_log_at_timeout"),
-    );
-    let mut losses = Losses { may_lose, crashes, kept_by_others: false, is_member: view.is_some() };
-    if let Err(refusal) = sync.check(may_lose, crashes) {
-        losses.kept_by_others = view.as_ref().is_some_and(View::is_shared);
-        if !losses.kept_by_others {
-            return Err(refusal);
-        }
-        let accept = format!("SET @snowmint_accepts = {ANYTHING}");
-        sqlx::raw_sql(sqlx::AssertSqlSafe(accept)).execute(&mut *sql).await.map_err(refused)?;
-    } else if losses.are_bounded_by_flushes() && !sync.is_at_commit() {
-        redo_log(sql).await?;
-    }
+    flushes: Arc<FlushWatch>,
+) -> Result<(MySqlSession, ClusterHistory), HostRefusal> {
+    let variables = Variables(named(&mut sql, VARIABLES).await.map_err(refused)?);
+    variables.check(crashes)?;
+    let view = variables.galera_view(&mut sql).await?;
+    let losses = variables.losses(&mut sql, view.as_ref(), may_lose, crashes).await?;
     if view.is_some() {
         // Before reads, updates and inserts, wait for the commits of other members.
-        sqlx::raw_sql("SET SESSION wsrep_sync_wait = 7").execute(&mut *sql).await.map_err(refused)?;
+        sqlx::raw_sql("SET SESSION wsrep_sync_wait = 7").execute(&mut sql).await.map_err(refused)?;
     }
     let server = if let Some(view) = &view {
         view.server()
     } else {
         // None of these alone exists on every server and differs between any two.
         let of = ["server_uuid", "server_uid", "server_id", "hostname", "port", "datadir"];
-        of.map(value).join(" ")
+        of.map(|name| variables.value(name)).join(" ")
     };
     let keeps = may_lose.is_zero();
-    let in_mariadb = variables.contains_key("gtid_binlog_state");
-    // Each member of a Galera cluster numbers transactions itself, and the cluster keeps what it has confirmed.
-    let history = if keeps && view.is_none() && (in_mariadb || variables.contains_key("gtid_executed")) {
-        let statement = if in_mariadb { MARIADB_HISTORY } else { MYSQL_HISTORY };
-        let row = exactly_one(sqlx::query(statement).fetch_all(&mut *sql)).await.map_err(refused)?;
-        History::parse(&row.try_get_unchecked::<String, _>(0).map_err(refused)?)
-    } else {
-        History::default()
-    };
+    // Each member of a Galera cluster numbers transactions itself, and the cluster keeps what it has
+    // confirmed.
+    let history =
+        if keeps && view.is_none() { variables.history(&mut sql).await? } else { GtidHistory::default() };
     // Without a binary log there are no replicas, and a running server cannot enable one.
-    let watch = if keeps && !is_off("log_bin") && crashes != CrashLoss::Unused {
-        let statement = if in_mariadb { MARIADB_REPLICATION } else { MYSQL_REPLICATION };
-        let seen = replication(sql, statement).await.map_err(refused)?;
-        if seen.enabled && !seen.waits {
-            return Err(HostRefusal::new(StoreErrorKind::Unavailable, FELL_BACK));
-        }
-        Some(Watch { statement, seen })
+    let watch = if keeps && variables.is_on("log_bin") && crashes != CrashLoss::Unused {
+        Some(variables.replication(&mut sql).await?)
     } else {
         None
     };
@@ -403,55 +340,148 @@ pub(super) async fn begin(
     } else {
         watch.map_or(Confirmation::Nobody, |it| it.seen.confirmation())
     };
-    Ok(SessionStart { server, history: ClusterHistory { history, view }, watch, confirmation, losses })
+    let waits = watch.is_some_and(|watch| watch.seen.enabled);
+    let standing = if waits { Standing::Unconfirmed } else { Standing::Kept };
+    let confirmation = Some(confirmation);
+    let session = MySqlSession { sql, watch, standing, confirmation, losses, server, flushes };
+    Ok((session, ClusterHistory { history, view }))
 }
 
-/// Returns a hint about a replica that waits for a replica of its own before it applies a transaction, but most likely has none.
-/// A failover to it would lose the transactions that it has received and not applied.
-fn waits_for_replicas(variables: &BTreeMap<String, String>) -> String {
-    let on = |names: [&'static str; 2]| {
-        names.into_iter().find(|it| variables.get(*it).is_some_and(|it| is_on(it)))
-    };
-    let logs = on(["log_slave_updates", "log_replica_updates"]);
-    match (logs, on(["rpl_semi_sync_master_enabled", "rpl_semi_sync_source_enabled"])) {
-        (Some(_), Some(setting)) => format!(
-            "; as a replica it waits for a replica of its own before it applies a transaction: SET GLOBAL {setting} = OFF \
-             until it is promoted"
-        ),
-        _ => String::new(),
+fn refused(error: sqlx::Error) -> HostRefusal {
+    refusal::<MySqlSettings>(&error)
+}
+
+/// The variables of a server at the start of a session.
+struct Variables(BTreeMap<String, String>);
+
+impl Variables {
+    fn value(&self, name: &str) -> &str {
+        self.0.get(name).map_or("", |it| &**it)
     }
-}
 
-impl Session {
-    pub(super) fn new(sql: MySqlConnection, begun: &SessionStart, flushes: Arc<FlushWatch>) -> Self {
-        let waits = begun.watch.is_some_and(|watch| watch.seen.enabled);
-        let standing = if waits { Standing::Unconfirmed } else { Standing::Kept };
-        Self {
-            sql,
-            watch: begun.watch,
-            standing,
-            confirmation: Some(begun.confirmation),
-            losses: begun.losses,
-            server: begun.server.clone(),
-            flushes,
+    fn is_on(&self, name: &str) -> bool {
+        is_on(self.value(name))
+    }
+
+    fn is_mariadb(&self) -> bool {
+        self.0.contains_key("gtid_binlog_state")
+    }
+
+    /// Refuses a server that accepts no writes, or may lose any of them.
+    fn check(&self, crashes: CrashLoss) -> Result<(), HostRefusal> {
+        if ["read_only", "super_read_only", "innodb_read_only"].into_iter().any(|name| self.is_on(name)) {
+            let text = READ_ONLY.to_owned() + &self.waits_for_replicas();
+            return Err(HostRefusal::new(StoreErrorKind::ReadOnly, text));
+        }
+        if self.is_on("log_bin") && self.value("binlog_format") == "STATEMENT" {
+            let text = "the server has binlog_format=STATEMENT, with which a replica would skip writes that depend on read_only; \
+                set binlog_format to MIXED or ROW";
+            return Err(HostRefusal::new(StoreErrorKind::Other, text));
+        }
+        let never_syncs = match self.value("innodb_flush_method").to_lowercase() {
+            method if matches!(&*method, "nosync" | "littlesync") => Some(("innodb_flush_method", method)),
+            _ if self.is_on("debug_no_sync") => Some(("debug_no_sync", "ON".to_owned())),
+            _ => None,
+        };
+        match never_syncs {
+            Some((setting, value)) if crashes.must_be_survived() => {
+                let text = format!(
+                    "{setting} is {value}: a crash of the machine may lose any commit and cause duplicates; remove the \
+                     setting from the configuration of the server, and restart it"
+                );
+                Err(HostRefusal::new(StoreErrorKind::Other, text))
+            }
+            _ => Ok(()),
         }
     }
 
-    /// Returns whether a failover may still lose what the server had when the session began. A primary shows transactions that
-    /// wait for a replica, and transactions whose wait was killed. Replicas get commits in order, so the first confirmed commit
-    /// of this session confirms all of them.
-    pub(super) const fn standing(&self) -> Standing {
-        self.standing
+    /// Returns a hint about a replica that waits for a replica of its own before it applies a transaction,
+    /// but most likely has none. A failover to it would lose the transactions that it has received and not
+    /// applied.
+    fn waits_for_replicas(&self) -> String {
+        let on = |names: [&'static str; 2]| names.into_iter().find(|name| self.is_on(name));
+        let logs = on(["log_slave_updates", "log_replica_updates"]);
+        match (logs, on(["rpl_semi_sync_master_enabled", "rpl_semi_sync_source_enabled"])) {
+            (Some(_), Some(setting)) => format!(
+                "; as a replica it waits for a replica of its own before it applies a transaction: SET GLOBAL {setting} = OFF \
+                 until it is promoted"
+            ),
+            _ => String::new(),
+        }
     }
 
-    /// Returns whether a statement that changed nothing proves nothing: what it has seen may not be on the disk, or not on a
-    /// replica, until another commit.
+    /// Returns the server's view of its Galera cluster; `None` outside of clusters.
+    async fn galera_view(&self, sql: &mut MySqlConnection) -> Result<Option<GaleraView>, HostRefusal> {
+        if !self.is_on("wsrep_on") {
+            return Ok(None);
+        }
+        let status = named(sql, STATUS).await.map_err(refused)?;
+        let view = GaleraView::parse(&status);
+        // The setting alone does not make a cluster: the provider may be missing.
+        if view.is_none() && !matches!(self.value("wsrep_provider"), "" | "none") {
+            return Err(no_member(&status));
+        }
+        Ok(view)
+    }
+
+    /// Refuses a server of which a crash may undo more than the user accepts.
+    async fn losses(
+        &self,
+        sql: &mut MySqlConnection,
+        view: Option<&GaleraView>,
+        may_lose: Duration,
+        crashes: CrashLoss,
+    ) -> Result<Losses, HostRefusal> {
+        let sync = Syncing::new(
+            self.value("innodb_flush_log_at_trx_commit"),
+            self.value("log_bin"),
+            self.value("sync_binlog"),
+            self.value("innodb_flush_log_at_timeout"),
+        );
+        let mut losses = Losses { may_lose, crashes, kept_by_others: false, is_member: view.is_some() };
+        if let Err(refusal) = sync.check(may_lose, crashes) {
+            losses.kept_by_others = view.is_some_and(GaleraView::is_shared);
+            if !losses.kept_by_others {
+                return Err(refusal);
+            }
+            let accept = format!("SET @snowmint_accepts = {ANYTHING}");
+            sqlx::raw_sql(sqlx::AssertSqlSafe(accept)).execute(&mut *sql).await.map_err(refused)?;
+        } else if losses.are_bounded_by_flushes() && !sync.is_at_commit() {
+            redo_log(sql).await?;
+        }
+        Ok(losses)
+    }
+
+    /// Returns the transactions that the server has; none if it has no GTIDs.
+    async fn history(&self, sql: &mut MySqlConnection) -> Result<GtidHistory, HostRefusal> {
+        if !self.is_mariadb() && !self.0.contains_key("gtid_executed") {
+            return Ok(GtidHistory::default());
+        }
+        let statement = if self.is_mariadb() { MARIADB_HISTORY } else { MYSQL_HISTORY };
+        let row = exactly_one(sqlx::query(statement).fetch_all(&mut *sql)).await.map_err(refused)?;
+        Ok(GtidHistory::parse(&row.try_get_unchecked::<String, _>(0).map_err(refused)?))
+    }
+
+    /// Returns how commits wait for replicas. Refuses a server that should wait for one, and does not now.
+    async fn replication(&self, sql: &mut MySqlConnection) -> Result<ReplicationWatch, HostRefusal> {
+        let statement = if self.is_mariadb() { MARIADB_REPLICATION } else { MYSQL_REPLICATION };
+        let seen = replication(sql, statement).await.map_err(refused)?;
+        if seen.enabled && !seen.waits {
+            return Err(HostRefusal::new(StoreErrorKind::Unavailable, FELL_BACK));
+        }
+        Ok(ReplicationWatch { statement, seen })
+    }
+}
+
+impl MySqlSession {
+    /// Returns whether a statement that changed nothing proves nothing: what it has seen may not be on the
+    /// disk, or not on a replica, until another commit.
     pub(crate) fn needs_a_commit(&self) -> bool {
         self.losses.crashes.must_be_survived() || self.watch.is_some_and(|watch| watch.seen.enabled)
     }
 
-    /// Executes a write that has [`may_write!`] as a condition. If it changed nothing, checks whether that condition is the
-    /// reason; if it changed something, checks that a replica has it.
+    /// Executes a write that has [`may_write!`] as a condition. If it changed nothing, checks whether that
+    /// condition is the reason; if it changed something, checks that a replica has it.
     pub(crate) async fn write(
         &mut self,
         statement: Query<'_, MySql, MySqlArguments>,
@@ -478,7 +508,7 @@ impl Session {
     /// Returns why the server refused a write by [`may_write!`]; nothing was written.
     pub(crate) async fn refusal(&mut self) -> SqlFailure {
         let text = "the settings of the server changed during the call, and nothing was written";
-        let changed = SqlFailure::Refused(HostRefusal::new(StoreErrorKind::Unavailable, text));
+        let changed = SqlFailure::refused(StoreErrorKind::Unavailable, text);
         self.check_settings().await.err().unwrap_or(changed)
     }
 
@@ -498,10 +528,11 @@ impl Session {
 
     /// Returns the refusal of a server that was demoted; nothing was written there.
     fn read_only() -> SqlFailure {
-        SqlFailure::Refused(HostRefusal::new(StoreErrorKind::ReadOnly, READ_ONLY))
+        SqlFailure::refused(StoreErrorKind::ReadOnly, READ_ONLY)
     }
 
-    /// Refuses a server that was demoted, or that may lose writes in a crash; the statement before has changed nothing.
+    /// Refuses a server that was demoted, or that may lose writes in a crash; the statement before has
+    /// changed nothing.
     async fn check_settings(&mut self) -> Result<(), SqlFailure> {
         let (writable, sync) =
             settings(&mut self.sql).await.map_err(|error| SqlFailure::Refused(unavailable(&error)))?;
@@ -515,16 +546,15 @@ impl Session {
         sync.check(may_lose, crashes).map_err(|HostRefusal { kind, text }| {
             // This session ends with the error, and the next one checks the other members.
             let kind = if is_member { StoreErrorKind::Unavailable } else { kind };
-            SqlFailure::Refused(HostRefusal::new(kind, text))
+            SqlFailure::refused(kind, text)
         })
     }
 
     /// Checks that other members of the cluster have the write, if this member may lose it.
     async fn check_others(&mut self) -> Result<(), SqlFailure> {
-        let unknown = |text| SqlFailure::Refused(HostRefusal::new(StoreErrorKind::OutcomeUnknown, text));
         let Losses { may_lose, crashes, kept_by_others: true, .. } = self.losses else { return Ok(()) };
         let status = named(&mut self.sql, STATUS).await.map_err(|error| unknown(chain(&error)))?;
-        if View::parse(&status).is_some_and(|view| view.is_shared()) {
+        if GaleraView::parse(&status).is_some_and(|view| view.is_shared()) {
             return Ok(());
         }
         let (_, sync) = settings(&mut self.sql).await.map_err(|error| unknown(chain(&error)))?;
@@ -536,7 +566,6 @@ impl Session {
         if !self.losses.are_bounded_by_flushes() {
             return Ok(());
         }
-        let unknown = |text| SqlFailure::Refused(HostRefusal::new(StoreErrorKind::OutcomeUnknown, text));
         let (_, sync) = settings(&mut self.sql).await.map_err(|error| unknown(chain(&error)))?;
         if sync.is_at_commit() {
             return Ok(());
@@ -552,15 +581,15 @@ impl Session {
         })
     }
 
-    /// Checks that a replica has confirmed the last commit, if one has to. A commit whose wait timed out or was killed looks like
-    /// any other; only the counter of unconfirmed commits shows it.
+    /// Checks that a replica has confirmed the last commit, if one has to. A commit whose wait timed out or
+    /// was killed looks like any other; only the counter of unconfirmed commits shows it.
     async fn confirm(&mut self) -> Result<(), SqlFailure> {
         self.check_others().await?;
         self.check_flushes().await?;
-        let Some(Watch { statement, seen }) = self.watch else { return Ok(()) };
+        let Some(ReplicationWatch { statement, seen }) = self.watch else { return Ok(()) };
         let text = match replication(&mut self.sql, statement).await {
             Ok(now) if !seen.enabled && !now.enabled => {
-                self.watch = Some(Watch { statement, seen: now });
+                self.watch = Some(ReplicationWatch { statement, seen: now });
                 return Ok(());
             }
             // If waiting was enabled meanwhile, the commit may have come before that without waiting.
@@ -572,16 +601,18 @@ impl Session {
             Ok(_) => UNCONFIRMED.to_owned(),
             Err(error) => chain(&error),
         };
-        Err(SqlFailure::Refused(HostRefusal::new(StoreErrorKind::OutcomeUnknown, text)))
+        Err(unknown(text))
     }
 
-    /// Makes sure that neither a crash nor a failover loses what earlier reads have shown, by one more commit, which confirms all
-    /// commits before it: the redo log is flushed in order, and replicas get commits in order.
+    /// Makes sure that neither a crash nor a failover loses what earlier reads have shown, by one more
+    /// commit, which confirms all commits before it: the redo log is flushed in order, and replicas get
+    /// commits in order.
     ///
-    /// The primary shows rows that are not on its disk: `InnoDB` shows a commit and unlocks its rows before it flushes the redo log,
-    /// unless the commit goes through the binary log, which depends on more than `log_bin` (`binlog_ignore_db`, `sql_log_bin`,
-    /// what a replica applied). If the disk hangs, that lasts as long as it hangs. It also shows rows that no replica has: while
-    /// a commit waits (`AFTER_COMMIT`), and after a wait that was killed or ended by a crash.
+    /// The primary shows rows that are not on its disk: `InnoDB` shows a commit and unlocks its rows before
+    /// it flushes the redo log, unless the commit goes through the binary log, which depends on more than
+    /// `log_bin` (`binlog_ignore_db`, `sql_log_bin`, what a replica applied). If the disk hangs, that lasts
+    /// as long as it hangs. It also shows rows that no replica has: while a commit waits (`AFTER_COMMIT`),
+    /// and after a wait that was killed or ended by a crash.
     pub(super) async fn fence(&mut self) -> Result<(), SqlFailure> {
         if !self.follow_replication().await? && !self.losses.crashes.must_be_survived() {
             return Ok(());
@@ -595,23 +626,24 @@ impl Session {
         fenced.map_err(|failure| match failure {
             // Nothing that the caller wanted was written.
             SqlFailure::Refused(HostRefusal { kind: StoreErrorKind::OutcomeUnknown, text }) => {
-                SqlFailure::Refused(HostRefusal::new(StoreErrorKind::Unavailable, text))
+                SqlFailure::refused(StoreErrorKind::Unavailable, text)
             }
             failure => failure,
         })
     }
 
-    /// Returns whether commits wait for a replica: as the session knows, or as the server says if it did not wait before.
+    /// Returns whether commits wait for a replica: as the session knows, or as the server says if it did not
+    /// wait before.
     async fn follow_replication(&mut self) -> Result<bool, SqlFailure> {
-        let Some(Watch { statement, seen }) = self.watch else { return Ok(false) };
+        let Some(ReplicationWatch { statement, seen }) = self.watch else { return Ok(false) };
         if seen.enabled {
             return Ok(true);
         }
-        let unavailable = |text| SqlFailure::Refused(HostRefusal::new(StoreErrorKind::Unavailable, text));
-        let now = replication(&mut self.sql, statement).await.map_err(|error| unavailable(chain(&error)))?;
-        self.watch = Some(Watch { statement, seen: now });
+        let now = replication(&mut self.sql, statement).await;
+        let now = now.map_err(|error| SqlFailure::Refused(unavailable(&error)))?;
+        self.watch = Some(ReplicationWatch { statement, seen: now });
         if now.enabled && !now.waits {
-            return Err(unavailable(FELL_BACK.to_owned()));
+            return Err(SqlFailure::refused(StoreErrorKind::Unavailable, FELL_BACK));
         }
         Ok(now.enabled)
     }
@@ -652,6 +684,11 @@ async fn settings(sql: &mut MySqlConnection) -> Result<(bool, Syncing), sqlx::Er
 
 fn unavailable(error: &sqlx::Error) -> HostRefusal {
     HostRefusal::new(StoreErrorKind::Unavailable, chain(error))
+}
+
+/// Returns the failure of a check after a write, which may have happened.
+fn unknown(text: impl Into<String>) -> SqlFailure {
+    SqlFailure::refused(StoreErrorKind::OutcomeUnknown, text)
 }
 
 /// Returns how commits wait for replicas.

@@ -15,6 +15,8 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
 
+use super::url::TlsFiles;
+
 /// How far the middle of a second is from any instant in it: a `Date` has whole seconds.
 pub(crate) const DATE_ERROR: Duration = Duration::from_millis(500);
 
@@ -34,16 +36,13 @@ pub(crate) fn client(tls: ClientConfig, connect_within: Duration) -> HttpsClient
         .build(https.wrap_connector(http))
 }
 
-/// The certificate authorities to trust.
+/// The certificate authorities to trust if a URL names none.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Roots<'a> {
+pub(crate) enum DefaultRoots {
     /// None: for connections without TLS.
-    #[cfg(feature = "etcd")]
     Nobody,
     /// Those of the system.
     System,
-    /// Those of a PEM file.
-    Pem(&'a [u8]),
 }
 
 /// What is wrong with a setting of TLS.
@@ -60,27 +59,26 @@ impl TlsFault {
     }
 }
 
-/// Builds the settings of TLS from PEM files; `client` is a certificate and its key.
-pub(crate) fn tls(roots: Roots<'_>, client: Option<(&[u8], &[u8])>) -> Result<ClientConfig, TlsFault> {
+/// Builds the settings of TLS from the files of a URL.
+pub(crate) fn tls(files: &TlsFiles, default: DefaultRoots) -> Result<ClientConfig, TlsFault> {
     let general = |error: &dyn fmt::Display| TlsFault { parameter: None, text: error.to_string() };
     let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .map_err(|error| general(&error))?;
-    let builder = match roots {
-        #[cfg(feature = "etcd")]
-        Roots::Nobody => builder.with_root_certificates(RootCertStore::empty()),
-        Roots::System => builder.with_native_roots().map_err(|error| general(&error))?,
-        Roots::Pem(pem) => {
-            let (mut roots, fault) = (RootCertStore::empty(), TlsFault::of("ca"));
-            for certificate in certificates("ca", pem)? {
-                roots.add(certificate).map_err(|error| fault(&error))?;
+    let builder = match (&files.ca, default) {
+        (Some(ca), _) => {
+            let mut roots = RootCertStore::empty();
+            for certificate in certificates("ca", &ca.pem)? {
+                roots.add(certificate).map_err(|error| TlsFault::of("ca")(&error))?;
             }
             builder.with_root_certificates(roots)
         }
+        (None, DefaultRoots::System) => builder.with_native_roots().map_err(|error| general(&error))?,
+        (None, DefaultRoots::Nobody) => builder.with_root_certificates(RootCertStore::empty()),
     };
-    let Some((cert, key)) = client else { return Ok(builder.with_no_client_auth()) };
-    let chain = certificates("cert", cert)?;
-    let secret = PrivateKeyDer::from_pem_slice(key).map_err(|error| TlsFault::of("key")(&error))?;
+    let Some((cert, key)) = &files.client else { return Ok(builder.with_no_client_auth()) };
+    let chain = certificates("cert", &cert.pem)?;
+    let secret = PrivateKeyDer::from_pem_slice(&key.pem).map_err(|error| TlsFault::of("key")(&error))?;
     builder.with_client_auth_cert(chain, secret).map_err(|error| TlsFault::of("cert")(&error))
 }
 
@@ -94,7 +92,8 @@ fn certificates(parameter: &'static str, pem: &[u8]) -> Result<Vec<CertificateDe
     }
 }
 
-/// Returns the time of a `Date` in Unix milliseconds: the middle of its second, which is at most [`DATE_ERROR`] off.
+/// Returns the time of a `Date` in Unix milliseconds: the middle of its second, which is at most
+/// [`DATE_ERROR`] off.
 pub(crate) fn date_unix_ms(date: &str) -> Option<u64> {
     let since = httpdate::parse_http_date(date).ok()?.duration_since(UNIX_EPOCH).ok()?;
     Some(since.as_secs() * 1000 + 500)
@@ -102,6 +101,9 @@ pub(crate) fn date_unix_ms(date: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
+    use super::super::url::PemFile;
     use super::*;
 
     #[test]
@@ -112,9 +114,10 @@ mod tests {
 
     #[test]
     fn a_fault_names_its_parameter() {
-        let fault = |ca, client| tls(ca, client).unwrap_err();
-        assert_eq!(fault(Roots::Pem(b""), None).parameter, Some("ca"));
-        assert_eq!(fault(Roots::Pem(b""), None).text, "the file has no certificate");
-        assert_eq!(fault(Roots::System, Some((b"", b""))).parameter, Some("cert"));
+        let empty = || PemFile { path: PathBuf::from("empty.pem"), pem: Vec::new() };
+        let fault = |ca, client| tls(&TlsFiles { ca, client }, DefaultRoots::System).unwrap_err();
+        assert_eq!(fault(Some(empty()), None).parameter, Some("ca"));
+        assert_eq!(fault(Some(empty()), None).text, "the file has no certificate");
+        assert_eq!(fault(None, Some((empty(), empty()))).parameter, Some("cert"));
     }
 }

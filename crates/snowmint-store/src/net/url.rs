@@ -2,7 +2,7 @@
 //! An error about a bad URL never repeats what may be a password.
 //!
 //! A password comes from the URL, from a file that it names, or from the environment, in this order.
-//! A [`Secret`] never shows itself: no log, no error and no `Debug` contains one.
+//! A [`PasswordText`] never shows itself: no log, no error and no `Debug` contains one.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -21,10 +21,10 @@ pub(crate) const MAX_LOSS: Duration = Duration::from_mins(5);
 
 /// The parts of a URL.
 #[derive(Debug)]
-pub(crate) struct Location {
+pub(crate) struct StoreUrl {
     pub(crate) scheme: &'static str,
     pub(crate) user: Option<String>,
-    password: Option<Secret>,
+    password: Option<PasswordText>,
     /// In the order of the URL; empty only if the URL names none.
     pub(crate) hosts: Vec<Host>,
     /// With its leading `/`; empty if the URL has none.
@@ -34,8 +34,19 @@ pub(crate) struct Location {
     pub(crate) uses_environment: bool,
 }
 
-/// The content of a file with certificates or a key.
-type Pem = Vec<u8>;
+/// The files of TLS that a URL names.
+pub(crate) struct TlsFiles {
+    /// The authorities to trust instead of the system's, or besides them.
+    pub(crate) ca: Option<PemFile>,
+    /// A client certificate and its key.
+    pub(crate) client: Option<(PemFile, PemFile)>,
+}
+
+/// A file with certificates or a key.
+pub(crate) struct PemFile {
+    pub(crate) path: PathBuf,
+    pub(crate) pem: Vec<u8>,
+}
 
 /// A user, and the source of the password.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -46,9 +57,9 @@ pub(crate) struct Login {
 
 impl Login {
     /// Returns the current password.
-    pub(crate) fn password(&self) -> Result<Secret, UrlError> {
+    pub(crate) fn password(&self) -> Result<PasswordText, UrlError> {
         // A login always has a password, and a file without one is an error.
-        Ok(self.password.read()?.unwrap_or_else(|| Secret::new(String::new())))
+        Ok(self.password.read()?.unwrap_or_else(|| PasswordText::new(String::new())))
     }
 }
 
@@ -81,7 +92,14 @@ impl fmt::Display for Host {
     }
 }
 
-impl Location {
+impl StoreUrl {
+    /// Splits a URL whose scheme is one of these, or means the first of them.
+    pub(crate) fn of_url(url: &str, schemes: &[&'static str], port: u16) -> Result<Self, UrlError> {
+        let (name, rest) = url.split_once(':').unwrap_or((url, ""));
+        let scheme = schemes.iter().copied().find(|it| *it == name).unwrap_or(schemes[0]);
+        Self::parse(scheme, rest, port)
+    }
+
     /// Splits what follows `scheme:`.
     pub(crate) fn parse(scheme: &'static str, rest: &str, port: u16) -> Result<Self, UrlError> {
         let malformed = |problem: &str| malformed(scheme, problem);
@@ -108,7 +126,7 @@ impl Location {
         let mut location = Self {
             scheme,
             user: Some(user).filter(|it| !it.is_empty()),
-            password: Some(password).filter(|it| !it.is_empty()).map(Secret::new),
+            password: Some(password).filter(|it| !it.is_empty()).map(PasswordText::new),
             hosts: hosts.map_err(malformed)?,
             path: decode(scheme, path.trim_end_matches('/'))?,
             parameters: parameters(scheme, query)?,
@@ -116,6 +134,11 @@ impl Location {
         };
         location.uses_environment = location.take_switch(ENVIRONMENT)?.unwrap_or(true);
         Ok(location)
+    }
+
+    /// Returns whether the URL has a parameter that no caller has taken.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.parameters.iter().any(|(it, _)| it == name)
     }
 
     /// Removes and returns a parameter.
@@ -139,23 +162,27 @@ impl Location {
         self.take(name).map(PathBuf::from)
     }
 
-    /// Removes two parameters that are paths and require each other, such as a certificate and its key.
-    pub(crate) fn take_pair(
+    /// Removes the parameters of TLS by these names, and reads the files that they name; `ca` replaces a
+    /// missing authority.
+    pub(crate) fn read_tls(
         &mut self,
-        one: &str,
-        other: &str,
-    ) -> Result<Option<(PathBuf, PathBuf)>, UrlError> {
-        match (self.take_path(one), self.take_path(other)) {
-            (None, None) => Ok(None),
-            (Some(one), Some(other)) => Ok(Some((one, other))),
-            _ => Err(self.malformed(&format!("{one}= and {other}= require each other"))),
-        }
+        [authority, cert, key]: [&'static str; 3],
+        ca: Option<PathBuf>,
+    ) -> Result<TlsFiles, UrlError> {
+        let ca = self.take_path(authority).or(ca).map(|path| self.read_pem(authority, path)).transpose()?;
+        let client = match (self.take_path(cert), self.take_path(key)) {
+            (None, None) => None,
+            (Some(one), Some(other)) => Some((self.read_pem(cert, one)?, self.read_pem(key, other)?)),
+            _ => return Err(self.malformed(&format!("{cert}= and {key}= require each other"))),
+        };
+        Ok(TlsFiles { ca, client })
     }
 
-    /// Removes two parameters that require each other, and reads the files that they name.
-    pub(crate) fn read_pair(&mut self, one: &str, other: &str) -> Result<Option<(Pem, Pem)>, UrlError> {
-        let Some((first, second)) = self.take_pair(one, other)? else { return Ok(None) };
-        Ok(Some((self.read_file(one, &first)?, self.read_file(other, &second)?)))
+    fn read_pem(&self, parameter: &'static str, path: PathBuf) -> Result<PemFile, UrlError> {
+        match std::fs::read(&path) {
+            Ok(pem) => Ok(PemFile { path, pem }),
+            Err(error) => Err(self.malformed(&format!("{parameter}={}: {error}", path.display()))),
+        }
     }
 
     /// Removes `socket`, the path of a local socket to use instead of a host.
@@ -204,7 +231,8 @@ impl Location {
         Ok(self.take_switch("durable")?.unwrap_or(true))
     }
 
-    /// Removes `may_lose`, the time span of the newest writes that a failover may lose, such as `2s`, `500ms` or `0`.
+    /// Removes `may_lose`, the time span of the newest writes that a failover may lose, such as `2s`, `500ms`
+    /// or `0`.
     pub(crate) fn take_may_lose(&mut self, default: Duration) -> Result<Duration, UrlError> {
         let Some(text) = self.take("may_lose") else {
             return Ok(default);
@@ -252,7 +280,7 @@ impl Location {
 
     fn find_password(&mut self, file: Option<PathBuf>) -> Result<Password, UrlError> {
         let environment = if self.uses_environment { std::env::var(VARIABLE).ok() } else { None };
-        Password::find(self.password.take(), file, environment.map(Secret::new))
+        Password::find(self.password.take(), file, environment.map(PasswordText::new))
     }
 
     /// Rejects parameters that no caller has taken: a mistyped `ca` must not mean "no check".
@@ -270,12 +298,6 @@ impl Location {
 
     pub(crate) fn malformed(&self, problem: &str) -> UrlError {
         malformed(self.scheme, problem)
-    }
-
-    /// Reads a file that a parameter names, such as a certificate.
-    pub(crate) fn read_file(&self, parameter: &str, path: &Path) -> Result<Vec<u8>, UrlError> {
-        std::fs::read(path)
-            .map_err(|error| self.malformed(&format!("{parameter}={}: {error}", path.display())))
     }
 }
 
@@ -329,9 +351,9 @@ pub(crate) const VARIABLE: &str = "SNOWMINT_STORE_PASSWORD";
 
 /// A password.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Secret(String);
+pub(crate) struct PasswordText(String);
 
-impl Secret {
+impl PasswordText {
     pub(crate) const fn new(text: String) -> Self {
         Self(text)
     }
@@ -342,9 +364,9 @@ impl Secret {
     }
 }
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for PasswordText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret(***)")
+        f.write_str("PasswordText(***)")
     }
 }
 
@@ -352,21 +374,23 @@ impl fmt::Debug for Secret {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Password {
     /// The URL or the environment, which do not change while the process runs; or there is no password.
-    Fixed(Option<Secret>),
+    Fixed(Option<PasswordText>),
     /// The first line of a file, which may be replaced at any time.
     File(PathBuf),
 }
 
 impl Password {
-    /// Finds the password of a store: in the URL, else in the first line of the file, else in the environment.
+    /// Finds the password of a store: in the URL, else in the first line of the file, else in the
+    /// environment.
     ///
     /// # Errors
     ///
-    /// [`UrlError::PasswordFile`] if the file is not readable. The environment never replaces a file that is named.
+    /// [`UrlError::PasswordFile`] if the file is not readable. The environment never replaces a file that is
+    /// named.
     pub(crate) fn find(
-        in_url: Option<Secret>,
+        in_url: Option<PasswordText>,
         file: Option<PathBuf>,
-        in_environment: Option<Secret>,
+        in_environment: Option<PasswordText>,
     ) -> Result<Self, UrlError> {
         let found = Self::choose(in_url, file, in_environment);
         // Read it now, so that a mistake in the URL is reported as one.
@@ -374,7 +398,11 @@ impl Password {
         Ok(found)
     }
 
-    fn choose(in_url: Option<Secret>, file: Option<PathBuf>, in_environment: Option<Secret>) -> Self {
+    fn choose(
+        in_url: Option<PasswordText>,
+        file: Option<PathBuf>,
+        in_environment: Option<PasswordText>,
+    ) -> Self {
         match (in_url, file) {
             (Some(secret), _) => Self::Fixed(Some(secret)),
             (None, Some(path)) => Self::File(path),
@@ -382,26 +410,28 @@ impl Password {
         }
     }
 
-    /// Returns the current password. A file is read each time, so a new password applies from the next connection on.
+    /// Returns the current password. A file is read each time, so a new password applies from the next
+    /// connection on.
     ///
     /// # Errors
     ///
     /// As for [`find`](Self::find).
-    pub(crate) fn read(&self) -> Result<Option<Secret>, UrlError> {
+    pub(crate) fn read(&self) -> Result<Option<PasswordText>, UrlError> {
         match self {
             Self::Fixed(secret) => Ok(secret.clone()),
             Self::File(path) => read(path).map(Some),
         }
     }
 
-    /// As [`read`](Self::read), for a new connection: an unreadable file may be in the middle of a replacement.
-    pub(crate) fn current(&self) -> Result<Option<Secret>, HostRefusal> {
+    /// As [`read`](Self::read), for a new connection: an unreadable file may be in the middle of a
+    /// replacement.
+    pub(crate) fn current(&self) -> Result<Option<PasswordText>, HostRefusal> {
         self.read().map_err(|error| HostRefusal::new(StoreErrorKind::Unavailable, error.to_string()))
     }
 }
 
 /// Excludes the newline that editors put at the end of a file.
-fn read(path: &Path) -> Result<Secret, UrlError> {
+fn read(path: &Path) -> Result<PasswordText, UrlError> {
     let refuse = |problem: String| UrlError::PasswordFile { path: path.display().to_string(), problem };
     // A pipe, such as `<(...)` of a shell, can be read only once: the next connection would have no password.
     let kind = std::fs::metadata(path).map_err(|error| refuse(error.to_string()))?;
@@ -413,7 +443,7 @@ fn read(path: &Path) -> Result<Secret, UrlError> {
     let text = std::fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
     match text.lines().next() {
         None | Some("") => Err(refuse("the first line is empty, expected the password".to_owned())),
-        Some(line) => Ok(Secret(line.to_owned())),
+        Some(line) => Ok(PasswordText(line.to_owned())),
     }
 }
 
@@ -421,8 +451,8 @@ fn read(path: &Path) -> Result<Secret, UrlError> {
 mod tests {
     use super::*;
 
-    fn parse(rest: &str) -> Result<Location, String> {
-        Location::parse("etcd", rest, 2379).map_err(|error| error.to_string())
+    fn parse(rest: &str) -> Result<StoreUrl, String> {
+        StoreUrl::parse("etcd", rest, 2379).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -474,7 +504,7 @@ mod tests {
     #[test]
     fn a_loss_is_a_time_with_its_unit() {
         let may_lose = |rest: &str| {
-            Location::parse("redis", rest, 1)
+            StoreUrl::parse("redis", rest, 1)
                 .unwrap()
                 .take_may_lose(Duration::from_secs(2))
                 .map(|it| it.as_millis())
@@ -496,7 +526,7 @@ mod tests {
 
     #[test]
     fn a_time_limit_is_in_bounds() {
-        let timeout = |rest| Location::parse("redis", rest, 1).unwrap().take_timeout();
+        let timeout = |rest| StoreUrl::parse("redis", rest, 1).unwrap().take_timeout();
         assert_eq!(timeout("//h").unwrap(), TIMEOUT);
         assert_eq!(timeout("//h?timeout_ms=250").unwrap(), Duration::from_millis(250));
         for bad in ["//h?timeout_ms=0", "//h?timeout_ms=60001", "//h?timeout_ms=1s", "//h?timeout_ms"] {
@@ -504,8 +534,12 @@ mod tests {
         }
     }
 
-    fn choose(in_url: Option<Secret>, file: Option<&Path>, in_environment: &str) -> Password {
-        Password::choose(in_url, file.map(Path::to_path_buf), Some(Secret::new(in_environment.to_owned())))
+    fn choose(in_url: Option<PasswordText>, file: Option<&Path>, in_environment: &str) -> Password {
+        Password::choose(
+            in_url,
+            file.map(Path::to_path_buf),
+            Some(PasswordText::new(in_environment.to_owned())),
+        )
     }
 
     #[test]
@@ -513,7 +547,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("password");
         std::fs::write(&path, "from file\nmore\n").unwrap();
-        let secret = |text: &str| Some(Secret::new(text.to_owned()));
+        let secret = |text: &str| Some(PasswordText::new(text.to_owned()));
         assert_eq!(choose(secret("url"), Some(&path), "env").read().unwrap(), secret("url"));
         let from_file = choose(None, Some(&path), "env");
         assert_eq!(from_file.read().unwrap(), secret("from file"));
@@ -534,8 +568,8 @@ mod tests {
         assert!(refused().contains("is empty") && !refused().contains("second"), "{}", refused());
     }
 
-    /// Goal: a file that can be read only once is rejected, since it would be empty for the next connection. Method: a pipe, as
-    /// `<(...)` of a shell makes it, and a link to a file, as Kubernetes mounts secrets.
+    /// Goal: a file that can be read only once is rejected, since it would be empty for the next connection.
+    /// Method: a pipe, as `<(...)` of a shell makes it, and a link to a file, as Kubernetes mounts secrets.
     #[cfg(target_os = "linux")]
     #[test]
     fn a_pipe_is_refused() {
@@ -559,6 +593,6 @@ mod tests {
 
     #[test]
     fn a_secret_does_not_show() {
-        assert_eq!(format!("{:?}", Secret::new("hunter2".to_owned())), "Secret(***)");
+        assert_eq!(format!("{:?}", PasswordText::new("hunter2".to_owned())), "PasswordText(***)");
     }
 }

@@ -7,10 +7,10 @@ use sqlx::postgres::{PgConnectOptions, PgConnection, PgSslMode};
 use sqlx::{ConnectOptions, Connection, FromRow};
 
 use super::error::FSYNC_OFF;
-use super::session::{self, Guard, STARTED, Session};
+use super::session::{self, Guard, PostgresSession, STARTED};
 use super::{TABLE, error};
 use crate::error::Effect;
-use crate::net::url::{Host, Location, Password};
+use crate::net::url::{Host, Password, StoreUrl};
 use crate::net::{Confirmation, HostRefusal, ServerHistory, Standing, Writable};
 use crate::sql::failure::refusal;
 use crate::sql::pool::{Connect, Connected, Pool};
@@ -25,15 +25,17 @@ const PARAMETERS: &str =
 /// The variables of the environment that sqlx sends, or uses to authenticate.
 const SENT: [&str; 3] = ["PGOPTIONS", "PGSSLCERT", "PGSSLKEY"];
 
-/// Returns the first message to a server. Its settings end with this message, as another program may use the session next.
+/// Returns the first message to a server. Its settings end with this message, as another program may use the
+/// session next.
 ///
-/// A cancelled call leaves a session on the server that still waits for the standby. To limit their number, each new session
-/// terminates those with its own name that have waited longer than a call may take. The name includes that limit, so no call of
-/// any node still waits for them. A pooler may add the address of its client to the name. Terminated reads wrote only the fence.
-/// The outcome of a write was unknown and stays so: the end of its wait makes its row visible, and no read relies on a row before
-/// a standby has it.
+/// A cancelled call leaves a session on the server that still waits for the standby. To limit their number,
+/// each new session terminates those with its own name that have waited longer than a call may take. The name
+/// includes that limit, so no call of any node still waits for them. A pooler may add the address of its
+/// client to the name. Terminated reads wrote only the fence. The outcome of a write was unknown and stays
+/// so: the end of its wait makes its row visible, and no read relies on a row before a standby has it.
 ///
-/// The COMMIT only produces a warning, to check that warnings arrive. Everything is in one message, without parameters.
+/// The COMMIT only produces a warning, to check that warnings arrive. Everything is in one message, without
+/// parameters.
 fn begin(sessions: &str, limit: Duration) -> String {
     let limit = limit.as_millis();
     format!(
@@ -48,12 +50,12 @@ fn begin(sessions: &str, limit: Duration) -> String {
     )
 }
 
-/// The report of a server: the process of the session, whether it is a standby, when it started, whether it syncs, how commits
-/// wait by default, and whether there are standbys to wait for.
+/// The report of a server: the process of the session, whether it is a standby, when it started, whether it
+/// syncs, how commits wait by default, and whether there are standbys to wait for.
 type ServerReport = (i32, bool, i64, String, String, bool);
 
-/// Reads the state of the table: the name with its schema, the other schemas in which nodes may find it, kind, persistence,
-/// columns, and whether names are unique.
+/// Reads the state of the table: the name with its schema, the other schemas in which nodes may find it,
+/// kind, persistence, columns, and whether names are unique.
 const INSPECT: &str = "SELECT format('%I.%I', s.nspname, c.relname), \
     (SELECT coalesce(string_agg(quote_ident(n.nspname), ', ' ORDER BY n.nspname), '') \
         FROM pg_class b JOIN pg_namespace n ON n.oid = b.relnamespace \
@@ -83,8 +85,7 @@ pub(super) struct PostgresSettings {
 impl PostgresSettings {
     /// Parses `postgres://...` of a store.
     pub(super) fn parse(url: &str) -> Result<Pool<Self>, UrlError> {
-        let (_, rest) = url.split_once(':').unwrap_or((url, ""));
-        let mut location = Location::parse("postgres", rest, PORT)?;
+        let mut location = StoreUrl::of_url(url, &["postgres"], PORT)?;
         let limit = location.take_timeout()?;
         let sessions = format!("snowmint-{}ms", limit.as_millis());
         // Some poolers refuse extra_float_digits, which is not needed here.
@@ -121,19 +122,19 @@ impl PostgresSettings {
     }
 }
 
-fn tls(location: &mut Location, mut options: PgConnectOptions) -> Result<PgConnectOptions, UrlError> {
+fn tls(location: &mut StoreUrl, mut options: PgConnectOptions) -> Result<PgConnectOptions, UrlError> {
     let mode = location.take("sslmode");
-    let root = location.take_path("sslrootcert");
+    let files = location.read_tls(["sslrootcert", "sslcert", "sslkey"], None)?;
     let mode = match mode.as_deref() {
         // As in libpq: a CA that the URL names is checked.
-        Some("require") if root.is_some() => PgSslMode::VerifyCa,
+        Some("require") if files.ca.is_some() => PgSslMode::VerifyCa,
         Some(text) => text.parse().map_err(|_| {
             location.malformed(
                 "invalid sslmode: expected disable, allow, prefer, require, verify-ca or verify-full",
             )
         })?,
         // A user who names a CA wants it to be checked.
-        None if root.is_some() => PgSslMode::VerifyFull,
+        None if files.ca.is_some() => PgSslMode::VerifyFull,
         None => PgSslMode::Prefer,
     };
     let strict = matches!(mode, PgSslMode::Require | PgSslMode::VerifyCa | PgSslMode::VerifyFull);
@@ -141,19 +142,19 @@ fn tls(location: &mut Location, mut options: PgConnectOptions) -> Result<PgConne
         return Err(location.malformed("this build has no TLS: enable the feature `tls`"));
     }
     options = options.ssl_mode(mode);
-    if let Some(path) = root {
-        options = options.ssl_root_cert_from_pem(location.read_file("sslrootcert", &path)?);
+    if let Some(ca) = files.ca {
+        options = options.ssl_root_cert_from_pem(ca.pem);
     }
-    if let Some((cert, key)) = location.read_pair("sslcert", "sslkey")? {
-        options = options.ssl_client_cert_from_pem(cert).ssl_client_key_from_pem(key);
+    if let Some((cert, key)) = files.client {
+        options = options.ssl_client_cert_from_pem(cert.pem).ssl_client_key_from_pem(key.pem);
     }
     Ok(options)
 }
 
 impl Connect for PostgresSettings {
     const CONFIRMED_BY: &str = "set synchronous_standby_names on it";
-    type Connection = Session;
-    type History = History;
+    type Connection = PostgresSession;
+    type History = PostgresHistory;
 
     async fn connect(&self, host: Host) -> Connected<Self> {
         let mut options = self.options.clone().host(host.name()).port(host.port());
@@ -173,27 +174,29 @@ impl Connect for PostgresSettings {
         if fsync == "off" && self.must_keep {
             return Err(HostRefusal::new(StoreErrorKind::Other, FSYNC_OFF));
         }
-        let history = History::of(&mut connection).await?;
-        // No two servers start in the same microsecond. Everything else is equal on a standby and its primary.
+        let history = PostgresHistory::of(&mut connection).await?;
+        // No two servers start in the same microsecond. Everything else is equal on a standby and its
+        // primary.
         let confirmation = super::confirmation(has_standbys);
         let guard = Guard { process, started, must_keep: self.must_keep };
-        let connection = Session::new(connection, guard, &commit, self.limit, confirmation);
+        let connection = PostgresSession::new(connection, guard, &commit, self.limit, confirmation);
         Ok(Writable { connection, server: Some(started.to_string()), history, standing: Standing::Kept })
     }
 
-    async fn answers(session: &mut Session) -> bool {
+    async fn answers(session: &mut PostgresSession) -> bool {
         session.sql.ping().await.is_ok()
     }
 
-    fn confirmation(session: &mut Session) -> Option<Confirmation> {
+    fn confirmation(session: &mut PostgresSession) -> Option<Confirmation> {
         session.confirmation.take()
     }
 }
 
-/// Creates the table if it is missing, checks that it belongs to Snowmint, and returns its name with the schema.
+/// Creates the table if it is missing, checks that it belongs to Snowmint, and returns its name with the
+/// schema.
 pub(super) async fn prepare_table(pool: &Pool<PostgresSettings>) -> Result<String, StoreError> {
     let inspect = async || Ok(super::rows(pool, OPEN, Effect::Reads, INSPECT).await?.into_iter().next());
-    let create = async |mut session: Session| {
+    let create = async |mut session: PostgresSession| {
         session.execute(TABLE).await?;
         Ok(((), session))
     };
@@ -230,33 +233,33 @@ fn check(store: &str, found: Inspected) -> Result<String, StoreError> {
     Ok(table)
 }
 
-/// Any user may run this, unless that right was revoked. The name of the current log file contains the timeline;
-/// `pg_control_checkpoint()` shows the old one until the first checkpoint after a promotion.
+/// Any user may run this, unless that right was revoked. The name of the current log file contains the
+/// timeline; `pg_control_checkpoint()` shows the old one until the first checkpoint after a promotion.
 const HISTORY: &str = "SELECT (SELECT system_identifier FROM pg_control_system()), \
     (SELECT oid::bigint FROM pg_database WHERE datname = current_database()), \
     ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint";
 
 /// The extent of a server's history; unknown if the server does not show it.
 #[derive(Default, Debug)]
-pub(super) struct History {
-    known: Option<Known>,
+pub(super) struct PostgresHistory {
+    known: Option<Timeline>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct Timeline {
     system: i64,
     /// The number of the database, since a copy may have the same name.
     database: i64,
     timeline: i64,
 }
 
-impl History {
+impl PostgresHistory {
     /// Queries a primary. A database that only speaks the PostgreSQL protocol may have no timeline.
     pub(super) async fn of(connection: &mut PgConnection) -> Result<Self, HostRefusal> {
         let row = exactly_one(sqlx::raw_sql(HISTORY).fetch_all(connection)).await;
         match row.and_then(|row| <(i64, i64, i64)>::from_row(&row)) {
             Ok((system, database, timeline)) => {
-                Ok(Self { known: Some(Known { system, database, timeline }) })
+                Ok(Self { known: Some(Timeline { system, database, timeline }) })
             }
             Err(error) if error::is_not_offered(&error) => Ok(Self::default()),
             Err(error) => Err(refusal::<PostgresSettings>(&error)),
@@ -264,10 +267,10 @@ impl History {
     }
 }
 
-impl ServerHistory for History {
+impl ServerHistory for PostgresHistory {
     fn lacks(&self, seen: &Self) -> Option<String> {
         let seen = seen.known?;
-        let Some(Known { system, database, timeline }) = self.known else {
+        let Some(Timeline { system, database, timeline }) = self.known else {
             return Some(format!(
                 "does not show its timeline, and this node has seen timeline {}",
                 seen.timeline
@@ -289,8 +292,8 @@ impl ServerHistory for History {
 
     fn merge(&mut self, other: Self) {
         let before = self.known.map_or(0, |it| it.timeline);
-        if let Some(Known { system, database, timeline }) = other.known {
-            self.known = Some(Known { system, database, timeline: timeline.max(before) });
+        if let Some(Timeline { system, database, timeline }) = other.known {
+            self.known = Some(Timeline { system, database, timeline: timeline.max(before) });
         }
     }
 }
@@ -325,29 +328,29 @@ mod tests {
         assert_eq!(name("postgres:///db?socket=/run"), "postgres://localhost:5432/db");
     }
 
-    fn history(system: i64, timeline: i64) -> History {
-        History { known: Some(Known { system, database: 5, timeline }) }
+    fn history(system: i64, timeline: i64) -> PostgresHistory {
+        PostgresHistory { known: Some(Timeline { system, database: 5, timeline }) }
     }
 
     #[test]
     fn a_lower_timeline_or_another_database_lacks_what_was_seen() {
-        let mut seen = History::default();
+        let mut seen = PostgresHistory::default();
         assert_eq!(history(7, 1).lacks(&seen), None);
         for timeline in [2, 1] {
             seen.merge(history(7, timeline));
         }
-        seen.merge(History::default());
+        seen.merge(PostgresHistory::default());
         assert_eq!(history(7, 2).lacks(&seen), None);
         assert_eq!(history(7, 3).lacks(&seen), None);
         let lack = history(7, 1).lacks(&seen).unwrap();
         assert_eq!(lack, "is on timeline 1, and this node has seen timeline 2");
         assert!(history(8, 3).lacks(&seen).unwrap().contains("another database"));
-        let copy = History { known: Some(Known { system: 7, database: 6, timeline: 2 }) };
+        let copy = PostgresHistory { known: Some(Timeline { system: 7, database: 6, timeline: 2 }) };
         assert_eq!(
             copy.lacks(&seen).unwrap(),
             "has another database of this name (number 6, and this node has seen 5)"
         );
-        assert!(History::default().lacks(&seen).unwrap().contains("does not show"));
-        assert_eq!(History::default().lacks(&History::default()), None);
+        assert!(PostgresHistory::default().lacks(&seen).unwrap().contains("does not show"));
+        assert_eq!(PostgresHistory::default().lacks(&PostgresHistory::default()), None);
     }
 }

@@ -1,5 +1,5 @@
-//! A session on a primary. Each message sets its settings for its own transaction only, so a session that a pooler shares stays
-//! unchanged. An answer counts only if the server sent no warning with it.
+//! A session on a primary. Each message sets its settings for its own transaction only, so a session that a
+//! pooler shares stays unchanged. An answer counts only if the server sent no warning with it.
 
 use std::cell::RefCell;
 use std::fmt::{self, Write};
@@ -23,10 +23,11 @@ use crate::sql::failure::refusal;
 
 /// Returns the settings that a statement depends on.
 ///
-/// A commit waits for the disk, and for the synchronous standbys if there are any; `remote_apply` waits for more. At a stricter
-/// isolation level, colliding statements would fail instead of waiting for each other. The server cancels a statement a little
-/// before our own limit, which proves that nothing was written; its limit does not include the wait for standbys. Warnings arrive
-/// whatever the user's default is: see [`confirmed`].
+/// A commit waits for the disk, and for the synchronous standbys if there are any; `remote_apply` waits for
+/// more. At a stricter isolation level, colliding statements would fail instead of waiting for each other.
+/// The server cancels a statement a little before our own limit, which proves that nothing was written; its
+/// limit does not include the wait for standbys. Warnings arrive whatever the user's default is: see
+/// [`confirmed`].
 fn settings(synchronous_commit: &str, limit: Duration) -> String {
     let commit = if synchronous_commit == "remote_apply" { "remote_apply" } else { "on" };
     format!(
@@ -37,8 +38,8 @@ fn settings(synchronous_commit: &str, limit: Duration) -> String {
     )
 }
 
-/// The time when the server started, in microseconds since 1970: no two servers start in the same microsecond. A number, since
-/// the text form of a time depends on session settings.
+/// The time when the server started, in microseconds since 1970: no two servers start in the same
+/// microsecond. A number, since the text form of a time depends on session settings.
 pub(super) const STARTED: &str = "(extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint";
 
 /// Conditions that must still hold when a statement runs.
@@ -53,9 +54,9 @@ pub(super) struct Guard {
 }
 
 impl Guard {
-    /// Returns a statement without rows that fails in any session but the one that was checked: a pooler of transactions may use
-    /// a session of another server. It also fails if `fsync` was turned off meanwhile. The failing expression is computed from a
-    /// function result, so that the planner does not evaluate it.
+    /// Returns a statement without rows that fails in any session but the one that was checked: a pooler of
+    /// transactions may use a session of another server. It also fails if `fsync` was turned off meanwhile.
+    /// The failing expression is computed from a function result, so that the planner does not evaluate it.
     fn statement(self) -> String {
         let Self { process, started, must_keep } = self;
         format!(
@@ -69,7 +70,7 @@ impl Guard {
 }
 
 /// A session on a server that accepts writes.
-pub(super) struct Session {
+pub(super) struct PostgresSession {
     pub(super) sql: PgConnection,
     /// The text before each statement, in one message and so in one transaction with it.
     prelude: String,
@@ -77,7 +78,7 @@ pub(super) struct Session {
     pub(super) confirmation: Option<Confirmation>,
 }
 
-impl Session {
+impl PostgresSession {
     /// Returns a session whose calls have this limit.
     pub(super) fn new(
         sql: PgConnection,
@@ -130,10 +131,10 @@ const TARGET: &str = "sqlx::postgres::notice";
 
 /// Runs a statement. Its answer counts only if no warning came with it.
 ///
-/// A server whose wait for standbys was cancelled (`pg_cancel_backend`) answers as if they had confirmed, but sends a warning
-/// first; sqlx reports warnings only through `tracing`. The text of a warning may be in any language, and sqlx hides its code, so
-/// any warning counts. The exception is a warning with a digit: it says after how many transactions to vacuum, and may come with
-/// every write for days.
+/// A server whose wait for standbys was cancelled (`pg_cancel_backend`) answers as if they had confirmed, but
+/// sends a warning first; sqlx reports warnings only through `tracing`. The text of a warning may be in any
+/// language, and sqlx hides its code, so any warning counts. The exception is a warning with a digit: it says
+/// after how many transactions to vacuum, and may come with every write for days.
 pub(super) async fn confirmed<T>(
     statement: impl Future<Output = Result<T, sqlx::Error>>,
 ) -> Result<T, sqlx::Error> {
@@ -144,8 +145,8 @@ pub(super) async fn confirmed<T>(
     }
 }
 
-/// Runs the statements that begin a session and end with a warning. The warning does not arrive if the program was built with
-/// `tracing` disabled.
+/// Runs the statements that begin a session and end with a warning. The warning does not arrive if the
+/// program was built with `tracing` disabled.
 pub(super) async fn hearing<T>(
     opening: impl Future<Output = Result<T, sqlx::Error>>,
 ) -> Result<T, HostRefusal> {
@@ -179,12 +180,12 @@ thread_local! {
 }
 
 /// One for all statements: `tracing` registers each new dispatcher with every callsite.
-static LISTENER: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(Listener));
+static LISTENER: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(WarningListener));
 
 /// Receives the warnings of sqlx and nothing else.
-struct Listener;
+struct WarningListener;
 
-impl Subscriber for Listener {
+impl Subscriber for WarningListener {
     fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
         if self.enabled(metadata) { Interest::always() } else { Interest::never() }
     }
@@ -198,7 +199,7 @@ impl Subscriber for Listener {
     }
 
     fn event(&self, event: &Event<'_>) {
-        let mut text = Text::default();
+        let mut text = EventText::default();
         event.record(&mut text);
         if !has_figure(&text.0) {
             HEARD.with_borrow_mut(|heard| _ = heard.get_or_insert(text.0));
@@ -221,9 +222,9 @@ impl Subscriber for Listener {
 
 /// The text of an event.
 #[derive(Default)]
-struct Text(String);
+struct EventText(String);
 
-impl Visit for Text {
+impl Visit for EventText {
     fn record_str(&mut self, _: &Field, value: &str) {
         value.clone_into(&mut self.0);
     }
@@ -271,7 +272,8 @@ mod tests {
         assert_eq!(quiet.await.unwrap(), 7);
     }
 
-    /// Goal: warnings arrive whatever the program logs. Method: it logs nothing, and has met the warning before.
+    /// Goal: warnings arrive whatever the program logs. Method: it logs nothing, and has met the warning
+    /// before.
     #[tokio::test]
     async fn a_program_that_logs_nothing_hears_warnings() {
         tracing::subscriber::set_global_default(tracing::subscriber::NoSubscriber::new()).unwrap();
@@ -296,7 +298,8 @@ mod tests {
         assert_eq!(hearing(opening).await.unwrap(), 7);
     }
 
-    /// Goal: a warning counts only for its own statement. Method: two statements that one thread polls in turn.
+    /// Goal: a warning counts only for its own statement. Method: two statements that one thread polls in
+    /// turn.
     #[tokio::test]
     async fn each_statement_hears_its_own_warnings() {
         let quiet = confirmed(async {
@@ -309,8 +312,8 @@ mod tests {
         assert!(warned.is_err() && quiet.is_ok());
     }
 
-    /// Goal: a session is identified by its server too, not only by its process number, which another server may also use.
-    /// Method: a guard with the start time of another server.
+    /// Goal: a session is identified by its server too, not only by its process number, which another server
+    /// may also use. Method: a guard with the start time of another server.
     #[tokio::test(flavor = "multi_thread")]
     async fn a_session_on_another_server_is_refused() {
         let server = snowmint_test_servers::Postgres::start();
@@ -321,7 +324,8 @@ mod tests {
             let told = sqlx::raw_sql(sqlx::AssertSqlSafe(ask)).fetch_all(&mut sql).await.unwrap();
             let (process, started) = <(i32, i64)>::from_row(&told[0]).unwrap();
             let guard = Guard { process, started: started + later, must_keep: true };
-            let mut session = Session::new(sql, guard, "on", Duration::from_secs(5), Confirmation::Nobody);
+            let mut session =
+                PostgresSession::new(sql, guard, "on", Duration::from_secs(5), Confirmation::Nobody);
             let answer = session.execute("CREATE TABLE IF NOT EXISTS guarded (a int)").await;
             let code = answer.err().and_then(|it| Some(it.as_database_error()?.code()?.into_owned()));
             assert_eq!(code.as_deref(), (!is_same).then_some("22P02"), "{code:?}");

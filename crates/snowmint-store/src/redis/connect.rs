@@ -1,4 +1,5 @@
-//! Parses the URL into the settings of a connection: hosts, login, TLS, and the user's requirements for a server.
+//! Parses the URL into the settings of a connection: hosts, login, TLS, and the user's requirements for a
+//! server.
 
 use std::time::Duration;
 
@@ -10,8 +11,7 @@ use crate::UrlError;
 #[cfg(feature = "tls")]
 use crate::error::chain;
 use crate::net::HostRefusal;
-use crate::net::url::Password;
-use crate::net::url::{Host, Location};
+use crate::net::url::{Host, Password, StoreUrl};
 
 const PORT: u16 = 6379;
 pub(super) const PREFIX: &str = "snowmint";
@@ -55,15 +55,13 @@ enum Address {
 }
 
 /// Parses a URL whose scheme is known to be `redis` or `rediss`.
-pub(crate) fn location(url: &str) -> Result<Location, UrlError> {
-    let (scheme, rest) = url.split_once(':').unwrap_or((url, ""));
-    let scheme = if scheme == "rediss" { "rediss" } else { "redis" };
-    let location = Location::parse(scheme, rest, PORT)?;
+pub(crate) fn location(url: &str) -> Result<StoreUrl, UrlError> {
+    let location = StoreUrl::of_url(url, &["redis", "rediss"], PORT)?;
     location.require_host("redis://10.0.0.7:6379")?;
     Ok(location)
 }
 
-fn database(location: &Location) -> Result<i64, UrlError> {
+fn database(location: &StoreUrl) -> Result<i64, UrlError> {
     match location.path.trim_start_matches('/') {
         "" => Ok(0),
         text => match text.parse() {
@@ -75,7 +73,7 @@ fn database(location: &Location) -> Result<i64, UrlError> {
 }
 
 /// Returns the prefix of all names. A brace in it would change the hash tag around it.
-pub(super) fn prefix(location: &mut Location) -> Result<String, UrlError> {
+pub(super) fn prefix(location: &mut StoreUrl) -> Result<String, UrlError> {
     match location.take("prefix") {
         None => Ok(PREFIX.to_owned()),
         Some(prefix) if prefix.is_empty() || prefix.contains(['{', '}', '\n']) => {
@@ -85,7 +83,7 @@ pub(super) fn prefix(location: &mut Location) -> Result<String, UrlError> {
     }
 }
 
-fn copies(location: &mut Location) -> Result<Option<Copies>, UrlError> {
+fn copies(location: &mut StoreUrl) -> Result<Option<Copies>, UrlError> {
     let wanted = location.take_number("wait_replicas", 0..=100)?.filter(|it| *it > 0);
     // 0 would wait forever.
     let wait_ms = location.take_number("wait_ms", 1..=60_000)?;
@@ -96,7 +94,7 @@ fn copies(location: &mut Location) -> Result<Option<Copies>, UrlError> {
 }
 
 #[cfg(not(feature = "tls"))]
-fn address(location: &mut Location) -> Result<Address, UrlError> {
+fn address(location: &mut StoreUrl) -> Result<Address, UrlError> {
     if location.scheme == "rediss" {
         return Err(location.malformed("this build has no TLS: enable the feature `tls`"));
     }
@@ -104,28 +102,27 @@ fn address(location: &mut Location) -> Result<Address, UrlError> {
 }
 
 #[cfg(feature = "tls")]
-fn address(location: &mut Location) -> Result<Address, UrlError> {
+fn address(location: &mut StoreUrl) -> Result<Address, UrlError> {
     if location.scheme != "rediss" {
         // Without TLS, certificates stay in the URL, and `finish` rejects them.
         return Ok(Address::Plain);
     }
-    // The client leaves the choice of cryptography to the process. Ring needs neither C++ nor cmake to build. If the process has
-    // already chosen a provider, that one stays.
+    // The client leaves the choice of cryptography to the process. Ring needs neither C++ nor cmake to build.
+    // If the process has already chosen a provider, that one stays.
     rustls::crypto::ring::default_provider().install_default().ok();
-    let root_cert = location.take_path("ca").map(|path| location.read_file("ca", &path)).transpose()?;
-    let client_tls = location
-        .read_pair("cert", "key")?
-        .map(|(client_cert, client_key)| redis::ClientTlsConfig { client_cert, client_key });
-    let certificates = redis::TlsCertificates { client_tls, root_cert };
+    let files = location.read_tls(["ca", "cert", "key"], None)?;
+    let client_tls =
+        files.client.map(|(cert, key)| redis::ClientTlsConfig { client_cert: cert.pem, client_key: key.pem });
+    let certificates = redis::TlsCertificates { client_tls, root_cert: files.ca.map(|ca| ca.pem) };
     let client = redis::Client::build_with_tls("rediss://localhost", certificates)
         .map_err(|error| location.malformed(&chain(&error)))?;
     Ok(Address::Tls(Box::new(client.get_connection_info().addr().clone())))
 }
 
 impl RedisSettings {
-    /// Takes the parameters of a connection out of a URL, and returns the name for logs too. Other parameters stay. All calls are
-    /// about keys in the slot of `key`.
-    pub(super) fn take(location: &mut Location, key: Option<&str>) -> Result<(Self, String), UrlError> {
+    /// Takes the parameters of a connection out of a URL, and returns the name for logs too. Other parameters
+    /// stay. All calls are about keys in the slot of `key`.
+    pub(super) fn take(location: &mut StoreUrl, key: Option<&str>) -> Result<(Self, String), UrlError> {
         let database = database(location)?;
         let copies = copies(location)?;
         let must_keep = location.take_durable()?;

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use redis::{ErrorKind, RedisError, ServerError, ServerErrorKind};
 
+use crate::StoreErrorKind;
 use crate::error::{Effect, chain};
 use crate::net::HostRefusal;
-use crate::{StoreError, StoreErrorKind};
 
 /// The reason why a call failed.
 #[derive(Debug)]
@@ -26,7 +26,8 @@ pub(super) enum RedisFailure {
     InvalidAnswer(String),
 }
 
-/// The meaning of each refusal, by its first word, with advice. Older servers put the word inside the text of a failed script.
+/// The meaning of each refusal, by its first word, with advice. Older servers put the word inside the text of
+/// a failed script.
 const REFUSALS: &[(&str, StoreErrorKind, &str)] = &[
     ("READONLY", StoreErrorKind::ReadOnly, "use the primary, or name several hosts, separated by commas"),
     ("OOM", StoreErrorKind::Full, "raise maxmemory of the server, or free memory"),
@@ -62,14 +63,9 @@ const REFUSALS: &[(&str, StoreErrorKind, &str)] = &[
     ),
 ];
 
-/// Turns a failed call into the error of a store.
-pub(super) fn store_error(
-    store: &str,
-    operation: &'static str,
-    effect: Effect,
-    failure: RedisFailure,
-) -> StoreError {
-    let (kind, text) = match failure {
+/// Returns the kind and the text of a failed call.
+pub(super) fn meaning(effect: Effect, failure: RedisFailure) -> (StoreErrorKind, String) {
+    match failure {
         RedisFailure::NotSent(HostRefusal { kind, text }) => (kind, text),
         RedisFailure::Refused(said) => refused(&said, effect),
         RedisFailure::Broken(error) => (effect.unanswered(), chain(&error)),
@@ -79,8 +75,7 @@ pub(super) fn store_error(
         RedisFailure::NotConfirmed(why) => (effect.unanswered(), why),
         RedisFailure::InvalidAnswer(found) if effect == Effect::Reads => (StoreErrorKind::Corrupt, found),
         RedisFailure::InvalidAnswer(found) => (StoreErrorKind::OutcomeUnknown, found),
-    };
-    StoreError::new(kind, operation, store, text)
+    }
 }
 
 /// Turns a connect error into the reason why there is no connection.

@@ -1,12 +1,12 @@
-//! Which primary a store uses, and which lines of writes it has left behind.
-//! Several hosts may accept writes after a failover; a line that was left lacks later writes and is never used again.
+//! Which primary a store uses, and which lines of writes it has left behind. Several hosts may accept writes
+//! after a failover; a line that was left lacks later writes and is never used again.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::server_info::{Line, Replica};
+use super::server_info::{Replica, ReplicationLine};
 use crate::net::url::Host;
 
 /// Number of positions to remember within the time that the newest writes may be lost.
@@ -34,7 +34,8 @@ struct Used {
     name: String,
     /// Its positions, and the times at which they were reported.
     samples: VecDeque<(Instant, u64)>,
-    /// The position that no failover may lose: the line had reached it `may_lose` before a call that it acknowledged.
+    /// The position that no failover may lose: the line had reached it `may_lose` before a call that it
+    /// acknowledged.
     settled: Option<u64>,
     /// The hosts that were replicas of it lately.
     replicas: Vec<NotedReplica>,
@@ -53,7 +54,8 @@ impl Used {
         Self { name, ..Self::default() }
     }
 
-    /// Records the position of the line. Nothing relies on it yet, since a primary that rejects writes still increases it.
+    /// Records the position of the line. Nothing relies on it yet, since a primary that rejects writes still
+    /// increases it.
     fn note(&mut self, position: u64, heard: Instant, may_lose: Duration) {
         let is_due =
             |(last, _): &(Instant, u64)| heard.saturating_duration_since(*last) >= may_lose / SAMPLES;
@@ -63,8 +65,9 @@ impl Used {
         }
     }
 
-    /// Notes the replicas of this line that were seen in a round. One that is missing in it may be down, and lacks more and more
-    /// that settles; it is forgotten after half of `may_lose`, since the other half may pass until the primary dies.
+    /// Notes the replicas of this line that were seen in a round. One that is missing in it may be down, and
+    /// lacks more and more that settles; it is forgotten after half of `may_lose`, since the other half may
+    /// pass until the primary dies.
     fn note_replicas(&mut self, seen: &[(Host, Replica)], heard: Instant, may_lose: Duration) {
         let is_seen = |host: &Host| seen.iter().any(|(at, _)| at == host);
         self.replicas
@@ -91,7 +94,8 @@ impl PrimaryHistory {
         self.seen.clear();
     }
 
-    /// Records that a host is a replica, or that its port is closed. An unresponsive host may still be a primary.
+    /// Records that a host is a replica, or that its port is closed. An unresponsive host may still be a
+    /// primary.
     pub(super) fn not_primary(&mut self, host: &Host) {
         self.is_gone |= self.primary.as_ref().is_some_and(|(at, _)| at == host);
     }
@@ -123,11 +127,12 @@ impl PrimaryHistory {
         self.primary.as_ref().map(|(_, line)| &*line.name)
     }
 
-    /// Returns whether a server that accepts writes may be the primary, or a second one; otherwise the reason.
+    /// Returns whether a server that accepts writes may be the primary, or a second one; otherwise the
+    /// reason.
     ///
-    /// One that continues a line of ours may. Once there is such a server beside the primary in use, any other counts as a second
-    /// one too, since nobody knows which is the right one.
-    pub(super) fn judge(&mut self, host: &Host, line: &Line) -> Result<(), String> {
+    /// One that continues a line of ours may. Once there is such a server beside the primary in use, any
+    /// other counts as a second one too, since nobody knows which is the right one.
+    pub(super) fn judge(&mut self, host: &Host, line: &ReplicationLine) -> Result<(), String> {
         let Some((at, Used { name: now, .. })) = &self.primary else {
             return Ok(());
         };
@@ -142,13 +147,13 @@ impl PrimaryHistory {
         if self.is_doubted { Ok(()) } else { self.check_origin(host, line) }
     }
 
-    /// Refuses a primary whose line shows nothing of what it has, unless it had everything: the primary in use after a restart, a
-    /// replica of the primary in use to its end, or a server that the primary in use now follows. A replica returns from a crash as
-    /// a replica, so it was promoted.
+    /// Refuses a primary whose line shows nothing of what it has, unless it had everything: the primary in
+    /// use after a restart, a replica of the primary in use to its end, or a server that the primary in use
+    /// now follows. A replica returns from a crash as a replica, so it was promoted.
     ///
-    /// Any other may be an old primary that came back before it becomes a replica. That the one in use is gone, as during a
-    /// restart, does not make the other one right.
-    pub(super) fn check_origin(&self, host: &Host, line: &Line) -> Result<(), String> {
+    /// Any other may be an old primary that came back before it becomes a replica. That the one in use is
+    /// gone, as during a restart, does not make the other one right.
+    pub(super) fn check_origin(&self, host: &Host, line: &ReplicationLine) -> Result<(), String> {
         let Some((at, used)) = &self.primary else {
             return Ok(());
         };
@@ -166,11 +171,13 @@ impl PrimaryHistory {
         ))
     }
 
-    /// Returns whether the primary in use became a replica of this one, which was a replica with all that has settled.
+    /// Returns whether the primary in use became a replica of this one, which was a replica with all that has
+    /// settled.
     ///
-    /// The two may have no id in common: Redis names a line again when the first replica connects, and after an hour without any. It
-    /// continues the positions. Position 0 says nothing: some servers count only while they have replicas.
-    fn is_heir(&self, line: &Line) -> bool {
+    /// The two may have no id in common: Redis names a line again when the first replica connects, and after
+    /// an hour without any. It continues the positions. Position 0 says nothing: some servers count only
+    /// while they have replicas.
+    fn is_heir(&self, line: &ReplicationLine) -> bool {
         let Some((at, used)) = &self.primary else {
             return false;
         };
@@ -188,15 +195,16 @@ impl PrimaryHistory {
     }
 
     /// Returns whether a line left one of ours.
-    fn continues(&self, line: &Line) -> bool {
+    fn continues(&self, line: &ReplicationLine) -> bool {
         self.line() == Some(&line.before) || self.was_left(&line.before)
     }
 
-    /// Returns what the only server that accepts writes lacks of what has settled; `None` if nothing is known of that.
+    /// Returns what the only server that accepts writes lacks of what has settled; `None` if nothing is known
+    /// of that.
     ///
-    /// Only called once it is certain that it is the only one: until then it counts as a second primary. An unrelated line says
-    /// nothing, as after a restart; see [`check_origin`](Self::check_origin).
-    pub(super) fn lacks(&self, line: &Line) -> Option<String> {
+    /// Only called once it is certain that it is the only one: until then it counts as a second primary. An
+    /// unrelated line says nothing, as after a restart; see [`check_origin`](Self::check_origin).
+    pub(super) fn lacks(&self, line: &ReplicationLine) -> Option<String> {
         let (_, now) = self.primary.as_ref().filter(|(_, now)| now.name != line.now)?;
         let mut lines = self.left.iter().chain([now]);
         let before = lines.find(|it| it.name == line.before)?;
@@ -218,7 +226,7 @@ impl PrimaryHistory {
     }
 
     /// Continues with a primary that was judged and lacks nothing.
-    pub(super) fn accept(&mut self, host: &Host, line: Line, heard: Instant, may_lose: Duration) {
+    pub(super) fn accept(&mut self, host: &Host, line: ReplicationLine, heard: Instant, may_lose: Duration) {
         let mut used = match self.primary.take() {
             Some((_, used)) if used.name == line.now => used,
             before => {
@@ -233,15 +241,21 @@ impl PrimaryHistory {
         self.is_doubted = false;
     }
 
-    /// Continues with a member of a cluster. The cluster itself decides which member is the primary, and keys that moved to
-    /// another member may return to an earlier one.
-    pub(super) fn accept_member(&mut self, host: &Host, line: Line, heard: Instant, may_lose: Duration) {
+    /// Continues with a member of a cluster. The cluster itself decides which member is the primary, and keys
+    /// that moved to another member may return to an earlier one.
+    pub(super) fn accept_member(
+        &mut self,
+        host: &Host,
+        line: ReplicationLine,
+        heard: Instant,
+        may_lose: Duration,
+    ) {
         self.accept(host, line, heard, may_lose);
         self.left.clear();
     }
 
-    /// Records that the primary acknowledged a write that was sent at this time, with its replicas if they are required: writes
-    /// that were acknowledged long enough before have settled.
+    /// Records that the primary acknowledged a write that was sent at this time, with its replicas if they
+    /// are required: writes that were acknowledged long enough before have settled.
     pub(super) fn acknowledged(&mut self, sent: Instant, may_lose: Duration) {
         let Some((_, used)) = &mut self.primary else {
             return;
@@ -263,19 +277,19 @@ mod tests {
         Host::new(name.to_owned(), 1)
     }
 
-    fn line(now: &str, before: &str) -> Line {
-        Line { now: now.to_owned(), before: before.to_owned(), ..Line::default() }
+    fn line(now: &str, before: &str) -> ReplicationLine {
+        ReplicationLine { now: now.to_owned(), before: before.to_owned(), ..ReplicationLine::default() }
     }
 
     const MAY_LOSE: Duration = Duration::from_secs(2);
 
-    fn accept(history: &mut PrimaryHistory, at: &str, line: Line) {
+    fn accept(history: &mut PrimaryHistory, at: &str, line: ReplicationLine) {
         history.accept(&host(at), line, Instant::now(), MAY_LOSE);
     }
 
     /// Returns a line that has reached `position` and left the line before at `branched`.
-    fn grown(now: &str, before: &str, branched: u64, position: u64) -> Line {
-        Line { branched, position, ..line(now, before) }
+    fn grown(now: &str, before: &str, branched: u64, position: u64) -> ReplicationLine {
+        ReplicationLine { branched, position, ..line(now, before) }
     }
 
     /// Returns whether a server may be the primary, and uses it if so.
@@ -330,19 +344,20 @@ mod tests {
     }
 
     /// Asks the primary in use, and one of its replicas.
-    fn hear(history: &mut PrimaryHistory, at: &str, line: Line, other: &str, replica: Replica) {
+    fn hear(history: &mut PrimaryHistory, at: &str, line: ReplicationLine, other: &str, replica: Replica) {
         history.begin();
         history.follows(&host(other), replica);
         accept(history, at, line);
     }
 
     /// Returns whether a server may be the primary once it is certain that it is the only one.
-    fn may_be_used(history: &mut PrimaryHistory, at: &str, line: &Line) -> bool {
+    fn may_be_used(history: &mut PrimaryHistory, at: &str, line: &ReplicationLine) -> bool {
         history.judge(&host(at), line).is_ok() && history.check_origin(&host(at), line).is_ok()
     }
 
-    /// Goal: a line that shows nothing is used only where the host had everything. Method: a promotion and a restart that nobody
-    /// saw, on a host that was a replica, of an old primary, and on one that was never heard of; the primary in use is gone.
+    /// Goal: a line that shows nothing is used only where the host had everything. Method: a promotion and a
+    /// restart that nobody saw, on a host that was a replica, of an old primary, and on one that was never
+    /// heard of; the primary in use is gone.
     #[test]
     fn a_line_of_its_own_may_follow_a_primary_that_is_gone() {
         let stranger = line("x", "");
@@ -373,8 +388,9 @@ mod tests {
         assert!(!may_be_used(&mut history, "B", &line("z", "")), "it has nothing of x");
     }
 
-    /// Goal: an old primary counts as a second primary while nobody knows the right one, and is never used. Method: a promotion
-    /// that is seen beside the primary in use, and then a server that has nothing of either.
+    /// Goal: an old primary counts as a second primary while nobody knows the right one, and is never used.
+    /// Method: a promotion that is seen beside the primary in use, and then a server that has nothing of
+    /// either.
     #[test]
     fn a_line_of_its_own_is_a_second_primary_but_not_the_only_one() {
         let mut history = failed_over();
@@ -386,8 +402,9 @@ mod tests {
         assert!(may_be_used(&mut history, "C", &line("d", "")), "it was promoted, and restarted since");
     }
 
-    /// Goal: a planned switchover to a replica that connected a moment before is followed, and no server without the data. Method:
-    /// the primary in use follows another, which was a replica with more and with less than has settled, or was none.
+    /// Goal: a planned switchover to a replica that connected a moment before is followed, and no server
+    /// without the data. Method: the primary in use follows another, which was a replica with more and with
+    /// less than has settled, or was none.
     #[tokio::test(start_paused = true)]
     async fn a_server_that_the_primary_follows_is_used_if_it_has_everything() {
         let mut history = PrimaryHistory::default();
@@ -415,8 +432,8 @@ mod tests {
         assert!(!may_be_used(&mut history, "B", &promoted(91)), "what has settled before the restart counts");
     }
 
-    /// Goal: a replica is no place for a line that shows nothing if it lacked what has settled when it was last seen. Method: a
-    /// line that grows by 10, and a replica that has all, not all, and all again.
+    /// Goal: a replica is no place for a line that shows nothing if it lacked what has settled when it was
+    /// last seen. Method: a line that grows by 10, and a replica that has all, not all, and all again.
     #[tokio::test(start_paused = true)]
     async fn a_replica_that_lagged_has_not_everything() {
         let mut history = PrimaryHistory::default();
@@ -429,8 +446,8 @@ mod tests {
         }
     }
 
-    /// Goal: a replica that was down before the primary is no place for a line that shows nothing, though little has settled since.
-    /// Method: rounds in which it is missing, up to half of `may_lose` and beyond.
+    /// Goal: a replica that was down before the primary is no place for a line that shows nothing, though
+    /// little has settled since. Method: rounds in which it is missing, up to half of `may_lose` and beyond.
     #[tokio::test(start_paused = true)]
     async fn a_replica_that_went_before_its_primary_is_not_followed() {
         let mut history = PrimaryHistory::default();
@@ -445,8 +462,8 @@ mod tests {
         }
     }
 
-    /// Goal: what was heard while a call ran has not settled by its answer. Method: no loss is allowed, so that any time before the
-    /// call is enough.
+    /// Goal: what was heard while a call ran has not settled by its answer. Method: no loss is allowed, so
+    /// that any time before the call is enough.
     #[tokio::test(start_paused = true)]
     async fn a_position_that_was_heard_after_a_call_began_has_not_settled() {
         let mut history = PrimaryHistory::default();
@@ -459,8 +476,8 @@ mod tests {
         assert!(history.lacks(&grown("b", "a", 80, 80)).is_some());
     }
 
-    /// Goal: a failover that lost more than it may is refused, and no other. Method: a line that grows by 10 per second, and
-    /// successors that left it earlier and later; `may_lose` is 2 s.
+    /// Goal: a failover that lost more than it may is refused, and no other. Method: a line that grows by 10
+    /// per second, and successors that left it earlier and later; `may_lose` is 2 s.
     #[tokio::test(start_paused = true)]
     async fn a_server_that_lost_what_has_settled_is_refused() {
         let mut history = PrimaryHistory::default();
@@ -494,8 +511,8 @@ mod tests {
         assert!(history.lacks(&grown("c", "b", 91, 91)).is_some());
     }
 
-    /// Goal: positions that a primary adds while it acknowledges nothing may be lost. Method: since the last call, a line grows
-    /// by 10 per second through heartbeats alone, for much longer than `may_lose`.
+    /// Goal: positions that a primary adds while it acknowledges nothing may be lost. Method: since the last
+    /// call, a line grows by 10 per second through heartbeats alone, for much longer than `may_lose`.
     #[tokio::test(start_paused = true)]
     async fn only_an_acknowledged_call_settles_what_was_there() {
         let mut history = PrimaryHistory::default();

@@ -1,8 +1,9 @@
-//! The report of a Redis server: its role, its line of writes, its settings, and its place in a cluster.
-//! Two members may claim the same keys, since a member that is cut off from the others does not learn of a failover.
+//! The report of a Redis server: its role, its line of writes, its settings, and its place in a cluster. Two
+//! members may claim the same keys, since a member that is cut off from the others does not learn of a
+//! failover.
 //!
-//! Redis names the history of a primary by `master_replid`; here it is a *line* of writes. A primary that is replaced without
-//! knowing it continues its line; its successor starts another.
+//! Redis names the history of a primary by `master_replid`; here it is a *line* of writes. A primary that is
+//! replaced without knowing it continues its line; its successor starts another.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -18,15 +19,15 @@ use crate::net::url::{Host, MAX_LOSS};
 
 /// The report of a server. Cloud servers may hide parts of it, and are not refused for that.
 #[derive(Clone)]
-pub(super) struct ServerInfo {
+pub(super) struct RedisInfo {
     text: String,
     /// When it syncs its file.
     syncs: Syncs,
     /// `None` outside of clusters.
-    member: Option<Member>,
+    member: Option<ClusterMember>,
 }
 
-impl ServerInfo {
+impl RedisInfo {
     /// Queries a server.
     pub(super) async fn by(connection: &mut MultiplexedConnection) -> Result<Self, HostRefusal> {
         let mut info = redis::pipe();
@@ -46,7 +47,7 @@ impl ServerInfo {
         let syncs = Syncs::parse(&settings.flatten().collect());
         let mut told = Self { text: told.collect::<Vec<_>>().concat(), syncs, member: None };
         if told.field("cluster_enabled") == "1" {
-            told.member = Some(Member::by(connection).await?);
+            told.member = Some(ClusterMember::by(connection).await?);
         }
         Ok(told)
     }
@@ -57,17 +58,17 @@ impl ServerInfo {
     }
 
     /// Returns its view as a member of a cluster, in which each primary has other keys.
-    pub(super) const fn member(&self) -> Option<&Member> {
+    pub(super) const fn member(&self) -> Option<&ClusterMember> {
         self.member.as_ref()
     }
 
     /// Returns the line of writes that it extends.
-    pub(super) fn line(&self) -> Option<Line> {
+    pub(super) fn line(&self) -> Option<ReplicationLine> {
         // All zeros where there is none.
         let known = |field| Some(self.field(field)).filter(|it| it.contains(|sign| sign != '0'));
         let known = |field| known(field).unwrap_or_default().to_owned();
         let number = |field| self.field(field).parse().unwrap_or_default();
-        let line = Line {
+        let line = ReplicationLine {
             now: known("master_replid"),
             before: known("master_replid2"),
             branched: number("second_repl_offset"),
@@ -76,7 +77,8 @@ impl ServerInfo {
         (!line.now.is_empty() && self.field("role") == "master").then_some(line)
     }
 
-    /// Returns what it has as a replica that is connected; `None` for others, and while its file may lack that.
+    /// Returns what it has as a replica that is connected; `None` for others, and while its file may lack
+    /// that.
     pub(super) fn replica(&self) -> Option<Replica> {
         let line = self.field("master_replid");
         let position = self.field("master_repl_offset").parse().ok()?;
@@ -97,14 +99,15 @@ impl ServerInfo {
         Ok(())
     }
 
-    /// Returns whether its file may lack what it received: a replica that has synced writes all of that to a new file, and returns after a
-    /// crash with what it had before. Redis does not say whether a rewrite is that of a sync, so any counts.
+    /// Returns whether its file may lack what it received: a replica that has synced writes all of that to a
+    /// new file, and returns after a crash with what it had before. Redis does not say whether a rewrite is
+    /// that of a sync, so any counts.
     fn rewrites_its_file(&self) -> bool {
         ["aof_rewrite_in_progress", "aof_rewrite_scheduled"].iter().any(|it| self.field(it) == "1")
     }
 
     /// Refuses a server, which is not in use yet, that was promoted before its data was in its file.
-    pub(super) fn check_file(&self, line: &Line) -> Result<(), HostRefusal> {
+    pub(super) fn check_file(&self, line: &ReplicationLine) -> Result<(), HostRefusal> {
         if !line.before.is_empty() && self.rewrites_its_file() {
             let text = "was promoted, and its append-only file may lack its data until it is rewritten \
                 (aof_rewrite_in_progress); wait for that";
@@ -113,8 +116,8 @@ impl ServerInfo {
         Ok(())
     }
 
-    /// Refuses a server whose settings may lose records. `losses` are the [longest losses](Member::longest_loss) by the settings of
-    /// its replicas in a cluster.
+    /// Refuses a server whose settings may lose records. `losses` are the [longest
+    /// losses](ClusterMember::longest_loss) by the settings of its replicas in a cluster.
     pub(super) fn check_settings(
         &self,
         must_keep: bool,
@@ -128,8 +131,8 @@ impl ServerInfo {
         complaint.map_or(Ok(()), |text| Err(HostRefusal::new(StoreErrorKind::Other, text)))
     }
 
-    /// Returns the addresses of the replicas that are connected and have received what was there before. Programs that copy the data
-    /// are among them, and several may claim one address.
+    /// Returns the addresses of the replicas that are connected and have received what was there before.
+    /// Programs that copy the data are among them, and several may claim one address.
     fn connected(&self) -> Vec<(&str, &str)> {
         self.text.lines().filter_map(|line| online(line.trim())).collect()
     }
@@ -203,10 +206,10 @@ impl Syncs {
 
 /// The line of writes of one server.
 ///
-/// Redis names a line at random at each start and each promotion, so an old name can return only with a process that has been
-/// running since then.
+/// Redis names a line at random at each start and each promotion, so an old name can return only with a
+/// process that has been running since then.
 #[derive(Clone, Default, Debug)]
-pub(super) struct Line {
+pub(super) struct ReplicationLine {
     /// `master_replid`.
     pub(super) now: String,
     /// `master_replid2`: the line that it continues, as after a promotion; empty if none.
@@ -226,8 +229,8 @@ pub(super) struct Replica {
     pub(super) position: u64,
 }
 
-/// Returns host and port of a replica from a line such as `slave0:ip=10.0.0.2,port=6379,state=online,offset=1,lag=0`, if it is
-/// online.
+/// Returns host and port of a replica from a line such as
+/// `slave0:ip=10.0.0.2,port=6379,state=online,offset=1,lag=0`, if it is online.
 fn online(line: &str) -> Option<(&str, &str)> {
     let (number, fields) = line.strip_prefix("slave")?.split_once(':')?;
     number.parse::<u32>().ok()?;
@@ -235,8 +238,8 @@ fn online(line: &str) -> Option<(&str, &str)> {
     (field("state") == Some("online")).then_some((field("ip")?, field("port")?))
 }
 
-/// Returns the nodes that a member of a cluster knows, those that have a slot first, then those of its own shard; none if the user
-/// may not query them.
+/// Returns the nodes that a member of a cluster knows, those that have a slot first, then those of its own
+/// shard; none if the user may not query them.
 pub(super) async fn members(
     connection: &mut MultiplexedConnection,
     asked: &Host,
@@ -289,7 +292,8 @@ fn shard(range: &Value, asked: &Host) -> Vec<Host> {
     range.iter().skip(2).filter_map(node).collect()
 }
 
-/// The number of slots, each of which is on one node: <https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/>.
+/// The number of slots, each of which is on one node:
+/// <https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/>.
 pub(crate) const SLOTS: u16 = 16_384;
 const CRC16: Crc<u16> = Crc::<u16>::new(&CRC_16_XMODEM);
 /// The default of Redis, for servers that hide their settings.
@@ -317,7 +321,7 @@ pub(crate) fn hash_tag(key: &str) -> Option<&str> {
 
 /// A member of a cluster, as it describes itself.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Member {
+pub(super) struct ClusterMember {
     id: String,
     /// The id of the primary whose replica it is.
     follows: Option<String>,
@@ -331,18 +335,20 @@ pub(super) struct Member {
     /// The addresses of its replicas, any of which may be promoted.
     replicas: Vec<Addresses>,
     node_timeout: Duration,
-    /// A replica that has not heard its primary for longer than this many `node_timeout` and a ping is not promoted; 0 if any is.
+    /// A replica that has not heard its primary for longer than this many `node_timeout` and a ping is not
+    /// promoted; 0 if any is.
     validity_factor: u32,
     ping_period: Duration,
     /// A link that is silent for longer counts as down.
     link_timeout: Duration,
-    /// Whether a full sync sends only what was there when it began (`repl-diskless-sync`), however long it takes.
+    /// Whether a full sync sends only what was there when it began (`repl-diskless-sync`), however long it
+    /// takes.
     syncs_without_disk: bool,
     /// Number of replicas without which it rejects writes after some time, and that time.
     needs: Option<(usize, Duration)>,
 }
 
-impl Member {
+impl ClusterMember {
     /// Queries a member. Its settings may be hidden.
     pub(super) async fn by(connection: &mut MultiplexedConnection) -> Result<Self, HostRefusal> {
         let mut ask = redis::pipe();
@@ -399,7 +405,8 @@ impl Member {
         })
     }
 
-    /// Returns the epoch in which this primary owns a slot, or any epoch if no slot is given; otherwise the reason not to use it.
+    /// Returns the epoch in which this primary owns a slot, or any epoch if no slot is given; otherwise the
+    /// reason not to use it.
     pub(super) fn claims(&self, slot: Option<u16>) -> Result<u64, HostRefusal> {
         let refused = |text: &str| Err(HostRefusal::new(StoreErrorKind::Unavailable, text));
         if !self.is_up {
@@ -413,8 +420,8 @@ impl Member {
         Ok(self.epoch)
     }
 
-    /// Returns whether it reaches the others and is a primary of other slots than this. A member that a failover replaced is not:
-    /// it becomes a replica in the same step in which it loses its slots.
+    /// Returns whether it reaches the others and is a primary of other slots than this. A member that a
+    /// failover replaced is not: it becomes a replica in the same step in which it loses its slots.
     pub(super) fn holds_others(&self, slot: Option<u16>) -> bool {
         self.is_up && self.is_primary && slot.is_some_and(|slot| !self.has(slot))
     }
@@ -433,8 +440,9 @@ impl Member {
         self.follows.as_deref()
     }
 
-    /// Returns the number of replicas for which a write has to wait so that every one that may be promoted has it. `WAIT` and
-    /// `min-replicas-to-write` count each connected replica, also one that is not in the cluster and can never be promoted.
+    /// Returns the number of replicas for which a write has to wait so that every one that may be promoted
+    /// has it. `WAIT` and `min-replicas-to-write` count each connected replica, also one that is not in the
+    /// cluster and can never be promoted.
     fn all_replicas(&self, connected: &[(&str, &str)]) -> usize {
         let is_foreign = |it: &&(&str, &str)| !self.replicas.iter().any(|replica| replica.are(**it));
         self.replicas.len() + connected.iter().filter(is_foreign).count()
@@ -442,13 +450,14 @@ impl Member {
 
     /// Returns the time of which a promoted replica may lack the writes; `None` if there is no limit.
     ///
-    /// A replica asks for a promotion if its link has been down for no longer than `cluster-replica-validity-factor` times
-    /// `cluster-node-timeout` and `repl-ping-replica-period`, and that timeout once more for the time in which the primary was
-    /// found to have failed (`clusterHandleSlaveFailover`). A silent link counts as down only from the end of `repl-timeout`. A
-    /// primary that is cut off acknowledges for half of the node timeout longer: it asks each member that it has not heard for half
-    /// of it, and waits for an answer for all of it. None of that covers a replica that receives writes late, or was in a full sync
-    /// until just before its promotion: without a disk, it receives the writes since its beginning only after it has loaded the
-    /// others.
+    /// A replica asks for a promotion if its link has been down for no longer than
+    /// `cluster-replica-validity-factor` times `cluster-node-timeout` and `repl-ping-replica-period`, and
+    /// that timeout once more for the time in which the primary was found to have failed
+    /// (`clusterHandleSlaveFailover`). A silent link counts as down only from the end of `repl-timeout`. A
+    /// primary that is cut off acknowledges for half of the node timeout longer: it asks each member that it
+    /// has not heard for half of it, and waits for an answer for all of it. None of that covers a replica
+    /// that receives writes late, or was in a full sync until just before its promotion: without a disk, it
+    /// receives the writes since its beginning only after it has loaded the others.
     pub(super) fn longest_loss(&self) -> Option<Duration> {
         if self.validity_factor == 0 || self.syncs_without_disk {
             return None;
@@ -458,7 +467,8 @@ impl Member {
         timeouts.checked_add(cut).filter(|loss| *loss <= MAX_LOSS)
     }
 
-    /// Returns what is wrong with the loss that a user has stated, if each write waits for this many replicas.
+    /// Returns what is wrong with the loss that a user has stated, if each write waits for this many
+    /// replicas.
     fn complaint(
         &self,
         may_lose: Duration,
@@ -536,18 +546,19 @@ fn text(answer: Option<&Value>) -> Result<String, HostRefusal> {
 mod tests {
     use super::*;
 
-    fn told(text: &str) -> ServerInfo {
-        ServerInfo { text: text.to_owned(), syncs: Syncs::parse(&HashMap::new()), member: None }
+    fn told(text: &str) -> RedisInfo {
+        RedisInfo { text: text.to_owned(), syncs: Syncs::parse(&HashMap::new()), member: None }
     }
 
     const NODES: &str = "a1 127.0.0.1:1@11,,tls-port=0 myself,master - 0 0 7 connected 0-5460 9000 [93-<-b1]\n\
         b1 :2@12 master,fail? - 0 1 8 connected 5461-8999\n\
         c1 127.0.0.1:3@13 slave a1 0 1 7 connected\n";
 
-    fn member(state: &str, settings: &[(&str, &str)]) -> Member {
+    fn member(state: &str, settings: &[(&str, &str)]) -> ClusterMember {
         let settings =
             settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        Member::parse(&format!("cluster_state:{state}\r\ncluster_my_epoch:7\r\n"), NODES, &settings).unwrap()
+        ClusterMember::parse(&format!("cluster_state:{state}\r\ncluster_my_epoch:7\r\n"), NODES, &settings)
+            .unwrap()
     }
 
     #[test]
@@ -565,11 +576,11 @@ mod tests {
         }
         let replica =
             NODES.replace("myself,master - 0 0 7 connected 0-5460 9000", "myself,slave b1 0 0 8 connected");
-        let replica = Member::parse("cluster_state:ok", &replica, &HashMap::new()).unwrap();
+        let replica = ClusterMember::parse("cluster_state:ok", &replica, &HashMap::new()).unwrap();
         assert!(!replica.holds_others(Some(0)), "a failover replaced it");
         let down = member("fail", &[]).claims(Some(0)).unwrap_err();
         assert!(down.text.contains("cluster_state fail"), "{down:?}");
-        assert_eq!(Member::parse("", "a1 :1@2 master - 0 0 7 connected", &HashMap::new()), None);
+        assert_eq!(ClusterMember::parse("", "a1 :1@2 master - 0 0 7 connected", &HashMap::new()), None);
     }
 
     const REPLICA: (&str, &str) = ("127.0.0.1", "3");
@@ -603,7 +614,7 @@ mod tests {
         }
         assert!(!complains(&[], 0, 1), "its only replica has every write");
         assert!(complains(&[factor("0")], u64::MAX, 0), "any replica may be promoted");
-        let alone = Member { replicas: Vec::new(), ..member("ok", &[]) };
+        let alone = ClusterMember { replicas: Vec::new(), ..member("ok", &[]) };
         assert_eq!(alone.complaint(Duration::ZERO, 0, &[REPLICA], &[]), None);
         assert!(complains(&[("repl-diskless-sync", "yes")], u64::MAX, 0), "a full sync may take any time");
         assert!(complains(&[("cluster-node-timeout", "20000")], u64::MAX, 0), "beyond what may_lose can be");
@@ -615,15 +626,16 @@ mod tests {
         }
     }
 
-    /// Goal: a write that some replicas have is not taken for one that all have, since another may be promoted. Method: settings and
-    /// waits for one of two replicas: both in the cluster, or one outside of it, also while the one of the cluster is gone.
+    /// Goal: a write that some replicas have is not taken for one that all have, since another may be
+    /// promoted. Method: settings and waits for one of two replicas: both in the cluster, or one outside of
+    /// it, also while the one of the cluster is gone.
     #[test]
     fn one_of_two_replicas_is_not_enough() {
         let settings = [("min-replicas-to-write", "1"), ("min-replicas-max-lag", "1")];
         let (one, other) = (member("ok", &settings), ("127.0.0.1", "9"));
         let mut two = one.clone();
         two.replicas.push(Addresses::parse("127.0.0.1:9@19,,tls-port=0").unwrap());
-        let complains = |member: &Member, copies, connected: &[_]| {
+        let complains = |member: &ClusterMember, copies, connected: &[_]| {
             member.complaint(Duration::from_secs(3), copies, connected, &[]).is_some()
         };
         assert!(!complains(&one, 0, &[REPLICA]) && !complains(&one, 1, &[]));
@@ -634,7 +646,7 @@ mod tests {
             assert!(!complains(member, 2, connected), "{connected:?}");
         }
         assert!(complains(&one, 2, &[REPLICA, other, other]), "two copies that claim one address");
-        let needs_both = Member { needs: Some((2, Duration::from_secs(1))), ..two };
+        let needs_both = ClusterMember { needs: Some((2, Duration::from_secs(1))), ..two };
         assert!(!complains(&needs_both, 0, &[REPLICA, other]));
     }
 
@@ -651,8 +663,8 @@ mod tests {
         assert!(!addresses.are(("::1", "6381")) && !addresses.are(("::2", "6379")));
     }
 
-    /// Goal: the nodes that have our keys come first, since there may be more than a store asks. Method: an answer with another range
-    /// before ours, asked of a host that the cluster knows by another name.
+    /// Goal: the nodes that have our keys come first, since there may be more than a store asks. Method: an
+    /// answer with another range before ours, asked of a host that the cluster knows by another name.
     #[test]
     fn the_range_of_a_slot_is_known() {
         let range = Value::Array(vec![Value::Int(5), Value::Int(9)]);
@@ -682,7 +694,7 @@ mod tests {
 
     #[test]
     fn a_server_that_forgets_is_refused() {
-        let told = |text: &str| ServerInfo {
+        let told = |text: &str| RedisInfo {
             text: text.to_owned(),
             syncs: Syncs::parse(&HashMap::new()),
             member: None,

@@ -116,7 +116,8 @@ pub(crate) fn refusal<D: ServerErrors>(error: &sqlx::Error) -> HostRefusal {
     }
 }
 
-/// Returns why the user may not create the table, with the SQL that a DBA has to run; `None` for other failures.
+/// Returns why the user may not create the table, with the SQL that a DBA has to run; `None` for other
+/// failures.
 pub(super) fn refused_table<D: ServerErrors>(failure: &SqlFailure) -> Option<String> {
     let SqlFailure::Sql(error) = failure else { return None };
     let said = server_error::<D>(error).filter(|it| D::may_not_create(it))?;

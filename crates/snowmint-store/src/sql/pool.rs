@@ -1,25 +1,28 @@
-//! A few connections to a database. Each is used by one call at a time, and closed at the first sign of trouble.
-//! Not the pool of sqlx, in order to know for certain whether a statement was sent, and to try several hosts.
+//! A few connections to a database. Each is used by one call at a time, and closed at the first sign of
+//! trouble. Not the pool of sqlx, in order to know for certain whether a statement was sent, and to try
+//! several hosts.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
-use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use super::failure::{self, ServerErrors, SqlFailure};
 use crate::error::{Effect, random_below};
 use crate::net::url::Host;
 use crate::net::{
-    ASK_AGAIN, Answer, Chosen, Confirmation, HostRefusal, Hosts, IDLE, ServerHistory, Standing,
+    Chosen, Confirmation, HostAnswer, HostRefusal, Hosts, IDLE, Refresher, ServerHistory, Standing, ask_every,
 };
 use crate::{StoreError, StoreErrorKind};
 
+/// With several hosts, a call is sent only if all of them were asked within this time before it, or less: see
+/// [`ask_every`].
+const ASK_EVERY: Duration = Duration::from_secs(10);
 /// Number of statements that run at once.
 const CONNECTIONS: usize = 4;
-/// Lifetime of a connection, less up to a fifth, so that a fleet does not reconnect all at once. A new session checks the server
-/// again, and uses a new password.
+/// Lifetime of a connection, less up to a fifth, so that a fleet does not reconnect all at once. A new
+/// session checks the server again, and uses a new password.
 const LIFETIME: Duration = Duration::from_mins(10);
 
 /// Opens and checks connections.
@@ -46,46 +49,44 @@ pub(crate) trait Connect: Send + Sync + 'static {
 }
 
 /// The result of connecting to a host.
-pub(crate) type Connected<D> = Answer<<D as Connect>::Connection, <D as Connect>::History>;
+pub(crate) type Connected<D> = HostAnswer<<D as Connect>::Connection, <D as Connect>::History>;
 
 /// The connections to one database.
 pub(crate) struct Pool<D: Connect> {
-    shared: Arc<Shared<D>>,
+    shared: Arc<SharedPool<D>>,
     /// The URL without secrets, for logs and errors.
     pub(crate) name: String,
     /// The time span of the newest writes that the database may lose.
     pub(crate) may_lose: Duration,
     permits: Semaphore,
-    /// At most one task that asks the hosts in the background.
-    asking: Mutex<JoinSet<()>>,
+    refresher: Refresher,
 }
 
 /// What calls share with the background task.
-struct Shared<D: Connect> {
+struct SharedPool<D: Connect> {
     connect: D,
     hosts: Hosts<D::History>,
     limit: Duration,
     /// A call goes only to a server that was found to be the primary within this time before it.
-    ask_again: Duration,
+    ask_every: Duration,
     /// Whether the user states that failovers lose nothing.
     is_kept: bool,
-    state: Mutex<State<D>>,
+    state: Mutex<PoolState<D>>,
 }
 
-struct State<D: Connect> {
-    idle: Vec<Open<D>>,
-    confirmed: Confirmed,
+struct PoolState<D: Connect> {
+    idle: Vec<OpenConnection<D>>,
+    confirmed: LastConfirmation,
     primary: Option<Primary>,
-    /// When the hosts were last asked in the background.
-    refreshed: Option<Instant>,
 }
 
 /// Whether replicas have confirmed commits so far, on any server in use.
 #[derive(Default)]
-struct Confirmed(Option<Confirmation>);
+struct LastConfirmation(Option<Confirmation>);
 
-impl Confirmed {
-    /// Records what a server reported, and returns it if that has changed since replicas first confirmed commits.
+impl LastConfirmation {
+    /// Records what a server reported, and returns it if that has changed since replicas first confirmed
+    /// commits.
     fn turn(&mut self, now: Confirmation) -> Option<Confirmation> {
         match self.0 {
             None if now == Confirmation::ByReplicas => {
@@ -108,7 +109,7 @@ struct Primary {
     asked: Instant,
 }
 
-struct Open<D: Connect> {
+struct OpenConnection<D: Connect> {
     connection: D::Connection,
     server: Option<String>,
     /// The time at which it is replaced.
@@ -127,13 +128,12 @@ impl<D: Connect> Pool<D> {
         limit: Duration,
         may_lose: Duration,
     ) -> Self {
-        // A replaced primary must be noticed before it confirms what it acknowledged after its replacement.
-        let ask_again = if may_lose.is_zero() { ASK_AGAIN } else { ASK_AGAIN.min(may_lose / 2) };
-        let confirmed = Confirmed::default();
-        let state = Mutex::new(State { idle: Vec::new(), confirmed, primary: None, refreshed: None });
+        let ask_every = ask_every(ASK_EVERY, may_lose);
+        let confirmed = LastConfirmation::default();
+        let state = Mutex::new(PoolState { idle: Vec::new(), confirmed, primary: None });
         let (hosts, is_kept) = (Hosts::new(hosts), may_lose.is_zero());
-        let shared = Arc::new(Shared { connect, hosts, limit, ask_again, is_kept, state });
-        Self { shared, name, may_lose, permits: Semaphore::new(CONNECTIONS), asking: Mutex::default() }
+        let shared = Arc::new(SharedPool { connect, hosts, limit, ask_every, is_kept, state });
+        Self { shared, name, may_lose, permits: Semaphore::new(CONNECTIONS), refresher: Refresher::default() }
     }
 
     /// Returns the identity of the server in use; `None` before it is known.
@@ -143,7 +143,8 @@ impl<D: Connect> Pool<D> {
 
     /// Runs a statement. A read is retried once, on a new connection, if its connection breaks.
     ///
-    /// `ask` returns the connection with its answer. A dropped future drops the connection, including half-read answers.
+    /// `ask` returns the connection with its answer. A dropped future drops the connection, including
+    /// half-read answers.
     pub(crate) async fn run<T, F>(
         &self,
         effect: Effect,
@@ -185,13 +186,13 @@ impl<D: Connect> Pool<D> {
         F: Future<Output = Result<(T, D::Connection), SqlFailure>> + Send,
     {
         let shared = &*self.shared;
-        let Open { connection, server, ends, unconfirmed, .. } =
+        let OpenConnection { connection, server, ends, unconfirmed, .. } =
             self.take(deadline).await.map_err(SqlFailure::NotSent)?;
         match timeout_at(deadline, ask(connection)).await {
             Ok(Ok((value, mut connection))) => {
                 shared.note(&mut connection);
                 let unconfirmed = shared.confirm(&connection, unconfirmed);
-                let open = Open { connection, server, ends, since: Instant::now(), unconfirmed };
+                let open = OpenConnection { connection, server, ends, since: Instant::now(), unconfirmed };
                 shared.state().keep(open);
                 Ok(value)
             }
@@ -209,9 +210,9 @@ impl<D: Connect> Pool<D> {
         }
     }
 
-    /// Returns a connection to a server that was the primary when all hosts were last asked. The connection was just used, has
-    /// just answered, or is new.
-    async fn take(&self, deadline: Instant) -> Result<Open<D>, HostRefusal> {
+    /// Returns a connection to a server that was the primary when all hosts were last asked. The connection
+    /// was just used, has just answered, or is new.
+    async fn take(&self, deadline: Instant) -> Result<OpenConnection<D>, HostRefusal> {
         while let Some(mut open) = self.shared.next_idle() {
             let unused = open.since.elapsed();
             if unused < IDLE {
@@ -230,18 +231,16 @@ impl<D: Connect> Pool<D> {
         self.shared.connect(deadline).await
     }
 
-    /// Asks all hosts in the background when half of the time has passed within which it must be done, so that no call waits for
-    /// an unresponsive host.
+    /// Asks all hosts in the background when half of the time has passed within which it must be done.
     fn ask_ahead(&self) {
         let shared = &self.shared;
-        if !shared.hosts.are_several() {
-            return;
-        }
-        let mut asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
-        while asking.try_join_next().is_some() {}
-        if asking.is_empty() && shared.begin_refresh() {
-            let shared = Arc::clone(shared);
-            asking.spawn(async move { shared.refresh().await });
+        if shared.hosts.are_several() {
+            let asked = shared.state().primary.as_ref().map(|it| it.asked);
+            let refresh = || {
+                let shared = Arc::clone(shared);
+                async move { shared.refresh().await }
+            };
+            self.refresher.refresh(asked, shared.ask_every / 2, refresh);
         }
     }
 }
@@ -262,8 +261,8 @@ impl<D: Connect + ServerErrors> Pool<D> {
         answer.map_err(|failure| self.error(operation, effect, failure, |_| None))
     }
 
-    /// Turns a failed statement into an error; `advice` precedes that of the database. The refusal of a demoted server is
-    /// temporary if there are several hosts, since another one may have been promoted.
+    /// Turns a failed statement into an error; `advice` precedes that of the database. The refusal of a
+    /// demoted server is temporary if there are several hosts, since another one may have been promoted.
     pub(crate) fn error(
         &self,
         operation: &'static str,
@@ -278,10 +277,10 @@ impl<D: Connect + ServerErrors> Pool<D> {
     }
 }
 
-impl<D: Connect> State<D> {
-    /// Keeps a connection for the next call, unless there are enough idle ones, or another server is the primary by now: one host
-    /// of a URL may be an address that moves from server to server.
-    fn keep(&mut self, open: Open<D>) {
+impl<D: Connect> PoolState<D> {
+    /// Keeps a connection for the next call, unless there are enough idle ones, or another server is the
+    /// primary by now: one host of a URL may be an address that moves from server to server.
+    fn keep(&mut self, open: OpenConnection<D>) {
         let is_current = self.primary.as_ref().is_none_or(|it| it.server == open.server);
         if is_current && self.idle.len() < CONNECTIONS {
             self.idle.push(open);
@@ -289,9 +288,9 @@ impl<D: Connect> State<D> {
     }
 }
 
-impl<D: Connect> Shared<D> {
+impl<D: Connect> SharedPool<D> {
     /// Asks all hosts, and connects to the primary.
-    async fn connect(&self, deadline: Instant) -> Result<Open<D>, HostRefusal> {
+    async fn connect(&self, deadline: Instant) -> Result<OpenConnection<D>, HostRefusal> {
         let asked = Instant::now();
         let found = self.hosts.connect(deadline, |host| self.connect.connect(host)).await?;
         let Chosen { mut connection, server, unconfirmed } = found;
@@ -305,11 +304,11 @@ impl<D: Connect> Shared<D> {
         }
         let less = random_below(LIFETIME.as_secs() / 5);
         let ends = asked + LIFETIME - Duration::from_secs(less);
-        Ok(Open { connection, server, ends, since: Instant::now(), unconfirmed })
+        Ok(OpenConnection { connection, server, ends, since: Instant::now(), unconfirmed })
     }
 
-    /// Asks all hosts again. If one must not be used, the next call asks them itself before it uses any, and reports why; if no
-    /// connection was made, the existing connections stay in use for the rest of the time.
+    /// Asks all hosts again. If one must not be used, the next call asks them itself before it uses any, and
+    /// reports why; if no connection was made, the existing connections stay in use for the rest of the time.
     async fn refresh(&self) {
         let found = self.connect(Instant::now() + self.limit).await;
         let mut state = self.state();
@@ -336,8 +335,8 @@ impl<D: Connect> Shared<D> {
 
     /// Logs once when replicas stop confirming commits, and once when they confirm them again.
     ///
-    /// A server without replicas is not refused, even as the first one that this node meets. But if replicas confirmed commits
-    /// before, a failover would have lost nothing, and one from this server may.
+    /// A server without replicas is not refused, even as the first one that this node meets. But if replicas
+    /// confirmed commits before, a failover would have lost nothing, and one from this server may.
     fn note(&self, connection: &mut D::Connection) {
         let Some(now) = D::confirmation(connection).filter(|_| self.is_kept) else { return };
         let turned = self.state().confirmed.turn(now);
@@ -355,31 +354,20 @@ impl<D: Connect> Shared<D> {
     }
 
     /// Returns the usable connection that was used last.
-    fn next_idle(&self) -> Option<Open<D>> {
+    fn next_idle(&self) -> Option<OpenConnection<D>> {
         let several = self.hosts.are_several();
         let mut state = self.state();
-        let State { idle, primary, .. } = &mut *state;
-        let primary = primary.as_ref().filter(|it| it.asked.elapsed() < self.ask_again);
-        let may_be_used = |open: &Open<D>| {
+        let PoolState { idle, primary, .. } = &mut *state;
+        let primary = primary.as_ref().filter(|it| it.asked.elapsed() < self.ask_every);
+        let may_be_used = |open: &OpenConnection<D>| {
             open.ends > Instant::now() && (!several || primary.is_some_and(|it| it.server == open.server))
         };
         idle.retain(may_be_used);
         idle.pop()
     }
 
-    /// Returns whether it is time to ask all hosts in the background; while that fails, not at each call.
-    fn begin_refresh(&self) -> bool {
-        let mut state = self.state();
-        let is_due = state.primary.as_ref().is_none_or(|it| it.asked.elapsed() >= self.ask_again / 2)
-            && state.refreshed.is_none_or(|it| it.elapsed() >= self.ask_again / 4);
-        if is_due {
-            state.refreshed = Some(Instant::now());
-        }
-        is_due
-    }
-
     /// A panic cannot leave the state half changed, so a poisoned lock is safe to use.
-    fn state(&self) -> MutexGuard<'_, State<D>> {
+    fn state(&self) -> MutexGuard<'_, PoolState<D>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -467,8 +455,8 @@ mod tests {
         (pool.run(Effect::Writes, ask).await, started.elapsed())
     }
 
-    /// Goal: no call goes to a server unless all hosts were asked shortly before. Method: calls far apart and close
-    /// together, and a second primary, which has to be noticed in that time.
+    /// Goal: no call goes to a server unless all hosts were asked shortly before. Method: calls far apart and
+    /// close together, and a second primary, which has to be noticed in that time.
     #[tokio::test(start_paused = true)]
     async fn all_hosts_are_asked_again_in_time() {
         for (may_lose, within) in [(0, 10_000), (2_000, 1_000), (60_000, 10_000)] {
@@ -505,8 +493,8 @@ mod tests {
         assert!((6..=13).contains(&hosts.asked()), "asked {} times in a minute", hosts.asked());
     }
 
-    /// Goal: a primary that accepts no new connections for a moment delays no call, and is not asked at each call. Method: calls
-    /// close together; it refuses for half of the time in which hosts must be asked.
+    /// Goal: a primary that accepts no new connections for a moment delays no call, and is not asked at each
+    /// call. Method: calls close together; it refuses for half of the time in which hosts must be asked.
     #[tokio::test(start_paused = true)]
     async fn a_refused_connection_beside_the_calls_costs_none() {
         let (pool, hosts) = pool(Says::Replica, Duration::ZERO);
@@ -523,8 +511,8 @@ mod tests {
         call(&pool).await.0.unwrap();
     }
 
-    /// Goal: once a call has met another server behind an address, no later call goes to the old one. Method: a call to the old
-    /// server that ends after that.
+    /// Goal: once a call has met another server behind an address, no later call goes to the old one. Method:
+    /// a call to the old server that ends after that.
     #[tokio::test(start_paused = true)]
     async fn a_connection_to_a_replaced_server_is_not_kept() {
         let hosts = Hosts::default();
@@ -547,7 +535,8 @@ mod tests {
         }
     }
 
-    /// Goal: each connection is replaced in the end, to use new passwords and to repeat the checks at the start of a session.
+    /// Goal: each connection is replaced in the end, to use new passwords and to repeat the checks at the
+    /// start of a session.
     #[tokio::test(start_paused = true)]
     async fn a_connection_has_a_lifetime() {
         let hosts = Hosts::default();

@@ -1,15 +1,15 @@
-//! The parts that PostgreSQL and MySQL share for the table `snowmint_records`: keys as ranges of bytes, and rows as records.
-//! Each database has its own statements and error codes.
+//! The parts that PostgreSQL and MySQL share for the table `snowmint_records`: keys as ranges of bytes, and
+//! rows as records. Each database has its own statements and error codes.
 
 use super::failure::{self, ServerErrors, SqlFailure};
 use super::pool::{Connect, Pool};
 use crate::error::Effect;
-use crate::net::url::Location;
+use crate::net::url::StoreUrl;
 use crate::store::SkippedRecords;
 use crate::{Key, Revision, StoreError, StoreErrorKind, UrlError, Versioned};
 
-/// A row of an outer join with the table: name, revision, value; all empty if there is no record. Another program may have
-/// written a name that is not UTF-8.
+/// A row of an outer join with the table: name, revision, value; all empty if there is no record. Another
+/// program may have written a name that is not UTF-8.
 type Row = (Option<Vec<u8>>, Option<i64>, Option<Vec<u8>>);
 
 /// The name in errors of the call that opens a store.
@@ -33,10 +33,13 @@ where
     let created = pool.run(Effect::Reads, create).await;
     match (inspect().await?, created) {
         (Some(found), _) => Ok(found),
-        (None, Err(failure)) => Err(match failure::refused_table::<D>(&failure) {
-            Some(text) => StoreError::new(StoreErrorKind::ReadOnly, OPEN, &*pool.name, text),
-            None => pool.error(OPEN, Effect::Reads, failure, |_| None),
-        }),
+        (None, Err(failure)) => {
+            let (kind, text) = match failure::refused_table::<D>(&failure) {
+                Some(text) => (StoreErrorKind::ReadOnly, text),
+                None => failure::meaning::<D>(failure, Effect::Reads, |_| None),
+            };
+            Err(StoreError::new(kind, OPEN, &*pool.name, text))
+        }
         (None, Ok(())) => {
             let found =
                 "the table snowmint_records was created and is missing again; check which program drops it";
@@ -50,7 +53,8 @@ pub(crate) fn refuse(store: &str, found: impl Into<String>) -> StoreError {
     StoreError::new(StoreErrorKind::Other, OPEN, store, found.into())
 }
 
-/// Returns the bounds of all keys with a prefix, the first inclusive and the last exclusive; or `None` if no key can have it.
+/// Returns the bounds of all keys with a prefix, the first inclusive and the last exclusive; or `None` if no
+/// key can have it.
 pub(crate) fn bounds(prefix: &str) -> Option<(String, String)> {
     Key::may_begin_with(prefix).then(|| (prefix.to_owned(), Key::end_of(prefix)))
 }
@@ -93,7 +97,7 @@ fn invalid(store: &str, operation: &'static str, found: &str) -> StoreError {
 }
 
 /// Returns the name of the database, which is the path of the URL.
-pub(crate) fn database(location: &Location) -> Result<String, UrlError> {
+pub(crate) fn database(location: &StoreUrl) -> Result<String, UrlError> {
     match location.path.strip_prefix('/') {
         Some(name) if !name.is_empty() && !name.contains('/') => Ok(name.to_owned()),
         _ => {

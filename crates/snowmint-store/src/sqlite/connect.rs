@@ -1,11 +1,6 @@
-//! Opens a file and checks it: whether the file is Snowmint's, whether it is intact, and which process creates it when many
-//! start at once.
-//! The files of other programs are only read.
-//!
-//! `Files` are the files behind a store: who may write them, and whether they are still in place. This code never opens the main
-//! file itself: closing it again would drop the locks that SQLite holds for this process.
+//! Opens a file and checks it: whether the file is Snowmint's, whether it is intact, and which process
+//! creates it when many start at once. The files of other programs are only read.
 
-use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,6 +9,10 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteLockingMode, Sq
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection};
 
 use super::error::{RESTORE, SqliteCause, describe, is_busy, read_only_advice, store_error};
+use super::files::{
+    FileIdentity, Files, NotInPlace, behind_links, beside, create_private_folder, cut_length, has_log,
+    identity, lacks_index, names, sync_log, user, write_problem,
+};
 use crate::error::Effect;
 use crate::sql::exactly_one;
 use crate::{StoreError, StoreErrorKind};
@@ -43,18 +42,18 @@ const MISSING: &str = "put the file back beside its log; if it is lost, first st
     have expired (one lease window), then restore a backup, or move the log away to start with a new file";
 
 /// The reason why a file was not opened.
-enum Failure {
+enum OpenFailure {
     Sqlite(sqlx::Error),
     Refused(StoreErrorKind, SqliteCause),
 }
 
-impl From<sqlx::Error> for Failure {
+impl From<sqlx::Error> for OpenFailure {
     fn from(error: sqlx::Error) -> Self {
         Self::Sqlite(error)
     }
 }
 
-impl Failure {
+impl OpenFailure {
     fn into_store_error(self, path: &Path) -> StoreError {
         match self {
             Self::Sqlite(error) => store_error(path, OPERATION, Effect::Reads, &error),
@@ -69,20 +68,23 @@ pub(super) async fn open(path: &Path) -> Result<(Files, SqliteConnection), Store
     let before = identity(&path).ok();
     let connection = match tokio::time::timeout(OPEN_WITHIN, connect_patiently(&path)).await {
         Ok(connection) => connection,
-        Err(_) => Err(still_locked()),
+        Err(_) => {
+            let found = format!("other processes have kept the file locked for {} s", OPEN_WITHIN.as_secs());
+            refuse(StoreErrorKind::Unavailable, found, "`fuser -v` on the file shows which")
+        }
     };
     let connection = connection.map_err(|failure| failure.into_store_error(&path))?;
-    let files =
-        Files::note(path.clone()).map_err(|error| Failure::Sqlite(error.into()).into_store_error(&path))?;
+    let files = Files::note(path.clone())
+        .map_err(|error| OpenFailure::Sqlite(error.into()).into_store_error(&path))?;
     refuse_replaced(before, &files).map_err(|failure| failure.into_store_error(&path))?;
     Ok((files, connection))
 }
 
 /// Refuses a file that took the place of the one that SQLite has opened, while that was checked.
-fn refuse_replaced(before: Option<Identity>, files: &Files) -> Result<(), Failure> {
+fn refuse_replaced(before: Option<FileIdentity>, files: &Files) -> Result<(), OpenFailure> {
     match (before, files.watched.first()) {
         (Some(before), Some((_, now))) if before != *now => {
-            Err(Failure::Refused(StoreErrorKind::Other, NotInPlace::Moved.into()))
+            Err(OpenFailure::Refused(StoreErrorKind::Other, NotInPlace::Moved.into()))
         }
         _ => Ok(()),
     }
@@ -96,35 +98,36 @@ pub(super) async fn open_to_read(path: &Path) -> Result<(Files, SqliteConnection
         let files = Files::note_what_is_there(path).map_err(sqlx::Error::from)?;
         Ok((files, connection))
     };
-    opened.await.map_err(|failure: Failure| failure.into_store_error(path))
+    opened.await.map_err(|failure: OpenFailure| failure.into_store_error(path))
 }
 
-async fn connect_to_read(path: &Path) -> Result<SqliteConnection, Failure> {
+async fn connect_to_read(path: &Path) -> Result<SqliteConnection, OpenFailure> {
     let options = options(path).create_if_missing(false).read_only(true);
     // Without a log no process has the file open, so it can be read without locks.
     let options = if !has_log(path) {
         options.immutable(true)
     } else if lacks_index(path) {
-        // SQLite then makes the index in memory. No process has the file open, and on close this one can change nothing.
+        // SQLite then makes the index in memory. No process has the file open, and on close this one can
+        // change nothing.
         options.vfs("unix-none").locking_mode(SqliteLockingMode::Exclusive)
     } else {
         options
     };
     let mut connection = options.connect().await?;
-    let header = Header::read(&mut connection).await?;
+    let header = SqliteHeader::read(&mut connection).await?;
     header.check()?;
     check_sound(path, header.page_bytes, &mut connection).await?;
     Ok(connection)
 }
 
 /// Checks the file from outside, where the reason for a refusal is still clear.
-fn prepare(path: &Path) -> Result<PathBuf, Failure> {
+fn prepare(path: &Path) -> Result<PathBuf, OpenFailure> {
     // SQLite interprets some relative names itself, such as `:memory:` and `file:x`.
     let path = std::path::absolute(path).map_err(sqlx::Error::from)?;
     if path.is_dir() {
         let found = format!("{} is a folder", path.display());
         let advice = format!("name a file, such as {}", path.join("leases.db").display());
-        return Err(Failure::Refused(StoreErrorKind::Other, SqliteCause::new(found, advice)));
+        return refuse(StoreErrorKind::Other, found, advice);
     }
     if let Some(folder) = path.parent().filter(|it| !it.is_dir()) {
         create_folder(folder)?;
@@ -133,15 +136,13 @@ fn prepare(path: &Path) -> Result<PathBuf, Failure> {
     refuse_log_alone(&path)?;
     refuse_second_name(&path)?;
     match write_problem(&path) {
-        Some(found) => {
-            Err(Failure::Refused(StoreErrorKind::ReadOnly, SqliteCause::new(found, read_only_advice(&path))))
-        }
+        Some(found) => refuse(StoreErrorKind::ReadOnly, found, read_only_advice(&path)),
         None => Ok(path),
     }
 }
 
 /// SQLite treats a file shorter than its header as empty, and overwrites it.
-fn refuse_fragment(path: &Path) -> Result<(), Failure> {
+fn refuse_fragment(path: &Path) -> Result<(), OpenFailure> {
     match path.metadata().map(|it| it.len()) {
         Ok(bytes @ 1..SMALLEST_FILE) => {
             let found = format!("the file has only {bytes} bytes, expected at least {SMALLEST_FILE}");
@@ -152,7 +153,7 @@ fn refuse_fragment(path: &Path) -> Result<(), Failure> {
 }
 
 /// Beside a missing or empty file, SQLite deletes the write-ahead log, with acknowledged writes in it.
-fn refuse_log_alone(path: &Path) -> Result<(), Failure> {
+fn refuse_log_alone(path: &Path) -> Result<(), OpenFailure> {
     // The log first: a process that creates the file at this moment writes the file before it makes a log.
     if !has_log(path) {
         return Ok(());
@@ -167,8 +168,9 @@ fn refuse_log_alone(path: &Path) -> Result<(), Failure> {
     refuse(StoreErrorKind::Corrupt, found, MISSING)
 }
 
-/// SQLite names the log after the file. Two names of one file would have two logs, and processes that see nothing of each other.
-fn refuse_second_name(path: &Path) -> Result<(), Failure> {
+/// SQLite names the log after the file. Two names of one file would have two logs, and processes that see
+/// nothing of each other.
+fn refuse_second_name(path: &Path) -> Result<(), OpenFailure> {
     match names(path) {
         Ok(names @ 2..) => {
             let found = format!("the file has {names} names (hard links)");
@@ -179,7 +181,7 @@ fn refuse_second_name(path: &Path) -> Result<(), Failure> {
     }
 }
 
-fn create_folder(folder: &Path) -> Result<(), Failure> {
+fn create_folder(folder: &Path) -> Result<(), OpenFailure> {
     use std::io::ErrorKind;
     let Err(error) = create_private_folder(folder) else {
         return Ok(());
@@ -194,31 +196,23 @@ fn create_folder(folder: &Path) -> Result<(), Failure> {
         }
         _ => (StoreErrorKind::Other, "create it, or use another --data".to_owned()),
     };
-    Err(Failure::Refused(kind, SqliteCause::new(found, advice)))
+    refuse(kind, found, advice)
 }
 
-fn still_locked() -> Failure {
-    let found = format!("other processes have kept the file locked for {} s", OPEN_WITHIN.as_secs());
-    Failure::Refused(
-        StoreErrorKind::Unavailable,
-        SqliteCause::new(found, "`fuser -v` on the file shows which"),
-    )
-}
-
-/// Retries while other processes block the file: SQLite does not wait in every case, such as while one of them switches a new
-/// file to its write-ahead log.
-async fn connect_patiently(path: &Path) -> Result<SqliteConnection, Failure> {
+/// Retries while other processes block the file: SQLite does not wait in every case, such as while one of
+/// them switches a new file to its write-ahead log.
+async fn connect_patiently(path: &Path) -> Result<SqliteConnection, OpenFailure> {
     let mut pause = FIRST_PAUSE;
     loop {
         match connect(path).await {
-            Err(Failure::Sqlite(error)) if is_busy(&error) => tokio::time::sleep(pause).await,
+            Err(OpenFailure::Sqlite(error)) if is_busy(&error) => tokio::time::sleep(pause).await,
             other => return other,
         }
         pause = (pause * 2).min(LAST_PAUSE);
     }
 }
 
-async fn connect(path: &Path) -> Result<SqliteConnection, Failure> {
+async fn connect(path: &Path) -> Result<SqliteConnection, OpenFailure> {
     let mut connection = options(path).connect().await?;
     match settle(path, &mut connection).await {
         Ok(()) => Ok(connection),
@@ -248,9 +242,10 @@ fn options(path: &Path) -> SqliteConnectOptions {
         .disable_statement_logging()
 }
 
-/// Checks that the file is Snowmint's and of a known version, shares it by a write-ahead log, and checks that it is intact.
-async fn settle(path: &Path, connection: &mut SqliteConnection) -> Result<(), Failure> {
-    let header = Header::read(connection).await?;
+/// Checks that the file is Snowmint's and of a known version, shares it by a write-ahead log, and checks that
+/// it is intact.
+async fn settle(path: &Path, connection: &mut SqliteConnection) -> Result<(), OpenFailure> {
+    let header = SqliteHeader::read(connection).await?;
     if header.is_blank() {
         create(connection).await?;
     } else {
@@ -259,14 +254,14 @@ async fn settle(path: &Path, connection: &mut SqliteConnection) -> Result<(), Fa
     if header.journal_mode != "wal" {
         use_write_ahead_log(connection).await?;
     }
-    // From now on the log shows writes that a process did not sync before it died: sync them, so that a power loss cannot undo
-    // them.
+    // From now on the log shows writes that a process did not sync before it died: sync them, so that a power
+    // loss cannot undo them.
     sync_log(path).map_err(sqlx::Error::from)?;
     check_sound(path, header.page_bytes, connection).await
 }
 
 /// The header of a file.
-struct Header {
+struct SqliteHeader {
     application_id: i32,
     user_version: i32,
     journal_mode: String,
@@ -277,8 +272,9 @@ struct Header {
     records: i64,
 }
 
-impl Header {
-    /// Reads everything in one statement and so in one snapshot: a file that is being created is seen as blank or as finished.
+impl SqliteHeader {
+    /// Reads everything in one statement and so in one snapshot: a file that is being created is seen as
+    /// blank or as finished.
     async fn read(connection: &mut SqliteConnection) -> Result<Self, sqlx::Error> {
         let query = sqlx::query_as(
             "SELECT (SELECT application_id FROM pragma_application_id), \
@@ -295,7 +291,7 @@ impl Header {
         self.application_id == 0 && self.user_version == 0 && self.objects == 0
     }
 
-    fn check(&self) -> Result<(), Failure> {
+    fn check(&self) -> Result<(), OpenFailure> {
         let Self { application_id, user_version, objects, records, .. } = self;
         if *application_id != APPLICATION_ID {
             let found = format!(
@@ -323,14 +319,14 @@ impl Header {
     }
 }
 
-fn refuse(kind: StoreErrorKind, found: String, advice: &str) -> Result<(), Failure> {
-    Err(Failure::Refused(kind, SqliteCause::new(found, advice)))
+fn refuse<T>(kind: StoreErrorKind, found: String, advice: impl Into<String>) -> Result<T, OpenFailure> {
+    Err(OpenFailure::Refused(kind, SqliteCause::new(found, advice)))
 }
 
 /// Creates the table, unless another process was faster: the file is checked again under the write lock.
-async fn create(connection: &mut SqliteConnection) -> Result<(), Failure> {
+async fn create(connection: &mut SqliteConnection) -> Result<(), OpenFailure> {
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
-    let header = Header::read(&mut transaction).await?;
+    let header = SqliteHeader::read(&mut transaction).await?;
     if !header.is_blank() {
         transaction.rollback().await?;
         return header.check();
@@ -344,7 +340,7 @@ async fn create(connection: &mut SqliteConnection) -> Result<(), Failure> {
 }
 
 /// With a write-ahead log readers do not wait for a writer; the setting stays in the file.
-async fn use_write_ahead_log(connection: &mut SqliteConnection) -> Result<(), Failure> {
+async fn use_write_ahead_log(connection: &mut SqliteConnection) -> Result<(), OpenFailure> {
     let query = sqlx::query_scalar("PRAGMA journal_mode = WAL");
     let mode: String = exactly_one(query.fetch_all(connection)).await?;
     if mode == "wal" {
@@ -356,7 +352,11 @@ async fn use_write_ahead_log(connection: &mut SqliteConnection) -> Result<(), Fa
 }
 
 /// Reads the whole file once: a record lost to damage would be a lease granted twice.
-async fn check_sound(path: &Path, page_bytes: u32, connection: &mut SqliteConnection) -> Result<(), Failure> {
+async fn check_sound(
+    path: &Path,
+    page_bytes: u32,
+    connection: &mut SqliteConnection,
+) -> Result<(), OpenFailure> {
     if let Some(length) = cut_length(path, page_bytes.into()) {
         let found = format!("the file ends inside a page, after {length} bytes");
         return refuse(StoreErrorKind::Corrupt, found, RESTORE);
@@ -371,235 +371,12 @@ async fn check_sound(path: &Path, page_bytes: u32, connection: &mut SqliteConnec
     refuse(StoreErrorKind::Corrupt, format!("SQLite's check says \"{damage}\""), RESTORE)
 }
 
-/// The path of a store and the identity of the files that SQLite has open for it.
-#[derive(Debug)]
-pub(super) struct Files {
-    path: PathBuf,
-    watched: Vec<(PathBuf, Identity)>,
-}
-
-impl Files {
-    /// Records which files are there now. SQLite must have read the file once, so that its two companions exist; it keeps all
-    /// three until the last process has closed them.
-    pub(super) fn note(path: PathBuf) -> io::Result<Self> {
-        // SQLite puts the companions beside the file itself, not beside a link to it.
-        let real = path.canonicalize()?;
-        let paths = [path.clone(), beside(&real, "-wal"), beside(&real, "-shm")];
-        let watched = paths.into_iter().map(|it| identity(&it).map(|identity| (it, identity)));
-        let watched = watched.collect::<io::Result<_>>()?;
-        Ok(Self { path, watched })
-    }
-
-    /// As [`note`](Self::note), for a file that is only read: its companions may be missing.
-    pub(super) fn note_what_is_there(path: PathBuf) -> io::Result<Self> {
-        let real = path.canonicalize()?;
-        let companions = [beside(&real, "-wal"), beside(&real, "-shm")].into_iter().filter(|it| it.exists());
-        let watched = std::iter::once(path.clone()).chain(companions);
-        let watched =
-            watched.map(|it| identity(&it).map(|identity| (it, identity))).collect::<io::Result<_>>()?;
-        Ok(Self { path, watched })
-    }
-
-    /// The path that was opened.
-    pub(super) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Checks that the paths still lead to the recorded files. Costs a few microseconds.
-    pub(super) fn check_in_place(&self) -> Result<(), NotInPlace> {
-        for (path, noted) in &self.watched {
-            match identity(path) {
-                Ok(now) if now == *noted => {}
-                Ok(_) => return Err(NotInPlace::Moved),
-                Err(error)
-                    if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
-                {
-                    return Err(NotInPlace::Moved);
-                }
-                Err(error) => return Err(NotInPlace::Unknown { path: path.clone(), error }),
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Why the files of a store are not known to be those that it opened.
-#[derive(Debug)]
-pub(super) enum NotInPlace {
-    /// Another file, or none, is in the place of one of them.
-    Moved,
-    /// The system does not say which file is there.
-    Unknown { path: PathBuf, error: io::Error },
-}
-
-impl From<NotInPlace> for SqliteCause {
-    fn from(why: NotInPlace) -> Self {
-        let NotInPlace::Unknown { path, error } = why else {
-            return Self::new(
-                "the file, its -wal or its -shm was moved, deleted or replaced while in use",
-                "put the same files back, or stop every node that used them, wait until their leases have expired \
-                 (one lease window), and restart",
-            );
-        };
-        let found = format!("cannot check whether {} is still the file in use: {error}", path.display());
-        let folder = path.parent().unwrap_or(&path).display();
-        let advice = if error.kind() == io::ErrorKind::PermissionDenied {
-            format!("give {} access to {folder} again; no restart is needed", user())
-        } else {
-            format!("check the disk that holds {folder}")
-        };
-        Self::new(found, advice)
-    }
-}
-
-/// Syncs the write-ahead log, if there is one. SQLite locks the other two files but not this one, so it is safe to open it.
-pub(super) fn sync_log(path: &Path) -> io::Result<()> {
-    match std::fs::File::open(beside(&path.canonicalize()?, "-wal")) {
-        Ok(log) => log.sync_all(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(error),
-    }
-}
-
-/// Returns the length of a file that ends inside a page. With a log beside it that is a sign of a crash, which SQLite repairs;
-/// without a log the rest of the page is lost.
-pub(super) fn cut_length(path: &Path, page_bytes: u64) -> Option<u64> {
-    let real = path.canonicalize().ok()?;
-    let length = real.metadata().ok()?.len();
-    let log_is_empty = beside(&real, "-wal").metadata().map_or(true, |it| it.len() == 0);
-    (log_is_empty && !length.is_multiple_of(page_bytes)).then_some(length)
-}
-
-/// Returns whether records may be in the write-ahead log rather than in the file.
-pub(super) fn has_log(path: &Path) -> bool {
-    beside(&behind_links(path), "-wal").metadata().is_ok_and(|log| log.len() > 0)
-}
-
-/// Returns whether the index of the write-ahead log is missing and cannot be created, as on a read-only disk. SQLite deletes it
-/// before the log, so a process that ends while it closes the file leaves the log alone.
-fn lacks_index(path: &Path) -> bool {
-    let index = path.canonicalize().map(|real| beside(&real, "-shm"));
-    index.is_ok_and(|index| !index.exists() && write_problem(&index).is_some())
-}
-
-/// Returns the path of the file itself, which SQLite puts the companions beside. If there is no file, follows one link.
-fn behind_links(path: &Path) -> PathBuf {
-    if let Ok(real) = path.canonicalize() {
-        return real;
-    }
-    match (std::fs::read_link(path), path.parent()) {
-        (Ok(target), Some(folder)) => folder.join(target),
-        _ => path.to_owned(),
-    }
-}
-
-fn beside(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = OsString::from(path);
-    name.push(suffix);
-    name.into()
-}
-
-#[cfg(unix)]
-use self::unix::{Identity, identity, names};
-#[cfg(unix)]
-pub(super) use self::unix::{create_private_folder, owner_with_more_rights, user, write_problem};
-
-#[cfg(unix)]
-mod unix {
-    use std::fs::DirBuilder;
-    use std::io;
-    use std::os::unix::fs::{DirBuilderExt, MetadataExt};
-    use std::path::Path;
-
-    use rustix::fs::{Access, access};
-    use rustix::io::Errno;
-
-    /// Device and inode: the file that a path leads to, whatever its name.
-    pub(super) type Identity = (u64, u64);
-
-    pub(super) fn identity(path: &Path) -> io::Result<Identity> {
-        path.metadata().map(|it| (it.dev(), it.ino()))
-    }
-
-    /// Returns the number of names (hard links) of a file.
-    pub(super) fn names(path: &Path) -> io::Result<u64> {
-        path.metadata().map(|it| it.nlink())
-    }
-
-    /// Creates a folder and its missing parents, accessible only to their owner.
-    pub(in super::super) fn create_private_folder(folder: &Path) -> io::Result<()> {
-        DirBuilder::new().recursive(true).mode(0o700).create(folder)
-    }
-
-    /// Returns why this process cannot write to the file or create others beside it; `None` if it can.
-    pub(in super::super) fn write_problem(path: &Path) -> Option<String> {
-        let folder = path.parent()?;
-        let refused =
-            |it: &Path| access(it, Access::WRITE_OK).err().map(|why| format!("{}: {why}", it.display()));
-        refused(folder).or_else(|| if path.exists() { refused(path) } else { None })
-    }
-
-    /// Returns the owner of the file, or of its folder if there is no file, if permissions keep this process from writing and it
-    /// runs as another user.
-    pub(in super::super) fn owner_with_more_rights(path: &Path) -> Option<String> {
-        let folder = path.parent()?;
-        let target = if path.exists() { path } else { folder };
-        let owner = target.metadata().ok()?.uid();
-        let denied = |it: &Path| access(it, Access::WRITE_OK) == Err(Errno::ACCESS);
-        let is_other = owner != rustix::process::geteuid().as_raw();
-        (is_other && (denied(folder) || denied(target))).then(|| format!("uid {owner}"))
-    }
-
-    /// Returns the user that this process runs as.
-    pub(in super::super) fn user() -> String {
-        format!("uid {}", rustix::process::geteuid().as_raw())
-    }
-}
-
-#[cfg(not(unix))]
-use self::portable::{Identity, identity, names};
-#[cfg(not(unix))]
-pub(super) use self::portable::{create_private_folder, owner_with_more_rights, user, write_problem};
-
-/// Windows keeps an open file in place, and itself rejects writes that are not allowed.
-#[cfg(not(unix))]
-mod portable {
-    use std::io;
-    use std::path::Path;
-
-    pub(super) type Identity = ();
-
-    pub(super) fn identity(path: &Path) -> io::Result<Identity> {
-        path.metadata().map(drop)
-    }
-
-    pub(super) fn names(_path: &Path) -> io::Result<u64> {
-        Ok(1)
-    }
-
-    pub(in super::super) fn create_private_folder(folder: &Path) -> io::Result<()> {
-        std::fs::create_dir_all(folder)
-    }
-
-    pub(in super::super) fn write_problem(_path: &Path) -> Option<String> {
-        None
-    }
-
-    pub(in super::super) fn owner_with_more_rights(_path: &Path) -> Option<String> {
-        None
-    }
-
-    pub(in super::super) fn user() -> String {
-        "this user".to_owned()
-    }
-}
-
 #[cfg(all(test, unix))]
 mod tests {
     use super::*;
 
-    /// Goal: a file that is replaced while it is opened is refused; a new file, or the same one, is not. Method: rename another file
-    /// over it before the files are noted.
+    /// Goal: a file that is replaced while it is opened is refused; a new file, or the same one, is not.
+    /// Method: rename another file over it before the files are noted.
     #[test]
     fn a_file_that_is_replaced_while_it_is_opened_is_refused() {
         let folder = tempfile::tempdir().unwrap();

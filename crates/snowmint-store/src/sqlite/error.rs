@@ -1,9 +1,10 @@
 //! The meaning of an SQLite error for a record, and advice for the operator.
 //! A kind that says "nothing was written" is used only if SQLite has certainly rolled the statement back.
 
+use std::io;
 use std::path::Path;
 
-use super::connect;
+use super::files::{self, NotInPlace};
 use crate::error::Effect;
 use crate::{StoreError, StoreErrorKind};
 
@@ -23,6 +24,26 @@ pub(super) struct SqliteCause {
 impl SqliteCause {
     pub(super) fn new(found: impl Into<String>, advice: impl Into<String>) -> Self {
         Self { found: found.into(), advice: advice.into() }
+    }
+}
+
+impl From<NotInPlace> for SqliteCause {
+    fn from(why: NotInPlace) -> Self {
+        let NotInPlace::Unknown { path, error } = why else {
+            return Self::new(
+                "the file, its -wal or its -shm was moved, deleted or replaced while in use",
+                "put the same files back, or stop every node that used them, wait until their leases have expired \
+                 (one lease window), and restart",
+            );
+        };
+        let found = format!("cannot check whether {} is still the file in use: {error}", path.display());
+        let folder = path.parent().unwrap_or(&path).display();
+        let advice = if error.kind() == io::ErrorKind::PermissionDenied {
+            format!("give {} access to {folder} again; no restart is needed", files::user())
+        } else {
+            format!("check the disk that holds {folder}")
+        };
+        Self::new(found, advice)
     }
 }
 
@@ -86,14 +107,14 @@ fn kind(error: &sqlx::Error, effect: Effect, path: &Path) -> StoreErrorKind {
         return kind_without_code(error, effect);
     };
     match primary {
-        // Also at a commit: SQLite reports it while it writes to the log, and those frames count only with the last one, which is
-        // then missing or torn. A failed sync of a complete log is IOERR.
+        // Also at a commit: SQLite reports it while it writes to the log, and those frames count only with
+        // the last one, which is then missing or torn. A failed sync of a complete log is IOERR.
         primary::FULL => StoreErrorKind::Full,
         primary::CORRUPT | primary::NOTADB => StoreErrorKind::Corrupt,
         primary::READONLY | primary::PERM => StoreErrorKind::ReadOnly,
-        primary::CANTOPEN if connect::write_problem(path).is_some() => StoreErrorKind::ReadOnly,
-        // These two can happen between the log on disk and its index in memory: a commit that no process sees now
-        // becomes visible when the log is next recovered.
+        primary::CANTOPEN if files::write_problem(path).is_some() => StoreErrorKind::ReadOnly,
+        // These two can happen between the log on disk and its index in memory: a commit that no process sees
+        // now becomes visible when the log is next recovered.
         primary::IOERR | primary::NOMEM if effect == Effect::Writes => StoreErrorKind::OutcomeUnknown,
         primary::IOERR if code(error) == Some(IOERR_SHMSIZE) => StoreErrorKind::Full,
         primary::BUSY
@@ -106,7 +127,8 @@ fn kind(error: &sqlx::Error, effect: Effect, path: &Path) -> StoreErrorKind {
     }
 }
 
-/// Returns the kind of errors of the layer above SQLite: the thread that runs the statements, and decoding of its rows.
+/// Returns the kind of errors of the layer above SQLite: the thread that runs the statements, and decoding of
+/// its rows.
 fn kind_without_code(error: &sqlx::Error, effect: Effect) -> StoreErrorKind {
     match error {
         // A write whose row cannot be decoded has still happened.
@@ -137,9 +159,9 @@ fn advice(kind: StoreErrorKind, path: &Path) -> String {
 
 /// Returns advice for a read-only file. It names another owner first, since that user's nodes may be fine.
 pub(super) fn read_only_advice(path: &Path) -> String {
-    let user = connect::user();
+    let user = files::user();
     let rights = format!("make the file and its folder writable for {user}, or use another --data");
-    match connect::owner_with_more_rights(path) {
+    match files::owner_with_more_rights(path) {
         Some(owner) => format!("run this as the owner, {owner}; or {rights}"),
         None => rights,
     }

@@ -1,5 +1,5 @@
-//! Defines `add` for every store: which values are numbers, which sums fit, and why a store refused an addition.
-//! Also implements it by compare-and-set, for stores without an atomic addition.
+//! Defines `add` for every store: which values are numbers, which sums fit, and why a store refused an
+//! addition. Also implements it by compare-and-set, for stores without an atomic addition.
 
 use std::num::NonZeroU64;
 use std::str;
@@ -54,8 +54,8 @@ pub(crate) fn before_and_after<S: Store + ?Sized>(
     Ok((before, after))
 }
 
-/// Adds by an atomic step of the store. The step receives the addend and returns the number before, or `None` if the store
-/// refused it; the record then shows why.
+/// Adds by an atomic step of the store. The step receives the addend and returns the number before, or `None`
+/// if the store refused it; the record then shows why.
 pub(crate) async fn in_one_step<S, F>(
     store: &S,
     key: &Key,

@@ -1,31 +1,37 @@
-//! A row of Leaf's table `leaf_alloc`, advanced in the same way as Leaf does, so that Leaf can keep using it at the same time.
-//! Leaf: <https://github.com/Meituan-Dianping/Leaf>, segment mode.
+//! A row of Leaf's table `leaf_alloc`, advanced in the same way as Leaf does, so that Leaf can keep using it
+//! at the same time. Leaf: <https://github.com/Meituan-Dianping/Leaf>, segment mode.
 
 use std::fmt;
 use std::num::NonZeroU64;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::Surveyed;
-use super::database::{Database, Purpose, RESERVE, System, required};
+use super::database::{ForeignSystem, ForeignTable, RESERVE, TablePurpose, required};
+use super::{Source, Survey, Surveyed};
 use crate::error::Effect;
-use crate::mysql::session::{Session, may_write};
+use crate::mysql::session::{MySqlSession, may_write};
 use crate::sql::at_most_one;
 use crate::{Counter, MAX_NUMBER, OpenError, Segment, StoreError, StoreErrorKind};
 
-pub(super) const SOURCE: &str = "leaf";
-pub(super) const FORM: &str = "leaf:mysql://HOST/DATABASE?tag=TAG";
-static SYSTEM: System = System { source: SOURCE, form: FORM, parameters: "tag", rights: "SELECT and UPDATE" };
+pub(super) const SOURCE: Source = Source {
+    name: "leaf",
+    form: "leaf:mysql://HOST/DATABASE?tag=TAG",
+    open: |url| Box::pin(async move { Ok(Arc::new(LeafCounter::open(url).await?) as Arc<dyn Counter>) }),
+    survey: |url| Box::pin(async move { Ok(Survey::of(survey(url).await?)) }),
+};
+static SYSTEM: ForeignSystem =
+    ForeignSystem { source: SOURCE, parameters: "tag", rights: "SELECT and UPDATE" };
 const TABLE: &str = "leaf_alloc";
 
-/// Does in one statement what Leaf does in a transaction of UPDATE and SELECT: the insert id of the answer is the new `max_id`.
-/// A row out of range is not changed.
+/// Does in one statement what Leaf does in a transaction of UPDATE and SELECT: the insert id of the answer is
+/// the new `max_id`. A row out of range is not changed.
 const TAKE: &str = concat!(
     "UPDATE leaf_alloc SET max_id = LAST_INSERT_ID(max_id + ?) WHERE biz_tag = ? AND max_id BETWEEN 0 AND ? AND ",
     may_write!()
 );
-/// Raises by at least 1, even if others reserve numbers meanwhile: a statement that changes nothing does not commit, and replicas
-/// confirm only commits.
+/// Raises by at least 1, even if others reserve numbers meanwhile: a statement that changes nothing does not
+/// commit, and replicas confirm only commits.
 const RAISE: &str = concat!(
     "UPDATE leaf_alloc SET max_id = GREATEST(max_id + 1, ?) WHERE biz_tag = ? AND max_id < ? AND ",
     may_write!()
@@ -36,18 +42,19 @@ const ROWS: &str = "SELECT CAST(biz_tag AS CHAR), CAST(max_id AS SIGNED), CAST(s
 
 /// A counter in the table `leaf_alloc` that Leaf created.
 ///
-/// To reserve n numbers, Leaf runs `UPDATE leaf_alloc SET max_id = max_id + n WHERE biz_tag = ?` and reads `max_id` in one
-/// transaction: the numbers are from the old `max_id` (inclusive) to the new one (exclusive). This counter does the same, so
-/// Leaf's own servers may draw from the same row at the same time.
+/// To reserve n numbers, Leaf runs `UPDATE leaf_alloc SET max_id = max_id + n WHERE biz_tag = ?` and reads
+/// `max_id` in one transaction: the numbers are from the old `max_id` (inclusive) to the new one (exclusive).
+/// This counter does the same, so Leaf's own servers may draw from the same row at the same time.
 ///
 /// The row must exist: a missing tag is most likely a mistake, and its numbers would restart at 1.
 ///
 /// # URL
 ///
-/// `leaf:mysql://USER@HOST:PORT/DATABASE?tag=TAG&...`, with the parameters of [`MySqlStore`](crate::MySqlStore), and
-/// `durable=no` to accept a server that syncs commits later than it acknowledges them.
+/// `leaf:mysql://USER@HOST:PORT/DATABASE?tag=TAG&...`, with the parameters of
+/// [`MySqlStore`](crate::MySqlStore), and `durable=no` to accept a server that syncs commits later than it
+/// acknowledges them.
 pub struct LeafCounter {
-    database: Database,
+    database: ForeignTable,
     tag: String,
     step: Option<NonZeroU64>,
 }
@@ -58,10 +65,11 @@ impl LeafCounter {
     /// # Errors
     ///
     /// - [`OpenError::Url`]: a mistake in the URL.
-    /// - [`OpenError::Store`], [`StoreErrorKind::Other`]: no such table, or no such row, with the statement that inserts it.
+    /// - [`OpenError::Store`], [`StoreErrorKind::Other`]: no such table, or no such row, with the statement
+    ///   that inserts it.
     /// - [`OpenError::Store`], other kinds: as for [`MySqlStore::open`](crate::MySqlStore::open).
     pub async fn open(url: &str) -> Result<Self, OpenError> {
-        let (database, tag) = Database::open(&SYSTEM, url, |location| {
+        let (database, tag) = ForeignTable::open(&SYSTEM, url, |location| {
             Ok((TABLE.to_owned(), required(location, &SYSTEM, "tag")?))
         })
         .await?;
@@ -73,7 +81,7 @@ impl LeafCounter {
 
     /// Returns `max_id`, at least 0, and `step`, unchecked.
     async fn row(&self, operation: &'static str) -> Result<(u64, i64), StoreError> {
-        let ask = async |mut session: Session| {
+        let ask = async |mut session: MySqlSession| {
             let query = sqlx::query_as::<_, (i64, i64)>(ROW).bind(&self.tag);
             Ok((at_most_one(query.fetch_all(&mut session.sql)).await?, session))
         };
@@ -101,7 +109,7 @@ impl Counter for LeafCounter {
         let Ok(addend) = i64::try_from(count.get()) else {
             return Err(spent(self.row(RESERVE).await?.0));
         };
-        let ask = async |mut session: Session| {
+        let ask = async |mut session: MySqlSession| {
             let query = sqlx::query(TAKE).bind(addend).bind(&self.tag).bind(i64::MAX - addend);
             Ok((session.write(query).await?, session))
         };
@@ -125,7 +133,7 @@ impl Counter for LeafCounter {
     async fn raise_above(&self, number: u64) -> Result<bool, StoreError> {
         const OPERATION: &str = "raise";
         let least = number.saturating_add(1).min(MAX_NUMBER);
-        let ask = async |mut session: Session| {
+        let ask = async |mut session: MySqlSession| {
             let query = sqlx::query(RAISE).bind(least.cast_signed()).bind(&self.tag).bind(i64::MAX);
             Ok((session.write(query).await?, session))
         };
@@ -158,11 +166,11 @@ impl fmt::Debug for LeafCounter {
 }
 
 /// Returns all rows, or the one with the tag that the URL names.
-pub(super) async fn survey(url: &str) -> Result<Vec<Surveyed>, OpenError> {
-    let (database, tag) = Database::parse(&SYSTEM, Purpose::Survey, url, |location| {
+async fn survey(url: &str) -> Result<Vec<Surveyed>, OpenError> {
+    let (database, tag) = ForeignTable::parse(&SYSTEM, TablePurpose::Survey, url, |location| {
         Ok((TABLE.to_owned(), location.take("tag")))
     })?;
-    let ask = async |mut session: Session| {
+    let ask = async |mut session: MySqlSession| {
         let query = sqlx::query_as::<_, (String, i64, i64)>(ROWS).bind(&tag).bind(&tag);
         Ok((query.fetch_all(&mut session.sql).await?, session))
     };
@@ -170,8 +178,8 @@ pub(super) async fn survey(url: &str) -> Result<Vec<Surveyed>, OpenError> {
     let surveyed = |(name, max_id, step): (String, i64, i64)| {
         let max_id = database.number("survey", &format!("biz_tag `{name}`"), "max_id", max_id)?;
         let step = u64::try_from(step).ok().and_then(NonZeroU64::new).unwrap_or(NonZeroU64::MIN);
-        let (delta, remainder) = (NonZeroU64::MIN, 0);
-        Ok(Surveyed { name, highest_number: max_id.saturating_sub(1), step, delta, remainder })
+        let highest_number = max_id.saturating_sub(1);
+        Ok(Surveyed { name, highest_number, step, ..Surveyed::numbers(0, NonZeroU64::MIN) })
     };
     Ok(rows.into_iter().map(surveyed).collect::<Result<_, StoreError>>()?)
 }

@@ -1,28 +1,31 @@
-//! A key in Redis that counts by INCR and INCRBY, advanced in the same way, so that other programs can keep using it at the same
-//! time.
+//! A key in Redis that counts by INCR and INCRBY, advanced in the same way, so that other programs can keep
+//! using it at the same time.
 
 use std::fmt;
 use std::num::NonZeroU64;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use redis::{Value, from_redis_value};
 use snowmint::foreign::{self, Most};
 
-use super::{Rejected, Survey, Surveyed};
+use super::{Rejected, Source, Survey, Surveyed};
 use crate::counter::claims::{self, Sightings};
-use crate::error::Effect;
-use crate::error::Retries;
-use crate::redis::client::Server;
+use crate::error::{Effect, Retries};
+use crate::redis::client::RedisClient;
 use crate::redis::connect::{self, PARAMETERS};
-use crate::redis::scripts::{self, Request};
+use crate::redis::scripts::{self, ScriptCall};
 use crate::redis::server_info::{hash_tag, slot};
 use crate::store::add;
 use crate::{Counter, MAX_NUMBER, Mark, OpenError, Segment, StoreError, StoreErrorKind, UrlError};
 
-pub(super) const SOURCE: &str = "redis-counter";
-pub(super) const FORM: &str = "redis-counter:redis://HOST/0?counter=KEY";
+pub(super) const SOURCE: Source = Source {
+    name: "redis-counter",
+    form: "redis-counter:redis://HOST/0?counter=KEY",
+    open: |url| Box::pin(async move { Ok(Arc::new(RedisCounter::open(url).await?) as Arc<dyn Counter>) }),
+    survey: |url| Box::pin(survey(url)),
+};
 const RESERVE: &str = "reserve";
 const FIND: &str = "find";
 /// The answer of a script that did not count because the key is not as expected.
@@ -33,34 +36,35 @@ const LEAVING: usize = 64;
 
 /// A counter in a plain key of Redis.
 ///
-/// To reserve n numbers, the counter runs `INCRBY key n`: the numbers are those above the value before, up to the value after.
-/// Other programs may INCR the same key at the same time. The key must exist and hold a number: a script checks that before it
-/// counts, so that a lost key does not restart.
+/// To reserve n numbers, the counter runs `INCRBY key n`: the numbers are those above the value before, up to
+/// the value after. Other programs may INCR the same key at the same time. The key must exist and hold a
+/// number: a script checks that before it counts, so that a lost key does not restart.
 ///
-/// What Redis can lose is described for [`RedisStore`](crate::RedisStore), whose checks of the server and parameters
-/// (`wait_replicas`, `durable` and so on) apply here too. Unless the URL says `may_lose=0`, each reservation also pushes a
-/// mark on the list `snowmint:marks:{KEY}`, in the script that counts, and its numbers are used once that mark has settled.
-/// A `KEY` with a hash tag of its own keeps it: `snowmint:marks:KEY`. For one with a `}` and no hash tag, the list is
-/// `snowmint:marks:{N}:KEY` with a number that a cluster keeps on the same node. The user then needs these rights besides
-/// those on the counter: `~snowmint:marks:* +lpush +ltrim +lrange +persist`. Programs that INCR the key write no marks: a
+/// What Redis can lose is described for [`RedisStore`](crate::RedisStore), whose checks of the server and
+/// parameters (`wait_replicas`, `durable` and so on) apply here too. Unless the URL says `may_lose=0`, each
+/// reservation also pushes a mark on the list `snowmint:marks:{KEY}`, in the script that counts, and its
+/// numbers are used once that mark has settled. A `KEY` with a hash tag of its own keeps it:
+/// `snowmint:marks:KEY`. For one with a `}` and no hash tag, the list is `snowmint:marks:{N}:KEY` with a
+/// number that a cluster keeps on the same node. The user then needs these rights besides those on the
+/// counter: `~snowmint:marks:* +lpush +ltrim +lrange +persist`. Programs that INCR the key write no marks: a
 /// failover may give their numbers again.
 ///
 /// # URL
 ///
-/// `redis-counter:redis://HOST:PORT/DB?counter=KEY&...`, with the parameters of [`RedisStore`](crate::RedisStore) except
-/// `prefix`.
+/// `redis-counter:redis://HOST:PORT/DB?counter=KEY&...`, with the parameters of
+/// [`RedisStore`](crate::RedisStore) except `prefix`.
 pub struct RedisCounter {
-    server: Server,
+    server: RedisClient,
     key: String,
     /// The key of the list of marks.
     marks: String,
     /// What this process has seen of that list.
-    seen: Mutex<Sightings>,
+    seen: Sightings,
     name: String,
 }
 
 /// The content of a key of another system.
-enum Held {
+enum KeyContent {
     Nothing,
     Number(u64),
     /// Something else, in the form for an error text.
@@ -74,12 +78,13 @@ impl RedisCounter {
     ///
     /// - [`OpenError::Url`]: a mistake in the URL.
     /// - [`OpenError::Store`], [`StoreErrorKind::Other`]: no such key.
-    /// - [`OpenError::Store`], [`StoreErrorKind::Corrupt`]: a key of another type, or one that holds no number.
+    /// - [`OpenError::Store`], [`StoreErrorKind::Corrupt`]: a key of another type, or one that holds no
+    ///   number.
     /// - [`OpenError::Store`], other kinds: as for [`RedisStore::open`](crate::RedisStore::open).
     pub async fn open(url: &str) -> Result<Self, OpenError> {
         let (server, key) = parse(url)?;
         let name = format!("{}?counter={key}", server.name);
-        let counter = Self { server, marks: marks_of(&key), key, seen: Mutex::default(), name };
+        let counter = Self { server, marks: marks_of(&key), key, seen: Sightings::default(), name };
         counter.held("open").await?;
         Ok(counter)
     }
@@ -88,14 +93,12 @@ impl RedisCounter {
     async fn held(&self, operation: &'static str) -> Result<u64, StoreError> {
         number(&self.server, operation, &self.key, look(&self.server, operation, &self.key).await?)
     }
-}
 
-impl RedisCounter {
     /// Counts by a script that receives the addend.
     async fn take(
         &self,
         count: NonZeroU64,
-        request: impl Fn(i64) -> Request + Send + Sync,
+        request: impl Fn(i64) -> ScriptCall + Send + Sync,
     ) -> Result<Segment, StoreError> {
         let mut retries = Retries::new();
         loop {
@@ -104,7 +107,7 @@ impl RedisCounter {
                 if answer == NO_ROOM {
                     // Marks that have settled meanwhile leave the list with the next call.
                     self.look_at_marks(RESERVE).await?;
-                    return Err(claims::full(&self.key, &self.server.name, self.server.may_lose));
+                    return Err(claims::full(&self.key, &self.server.name, self.server.may_lose()));
                 }
                 if answer != REFUSED {
                     let before: u64 = self.server.parse(RESERVE, Effect::Writes, answer)?;
@@ -121,47 +124,38 @@ impl RedisCounter {
                 return Err(StoreError::new(StoreErrorKind::Full, RESERVE, &*self.server.name, found));
             }
             // The key accepts the addition now, so its value was different meanwhile.
-            retries.pause().await.map_err(|waited| {
-                let found = format!("other writers of the key {} were faster {waited}; retry", self.key);
-                StoreError::new(StoreErrorKind::Unavailable, RESERVE, &*self.server.name, found)
-            })?;
+            retries.pause_call(RESERVE, &self.server.name, &format!("the key {}", self.key)).await?;
         }
     }
 
     /// Returns the marks of reservations, oldest first.
     async fn look_at_marks(&self, operation: &'static str) -> Result<Vec<Mark>, StoreError> {
-        let answer = self.server.call(operation, Effect::Reads, &Request::marks(&self.marks)).await?;
+        let answer = self.server.call(operation, Effect::Reads, &ScriptCall::marks(&self.marks)).await?;
         let marks: Vec<String> = self.server.parse(operation, Effect::Reads, answer)?;
         let marks: Vec<Mark> =
             marks.iter().rev().filter_map(|it| u64::from_str_radix(it, 16).ok()).map(Mark).collect();
-        self.seen().saw(marks.iter().copied());
+        self.seen.saw(marks.iter().copied());
         Ok(marks)
-    }
-
-    /// Locks what this process has seen of the marks. Never hold the lock across an await.
-    fn seen(&self) -> MutexGuard<'_, Sightings> {
-        // Each change replaces the whole value, so a panic cannot leave it half changed.
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[async_trait]
 impl Counter for RedisCounter {
     async fn reserve(&self, count: NonZeroU64) -> Result<Segment, StoreError> {
-        self.take(count, |addend| Request::take(&self.key, addend)).await
+        self.take(count, |addend| ScriptCall::take(&self.key, addend)).await
     }
 
     fn may_lose(&self) -> Duration {
-        self.server.may_lose
+        self.server.may_lose()
     }
 
     async fn reserve_marked(&self, count: NonZeroU64) -> Result<(Segment, Mark), StoreError> {
         let mark = Mark::fresh();
         let shown = mark.to_string();
         let settled: Vec<String> =
-            self.seen().settled(self.may_lose()).take(LEAVING).map(|it| it.to_string()).collect();
+            self.seen.settled(self.may_lose()).into_iter().take(LEAVING).map(|it| it.to_string()).collect();
         let take =
-            |addend| Request::take_marked(&self.key, &self.marks, addend, &shown, settled.iter().cloned());
+            |addend| ScriptCall::take_marked(&self.key, &self.marks, addend, &shown, settled.iter().cloned());
         Ok((self.take(count, take).await?, mark))
     }
 
@@ -179,16 +173,13 @@ impl Counter for RedisCounter {
         loop {
             let before = self.held(OPERATION).await?;
             let missing = number.min(MAX_NUMBER).saturating_sub(before);
-            // Add even if nothing is missing: a read alone may come from a server that was replaced. Adding 0 is a write, which
-            // such a server refuses and replicas confirm.
-            let raise = Request::raise(&self.key, before, missing);
+            // Add even if nothing is missing: a read alone may come from a server that was replaced. Adding 0
+            // is a write, which such a server refuses and replicas confirm.
+            let raise = ScriptCall::raise(&self.key, before, missing);
             if self.server.call(OPERATION, Effect::Writes, &raise).await? != REFUSED {
                 return Ok(true);
             }
-            retries.pause().await.map_err(|waited| {
-                let found = format!("other writers of the key {} were faster {waited}; retry", self.key);
-                StoreError::new(StoreErrorKind::Unavailable, OPERATION, &*self.server.name, found)
-            })?;
+            retries.pause_call(OPERATION, &self.server.name, &format!("the key {}", self.key)).await?;
         }
     }
 
@@ -208,7 +199,8 @@ impl fmt::Debug for RedisCounter {
     }
 }
 
-/// Returns the key of a counter's marks: on the same node of a cluster, under a name that no counter has by chance.
+/// Returns the key of a counter's marks: on the same node of a cluster, under a name that no counter has by
+/// chance.
 fn marks_of(key: &str) -> String {
     if hash_tag(key).is_some() {
         format!("snowmint:marks:{key}")
@@ -227,12 +219,13 @@ fn text_of(wanted: u16) -> String {
 }
 
 /// Returns the one key, or the keys that match a pattern and hold text.
-pub(super) async fn survey(url: &str) -> Result<Survey, OpenError> {
+async fn survey(url: &str) -> Result<Survey, OpenError> {
     const OPERATION: &str = "survey";
     let (server, key) = parse(url)?;
-    let surveyed = |name: String, highest_number| {
-        let (step, delta) = (NonZeroU64::MIN, NonZeroU64::MIN);
-        Surveyed { name, highest_number, step, delta, remainder: 0 }
+    let surveyed = |name: String, highest_number| Surveyed {
+        name,
+        highest_number,
+        ..Surveyed::numbers(0, NonZeroU64::MIN)
     };
     if !key.contains('*') {
         let number = number(&server, OPERATION, &key, look(&server, OPERATION, &key).await?)?;
@@ -278,31 +271,31 @@ pub(super) async fn survey(url: &str) -> Result<Survey, OpenError> {
 }
 
 /// Parses the server and the key from a URL.
-fn parse(url: &str) -> Result<(Server, String), UrlError> {
-    let mut location = connect::location(super::inner(SOURCE, FORM, url, &["redis", "rediss"])?)?;
+fn parse(url: &str) -> Result<(RedisClient, String), UrlError> {
+    let mut location = connect::location(super::inner(&SOURCE, url, &["redis", "rediss"])?)?;
     let Some(key) = location.take("counter").filter(|it| !it.is_empty()) else {
-        return Err(location.malformed(&format!("missing counter: expected {FORM}")));
+        return Err(location.malformed(&format!("missing counter: expected {}", SOURCE.form)));
     };
     // A pattern may match keys in several slots.
     let one = Some(&*key).filter(|it| !it.contains('*'));
-    let mut server = Server::take(&mut location, one)?;
+    let mut server = RedisClient::take(&mut location, one)?;
     location.finish(&format!("counter, {PARAMETERS}"))?;
-    server.name = format!("{SOURCE}:{}", server.name);
+    server.name = format!("{}:{}", SOURCE.name, server.name);
     Ok((server, key))
 }
 
-async fn look(server: &Server, operation: &'static str, key: &str) -> Result<Held, StoreError> {
+async fn look(server: &RedisClient, operation: &'static str, key: &str) -> Result<KeyContent, StoreError> {
     let answers = server.ask(operation, || scripts::type_and_text(key)).await?;
     let mut answers = answers.into_iter();
     let kind: String = server.parse(operation, Effect::Reads, answers.next().unwrap_or(Value::Nil))?;
     let text = answers.next().and_then(|it| from_redis_value::<Vec<u8>>(it).ok());
     Ok(match (&*kind, text) {
-        ("none", _) => Held::Nothing,
+        ("none", _) => KeyContent::Nothing,
         ("string", Some(text)) => match add::number(&text) {
-            Some(number) => Held::Number(number),
-            None => Held::Other(shown(&text)),
+            Some(number) => KeyContent::Number(number),
+            None => KeyContent::Other(shown(&text)),
         },
-        (kind, _) => Held::Other(format!("a {kind}")),
+        (kind, _) => KeyContent::Other(format!("a {kind}")),
     })
 }
 
@@ -315,14 +308,19 @@ fn expected_number(found: &str) -> String {
     format!("{found}, expected a number from 0 to {MAX_NUMBER}")
 }
 
-fn number(server: &Server, operation: &'static str, key: &str, held: Held) -> Result<u64, StoreError> {
+fn number(
+    server: &RedisClient,
+    operation: &'static str,
+    key: &str,
+    held: KeyContent,
+) -> Result<u64, StoreError> {
     let (kind, found) = match held {
-        Held::Number(number) => return Ok(number),
-        Held::Nothing => {
+        KeyContent::Number(number) => return Ok(number),
+        KeyContent::Nothing => {
             let found = format!("no key {key}; to start at 1, run SET {key} 0 first");
             (StoreErrorKind::Other, found)
         }
-        Held::Other(found) => {
+        KeyContent::Other(found) => {
             let found = expected_number(&format!("the key {key} holds {found}"));
             (StoreErrorKind::Corrupt, format!("invalid counter: {found}; it was not changed"))
         }
@@ -337,7 +335,8 @@ mod tests {
     use super::*;
     use crate::redis::server_info::SLOTS;
 
-    /// Goal: one script may count and mark. Method: the slots of both keys, by the rule of Redis Cluster and its own example.
+    /// Goal: one script may count and mark. Method: the slots of both keys, by the rule of Redis Cluster and
+    /// its own example.
     #[test]
     fn marks_are_in_the_slot_of_their_counter() {
         assert_eq!(slot("123456789"), 0x31c3);

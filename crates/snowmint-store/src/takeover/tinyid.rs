@@ -1,22 +1,26 @@
-//! A row of `TinyID`'s table `tiny_id_info`, advanced in the same way as `TinyID` does, so that `TinyID` can keep using it at the
-//! same time.
-//! `TinyID`: <https://github.com/didi/tinyid>.
+//! A row of `TinyID`'s table `tiny_id_info`, advanced in the same way as `TinyID` does, so that `TinyID` can
+//! keep using it at the same time. `TinyID`: <https://github.com/didi/tinyid>.
 
 use std::fmt;
 use std::num::NonZeroU64;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::Surveyed;
-use super::database::{Database, Purpose, RESERVE, System, required};
+use super::database::{ForeignSystem, ForeignTable, RESERVE, TablePurpose, required};
+use super::{Source, Survey, Surveyed};
 use crate::error::{Effect, Retries};
-use crate::mysql::session::{Session, may_write};
+use crate::mysql::session::{MySqlSession, may_write};
 use crate::{Counter, MAX_NUMBER, OpenError, Segment, StoreError, StoreErrorKind};
 
-pub(super) const SOURCE: &str = "tinyid";
-pub(super) const FORM: &str = "tinyid:mysql://HOST/DATABASE?biz_type=TYPE";
-static SYSTEM: System =
-    System { source: SOURCE, form: FORM, parameters: "biz_type", rights: "SELECT and UPDATE" };
+pub(super) const SOURCE: Source = Source {
+    name: "tinyid",
+    form: "tinyid:mysql://HOST/DATABASE?biz_type=TYPE",
+    open: |url| Box::pin(async move { Ok(Arc::new(TinyIdCounter::open(url).await?) as Arc<dyn Counter>) }),
+    survey: |url| Box::pin(async move { Ok(Survey::of(survey(url).await?)) }),
+};
+static SYSTEM: ForeignSystem =
+    ForeignSystem { source: SOURCE, parameters: "biz_type", rights: "SELECT and UPDATE" };
 const TABLE: &str = "tiny_id_info";
 
 /// NULL in the last two columns means 1 and 0.
@@ -34,21 +38,23 @@ type Columns = (String, i64, i64, i64, i64, i64, i64);
 
 /// A counter in the table `tiny_id_info` that `TinyID` created.
 ///
-/// To reserve n numbers, the counter reads the row and writes it with a greater `max_id` if no other writer was faster, as
-/// `TinyID` does; otherwise it retries for some seconds. The numbers are those above the old `max_id`, up to the new one, that
-/// are `remainder` modulo `delta`. `TinyID`'s own servers may draw from the same row at the same time.
+/// To reserve n numbers, the counter reads the row and writes it with a greater `max_id` if no other writer
+/// was faster, as `TinyID` does; otherwise it retries for some seconds. The numbers are those above the old
+/// `max_id`, up to the new one, that are `remainder` modulo `delta`. `TinyID`'s own servers may draw from the
+/// same row at the same time.
 ///
 /// # URL
 ///
-/// `tinyid:mysql://USER@HOST:PORT/DATABASE?biz_type=TYPE&...`, with the parameters of [`MySqlStore`](crate::MySqlStore).
+/// `tinyid:mysql://USER@HOST:PORT/DATABASE?biz_type=TYPE&...`, with the parameters of
+/// [`MySqlStore`](crate::MySqlStore).
 pub struct TinyIdCounter {
-    database: Database,
+    database: ForeignTable,
     biz_type: String,
     step: NonZeroU64,
 }
 
 /// A row with valid numbers.
-struct Row {
+struct TinyIdRow {
     biz_type: String,
     id: i64,
     max_id: u64,
@@ -64,11 +70,12 @@ impl TinyIdCounter {
     /// # Errors
     ///
     /// - [`OpenError::Url`]: a mistake in the URL.
-    /// - [`OpenError::Store`], [`StoreErrorKind::Other`]: no such table, or no such row, with the statement that inserts it.
+    /// - [`OpenError::Store`], [`StoreErrorKind::Other`]: no such table, or no such row, with the statement
+    ///   that inserts it.
     /// - [`OpenError::Store`], [`StoreErrorKind::Corrupt`]: a row with invalid numbers.
     /// - [`OpenError::Store`], other kinds: as for [`MySqlStore::open`](crate::MySqlStore::open).
     pub async fn open(url: &str) -> Result<Self, OpenError> {
-        let (database, biz_type) = Database::open(&SYSTEM, url, |location| {
+        let (database, biz_type) = ForeignTable::open(&SYSTEM, url, |location| {
             Ok((TABLE.to_owned(), required(location, &SYSTEM, "biz_type")?))
         })
         .await?;
@@ -77,7 +84,7 @@ impl TinyIdCounter {
         Ok(counter)
     }
 
-    async fn row(&self, operation: &'static str) -> Result<Row, StoreError> {
+    async fn row(&self, operation: &'static str) -> Result<TinyIdRow, StoreError> {
         let mut found = rows(&self.database, operation, Some(&self.biz_type)).await?;
         found.pop().ok_or_else(|| {
             let found = format!(
@@ -91,8 +98,13 @@ impl TinyIdCounter {
     }
 
     /// Writes the row if it still is as it was read. Returns whether it was.
-    async fn advance(&self, operation: &'static str, row: &Row, max_id: i64) -> Result<bool, StoreError> {
-        let ask = async |mut session: Session| {
+    async fn advance(
+        &self,
+        operation: &'static str,
+        row: &TinyIdRow,
+        max_id: i64,
+    ) -> Result<bool, StoreError> {
+        let ask = async |mut session: MySqlSession| {
             let query = sqlx::query(TAKE).bind(max_id).bind(row.id).bind(row.max_id.cast_signed());
             Ok((session.write(query.bind(row.version).bind(&row.biz_type)).await?, session))
         };
@@ -100,7 +112,11 @@ impl TinyIdCounter {
     }
 }
 
-impl Row {
+impl TinyIdRow {
+    fn shown(&self) -> String {
+        format!("biz_type `{}`", self.biz_type)
+    }
+
     /// Returns the next `count` numbers, and the `max_id` after them.
     fn next(&self, count: NonZeroU64) -> Option<(Segment, i64)> {
         let after = count.checked_mul(self.delta)?.checked_add(self.max_id)?;
@@ -118,20 +134,12 @@ impl Counter for TinyIdCounter {
         loop {
             let row = self.row(RESERVE).await?;
             let Some((segment, max_id)) = row.next(count) else {
-                return Err(self.database.spent(
-                    RESERVE,
-                    &format!("biz_type `{}`", row.biz_type),
-                    row.max_id,
-                ));
+                return Err(self.database.spent(RESERVE, &row.shown(), row.max_id));
             };
             if self.advance(RESERVE, &row, max_id).await? {
                 return Ok(segment);
             }
-            retries.pause().await.map_err(|waited| {
-                let found =
-                    format!("other writers of biz_type `{}` were faster {waited}; retry", row.biz_type);
-                self.database.error(StoreErrorKind::Unavailable, RESERVE, found)
-            })?;
+            self.database.pause(&mut retries, RESERVE, &row.shown()).await?;
         }
     }
 
@@ -145,16 +153,12 @@ impl Counter for TinyIdCounter {
         loop {
             let row = self.row(OPERATION).await?;
             let raised = row.max_id.max(number.min(MAX_NUMBER));
-            // Write even if it is above already: a read alone may come from a server that was replaced, or show rows that no
-            // replica has.
+            // Write even if it is above already: a read alone may come from a server that was replaced, or
+            // show rows that no replica has.
             if self.advance(OPERATION, &row, raised.cast_signed()).await? {
                 return Ok(true);
             }
-            retries.pause().await.map_err(|waited| {
-                let found =
-                    format!("other writers of biz_type `{}` were faster {waited}; retry", row.biz_type);
-                self.database.error(StoreErrorKind::Unavailable, OPERATION, found)
-            })?;
+            self.database.pause(&mut retries, OPERATION, &row.shown()).await?;
         }
     }
 
@@ -179,11 +183,11 @@ impl fmt::Debug for TinyIdCounter {
 }
 
 /// Returns all rows, or the one with the `biz_type` that the URL names.
-pub(super) async fn survey(url: &str) -> Result<Vec<Surveyed>, OpenError> {
-    let (database, biz_type) = Database::parse(&SYSTEM, Purpose::Survey, url, |location| {
+async fn survey(url: &str) -> Result<Vec<Surveyed>, OpenError> {
+    let (database, biz_type) = ForeignTable::parse(&SYSTEM, TablePurpose::Survey, url, |location| {
         Ok((TABLE.to_owned(), location.take("biz_type")))
     })?;
-    let surveyed = |Row { biz_type, max_id, step, delta, remainder, .. }| Surveyed {
+    let surveyed = |TinyIdRow { biz_type, max_id, step, delta, remainder, .. }| Surveyed {
         name: biz_type,
         highest_number: max_id,
         step,
@@ -194,11 +198,11 @@ pub(super) async fn survey(url: &str) -> Result<Vec<Surveyed>, OpenError> {
 }
 
 async fn rows(
-    database: &Database,
+    database: &ForeignTable,
     operation: &'static str,
     biz_type: Option<&str>,
-) -> Result<Vec<Row>, StoreError> {
-    let ask = async |mut session: Session| {
+) -> Result<Vec<TinyIdRow>, StoreError> {
+    let ask = async |mut session: MySqlSession| {
         let query = sqlx::query_as::<_, Columns>(ROWS).bind(biz_type).bind(biz_type);
         Ok((query.fetch_all(&mut session.sql).await?, session))
     };
@@ -206,7 +210,7 @@ async fn rows(
     rows.into_iter().map(|columns| row(database, operation, columns)).collect()
 }
 
-fn row(database: &Database, operation: &'static str, columns: Columns) -> Result<Row, StoreError> {
+fn row(database: &ForeignTable, operation: &'static str, columns: Columns) -> Result<TinyIdRow, StoreError> {
     let (biz_type, id, max_id, version, step, delta, remainder) = columns;
     let max_id = database.number(operation, &format!("biz_type `{biz_type}`"), "max_id", max_id)?;
     let positive = |number: i64| u64::try_from(number).ok().and_then(NonZeroU64::new);
@@ -214,7 +218,7 @@ fn row(database: &Database, operation: &'static str, columns: Columns) -> Result
     let rest = u64::try_from(remainder).ok();
     match (positive(delta), rest) {
         (Some(by), Some(rest)) if rest < by.get() => {
-            Ok(Row { biz_type, id, max_id, version, step, delta: by, remainder: rest })
+            Ok(TinyIdRow { biz_type, id, max_id, version, step, delta: by, remainder: rest })
         }
         _ => {
             let found = format!(
@@ -237,7 +241,7 @@ mod tests {
             for remainder in 0..delta {
                 for max_id in 0..10 {
                     let some = |number| NonZeroU64::new(number).unwrap();
-                    let row = Row {
+                    let row = TinyIdRow {
                         biz_type: String::new(),
                         id: 1,
                         max_id,

@@ -1,5 +1,6 @@
-//! Parses the URL of a ZooKeeper ensemble and keeps a session: opened when it is needed, dropped when it is in doubt.
-//! Distinguishes failures before a call was sent from later ones: a write that fails later may have happened.
+//! Parses the URL of a ZooKeeper ensemble and keeps a session: opened when it is needed, dropped when it is
+//! in doubt. Distinguishes failures before a call was sent from later ones: a write that fails later may have
+//! happened.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -12,9 +13,9 @@ use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, Error, SessionSt
 
 use super::Paths;
 use super::error::{ZooKeeperFailure, is_about_the_session};
-use super::fence::{Fence, Origin};
+use super::fence::{EnsembleOrigin, Fence};
 use crate::UrlError;
-use crate::net::url::{Location, Login};
+use crate::net::url::{Login, StoreUrl};
 
 /// How long a session outlives its connection; nothing depends on it.
 const SESSION: Duration = Duration::from_secs(6);
@@ -32,22 +33,22 @@ const TRIES: usize = 3;
 const WRITE: Duration = Duration::from_secs(5);
 
 /// A client of an ensemble.
-pub(super) struct Link {
+pub(super) struct ZooKeeperClient {
     hosts: String,
     login: Option<Login>,
     fence: Fence,
     client: Mutex<Option<Client>>,
     /// The ensemble that this client used first.
-    origin: OnceLock<Origin>,
+    origin: OnceLock<EnsembleOrigin>,
 }
 
-impl fmt::Debug for Link {
+impl fmt::Debug for ZooKeeperClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Link").field("hosts", &self.hosts).finish_non_exhaustive()
+        f.debug_struct("ZooKeeperClient").field("hosts", &self.hosts).finish_non_exhaustive()
     }
 }
 
-impl Link {
+impl ZooKeeperClient {
     fn new(hosts: String, login: Option<Login>, paths: &Paths) -> Self {
         let acls = if login.is_some() { Acls::creator_all() } else { Acls::anyone_all() };
         let options = CreateMode::Persistent.with_acls(acls);
@@ -147,7 +148,7 @@ impl Link {
         Ok(())
     }
 
-    fn check_origin(&self, hosts: &str, origin: Origin) -> Result<(), ZooKeeperFailure> {
+    fn check_origin(&self, hosts: &str, origin: EnsembleOrigin) -> Result<(), ZooKeeperFailure> {
         let known = *self.origin.get_or_init(|| origin);
         if known == origin {
             return Ok(());
@@ -156,13 +157,13 @@ impl Link {
     }
 
     /// Opens a session and passes the fence of its ensemble.
-    async fn connect(&self, hosts: &str) -> Result<(Client, Origin), ZooKeeperFailure> {
+    async fn connect(&self, hosts: &str) -> Result<(Client, EnsembleOrigin), ZooKeeperFailure> {
         // A session may break at once, as when servers restart one by one.
         let mut why = String::new();
         for _ in 0..TRIES {
             let client = self.open_session(hosts).await.map_err(ZooKeeperFailure::NoSession)?;
             match self.fence.pass(&client).await {
-                Ok(stat) => return Ok((client, Origin::of(&stat))),
+                Ok(stat) => return Ok((client, EnsembleOrigin::of(&stat))),
                 Err(error) if is_about_the_session(&error) => why = error.to_string(),
                 Err(error) => return Err(ZooKeeperFailure::Error(error)),
             }
@@ -199,15 +200,14 @@ const PORT: u16 = 2181;
 const BASE: &str = "/snowmint";
 
 /// Parses `zookeeper://...`.
-fn location(url: &str) -> Result<Location, UrlError> {
-    let (_, rest) = url.split_once(':').unwrap_or((url, ""));
-    let location = Location::parse("zookeeper", rest, PORT)?;
+fn location(url: &str) -> Result<StoreUrl, UrlError> {
+    let location = StoreUrl::of_url(url, &["zookeeper"], PORT)?;
     location.require_host("zookeeper://10.0.0.7:2181")?;
     Ok(location)
 }
 
 /// Returns the path of all records.
-fn base(location: &Location) -> Result<String, UrlError> {
+fn base(location: &StoreUrl) -> Result<String, UrlError> {
     if location.path.is_empty() {
         return Ok(BASE.to_owned());
     }
@@ -219,7 +219,7 @@ fn base(location: &Location) -> Result<String, UrlError> {
     }
 }
 
-pub(super) fn settings(url: &str) -> Result<(Link, Paths), UrlError> {
+pub(super) fn settings(url: &str) -> Result<(ZooKeeperClient, Paths), UrlError> {
     let mut location = location(url)?;
     let login = location.take_login()?;
     location.finish("password_file")?;
@@ -230,7 +230,7 @@ pub(super) fn settings(url: &str) -> Result<(Link, Paths), UrlError> {
         );
     }
     let paths = Paths::new(base);
-    Ok((Link::new(location.shown_hosts(), login, &paths), paths))
+    Ok((ZooKeeperClient::new(location.shown_hosts(), login, &paths), paths))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use zookeeper_client::Error;
 
-use super::fence::Origin;
+use super::fence::EnsembleOrigin;
 use crate::error::Effect;
 use crate::{StoreError, StoreErrorKind};
 
@@ -15,7 +15,7 @@ pub(super) enum ZooKeeperFailure {
     /// The call was not sent.
     NoSession(String),
     /// The call was not sent: the host belongs to another ensemble than before.
-    AnotherEnsemble { hosts: String, origin: Origin, known: Origin },
+    AnotherEnsemble { hosts: String, origin: EnsembleOrigin, known: EnsembleOrigin },
     /// The call was sent, and no answer came within this time.
     NoAnswer(Duration),
     /// The call was sent, and the server or the connection failed it.

@@ -234,7 +234,8 @@ impl Store for Faulty {
                 let _ = write((before + count.get()).to_string()).await?;
                 Ok(before)
             }
-            // Reserves ten times as many numbers and returns them from memory, per handle: none twice, but out of order.
+            // Reserves ten times as many numbers and returns them from memory, per handle: none twice, but
+            // out of order.
             Fault::AddsFromACache => {
                 let mut reserved = self.reserved.lock().await;
                 if reserved.1 < count.get() {
@@ -501,7 +502,8 @@ async fn account_for(lie: Lie) -> Checked {
     Ok(())
 }
 
-/// Goal: an account finds every lie of a store that fails, and no lie in one that only fails. Method: one lie each.
+/// Goal: an account finds every lie of a store that fails, and no lie in one that only fails. Method: one lie
+/// each.
 #[tokio::test]
 async fn an_account_finds_every_lie() {
     account_for(Lie::None).await.unwrap();

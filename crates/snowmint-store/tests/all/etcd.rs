@@ -1,5 +1,5 @@
-//! The etcd store against real servers: the suite, crashes, a cluster whose leader fails, a bad network, logins, TLS, and a full
-//! disk.
+//! The etcd store against real servers: the suite, crashes, a cluster whose leader fails, a bad network,
+//! logins, TLS, and a full disk.
 
 use std::ffi::OsStr;
 use std::io::Write as _;
@@ -55,8 +55,8 @@ async fn it_keeps_the_contract_on_a_cluster() {
     conformance::run(opened).await.unwrap();
 }
 
-/// Goal: a URL that names members of two clusters is refused, since after a failover it would be another store. Method: two
-/// clusters of one member; then one of them is down, and cannot be checked.
+/// Goal: a URL that names members of two clusters is refused, since after a failover it would be another
+/// store. Method: two clusters of one member; then one of them is down, and cannot be checked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn members_of_two_clusters_are_refused() {
     let (one, other) = (Etcd::start(), Etcd::start());
@@ -184,8 +184,9 @@ async fn a_leader_that_fails_forks_no_history() {
     under_trouble(handles, trouble).await;
 }
 
-/// Goal: a member that is cut off from the others, and lacks what they wrote, neither answers a read nor acknowledges a
-/// write. Method: it sleeps while they write, and wakes up when they sleep; once the leader, once a follower.
+/// Goal: a member that is cut off from the others, and lacks what they wrote, neither answers a read nor
+/// acknowledges a write. Method: it sleeps while they write, and wakes up when they sleep; once the leader,
+/// once a follower.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_member_that_is_cut_off_answers_nothing() {
     let cluster = EtcdCluster::start(3);
@@ -209,8 +210,8 @@ async fn tells_the_time(store: &dyn Store) {
     assert_eq!(store.clock_missing(), None);
 }
 
-/// Goal: etcd shows its time as long as one member answers. If none answers, the store is not taken for one without a clock.
-/// Method: three members, killed and paused one after the other.
+/// Goal: etcd shows its time as long as one member answers. If none answers, the store is not taken for one
+/// without a clock. Method: three members, killed and paused one after the other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_member_tells_its_time() {
     let cluster = EtcdCluster::start(3);
@@ -228,8 +229,8 @@ async fn each_member_tells_its_time() {
     tells_the_time(&*store).await;
 }
 
-/// Goal: behind a port that answers gRPC alone, the store works, has no clock and says why. Method: a port that ends every
-/// connection that begins with an HTTP/1 request, as grpc-go does, and passes on the others.
+/// Goal: behind a port that answers gRPC alone, the store works, has no clock and says why. Method: a port
+/// that ends every connection that begins with an HTTP/1 request, as grpc-go does, and passes on the others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_port_for_grpc_alone_has_no_clock() {
     let etcd = Etcd::start();
@@ -304,7 +305,8 @@ async fn a_connection_that_breaks_leaves_no_doubt_in_the_end() {
     assert!(report.failed_reads > 0 && report.unknown_but_written > 0, "{report:?}");
 }
 
-/// Goal: the outcome of a write that was never sent is known. Method: the server is gone, on a channel that was open.
+/// Goal: the outcome of a write that was never sent is known. Method: the server is gone, on a channel that
+/// was open.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_write_without_a_connection_was_not_written() {
     let etcd = Etcd::start();
@@ -413,8 +415,8 @@ async fn tls_is_checked_on_both_sides() {
     }
 }
 
-/// Goal: a write that etcd refuses for lack of space is `Full` only if it did not happen. Method: a small quota, and a read of
-/// the record after every refusal.
+/// Goal: a write that etcd refuses for lack of space is `Full` only if it did not happen. Method: a small
+/// quota, and a read of the record after every refusal.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_server_is_told_and_reads_go_on() {
     let etcd = Etcd::with(&["--quota-backend-bytes=4194304"]);

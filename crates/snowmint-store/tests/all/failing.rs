@@ -1,6 +1,6 @@
-//! Stores and counters that fail: the disk full at many positions, the file or the server read-only, read and write errors, and
-//! the connection cut after each byte of an answer. Acknowledged writes are there after reopening, no number is returned twice,
-//! and refused writes have changed nothing.
+//! Stores and counters that fail: the disk full at many positions, the file or the server read-only, read and
+//! write errors, and the connection cut after each byte of an answer. Acknowledged writes are there after
+//! reopening, no number is returned twice, and refused writes have changed nothing.
 //!
 //! Full disks are small separate mounts, made by child processes in their own namespaces.
 

@@ -1,5 +1,5 @@
-//! Goal: the library's ids go into the columns of real databases as BIGINT, and come back.
-//! Method: the smallest and the largest id through SQLite, PostgreSQL and MariaDB, beside a negative number and a NULL.
+//! Goal: the library's ids go into the columns of real databases as BIGINT, and come back. Method: the
+//! smallest and the largest id through SQLite, PostgreSQL and MariaDB, beside a negative number and a NULL.
 //! The library's own tests link no database.
 
 #![allow(clippy::disallowed_methods, reason = "the rows of reads that fit into one page")]

@@ -1,5 +1,5 @@
-//! The Kubernetes store against a small API server: the suite, crashes, a bad network, tokens, TLS, and the ways in which a write
-//! could go wrong.
+//! The Kubernetes store against a small API server: the suite, crashes, a bad network, tokens, TLS, and the
+//! ways in which a write could go wrong.
 
 mod api_server;
 
@@ -74,7 +74,8 @@ async fn records_are_readable_leases() {
     assert!(lease["spec"].get("holderIdentity").is_none(), "{lease}");
 }
 
-/// Goal: two traps of the API are avoided. Method: a replace of a missing object, and a write of an equal value.
+/// Goal: two traps of the API are avoided. Method: a replace of a missing object, and a write of an equal
+/// value.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replace_creates_nothing_and_a_write_is_a_write() {
     let server = ApiServer::start(None).await;
@@ -179,7 +180,8 @@ async fn a_connection_that_breaks_leaves_no_doubt_in_the_end() {
     assert!(report.failed_reads > 0 && report.unknown_but_written > 0, "{report:?}");
 }
 
-/// Goal: the kind of an error shows whether the write happened. Method: each refusal, and an answer that proves nothing.
+/// Goal: the kind of an error shows whether the write happened. Method: each refusal, and an answer that
+/// proves nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn refusals_are_told_apart() {
     let server = ApiServer::start(None).await;

@@ -1,4 +1,5 @@
-//! The MySQL store against real MariaDB servers: the suite, crashes, bad networks, permissions, read-only, TLS.
+//! The MySQL store against real MariaDB servers: the suite, crashes, bad networks, permissions, read-only,
+//! TLS.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -23,7 +24,8 @@ async fn it_keeps_the_contract() {
     conformance::run(async || open(&url).await).await.unwrap();
 }
 
-/// Goal: an invalid row does not hide the other records, and is reported. Method: rows that another program wrote.
+/// Goal: an invalid row does not hide the other records, and is reported. Method: rows that another program
+/// wrote.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_row_that_is_no_record_is_skipped_and_told() {
     let server = MariaDb::start();
@@ -78,9 +80,9 @@ async fn it_survives_crashes_pauses_and_bad_networks() {
     drop(direct);
 }
 
-/// Goal: a crash keeps what a read has returned. Without a binary log, `InnoDB` shows a commit before it is on the disk, and a
-/// server with READ-UNCOMMITTED as its default shows statements that have not committed. Method: the disk hangs while a write
-/// waits for it; then the server is killed.
+/// Goal: a crash keeps what a read has returned. Without a binary log, `InnoDB` shows a commit before it is
+/// on the disk, and a server with READ-UNCOMMITTED as its default shows statements that have not committed.
+/// Method: the disk hangs while a write waits for it; then the server is killed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_read_returns_only_what_a_crash_keeps() {
     let with_binary_log =
@@ -108,9 +110,9 @@ async fn a_read_returns_only_what_a_crash_keeps() {
     }
 }
 
-/// Goal: `may_lose` bounds the loss of a server that syncs later, even if its disk hangs. Such a server acknowledges commits for as
-/// long as the disk hangs, and a crash loses them. Method: the disk hangs, and the server is killed; with 2, only syncs hang,
-/// which loses something only if the machine fails too.
+/// Goal: `may_lose` bounds the loss of a server that syncs later, even if its disk hangs. Such a server
+/// acknowledges commits for as long as the disk hangs, and a crash loses them. Method: the disk hangs, and
+/// the server is killed; with 2, only syncs hang, which loses something only if the machine fails too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_syncs_later_is_not_trusted_while_its_disk_hangs() {
     let shown = "SELECT value FROM test.snowmint_records WHERE name = 'a'";
@@ -226,8 +228,8 @@ async fn passwords_databases_and_rights() {
     }
 }
 
-/// Goal: replacing a password while a node runs causes no errors. Method: change it on the server and in the file, then end all
-/// sessions.
+/// Goal: replacing a password while a node runs causes no errors. Method: change it on the server and in the
+/// file, then end all sessions.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_new_password_is_read_from_its_file() {
     let server = MariaDb::start();
@@ -256,7 +258,8 @@ async fn a_server_that_never_syncs_is_refused() {
     }
 }
 
-/// Goal: a server that acknowledges commits before they are on its disk is refused, unless the user has stated the loss.
+/// Goal: a server that acknowledges commits before they are on its disk is refused, unless the user has
+/// stated the loss.
 #[tokio::test]
 async fn a_server_that_syncs_later_is_refused() {
     let server = MariaDb::start();
@@ -280,7 +283,8 @@ async fn a_server_that_syncs_later_is_refused() {
     open(&url(&server)).await;
 }
 
-/// Goal: a server whose commits are durable only with its binary log, but that syncs this log later, is refused too.
+/// Goal: a server whose commits are durable only with its binary log, but that syncs this log later, is
+/// refused too.
 #[tokio::test]
 async fn a_binary_log_that_is_synced_later_is_refused() {
     let server = MariaDb::with(&["--log-bin=binlog", "--sync-binlog=0"]);
@@ -327,8 +331,8 @@ async fn a_server_that_cannot_be_written_is_told() {
     let server = MariaDb::start();
     let store = open(&url(&server)).await;
     let revision = put(&*store, "a", b"1").await.revision;
-    // As when a primary is demoted while nodes are connected: neither reads nor writes may continue, even for a user who could
-    // write despite `read_only`.
+    // As when a primary is demoted while nodes are connected: neither reads nor writes may continue, even for
+    // a user who could write despite `read_only`.
     server.sql("SET GLOBAL read_only = 1");
     for error in [store.load(&key("a")).await.unwrap_err(), store.list("").await.unwrap_err()] {
         assert_eq!(error.kind(), StoreErrorKind::ReadOnly, "{error}");
@@ -365,8 +369,8 @@ async fn a_server_that_cannot_be_written_is_told() {
     assert!(store.load(&key("a")).await.unwrap().is_none(), "the writable server is used");
 }
 
-/// Goal: replicas never skip a write that depends on whether the server is writable. Method: the log format in which replicas
-/// execute statements again, on servers with and without a log.
+/// Goal: replicas never skip a write that depends on whether the server is writable. Method: the log format
+/// in which replicas execute statements again, on servers with and without a log.
 #[tokio::test]
 async fn a_log_of_statements_is_refused() {
     let server = MariaDb::with(&["--log-bin=binlog", "--binlog-format=STATEMENT"]);
@@ -377,8 +381,8 @@ async fn a_log_of_statements_is_refused() {
     open(&url(&server)).await;
 }
 
-/// Goal: a full disk is reported as such, a refused write leaves nothing, and earlier records stay. Method: a data file that may
-/// not grow.
+/// Goal: a full disk is reported as such, a refused write leaves nothing, and earlier records stay. Method: a
+/// data file that may not grow.
 #[tokio::test]
 async fn a_full_disk_is_told() {
     let server = MariaDb::with(&["--innodb-file-per-table=0", "--innodb-data-file-path=ibdata1:12M"]);

@@ -1,5 +1,5 @@
-//! The MySQL store and the counters of other systems on a primary and a replica that change roles: numbers of one server are
-//! never returned again by the other, even to users whom `read_only` does not stop.
+//! The MySQL store and the counters of other systems on a primary and a replica that change roles: numbers of
+//! one server are never returned again by the other, even to users whom `read_only` does not stop.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU64;
@@ -172,7 +172,8 @@ async fn start() -> Arc<MariaDbPair> {
     Arc::new(spawn_blocking(MariaDbPair::start).await.unwrap())
 }
 
-/// Goal: a demoted primary returns no more numbers. Method: several switchovers there and back, with all tasks drawing.
+/// Goal: a demoted primary returns no more numbers. Method: several switchovers there and back, with all
+/// tasks drawing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn planned_switchovers_give_nothing_twice() {
     let pair = start().await;
@@ -185,8 +186,8 @@ async fn planned_switchovers_give_nothing_twice() {
     writers.stop().await;
 }
 
-/// Goal: no counter of another system advances on a demoted server. Method: users whom `read_only` does not stop, on connections
-/// that were made before.
+/// Goal: no counter of another system advances on a demoted server. Method: users whom `read_only` does not
+/// stop, on connections that were made before.
 #[tokio::test]
 async fn a_demoted_server_takes_no_write_of_any_counter() {
     let server = MariaDb::start();
@@ -223,8 +224,9 @@ async fn a_demoted_server_takes_no_write_of_any_counter() {
     }
 }
 
-/// Goal: raising a counter succeeds only when a replica has the raise, even if the primary shows that it is above already.
-/// Method: a raise whose wait for the replica is killed, the same raise again, and a replica that comes back.
+/// Goal: raising a counter succeeds only when a replica has the raise, even if the primary shows that it is
+/// above already. Method: a raise whose wait for the replica is killed, the same raise again, and a replica
+/// that comes back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_raise_that_no_replica_has_does_not_count() {
     let pair = start().await;
@@ -272,8 +274,8 @@ async fn a_raise_that_no_replica_has_does_not_count() {
 /// The counters of other systems, and the URL parameters of each.
 const COUNTERS: [(&str, &str); 3] = [("leaf", "tag=a"), ("tinyid", "biz_type=a"), ("tickets", "stub=a")];
 
-/// Goal: no number is returned that a crash would take back. Method: an operator changes settings while connections are open;
-/// nothing is written, except for users who accept the loss.
+/// Goal: no number is returned that a crash would take back. Method: an operator changes settings while
+/// connections are open; nothing is written, except for users who accept the loss.
 #[tokio::test]
 async fn a_server_that_comes_to_sync_later_takes_no_write() {
     let server = MariaDb::with(&["--log-bin=binlog"]);
@@ -333,8 +335,8 @@ async fn a_server_that_comes_to_sync_later_takes_no_write() {
     assert!(error.to_string().contains("may_lose=11s"), "{error}");
 }
 
-/// Goal: no counter is used that a crash may take back, whatever the server's settings. Method: tables of another engine, which
-/// can be surveyed, and used if `durable=no` accepts that.
+/// Goal: no counter is used that a crash may take back, whatever the server's settings. Method: tables of
+/// another engine, which can be surveyed, and used if `durable=no` accepts that.
 #[tokio::test]
 async fn a_table_of_another_engine_is_no_counter() {
     let server = MariaDb::start();
@@ -363,7 +365,8 @@ async fn a_table_of_another_engine_is_no_counter() {
     }
 }
 
-/// Goal: servers that only set `wsrep_on` are not a cluster, and get none of its privileges. Method: two without a provider.
+/// Goal: servers that only set `wsrep_on` are not a cluster, and get none of its privileges. Method: two
+/// without a provider.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn servers_without_a_provider_are_no_cluster() {
     let settings = ["--wsrep-on=ON", "--log-bin=binlog", "--binlog-format=ROW"];
@@ -382,8 +385,8 @@ async fn servers_without_a_provider_are_no_cluster() {
     open(&one(&servers[0])).await;
 }
 
-/// Goal: members of a Galera cluster count as one server while they are one cluster. Method: a real cluster whose members are cut
-/// off from each other, and whose second member is then made a separate cluster.
+/// Goal: members of a Galera cluster count as one server while they are one cluster. Method: a real cluster
+/// whose members are cut off from each other, and whose second member is then made a separate cluster.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_parts_of_a_galera_cluster_are_two_servers() {
     let pair = Arc::new(spawn_blocking(|| GaleraPair::start(&[])).await.unwrap());
@@ -446,7 +449,8 @@ async fn the_parts_of_a_galera_cluster_are_two_servers() {
     open(&format!("mysql://root@127.0.0.1:{port},localhost:{port}/test")).await;
 }
 
-/// Goal: what a primary acknowledged before it was killed is on the replica. Method: kill it under load, twice.
+/// Goal: what a primary acknowledged before it was killed is on the replica. Method: kill it under load,
+/// twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn forced_failovers_give_nothing_twice() {
     let pair = start().await;
@@ -478,8 +482,8 @@ async fn two_primaries_are_refused() {
     open(&format!("mysql://root@127.0.0.1:{port},localhost:{port}/test")).await;
 }
 
-/// Goal: a write counts, and is shown, only when a replica has it. Method: a replica that does not answer; waits that are killed,
-/// and waits that time out.
+/// Goal: a write counts, and is shown, only when a replica has it. Method: a replica that does not answer;
+/// waits that are killed, and waits that time out.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn what_no_replica_has_is_not_shown() {
     let pair = start().await;
@@ -544,8 +548,8 @@ async fn what_no_replica_has_is_not_shown() {
     assert_eq!(lossy.add(&key("sum"), NonZeroU64::MIN).await.unwrap(), 1);
 }
 
-/// Goal: if a replica would wait for a replica of its own before it applies a transaction, the error on that replica names the
-/// setting.
+/// Goal: if a replica would wait for a replica of its own before it applies a transaction, the error on that
+/// replica names the setting.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replica_that_waits_for_replicas_is_told() {
     let pair = start().await;
@@ -559,8 +563,8 @@ async fn a_replica_that_waits_for_replicas_is_told() {
     open(&pair.url("node")).await;
 }
 
-/// Goal: an open connection notices that semi-synchronous replication was enabled. Method: enable it after a write, cut the
-/// replica off, and kill the wait of the next write; the server answers OK to that.
+/// Goal: an open connection notices that semi-synchronous replication was enabled. Method: enable it after a
+/// write, cut the replica off, and kill the wait of the next write; the server answers OK to that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_wait_that_begins_later_is_noticed() {
     let pair = start().await;
@@ -602,9 +606,10 @@ async fn a_wait_that_begins_later_is_noticed() {
     }
 }
 
-/// Goal: transactions that no replica has do not count as seen, so the promoted replica, which never had them, is used. Method:
-/// cut the replica off, leave writes unconfirmed on the primary, call it on new and on old connections and from a node that
-/// starts, also while it shows those writes; then kill the primary and promote the replica.
+/// Goal: transactions that no replica has do not count as seen, so the promoted replica, which never had
+/// them, is used. Method: cut the replica off, leave writes unconfirmed on the primary, call it on new and on
+/// old connections and from a node that starts, also while it shows those writes; then kill the primary and
+/// promote the replica.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn what_no_replica_has_locks_nobody_out() {
     let pair = start().await;
@@ -644,9 +649,10 @@ async fn add_when_up(store: &dyn Store) {
     }
 }
 
-/// Goal: a server whose commits no replica confirms stays in use, even as the first one that a node meets, but if replicas
-/// confirmed before, a warning is logged. Method: a failover that leaves the new primary alone, a replica that comes back, and a
-/// setting that is removed; a store whose URL states the loss logs nothing.
+/// Goal: a server whose commits no replica confirms stays in use, even as the first one that a node meets,
+/// but if replicas confirmed before, a warning is logged. Method: a failover that leaves the new primary
+/// alone, a replica that comes back, and a setting that is removed; a store whose URL states the loss logs
+/// nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn replicas_that_confirm_no_more_are_told_once() {
     let pair = start().await;
@@ -681,8 +687,9 @@ async fn replicas_that_confirm_no_more_are_told_once() {
     assert_eq!(told(), (2, 1), "the setting was taken away");
 }
 
-/// Goal: a write counts only if a replica has it, even on a connection that was made before the server gave up waiting. Method:
-/// another program's commit times out, after which the server does not wait; then the replica comes back.
+/// Goal: a write counts only if a replica has it, even on a connection that was made before the server gave
+/// up waiting. Method: another program's commit times out, after which the server does not wait; then the
+/// replica comes back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_server_that_gave_up_waiting_is_noticed_by_each_call() {
     let pair = start().await;

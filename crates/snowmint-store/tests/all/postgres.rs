@@ -1,4 +1,5 @@
-//! The PostgreSQL store against real servers: the suite, crashes, bad networks, permissions, standbys, full disks, TLS.
+//! The PostgreSQL store against real servers: the suite, crashes, bad networks, permissions, standbys, full
+//! disks, TLS.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU64;
@@ -22,7 +23,8 @@ async fn it_keeps_the_contract() {
     conformance::run(async || open(&url).await).await.unwrap();
 }
 
-/// Goal: an invalid row does not hide the other records, and is reported. Method: rows that another program wrote.
+/// Goal: an invalid row does not hide the other records, and is reported. Method: rows that another program
+/// wrote.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_row_that_is_no_record_is_skipped_and_told() {
     let server = Postgres::start();
@@ -37,8 +39,8 @@ async fn a_row_that_is_no_record_is_skipped_and_told() {
     assert_eq!(store.load(&key("workers/a/2")).await.unwrap_err().kind(), StoreErrorKind::Corrupt);
 }
 
-/// Goal: names of other programs are skipped, also in a database without an encoding, whose server accepts any bytes. Method: a
-/// database of each kind.
+/// Goal: names of other programs are skipped, also in a database without an encoding, whose server accepts
+/// any bytes. Method: a database of each kind.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn names_of_other_programs_are_skipped_and_told() {
     let server = Postgres::start();
@@ -140,8 +142,8 @@ async fn passwords_databases_and_rights() {
     }
 }
 
-/// Goal: replacing a password while a node runs causes no errors. Method: change it on the server and in the file, then end all
-/// sessions.
+/// Goal: replacing a password while a node runs causes no errors. Method: change it on the server and in the
+/// file, then end all sessions.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_new_password_is_read_from_its_file() {
     let server = Postgres::start();
@@ -171,7 +173,8 @@ async fn a_new_password_is_read_from_its_file() {
     assert_eq!(names, "snowmint-5000ms");
 }
 
-/// Goal: a server is recognised at any address, and two servers are told apart. Method: a proxy and a pooler in front of one.
+/// Goal: a server is recognised at any address, and two servers are told apart. Method: a proxy and a pooler
+/// in front of one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_is_known_by_any_address() {
     let (server, another) = (Postgres::start(), Postgres::start());
@@ -193,9 +196,9 @@ async fn it_keeps_the_contract_through_a_pooler_of_sessions() {
     conformance::run(async || open(&url).await).await.unwrap();
 }
 
-/// Goal: a pooler that gives transactions to other sessions is refused, with the reason, before it acknowledges a write in a
-/// session without the settings. Method: a server whose default is not to wait for its disk, sessions of another program between
-/// ours, and two nodes.
+/// Goal: a pooler that gives transactions to other sessions is refused, with the reason, before it
+/// acknowledges a write in a session without the settings. Method: a server whose default is not to wait for
+/// its disk, sessions of another program between ours, and two nodes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_pooler_of_transactions_is_refused() {
     let server = Postgres::with(&["synchronous_commit=off"]);
@@ -233,8 +236,9 @@ async fn settings(session: &mut PgConnection) -> BTreeSet<(String, String)> {
     rows.iter().map(|row| FromRow::from_row(row).unwrap()).collect()
 }
 
-/// Goal: the store leaves the sessions that a pooler shares unchanged, and no call depends on what others have set in one.
-/// Method: one session behind the pooler for the store and another program; its settings before and after each call.
+/// Goal: the store leaves the sessions that a pooler shares unchanged, and no call depends on what others
+/// have set in one. Method: one session behind the pooler for the store and another program; its settings
+/// before and after each call.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_that_is_shared_is_left_as_it_was() {
     let server = Postgres::with(&["synchronous_commit=off", "default_transaction_isolation=serializable"]);
@@ -273,7 +277,8 @@ async fn a_server_that_does_not_sync_is_refused() {
     open(&format!("{}?durable=no", url(&server))).await;
 }
 
-/// Goal: no write is acknowledged that a crash would take back. Method: turn `fsync` off while a connection is open.
+/// Goal: no write is acknowledged that a crash would take back. Method: turn `fsync` off while a connection
+/// is open.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_stops_syncing_takes_no_write() {
     let server = Postgres::start();
@@ -311,8 +316,8 @@ async fn a_server_that_stops_syncing_takes_no_write() {
     while store.add(&key("sum"), NonZeroU64::MIN).await.is_err() {}
 }
 
-/// Goal: a copy that is given the name of the database is not mistaken for it. Method: swap the names of the two while a store is
-/// open; a store that is opened afterwards uses the copy.
+/// Goal: a copy that is given the name of the database is not mistaken for it. Method: swap the names of the
+/// two while a store is open; a store that is opened afterwards uses the copy.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_copy_of_the_database_is_not_used() {
     let server = Postgres::start();
@@ -346,8 +351,8 @@ async fn a_copy_of_the_database_is_not_used() {
     assert_eq!(store.add(&key("sum"), one).await.unwrap(), 1);
 }
 
-/// Goal: all nodes of one URL and one user use one table. Method: a schema of that user appears, with a copy of the table, before
-/// the one that nodes use, on open connections and on new ones.
+/// Goal: all nodes of one URL and one user use one table. Method: a schema of that user appears, with a copy
+/// of the table, before the one that nodes use, on open connections and on new ones.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_table_that_hides_another_is_not_used() {
     let server = Postgres::start();

@@ -1,5 +1,5 @@
-//! The PostgreSQL store with standbys: data that is visible on the primary but not confirmed by a synchronous standby must not be
-//! relied on, however the session that waits for the standby ends.
+//! The PostgreSQL store with standbys: data that is visible on the primary but not confirmed by a synchronous
+//! standby must not be relied on, however the session that waits for the standby ends.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -54,7 +54,8 @@ async fn write(
     wait_for_standby(primary, write).await
 }
 
-/// Returns the value of `a` that a server shows to reads without a fence; nothing on a standby that lacks the table so far.
+/// Returns the value of `a` that a server shows to reads without a fence; nothing on a standby that lacks the
+/// table so far.
 fn shown(server: &Postgres) -> String {
     if server.sql("SELECT to_regclass('snowmint_records')").is_empty() {
         return String::new();
@@ -77,8 +78,8 @@ async fn reads_fail(primary: &Postgres) {
 /// Ends the wait of a write for the standby, and returns the writer's result.
 type End = fn(&Postgres);
 
-/// Goal: no caller relies on a write that the standby lacks, and after its promotion that write has not happened. Method: end the
-/// wait of a write in every possible way, read, promote.
+/// Goal: no caller relies on a write that the standby lacks, and after its promotion that write has not
+/// happened. Method: end the wait of a write in every possible way, read, promote.
 async fn an_unconfirmed_write_counts_for_nobody(end: End) {
     let (primary, standby) = block_in_place(pair);
     let store = open(&url(&primary)).await;
@@ -124,8 +125,8 @@ async fn a_crash_counts_for_nobody() {
     .await;
 }
 
-/// Goal: time limits on statements, the server's and ours, do not end a wait as if it were confirmed. Method: a wait that
-/// outlasts them; then the standby comes back and confirms.
+/// Goal: time limits on statements, the server's and ours, do not end a wait as if it were confirmed. Method:
+/// a wait that outlasts them; then the standby comes back and confirms.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_time_limit_confirms_nothing() {
     let (primary, standby) = block_in_place(pair);
@@ -145,8 +146,8 @@ async fn a_time_limit_confirms_nothing() {
     eventually("the standby", || block_in_place(|| shown(&standby) == "2")).await;
 }
 
-/// Goal: no read and no addition counts as confirmed, even if each of their waits is cancelled. Method: another user repeatedly
-/// cancels every wait.
+/// Goal: no read and no addition counts as confirmed, even if each of their waits is cancelled. Method:
+/// another user repeatedly cancels every wait.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waits_that_are_cancelled_again_and_again_confirm_nothing() {
     let (primary, standby) = block_in_place(pair);
@@ -166,7 +167,8 @@ async fn waits_that_are_cancelled_again_and_again_confirm_nothing() {
     reads_fail(&primary).await;
     drop(canceller);
     assert_eq!(block_in_place(|| shown(&primary)), "2", "the trap is set");
-    // Once the standby has confirmed them, all readers see the same records; additions without an answer are lost.
+    // Once the standby has confirmed them, all readers see the same records; additions without an answer are
+    // lost.
     block_in_place(|| standby.restart());
     assert_eq!(load_when_confirmed(&*store).await, b"2");
     assert_eq!(store.add(&key("sum"), NonZeroU64::MIN).await.unwrap(), 4);
@@ -224,8 +226,9 @@ async fn calls_that_are_given_up_do_not_pile_up_behind_a_pooler() {
     given_up_calls_do_not_pile_up(primary, &standby, &url).await;
 }
 
-/// Goal: calls that time out leave few sessions on the server, which has a limit. Method: nodes that read, write and restart
-/// repeatedly without the standby; count the sessions at the end, and all writes that were sent.
+/// Goal: calls that time out leave few sessions on the server, which has a limit. Method: nodes that read,
+/// write and restart repeatedly without the standby; count the sessions at the end, and all writes that were
+/// sent.
 async fn given_up_calls_do_not_pile_up(primary: Postgres, standby: &Postgres, url: &str) {
     const NODES: usize = 3;
     const ROUNDS: usize = 6;
@@ -271,7 +274,8 @@ async fn given_up_calls_do_not_pile_up(primary: Postgres, standby: &Postgres, ur
     assert_eq!(found, NODES * ROUNDS);
 }
 
-/// Goal: the contract holds with a synchronous standby, and for a user without more rights. Method: the suite.
+/// Goal: the contract holds with a synchronous standby, and for a user without more rights. Method: the
+/// suite.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn it_keeps_the_contract_with_a_synchronous_standby() {
     let (primary, standby) = block_in_place(pair);
@@ -280,8 +284,8 @@ async fn it_keeps_the_contract_with_a_synchronous_standby() {
     drop(standby);
 }
 
-/// Goal: a read on a server without synchronous standbys costs no commit, and costs one once the server has them. Method: look at
-/// the transaction ids that it has used.
+/// Goal: a read on a server without synchronous standbys costs no commit, and costs one once the server has
+/// them. Method: look at the transaction ids that it has used.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reads_write_only_where_standbys_are_waited_for() {
     let primary = block_in_place(Postgres::start);
@@ -325,8 +329,9 @@ async fn an_asynchronous_standby_may_lose_what_the_url_says() {
     assert_eq!((found.revision, &*found.value), (before, &b"1"[..]));
 }
 
-/// Goal: a server whose commits no standby confirms stays in use, even as the first one that a node meets, but if standbys
-/// confirmed before, a warning is logged. Method: promote the standby, which has none of its own; give it one, and take it away.
+/// Goal: a server whose commits no standby confirms stays in use, even as the first one that a node meets,
+/// but if standbys confirmed before, a warning is logged. Method: promote the standby, which has none of its
+/// own; give it one, and take it away.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn standbys_that_confirm_no_more_are_told_once() {
     let (primary, standby) = block_in_place(pair);
@@ -381,8 +386,8 @@ fn asynchronous_pair() -> (Postgres, Postgres) {
     (primary, standby)
 }
 
-/// Such a pair after a promotion of the standby, with the old primary down; a store that has used both, and the revision of `a`
-/// that it wrote last.
+/// Such a pair after a promotion of the standby, with the old primary down; a store that has used both, and
+/// the revision of `a` that it wrote last.
 async fn promoted_pair() -> (Postgres, Postgres, Arc<dyn Store>, Revision) {
     let (primary, standby) = block_in_place(asynchronous_pair);
     let store = open(&both(&primary, &standby)).await;
@@ -394,8 +399,8 @@ async fn promoted_pair() -> (Postgres, Postgres, Arc<dyn Store>, Revision) {
     (primary, standby, store, before)
 }
 
-/// Goal: a node that reaches both of two primaries uses neither, and the error names both. Method: promote the standby, restart
-/// the old primary unchanged; nodes that were connected before, and new nodes.
+/// Goal: a node that reaches both of two primaries uses neither, and the error names both. Method: promote
+/// the standby, restart the old primary unchanged; nodes that were connected before, and new nodes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_primaries_are_refused_and_named() {
     let (primary, standby, store, before) = promoted_pair().await;
@@ -444,8 +449,8 @@ async fn put_when_up(store: &dyn Store) -> Revision {
     }
 }
 
-/// Goal: a node that has used the promoted server does not go back to the old primary, even if only that one is up. Method:
-/// promote, use, kill the new primary, start the old one.
+/// Goal: a node that has used the promoted server does not go back to the old primary, even if only that one
+/// is up. Method: promote, use, kill the new primary, start the old one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_old_primary_is_not_gone_back_to() {
     let (primary, standby, store, before) = promoted_pair().await;
@@ -461,7 +466,8 @@ async fn an_old_primary_is_not_gone_back_to() {
     put_when_up(&*store).await;
 }
 
-/// Goal: another database is not mistaken for the one in use. Method: two servers of which one runs at a time.
+/// Goal: another database is not mistaken for the one in use. Method: two servers of which one runs at a
+/// time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_database_is_not_taken_for_this_one() {
     let (one, other) = block_in_place(|| (Postgres::start(), Postgres::start()));

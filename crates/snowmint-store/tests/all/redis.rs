@@ -67,7 +67,8 @@ async fn it_tells_the_time_and_its_names() {
     assert!(schema.contains("{team}:record:KEY") && schema.contains("~{team}:*"), "{schema}");
 }
 
-/// Goal: a user with the permissions that `schema` shows, and no others, can do everything. Method: create that user.
+/// Goal: a user with the permissions that `schema` shows, and no others, can do everything. Method: create
+/// that user.
 #[tokio::test]
 async fn passwords_and_rights() {
     let server = Redis::start();
@@ -169,8 +170,8 @@ async fn what_a_server_refuses_has_a_kind() {
     assert_ne!(swap().await.unwrap(), Swap::Conflict);
 }
 
-/// Goal: a name that is not UTF-8 stops no list, no start and no survey, with the index and without it. Method: names of other
-/// programs among the records, and an index that has to be rebuilt from them.
+/// Goal: a name that is not UTF-8 stops no list, no start and no survey, with the index and without it.
+/// Method: names of other programs among the records, and an index that has to be rebuilt from them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn names_of_other_programs_are_skipped_and_told() {
     let server = Redis::start();
@@ -201,8 +202,8 @@ async fn names_of_other_programs_are_skipped_and_told() {
     assert!(store.list("workers/").await.unwrap().is_empty());
 }
 
-/// Goal: a record that lost its revision does not count as a free key. Method: delete each field without the store, and claim the
-/// key like a caller that finds it missing in a list.
+/// Goal: a record that lost its revision does not count as a free key. Method: delete each field without the
+/// store, and claim the key like a caller that finds it missing in a list.
 #[tokio::test]
 async fn a_damaged_record_is_not_overwritten() {
     let server = Redis::start();
@@ -295,8 +296,8 @@ async fn wait_replicas_waits_for_copies() {
     assert_eq!(cli(primary.address(), &["HGET", "{snowmint}:record:b", "v"]), "3");
 }
 
-/// Goal: a list is complete whatever happened to its index. Method: delete parts of the index, in every combination, also while
-/// others write; a prefix full of characters that are special in a pattern.
+/// Goal: a list is complete whatever happened to its index. Method: delete parts of the index, in every
+/// combination, also while others write; a prefix full of characters that are special in a pattern.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_deleted_index_is_rebuilt() {
     const RECORDS: usize = 450;
@@ -361,8 +362,8 @@ async fn settings_that_change_are_noticed() {
     }
 }
 
-/// Goal: a cluster stays usable if the nodes that the URL names die. Method: the named node dies, then the owner, and a replica
-/// that is not in the URL takes over.
+/// Goal: a cluster stays usable if the nodes that the URL names die. Method: the named node dies, then the
+/// owner, and a replica that is not in the URL takes over.
 #[tokio::test]
 async fn a_cluster_is_followed_beyond_the_nodes_of_the_url() {
     let settings =
@@ -420,9 +421,9 @@ async fn cluster() -> [Redis; 3] {
     members
 }
 
-/// Goal: a primary that is cut off from the other members of its cluster is abandoned for its successor, whether it knows that it
-/// is cut off or not. Method: tell it to forget the others, which lasts 1 minute; with full coverage it then refuses all calls,
-/// and without it continues to accept them.
+/// Goal: a primary that is cut off from the other members of its cluster is abandoned for its successor,
+/// whether it knows that it is cut off or not. Method: tell it to forget the others, which lasts 1 minute;
+/// with full coverage it then refuses all calls, and without it continues to accept them.
 #[tokio::test]
 async fn a_member_that_is_cut_off_is_left_for_its_heir() {
     for coverage in ["yes", "no"] {
@@ -458,8 +459,9 @@ async fn a_member_that_is_cut_off_is_left_for_its_heir() {
     }
 }
 
-/// Goal: a member that has our keys because they were moved there is used, although it once was a replica of the one that gave
-/// them away, and left its line before what has settled. Method: a replica that becomes a separate shard.
+/// Goal: a member that has our keys because they were moved there is used, although it once was a replica of
+/// the one that gave them away, and left its line before what has settled. Method: a replica that becomes a
+/// separate shard.
 #[tokio::test]
 async fn a_replica_that_became_a_shard_is_used() {
     let [owner, heir, _witness] = cluster().await;
@@ -505,8 +507,8 @@ async fn a_replica_that_became_a_shard_is_used() {
     assert_eq!(heir.command(&["HGET", "{snowmint}:record:a", "v"]), "2");
 }
 
-/// Goal: writes that a member acknowledges while it is cut off are within `may_lose`. Method: values below and above, and a
-/// member that stops by itself without its replica.
+/// Goal: writes that a member acknowledges while it is cut off are within `may_lose`. Method: values below
+/// and above, and a member that stops by itself without its replica.
 #[tokio::test]
 async fn a_cluster_needs_a_loss_that_covers_a_cut() {
     let [owner, heir, _witness] = cluster().await;
@@ -536,8 +538,8 @@ async fn a_cluster_needs_a_loss_that_covers_a_cut() {
     assert_eq!(until_it_fails(&*store).await.kind(), StoreErrorKind::Other);
 }
 
-/// Goal: a copy outside of the cluster does not stand in for its replica, for which WAIT counts it. Method: such a copy beside the
-/// replica, and alone.
+/// Goal: a copy outside of the cluster does not stand in for its replica, for which WAIT counts it. Method:
+/// such a copy beside the replica, and alone.
 #[tokio::test]
 async fn a_copy_outside_of_the_cluster_is_no_replica() {
     let [owner, heir, _witness] = cluster().await;
@@ -558,8 +560,8 @@ async fn a_copy_outside_of_the_cluster_is_no_replica() {
     is_refused().await;
 }
 
-/// Goal: a new member that is given our keys is found, and keys that are about to move stay usable. Method: a member joins after
-/// the store was opened; the slot is opened for a move, and moved later.
+/// Goal: a new member that is given our keys is found, and keys that are about to move stay usable. Method: a
+/// member joins after the store was opened; the slot is opened for a move, and moved later.
 #[tokio::test]
 async fn a_member_that_joins_later_and_gets_the_keys_is_found() {
     let settings = ["--cluster-enabled", "yes"];
@@ -609,7 +611,8 @@ async fn a_member_that_joins_later_and_gets_the_keys_is_found() {
     assert_eq!(late.command(&["HGET", "{snowmint}:record:a", "v"]), "3");
 }
 
-/// Goal: an import says that a pattern finds the counters of one member only. Method: a cluster of one member.
+/// Goal: an import says that a pattern finds the counters of one member only. Method: a cluster of one
+/// member.
 #[tokio::test]
 async fn a_pattern_of_counters_on_a_cluster_is_refused() {
     let owner = Redis::with(&["--cluster-enabled", "yes"]);
@@ -670,8 +673,8 @@ async fn until_it_fails(store: &dyn Store) -> StoreError {
     }
 }
 
-/// Goal: a server whose disk hangs is not trusted: with `everysec` it acknowledges writes without a sync for as long as the disk
-/// hangs, and a failure of its machine would lose all of them. Method: no sync ends.
+/// Goal: a server whose disk hangs is not trusted: with `everysec` it acknowledges writes without a sync for
+/// as long as the disk hangs, and a failure of its machine would lose all of them. Method: no sync ends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_whose_disk_hangs_is_not_used() {
     let server = Redis::with_disk_that_hangs(&["--appendfsync", "everysec"]);

@@ -1,5 +1,5 @@
-//! Redis servers that change roles: demoted, cut off, two at once, one that was replaced, and a failover by Sentinel.
-//! Tests the store and the counters of other systems, on connections that existed before.
+//! Redis servers that change roles: demoted, cut off, two at once, one that was replaced, and a failover by
+//! Sentinel. Tests the store and the counters of other systems, on connections that existed before.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -71,8 +71,8 @@ async fn until_it_answers(store: &dyn Store) -> Option<Vec<u8>> {
     until(store, "an answer", |found| found.as_ref().ok().cloned()).await
 }
 
-/// Goal: a primary that became a replica neither accepts a write nor answers a read. Method: every call on a separate connection
-/// that was open before.
+/// Goal: a primary that became a replica neither accepts a write nor answers a read. Method: every call on a
+/// separate connection that was open before.
 #[tokio::test]
 async fn a_demoted_primary_answers_nothing() {
     let (first, second) = pair();
@@ -105,8 +105,8 @@ async fn a_demoted_primary_answers_nothing() {
     }
 }
 
-/// Goal: a promoted server is used only once its data is in its file, by new and by existing nodes. Method: replicas that take
-/// minutes to rewrite their file after a sync, one of which shows what a crash would lose.
+/// Goal: a promoted server is used only once its data is in its file, by new and by existing nodes. Method:
+/// replicas that take minutes to rewrite their file after a sync, one of which shows what a crash would lose.
 #[tokio::test]
 async fn a_promoted_replica_is_used_once_its_file_is_written() {
     let first = Redis::start();
@@ -231,8 +231,8 @@ async fn a_second_primary_counts_whatever_its_settings() {
     open(&format!("redis://127.0.0.1:{port},localhost:{port}")).await;
 }
 
-/// Goal: a primary that was replaced is not trusted even if no other is up. Method: it sleeps while it is replaced, and wakes up
-/// when its successor sleeps.
+/// Goal: a primary that was replaced is not trusted even if no other is up. Method: it sleeps while it is
+/// replaced, and wakes up when its successor sleeps.
 #[tokio::test]
 async fn a_primary_that_was_replaced_is_never_used_again() {
     let (first, second) = pair();
@@ -258,9 +258,9 @@ async fn a_primary_that_was_replaced_is_never_used_again() {
     assert_eq!(second.command(&["HGET", "{snowmint}:record:a", "v"]), "3");
 }
 
-/// Goal: an old primary that was restarted disturbs nobody who uses its successor, and does not pass for it. Method: it
-/// comes back without anybody to tell it, while the successor answers, while it hangs, and while nobody listens there. One store
-/// has used the old primary, the other has never seen it.
+/// Goal: an old primary that was restarted disturbs nobody who uses its successor, and does not pass for it.
+/// Method: it comes back without anybody to tell it, while the successor answers, while it hangs, and while
+/// nobody listens there. One store has used the old primary, the other has never seen it.
 #[tokio::test]
 async fn an_old_primary_that_comes_back_is_left_alone() {
     let (first, second) = pair();
@@ -298,8 +298,8 @@ async fn an_old_primary_that_comes_back_is_left_alone() {
     }
 }
 
-/// Goal: an old primary does not pass for the right one where two others were seen. Method: its successor goes on after it was
-/// replaced too, and then both hang, so that only the old primary accepts writes.
+/// Goal: an old primary does not pass for the right one where two others were seen. Method: its successor
+/// goes on after it was replaced too, and then both hang, so that only the old primary accepts writes.
 #[tokio::test]
 async fn an_old_primary_is_no_way_out_of_two_others() {
     let (first, second) = pair();
@@ -360,8 +360,8 @@ async fn write_and_settle(store: &dyn Store, value: &[u8]) {
     }
 }
 
-/// Goal: a replica that lacks settled writes is not used, although no other server accepts writes. Method: of two replicas one is
-/// promoted and used; it dies, and the other one, which never followed it, is promoted.
+/// Goal: a replica that lacks settled writes is not used, although no other server accepts writes. Method: of
+/// two replicas one is promoted and used; it dies, and the other one, which never followed it, is promoted.
 #[tokio::test]
 async fn a_replica_that_never_followed_the_primary_is_refused() {
     let (first, second) = pair();
@@ -403,8 +403,8 @@ async fn a_replica_that_lagged_for_longer_than_may_lose_is_refused() {
     assert!(error.contains("lost writes in a failover"), "{error}");
 }
 
-/// Goal: a primary that refuses writes settles nothing, so the failover that follows is an ordinary one. Method: it has lost its
-/// replica and keeps increasing its offset, for longer than `may_lose`.
+/// Goal: a primary that refuses writes settles nothing, so the failover that follows is an ordinary one.
+/// Method: it has lost its replica and keeps increasing its offset, for longer than `may_lose`.
 #[tokio::test]
 async fn a_primary_that_refuses_writes_settles_nothing() {
     let (first, second) = pair_that_needs_its_replica().await;
@@ -443,8 +443,8 @@ fn offset(server: &Redis) -> u64 {
     server.info("master_repl_offset").parse().unwrap()
 }
 
-/// Goal: a host that never answers delays no call. Method: consecutive calls, for several times the second in which all hosts
-/// have to be asked.
+/// Goal: a host that never answers delays no call. Method: consecutive calls, for several times the second in
+/// which all hosts have to be asked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_silent_host_delays_no_call() {
     let server = Redis::start();
@@ -552,8 +552,8 @@ async fn to_primary(server: &Redis) {
     eventually("a promotion", || server.info("role") == "master").await;
 }
 
-/// Goal: the hosts of the URL follow a failover by Sentinel, which loses no more than `may_lose`. Method: the primary is killed
-/// while many write, and comes back as another primary for as long as Sentinel lets it.
+/// Goal: the hosts of the URL follow a failover by Sentinel, which loses no more than `may_lose`. Method: the
+/// primary is killed while many write, and comes back as another primary for as long as Sentinel lets it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_failover_by_sentinel_is_followed() {
     let first = Redis::start();

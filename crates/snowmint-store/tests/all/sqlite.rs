@@ -1,6 +1,6 @@
-//! The SQLite store inside one process: the suite, reopening, dropped futures, files that are moved away, and invalid files:
-//! damaged, cut short, of another program, or too new. Each of those is refused with an error that an operator can act on, and
-//! none is written to.
+//! The SQLite store inside one process: the suite, reopening, dropped futures, files that are moved away, and
+//! invalid files: damaged, cut short, of another program, or too new. Each of those is refused with an error
+//! that an operator can act on, and none is written to.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -68,8 +68,8 @@ async fn a_file_of_length_0_is_new() {
     put(&SqliteStore::open(&path).await.unwrap(), "a", b"value").await;
 }
 
-/// Goal: no acknowledged write is lost because the main file is gone. Method: the log of a store that still runs, beside an empty
-/// file, beside none, and beside the missing file that a link leads to.
+/// Goal: no acknowledged write is lost because the main file is gone. Method: the log of a store that still
+/// runs, beside an empty file, beside none, and beside the missing file that a link leads to.
 #[tokio::test]
 async fn a_log_without_its_file_is_refused_and_kept() {
     let folder = tempfile::tempdir().unwrap();
@@ -96,7 +96,8 @@ async fn a_log_without_its_file_is_refused_and_kept() {
     }
 }
 
-/// Goal: two names of one file are not two stores. Method: a hard link, opened by both names; without it the file opens again.
+/// Goal: two names of one file are not two stores. Method: a hard link, opened by both names; without it the
+/// file opens again.
 #[tokio::test]
 async fn a_file_with_a_second_name_is_refused() {
     let folder = tempfile::tempdir().unwrap();
@@ -111,8 +112,8 @@ async fn a_file_with_a_second_name_is_refused() {
     assert!(load(&SqliteStore::open(&path).await.unwrap(), "a").await.is_some());
 }
 
-/// Goal: a dropped future leaves the old record or the new one, and a store that still works. Method: writes dropped after ever
-/// longer waits, from before they are sent until after they are done.
+/// Goal: a dropped future leaves the old record or the new one, and a store that still works. Method: writes
+/// dropped after ever longer waits, from before they are sent until after they are done.
 #[tokio::test]
 async fn a_dropped_write_happens_or_does_not() {
     let folder = tempfile::tempdir().unwrap();
@@ -167,7 +168,8 @@ async fn a_file_that_moves_away_is_noticed() {
     assert!(matches!(swap, Swap::Done(_)));
 }
 
-/// Goal: opening uses only a small part of the 100 ms in which a node has to be ready. Method: a file of 2,000 leases.
+/// Goal: opening uses only a small part of the 100 ms in which a node has to be ready. Method: a file of
+/// 2,000 leases.
 #[tokio::test]
 async fn opening_is_quick() {
     let folder = tempfile::tempdir().unwrap();
@@ -265,7 +267,8 @@ async fn a_page_of_zeros_is_corrupt() {
     }
 }
 
-/// Goal: damage that appears while the file is open is reported as such. Method: another connection drops the table.
+/// Goal: damage that appears while the file is open is reported as such. Method: another connection drops the
+/// table.
 #[tokio::test]
 async fn a_table_that_goes_away_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
@@ -331,7 +334,8 @@ async fn a_folder_is_not_a_file() {
     assert!(error.to_string().contains("cannot create the missing folder"), "{error}");
 }
 
-/// Goal: a file that is locked permanently gives an error in bounded time. Method: another connection holds it.
+/// Goal: a file that is locked permanently gives an error in bounded time. Method: another connection holds
+/// it.
 #[tokio::test]
 async fn a_locked_file_is_unavailable() {
     let folder = tempfile::tempdir().unwrap();
@@ -349,8 +353,9 @@ async fn a_locked_file_is_unavailable() {
     put(&store, "a", b"value").await;
 }
 
-/// Goal: after a restore, no holder takes the record of another for its own. Method: a file goes back to its backup while it is
-/// open (as by `.restore` of SQLite's shell), and another holder writes as often as the first one had.
+/// Goal: after a restore, no holder takes the record of another for its own. Method: a file goes back to its
+/// backup while it is open (as by `.restore` of SQLite's shell), and another holder writes as often as the
+/// first one had.
 #[tokio::test]
 async fn a_revision_from_before_a_restore_fits_no_record() {
     let folder = tempfile::tempdir().unwrap();

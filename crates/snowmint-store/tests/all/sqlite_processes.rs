@@ -1,5 +1,6 @@
-//! The SQLite store between processes: opened at one instant, shared, and killed in the middle of a write. Also on disks that are
-//! full or read-only: real mounts in a separate namespace, so that root cannot bypass them. Also in a folder that becomes closed.
+//! The SQLite store between processes: opened at one instant, shared, and killed in the middle of a write.
+//! Also on disks that are full or read-only: real mounts in a separate namespace, so that root cannot bypass
+//! them. Also in a folder that becomes closed.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU64;
@@ -161,8 +162,8 @@ fn acknowledged_writes_survive_a_kill() {
     }
 }
 
-/// Goal: no number is returned twice, even after kill -9. Method: two processes that add to one record, killed at any point, in
-/// several rounds.
+/// Goal: no number is returned twice, even after kill -9. Method: two processes that add to one record,
+/// killed at any point, in several rounds.
 #[test]
 fn added_numbers_are_given_once_in_spite_of_kills() {
     let folder = tempfile::tempdir().unwrap();
@@ -238,8 +239,9 @@ async fn read_only(folder: &Path) {
     }
 }
 
-/// Goal: a process that may no longer look at its files is told so, and not that they were moved; it continues once it may. Method:
-/// a process that permissions apply to, also if it runs as root, and a folder that becomes closed and open again.
+/// Goal: a process that may no longer look at its files is told so, and not that they were moved; it
+/// continues once it may. Method: a process that permissions apply to, also if it runs as root, and a folder
+/// that becomes closed and open again.
 #[test]
 fn a_folder_that_may_not_be_entered_is_not_a_file_that_was_moved() {
     let folder = tempfile::tempdir().unwrap();

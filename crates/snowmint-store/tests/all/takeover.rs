@@ -1,5 +1,5 @@
-//! Counters of other systems against real servers: beside writers that run those systems' own statements, and with every error in
-//! a table, a key or a URL.
+//! Counters of other systems against real servers: beside writers that run those systems' own statements, and
+//! with every error in a table, a key or a URL.
 
 #![allow(
     clippy::disallowed_methods,
@@ -51,8 +51,8 @@ async fn surveyed(url: &str) -> Vec<String> {
     found.counters.iter().map(line).collect()
 }
 
-/// Checks that a server with a binary log that syncs commits later can be surveyed, and is used only if the URL accepts that; the
-/// URL has a parameter.
+/// Checks that a server with a binary log that syncs commits later can be surveyed, and is used only if the
+/// URL accepts that; the URL has a parameter.
 async fn assert_drawn_from_only_on_request(server: &MariaDb, url: &str) {
     let accepting = format!("{url}&durable=no");
     for (setting, value) in [("innodb_flush_log_at_trx_commit", 2), ("sync_binlog", 0)] {

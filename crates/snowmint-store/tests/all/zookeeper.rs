@@ -1,5 +1,5 @@
-//! The ZooKeeper store against real servers: the suite, crashes, an ensemble whose leader fails, a lagging server, a bad network,
-//! sessions that expire, and logins.
+//! The ZooKeeper store against real servers: the suite, crashes, an ensemble whose leader fails, a lagging
+//! server, a bad network, sessions that expire, and logins.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -38,8 +38,8 @@ async fn it_keeps_the_contract() {
     conformance::run(async || open(&url(&server)).await).await.unwrap();
 }
 
-/// Goal: a URL that names servers of two ensembles is refused, since they are two stores. Method: two servers of their own; then one
-/// is down when the store is opened, and takes over later.
+/// Goal: a URL that names servers of two ensembles is refused, since they are two stores. Method: two servers
+/// of their own; then one is down when the store is opened, and takes over later.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn servers_of_two_ensembles_are_refused() {
     let (one, other) = (ZooKeeper::start(), ZooKeeper::start());
@@ -70,7 +70,8 @@ async fn servers_of_two_ensembles_are_refused() {
     }
 }
 
-/// Goal: reads are up to date on every server of an ensemble. Method: the suite, with a different server for each handle.
+/// Goal: reads are up to date on every server of an ensemble. Method: the suite, with a different server for
+/// each handle.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn it_keeps_the_contract_on_an_ensemble() {
     let ensemble = ZooKeeperEnsemble::start(3);
@@ -209,8 +210,9 @@ async fn leader(ensemble: &ZooKeeperEnsemble) -> usize {
     panic!("no leader");
 }
 
-/// Goal: a load never returns a server's old copy. Method: a leader and a follower in turn are paused while the rest continue to
-/// write, and are asked at the instant they wake up, when they do not know yet what they missed.
+/// Goal: a load never returns a server's old copy. Method: a leader and a follower in turn are paused while
+/// the rest continue to write, and are asked at the instant they wake up, when they do not know yet what they
+/// missed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_server_that_is_behind_is_not_believed() {
     let ensemble = ZooKeeperEnsemble::start(3);
@@ -254,8 +256,9 @@ async fn a_server_that_is_behind_is_not_believed() {
     println!("{answered} of 6 loads were answered; a plain read was stale {naive_was_stale} times");
 }
 
-/// Goal: a server that is cut off from the others, and lacks what they wrote, neither answers a read nor acknowledges a
-/// write. Method: it sleeps while they write, and wakes up when they sleep; once the leader, once a follower.
+/// Goal: a server that is cut off from the others, and lacks what they wrote, neither answers a read nor
+/// acknowledges a write. Method: it sleeps while they write, and wakes up when they sleep; once the leader,
+/// once a follower.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_server_that_is_cut_off_answers_nothing() {
     let ensemble = ZooKeeperEnsemble::start(3);
@@ -292,7 +295,8 @@ async fn a_connection_that_breaks_leaves_no_doubt_in_the_end() {
     assert!(report.failed_reads > 0 && report.unknown_but_written > 0, "{report:?}");
 }
 
-/// Goal: the outcome of a write that was never sent is known. Method: the server is gone, on a session that was open.
+/// Goal: the outcome of a write that was never sent is known. Method: the server is gone, on a session that
+/// was open.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_write_without_a_session_was_not_written() {
     let server = ZooKeeper::start();

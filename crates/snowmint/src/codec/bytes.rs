@@ -1,5 +1,5 @@
 //! Eight big-endian bytes, which sort like the number in a key-value store or a BINARY(8) column.
-//! bwmarrin/snowflake's `IntBytes` and noeqd's answer have the same bytes.
+//! bwmarrin/snowflake's `IntBytes` has the same bytes.
 
 use super::{Form, ParseIdError};
 use crate::Id;

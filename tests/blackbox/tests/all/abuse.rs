@@ -33,27 +33,25 @@ struct Victim {
     server: Server,
     thrift: SocketAddrV4,
     grpc: SocketAddrV4,
-    noeqd: SocketAddrV4,
 }
 
 impl Victim {
     fn spawn(folder: &Path, args: &[&str]) -> Self {
-        let (thrift, grpc, noeqd) = (port::free(), port::free(), port::free());
-        let ports = [("--thrift", thrift), ("--grpc", grpc), ("--noeqd", noeqd)];
+        let (thrift, grpc) = (port::free(), port::free());
+        let ports = [("--thrift", thrift), ("--grpc", grpc)];
         let ports = ports.iter().flat_map(|(flag, address)| [(*flag).to_owned(), address.to_string()]);
         let server = Serve::new(folder).args(ports).args(args).spawn();
         server.log_with("ready: ids are served", PATIENCE);
-        Self { server, thrift, grpc, noeqd }
+        Self { server, thrift, grpc }
     }
 
     /// The ports, with the bytes of a request for an id.
-    fn ports(&self) -> [(SocketAddrV4, Vec<u8>); 5] {
+    fn ports(&self) -> [(SocketAddrV4, Vec<u8>); 4] {
         [
             (self.server.http(), HTTP_ID.to_vec()),
             (self.server.resp(), command(&["ID.NEXT", "default"])),
             (self.thrift, THRIFT_GET_ID.to_vec()),
             (self.grpc, grpc_stream(1, 1)),
-            (self.noeqd, b"\x01".to_vec()),
         ]
     }
 
@@ -67,10 +65,6 @@ impl Victim {
         let mut grpc = Grpc::connect(self.grpc, PATIENCE).unwrap();
         grpc.write(&grpc_stream(1, 1)).unwrap();
         assert_eq!(grpc.read_call().unwrap().ids.len(), 1);
-        let mut noeqd = TcpStream::connect(self.noeqd).unwrap();
-        noeqd.set_read_timeout(Some(PATIENCE)).unwrap();
-        noeqd.write_all(b"\x01").unwrap();
-        noeqd.read_exact(&mut [0; 8]).unwrap();
         self.assert_bounded(most_mib);
     }
 
@@ -388,22 +382,16 @@ fn greedy_pipelines_on_every_port() {
             grpc_call("/grpc.health.v1.Health/Check", &[0; 5]),
             b"\0\0\x08\x06\0\0\0\0\0abcdefgh".repeat(5000),
         ),
-        // A token closes the connection if no tokens are configured, so connections follow one another.
-        (victim.noeqd, Vec::new(), b"\0\x01x".repeat(5000)),
     ];
-    let served: [Served; 5] = Default::default();
+    let served: [Served; 4] = Default::default();
     let hostile = pipelines.iter().zip(&served).map(|((address, begin, piece), served)| {
         Box::new(move |stop: &AtomicBool| send_greedily(*address, begin, piece, served, stop)) as Box<_>
     });
     // A slow machine needs longer until the attack has an effect.
-    let [answering @ .., noeqd] = &served;
-    let all_greedy = || {
-        answering.iter().all(|it| it.bytes.load(Ordering::Relaxed) > 100_000)
-            && noeqd.connections.load(Ordering::Relaxed) > 10
-    };
+    let all_greedy = || served.iter().all(|it| it.bytes.load(Ordering::Relaxed) > 100_000);
     abuse("greedy pipelines on every port", &mut honest, all_greedy, hostile);
     assert!(all_greedy(), "a hostile client ended: {served:?}");
-    for (served, (address, ..)) in answering.iter().zip(&pipelines) {
+    for (served, (address, ..)) in served.iter().zip(&pipelines) {
         println!("{address}: {served:?}");
         assert_eq!(served.connections.load(Ordering::Relaxed), 1, "{address} closed it: {served:?}");
     }
@@ -439,7 +427,6 @@ fn wrong_tokens_at_full_speed() {
                 })
                 .collect(),
         ),
-        (victim.noeqd, [&[0, u8::try_from(token.len()).unwrap()], &token.as_bytes()[..token.len() - 1], b"x\x01"].concat()),
     ];
     let served = &Served::default();
     let hostile = pieces.iter().map(|(address, piece)| {

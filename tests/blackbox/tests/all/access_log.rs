@@ -48,8 +48,8 @@ fn shown(server: &Server, protocol: &str, count: usize, fields: &[&str]) -> Vec<
 #[test]
 fn each_request_is_a_line_without_secrets() {
     let folder = tempfile::tempdir().unwrap();
-    let (thrift, noeqd) = (port::free(), port::free());
-    let ports = ["--thrift", &thrift.to_string(), "--noeqd", &noeqd.to_string()];
+    let thrift = port::free();
+    let ports = ["--thrift", &thrift.to_string()];
     let flags = ["--log-format", "json", "--access-log"];
     let server = Serve::new(folder.path()).args(ports).args(flags).start();
 
@@ -84,8 +84,6 @@ fn each_request_is_a_line_without_secrets() {
 
     send(thrift, THRIFT_GET_ID);
     assert_eq!(lines(&server, "thrift", 1), ["get_id default 1 ok"]);
-    send(noeqd, b"\x02\xff");
-    assert_eq!(lines(&server, "noeqd", 2), ["ids default 2 ok", "ids default 255 ok"]);
     assert!(!server.log().contains("secret"), "{}", server.log());
 }
 
@@ -106,8 +104,8 @@ fn each_request_is_one_line_with_its_outcome() {
     let tokens = folder.path().join("tokens.toml");
     let args = ["token", "create", "web", "--namespaces", "default", "--file", tokens.to_str().unwrap()];
     let token = output(binary().to_str().unwrap(), args).trim().to_owned();
-    let (thrift, noeqd) = (port::free(), port::free());
-    let ports = ["--thrift", &thrift.to_string(), "--noeqd", &noeqd.to_string(), "--thrift-token", "web"];
+    let thrift = port::free();
+    let ports = ["--thrift", &thrift.to_string(), "--thrift-token", "web"];
     let flags = ["--log-format", "json", "--access-log", "--request-timeout", "1s", "--tokens-file"];
     let serve = Serve::new(folder.path()).args(ports).args(flags).args([&tokens]);
     let server = serve.spawn();
@@ -152,24 +150,6 @@ fn each_request_is_one_line_with_its_outcome() {
     let ran = resp.iter().filter(|line| !line.ends_with(" discarded")).count();
     assert_eq!(ran, counted(&server, "resp"), "{resp:?}");
 
-    // A token, ids of another namespace, a wrong token, a request without one, and an HTTP request.
-    let frame = |token: &str| [&[0, u8::try_from(token.len()).unwrap()], token.as_bytes()].concat();
-    send(noeqd, &[&frame(&token)[..], &[2, 3]].concat());
-    send(noeqd, &frame("wrong"));
-    send(noeqd, &[1]);
-    send(noeqd, b"GET / HTTP/1.1\r\n\r\n");
-    let noeqd = lines(&server, "noeqd", 6);
-    let wanted = [
-        "token - - ok",
-        "ids default 2 ok",
-        "ids default 3 ok",
-        "token - - unauthorized",
-        "ids default 1 unauthorized",
-        "- - - bad-request",
-    ];
-    assert_eq!(noeqd, wanted);
-    assert_eq!(noeqd.len(), counted(&server, "noeqd"));
-
     send(thrift, &[THRIFT_GET_ID, b"\xff\xff\xff\xff"].concat());
     let thrift = lines(&server, "thrift", 2);
     assert_eq!(thrift, ["get_id default 1 ok", "- - - bad-request"]);
@@ -202,8 +182,8 @@ fn each_line_names_the_token() {
         output(binary().to_str().unwrap(), args).trim().to_owned()
     });
     let [web, ops] = &created;
-    let (thrift, noeqd) = (port::free(), port::free());
-    let ports = ["--thrift", &thrift.to_string(), "--noeqd", &noeqd.to_string(), "--thrift-token", "web"];
+    let thrift = port::free();
+    let ports = ["--thrift", &thrift.to_string(), "--thrift-token", "web"];
     let flags = ["--log-format", "json", "--access-log", "--tokens-file", tokens.to_str().unwrap()];
     let server = Serve::new(folder.path()).args(ports).args(flags).spawn();
     server.log_with("ready: ids are served", PATIENCE);
@@ -260,11 +240,6 @@ fn each_line_names_the_token() {
 
     send(thrift, THRIFT_GET_ID);
     assert_eq!(of("thrift", 1), ["get_id web ok"]);
-    let frame = [&[0, u8::try_from(ops.len()).unwrap()], ops.as_bytes(), &[2]].concat();
-    send(noeqd, &frame);
-    send(noeqd, &[1]);
-    assert_eq!(of("noeqd", 3), ["token ops ok", "ids ops ok", "ids - unauthorized"]);
-
     let script = "
 import grpc, sys
 channel = grpc.insecure_channel(sys.argv[1])

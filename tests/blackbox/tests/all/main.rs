@@ -31,7 +31,6 @@ mod limits;
 mod logs_and_diagnosis;
 mod monitoring;
 mod namespaces;
-mod noeqd;
 mod number_sources;
 mod openapi;
 mod packaging;

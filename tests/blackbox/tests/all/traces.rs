@@ -119,7 +119,7 @@ fn the_span_of_a_request_is_the_child_of_its_callers() {
     });
 }
 
-/// Sends requests over the Redis protocol, Thrift and noeqd's protocol; then waits for the number of spans.
+/// Sends requests over the Redis protocol and Thrift; then waits for the number of spans.
 const WITHOUT_CONTEXT: &str = "
 import socket
 def send(address, data):
@@ -129,7 +129,7 @@ def send(address, data):
         client.sendall(data)
         client.shutdown(socket.SHUT_WR)
         while client.recv(65536): pass
-resp, thrift, noeqd, get_id, wanted = sys.argv[3:]
+resp, thrift, get_id, wanted = sys.argv[3:]
 get_id = bytes(map(int, get_id.split()))
 # Equal commands in one packet, one that is streamed, a transaction, and what clients may get wrong.
 send(resp, b'*2\\r\\n$7\\r\\nID.NEXT\\r\\n$7\\r\\ndefault\\r\\n' * 5)
@@ -137,7 +137,6 @@ send(resp, b'ID.NEXT default COUNT 20000\\r\\nMULTI\\r\\nID.RANGE default COUNT 
 send(resp, b'MULTI\\r\\nPING\\r\\nDISCARD\\r\\nINCR default\\r\\nAUTH hush\\r\\nsecret hush\\r\\n')
 send(thrift, get_id * 2)
 send(thrift, get_id.replace(b'get_id', b'get_me'))
-send(noeqd, b'\\x03\\xff')
 with arrived: arrived.wait_for(lambda: len(spans) >= int(wanted), 50)
 print(json.dumps(spans))
 ";
@@ -147,12 +146,12 @@ print(json.dumps(spans))
 #[test]
 fn requests_without_a_context_have_spans_by_the_ratio() {
     let folder = tempfile::tempdir().unwrap();
-    let [collector, thrift, noeqd] = [(); 3].map(|()| port::free());
-    let ports = ["--thrift", &thrift.to_string(), "--noeqd", &noeqd.to_string()];
+    let [collector, thrift] = [(); 2].map(|()| port::free());
+    let ports = ["--thrift", &thrift.to_string()];
     let flags = ["--otlp-endpoint", &format!("http://{collector}"), "--otlp-sample-ratio", "1"];
     let server = Serve::new(folder.path()).args(ports).args(flags).spawn();
     server.log_with("ready: ids are served", PATIENCE);
-    let wanted: [(&str, &str, &str, u64, u64, usize); 13] = [
+    let wanted: [(&str, &str, &str, u64, u64, usize); 11] = [
         ("resp", "ID.NEXT", "default", 1, 0, 5),
         ("resp", "ID.NEXT", "default", 20_000, 0, 1),
         ("resp", "MULTI", "-", 0, 0, 2),
@@ -164,14 +163,12 @@ fn requests_without_a_context_have_spans_by_the_ratio() {
         ("resp", "resp ERR", "-", 0, 0, 1),
         ("thrift", "get_id", "default", 1, 0, 2),
         ("thrift", "thrift unknown", "-", 0, 0, 1),
-        ("noeqd", "ids", "default", 3, 0, 1),
-        ("noeqd", "ids", "default", 255, 0, 1),
     ];
     let count: usize = wanted.iter().map(|it| it.5).sum();
     let get_id = THRIFT_GET_ID.iter().map(u8::to_string).collect::<Vec<_>>().join(" ");
-    let [collector, resp, thrift, noeqd] =
-        [collector.port().to_string(), server.resp().to_string(), thrift.to_string(), noeqd.to_string()];
-    let args = [&collector, &String::new(), &resp, &thrift, &noeqd, &get_id, &count.to_string()];
+    let [collector, resp, thrift] =
+        [collector.port().to_string(), server.resp().to_string(), thrift.to_string()];
+    let args = [&collector, &String::new(), &resp, &thrift, &get_id, &count.to_string()];
     let script = format!("{COLLECTOR}\n{WITHOUT_CONTEXT}");
     let text = python("opentelemetry.proto", &script, &args.map(String::as_str));
     assert!(!text.contains("hush"), "{text}");

@@ -16,8 +16,8 @@ use crate::support::{PATIENCE, open as open_store};
 async fn cut_counter(counter: &dyn Counter, direct: &dyn Counter, proxy: &Proxy, most: usize) -> Numbers {
     let started = Instant::now();
     let (mut numbers, mut outcomes) = (Numbers::new(), Vec::new());
-    // The reservation and the call that shows that it has settled are cut separately, since the first answer is much shorter.
-    // These numbers are reserved before the account begins.
+    // The reservation and the call that shows that it has settled are cut separately, since the first answer
+    // is much shorter. These numbers are reserved before the account begins.
     let mut measured = [0; 2];
     for (settling, bytes) in measured.iter_mut().enumerate() {
         proxy.cut();

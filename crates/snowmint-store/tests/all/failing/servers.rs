@@ -42,7 +42,8 @@ fn redis_cli(server: &Redis, arguments: &[&str]) {
     assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "OK", "{output:?}");
 }
 
-/// Checks that refused calls reserved no numbers. `AUTO_INCREMENT` does not go back with a statement that failed.
+/// Checks that refused calls reserved no numbers. `AUTO_INCREMENT` does not go back with a statement that
+/// failed.
 pub(crate) fn check_skipped(counter: &dyn Counter, numbers: &Numbers) {
     let (name, gapless) = (counter.describe(), !counter.describe().starts_with("tickets:"));
     assert!(!gapless || numbers.skipped() <= numbers.unknown(), "{name}: {numbers:?}");
@@ -189,8 +190,8 @@ async fn zookeeper(folder: &Path) {
     }
 }
 
-/// Goal: with its quota used up, etcd keeps what it acknowledged and wrote nothing that it refused. Method: a small quota, all
-/// calls, a restart.
+/// Goal: with its quota used up, etcd keeps what it acknowledged and wrote nothing that it refused. Method: a
+/// small quota, all calls, a restart.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn etcd_without_room_gives_nothing_twice() {
     let server = Etcd::with(&["--quota-backend-bytes=4194304"]);
@@ -206,8 +207,8 @@ async fn etcd_without_room_gives_nothing_twice() {
     assert!(call(&mut account, &*store, Operation::List).await.is_acknowledged());
 }
 
-/// Goal: a server that accepts no writes has written nothing. Method: each kind of server, made read-only while nodes are
-/// connected, and writable again.
+/// Goal: a server that accepts no writes has written nothing. Method: each kind of server, made read-only
+/// while nodes are connected, and writable again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn read_only_servers_give_nothing_twice() {
     let postgres = Postgres::start();

@@ -21,8 +21,8 @@ fn run(role: &str, script: &str) {
     run_mounted(role, folder.path(), script);
 }
 
-/// Goal: on a full disk no number is returned twice and no write is lost. Method: a disk of 1 MB with ever more free pages, so
-/// that it fills up in each phase of a write.
+/// Goal: on a full disk no number is returned twice and no write is lost. Method: a disk of 1 MB with ever
+/// more free pages, so that it fills up in each phase of a write.
 #[test]
 fn a_full_disk_gives_nothing_twice() {
     run("sqlite-full", r#"mount -t tmpfs -o size=1m none "$0""#);
@@ -50,8 +50,8 @@ pub(crate) async fn full(folder: &Path) {
     }
 }
 
-/// Goal: a checkpoint that finds no space loses nothing. Method: a log so long that SQLite copies it into the file, which cannot
-/// grow.
+/// Goal: a checkpoint that finds no space loses nothing. Method: a log so long that SQLite copies it into the
+/// file, which cannot grow.
 #[test]
 fn a_disk_that_fills_at_a_checkpoint_gives_nothing_twice() {
     run("sqlite-checkpoint", r#"mount -t tmpfs -o size=6m none "$0""#);
@@ -94,8 +94,8 @@ fn remount(folder: &Path, options: &str) {
     assert!(Command::new("mount").args(["-o", options]).arg(folder).status().unwrap().success());
 }
 
-/// Goal: a write that stops after any byte does not count as done. Method: a limit on the size of files, which is a different
-/// error than a full disk, somewhere in the next pages of the log.
+/// Goal: a write that stops after any byte does not count as done. Method: a limit on the size of files,
+/// which is a different error than a full disk, somewhere in the next pages of the log.
 #[test]
 fn a_torn_write_gives_nothing_twice() {
     run("sqlite-torn", r#"mount -t tmpfs -o size=1m none "$0"; trap '' XFSZ"#);
@@ -131,8 +131,8 @@ pub(crate) async fn torn(folder: &Path) {
     }
 }
 
-/// Goal: a write that could not be synced is not acknowledged, but may have happened. Method: a preloaded library whose calls
-/// fail with EIO while a file exists.
+/// Goal: a write that could not be synced is not acknowledged, but may have happened. Method: a preloaded
+/// library whose calls fail with EIO while a file exists.
 #[test]
 fn errors_of_the_disk_give_nothing_twice() {
     let folder = tempfile::tempdir().unwrap();
@@ -178,8 +178,8 @@ pub(crate) async fn io_errors(folder: &Path) {
     shows_nothing_that_is_not_synced(folder, &path).await;
 }
 
-/// Goal: data that a process wrote to the log but did not sync before it died is on disk before it is read. Method: the files
-/// that such a process leaves, opened while no sync succeeds.
+/// Goal: data that a process wrote to the log but did not sync before it died is on disk before it is read.
+/// Method: the files that such a process leaves, opened while no sync succeeds.
 async fn shows_nothing_that_is_not_synced(folder: &Path, path: &Path) {
     let store = SqliteStore::open(path).await.unwrap();
     let _ = writes(&mut Account::new(), &store).await;
@@ -236,7 +236,8 @@ async fn goes_on(account: &mut Account, store: SqliteStore, path: &Path) {
     close(store, path).await;
 }
 
-/// Returns the number of connections that this process has open: each has a thread, which ends when it is closed.
+/// Returns the number of connections that this process has open: each has a thread, which ends when it is
+/// closed.
 fn connections() -> usize {
     let threads = std::fs::read_dir("/proc/self/task").unwrap().flatten();
     let names = threads.filter_map(|it| std::fs::read_to_string(it.path().join("comm")).ok());

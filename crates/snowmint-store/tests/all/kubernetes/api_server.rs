@@ -1,11 +1,12 @@
-//! A small API server for the Lease objects of Kubernetes, with the semantics of `resourceVersion` that the store relies on or
-//! must beware of, from k8s.io/apiserver (`registry/generic/registry/store.go`, `handlers/patch.go`, `storage/etcd3/store.go`)
-//! and `pkg/registry/coordination/lease/strategy.go`:
+//! A small API server for the Lease objects of Kubernetes, with the semantics of `resourceVersion` that the
+//! store relies on or must beware of, from k8s.io/apiserver (`registry/generic/registry/store.go`,
+//! `handlers/patch.go`, `storage/etcd3/store.go`) and `pkg/registry/coordination/lease/strategy.go`:
 //!
 //! - one counter for all objects gives each write its `resourceVersion`;
 //! - POST of a name that exists is 409 `AlreadyExists`, with a `resourceVersion` 400;
 //! - PUT and PATCH with another `resourceVersion` are 409 `Conflict`;
-//! - PUT of a name that does not exist *creates* it, whatever `resourceVersion` it names; PATCH of one is 404;
+//! - PUT of a name that does not exist *creates* it, whatever `resourceVersion` it names; PATCH of one is
+//!   404;
 //! - a write that changes nothing is not made and leaves the `resourceVersion` as it was;
 //! - pages of a list show one instant, and a `continue` that is too old is 410 `Expired`.
 
@@ -339,8 +340,8 @@ fn merge(target: &mut Value, patch: &Value) {
     }
 }
 
-/// Decodes as the real server, which is in Go: a null in a map of strings is an empty string, and any other field that is null
-/// counts as missing.
+/// Decodes as the real server, which is in Go: a null in a map of strings is an empty string, and any other
+/// field that is null counts as missing.
 fn decode(value: &mut Value) {
     let Value::Object(fields) = value else { return };
     fields.retain(|_, it| !it.is_null());

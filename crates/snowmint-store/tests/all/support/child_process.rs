@@ -1,5 +1,5 @@
-//! Child processes of tests: each has a role, and some have their own mount namespace. Also waits for an SQLite file to be
-//! closed.
+//! Child processes of tests: each has a role, and some have their own mount namespace. Also waits for an
+//! SQLite file to be closed.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};

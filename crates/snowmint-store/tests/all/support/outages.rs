@@ -16,8 +16,9 @@ use crate::support::{PATIENCE, eventually, key, open, put};
 /// The limit for a call: the limit that the tests set, plus time for a machine with two cores.
 const BOUND: Duration = Duration::from_secs(8);
 
-/// Goal: acknowledged writes survive a kill -9 of the server, calls during the outage fail in bounded time with the right kind,
-/// and the same handle works again. Method: many writers and adders, a kill while they run, a restart.
+/// Goal: acknowledged writes survive a kill -9 of the server, calls during the outage fail in bounded time
+/// with the right kind, and the same handle works again. Method: many writers and adders, a kill while they
+/// run, a restart.
 pub(crate) async fn survives_a_crash(store: Arc<dyn Store>, server: &Server) {
     let before = put(&*store, "before", b"kept").await.revision;
     let writers = start_writers(&store, 8);
@@ -82,9 +83,9 @@ async fn comes_back(store: &dyn Store, name: &Key) -> Option<Versioned> {
     }
 }
 
-/// Goal: every `Done` is there, a read settles every `OutcomeUnknown`, and every other failure has written nothing. Method:
-/// writers through a proxy that cuts connections, loses answers, freezes and refuses; each writer knows what its record can hold,
-/// and reads it after each failure.
+/// Goal: every `Done` is there, a read settles every `OutcomeUnknown`, and every other failure has written
+/// nothing. Method: writers through a proxy that cuts connections, loses answers, freezes and refuses; each
+/// writer knows what its record can hold, and reads it after each failure.
 pub(crate) async fn survives_a_bad_network(store: Arc<dyn Store>, direct: Arc<dyn Store>, proxy: &Proxy) {
     let writers = start_writers(&store, 8);
     let adders = start_adders(&store, 4);
@@ -239,7 +240,8 @@ async fn add_until(
     ranges
 }
 
-/// Checks that no number was returned twice, and that the record is beyond all of them. Returns the number of additions.
+/// Checks that no number was returned twice, and that the record is beyond all of them. Returns the number of
+/// additions.
 async fn stop_adders(adders: Running<Ranges>, store: &dyn Store) -> usize {
     let mut ranges: Ranges = adders.stop().await.0.into_iter().flatten().collect();
     ranges.sort_unstable();
@@ -263,7 +265,8 @@ async fn write_until(
     let found = comes_back(store, &name_key).await;
     let mut expected = found.as_ref().map_or(Expected::Absent, |it| Expected::Revision(it.revision));
     let mut held = found.map(|it| it.value);
-    // Writes at the current revision whose answers were lost: one of them may have happened, or may still happen.
+    // Writes at the current revision whose answers were lost: one of them may have happened, or may still
+    // happen.
     let mut lost: Vec<Vec<u8>> = Vec::new();
     for count in 0_u64.. {
         if *stopped.borrow() {

@@ -1,5 +1,5 @@
-//! Shared by the tests of the etcd, ZooKeeper and Kubernetes stores: compare-and-set traffic while servers and networks fail, and
-//! a check that the results of all writers form one history.
+//! Shared by the tests of the etcd, ZooKeeper and Kubernetes stores: compare-and-set traffic while servers
+//! and networks fail, and a check that the results of all writers form one history.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -45,8 +45,9 @@ pub(crate) async fn put_again(store: &dyn Store, name: &str, value: &[u8]) -> Ve
     }
 }
 
-/// Checks that one of three members which is cut off from the others, and lacks their writes, neither answers a read nor
-/// acknowledges a write: it sleeps while they write, and wakes up when they sleep. `alone` then gets its address.
+/// Checks that one of three members which is cut off from the others, and lacks their writes, neither answers
+/// a read nor acknowledges a write: it sleeps while they write, and wakes up when they sleep. `alone` then
+/// gets its address.
 pub(crate) async fn cut_off_it_answers_nothing(
     scheme: &str,
     nodes: &[Server],
@@ -200,11 +201,11 @@ pub(crate) async fn notices(store: &dyn Store) {
     }
 }
 
-/// Lets one writer per handle swap one record for as long as `trouble` takes, and two more tasks add to another, then checks
-/// their results.
+/// Lets one writer per handle swap one record for as long as `trouble` takes, and two more tasks add to
+/// another, then checks their results.
 ///
-/// Panics if no single history explains them: a lost or doubled write, a stale read, a write that happened although its error
-/// said that it would not, a number that was returned twice, a call that took too long.
+/// Panics if no single history explains them: a lost or doubled write, a stale read, a write that happened
+/// although its error said that it would not, a number that was returned twice, a call that took too long.
 pub(crate) async fn under_trouble(
     handles: Vec<Arc<dyn Store>>,
     trouble: impl AsyncFnOnce(&Traffic),
@@ -362,8 +363,8 @@ async fn swap(
     None
 }
 
-/// Checks that every write replaced the write just before it; a write that nobody has seen cannot be replaced, so the events name
-/// them all.
+/// Checks that every write replaced the write just before it; a write that nobody has seen cannot be
+/// replaced, so the events name them all.
 fn check(events: &[Event], first: &Versioned, report: &mut Report) {
     let mut values = BTreeMap::from([(first.revision, first.value.clone())]);
     let mut before = BTreeMap::new();

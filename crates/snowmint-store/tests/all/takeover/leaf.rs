@@ -75,7 +75,8 @@ async fn numbers_are_those_that_leaf_would_give() {
     assert!(surveyed(&url(&server, "none")).await.is_empty());
 }
 
-/// Goal: Leaf and Snowmint share a row without sharing a number. Method: 8 tasks draw, and 2 run Leaf's transactions.
+/// Goal: Leaf and Snowmint share a row without sharing a number. Method: 8 tasks draw, and 2 run Leaf's
+/// transactions.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn leaf_may_go_on_beside() {
     let server = server();
@@ -173,7 +174,8 @@ async fn tables_databases_rights_and_passwords() {
     server.restart();
 }
 
-/// Goal: a crash takes back no returned number, unless the user accepts that. Method: settings that may lose commits.
+/// Goal: a crash takes back no returned number, unless the user accepts that. Method: settings that may lose
+/// commits.
 #[tokio::test]
 async fn a_server_that_syncs_later_is_drawn_from_only_on_request() {
     let server = server_with(&["--log-bin=binlog"]);

@@ -57,8 +57,8 @@ async fn numbers_are_those_above_the_value() {
     assert_eq!(surveyed(&url(&server, "many:*")).await.len(), 2500);
 }
 
-/// Goal: one script counts and marks on a cluster, whatever braces a key has. Method: a cluster of one node, which refuses keys
-/// of two slots.
+/// Goal: one script counts and marks on a cluster, whatever braces a key has. Method: a cluster of one node,
+/// which refuses keys of two slots.
 #[tokio::test]
 async fn a_mark_is_on_the_node_of_its_counter() {
     let server = Redis::with(&["--cluster-enabled", "yes"]);
@@ -75,7 +75,8 @@ async fn a_mark_is_on_the_node_of_its_counter() {
     }
 }
 
-/// Goal: other programs that INCR the key and Snowmint share no number. Method: 8 tasks draw, and 2 INCR and INCRBY.
+/// Goal: other programs that INCR the key and Snowmint share no number. Method: 8 tasks draw, and 2 INCR and
+/// INCRBY.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn others_may_go_on_beside() {
     let server = Redis::start();
@@ -105,8 +106,8 @@ async fn others_may_go_on_beside() {
     assert_eq!(cli(&server, &["GET", "orders"]), all.len().to_string());
 }
 
-/// Goal: no mark leaves before its reservation has settled; if there is no room for another mark, nothing is counted. Method:
-/// more marks at once than the limit.
+/// Goal: no mark leaves before its reservation has settled; if there is no room for another mark, nothing is
+/// counted. Method: more marks at once than the limit.
 #[tokio::test]
 async fn a_full_list_of_marks_holds_the_next_reservation_back() {
     const MOST: usize = 1024;

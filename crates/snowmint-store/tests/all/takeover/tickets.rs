@@ -22,7 +22,8 @@ fn url(server: &MariaDb) -> String {
     format!("tickets:mysql://root@{}/test", server.address())
 }
 
-/// Runs Flickr's own two statements. `InnoDB` may end the first one in a deadlock with others who draw, and then has undone it.
+/// Runs Flickr's own two statements. `InnoDB` may end the first one in a deadlock with others who draw, and
+/// then has undone it.
 async fn draw_as_flickr(address: String, draws: u64) -> Vec<u64> {
     let mut connection = MySqlConnection::connect(&format!("mysql://root@{address}/test")).await.unwrap();
     let mut all = Vec::new();
@@ -36,8 +37,8 @@ async fn draw_as_flickr(address: String, draws: u64) -> Vec<u64> {
     all
 }
 
-/// Goal: two servers, one odd and one even, and programs that draw from them in the old way, share no number. Method: all at the
-/// same time.
+/// Goal: two servers, one odd and one even, and programs that draw from them in the old way, share no number.
+/// Method: all at the same time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn two_servers_share_no_ticket() {
     let settings = |offset| format!("--auto-increment-offset={offset}");
@@ -65,8 +66,8 @@ async fn two_servers_share_no_ticket() {
     }
 }
 
-/// Goal: a raised counter never goes down, even if the server continues from its greatest row after a restart. Method: a row
-/// above the raise, and rows of other stubs.
+/// Goal: a raised counter never goes down, even if the server continues from its greatest row after a
+/// restart. Method: a row above the raise, and rows of other stubs.
 #[tokio::test]
 async fn a_row_is_never_lowered() {
     let server = MariaDb::start();
@@ -88,8 +89,9 @@ async fn a_row_is_never_lowered() {
     assert_eq!((other.reserve(some(1)).await.unwrap().first(), &*rows()), (3002, "700b,2001a,3002c"));
 }
 
-/// Goal: a deadlock with others who draw is not a failure, since the server undid the statement. Method: a transaction that is
-/// heavier than a ticket, so that the server ends the ticket, locks the row first and the stub after.
+/// Goal: a deadlock with others who draw is not a failure, since the server undid the statement. Method: a
+/// transaction that is heavier than a ticket, so that the server ends the ticket, locks the row first and the
+/// stub after.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_ticket_that_met_a_deadlock_is_drawn_again() {
     let server = MariaDb::start();
@@ -136,7 +138,8 @@ async fn an_offset_above_the_increment_counts() {
     }
 }
 
-/// Goal: the survey never reports less than what was returned. Method: an emptied table, on servers with each offset.
+/// Goal: the survey never reports less than what was returned. Method: an emptied table, on servers with each
+/// offset.
 #[tokio::test]
 async fn an_emptied_table_is_where_the_server_goes_on() {
     for (offset, highest) in [(1, "9"), (2, "10")] {
@@ -197,7 +200,8 @@ async fn what_gives_no_tickets_is_told() {
     assert_eq!(error.kind(), StoreErrorKind::Corrupt, "{error}");
 }
 
-/// Goal: at the end of its type, a table returns no ticket twice. Method: a TINYINT, up to its end and beyond.
+/// Goal: at the end of its type, a table returns no ticket twice. Method: a TINYINT, up to its end and
+/// beyond.
 #[tokio::test]
 async fn the_last_number_of_a_column_is_not_given_again_and_again() {
     let server = MariaDb::start();
@@ -218,7 +222,8 @@ async fn the_last_number_of_a_column_is_not_given_again_and_again() {
     }
 }
 
-/// Goal: a crash takes back no returned ticket, unless the user accepts that. Method: settings that may lose commits.
+/// Goal: a crash takes back no returned ticket, unless the user accepts that. Method: settings that may lose
+/// commits.
 #[tokio::test]
 async fn a_server_that_syncs_later_is_drawn_from_only_on_request() {
     let server = MariaDb::with(&["--log-bin=binlog"]);
@@ -226,8 +231,8 @@ async fn a_server_that_syncs_later_is_drawn_from_only_on_request() {
     assert_drawn_from_only_on_request(&server, &format!("{}?stub=a", url(&server))).await;
 }
 
-/// Goal: a raise that succeeds is on the disk, also one that finds the row already raised by an attempt that is not. Method: no
-/// sync of the disk ends.
+/// Goal: a raise that succeeds is on the disk, also one that finds the row already raised by an attempt that
+/// is not. Method: no sync of the disk ends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_raise_that_succeeds_is_on_the_disk() {
     let server = MariaDb::with_disk_that_hangs(&[]);

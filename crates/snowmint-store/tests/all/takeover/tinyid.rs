@@ -44,7 +44,8 @@ fn url(server: &MariaDb, biz_type: &str) -> String {
     format!("tinyid:mysql://root@{}/test?biz_type={biz_type}", server.address())
 }
 
-/// Runs `TinyID`'s own statements and its rule: the numbers above the old `max_id` that fit, up to the new one.
+/// Runs `TinyID`'s own statements and its rule: the numbers above the old `max_id` that fit, up to the new
+/// one.
 async fn draw_as_tinyid(address: String, draws: u64) -> Vec<u64> {
     let mut connection = MySqlConnection::connect(&format!("mysql://root@{address}/test")).await.unwrap();
     let (mut all, mut done) = (Vec::new(), 0);
@@ -83,8 +84,8 @@ async fn numbers_are_those_that_tinyid_would_give() {
     assert_eq!(surveyed(&url(&server, "odd")).await, ["odd 106 10 1/2"]);
 }
 
-/// Goal: `TinyID` and Snowmint share a row without sharing a number. Method: 8 tasks draw, and 2 run `TinyID`'s
-/// statements.
+/// Goal: `TinyID` and Snowmint share a row without sharing a number. Method: 8 tasks draw, and 2 run
+/// `TinyID`'s statements.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn tinyid_may_go_on_beside() {
     let server = server();
@@ -137,8 +138,8 @@ async fn what_is_no_counter_is_told_and_left_alone() {
     assert!(error.contains("no table tiny_id_info"), "{error}");
 }
 
-/// Goal: a call that always loses gives up in bounded time, and has reserved nothing. Method: a `max_id` that is one number when
-/// it is read and another when it is compared.
+/// Goal: a call that always loses gives up in bounded time, and has reserved nothing. Method: a `max_id` that
+/// is one number when it is read and another when it is compared.
 #[tokio::test]
 async fn a_row_that_is_always_another_is_given_up() {
     let server = server();
@@ -154,7 +155,8 @@ async fn a_row_that_is_always_another_is_given_up() {
     );
 }
 
-/// Goal: a crash takes back no returned number, unless the user accepts that. Method: settings that may lose commits.
+/// Goal: a crash takes back no returned number, unless the user accepts that. Method: settings that may lose
+/// commits.
 #[tokio::test]
 async fn a_server_that_syncs_later_is_drawn_from_only_on_request() {
     let server = server_with(&["--log-bin=binlog"]);

@@ -1,0 +1,341 @@
+//! The record of a request: its line in the access log, and its span. The handler that has just parsed a request fills it.
+
+use std::sync::Arc;
+
+use hyper::HeaderMap;
+use tokio::time::Instant;
+
+use crate::access::Identity;
+use crate::access::secret::TokenName;
+#[cfg(feature = "otlp")]
+use crate::access_log::OK;
+use crate::access_log::{self, CANCELLED, LoggedRequest};
+#[cfg(feature = "otlp")]
+use crate::otlp::{ActiveSpan, KeyValue, SpanOutcome, Tracer};
+use crate::protocol::Protocol;
+use crate::state::ServerState;
+#[cfg(feature = "otlp")]
+use crate::status::ErrorKind;
+
+/// Returns `true` if requests are logged, or some of those without a caller's span are traced. If they are not, the check costs one
+/// or two loads.
+#[inline]
+pub(crate) fn is_observed(server: &ServerState) -> bool {
+    is_traced(server) || access_log::is_on()
+}
+
+#[cfg(feature = "otlp")]
+#[inline]
+fn is_traced(server: &ServerState) -> bool {
+    server.tracer.as_ref().is_some_and(Tracer::samples)
+}
+
+#[cfg(not(feature = "otlp"))]
+#[inline]
+const fn is_traced(_server: &ServerState) -> bool {
+    false
+}
+
+/// What kind of request is recorded: each has other attributes in its span.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RequestKind {
+    /// A request of HTTP, with the pattern of its path; empty if there is no such path.
+    Http(&'static str),
+    /// A call of gRPC.
+    Grpc,
+    /// A command or a call of another protocol. An unknown one does not name its span: a client's text would make a name of its own
+    /// for each request.
+    Command {
+        /// Whether the protocol has such a command.
+        is_known: bool,
+    },
+}
+
+/// The record of a request: the handlers fill it while they answer. When it is dropped, it writes the access-log line and the span of
+/// the request: after the answer, or when the client leaves before it. Most requests have neither, and an empty record.
+#[derive(Default)]
+pub(crate) struct RequestRecord(Option<Box<Recorded>>);
+
+/// A request that is logged or traced.
+struct Recorded {
+    #[cfg_attr(not(feature = "otlp"), expect(dead_code, reason = "only spans need it"))]
+    kind: RequestKind,
+    protocol: Protocol,
+    /// The method and path, or the command.
+    request: String,
+    began: Instant,
+    /// The token with which the request was answered; `None` without a valid one.
+    token: Option<TokenName>,
+    namespace: Option<String>,
+    /// The number of requested ids, if the request was for ids.
+    count: Option<u64>,
+    /// [`OK`], [`CANCELLED`], or the code of the failure in this protocol.
+    outcome: String,
+    /// The status of HTTP or gRPC.
+    code: Option<u64>,
+    /// The number of equal requests that were answered together.
+    times: usize,
+    is_logged: bool,
+    #[cfg(feature = "otlp")]
+    span: Option<SpanSource>,
+}
+
+/// Where the span of a request comes from.
+#[cfg(feature = "otlp")]
+enum SpanSource {
+    /// Its headers, or the sample ratio, which were looked at when it began.
+    Begun(Box<ActiveSpan>),
+    /// The sample ratio, once it is answered.
+    Sampled(Arc<ServerState>),
+}
+
+impl RequestRecord {
+    /// Begins the record of a request over HTTP or gRPC, whose headers may name the caller's span.
+    #[inline]
+    #[cfg_attr(not(feature = "otlp"), expect(unused_variables, reason = "only spans need them"))]
+    pub(crate) fn begin(
+        server: &ServerState,
+        protocol: Protocol,
+        headers: &HeaderMap,
+        began: Instant,
+        request: impl FnOnce() -> (RequestKind, String),
+    ) -> Self {
+        #[cfg(feature = "otlp")]
+        if let Some(span) = server.tracer.as_ref().and_then(|tracer| tracer.begin(headers, began)) {
+            let mut recorded = Recorded::new(protocol, request(), began);
+            recorded.span = Some(SpanSource::Begun(span));
+            return Self(Some(recorded));
+        }
+        Self::of_line(protocol, began, request)
+    }
+
+    /// Begins the record of a request that has no span.
+    #[inline]
+    pub(crate) fn of_line(
+        protocol: Protocol,
+        began: Instant,
+        request: impl FnOnce() -> (RequestKind, String),
+    ) -> Self {
+        Self(access_log::is_on().then(|| Recorded::new(protocol, request(), began)))
+    }
+
+    /// Begins the record of a command, or of a call without headers. Of these, the sample ratio alone decides which have a span.
+    #[cold]
+    #[cfg_attr(not(feature = "otlp"), expect(unused_variables, reason = "only spans need it"))]
+    pub(crate) fn of_command(
+        server: &Arc<ServerState>,
+        protocol: Protocol,
+        request: (RequestKind, String),
+        began: Instant,
+    ) -> Self {
+        #[cfg_attr(not(feature = "otlp"), expect(unused_mut, reason = "only spans need it"))]
+        let mut recorded = Recorded::new(protocol, request, began);
+        #[cfg(feature = "otlp")]
+        if is_traced(server) {
+            recorded.span = Some(SpanSource::Sampled(Arc::clone(server)));
+        }
+        Self(Some(recorded))
+    }
+
+    /// Returns `true` if nothing is written of the request.
+    #[inline]
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Records the token of the client.
+    #[inline]
+    pub(crate) fn sent_by(&mut self, identity: &Identity) {
+        if let Some(recorded) = &mut self.0 {
+            recorded.token = identity.token_name().cloned();
+        }
+    }
+
+    /// Records which ids the request is for.
+    #[inline]
+    pub(crate) fn asks(&mut self, namespace: Option<&str>, count: Option<u64>) {
+        if let Some(recorded) = &mut self.0 {
+            (recorded.namespace, recorded.count) = (namespace.map(str::to_owned), count);
+        }
+    }
+
+    /// Records the outcome: [`OK`], or the code of the failure in this protocol.
+    #[inline]
+    pub(crate) fn ended(&mut self, outcome: &str) {
+        if let Some(recorded) = &mut self.0 {
+            outcome.clone_into(&mut recorded.outcome);
+        }
+    }
+
+    /// Records the outcome, and the status of HTTP or gRPC.
+    #[inline]
+    pub(crate) fn ended_with(&mut self, outcome: &str, code: u64) {
+        if let Some(recorded) = &mut self.0 {
+            outcome.clone_into(&mut recorded.outcome);
+            recorded.code = Some(code);
+        }
+    }
+
+    /// Records that so many equal requests were answered together.
+    #[inline]
+    pub(crate) fn repeated(&mut self, times: usize) {
+        if let Some(recorded) = &mut self.0 {
+            recorded.times = times;
+        }
+    }
+
+    /// Writes nothing.
+    pub(crate) fn omit(mut self) {
+        self.repeated(0);
+    }
+
+    /// Takes the span for a stream, whose requests have lines of their own.
+    pub(crate) fn take_span(&mut self) -> Self {
+        let mut taken = self.0.take();
+        if let Some(recorded) = &mut taken {
+            recorded.is_logged = false;
+        }
+        Self(taken)
+    }
+}
+
+impl Recorded {
+    #[cold]
+    fn new(protocol: Protocol, (kind, request): (RequestKind, String), began: Instant) -> Box<Self> {
+        Box::new(Self {
+            kind,
+            protocol,
+            request,
+            began,
+            token: None,
+            namespace: None,
+            count: None,
+            outcome: CANCELLED.to_owned(),
+            code: (kind == RequestKind::Grpc).then_some(GRPC_CANCELLED),
+            times: 1,
+            is_logged: access_log::is_on(),
+            #[cfg(feature = "otlp")]
+            span: None,
+        })
+    }
+
+    fn log(&self) {
+        LoggedRequest {
+            protocol: self.protocol,
+            token: self.token.as_ref().map(TokenName::as_str),
+            request: &self.request,
+            namespace: self.namespace.as_deref(),
+            count: self.count,
+            outcome: &self.outcome,
+            took: self.began.elapsed(),
+        }
+        .log();
+    }
+
+    /// Ends the span of the request, if it has one.
+    #[cfg(feature = "otlp")]
+    #[cold]
+    fn trace(&self) {
+        match &self.span {
+            Some(SpanSource::Begun(span)) => self.describe(span),
+            Some(SpanSource::Sampled(server)) => {
+                if let Some(span) = server.tracer.as_ref().and_then(|tracer| tracer.begin_root(self.began)) {
+                    self.describe(&span);
+                }
+            }
+            None => {}
+        }
+    }
+
+    #[cfg(feature = "otlp")]
+    fn describe(&self, span: &ActiveSpan) {
+        let (name, mut attributes) = match self.kind {
+            RequestKind::Http(route) => {
+                let (method, path) = self.request.split_once(' ').unwrap_or((&self.request, ""));
+                let mut attributes =
+                    vec![KeyValue::text("http.request.method", method), KeyValue::text("url.path", path)];
+                if !route.is_empty() {
+                    attributes.push(KeyValue::text("http.route", route));
+                }
+                (format!("{method} {route}"), attributes)
+            }
+            RequestKind::Grpc => {
+                let name = self.request.trim_start_matches('/');
+                let mut attributes = vec![KeyValue::text("rpc.system", "grpc")];
+                if let Some((service, method)) = name.rsplit_once('/') {
+                    attributes.push(KeyValue::text("rpc.service", service));
+                    attributes.push(KeyValue::text("rpc.method", method));
+                }
+                (name.to_owned(), attributes)
+            }
+            RequestKind::Command { is_known } => {
+                let protocol = self.protocol.name();
+                let name = if is_known { &*self.request } else { protocol };
+                (name.to_owned(), vec![KeyValue::text("network.protocol.name", protocol)])
+            }
+        };
+        let namespace = self.namespace.as_deref();
+        attributes.extend(namespace.map(|namespace| KeyValue::text("snowmint.namespace", namespace)));
+        attributes.extend(self.count.map(|count| KeyValue::number("snowmint.count", count)));
+        let (code, is_error) = match self.kind {
+            RequestKind::Http(_) => ("http.response.status_code", self.code.is_some_and(|code| code >= 500)),
+            RequestKind::Grpc => {
+                ("rpc.grpc.status_code", self.code.is_some_and(|code| GRPC_FAULTS.contains(&code)))
+            }
+            RequestKind::Command { .. } => ("", failed_here(&self.outcome)),
+        };
+        attributes.extend(self.code.map(|number| KeyValue::number(code, number)));
+        if self.outcome != OK {
+            attributes.push(KeyValue::text("error.type", &self.outcome));
+        }
+        let outcome = if is_error { SpanOutcome::Error } else { SpanOutcome::Unset };
+        span.end(name.trim_end(), attributes, outcome);
+    }
+}
+
+impl Drop for Recorded {
+    fn drop(&mut self) {
+        for _ in 0..self.times {
+            #[cfg(feature = "otlp")]
+            self.trace();
+            if self.is_logged {
+                self.log();
+            }
+        }
+    }
+}
+
+/// The status of a call of gRPC that its client cancelled.
+const GRPC_CANCELLED: u64 = 1;
+
+/// The statuses of gRPC that are faults of the server, as the conventions of OpenTelemetry list them: unknown, deadline exceeded,
+/// unimplemented, internal, unavailable, data loss.
+#[cfg(feature = "otlp")]
+const GRPC_FAULTS: [u64; 6] = [2, 4, 12, 13, 14, 15];
+
+/// Returns `true` if only a fault of the server has this outcome, which is a name from the table of failures or its RESP word.
+#[cfg(feature = "otlp")]
+fn failed_here(outcome: &str) -> bool {
+    if [OK, CANCELLED].contains(&outcome) {
+        return false;
+    }
+    let rows = ErrorKind::ALL.map(ErrorKind::status);
+    let mut meant = rows.iter().filter(|row| row.name == outcome || row.resp == outcome).peekable();
+    meant.peek().is_some() && meant.all(|row| row.http >= 500)
+}
+
+#[cfg(all(test, feature = "otlp"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_faults_of_the_server_fail_a_span() {
+        for outcome in ["NOTREADY", "not-ready", "CLOCKBEHIND", "busy", "numbers-ended", "NUMBERSENDED"] {
+            assert!(failed_here(outcome), "{outcome}");
+        }
+        // `TRYAGAIN` also answers a client beyond its quota.
+        for outcome in [OK, CANCELLED, "ERR", "TRYAGAIN", "over-quota", "NONAMESPACE", "EXECABORT", ""] {
+            assert!(!failed_here(outcome), "{outcome}");
+        }
+    }
+}
