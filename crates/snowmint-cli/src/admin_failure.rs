@@ -1,7 +1,8 @@
-//! The failures and warnings of admin operations on a store or through a node, with flags instead of the settings that they name.
+//! The failures and warnings of admin operations on a store or through a node, with flags instead of the
+//! settings that they name.
 
 use serde::Deserialize;
-use snowmint_server::admin::AdminError;
+use snowmint_admin::AdminError;
 
 use crate::error::{Failure, report};
 
@@ -29,56 +30,69 @@ const SETTINGS: [(&str, &str); 11] = [
     ("time_zone", "--time-zone"),
 ];
 
-/// A problem document of a node.
-#[derive(Deserialize)]
-pub(crate) struct Problem {
+/// Why an operation failed: the problem document of a node, or what it would be for an operation on a store.
+#[derive(Debug, Deserialize)]
+pub(crate) struct AdminProblem {
     r#type: String,
+    #[serde(default)]
+    pub(crate) status: u16,
     detail: String,
     setting: Option<String>,
     /// The namespaces that the token would have to cover.
     pub(crate) token_namespaces: Option<String>,
 }
 
-impl Problem {
+impl AdminProblem {
     /// Adds advice that only the command line can give.
     pub(crate) fn advising(self, advice: &str) -> Self {
         Self { detail: format!("{}; {advice}", self.detail), ..self }
     }
 
-    pub(crate) fn failure(&self, status: u16) -> Failure {
-        let kind = self.r#type.rsplit(':').next().unwrap_or_default();
-        failure(status, kind, &self.detail, self.setting.as_deref())
+    /// Returns the name of its kind.
+    pub(crate) fn kind(&self) -> &str {
+        self.r#type.rsplit(':').next().unwrap_or_default()
+    }
+
+    /// Returns the failure, with flags instead of the settings that it names.
+    pub(crate) fn failure(&self) -> Failure {
+        let (detail, setting) = (&*self.detail, self.setting.as_deref());
+        let text = match setting.and_then(|setting| Some((setting, detail.strip_prefix(setting)?))) {
+            Some((setting, why)) => {
+                let known = FLAGS.iter().chain(&SETTINGS).find(|(name, _)| *name == setting);
+                let flag = known.and_then(|(_, flag)| flag.split(' ').next()).map(ToOwned::to_owned);
+                let flag = flag.unwrap_or_else(|| format!("--{}", setting.replace('_', "-")));
+                format!("{flag}{}", in_flags(why, Some(setting)))
+            }
+            None => in_flags(detail, None),
+        };
+        // These are temporary: the same command may succeed later.
+        let is_temporary = ["changed", "in-use", "over-quota"].contains(&self.kind());
+        if (400..500).contains(&self.status) && !is_temporary {
+            Failure::usage(text)
+        } else {
+            Failure::runtime(text)
+        }
+    }
+}
+
+impl From<AdminError> for AdminProblem {
+    fn from(error: AdminError) -> Self {
+        let (kind, status) = error.kind().status();
+        let setting =
+            if let AdminError::Setting { setting, .. } = &error { Some((*setting).to_owned()) } else { None };
+        let (r#type, detail) = (format!("urn:snowmint:{kind}"), error.answer());
+        Self { r#type, status, detail, setting, token_namespaces: None }
     }
 }
 
 impl From<AdminError> for Failure {
     fn from(error: AdminError) -> Self {
-        let status = error.kind().status();
-        let setting = if let AdminError::Setting { setting, .. } = &error { Some(*setting) } else { None };
-        failure(status.http, status.name, &error.answer(), setting)
+        AdminProblem::from(error).failure()
     }
 }
 
-/// Returns the failure of an operation, with flags instead of the settings that it names.
-fn failure(status: u16, kind: &str, detail: &str, setting: Option<&str>) -> Failure {
-    let text = match setting.and_then(|setting| Some((setting, detail.strip_prefix(setting)?))) {
-        Some((setting, why)) => {
-            let known = FLAGS.iter().chain(&SETTINGS).find(|(name, _)| *name == setting);
-            let flag = known.and_then(|(_, flag)| flag.split(' ').next()).map(ToOwned::to_owned);
-            let flag = flag.unwrap_or_else(|| format!("--{}", setting.replace('_', "-")));
-            format!("{flag}{}", in_flags(why, Some(setting)))
-        }
-        None => in_flags(detail, None),
-    };
-    // These are temporary: the same command may succeed later.
-    if (400..500).contains(&status) && !["changed", "in-use", "over-quota"].contains(&kind) {
-        Failure::usage(text)
-    } else {
-        Failure::runtime(text)
-    }
-}
-
-/// Returns a text with flags instead of the fields that it names in backticks, and instead of settings if it is about one.
+/// Returns a text with flags instead of the fields that it names in backticks, and instead of settings if it
+/// is about one.
 fn in_flags(text: &str, setting: Option<&str>) -> String {
     let settings = if setting.is_some() { &SETTINGS[..] } else { &[] };
     FLAGS
@@ -103,13 +117,14 @@ mod tests {
     fn errors_name_flags() {
         let error =
             AdminError::Setting { setting: "sources", why: "set `above`, or omit `stripe`".to_owned() };
-        let problem = Problem {
+        let problem = AdminProblem {
             r#type: "urn:snowmint:bad-request".to_owned(),
+            status: 400,
             detail: error.to_string(),
             setting: Some("sources".to_owned()),
             token_namespaces: None,
         };
-        for failure in [Failure::from(error), problem.failure(400)] {
+        for failure in [Failure::from(error), problem.failure()] {
             let Failure::Usage(text) = failure else { panic!("{failure:?}") };
             assert_eq!(text, "--source: set --above N, or omit --stripe");
         }

@@ -2,8 +2,8 @@
 
 use clap::CommandFactory as _;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use snowmint_admin::url_without_credentials::without_credentials;
 use snowmint_cluster::NamespaceName;
-use snowmint_server::url_without_credentials::without_credentials;
 
 use crate::numbers::whole;
 use crate::{Cli, argv};

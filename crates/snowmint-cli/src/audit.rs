@@ -1,14 +1,15 @@
 //! `snowmint audit`: lists who changed what in a store.
 
+use snowmint_admin::audit::{AuditLine, AuditLog, ChangeOutcome};
+use snowmint_admin::operations::ListChanges;
 use snowmint_cluster::NamespaceName;
-use snowmint_server::admin::audit::{Log, LogLine, Outcome, list};
 
 use crate::admin_failure::warn;
 use crate::error::Failure;
 use crate::flag_values;
 use crate::output::Output;
 use crate::runtime;
-use crate::target::{Target, TargetArgs};
+use crate::target::TargetArgs;
 
 const EXAMPLES: &str = "\
 Lists the changes that ns, import, workers release, store recover and the admin
@@ -60,12 +61,15 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let (limit, namespace) = (args.limit, args.namespace.as_ref());
-    let Log { changes, warnings } = runtime()?.block_on(async {
-        match args.target.open()? {
-            Target::Store(store) => Ok(list(&*store.open_read_only().await?, limit, namespace).await?),
-            Target::Server(server) => server.audit(limit, namespace).await,
-        }
+    let list = ListChanges { limit: args.limit, namespace: args.namespace.clone() };
+    let target = args.target.open()?;
+    let AuditLog { changes, warnings } = runtime()?.block_on(target.ask(list))?.map_err(|problem| {
+        // A token for some namespaces may read their changes.
+        let problem = match problem.token_namespaces.as_deref() {
+            Some("*") => problem.advising("or show one namespace: add --namespace NAME"),
+            _ => problem,
+        };
+        problem.failure()
     })?;
     warn(&warnings);
     let mut out = Output::new();
@@ -82,19 +86,19 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     out.flush()
 }
 
-fn line(change: &LogLine, out: &Output) -> String {
+fn line(change: &AuditLine, out: &Output) -> String {
     match change {
-        LogLine::Unreadable { record, unreadable } => {
+        AuditLine::Unreadable { record, unreadable } => {
             format!("{} {record}: {unreadable}", out.paint.alarm("UNREADABLE"))
         }
-        LogLine::Entry {
+        AuditLine::Entry {
             at, who, from, action, subject, details, outcome, failed, possibly_made, ..
         } => {
             let who = format!("{who} on {from}");
             let line = format!("{at}  {who:<24}  {action:<20}  {subject:<20}  {details}");
             let problem = match (possibly_made, failed) {
                 (Some(why), _) => Some(("POSSIBLY MADE", why)),
-                (None, Some(why)) if *outcome == Outcome::Refused => Some(("REFUSED", why)),
+                (None, Some(why)) if *outcome == ChangeOutcome::Refused => Some(("REFUSED", why)),
                 (None, Some(why)) => Some(("FAILED", why)),
                 (None, None) => None,
             };

@@ -1,12 +1,13 @@
 //! `snowmint doctor`: checks a store, its leases, namespaces and counters, and the nodes that use it.
 
 use snowmint::foreign::{Most, shown};
-use snowmint_server::admin::doctor::{Findings, examine};
+use snowmint_admin::doctor::Findings;
+use snowmint_admin::operations::Examine;
 
 use crate::error::Failure;
 use crate::output::Output;
 use crate::runtime;
-use crate::target::{Target, TargetArgs};
+use crate::target::TargetArgs;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -43,8 +44,8 @@ Exit codes. 0: no problem found. 1: the store failed, or a check found a problem
 pub(crate) struct Args {
     #[command(flatten)]
     target: TargetArgs,
-    /// HTTP addresses of nodes that use the store: http://HOST:PORT,... For nodes with TLS, the port of their --probe. Default: none;
-    /// with --server, all peers of that node
+    /// HTTP addresses of nodes that use the store: http://HOST:PORT,... For nodes with TLS, the port of their
+    /// --probe. Default: none; with --server, all peers of that node
     #[arg(long, value_name = "URLS", value_delimiter = ',')]
     nodes: Vec<String>,
     /// Print one JSON object per line: check, ok, text
@@ -53,12 +54,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let Findings { findings } = runtime()?.block_on(async {
-        match args.target.open()? {
-            Target::Store(store) => Ok(examine(&*store.open_read_only().await?, &args.nodes).await?),
-            Target::Server(server) => server.doctor(&args.nodes).await,
-        }
-    })?;
+    let examine = Examine { nodes: args.nodes.clone() };
+    let Findings { findings } = runtime()?.block_on(args.target.open()?.run(examine))?;
     let mut out = Output::new();
     for finding in &findings {
         if args.json {

@@ -53,7 +53,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let found = find(code);
     if found.is_empty() {
         let known = all().map(|entry| entry.code).collect::<Vec<_>>();
-        let nearest = snowmint_server::nearest::nearest(code, known.iter().copied());
+        let nearest = snowmint_admin::nearest::nearest(code, known.iter().copied());
         let hint = nearest.map_or_else(
             || "`snowmint explain` lists them".to_owned(),
             |code| format!("did you mean `{code}`? `snowmint explain` lists all"),

@@ -10,9 +10,9 @@ use jiff::SignedDuration;
 use snowmint::error::Chain;
 use snowmint::field::Field;
 use snowmint::{DatacenterId, Layout, WorkerId};
+use snowmint_admin::recovery::AtLeast;
 use snowmint_cluster::namespace::Logins;
 use snowmint_cluster::{LeaseConfig, WorkerSource};
-use snowmint_server::admin::recovery::AtLeast;
 use snowmint_store::MAX_NUMBER;
 
 use crate::data_directory::data_directory;

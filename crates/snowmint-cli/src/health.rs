@@ -1,4 +1,5 @@
-//! `snowmint health`: asks a node whether it serves ids, for health checks in containers that contain no other program.
+//! `snowmint health`: asks a node whether it serves ids, for health checks in containers that contain no
+//! other program.
 
 use std::path::PathBuf;
 use std::time::Duration;

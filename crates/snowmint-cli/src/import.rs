@@ -1,5 +1,5 @@
-//! `snowmint import`: lists the counters of another system, and creates namespaces whose numbers start above them, or that draw
-//! from them. It never changes the other system.
+//! `snowmint import`: lists the counters of another system, and creates namespaces whose numbers start above
+//! them, or that draw from them. It never changes the other system.
 
 mod renames;
 mod shared_counter;
@@ -10,11 +10,11 @@ use std::sync::Arc;
 use serde::Serialize;
 use snowmint::Layout;
 use snowmint::error::Snippet;
+use snowmint_admin::namespaces::{self, Addition};
 use snowmint_cluster::NamespaceName;
 use snowmint_cluster::audit::Action;
 use snowmint_cluster::namespace::registry::{self, IfDropped, Required, Room};
 use snowmint_cluster::namespace::{CounterSource, CounterSourceError, Definition, Fields, NamespaceError};
-use snowmint_server::admin::namespaces::{self, Addition};
 use snowmint_store::{MAX_NUMBER, OpenError, Rejected, Store, Surveyed};
 
 use self::renames::{Rename, Renames};
@@ -23,7 +23,7 @@ use crate::ns::settings;
 use crate::open_store::{StoreArgs, without_credentials};
 use crate::output::{Output, thousands};
 use crate::runtime;
-use crate::target::Author;
+use crate::target::AuthorArgs;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -75,7 +75,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     store: StoreArgs,
     #[command(flatten)]
-    author: Author,
+    author: AuthorArgs,
     /// Print one JSON object per line
     #[arg(long, help_heading = "Output")]
     json: bool,
@@ -83,7 +83,7 @@ pub(crate) struct Args {
 
 /// A counter, and the namespace to create from it.
 #[derive(Debug, Serialize)]
-struct Row {
+struct ImportRow {
     name: String,
     /// `None` if it holds no number.
     highest: Option<u64>,
@@ -131,7 +131,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         let mut rows = plan(args, &found, rejected, &renames);
         let store = if args.apply {
             let apply = async |store: Arc<dyn Store>| apply(&*store, args, &mut rows).await;
-            Some(args.store.change_persistent(apply).await?)
+            args.store.check_persistent()?;
+            Some(args.store.change(apply).await?)
         } else {
             // Before `store init`, nothing is there.
             if let Some(store) = args.store.open_read_only_if_there().await? {
@@ -158,9 +159,14 @@ fn check_kind(url: &str) -> Result<(), Failure> {
 
 /// Merges the counters of several servers with the same name; the highest number counts.
 ///
-/// Counters with the same name that can return the same number are separate counters: they do not become one namespace. Nor does
-/// one that holds no number on some server: its numbers are unknown.
-fn plan(args: &Args, found: &[(String, Surveyed)], rejected: Vec<Rejected>, renames: &Renames) -> Vec<Row> {
+/// Counters with the same name that can return the same number are separate counters: they do not become one
+/// namespace. Nor does one that holds no number on some server: its numbers are unknown.
+fn plan(
+    args: &Args,
+    found: &[(String, Surveyed)],
+    rejected: Vec<Rejected>,
+    renames: &Renames,
+) -> Vec<ImportRow> {
     let mut merged: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
     let mut overlaps: BTreeMap<&str, String> = BTreeMap::new();
     for (at, (url, counter)) in found.iter().enumerate() {
@@ -182,23 +188,23 @@ fn plan(args: &Args, found: &[(String, Surveyed)], rejected: Vec<Rejected>, rena
         None if args.side_by_side => {
             let on = found.iter().filter(|(_, it)| it.name == name);
             let sources = on.map(|(url, _)| shared_counter::source(url, name)).collect();
-            Row::side_by_side(name.to_owned(), (highest, step), renames.namespace(name), sources)
+            ImportRow::side_by_side(name.to_owned(), (highest, step), renames.namespace(name), sources)
         }
-        None => Row::above(name.to_owned(), (highest, step), renames.namespace(name)),
-        Some(why) => Row::refused(name.to_owned(), Some((highest, step)), why),
+        None => ImportRow::above(name.to_owned(), (highest, step), renames.namespace(name)),
+        Some(why) => ImportRow::refused(name.to_owned(), Some((highest, step)), why),
     };
-    let mut rows: BTreeMap<String, Row> =
+    let mut rows: BTreeMap<String, ImportRow> =
         merged.into_iter().map(row).map(|row| (row.name.clone(), row)).collect();
     for Rejected { name, why, .. } in rejected {
-        rows.insert(name.clone(), Row::refused(name, None, why));
+        rows.insert(name.clone(), ImportRow::refused(name, None, why));
     }
-    let mut rows: Vec<Row> = rows.into_values().collect();
+    let mut rows: Vec<ImportRow> = rows.into_values().collect();
     refuse_common_namespaces(&mut rows);
     rows
 }
 
 /// Refuses counters that would become one namespace.
-fn refuse_common_namespaces(rows: &mut [Row]) {
+fn refuse_common_namespaces(rows: &mut [ImportRow]) {
     let mut counters: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for row in rows.iter() {
         if let Some((namespace, _)) = &row.plan {
@@ -219,7 +225,7 @@ fn refuse_common_namespaces(rows: &mut [Row]) {
 }
 
 /// Marks the rows whose namespaces exist or find no room, as `--apply` does.
-async fn mark_existing(store: &dyn Store, rows: &mut [Row]) -> Result<(), Failure> {
+async fn mark_existing(store: &dyn Store, rows: &mut [ImportRow]) -> Result<(), Failure> {
     let listed = registry::list(store).await.map_err(Failure::runtime)?;
     let mut room = Room::among(&listed);
     let known: BTreeMap<&str, _> = listed.iter().map(|(name, record)| (name.as_str(), record)).collect();
@@ -248,7 +254,7 @@ async fn mark_existing(store: &dyn Store, rows: &mut [Row]) -> Result<(), Failur
     Ok(())
 }
 
-impl Row {
+impl ImportRow {
     /// Returns the row of a counter whose namespace starts above its highest number and step.
     fn above(name: String, (highest, step): (u64, u64), namespace: Result<NamespaceName, String>) -> Self {
         // The other system may have reserved up to one step beyond the highest number.
@@ -365,7 +371,7 @@ fn warn_of_missing_stripes(found: &[(String, Surveyed)]) {
 }
 
 /// Creates the namespaces, and returns a description of the store.
-async fn apply(store: &dyn Store, args: &Args, rows: &mut [Row]) -> Result<String, Failure> {
+async fn apply(store: &dyn Store, args: &Args, rows: &mut [ImportRow]) -> Result<String, Failure> {
     if args.side_by_side {
         return apply_side_by_side(store, args, rows).await;
     }
@@ -406,7 +412,11 @@ async fn apply(store: &dyn Store, args: &Args, rows: &mut [Row]) -> Result<Strin
 }
 
 /// As [`apply`], as `ns add --source` does for each.
-async fn apply_side_by_side(store: &dyn Store, args: &Args, rows: &mut [Row]) -> Result<String, Failure> {
+async fn apply_side_by_side(
+    store: &dyn Store,
+    args: &Args,
+    rows: &mut [ImportRow],
+) -> Result<String, Failure> {
     mark_existing(store, rows).await?;
     for row in rows.iter_mut().filter(|row| row.state == "new") {
         let Some((name, _)) = &row.plan else { continue };
@@ -424,7 +434,7 @@ async fn apply_side_by_side(store: &dyn Store, args: &Args, rows: &mut [Row]) ->
     Ok(store.describe())
 }
 
-fn show(args: &Args, rows: &[Row], store: Option<&str>) -> Result<(), Failure> {
+fn show(args: &Args, rows: &[ImportRow], store: Option<&str>) -> Result<(), Failure> {
     let mut out = Output::new();
     if args.json {
         for row in rows {
@@ -477,8 +487,8 @@ mod tests {
 
     use super::*;
 
-    /// Goal: at the limit of the store, the remaining counters are listed with the reason, and no change of them is in the audit
-    /// log. Method: room for one of two counters.
+    /// Goal: at the limit of the store, the remaining counters are listed with the reason, and no change of
+    /// them is in the audit log. Method: room for one of two counters.
     #[tokio::test]
     async fn counters_beyond_the_limit_of_the_store_are_listed_as_refused() {
         #[derive(clap::Parser)]
@@ -487,7 +497,8 @@ mod tests {
             args: Args,
         }
         let store = MemoryStore::new();
-        let row = |name: &str| Row::above(name.to_owned(), (4000, 1000), Renames::default().namespace(name));
+        let row =
+            |name: &str| ImportRow::above(name.to_owned(), (4000, 1000), Renames::default().namespace(name));
         let mut rows = [row("a"), row("b")];
         let record = NamespaceRecord::new(rows[0].plan.clone().unwrap().1, ServedBy::EveryNode);
         for nth in 1..MAX_NAMESPACES {
@@ -504,7 +515,7 @@ mod tests {
     #[test]
     fn a_namespace_starts_above_all_that_may_have_been_given() {
         let of = |name: &str, highest, step| {
-            Row::above(name.to_owned(), (highest, step), Renames::default().namespace(name))
+            ImportRow::above(name.to_owned(), (highest, step), Renames::default().namespace(name))
         };
         let row = of("order", 4000, 1000);
         assert_eq!((row.start, row.state), (Some(5001), "new"));

@@ -1,6 +1,7 @@
 //! `snowmint log-level`: shows or changes the log level of a running node.
 
-use snowmint_server::LogLevel;
+use snowmint_admin::node::LogLevel;
+use snowmint_admin::operations::{ResetLogLevel, SetLogLevel, ShowLogLevel};
 
 use crate::admin_failure::warn;
 use crate::error::Failure;
@@ -45,11 +46,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             return Err(Failure::flag("--server", "required: the HTTP address of the node"));
         };
         match &args.level {
-            Some(level) => server.set_log_level(level).await,
-            None if args.configured => server.reset_log_level().await,
-            None => server.log_level().await,
+            Some(level) => server.ask(&SetLogLevel { level: level.clone() }).await,
+            None if args.configured => server.ask(&ResetLogLevel).await,
+            None => server.ask(&ShowLogLevel).await,
         }
     })?;
+    let now = now.map_err(|problem| problem.failure())?;
     warn(&now.warnings);
     let mut out = Output::new();
     if args.json {

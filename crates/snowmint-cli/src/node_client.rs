@@ -8,19 +8,12 @@ use hyper::body::Incoming;
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue, USER_AGENT};
 use hyper::http::uri::Scheme;
 use hyper::{Method, Request, Response, Uri};
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
-use snowmint_cluster::NamespaceName;
-use snowmint_server::admin::audit::Log;
-use snowmint_server::admin::doctor::Findings;
-use snowmint_server::admin::namespaces::{Addition, Change, Changed, Namespaces};
-use snowmint_server::admin::workers::{Force, Released, Workers};
+use serde_json::Value;
+use snowmint_admin::operations::Operation;
+use snowmint_admin::url_without_credentials::masked;
 use snowmint_server::http_client::{HttpServer, SendError};
-use snowmint_server::url_without_credentials::masked;
-use snowmint_server::{LogLevel, ReleaseAnswer};
 
-use crate::admin_failure::Problem;
+use crate::admin_failure::AdminProblem;
 use crate::client_credentials::{TlsFiles, is_this_machine, tls, tls_failure};
 use crate::error::Failure;
 
@@ -101,119 +94,26 @@ impl NodeClient {
         self.answer(Method::GET, path, None, patience).await
     }
 
-    pub(crate) async fn namespaces(&self) -> Result<Namespaces, Failure> {
-        self.call(Method::GET, "namespaces", None).await
-    }
-
-    pub(crate) async fn add(&self, name: &NamespaceName, addition: &Addition) -> Result<Changed, Failure> {
-        let mut body = addition.settings.clone();
-        if let Some(start_over) = &addition.start_over {
-            body.insert("start_over".to_owned(), json!(start_over));
-        }
-        self.call(Method::PUT, &format!("namespaces/{name}"), Some(Value::Object(body))).await
-    }
-
-    pub(crate) async fn set(&self, name: &NamespaceName, change: &Change) -> Result<Changed, Failure> {
-        let mut body = change.settings.clone();
-        if let Some(above) = change.above {
-            body.insert("above".to_owned(), above.into());
-        }
-        self.call(Method::PATCH, &format!("namespaces/{name}"), Some(Value::Object(body))).await
-    }
-
-    pub(crate) async fn drop_namespace(&self, name: &NamespaceName) -> Result<Changed, Failure> {
-        self.call(Method::DELETE, &format!("namespaces/{name}"), None).await
-    }
-
-    pub(crate) async fn workers(&self) -> Result<Workers, Failure> {
-        self.call(Method::GET, "workers", None).await
-    }
-
-    pub(crate) async fn release(
+    /// Sends an operation. Returns its result, or the problem with which the node refused it.
+    pub(crate) async fn ask<O: Operation>(
         &self,
-        worker: u32,
-        pool: Option<&str>,
-        force: &Force,
-    ) -> Result<(Released, Vec<String>), Failure> {
-        let mut body = json!({ "force": *force != Force::Refuse });
-        if let Force::TakeFrom(holder) = force {
-            body["holder"] = holder.as_str().into();
-        }
-        if let Some(pool) = pool {
-            body["pool"] = pool.into();
-        }
-        let path = format!("workers/{worker}/release");
-        let ReleaseAnswer { released, warnings } = self.call(Method::POST, &path, Some(body)).await?;
-        Ok((released, warnings))
-    }
-
-    pub(crate) async fn doctor(&self, nodes: &[String]) -> Result<Findings, Failure> {
-        let query = if nodes.is_empty() {
-            String::new()
-        } else {
-            format!("?nodes={}", utf8_percent_encode(&nodes.join(","), NON_ALPHANUMERIC))
-        };
-        self.call(Method::GET, &format!("doctor{query}"), None).await
-    }
-
-    pub(crate) async fn audit(
-        &self,
-        limit: usize,
-        namespace: Option<&NamespaceName>,
-    ) -> Result<Log, Failure> {
-        let of = namespace.map_or(String::new(), |name| {
-            format!("&namespace={}", utf8_percent_encode(name.as_str(), NON_ALPHANUMERIC))
-        });
-        match self.ask(Method::GET, &format!("audit?limit={limit}{of}"), None).await? {
-            // A token for some namespaces may read their changes.
-            Err((status, problem)) if problem.token_namespaces.as_deref() == Some("*") => {
-                Err(problem.advising("or show one namespace: add --namespace NAME").failure(status))
-            }
-            answered => answered.map_err(|(status, problem)| problem.failure(status)),
-        }
-    }
-
-    pub(crate) async fn log_level(&self) -> Result<LogLevel, Failure> {
-        self.call(Method::GET, "log-level", None).await
-    }
-
-    pub(crate) async fn set_log_level(&self, level: &str) -> Result<LogLevel, Failure> {
-        self.call(Method::PUT, "log-level", Some(json!({ "level": level }))).await
-    }
-
-    /// Returns to the configured level.
-    pub(crate) async fn reset_log_level(&self) -> Result<LogLevel, Failure> {
-        self.call(Method::DELETE, "log-level", None).await
-    }
-
-    async fn call<T: DeserializeOwned>(
-        &self,
-        method: Method,
-        path: &str,
-        body: Option<Value>,
-    ) -> Result<T, Failure> {
-        let answered = self.ask(method, path, body).await?;
-        answered.map_err(|(status, problem)| problem.failure(status))
-    }
-
-    /// Returns the answer to a request, or the status and the problem with which the node refused it.
-    async fn ask<T: DeserializeOwned>(
-        &self,
-        method: Method,
-        path: &str,
-        body: Option<Value>,
-    ) -> Result<Result<T, (u16, Problem)>, Failure> {
+        operation: &O,
+    ) -> Result<Result<O::Answer, AdminProblem>, Failure> {
+        let (route, message) = (O::ROUTE, operation.message());
+        let method = Method::from_bytes(route.method.as_bytes()).map_err(Failure::runtime)?;
         let patience = if method == Method::GET { PATIENCE } else { CHANGE_PATIENCE };
-        let (status, answer) = self.answer(method, &format!("/v1/admin/{path}"), body, patience).await?;
+        let path = route.target(&message);
+        let body = route.has_body.then_some(Value::Object(message.body));
+        let (status, answer) = self.answer(method, &path, body, patience).await?;
         let unexpected = |why: &dyn std::fmt::Display| {
             Failure::runtime(format!("unexpected answer of {} with status {status}: {why}", self.url))
         };
         if (200..300).contains(&status) {
             return serde_json::from_slice(&answer).map(Ok).map_err(|error| unexpected(&error));
         }
-        let problem: Problem = serde_json::from_slice(&answer)
+        let problem: AdminProblem = serde_json::from_slice(&answer)
             .map_err(|_| unexpected(&"expected the HTTP address of a Snowmint node"))?;
-        Ok(Err((status, problem)))
+        Ok(Err(AdminProblem { status, ..problem }))
     }
 
     async fn answer(

@@ -1,18 +1,15 @@
 //! `snowmint ns`: adds, changes, drops and lists the namespaces of a store while nodes serve them.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use serde_json::Value;
 use snowmint::{Layout, Rule, Start};
+use snowmint_admin::namespaces::{Addition, Change, Changed, NamespaceView, Namespaces, Settings, StartOver};
+use snowmint_admin::operations::{AddNamespace, DropNamespace, ListNamespaces, SetNamespace};
 use snowmint_cluster::NamespaceName;
 use snowmint_cluster::namespace::registry::Required;
 use snowmint_cluster::namespace::{CounterSource, Fields, HideKeyName, TextForm, TimeZone};
 use snowmint_cluster::segment::{Mode, Reset, Stripe};
-use snowmint_server::admin::namespaces::{
-    self, Addition, Change, Changed, NamespaceView, Namespaces, Settings, StartOver,
-};
-use snowmint_store::Store;
 
 use crate::admin_failure::warn;
 use crate::error::Failure;
@@ -20,7 +17,7 @@ use crate::flag_values;
 use crate::hide_key;
 use crate::output::Output;
 use crate::runtime;
-use crate::target::{Author, Target, TargetArgs};
+use crate::target::{AuthorArgs, TargetArgs};
 
 const EXAMPLES: &str = "\
 A namespace is a named source of ids. Its scheme says how they are made:
@@ -127,12 +124,13 @@ The same in a file, for snowmint serve --namespaces-file FILE (TOML):
 #[command(after_long_help = EXAMPLES, after_help = "See --help for examples.")]
 pub(crate) struct Args {
     #[command(subcommand)]
-    action: Action,
+    action: NsAction,
     #[command(flatten)]
     target: TargetArgs,
     #[command(flatten)]
-    author: Author,
-    /// Logins with which add and set check sources, as for `snowmint serve`: NAME=URL; separate several by spaces
+    author: AuthorArgs,
+    /// Logins with which add and set check sources, as for `snowmint serve`: NAME=URL; separate several by
+    /// spaces
     #[arg(
         long,
         global = true,
@@ -148,7 +146,7 @@ pub(crate) struct Args {
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Action {
+enum NsAction {
     /// Add a namespace that every node of the store serves, or resume a dropped one
     #[command(aliases = ["create", "new"], after_long_help = EXAMPLES, after_help = "See --help for examples.")]
     Add {
@@ -158,11 +156,12 @@ enum Action {
         pinned: Box<Pinned>,
         #[command(flatten)]
         changeable: Box<Changeable>,
-        /// Restart a dropped namespace from the beginning: it repeats earlier ids. First stop every node that has not seen the
-        /// drop: a node that cannot reach the store continues to give the old numbers
+        /// Restart a dropped namespace from the beginning: it repeats earlier ids. First stop every node that
+        /// has not seen the drop: a node that cannot reach the store continues to give the old numbers
         #[arg(long)]
         start_over: bool,
-        /// Start over only if none of these nodes still serves the namespace: http://HOST:PORT,... Name every running node
+        /// Start over only if none of these nodes still serves the namespace: http://HOST:PORT,... Name every
+        /// running node
         #[arg(long, value_name = "URLS", value_delimiter = ',', requires = "start_over")]
         nodes: Vec<String>,
     },
@@ -179,8 +178,8 @@ enum Action {
         /// Remove the text form: write plain numbers, or the text of the scheme
         #[arg(long, conflicts_with = "text")]
         plain: bool,
-        /// New addresses of all its sources, each with its stripe. The user, the TLS settings and the name of the server may
-        /// change; with --above, also the server
+        /// New addresses of all its sources, each with its stripe. The user, the TLS settings and the name of
+        /// the server may change; with --above, also the server
         #[arg(
             long = "source",
             value_name = "SOURCE",
@@ -190,8 +189,9 @@ enum Action {
             ]
         )]
         sources: Vec<String>,
-        /// Highest number that the old server of a source can have given, if it is stopped for good: the new one is raised
-        /// above it. At least the largest `snowmint_numbers_highest` of all nodes, whatever a table shows
+        /// Highest number that the old server of a source can have given, if it is stopped for good: the new
+        /// one is raised above it. At least the largest `snowmint_numbers_highest` of all nodes, whatever a
+        /// table shows
         #[arg(
             long,
             value_name = "N",
@@ -229,66 +229,36 @@ enum Action {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    runtime()?.block_on(async {
-        let target = args.target.open()?;
-        let author = &args.author.at(&target)?;
-        match &args.action {
-            Action::Add { name, pinned, changeable, start_over, nodes } => {
-                let settings = settings(&changeable.over(pinned.fields()?))?;
-                let start_over = start_over.then(|| StartOver { nodes: nodes.clone() });
-                let logins = flag_values::logins(&args.logins)?;
-                let addition = Addition { settings, start_over, logins, ..Addition::default() };
-                show_added(
-                    &match target {
-                        Target::Store(store) => {
-                            let add = async |store: Arc<dyn Store>| {
-                                Ok(namespaces::add(&*store, author, name, &addition, |_| true).await?)
-                            };
-                            store.change_persistent(add).await?
-                        }
-                        Target::Server(server) => server.add(name, &addition).await?,
-                    },
-                    args.json,
-                )
-            }
-            Action::Set { name, changeable, plain, sources, above } => {
-                let logins = flag_values::logins(&args.logins)?;
-                let change = Change { logins, ..changed(changeable, *plain, sources, *above)? };
-                show_set(
-                    &match target {
-                        Target::Store(store) => {
-                            let set = async |store: Arc<dyn Store>| {
-                                Ok(namespaces::set(&*store, author, name, &change).await?)
-                            };
-                            store.change(set).await?
-                        }
-                        Target::Server(server) => server.set(name, &change).await?,
-                    },
-                    args.json,
-                )
-            }
-            Action::Drop { name } => show_dropped(
-                &match target {
-                    Target::Store(store) => {
-                        let drop = async |store: Arc<dyn Store>| {
-                            Ok(namespaces::drop_namespace(&*store, author, name, Required::Any).await?)
-                        };
-                        store.change(drop).await?
-                    }
-                    Target::Server(server) => server.drop_namespace(name).await?,
-                },
-                args.json,
-            ),
-            Action::List => show_list(&all(target).await?, args.json),
-            Action::Show { name } => show_one(&all(target).await?, name, args.json),
-        }
-    })
+    runtime()?.block_on(act(args))
 }
 
-async fn all(target: Target<'_>) -> Result<Namespaces, Failure> {
-    match target {
-        Target::Store(store) => Ok(namespaces::list(&*store.open_read_only().await?).await?),
-        Target::Server(server) => server.namespaces().await,
+async fn act(args: &Args) -> Result<(), Failure> {
+    let target = args.target.open_as(&args.author)?;
+    match &args.action {
+        NsAction::Add { name, pinned, changeable, start_over, nodes } => {
+            let settings = settings(&changeable.over(pinned.fields()?))?;
+            let start_over = start_over.then(|| StartOver { nodes: nodes.clone() });
+            let logins = flag_values::logins(&args.logins)?;
+            let addition = Addition { settings, start_over, logins, ..Addition::default() };
+            target.check_persistent()?;
+            show_added(&target.run(AddNamespace { name: name.clone(), addition }).await?, args.json)
+        }
+        NsAction::Set { name, changeable, plain, sources, above } => {
+            let logins = flag_values::logins(&args.logins)?;
+            let change = Change { logins, ..changed(changeable, *plain, sources, *above)? };
+            show_set(&target.run(SetNamespace { name: name.clone(), change }).await?, args.json)
+        }
+        NsAction::Drop { name } => {
+            let drop = DropNamespace { name: name.clone(), required: Required::Any };
+            show_dropped(&target.run(drop).await?, args.json)
+        }
+        NsAction::List => show_list(&target.run(ListNamespaces).await?, args.json),
+        NsAction::Show { name } => match target.namespace(name).await? {
+            Some(namespace) => show_one(&namespace, args.json),
+            None => Err(Failure::usage(format!(
+                "unknown namespace {name}: `snowmint ns list` lists those of the store"
+            ))),
+        },
     }
 }
 
@@ -316,23 +286,23 @@ fn changed(
 #[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "Settings that can change")]
 struct Changeable {
-    /// Write ids in this form: literal text around {number}, {number:6}, {hex}, {base32}, {base36}, {base58}, {base62},
-    /// {alphabet=CHARS}, or {id} (of uuid7, uuid4, ulid, objectid), with {date}, {yyyy}, {mm}, {dd}
+    /// Write ids in this form: literal text around {number}, {number:6}, {hex}, {base32}, {base36}, {base58},
+    /// {base62}, {alphabet=CHARS}, or {id} (of uuid7, uuid4, ulid, objectid), with {date}, {yyyy}, {mm}, {dd}
     #[arg(long, value_name = "TEMPLATE")]
     text: Option<TextForm>,
-    /// Time zone of {date} in --text and of --reset: a name such as Asia/Shanghai, from the time zone database of the system
-    /// (package tzdata), or UTC, the default
+    /// Time zone of {date} in --text and of --reset: a name such as Asia/Shanghai, from the time zone
+    /// database of the system (package tzdata), or UTC, the default
     #[arg(long, value_name = "ZONE", alias = "timezone")]
     time_zone: Option<TimeZone>,
     /// Rule for a clock that goes back (snowflake); default: the rule of the service
     #[arg(long, value_name = "RULE")]
     rule: Option<Rule>,
-    /// Start of the sequence in each new tick (snowflake): zero, random, random(N) or rolling (see `snowmint serve
-    /// --help`). With zero, rare ids are even. Default: the start of the service
+    /// Start of the sequence in each new tick (snowflake): zero, random, random(N) or rolling (see `snowmint
+    /// serve --help`). With zero, rare ids are even. Default: the start of the service
     #[arg(long, value_name = "START")]
     sequence_start: Option<Start>,
-    /// Mode (segment): cached (from memory: fast, increasing on each node) or direct (from the store each time:
-    /// increasing over all nodes)
+    /// Mode (segment): cached (from memory: fast, increasing on each node) or direct (from the store each
+    /// time: increasing over all nodes)
     #[arg(long, value_name = "MODE")]
     mode: Option<Mode>,
     /// Smallest number (segment); raises a counter below it
@@ -368,15 +338,17 @@ struct Pinned {
     /// Stripe (segment, in the store of the service): only numbers that are I modulo N, such as 1/2
     #[arg(long, value_name = "I/N")]
     stripe: Option<Stripe>,
-    /// Source of numbers (segment) instead of the store of the service: a stripe and the URL of a store, or the URL of a
-    /// counter of another system, without a password (login=NAME names a login of each node); once for each source
+    /// Source of numbers (segment) instead of the store of the service: a stripe and the URL of a store, or
+    /// the URL of a counter of another system, without a password (login=NAME names a login of each node);
+    /// once for each source
     #[arg(long = "source", value_name = "SOURCE")]
     sources: Vec<String>,
-    /// Reset period (segment): daily, monthly or yearly, in the time zone. The text form must contain the date
+    /// Reset period (segment): daily, monthly or yearly, in the time zone. The text form must contain the
+    /// date
     #[arg(long, value_name = "PERIOD")]
     reset: Option<Reset>,
-    /// Name of the key that hides the ids (snowflake, segment; see `snowmint hide-key --help`): they reveal neither time nor
-    /// count, and are in no order. Fixed for good
+    /// Name of the key that hides the ids (snowflake, segment; see `snowmint hide-key --help`): they reveal
+    /// neither time nor count, and are in no order. Fixed for good
     #[arg(long, value_name = "KEY", requires = "hide_keys_file")]
     hide: Option<HideKeyName>,
     /// File of hide keys; the store gets a check value of the key, never the key
@@ -477,17 +449,7 @@ fn show_list(Namespaces { namespaces, warnings }: &Namespaces, json: bool) -> Re
     out.flush()
 }
 
-fn show_one(
-    Namespaces { namespaces, warnings }: &Namespaces,
-    name: &NamespaceName,
-    json: bool,
-) -> Result<(), Failure> {
-    warn(warnings);
-    let Some(namespace) = namespaces.iter().find(|it| it.name == name.as_str()) else {
-        return Err(Failure::usage(format!(
-            "unknown namespace {name}: `snowmint ns list` lists those of the store"
-        )));
-    };
+fn show_one(namespace: &NamespaceView, json: bool) -> Result<(), Failure> {
     let mut out = Output::new();
     if json {
         out.json(namespace)?;

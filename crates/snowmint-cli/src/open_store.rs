@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub(crate) use snowmint_admin::url_without_credentials::without_credentials;
+use snowmint_admin::{SettledStore, warnings_of_skipped};
 use snowmint_cluster::{LeaseError, LeaseStatus, Leases};
-use snowmint_server::admin::{SettledStore, warnings_of_skipped};
-pub(crate) use snowmint_server::url_without_credentials::without_credentials;
 use snowmint_store::{OpenError, Store};
 
 use crate::error::{Failure, report};
@@ -22,7 +22,8 @@ pub(crate) struct StoreArgs {
     /// Store; default: the file snowmint.db in the data directory
     #[arg(long, value_name = "URL", env = "SNOWMINT_STORE", hide_env_values = true, global = true)]
     store: Option<String>,
-    /// Data directory; default: `$XDG_STATE_HOME/snowmint`, or `~/.local/state/snowmint`; for root /var/lib/snowmint
+    /// Data directory; default: `$XDG_STATE_HOME/snowmint`, or `~/.local/state/snowmint`; for root
+    /// /var/lib/snowmint
     #[arg(long, value_name = "DIR", alias = "data-dir", env = "SNOWMINT_DATA", global = true)]
     data: Option<String>,
 }
@@ -44,16 +45,13 @@ impl StoreArgs {
         changed
     }
 
-    /// Like [`change`](Self::change), but rejects a store that does not outlive this process.
-    pub(crate) async fn change_persistent<T>(
-        &self,
-        change: impl AsyncFnOnce(Arc<dyn Store>) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
+    /// Rejects a store that does not outlive this process.
+    pub(crate) fn check_persistent(&self) -> Result<(), Failure> {
         if self.url()?.starts_with("memory:") {
             let why = "memory: does not outlive this command: name a store that keeps its records";
             return Err(Failure::flag("--store", why));
         }
-        self.change(change).await
+        Ok(())
     }
 
     /// Opens the store, but does not create a missing SQLite file.
@@ -66,7 +64,8 @@ impl StoreArgs {
         open_read_only(&self.url_of_store()?).await
     }
 
-    /// Like [`open_read_only`](Self::open_read_only), but returns `None` for a SQLite file that does not exist.
+    /// Like [`open_read_only`](Self::open_read_only), but returns `None` for a SQLite file that does not
+    /// exist.
     pub(crate) async fn open_read_only_if_there(&self) -> Result<Option<Arc<dyn Store>>, Failure> {
         let url = self.url()?;
         match data_file(&url)? {
@@ -86,7 +85,8 @@ impl StoreArgs {
     }
 }
 
-/// Moves what is in the log of a data file into the file, before this process ends: people copy and move that file alone.
+/// Moves what is in the log of a data file into the file, before this process ends: people copy and move that
+/// file alone.
 ///
 /// If another process uses the file at this moment, the one that ends last does it.
 pub(crate) async fn leave(store: &dyn Store) {
@@ -104,7 +104,8 @@ enum DataFile<'a> {
     There,
 }
 
-/// Looks for the data file of a URL. A file that this user may not see is an error: it is not known to be missing.
+/// Looks for the data file of a URL. A file that this user may not see is an error: it is not known to be
+/// missing.
 fn data_file(url: &str) -> Result<DataFile<'_>, Failure> {
     let Some(path) = url.strip_prefix("sqlite:") else { return Ok(DataFile::None) };
     let file = Path::new(path.trim_start_matches("//"));

@@ -9,7 +9,7 @@ use snowmint::Layout;
 use snowmint::field::Field;
 use snowmint::foreign::{Most, shown, shown_in_json};
 use snowmint::utc::MS_PER_YEAR;
-pub(crate) use snowmint_server::admin::format::{age, date, thousands};
+pub(crate) use snowmint_admin::format::{age, date, thousands};
 
 use crate::error::Failure;
 

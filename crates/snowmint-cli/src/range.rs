@@ -4,15 +4,11 @@ use serde::Serialize;
 use snowmint::utc::Utc;
 use snowmint::{Clock as _, Id, Layout, WallClock};
 use snowmint_cluster::NamespaceName;
-use snowmint_server::admin::namespaces;
 
-use crate::admin_failure::warn;
-use crate::argv;
 use crate::error::{Failure, report};
 use crate::instants::{self, When};
 use crate::output::Output;
-use crate::runtime;
-use crate::target::{Target, TargetArgs};
+use crate::target::TargetArgs;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -44,16 +40,16 @@ until_utc and last are null.";
 #[command(after_long_help = EXAMPLES, after_help = "See --help for examples and the JSON fields.")]
 pub(crate) struct Args {
     /// Begin of the range: an instant, a date, or a time before now such as '1 day'
-    #[arg(long, value_name = "WHEN", value_parser = instants::parse, help_heading = "Range", allow_hyphen_values = true)]
+    #[arg(long, value_name = "WHEN", value_parser = instants::parse, help_heading = "TimeRange", allow_hyphen_values = true)]
     since: When,
     /// End of the range, which does not belong to it; default: no end
-    #[arg(long, value_name = "WHEN", value_parser = instants::parse, help_heading = "Range", allow_hyphen_values = true)]
+    #[arg(long, value_name = "WHEN", value_parser = instants::parse, help_heading = "TimeRange", allow_hyphen_values = true)]
     until: Option<When>,
     /// Layout of the ids: a name (see `snowmint layouts`) or its fields
-    #[arg(long, value_name = "SPEC|NAME", env = "SNOWMINT_LAYOUT", help_heading = "Range")]
+    #[arg(long, value_name = "SPEC|NAME", env = "SNOWMINT_LAYOUT", help_heading = "TimeRange")]
     layout: Option<Layout>,
     /// Namespace of the ids: its layout is read from the store, or from --server
-    #[arg(long, value_name = "NAME", help_heading = "Range")]
+    #[arg(long, value_name = "NAME", help_heading = "TimeRange")]
     namespace: Option<NamespaceName>,
     #[command(flatten)]
     target: TargetArgs,
@@ -87,12 +83,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     };
     let since = instant("--since", args.since)?;
     let until = args.until.map(|until| instant("--until", until)).transpose()?;
-    let range = Range::of(&layout, since, until)?;
+    let range = TimeRange::of(&layout, since, until)?;
     let condition = range.condition(&args.column);
     let mut out = Output::new();
     if args.json {
         let until = range.until_unix_ms;
-        out.json(&Summary {
+        out.json(&RangeSummary {
             layout: layout.to_string(),
             since_unix_ms: range.since_unix_ms,
             since_utc: Utc(range.since_unix_ms).to_string(),
@@ -129,26 +125,8 @@ fn layout(args: &Args) -> Result<Layout, Failure> {
             Failure::usage("missing --layout or --namespace: name the layout of the ids, or their namespace")
         });
     };
-    // An environment variable may set the layout for other commands.
-    if argv::has_flag("--layout") {
-        return Err(Failure::usage("--layout and --namespace: the namespace has its layout, omit --layout"));
-    }
-    let found = runtime()?.block_on(async {
-        match args.target.open()? {
-            Target::Store(store) => Ok(namespaces::list(&*store.open_read_only().await?).await?),
-            Target::Server(server) => server.namespaces().await,
-        }
-    })?;
-    warn(&found.warnings);
+    let settings = args.target.settings_of(name)?;
     let refuse = |why: String| Err(Failure::flag("--namespace", why));
-    let Some(namespace) = found.namespaces.iter().find(|it| it.name == name.as_str()) else {
-        return refuse(format!("unknown namespace {name}: `snowmint ns list` lists those of the store"));
-    };
-    let Some(settings) = &namespace.settings else {
-        return refuse(format!(
-            "the record of namespace {name} is unreadable: name the layout with --layout"
-        ));
-    };
     if settings.hide.is_some() {
         return refuse(format!("the ids of namespace {name} are hidden: they are in no order of time"));
     }
@@ -173,7 +151,7 @@ fn layout(args: &Args) -> Result<Layout, Failure> {
 
 /// The ids of a range of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Range {
+struct TimeRange {
     since_unix_ms: u64,
     until_unix_ms: Option<u64>,
     first: Id,
@@ -181,7 +159,7 @@ struct Range {
     last: Option<Id>,
 }
 
-impl Range {
+impl TimeRange {
     fn of(layout: &Layout, since: u64, until: Option<u64>) -> Result<Self, Failure> {
         if !layout.sorts_by_time() {
             return Err(Failure::flag(
@@ -240,7 +218,7 @@ impl Range {
 
 /// The range as JSON. The order of the members is part of the format.
 #[derive(Serialize)]
-struct Summary {
+struct RangeSummary {
     layout: String,
     since_unix_ms: u64,
     since_utc: String,
@@ -258,8 +236,8 @@ mod tests {
 
     const NOW: u64 = 1_785_542_400_000;
 
-    /// Goal: consecutive ranges contain every id once. Method: for each layout, the ids around both ends of a range and of the
-    /// next one.
+    /// Goal: consecutive ranges contain every id once. Method: for each layout, the ids around both ends of a
+    /// range and of the next one.
     #[test]
     fn an_id_is_in_one_of_two_ranges_that_follow_each_other() {
         for preset in PRESETS.iter().filter(|preset| preset.layout.sorts_by_time()) {
@@ -269,8 +247,8 @@ mod tests {
                 continue;
             }
             let (middle, end) = (begin + 77_777_777, begin + 155_555_555);
-            let one = Range::of(&layout, begin, Some(middle)).unwrap();
-            let other = Range::of(&layout, middle, Some(end)).unwrap();
+            let one = TimeRange::of(&layout, begin, Some(middle)).unwrap();
+            let other = TimeRange::of(&layout, middle, Some(end)).unwrap();
             assert_eq!(one.until_unix_ms, Some(other.since_unix_ms), "{}", preset.name);
             assert_eq!(one.last.map(|id| id.get() + 1), Some(other.first.get()), "{}", preset.name);
             // The range contains an id made at its beginning.
@@ -283,17 +261,17 @@ mod tests {
     #[test]
     fn ends_beyond_the_layout_are_its_own() {
         let layout = Layout::TWITTER;
-        let all = Range::of(&layout, 0, Some(u64::MAX / 2)).unwrap();
+        let all = TimeRange::of(&layout, 0, Some(u64::MAX / 2)).unwrap();
         assert_eq!((all.first.get(), all.last), (0, Some(Id::MAX)));
         assert_eq!(all.condition("id"), "id >= 0 AND id <= 9223372036854775807");
-        let open = Range::of(&layout, NOW, None).unwrap();
+        let open = TimeRange::of(&layout, NOW, None).unwrap();
         assert_eq!((open.last, open.until_unix_ms), (None, None));
         assert!(!open.condition("x").contains("AND"));
         for (since, until) in [(NOW, Some(NOW)), (NOW, Some(NOW - 1)), (0, Some(5)), (u64::MAX / 2, None)] {
-            assert!(Range::of(&layout, since, until).is_err(), "{since} {until:?}");
+            assert!(TimeRange::of(&layout, since, until).is_err(), "{since} {until:?}");
         }
         let low: Layout = "worker:10 time:41 sequence:12 epoch:2024-01-01".parse().unwrap();
-        let Err(Failure::Usage(why)) = Range::of(&low, NOW, None) else { panic!("it does not sort") };
+        let Err(Failure::Usage(why)) = TimeRange::of(&low, NOW, None) else { panic!("it does not sort") };
         assert!(why.contains("do not sort by time"), "{why}");
     }
 }

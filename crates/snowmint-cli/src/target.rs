@@ -1,16 +1,23 @@
-//! The target of the operator commands, a store or the admin API of a running node (`--server`), and the author of their changes.
-//! Both targets give the same output, exit codes and errors.
+//! The target of the operator commands, a store or the admin API of a running node (`--server`), and the
+//! author of their changes. Both targets give the same output, exit codes and errors.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use snowmint_admin::namespaces::NamespaceView;
+use snowmint_admin::operations::{Context, Operation, OperationEffect, ShowNamespace};
+use snowmint_cluster::NamespaceName;
 use snowmint_cluster::audit::{self, AuthorRights};
-use snowmint_server::admin;
+use snowmint_cluster::namespace::Fields;
+use snowmint_store::Store;
 
+use crate::admin_failure::AdminProblem;
 use crate::argv;
 use crate::client_credentials::{TlsFiles, token};
 use crate::error::Failure;
 use crate::node_client::NodeClient;
 use crate::open_store::StoreArgs;
+use crate::runtime;
 
 /// The flags that name a store, or a node to work through.
 #[derive(Debug, clap::Args)]
@@ -25,8 +32,8 @@ pub(crate) struct TargetArgs {
 /// The flags that name a running node.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ServerArgs {
-    /// Work through a running node instead of a store: its HTTP address, as https://HOST:PORT. It needs a token with the right
-    /// admin
+    /// Work through a running node instead of a store: its HTTP address, as https://HOST:PORT. It needs a
+    /// token with the right admin
     #[arg(long, value_name = "URL", global = true)]
     server: Option<String>,
     /// Token for --server. Other users of this machine can see flags: prefer the variable or --token-file
@@ -49,24 +56,105 @@ pub(crate) struct ServerArgs {
     insecure: bool,
 }
 
-/// The place where a command works.
-pub(crate) enum Target<'a> {
+/// The place where a command works, and the author of its changes there.
+pub(crate) struct Target<'a> {
+    place: TargetPlace<'a>,
+    author: snowmint_admin::Author,
+}
+
+enum TargetPlace<'a> {
     Store(&'a StoreArgs),
     Server(Box<NodeClient>),
 }
 
 impl TargetArgs {
-    /// Returns the target, without connecting.
+    /// Returns the target of a command that changes nothing, without connecting.
     pub(crate) fn open(&self) -> Result<Target<'_>, Failure> {
-        let Some(server) = self.server.open()? else { return Ok(Target::Store(&self.store)) };
-        // An environment variable may name the store for other commands.
-        for flag in ["--store", "--data"] {
-            if argv::has_flag(flag) {
-                let why = format!("the node works on its own store: omit {flag}");
-                return Err(Failure::flag("--server", why));
+        self.open_as(&AuthorArgs::default())
+    }
+
+    /// Returns the target, without connecting. A node records an author of its own: the token.
+    pub(crate) fn open_as(&self, author: &AuthorArgs) -> Result<Target<'_>, Failure> {
+        let place = match self.server.open()? {
+            None => TargetPlace::Store(&self.store),
+            Some(server) => {
+                // An environment variable may name the store for other commands.
+                for flag in ["--store", "--data"] {
+                    if argv::has_flag(flag) {
+                        let why = format!("the node works on its own store: omit {flag}");
+                        return Err(Failure::flag("--server", why));
+                    }
+                }
+                if author.author_name.is_some() {
+                    let why = "with --server, the node records the name of the token: omit it";
+                    return Err(Failure::flag("--as", why));
+                }
+                TargetPlace::Server(Box::new(server))
             }
+        };
+        Ok(Target { place, author: author.author() })
+    }
+}
+
+impl TargetArgs {
+    /// Reads the settings of the namespace that `--namespace` names.
+    pub(crate) fn settings_of(&self, name: &NamespaceName) -> Result<Fields, Failure> {
+        // An environment variable may set the layout for other commands.
+        if argv::has_flag("--layout") {
+            let why = "--layout and --namespace: the namespace has its layout, omit --layout";
+            return Err(Failure::usage(why));
         }
-        Ok(Target::Server(Box::new(server)))
+        let target = self.open()?;
+        let found = runtime()?.block_on(target.namespace(name))?;
+        let refuse = |why: String| Failure::flag("--namespace", why);
+        let namespace = found.ok_or_else(|| {
+            refuse(format!("unknown namespace {name}: `snowmint ns list` lists those of the store"))
+        })?;
+        namespace.settings.ok_or_else(|| {
+            refuse(format!("the record of namespace {name} is unreadable: name the layout with --layout"))
+        })
+    }
+}
+
+impl Target<'_> {
+    /// Runs an operation on the store, or on the node.
+    pub(crate) async fn run<O: Operation>(&self, operation: O) -> Result<O::Answer, Failure> {
+        self.ask(operation).await?.map_err(|problem| problem.failure())
+    }
+
+    /// Like [`run`](Self::run), but also returns why an operation that reads was refused.
+    pub(crate) async fn ask<O: Operation>(
+        &self,
+        operation: O,
+    ) -> Result<Result<O::Answer, AdminProblem>, Failure> {
+        let store = match &self.place {
+            TargetPlace::Server(server) => return server.ask(&operation).await,
+            TargetPlace::Store(store) => store,
+        };
+        let on = |store| Context { store, author: self.author.clone(), node: None };
+        if O::ROUTE.effect == OperationEffect::ReadsStore {
+            let store = store.open_read_only().await?;
+            return Ok(operation.run(on(store)).await.map_err(AdminProblem::from));
+        }
+        let change = async |store: Arc<dyn Store>| Ok(operation.run(on(store)).await?);
+        store.change(change).await.map(Ok)
+    }
+
+    /// Returns a namespace; `None` if there is none of this name.
+    pub(crate) async fn namespace(&self, name: &NamespaceName) -> Result<Option<NamespaceView>, Failure> {
+        match self.ask(ShowNamespace { name: name.clone() }).await? {
+            Ok(namespace) => Ok(Some(namespace)),
+            Err(problem) if problem.kind() == "unknown-namespace" => Ok(None),
+            Err(problem) => Err(problem.failure()),
+        }
+    }
+
+    /// Rejects a store that does not outlive this process.
+    pub(crate) fn check_persistent(&self) -> Result<(), Failure> {
+        match &self.place {
+            TargetPlace::Store(store) => store.check_persistent(),
+            TargetPlace::Server(_) => Ok(()),
+        }
     }
 }
 
@@ -74,8 +162,8 @@ impl ServerArgs {
     /// Returns the node, without connecting; `None` if the flags name none.
     pub(crate) fn open(&self) -> Result<Option<NodeClient>, Failure> {
         let Some(url) = &self.server else {
-            // The variable may hold a token for other commands. The flag means a node: without this check, the command would
-            // change the local store.
+            // The variable may hold a token for other commands. The flag means a node: without this check,
+            // the command would change the local store.
             if argv::has_flag("--token") {
                 let why = "belongs to --server: add --server URL to work through a node, or omit it";
                 return Err(Failure::flag("--token", why));
@@ -97,28 +185,17 @@ impl ServerArgs {
 /// Who changes the store.
 #[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "Audit log")]
-pub(crate) struct Author {
+pub(crate) struct AuthorArgs {
     /// Name to record in the audit log of the store; default: the system user
     #[arg(long = "as", value_name = "NAME", global = true)]
     author_name: Option<String>,
 }
 
-impl Author {
-    /// Returns the author of the changes of this command at a target. A node records its own: the token.
-    pub(crate) fn at(&self, target: &Target<'_>) -> Result<admin::Author, Failure> {
-        if matches!(target, Target::Server(_)) && self.author_name.is_some() {
-            return Err(Failure::flag(
-                "--as",
-                "with --server, the node records the name of the token: omit it",
-            ));
-        }
-        Ok(self.author())
-    }
-
+impl AuthorArgs {
     /// Returns the author of the changes of this command.
-    pub(crate) fn author(&self) -> admin::Author {
+    pub(crate) fn author(&self) -> snowmint_admin::Author {
         let who = self.author_name.clone().unwrap_or_else(system_user);
-        admin::Author { who, from: audit::this_host(), rights: AuthorRights::All }
+        snowmint_admin::Author { who, from: audit::this_host(), rights: AuthorRights::All }
     }
 }
 

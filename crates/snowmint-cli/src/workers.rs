@@ -1,16 +1,14 @@
 //! `snowmint workers`: lists the workers of a store and their holders, and takes a worker from its holder.
 
-use std::sync::Arc;
-
-use snowmint_server::admin::workers::{self, Force, Released, Workers};
-use snowmint_store::Store;
+use snowmint_admin::operations::{ListWorkers, ReleaseWorker};
+use snowmint_admin::workers::{Force, ReleaseAnswer, Released, Workers};
 
 use crate::admin_failure::warn;
 use crate::error::Failure;
 use crate::flag_values;
 use crate::output::{self, Output};
 use crate::runtime;
-use crate::target::{Author, Target, TargetArgs};
+use crate::target::{AuthorArgs, TargetArgs};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -37,18 +35,18 @@ release: outcome (free or taken), worker, and ended, or holder and free_from.";
 #[command(after_long_help = EXAMPLES, after_help = "See --help for examples.")]
 pub(crate) struct Args {
     #[command(subcommand)]
-    action: Option<Action>,
+    action: Option<WorkersAction>,
     #[command(flatten)]
     target: TargetArgs,
     #[command(flatten)]
-    author: Author,
+    author: AuthorArgs,
     /// Print one JSON object per line
     #[arg(long, help_heading = "Output", global = true)]
     json: bool,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Action {
+enum WorkersAction {
     /// List workers and their holders, as `snowmint workers` does
     #[command(aliases = ["ls", "show"], after_help = "Example: snowmint workers list --json")]
     List,
@@ -72,28 +70,17 @@ enum Action {
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     runtime()?.block_on(async {
-        let target = args.target.open()?;
-        let author = &args.author.at(&target)?;
-        match (&args.action, target) {
-            (None | Some(Action::List), Target::Store(store)) => {
-                show(&workers::list(&*store.open_read_only().await?).await?, args.json)
-            }
-            (None | Some(Action::List), Target::Server(server)) => show(&server.workers().await?, args.json),
-            (Some(Action::Release { worker, pool, force, holder }), target) => {
-                let force = &match (*force, holder.clone()) {
+        let target = args.target.open_as(&args.author)?;
+        match &args.action {
+            None | Some(WorkersAction::List) => show(&target.run(ListWorkers).await?, args.json),
+            Some(WorkersAction::Release { worker, pool, force, holder }) => {
+                let force = match (*force, holder.clone()) {
                     (false, _) => Force::Refuse,
                     (true, None) => Force::Take,
                     (true, Some(holder)) => Force::TakeFrom(holder),
                 };
-                let (released, warnings) = match target {
-                    Target::Store(store) => {
-                        let release = async |store: Arc<dyn Store>| {
-                            Ok(workers::release(&*store, author, *worker, pool.as_deref(), force).await?)
-                        };
-                        store.change(release).await?
-                    }
-                    Target::Server(server) => server.release(*worker, pool.as_deref(), force).await?,
-                };
+                let release = ReleaseWorker { worker: *worker, pool: pool.clone(), force };
+                let ReleaseAnswer { released, warnings } = target.run(release).await?;
                 warn(&warnings);
                 show_released(&released, args.json)
             }

@@ -13,6 +13,11 @@ use std::time::Duration;
 use serde::Serialize;
 use snowmint::utc::Utc;
 use snowmint::{Clock as _, WallClock};
+use snowmint_admin::audit::{self, AuditLine};
+use snowmint_admin::clock_offset::ClockOffset;
+use snowmint_admin::doctor::{self, Finding};
+use snowmint_admin::workers::{WorkerState, workers_of};
+use snowmint_admin::{AdminError, namespaces};
 use snowmint_cluster::lease::Tag;
 use snowmint_cluster::lease::admin::{LeaseEntry, leases};
 use snowmint_cluster::namespace::registry::{self, Listed};
@@ -21,11 +26,6 @@ use snowmint_cluster::{Holder, LeaseStatus};
 use snowmint_store::Store;
 use tokio::time::Instant;
 
-use crate::admin::audit::{self, LogLine};
-use crate::admin::clock_offset::ClockOffset;
-use crate::admin::doctor::{self, Finding};
-use crate::admin::workers::{WorkerState, workers_of};
-use crate::admin::{AdminError, namespaces};
 use crate::fleet::peers::Peer;
 use crate::fleet::problems::{Problem, Severity};
 use crate::limits::fleet::{CHANGES, LAPSED_FOR, NAMESPACES, SLOW_CALL, WORKERS, WORKERS_OF_POOL};
@@ -54,7 +54,7 @@ pub(crate) struct OtherRecords {
     namespaces: Vec<NamespaceRow>,
     more_namespaces: usize,
     problems: Vec<Problem>,
-    changes: Vec<LogLine>,
+    changes: Vec<AuditLine>,
     warnings: Vec<String>,
 }
 
@@ -78,7 +78,7 @@ pub(crate) struct Fleet<'a> {
     pools: Vec<PoolState<'a>>,
     namespaces: Vec<NamespaceState<'a>>,
     more_namespaces: usize,
-    changes: &'a [LogLine],
+    changes: &'a [AuditLine],
     warnings: &'a [String],
 }
 
@@ -195,7 +195,7 @@ struct NamespaceRow {
     summary: String,
     /// Which nodes serve it; `None` until the store has answered.
     #[serde(skip_serializing_if = "Option::is_none")]
-    state: Option<namespaces::State>,
+    state: Option<namespaces::NamespaceState>,
     /// The end of its layout.
     #[serde(skip_serializing_if = "Option::is_none")]
     ends_unix_ms: Option<u64>,
@@ -396,7 +396,7 @@ impl OtherRecords {
             NamespaceRow::of(name, record.as_ref(), &counters, now_unix_ms)
         };
         let namespaces = listed.iter().take(NAMESPACES).map(of_name).collect();
-        let audit::Log { changes, warnings } = audit::list(store, CHANGES, None).await?;
+        let audit::AuditLog { changes, warnings } = audit::list(store, CHANGES, None).await?;
         Ok(Self { namespaces, more_namespaces, problems, changes, warnings })
     }
 }
@@ -423,7 +423,7 @@ impl NamespaceRow {
                     name: name.to_owned(),
                     scheme: "",
                     summary: why.clone(),
-                    state: Some(namespaces::State::Unreadable),
+                    state: Some(namespaces::NamespaceState::Unreadable),
                     ends_unix_ms: None,
                     reserved_to: None,
                     owner: None,
@@ -441,7 +441,7 @@ impl NamespaceRow {
             _ => last,
         };
         Self {
-            state: Some(namespaces::State::of(record)),
+            state: Some(namespaces::NamespaceState::of(record)),
             reserved_to: last.map(|number| number.to_string()),
             ..Self::of_definition(name, &record.definition)
         }

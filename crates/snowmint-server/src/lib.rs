@@ -73,7 +73,6 @@ mod metrics;
 pub mod mint;
 mod mint_access;
 pub mod namespace_sync;
-pub mod nearest;
 mod operator;
 #[cfg(feature = "otlp")]
 mod otlp;
@@ -91,7 +90,6 @@ pub mod status;
 mod store_label;
 mod thrift;
 mod tls;
-pub mod url_without_credentials;
 mod watched_files;
 
 // Unit tests and integration tests share the id source without a store, which names this crate from outside.
@@ -113,10 +111,6 @@ pub use settings::{AllowedHosts, CorsOrigins, HostError, OriginError, Settings, 
 
 pub use thrift::{ThriftExceptions, ThriftListener};
 pub use tls::{Tls, TlsError, TlsFiles};
-
-/// Answers of the admin API, for its clients in this workspace.
-#[doc(hidden)]
-pub use operator::{LogLevel, ReleaseAnswer};
 
 /// The parser of the Redis protocol, for fuzzing.
 #[doc(hidden)]

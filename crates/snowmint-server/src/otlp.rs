@@ -19,11 +19,11 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
 use snowmint::error::Snippet;
 use snowmint::random::SplitMix64;
+use snowmint_admin::url_without_credentials::masked;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 
 use crate::access_log::shortened;
-use crate::url_without_credentials::masked;
 use context::Parent;
 use export::{Command, Exporter};
 pub(crate) use message::KeyValue;

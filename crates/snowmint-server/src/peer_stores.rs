@@ -5,19 +5,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
+use snowmint_admin::doctor::NODES;
+use snowmint_admin::node_reports::{self, NodeStore};
 use snowmint_store::StoreId;
 use tokio::time::{Instant, sleep_until};
 
-use crate::admin::doctor::NODES;
 use crate::admin::node_admin::NodeAdmin;
-use crate::admin::node_reports::{self, NodeStore};
 use crate::limits::fleet::STORES_EVERY;
 use crate::recurring_problem::RecurringProblem;
 use crate::state::ServerState;
 use crate::store_label::PeerTroubles;
 
-/// A peer that holds a worker of this node counts once it did so at this many looks in a row: a lease may change hands between
-/// two nodes whose clocks differ.
+/// A peer that holds a worker of this node counts once it did so at this many looks in a row: a lease may
+/// change hands between two nodes whose clocks differ.
 const LOOKS: u32 = 2;
 /// The first look waits until the leases of a fleet that starts are settled.
 const FIRST_LOOK: Duration = Duration::from_secs(5);
@@ -129,8 +129,8 @@ mod tests {
         (format!("{instance}:8080"), store)
     }
 
-    /// Goal: another identity is noticed at once, and a copied store at the second look; this node in its own list of peers is no
-    /// problem, nor is a node of an earlier version. Method: looks at peers of each kind.
+    /// Goal: another identity is noticed at once, and a copied store at the second look; this node in its own
+    /// list of peers is no problem, nor is a node of an earlier version. Method: looks at peers of each kind.
     #[test]
     fn a_second_store_and_a_copy_are_noticed() {
         let own = Own { id: Some(StoreId::new(1)), instance: "self", workers: vec![worker(5), worker(6)] };

@@ -7,14 +7,15 @@ use std::time::Duration;
 
 use snowmint::WallClock;
 use snowmint::error::Snippet;
+use snowmint_admin::node::LogControl;
+use snowmint_admin::url_without_credentials::masked;
 use snowmint_cluster::Holder;
 
 use crate::access::Access;
-use crate::admin::{LogControl, NodeAdmin};
+use crate::admin::NodeAdmin;
 use crate::clock::SharedClock;
 use crate::limits;
 use crate::tls::Tls;
-use crate::url_without_credentials::masked;
 
 /// The settings of the service.
 #[derive(Clone)]

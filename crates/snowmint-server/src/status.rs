@@ -1,6 +1,7 @@
 //! The table of failures: one row for each kind, one column for what each protocol answers. A protocol with codes of its own adds
 //! a column; Thrift sends RESP's words. Metrics use the same names as answers.
 
+use snowmint_admin::AdminErrorKind;
 use tonic::Code;
 
 /// The answer to one kind of failure, in each protocol.
@@ -121,6 +122,14 @@ error_kinds! {
     KeyReused: "key-reused", 422, "Idempotency key reused", "ERR", InvalidArgument;
 }
 
+impl From<AdminErrorKind> for ErrorKind {
+    fn from(kind: AdminErrorKind) -> Self {
+        let (name, _) = kind.status();
+        // A test has every kind.
+        Self::ALL.into_iter().find(|it| it.status().name == name).unwrap_or(Self::NotReady)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
@@ -196,6 +205,29 @@ mod tests {
                 resp.bytes().all(|b| b.is_ascii_uppercase()),
                 "{kind:?}: a RESP prefix is one upper-case word"
             );
+        }
+    }
+
+    /// Goal: the command line ends with one exit code, whether an operation fails on a store or on a node.
+    #[test]
+    fn a_kind_of_admin_error_is_named_alike_on_both_sides() {
+        use AdminErrorKind as Kind;
+        for kind in [
+            Kind::BadRequest,
+            Kind::UnknownNamespace,
+            Kind::UnknownWorker,
+            Kind::Forbidden,
+            Kind::TooManyNamespaces,
+            Kind::Conflict,
+            Kind::InUse,
+            Kind::Changed,
+            Kind::Unreadable,
+            Kind::StoreNotWritable,
+            Kind::NotReady,
+            Kind::OutcomeUnknown,
+        ] {
+            let Status { name, http, .. } = ErrorKind::from(kind).status();
+            assert_eq!(kind.status(), (name, http), "{kind:?}");
         }
     }
 

@@ -6,10 +6,11 @@ use std::sync::{Arc, OnceLock};
 use arc_swap::ArcSwap;
 use hyper::HeaderMap;
 use hyper::header::{HeaderName, HeaderValue};
+use snowmint_admin::node_reports::STORE_HEADER;
 use snowmint_store::{Identity, Store};
 
 /// The header, and the metadata of gRPC, with the identity of the store behind an answer.
-pub(crate) const STORE: HeaderName = HeaderName::from_static("snowmint-store");
+pub(crate) const STORE: HeaderName = HeaderName::from_static(STORE_HEADER);
 
 /// What shows the store of a node.
 #[derive(Debug, Default)]

@@ -65,7 +65,8 @@ impl Renames {
     }
 }
 
-/// Returns a valid name that resembles the counter's; `None` if a shell would read the counter's name as something else.
+/// Returns a valid name that resembles the counter's; `None` if a shell would read the counter's name as
+/// something else.
 fn suggested(counter: &str) -> Option<NamespaceName> {
     let is_plain = counter.bytes().all(|b| (b.is_ascii_graphic() || b == b' ') && b != b'\'');
     let valid = |it: char| if it.is_ascii_alphanumeric() || "._-:".contains(it) { it } else { '-' };

@@ -1,4 +1,5 @@
-//! The URL of one counter of another system, for a namespace that draws from it side by side with that system.
+//! The URL of one counter of another system, for a namespace that draws from it side by side with that
+//! system.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use snowmint_cluster::namespace::CounterSource;

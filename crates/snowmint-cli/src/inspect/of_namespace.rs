@@ -8,14 +8,10 @@ use snowmint::hide::Hider;
 use snowmint::inspect::{Inspection, cell};
 use snowmint_cluster::NamespaceName;
 use snowmint_cluster::namespace::Definition;
-use snowmint_server::admin::namespaces;
 
-use crate::admin_failure::warn;
-use crate::argv;
 use crate::error::Failure;
 use crate::hide_key;
-use crate::runtime::runtime;
-use crate::target::{Target, TargetArgs};
+use crate::target::TargetArgs;
 
 /// A namespace whose ids are read.
 pub(super) struct NamespaceReader {
@@ -31,29 +27,8 @@ impl NamespaceReader {
         hide_keys_file: Option<&Path>,
         target: &TargetArgs,
     ) -> Result<Self, Failure> {
-        // An environment variable may set the layout for other commands.
-        if argv::has_flag("--layout") {
-            let why = "--layout and --namespace: the namespace has its layout, omit --layout";
-            return Err(Failure::usage(why));
-        }
-        let found = runtime()?.block_on(async {
-            match target.open()? {
-                Target::Store(store) => Ok(namespaces::list(&*store.open_read_only().await?).await?),
-                Target::Server(server) => server.namespaces().await,
-            }
-        })?;
-        warn(&found.warnings);
+        let settings = target.settings_of(name)?;
         let refuse = |why: String| Failure::flag("--namespace", why);
-        let Some(namespace) = found.namespaces.into_iter().find(|it| it.name == name.as_str()) else {
-            return Err(refuse(format!(
-                "unknown namespace {name}: `snowmint ns list` lists those of the store"
-            )));
-        };
-        let Some(settings) = namespace.settings else {
-            return Err(refuse(format!(
-                "the record of namespace {name} is unreadable: name the layout with --layout"
-            )));
-        };
         // A record always has a layout, so this one is never used.
         let definition =
             settings.define_pinned(&Layout::TWITTER).map_err(|error| refuse(error.to_string()))?;

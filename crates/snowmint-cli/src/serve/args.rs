@@ -12,12 +12,12 @@ use snowmint::field::Field;
 use snowmint::{
     AnchoredClock, DatacenterId, Generator, Layout, ManualClock, Rule, Start, WallClock, WorkerId,
 };
+use snowmint_admin::node_reports;
 use snowmint_cluster::{
     Holder, IdentityError, NamespaceName, NodeClock, WorkerChoice, WorkerCount, WorkerSource,
 };
 use snowmint_server::access::secret::TokenName;
 use snowmint_server::access::{Access, TokensSource};
-use snowmint_server::admin::node_reports;
 use snowmint_server::namespace_sync::{
     NamespaceConfig, NamespaceConfigError, NamespaceFlags, NamespaceSource,
 };

@@ -282,7 +282,7 @@ fn unknown(key: &str, flags: &[Arg]) -> String {
     let known = flags.iter().map(|flag| flag.get_id().as_str()).chain(NAMESPACE_KEYS).chain([TOKENS]);
     // A text in place of tables: the flag takes the name of a file.
     let nearest =
-        if key == TOKENS { Some("tokens_file") } else { snowmint_server::nearest::nearest(key, known) };
+        if key == TOKENS { Some("tokens_file") } else { snowmint_admin::nearest::nearest(key, known) };
     let hint = nearest.map_or_else(
         || "`snowmint config schema` lists the keys".to_owned(),
         |known| format!("did you mean `{known}`?"),

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use clap::ValueEnum;
 use snowmint::error::Snippet;
 use snowmint::foreign::{Most, shown_in_json};
-use snowmint_server::admin::LogControl;
+use snowmint_admin::node::LogControl;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::layer;
 use tracing_subscriber::layer::SubscriberExt as _;

@@ -1,8 +1,8 @@
 //! `snowmint store recover`: makes a restored store safe to use.
 //!
-//! A recovery raises counters above every number that may have been used since the backup, and leases beyond every instant that
-//! may still be in use. This file extends the leases and writes both; how far each counter must be raised is computed in
-//! `admin/recovery.rs` of snowmint-server.
+//! A recovery raises counters above every number that may have been used since the backup, and leases beyond
+//! every instant that may still be in use. This file extends the leases and writes both; how far each counter
+//! must be raised is computed in `recovery.rs` of snowmint-admin.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
@@ -13,13 +13,13 @@ use serde_json::{Value, json};
 use snowmint::field::Field;
 use snowmint::utc::Utc;
 use snowmint::{Clock as _, DatacenterId, WallClock};
+use snowmint_admin::node_reports::{self, NodeError, NodeReports};
+use snowmint_admin::recovery::{AtLeast, CounterLevels, name_of, number};
+use snowmint_admin::workers::{random_tag, workers_of};
 use snowmint_cluster::audit::Action;
 use snowmint_cluster::lease::{Granted, Record, Tag};
 use snowmint_cluster::namespace::{Scheme, registry};
 use snowmint_cluster::{Holder, LeaseConfig, LeaseConfigError, WorkerPool};
-use snowmint_server::admin::node_reports::{self, NodeError, NodeReports};
-use snowmint_server::admin::recovery::{AtLeast, Counters, name_of, number};
-use snowmint_server::admin::workers::{random_tag, workers_of};
 use snowmint_store::{Counter as _, Expected, Key, Store, StoreCounter, StoreErrorKind, Swap};
 
 use crate::error::{Failure, report};
@@ -27,14 +27,14 @@ use crate::flag_values;
 use crate::open_store::{StoreArgs, warn_of_skipped};
 use crate::output::{Output, thousands};
 use crate::runtime;
-use crate::target::Author;
+use crate::target::AuthorArgs;
 
 const EXAMPLES: &str = "\
 Run it after a restore and before any node reaches the store; see \"Restore a
 store\" in docs/restore.md for the whole procedure. It prints the plan;
 --yes carries it out.
 
-Counters are raised above every number that may have been used since the
+CounterLevels are raised above every number that may have been used since the
 backup. Set one or several of these:
   --nodes      for nodes that still run: each reports the highest number it
                received from each counter, including the next reset period
@@ -47,7 +47,7 @@ backup. Set one or several of these:
                than the nodes use in one backup interval
   --add 0      raise no further
 
-Counters that the backup lacks are created if a node or --numbers-at-least
+CounterLevels that the backup lacks are created if a node or --numbers-at-least
 names them. A namespace that is added again then starts above them.
 
 Every lease gets a fresh tag and ends no sooner than --window from now. Workers
@@ -78,8 +78,9 @@ pub(super) struct Args {
     #[command(flatten)]
     store: StoreArgs,
     #[command(flatten)]
-    author: Author,
-    /// HTTP addresses of nodes that still run: http://HOST:PORT,... For nodes with TLS, the port of their --probe
+    author: AuthorArgs,
+    /// HTTP addresses of nodes that still run: http://HOST:PORT,... For nodes with TLS, the port of their
+    /// --probe
     #[arg(long, value_name = "URLS", value_delimiter = ',')]
     nodes: Vec<String>,
     /// Highest number of a namespace that may have been used
@@ -125,12 +126,12 @@ async fn recover(args: &Args) -> Result<(), Failure> {
 }
 
 /// The printed plan, as text or as JSON.
-struct Plan {
+struct PrintedPlan {
     out: Output,
     json: bool,
 }
 
-impl Plan {
+impl PrintedPlan {
     fn line(&mut self, text: &str, json: &Value) -> Result<(), Failure> {
         if self.json { self.out.json(json) } else { self.out.line(text) }
     }
@@ -145,7 +146,7 @@ impl Plan {
 async fn recover_and_record(
     args: &Args,
     store: Arc<dyn Store>,
-) -> Result<(Plan, Arc<dyn Store>, u64), Failure> {
+) -> Result<(PrintedPlan, Arc<dyn Store>, u64), Failure> {
     if !args.yes {
         return recover_in(args, store).await;
     }
@@ -159,8 +160,12 @@ async fn recover_and_record(
     args.author.author().record(&*store, Action::StoreRecover, "", details.join(", "), recovered).await?
 }
 
-/// Applies the plan, or only prints it. Returns the printed plan, the store, and the instant until which workers are reserved.
-async fn recover_in(args: &Args, store: Arc<dyn Store>) -> Result<(Plan, Arc<dyn Store>, u64), Failure> {
+/// Applies the plan, or only prints it. Returns the printed plan, the store, and the instant until which
+/// workers are reserved.
+async fn recover_in(
+    args: &Args,
+    store: Arc<dyn Store>,
+) -> Result<(PrintedPlan, Arc<dyn Store>, u64), Failure> {
     let mut reports = NodeReports::default();
     for node in &args.nodes {
         let metrics = node_reports::fetch(node).await.map_err(|error| match error {
@@ -172,7 +177,7 @@ async fn recover_in(args: &Args, store: Arc<dyn Store>) -> Result<(Plan, Arc<dyn
         })?;
         reports.add(&metrics);
     }
-    let mut counters = Counters::of(&*store, &args.numbers_at_least, &reports).await?;
+    let mut counters = CounterLevels::of(&*store, &args.numbers_at_least, &reports).await?;
     counters.raise_unknown()?;
     if !counters.all.is_empty()
         && args.add.is_none()
@@ -192,8 +197,9 @@ async fn recover_in(args: &Args, store: Arc<dyn Store>) -> Result<(Plan, Arc<dyn
     let pools = pools(&*store, &reports, args.window).await?;
     // Warn before anything is written: a write may fail at a skipped record.
     warn_of_skipped(&*store);
-    let mut out = Plan { out: Output::new(), json: args.json };
-    // Extend leases before counters: a retry after a failure is idempotent for leases, but raises counters again.
+    let mut out = PrintedPlan { out: Output::new(), json: args.json };
+    // Extend leases before counters: a retry after a failure is idempotent for leases, but raises counters
+    // again.
     extend_leases(&*store, pools, until_unix_ms, args.yes, &mut out).await?;
     let mut newer = BTreeSet::new();
     for (key, counter) in &counters.all {
@@ -223,8 +229,9 @@ async fn recover_in(args: &Args, store: Arc<dyn Store>) -> Result<(Plan, Arc<dyn
 
 /// Raises a counter to a number of slots.
 ///
-/// If the store may lose writes, this also writes a counter that is high enough already: a recovery may have raised it a moment
-/// ago, which a failover can still take back, and [`StoreArgs::change`] checks only what this command wrote.
+/// If the store may lose writes, this also writes a counter that is high enough already: a recovery may have
+/// raised it a moment ago, which a failover can still take back, and [`StoreArgs::change`] checks only what
+/// this command wrote.
 async fn raise(store: &Arc<dyn Store>, key: &Key, slots: u64) -> Result<(), Failure> {
     let counter = StoreCounter::new(Arc::clone(store), key.clone(), 1, NonZeroU64::MIN);
     for _ in 0..TRIES {
@@ -256,8 +263,9 @@ fn kept_writing(key: &Key) -> Failure {
     ))
 }
 
-/// Returns the pools of the store, of the nodes, and of the layouts of namespaces in the datacenters of the nodes, each with
-/// the keys of its workers that have a record. Rejects a window that no node with one of these layouts can have.
+/// Returns the pools of the store, of the nodes, and of the layouts of namespaces in the datacenters of the
+/// nodes, each with the keys of its workers that have a record. Rejects a window that no node with one of
+/// these layouts can have.
 async fn pools(
     store: &dyn Store,
     reports: &NodeReports,
@@ -303,7 +311,7 @@ async fn extend_leases(
     pools: BTreeMap<String, Vec<Key>>,
     until_unix_ms: u64,
     yes: bool,
-    out: &mut Plan,
+    out: &mut PrintedPlan,
 ) -> Result<(), Failure> {
     if pools.is_empty() {
         out.note(&format!(
@@ -355,8 +363,8 @@ enum Extended {
     Damaged(String),
 }
 
-/// Returns a record that grants nothing new: a node that still holds the worker uses its lease to the end. Its gaps may have been
-/// granted since the backup.
+/// Returns a record that grants nothing new: a node that still holds the worker uses its lease to the end.
+/// Its gaps may have been granted since the backup.
 fn reserved(holder: Holder, until_unix_ms: u64, tag: Tag) -> Record {
     let (from_unix_ms, granted) = (Some(until_unix_ms), Granted::up_to(until_unix_ms));
     Record { holder, from_unix_ms, until_unix_ms, tag, granted, released: true }

@@ -65,6 +65,7 @@ fn commands_do_the_same_through_a_node_as_on_a_store() {
         &["ns", "drop", "n"],
         &["ns", "add", "n", "--start-over", "--nodes", "x"],
         &["ns", "add", "n", "--start-over"],
+        &["store", "show"],
         &["workers"],
         &["workers", "--json"],
         &["workers", "release", "8"],

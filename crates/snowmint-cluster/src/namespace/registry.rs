@@ -869,6 +869,21 @@ pub fn check_with_text(
     Ok(record.may_be_written_as(wanted, name)?)
 }
 
+/// Loads the record of a namespace, dropped or not, or the reason why that is invalid; `None` without a record.
+///
+/// # Errors
+///
+/// The store's error.
+pub async fn load(
+    store: &dyn Store,
+    name: &NamespaceName,
+) -> Result<Option<Result<NamespaceRecord, String>>, StoreError> {
+    match key(name) {
+        Ok(key) => Ok(store.load(&key).await?.map(|found| NamespaceRecord::from_bytes(&found.value))),
+        Err(error) => Ok(Some(Err(error.to_string()))),
+    }
+}
+
 /// Returns the record of a namespace for a change. Checks that the namespace exists and is not dropped.
 ///
 /// # Errors
@@ -876,11 +891,12 @@ pub fn check_with_text(
 /// [`NamespaceError::Missing`], [`NamespaceError::Unreadable`] and [`NamespaceError::Dropped`], or the
 /// store's error.
 pub async fn existing(store: &dyn Store, name: &NamespaceName) -> Result<NamespaceRecord, NamespaceError> {
-    let unreadable =
-        |reason: String| NamespaceError::Unreadable { name: name.clone(), store: store.describe(), reason };
-    let key = key(name).map_err(|error| unreadable(error.to_string()))?;
-    let found = store.load(&key).await?.ok_or_else(|| missing(store, name))?;
-    let record = NamespaceRecord::from_bytes(&found.value).map_err(unreadable)?;
+    let found = load(store, name).await?.ok_or_else(|| missing(store, name))?;
+    let record = found.map_err(|reason| NamespaceError::Unreadable {
+        name: name.clone(),
+        store: store.describe(),
+        reason,
+    })?;
     alive(name, &record)?;
     Ok(record)
 }

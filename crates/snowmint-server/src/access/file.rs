@@ -29,12 +29,12 @@ use std::str::FromStr;
 use serde::Deserialize;
 use snowmint::error::Snippet;
 use snowmint::utc::{self, Utc};
+use snowmint_admin::nearest::unknown_name;
 use toml::de::{DeTable, Deserializer, Error as TomlError};
 use toml::{Spanned, Value};
 
 use super::quota::{MAX_PER_DAY, MAX_RATE, Quotas};
 use super::secret::{SecretDigest, TokenName};
-use crate::nearest::unknown_name;
 
 /// The keys of a row.
 const KEYS: [&str; 8] =

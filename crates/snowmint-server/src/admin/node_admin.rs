@@ -6,6 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
+use snowmint_admin::audit::ChangeOutcome;
+use snowmint_admin::node::{LimitedToken, NodeContext, NodeControl};
+use snowmint_admin::node_reports::{self, NodeError};
+use snowmint_admin::operations::OperationEffect;
+use snowmint_admin::{AdminError, SettledStore};
 use snowmint_cluster::audit::ChangeFailure;
 use snowmint_cluster::namespace::Logins;
 use snowmint_store::{Store, StoreError, StoreErrorKind};
@@ -13,18 +18,15 @@ use tokio::runtime::Handle;
 use tokio::sync::{Mutex, Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
 
-use super::audit::Outcome;
-use super::node_reports::{self, NodeError};
-use super::{AdminError, SettledStore};
-use crate::limits::admin::{MAX_NODES, OPERATIONS, OPERATIONS_OF_SOME, REFRESH_WITHIN, WITHIN};
+use crate::limits::admin::{OPERATIONS, OPERATIONS_OF_SOME, REFRESH_WITHIN, WITHIN};
 
 /// An operation. Boxed, since its type contains the types of all stores.
-pub(crate) type Operation<T> = Pin<Box<dyn Future<Output = Result<T, AdminError>> + Send>>;
+pub(crate) type StoreOperation<T> = Pin<Box<dyn Future<Output = Result<T, AdminError>> + Send>>;
 
 /// Boxes an operation.
 pub(crate) fn boxed<T>(
     operation: impl Future<Output = Result<T, AdminError>> + Send + 'static,
-) -> Operation<T> {
+) -> StoreOperation<T> {
     Box::pin(operation)
 }
 
@@ -38,11 +40,12 @@ pub struct NodeAdmin {
     refresher: Refresher,
     permits: Arc<Semaphore>,
     permits_of_some: Arc<Semaphore>,
-    /// Held from the count of the namespaces to the write of one more, so that requests at the same time exceed no limit.
+    /// Held from the count of the namespaces to the write of one more, so that requests at the same time
+    /// exceed no limit.
     adding: Arc<Mutex<()>>,
     /// The addresses of nodes that this node may ask for their metrics.
     peers: Arc<[String]>,
-    outcomes: Arc<[AtomicU64; Outcome::ALL.len()]>,
+    outcomes: Arc<[AtomicU64; ChangeOutcome::ALL.len()]>,
     logins: Arc<ArcSwap<Logins>>,
 }
 
@@ -53,13 +56,6 @@ pub(crate) enum TokenScope {
     Some,
     /// A token for all namespaces.
     All,
-}
-
-/// Whether an operation writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Effect {
-    Reads,
-    Writes,
 }
 
 impl fmt::Debug for NodeAdmin {
@@ -100,38 +96,24 @@ impl NodeAdmin {
         Self { logins, ..self }
     }
 
-    /// Returns the logins of this node.
-    pub(crate) fn logins(&self) -> Logins {
-        (**self.logins.load()).clone()
-    }
-
     /// Returns the addresses of the peers.
     pub(crate) fn peers(&self) -> Arc<[String]> {
         Arc::clone(&self.peers)
     }
 
-    /// Checks that clients may make this node ask these nodes. A node asks no address that only a client has named, since the
-    /// node may reach hosts that the client cannot.
-    pub(crate) fn check_nodes(&self, nodes: &[String]) -> Result<(), AdminError> {
-        if nodes.len() > MAX_NODES {
-            let why = format!("{} nodes: expected at most {MAX_NODES}", nodes.len());
-            return Err(AdminError::setting("nodes", why));
-        }
-        for node in nodes {
-            let address = node_reports::address(node).map_err(|error| AdminError::setting("nodes", error))?;
-            if !self.peers.contains(&address.to_ascii_lowercase()) {
-                let why = format!(
-                    "{address} is not a peer of this node: add it to --peers of `snowmint serve`, or run the command with --store"
-                );
-                return Err(AdminError::Forbidden { setting: "nodes", why });
-            }
-        }
-        Ok(())
+    /// Returns what limits the operations of a client. `token` is `None` if its token is for all namespaces.
+    pub(crate) fn context(
+        &self,
+        node: Arc<dyn NodeControl>,
+        token: Option<Arc<dyn LimitedToken>>,
+    ) -> NodeContext {
+        let (peers, adding) = (self.peers(), Arc::clone(&self.adding));
+        NodeContext { node, token, peers, adding, logins: (**self.logins.load()).clone() }
     }
 
     /// Returns the number of changes with each outcome.
-    pub(crate) fn outcomes(&self) -> impl Iterator<Item = (Outcome, u64)> {
-        Outcome::ALL
+    pub(crate) fn outcomes(&self) -> impl Iterator<Item = (ChangeOutcome, u64)> {
+        ChangeOutcome::ALL
             .into_iter()
             .map(|outcome| (outcome, self.outcomes[outcome as usize].load(Ordering::Relaxed)))
     }
@@ -146,46 +128,42 @@ impl NodeAdmin {
         Arc::clone(&self.store)
     }
 
-    /// Returns the lock of operations that add a namespace.
-    pub(crate) fn adding(&self) -> Arc<Mutex<()>> {
-        Arc::clone(&self.adding)
-    }
-
     /// Runs an operation that reads.
     pub(crate) async fn read<T: Send + 'static>(
         &self,
         scope: TokenScope,
-        operation: impl FnOnce(Arc<dyn Store>) -> Operation<T>,
+        operation: impl FnOnce(Arc<dyn Store>) -> StoreOperation<T>,
     ) -> Result<T, AdminError> {
-        self.run(scope, Effect::Reads, operation(Arc::clone(&self.store))).await
+        self.run(scope, OperationEffect::ReadsStore, operation(Arc::clone(&self.store))).await
     }
 
-    /// Runs an operation that writes. Returns once everything that it wrote has settled and, if possible, this node serves the
-    /// change.
+    /// Runs an operation that writes. Returns once everything that it wrote has settled and, if possible,
+    /// this node serves the change.
     pub(crate) async fn change<T: Send + 'static>(
         &self,
         scope: TokenScope,
-        operation: impl FnOnce(Arc<dyn Store>) -> Operation<T>,
+        operation: impl FnOnce(Arc<dyn Store>) -> StoreOperation<T>,
     ) -> Result<T, AdminError> {
         let store = Arc::new(SettledStore::new(Arc::clone(&self.store)));
         let operation = operation(Arc::clone(&store) as _);
         let (outcomes, refresher) = (Arc::clone(&self.outcomes), self.refresher.clone());
         // In this task and not in the caller, which ends early if its client hangs up.
         let settled = Box::pin(async move {
-            let mut counted = Counted { outcomes, outcome: Outcome::Unknown };
+            let mut counted = CountedChange { outcomes, outcome: ChangeOutcome::Unknown };
             let changed = store.settled(operation.await).await;
-            counted.outcome =
-                changed.as_ref().map_or_else(|error| (&ChangeFailure::from(error)).into(), |_| Outcome::Made);
+            counted.outcome = changed
+                .as_ref()
+                .map_or_else(|error| (&ChangeFailure::from(error)).into(), |_| ChangeOutcome::Made);
             drop(counted);
             if changed.is_ok() {
                 refresher.refresh().await;
             }
             changed
         });
-        let changed = self.run(scope, Effect::Writes, settled).await;
+        let changed = self.run(scope, OperationEffect::ChangesStore, settled).await;
         if let Err(AdminError::Busy { .. }) = changed {
             // It was not started.
-            drop(Counted { outcomes: Arc::clone(&self.outcomes), outcome: Outcome::Failed });
+            drop(CountedChange { outcomes: Arc::clone(&self.outcomes), outcome: ChangeOutcome::Failed });
         }
         changed
     }
@@ -194,8 +172,8 @@ impl NodeAdmin {
     async fn run<T: Send + 'static>(
         &self,
         scope: TokenScope,
-        effect: Effect,
-        operation: Operation<T>,
+        effect: OperationEffect,
+        operation: StoreOperation<T>,
     ) -> Result<T, AdminError> {
         let permits = async {
             // The semaphores are never closed.
@@ -211,36 +189,34 @@ impl NodeAdmin {
             drop(permits);
             done
         });
-        let within = match effect {
-            Effect::Reads => WITHIN,
-            // A change also waits until it has settled, and until this node has read it.
-            Effect::Writes => WITHIN.saturating_add(self.store.may_lose()).saturating_add(REFRESH_WITHIN),
-        };
-        match (timeout(within, running).await, effect) {
-            (Ok(Ok(done)), _) => done,
-            (Ok(Err(error)), effect) => {
+        if effect != OperationEffect::ChangesStore {
+            return match timeout(WITHIN, running).await {
+                Ok(Ok(done)) => done,
+                Ok(Err(error)) => Err(AdminError::Failed(format!("the operation did not end: {error}"))),
+                Err(_) => Err(AdminError::Late { within: WITHIN }),
+            };
+        }
+        // A change also waits until it has settled, and until this node has read it.
+        let within = WITHIN.saturating_add(self.store.may_lose()).saturating_add(REFRESH_WITHIN);
+        match timeout(within, running).await {
+            Ok(Ok(done)) => done,
+            Ok(Err(error)) => {
+                let (kind, store) = (StoreErrorKind::OutcomeUnknown, self.store.describe());
                 let why = format!("the operation did not end: {error}");
-                Err(match effect {
-                    Effect::Reads => AdminError::Failed(why),
-                    Effect::Writes => {
-                        let kind = StoreErrorKind::OutcomeUnknown;
-                        StoreError::new(kind, "change", self.store.describe(), why).into()
-                    }
-                })
+                Err(StoreError::new(kind, "change", store, why).into())
             }
-            (Err(_), Effect::Reads) => Err(AdminError::Late { within }),
-            (Err(_), Effect::Writes) => Err(AdminError::LateChange { within }),
+            Err(_) => Err(AdminError::LateChange { within }),
         }
     }
 }
 
 /// Counts the outcome of a change when it is dropped, and so also after a panic.
-struct Counted {
-    outcomes: Arc<[AtomicU64; Outcome::ALL.len()]>,
-    outcome: Outcome,
+struct CountedChange {
+    outcomes: Arc<[AtomicU64; ChangeOutcome::ALL.len()]>,
+    outcome: ChangeOutcome,
 }
 
-impl Drop for Counted {
+impl Drop for CountedChange {
     fn drop(&mut self) {
         self.outcomes[self.outcome as usize].fetch_add(1, Ordering::Relaxed);
     }
@@ -259,7 +235,8 @@ impl Refresher {
         (Self(sender), requests)
     }
 
-    /// Waits until the node has read the store, at most [`REFRESH_WITHIN`]. After that, the node reads it by itself.
+    /// Waits until the node has read the store, at most [`REFRESH_WITHIN`]. After that, the node reads it by
+    /// itself.
     async fn refresh(&self) {
         let refreshed = async {
             let (done, is_done) = oneshot::channel();
@@ -276,23 +253,23 @@ impl Refresher {
 
 #[cfg(test)]
 mod tests {
+    use snowmint_admin::AdminErrorKind;
     use snowmint_store::MemoryStore;
 
     use super::*;
-    use crate::status::ErrorKind;
 
-    fn counted(node: &NodeAdmin) -> [u64; Outcome::ALL.len()] {
-        Outcome::ALL.map(|outcome| node.outcomes[outcome as usize].load(Ordering::Relaxed))
+    fn counted(node: &NodeAdmin) -> [u64; ChangeOutcome::ALL.len()] {
+        ChangeOutcome::ALL.map(|outcome| node.outcomes[outcome as usize].load(Ordering::Relaxed))
     }
 
-    /// Goal: the outcome of every change is counted, and a change that ended early may have taken place. Method: a change that
-    /// panics, and one whose client hangs up before it ends.
+    /// Goal: the outcome of every change is counted, and a change that ended early may have taken place.
+    /// Method: a change that panics, and one whose client hangs up before it ends.
     #[tokio::test]
     async fn changes_are_counted_without_a_client_and_after_a_panic() {
         let node = NodeAdmin::new(Arc::new(MemoryStore::new()), Handle::current(), Refresher::new().0);
         let panicked =
             node.change(TokenScope::All, |_| boxed::<()>(async { panic!("a defect") })).await.unwrap_err();
-        assert_eq!(panicked.kind(), ErrorKind::OutcomeUnknown, "{panicked}");
+        assert_eq!(panicked.kind(), AdminErrorKind::OutcomeUnknown, "{panicked}");
         assert_eq!(counted(&node), [0, 0, 0, 1]);
         let (go_on, waits) = oneshot::channel::<()>();
         let change = node.change(TokenScope::All, |_| {

@@ -1,9 +1,11 @@
 //! The log of refused admin requests: who tried what, and from where.
 //!
-//! Anyone on the network can cause these lines, so there is at most one a minute for each valid token, and one for all clients
-//! without a valid token: a client without a token cannot hide the attempts of one with a token.
+//! Anyone on the network can cause these lines, so there is at most one a minute for each valid token, and
+//! one for all clients without a valid token: a client without a token cannot hide the attempts of one with a
+//! token.
 //!
-//! They are not in the audit log of the store. It keeps a limited number of entries, and attempts would push changes out of it.
+//! They are not in the audit log of the store. It keeps a limited number of entries, and attempts would push
+//! changes out of it.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -19,8 +21,8 @@ use crate::status::ErrorKind;
 pub(crate) struct AdminRefusals(Mutex<HashMap<Option<TokenName>, RecurringProblem>>);
 
 impl AdminRefusals {
-    /// Logs an admin request that failed, if it was refused because of its token. `identity` is `None` for a client that sent no
-    /// valid token, and `action` the request without its arguments.
+    /// Logs an admin request that failed, if it was refused because of its token. `identity` is `None` for a
+    /// client that sent no valid token, and `action` the request without its arguments.
     #[cold]
     pub(crate) fn failed(&self, identity: Option<&Identity>, action: &str, kind: ErrorKind, why: &str) {
         if !matches!(kind, ErrorKind::Unauthorized | ErrorKind::Forbidden) {

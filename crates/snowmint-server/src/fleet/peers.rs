@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use futures_util::{StreamExt as _, stream};
 use serde::Serialize;
+use snowmint_admin::doctor::NODES;
+use snowmint_admin::node_reports::{self, NodeError, NodeReadiness};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
 use super::problems::{Problem, Severity};
-use crate::admin::doctor::NODES;
-use crate::admin::node_reports::{self, NodeError, Readiness};
 use crate::limits::fleet::PEERS_EVERY;
 
 /// A peer of this node.
@@ -40,8 +40,8 @@ enum PeerState {
 impl Peer {
     async fn ask(address: String) -> Self {
         let (state, why, store) = match node_reports::fetch_readiness(&address).await {
-            Ok((Readiness::Ready { trouble }, store)) => (PeerState::Ready, trouble, store.id),
-            Ok((Readiness::NotReady { why }, store)) => (PeerState::NotReady, Some(why), store.id),
+            Ok((NodeReadiness::Ready { trouble }, store)) => (PeerState::Ready, trouble, store.id),
+            Ok((NodeReadiness::NotReady { why }, store)) => (PeerState::NotReady, Some(why), store.id),
             Err(NodeError::Node { why, .. }) => (PeerState::Silent, Some(why), None),
             Err(error) => (PeerState::Silent, Some(error.to_string()), None),
         };

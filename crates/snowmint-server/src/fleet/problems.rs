@@ -4,10 +4,11 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use serde::Serialize;
+use snowmint_admin::doctor::Finding;
+use snowmint_admin::namespaces::raise_maximum;
 
-use crate::admin::doctor::Finding;
 use crate::limits::fleet::PROBLEMS;
-use crate::mint::{Namespace, raise_maximum};
+use crate::mint::Namespace;
 
 /// How bad a problem is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]

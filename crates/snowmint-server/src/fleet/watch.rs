@@ -6,13 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use snowmint::{Clock as _, WallClock};
+use snowmint_admin::AdminError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::peers::Peers;
 use super::{Issued, LastRead, LeaseRecords, OtherRecords};
+use crate::admin::NodeAdmin;
 use crate::admin::node_admin::{TokenScope, boxed};
-use crate::admin::{AdminError, NodeAdmin};
 use crate::limits::fleet::{AT_LEAST_EVERY, EVERY, OTHERS_EVERY, PATIENCE, VIEWERS, WITHIN};
 use crate::state::ServerState;
 

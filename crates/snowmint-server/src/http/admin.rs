@@ -1,12 +1,16 @@
-//! The admin API: `/v1/admin/...`. It does what `snowmint ns`, `workers`, `doctor` and `audit` do, on the store of this node.
+//! The admin API: `/v1/admin/...`, as the table [`OPERATIONS`] has it. It does what `snowmint ns`, `workers`,
+//! `doctor` and `audit` do, on the store of this node.
 //!
-//! Every request needs a token with the right `admin`: for the namespace that it names, or for all namespaces if it concerns the
-//! whole store or this node. Nothing about a request is reported before the token is checked.
+//! Every request needs a token with the right `admin`: for the namespace that it names, or for all namespaces
+//! if it concerns the whole store or this node. Nothing about a request is reported before the token is
+//! checked.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,51 +21,41 @@ use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use snowmint::error::Snippet;
+use snowmint_admin::AdminError;
+use snowmint_admin::namespaces::Settings;
+use snowmint_admin::operations::{Message, OPERATIONS, OperationEffect, OperationEntry, PREFIX};
 use snowmint_cluster::NamespaceName;
 use snowmint_cluster::namespace::registry::Required;
 
 use crate::access::{BearerCache, Identity};
-use crate::admin::AdminError;
-use crate::admin::namespaces::{self, Addition, Change, Settings, StartOver};
-use crate::admin::workers::Force;
 use crate::http::Serving;
 use crate::http::handler::check_admission;
-use crate::http::request::{check_host, decode, parameters};
-use crate::http::response::{Body, Problem, json};
+use crate::http::request::{check_host, decode, parameter_map};
+use crate::http::response::{Body, Problem, json_text};
 use crate::http::{cors, fleet};
-use crate::limits::admin::{MAX_BODY, MAX_CHANGES};
+use crate::limits::admin::MAX_BODY;
 use crate::mint::MintError;
-use crate::nearest::unknown_name;
-use crate::operator::{ChangedHere, Drain, Operator, Scope, authorize, only_with_store};
+use crate::operator::{AdminScope, Operator, authorize};
 use crate::request_record::RequestRecord;
 use crate::status::ErrorKind;
 
-const PREFIX: &str = "/v1/admin/";
 /// The paths of the API, for errors.
-const PATHS: &str = "/v1/admin/namespaces, /v1/admin/namespaces/{namespace}, /v1/admin/workers, \
-                     /v1/admin/workers/{worker}/release, /v1/admin/doctor, /v1/admin/drain, /v1/admin/log-level, \
-                     /v1/admin/audit, /v1/admin/fleet, /v1/admin/events";
-/// A field of an addition besides the settings.
-const START_OVER: &str = "start_over";
-/// A field of a change besides the settings.
-const ABOVE: &str = "above";
-/// The default number of changes in a list of the audit log.
-const CHANGES: usize = 50;
-
-/// What a request is about.
-#[derive(Debug, PartialEq, Eq)]
-enum Resource {
-    Namespaces,
-    Namespace(NamespaceName),
-    Workers,
-    Release(u32),
-    Doctor(Vec<String>),
-    Drain,
-    LogLevel,
-    Audit { limit: usize, namespace: Option<NamespaceName> },
-    Fleet,
-    Events,
-}
+pub(super) static PATHS: LazyLock<String> = LazyLock::new(|| {
+    let mut paths: Vec<_> = OPERATIONS.iter().map(|it| format!("{PREFIX}{}", it.route.path)).collect();
+    paths.dedup();
+    paths.join(", ")
+});
+/// The methods of each path, for errors.
+static METHODS: LazyLock<BTreeMap<&'static str, String>> = LazyLock::new(|| {
+    let mut methods: BTreeMap<_, String> = BTreeMap::new();
+    for OperationEntry { route, .. } in OPERATIONS {
+        let all = methods.entry(route.path).or_default();
+        let separator = if all.is_empty() { "" } else { ", " };
+        let method = if route.method == "GET" { "GET, HEAD" } else { route.method };
+        all.extend([separator, method]);
+    }
+    methods
+});
 
 /// Returns `true` for the paths of the admin API.
 pub(super) fn is_admin(path: &str) -> bool {
@@ -83,93 +77,86 @@ where
     check_admission(serving)?;
     cors::check_admin_site(&request)?;
     let (parts, body) = request.into_parts();
-    let resource = Resource::of(parts.uri.path(), parts.uri.query());
+    let place = AdminPath::of(parts.uri.path(), parts.uri.query());
     let identity = &*of.insert(BearerCache::new(server.settings.access.as_ref()).identity(&parts.headers)?);
     record.sent_by(identity);
-    authorize(identity, resource.as_ref().map_or(Scope::Everything, Resource::scope))?;
-    let resource = resource.or_else(|problem| {
+    authorize(identity, place.as_ref().map_or(AdminScope::Everything, AdminPath::scope))?;
+    let place = place.or_else(|problem| {
         // A method that the path never takes is reported before an invalid query.
-        check_method(&parts.method, Resource::of(parts.uri.path(), None)?.methods())?;
+        AdminPath::of(parts.uri.path(), None)?.entry(&parts.method)?;
         Err(problem)
     })?;
-    check_method(&parts.method, resource.methods())?;
+    let entry = place.entry(&parts.method)?;
     let from = serving.address.map_or_else(|| "unix socket".to_owned(), |address| address.ip().to_string());
     let operator = Operator::new(server, identity, from)?;
-    Call { serving, operator, parts: &parts, within: server.settings.timeouts.request }
-        .run(resource, body)
-        .await
+    let Some(read) = entry.read else {
+        return fleet::answer(serving, &operator, &parts.method, place.path).await;
+    };
+    let (route, mut message) = (entry.route, place.message);
+    if route.effect == OperationEffect::ChangesStore && message.namespace.is_some() {
+        message.required = required(&parts.headers, &parts.method)?;
+    }
+    if route.has_body {
+        message.body = object(&parts, body, server.settings.timeouts.request).await?;
+    }
+    let run = read(message, &operator.limits())?;
+    let complete = operator.run(route.effect, run).await?;
+    let answer = complete(&**server);
+    Ok(with_edition(json_text(answer.json), answer.edition))
 }
 
-impl Resource {
+/// The path of a request, with its parameters.
+#[derive(Debug)]
+struct AdminPath {
+    path: &'static str,
+    message: Message,
+}
+
+impl AdminPath {
     fn of(path: &str, query: Option<&str>) -> Result<Self, Problem> {
-        let unknown = || {
-            Problem::new(ErrorKind::Unknown, format!("unknown path {}: expected {PATHS}", Snippet::of(path)))
-        };
-        let rest = path.strip_prefix(PREFIX).ok_or_else(unknown)?;
-        let resource = match rest.split('/').collect::<Vec<_>>()[..] {
-            ["namespaces"] => Self::Namespaces,
-            ["namespaces", name] => Self::Namespace(namespace(&decode(name)?)?),
-            ["workers"] => Self::Workers,
-            ["workers", worker, "release"] => {
-                let number = worker.parse().map_err(|_| {
+        let rest = path.strip_prefix(PREFIX).unwrap_or_default();
+        let found =
+            OPERATIONS.iter().find_map(|OperationEntry { route, .. }| Some((route, route.matches(rest)?)));
+        let (route, parameter) = found.ok_or_else(|| {
+            let detail = format!("unknown path {}: expected {}", Snippet::of(path), *PATHS);
+            Problem::new(ErrorKind::Unknown, detail)
+        })?;
+        let mut message = Message::default();
+        match parameter {
+            ("{namespace}", name) => message.namespace = Some(namespace(&decode(name)?)?),
+            ("{worker}", worker) => {
+                message.worker = Some(worker.parse().map_err(|_| {
                     let detail = format!("invalid worker {}: expected a number", Snippet::of(worker));
                     Problem::new(ErrorKind::BadRequest, detail)
-                })?;
-                Self::Release(number)
+                })?);
             }
-            ["doctor"] => {
-                let [nodes] = parameters(query, ["nodes"], "/v1/admin/doctor")?;
-                let nodes = nodes.map(text).transpose()?.unwrap_or_default();
-                let nodes = nodes.split(',').filter(|node| !node.is_empty()).map(str::to_owned);
-                return Ok(Self::Doctor(nodes.collect()));
-            }
-            ["drain"] => Self::Drain,
-            ["log-level"] => Self::LogLevel,
-            ["fleet"] => Self::Fleet,
-            ["events"] => Self::Events,
-            ["audit"] => {
-                let [limit, of] = parameters(query, ["limit", "namespace"], "/v1/admin/audit")?;
-                return Ok(Self::Audit {
-                    limit: limit.as_deref().map_or(Ok(CHANGES), parse_limit)?,
-                    namespace: of.as_deref().map(namespace).transpose()?,
-                });
-            }
-            _ => return Err(unknown()),
-        };
+            _ => {}
+        }
         // A misspelt parameter would otherwise be ignored.
-        let [] = parameters(query, [], path)?;
-        Ok(resource)
+        for (name, value) in parameter_map(query, route.query, path)? {
+            if name == "namespace" {
+                message.namespace = Some(namespace(&value)?);
+            } else {
+                message.query.insert(name, text(value)?);
+            }
+        }
+        Ok(Self { path: route.path, message })
     }
 
-    const fn scope(&self) -> Scope<'_> {
-        match self {
-            Self::Namespaces => Scope::Own,
-            Self::Namespace(name) | Self::Audit { namespace: Some(name), .. } => Scope::Namespace(name),
-            _ => Scope::Everything,
+    fn scope(&self) -> AdminScope<'_> {
+        match &self.message.namespace {
+            Some(name) => AdminScope::Namespace(name),
+            None if self.path == "namespaces" => AdminScope::Own,
+            None => AdminScope::Everything,
         }
     }
 
-    const fn methods(&self) -> &'static str {
-        match self {
-            Self::Namespaces
-            | Self::Workers
-            | Self::Doctor(_)
-            | Self::Audit { .. }
-            | Self::Fleet
-            | Self::Events => "GET, HEAD",
-            Self::Namespace(_) => "GET, HEAD, PUT, PATCH, DELETE",
-            Self::Release(_) => "POST",
-            Self::Drain => "GET, HEAD, POST, DELETE",
-            Self::LogLevel => "GET, HEAD, PUT, DELETE",
-        }
+    /// Returns the operation of a method at this path.
+    fn entry(&self, method: &Method) -> Result<&'static OperationEntry, Problem> {
+        let wanted = if *method == Method::HEAD { "GET" } else { method.as_str() };
+        let found = OPERATIONS.iter().find(|it| it.route.path == self.path && it.route.method == wanted);
+        found.ok_or_else(|| Problem::bad_method(method, METHODS.get(self.path).map_or("", String::as_str)))
     }
-}
-
-fn check_method(method: &Method, allowed: &'static str) -> Result<(), Problem> {
-    if allowed.split(", ").any(|allowed| allowed == method.as_str()) {
-        return Ok(());
-    }
-    Err(Problem::bad_method(method, allowed))
 }
 
 fn namespace(name: &[u8]) -> Result<NamespaceName, Problem> {
@@ -182,132 +169,29 @@ fn text(bytes: Cow<'_, [u8]>) -> Result<String, Problem> {
         .map_err(|_| Problem::new(ErrorKind::BadRequest, "invalid query: expected UTF-8".to_owned()))
 }
 
-fn parse_limit(text: &[u8]) -> Result<usize, Problem> {
-    let number = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
-    number.filter(|number| (1..=MAX_CHANGES).contains(number)).ok_or_else(|| {
-        let text = Snippet::of(&String::from_utf8_lossy(text));
-        let detail = format!("invalid limit {text}: expected 1 to {MAX_CHANGES}");
-        Problem::new(ErrorKind::BadRequest, detail)
-    })
-}
-
-/// The body of a release.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct ReleaseRequest {
-    pool: Option<String>,
-    force: bool,
-    holder: Option<String>,
-}
-
-/// The body of a new log level.
-#[derive(Deserialize)]
-struct LogLevelRequest {
-    level: String,
-}
-
-/// An authorized request.
-struct Call<'a> {
-    serving: &'a Serving<'a>,
-    operator: Operator<'a>,
-    parts: &'a Parts,
-    /// How long the body may take to arrive.
-    within: Duration,
-}
-
-impl Call<'_> {
-    async fn run<B>(self, resource: Resource, body: B) -> Result<Response<Body>, Problem>
-    where
-        B: hyper::body::Body<Data = Bytes> + Unpin,
-    {
-        let (operator, method) = (&self.operator, &self.parts.method);
-        match resource {
-            Resource::Namespaces => json(&operator.namespaces().await?),
-            Resource::Namespace(name) if *method == Method::PUT => {
-                let required = self.required()?;
-                let addition = addition(self.object(body).await?, required)?;
-                changed(&operator.add(name, addition).await?)
-            }
-            Resource::Namespace(name) if *method == Method::PATCH => {
-                let required = self.required()?;
-                let change = change(self.object(body).await?, required)?;
-                changed(&operator.set(name, change).await?)
-            }
-            Resource::Namespace(name) if *method == Method::DELETE => {
-                changed(&operator.drop_namespace(name, self.required()?).await?)
-            }
-            Resource::Namespace(name) => {
-                let (view, edition) = operator.namespace(name).await?;
-                Ok(with_edition(json(&view)?, edition))
-            }
-            Resource::Workers => json(&operator.workers().await?),
-            Resource::Release(worker) => {
-                let object = self.object(body).await?;
-                known(&object, &["pool", "force", "holder"])?;
-                let ReleaseRequest { pool, force, holder } = read(object)?;
-                let force = Force::requested(force, holder)?;
-                json(&operator.release(worker, pool, force).await?)
-            }
-            Resource::Doctor(nodes) => json(&operator.doctor(nodes).await?),
-            Resource::Audit { limit, namespace } => json(&operator.audit(limit, namespace).await?),
-            Resource::Drain if *method == Method::POST => json(&operator.drain(Drain::Begin).await),
-            Resource::Drain if *method == Method::DELETE => json(&operator.drain(Drain::End).await),
-            Resource::Drain => json(&operator.drained()),
-            Resource::LogLevel if *method == Method::PUT => {
-                let object = self.object(body).await?;
-                known(&object, &["level"])?;
-                let LogLevelRequest { level } = read(object)?;
-                json(&operator.set_log_level(Some(&level)).await?)
-            }
-            Resource::LogLevel if *method == Method::DELETE => json(&operator.set_log_level(None).await?),
-            Resource::LogLevel => json(&operator.log_level()?),
-            Resource::Fleet => {
-                fleet::once(&self.serving.services.fleet, self.serving.server, operator.node(), method).await
-            }
-            Resource::Events => {
-                let (identity, answers) = (operator.identity().clone(), &self.serving.peer.answers);
-                fleet::events(
-                    &self.serving.services.fleet,
-                    self.serving.server,
-                    operator.node(),
-                    identity,
-                    answers,
-                    method,
-                )
-            }
-        }
+/// Reads the body of a request: a JSON object that arrives `within` a time.
+async fn object<B>(parts: &Parts, body: B, within: Duration) -> Result<Settings, Problem>
+where
+    B: hyper::body::Body<Data = Bytes> + Unpin,
+{
+    let kind = parts.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let is_patch = parts.method == Method::PATCH && kind == "application/merge-patch+json";
+    if kind != "application/json" && !is_patch {
+        let detail = format!("invalid Content-Type {}: expected application/json", Snippet::of(&kind));
+        return Err(Problem::new(ErrorKind::BadMediaType, detail));
     }
-
-    /// Returns the condition on the record that the headers set.
-    fn required(&self) -> Result<Required, Problem> {
-        required(&self.parts.headers, &self.parts.method)
-    }
-
-    /// Reads the body: a JSON object.
-    async fn object<B>(&self, body: B) -> Result<Settings, Problem>
-    where
-        B: hyper::body::Body<Data = Bytes> + Unpin,
-    {
-        let kind =
-            self.parts.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-        let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-        let is_patch = self.parts.method == Method::PATCH && kind == "application/merge-patch+json";
-        if kind != "application/json" && !is_patch {
-            let detail = format!("invalid Content-Type {}: expected application/json", Snippet::of(&kind));
-            return Err(Problem::new(ErrorKind::BadMediaType, detail));
-        }
-        let within = self.within;
-        let bytes = tokio::time::timeout(within, collect(body)).await.unwrap_or_else(|_| {
-            Err(Problem::new(ErrorKind::BadRequest, format!("incomplete request after {within:?}")))
-        })?;
-        let object: Object = serde_json::from_slice(&bytes).map_err(|error| {
-            Problem::new(ErrorKind::BadRequest, format!("invalid body: expected a JSON object: {error}"))
-        })?;
-        Ok(object.0)
-    }
+    let bytes = tokio::time::timeout(within, collect(body)).await.unwrap_or_else(|_| {
+        Err(Problem::new(ErrorKind::BadRequest, format!("incomplete request after {within:?}")))
+    })?;
+    let object: Object = serde_json::from_slice(&bytes).map_err(|error| {
+        Problem::new(ErrorKind::BadRequest, format!("invalid body: expected a JSON object: {error}"))
+    })?;
+    Ok(object.0)
 }
 
-/// A JSON object without repeated names, of which serde would use the last one: two readers may disagree about it.
+/// A JSON object without repeated names, of which serde would use the last one: two readers may disagree
+/// about it.
 struct Object(Settings);
 
 impl<'de> Deserialize<'de> for Object {
@@ -360,51 +244,6 @@ where
     Ok(bytes)
 }
 
-/// Reads an addition.
-fn addition(mut object: Settings, required: Required) -> Result<Addition, Problem> {
-    let start_over = object.remove(START_OVER);
-    namespaces::check_names(&object, &[START_OVER])?;
-    let start_over = match start_over {
-        None | Some(Value::Null) => None,
-        Some(Value::Object(fields)) => {
-            known(&fields, &["nodes"])?;
-            Some(read::<StartOver>(fields)?)
-        }
-        Some(_) => {
-            let why = "expected an object with the nodes that must not serve it, such as \
-                       {\"nodes\": [\"http://n1:8080\"]}";
-            return Err(AdminError::setting(START_OVER, why).into());
-        }
-    };
-    Ok(Addition { settings: object, start_over, required, ..Addition::default() })
-}
-
-/// Reads a change.
-fn change(mut object: Settings, required: Required) -> Result<Change, Problem> {
-    let above = object.remove(ABOVE);
-    namespaces::check_names(&object, &[ABOVE])?;
-    if above.is_some() {
-        // Rejected whatever its value: it belongs to sources.
-        return Err(only_with_store(ABOVE).into());
-    }
-    Ok(Change { settings: object, required, ..Change::default() })
-}
-
-/// Checks that every field is known.
-fn known(object: &Settings, known: &[&str]) -> Result<(), Problem> {
-    match object.keys().find(|name| !known.contains(&name.as_str())) {
-        None => Ok(()),
-        Some(unknown) => {
-            Err(AdminError::Request(unknown_name("field", unknown, known.iter().copied())).into())
-        }
-    }
-}
-
-fn read<T: for<'de> Deserialize<'de>>(object: Settings) -> Result<T, Problem> {
-    serde_json::from_value(Value::Object(object))
-        .map_err(|error| AdminError::Request(format!("invalid body: {error}")).into())
-}
-
 /// Returns the condition on the record that `If-Match` and `If-None-Match` set.
 fn required(headers: &HeaderMap, method: &Method) -> Result<Required, Problem> {
     let matching = condition(headers, &IF_MATCH)?;
@@ -437,10 +276,6 @@ fn condition(headers: &HeaderMap, header: &HeaderName) -> Result<Option<Required
     }
 }
 
-fn changed(changed: &ChangedHere) -> Result<Response<Body>, Problem> {
-    Ok(with_edition(json(changed)?, Some(changed.changed.edition)))
-}
-
 fn with_edition(mut response: Response<Body>, edition: Option<u64>) -> Response<Body> {
     let tag = edition.and_then(|edition| HeaderValue::try_from(format!("\"{edition}\"")).ok());
     if let Some(tag) = tag {
@@ -451,7 +286,7 @@ fn with_edition(mut response: Response<Body>, edition: Option<u64>) -> Response<
 
 impl From<AdminError> for Problem {
     fn from(error: AdminError) -> Self {
-        let mut problem = Self::new(error.kind(), error.answer());
+        let mut problem = Self::new(error.kind().into(), error.answer());
         problem.retry_after = error.retry_after();
         problem.setting = error.setting_name();
         problem
@@ -477,7 +312,8 @@ mod tests {
         }
     }
 
-    /// Goal: a precondition holds for every method that changes a namespace, and none is ignored. Method: each header and method.
+    /// Goal: a precondition holds for every method that changes a namespace, and none is ignored. Method:
+    /// each header and method.
     #[test]
     fn preconditions_name_a_record() {
         for (name, value, method, wanted) in [

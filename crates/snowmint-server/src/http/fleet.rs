@@ -1,7 +1,7 @@
 //! The state of the fleet over HTTP: once as JSON, or live as server-sent events.
 //!
-//! A stream begins with the current state and ends when the service shuts down, or when its token is no longer valid. Browsers
-//! read it with `fetch`, since an `EventSource` cannot send a token.
+//! A stream begins with the current state and ends when the service shuts down, or when its token is no
+//! longer valid. Browsers read it with `fetch`, since an `EventSource` cannot send a token.
 
 use std::fmt;
 use std::pin::Pin;
@@ -15,14 +15,14 @@ use hyper::header::{HeaderName, HeaderValue};
 use hyper::{Method, Response};
 
 use crate::access::{Identity, Right};
-use crate::admin::NodeAdmin;
 use crate::answer_memory::ConnectionAnswers;
-use crate::fleet::watch::{FleetWatch, TooManyViewers, Viewer};
+use crate::fleet::watch::{TooManyViewers, Viewer};
+use crate::http::Serving;
 use crate::http::response::{Body, JSON, Problem, ok};
 use crate::limits::fleet::WITHIN;
 use crate::mint::MintError;
+use crate::operator::Operator;
 use crate::shutdown::ShutdownListener;
-use crate::state::ServerState;
 use crate::status::ErrorKind;
 
 const EVENT_STREAM: &str = "text/event-stream";
@@ -30,43 +30,41 @@ const EVENT_STREAM: &str = "text/event-stream";
 const NO_BUFFERING: (HeaderName, HeaderValue) =
     (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
 
-/// Answers with the current state.
-pub(super) async fn once(
-    watch: &Arc<FleetWatch>,
-    server: &Arc<ServerState>,
-    node: &NodeAdmin,
+/// Answers with the current state, or with each state from now on if `path` is that of the events.
+pub(super) async fn answer(
+    serving: &Serving<'_>,
+    operator: &Operator<'_>,
     method: &Method,
+    path: &str,
 ) -> Result<Response<Body>, Problem> {
-    if *method == Method::HEAD {
-        return Ok(ok(JSON, Body::whole("")));
-    }
-    let mut viewer = watch.view(server, node)?;
-    // A read takes at most twice `WITHIN`: workers, then namespaces.
-    match tokio::time::timeout(3 * WITHIN, viewer.next()).await {
-        Ok(Some(json)) => Ok(ok(JSON, Body::whole(json))),
-        _ => Err(Problem::new(ErrorKind::NotReady, "the store did not answer in time".to_owned())),
-    }
-}
-
-/// Answers with each state from now on.
-pub(super) fn events(
-    watch: &Arc<FleetWatch>,
-    server: &Arc<ServerState>,
-    node: &NodeAdmin,
-    identity: Identity,
-    answers: &ConnectionAnswers,
-    method: &Method,
-) -> Result<Response<Body>, Problem> {
+    let is_live = path == "events";
+    let media_type = if is_live { EVENT_STREAM } else { JSON };
     let body = if *method == Method::HEAD {
         Body::whole("")
     } else {
-        let viewer = watch.view(server, node)?;
-        Body::Events(EventStream::new(viewer, identity, server.shutdown.listener(), answers.clone()))
+        let server = serving.server;
+        let viewer = serving.services.fleet.view(server, operator.admin())?;
+        if is_live {
+            let (identity, answers) = (operator.identity().clone(), serving.peer.answers.clone());
+            Body::Events(EventStream::new(viewer, identity, server.shutdown.listener(), answers))
+        } else {
+            current(viewer).await?
+        }
     };
-    let mut response = ok(EVENT_STREAM, body);
-    let (name, value) = NO_BUFFERING;
-    response.headers_mut().insert(name, value);
+    let mut response = ok(media_type, body);
+    if is_live {
+        let (name, value) = NO_BUFFERING;
+        response.headers_mut().insert(name, value);
+    }
     Ok(response)
+}
+
+async fn current(mut viewer: Viewer) -> Result<Body, Problem> {
+    // A read takes at most twice `WITHIN`: workers, then namespaces.
+    match tokio::time::timeout(3 * WITHIN, viewer.next()).await {
+        Ok(Some(json)) => Ok(Body::whole(json)),
+        _ => Err(Problem::new(ErrorKind::NotReady, "the store did not answer in time".to_owned())),
+    }
 }
 
 impl From<TooManyViewers> for Problem {

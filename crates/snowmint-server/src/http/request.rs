@@ -2,6 +2,7 @@
 //! Nothing is guessed. An unknown parameter is an error: a misspelt `count` would otherwise be a different request.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ use crate::status::ErrorKind;
 pub(super) const OPENAPI: &str = include_str!("openapi.json");
 
 /// The existing paths, as the OpenAPI document writes them.
-const PATHS: [&str; 26] = [
+const PATHS: [&str; 27] = [
     "/v1/ids/{namespace}",
     "/v1/ranges/{namespace}",
     "/v1/inspect/{id}",
@@ -40,6 +41,7 @@ const PATHS: [&str; 26] = [
     "/v1/admin/workers",
     "/v1/admin/workers/{worker}/release",
     "/v1/admin/doctor",
+    "/v1/admin/store",
     "/v1/admin/drain",
     "/v1/admin/log-level",
     "/v1/admin/audit",
@@ -277,6 +279,22 @@ pub(super) fn parameters<'a, const N: usize>(
     for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
         let (index, value) = known_parameter(pair, &known, path)?;
         if found[index].replace(value).is_some() {
+            return Err(bad_parameter("repeated", pair, path, "it once"));
+        }
+    }
+    Ok(found)
+}
+
+/// Returns the parameters of a request by name, each of which it may have once.
+pub(super) fn parameter_map<'a>(
+    query: Option<&'a str>,
+    known: &[&'static str],
+    path: &str,
+) -> Result<BTreeMap<&'static str, Cow<'a, [u8]>>, Problem> {
+    let mut found = BTreeMap::new();
+    for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
+        let (index, value) = known_parameter(pair, known, path)?;
+        if found.insert(known[index], value).is_some() {
             return Err(bad_parameter("repeated", pair, path, "it once"));
         }
     }

@@ -375,12 +375,16 @@ impl hyper::body::Body for Body {
 }
 
 pub(super) fn json(value: &impl Serialize) -> Result<Response<Body>, Problem> {
-    let mut body = serde_json::to_vec(value).map_err(|error| failure(&error))?;
-    if body.len() > SMALL {
+    Ok(json_text(serde_json::to_vec(value).map_err(|error| failure(&error))?))
+}
+
+/// Returns the response with a JSON document.
+pub(super) fn json_text(mut document: Vec<u8>) -> Response<Body> {
+    if document.len() > SMALL {
         // It may wait for its client for long.
-        body.shrink_to_fit();
+        document.shrink_to_fit();
     }
-    Ok(ok(JSON, Body::whole(body)))
+    ok(JSON, Body::whole(document))
 }
 
 /// Writing into memory does not fail. If it did, the client would get this error and not half an answer.

@@ -13,11 +13,12 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::info::Info;
 use snowmint::Layout;
 use snowmint::field::Field;
+use snowmint_admin::node::LogControl;
 use snowmint_cluster::namespace::Scheme;
 use snowmint_cluster::{LeaseStatus, SegmentStatus};
 
 use crate::access::Access;
-use crate::admin::{LogControl, NodeAdmin};
+use crate::admin::NodeAdmin;
 use crate::clock::SharedClock;
 use crate::mint::{Backend, HighestReceived, Mint, Namespace};
 use crate::store_label::StoreLabel;

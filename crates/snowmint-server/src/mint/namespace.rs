@@ -12,6 +12,7 @@ use snowmint::generator::Batch;
 use snowmint::hide::Hider;
 use snowmint::inspect::Decoded;
 use snowmint::{Clock as _, Id};
+use snowmint_admin::namespaces::numbers_ended;
 use snowmint_cluster::namespace::{Definition, InspectError, NumberSource, Scheme, TextForm};
 use snowmint_cluster::segment::Run;
 use snowmint_cluster::{NamespaceName, NoNumberError, SegmentStatus, Segments};
@@ -592,15 +593,4 @@ fn steps_by_one(definition: &Definition) -> Result<(), &'static str> {
         Scheme::Segment(segment) => segment.counts_by_one(),
         Scheme::Snowflake { .. } | Scheme::Wide(_) => Ok(()),
     }
-}
-
-/// Returns that the numbers of a namespace are used or reserved, in the current period if `is_of_period`.
-pub(crate) fn numbers_ended(name: &str, maximum: u64, what: &str, is_of_period: bool) -> String {
-    let until = if is_of_period { " in this period" } else { "" };
-    format!("every number of {name} up to its maximum, {maximum}, is {what}{until}")
-}
-
-/// Returns what to do about numbers that have ended.
-pub(crate) fn raise_maximum(name: &str) -> String {
-    format!("raise it with `snowmint ns set {name} --maximum`, or use a new namespace")
 }

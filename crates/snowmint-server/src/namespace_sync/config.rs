@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use snowmint::Layout;
+use snowmint_admin::nearest::with_nearest_field;
 use snowmint_cluster::namespace::registry::Room;
 use snowmint_cluster::namespace::{
     AutoCreate, ConfigTextError, Definition, HideKeys, Logins, NamespaceError, NamespaceFile,
@@ -18,7 +19,6 @@ use tokio::sync::Mutex;
 
 use crate::limits::MAX_SERVED_NAMESPACES;
 use crate::mint::NamespaceTable;
-use crate::nearest::with_nearest_field;
 
 /// The flags that configure namespaces.
 #[derive(Clone, Debug)]

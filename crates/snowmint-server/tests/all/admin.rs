@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use snowmint::{DatacenterId, Layout, Rule, Start, WallClock};
+use snowmint_admin::doctor::{Findings, examine};
 use snowmint_cluster::namespace::Logins;
 use snowmint_cluster::{NamespaceName, audit};
 use snowmint_server::access::TokensSource;
 use snowmint_server::access::secret::{Secret, TokenName};
 use snowmint_server::admin::NodeAdmin;
-use snowmint_server::admin::doctor::{Findings, examine};
 use snowmint_server::namespace_sync::{NamespaceFlags, SyncOptions};
 use snowmint_server::{Access, Mint, NamespaceSync, Settings};
 use snowmint_store::{Store, StoreErrorKind};

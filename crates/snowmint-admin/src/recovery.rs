@@ -1,5 +1,5 @@
-//! Compares the counters of a store with the numbers that nodes received: how far a recovery must raise them, and which of them
-//! lost numbers.
+//! Compares the counters of a store with the numbers that nodes received: how far a recovery must raise them,
+//! and which of them lost numbers.
 //!
 //! `snowmint store recover`, in `store/recover.rs` of snowmint-cli, raises them, and extends the leases.
 
@@ -12,8 +12,8 @@ use snowmint_cluster::namespace::{DefinitionError, NumberSource, Scheme, Segment
 use snowmint_cluster::segment::{Period, Reset, Stripe};
 use snowmint_store::{Key, MAX_NUMBER, Store, Versioned};
 
-use super::AdminError;
-use super::node_reports::{NodeReports, Received};
+use crate::AdminError;
+use crate::node_reports::{NodeReports, ReceivedUpTo};
 
 /// How long before its start a period may already have numbers.
 const PERIOD_AHEAD_MS: u64 = 120_000;
@@ -46,29 +46,31 @@ impl FromStr for AtLeast {
     }
 }
 
-/// A counter: its current value and the lowest value that it must have. Both are in slots, the unit of its record.
+/// A counter: its current value and the lowest value that it must have. Both are in slots, the unit of its
+/// record.
 #[derive(Debug, Default)]
-pub struct Counter {
+pub struct CounterLevel {
     /// The current value; `None` if the store has no record of the counter.
     pub now: Option<u64>,
     /// The number of slots that it must have given, at least.
     pub at_least: u64,
 }
 
-/// The counters that a recovery raises: those of the namespaces, every other counter of the store, and those without a record in
-/// the store although nodes received numbers from them.
+/// The counters that a recovery raises: those of the namespaces, every other counter of the store, and those
+/// without a record in the store although nodes received numbers from them.
 #[derive(Debug, Default)]
-pub struct Counters {
+pub struct CounterLevels {
     /// All of them by key.
-    pub all: BTreeMap<Key, Counter>,
+    pub all: BTreeMap<Key, CounterLevel>,
     /// Highest numbers by name, for names without a namespace that counts in this store.
     unknown: BTreeMap<String, u64>,
     /// Warnings for the operator.
     pub notes: Vec<String>,
 }
 
-impl Counters {
-    /// Returns the counters of a store, with the numbers that the operator stated and those that nodes reported.
+impl CounterLevels {
+    /// Returns the counters of a store, with the numbers that the operator stated and those that nodes
+    /// reported.
     ///
     /// # Errors
     ///
@@ -81,7 +83,7 @@ impl Counters {
         let mut this = Self::default();
         for (key, record) in store.list("segments/").await? {
             if let Some(now) = number(&record) {
-                this.all.insert(key, Counter { now: Some(now), at_least: 0 });
+                this.all.insert(key, CounterLevel { now: Some(now), at_least: 0 });
             }
         }
         for AtLeast { name, number } in numbers_at_least {
@@ -128,7 +130,8 @@ impl Counters {
         let of_sources =
             reports.received_of_sources.iter().filter(|(key, _)| !elsewhere.contains(name_of(key)));
         for (key, received) in reports.received.iter().chain(of_sources) {
-            // A counter that the store does not know may get another stripe when its namespace is added again.
+            // A counter that the store does not know may get another stripe when its namespace is added
+            // again.
             let is_known = Key::new(key.as_str()).is_ok_and(|key| this.all.contains_key(&key));
             this.raise(key, if is_known { received.slots } else { received.number })?;
             let name = name_of(key);
@@ -152,7 +155,7 @@ impl Counters {
         periods: BTreeMap<String, u64>,
     ) -> Result<(), AdminError> {
         let base = segment.counter_key(name);
-        let slots = |number| Received::up_to(number, stripe).slots;
+        let slots = |number| ReceivedUpTo::up_to(number, stripe).slots;
         let Some(reset) = segment.reset else {
             self.raise(&base, slots(above))?;
             for of_period in periods {
@@ -182,7 +185,8 @@ impl Counters {
         Ok(())
     }
 
-    /// Warns about a period that the namespace cannot have: it belongs to an earlier or later definition of the name.
+    /// Warns about a period that the namespace cannot have: it belongs to an earlier or later definition of
+    /// the name.
     fn note_period(&mut self, name: &NamespaceName, (period, number): (String, u64)) {
         self.notes.push(format!(
             "a node received number {number} of {name} in {period}, a period that {name} does not have in this store: if the \
@@ -198,7 +202,8 @@ impl Counters {
         Ok(())
     }
 
-    /// Raises every counter that a name could use if it is added again, with or without a reset period, in any time zone.
+    /// Raises every counter that a name could use if it is added again, with or without a reset period, in
+    /// any time zone.
     ///
     /// # Errors
     ///
@@ -256,7 +261,7 @@ pub struct Behind {
 /// The error of the store.
 pub async fn behind(store: &dyn Store, reports: NodeReports) -> Result<Vec<Behind>, AdminError> {
     let reports = NodeReports { received_of_sources: BTreeMap::new(), ..reports };
-    let counters = Counters::of(store, &[], &reports).await?;
+    let counters = CounterLevels::of(store, &[], &reports).await?;
     let behind = counters.all.into_iter().filter_map(|(key, counter)| {
         let given = counter.now.unwrap_or(0);
         (counter.at_least > given).then_some(Behind { key, given, at_least: counter.at_least })
@@ -269,7 +274,7 @@ pub fn number(record: &Versioned) -> Option<u64> {
     std::str::from_utf8(&record.value).ok()?.parse().ok()
 }
 
-impl Counter {
+impl CounterLevel {
     /// Returns the value that the counter must be raised to: `add` slots above the highest known value.
     pub fn after(&self, add: u64) -> u64 {
         self.now.unwrap_or(0).max(self.at_least).saturating_add(add).min(MAX_NUMBER)
@@ -283,8 +288,9 @@ mod tests {
     use snowmint_cluster::namespace::Fields;
     use snowmint_cluster::namespace::registry::IfDropped;
 
-    /// Goal: with a reset, each counter is raised above the numbers of its own period, and a period that the namespace cannot
-    /// have is a warning. Method: a restored store without counters, and nodes that reserved ahead.
+    /// Goal: with a reset, each counter is raised above the numbers of its own period, and a period that the
+    /// namespace cannot have is a warning. Method: a restored store without counters, and nodes that reserved
+    /// ahead.
     #[tokio::test]
     async fn each_period_is_raised_above_its_own_numbers() {
         let store = snowmint_store::MemoryStore::new();
@@ -319,13 +325,14 @@ mod tests {
         for (name, period) in [("days", "2026-11"), ("ever", "2026-11-22")] {
             let mut nodes = NodeReports::default();
             nodes.add(&told(name, period, 3));
-            let said = Counters::of(&store, &[], &nodes).await.unwrap().notes;
+            let said = CounterLevels::of(&store, &[], &nodes).await.unwrap().notes;
             assert!(said[0].contains(&format!("number 3 of {name} in {period}")), "{said:?}");
         }
     }
 
-    /// Goal: the current counter of a namespace in a time zone is raised, and for a name that may be added again, that of every
-    /// zone. Method: zones 26 hours apart, one of which is always in another day than UTC.
+    /// Goal: the current counter of a namespace in a time zone is raised, and for a name that may be added
+    /// again, that of every zone. Method: zones 26 hours apart, one of which is always in another day than
+    /// UTC.
     #[tokio::test]
     async fn the_day_of_a_time_zone_is_raised() {
         let store = snowmint_store::MemoryStore::new();
@@ -348,7 +355,8 @@ mod tests {
             let (day, stated) =
                 (Period::at(Reset::Daily, local_ms), AtLeast { name: name.to_owned(), number: 70 });
             let gone = AtLeast { name: "gone".to_owned(), number: 9 };
-            let mut counters = Counters::of(&store, &[stated, gone], &NodeReports::default()).await.unwrap();
+            let mut counters =
+                CounterLevels::of(&store, &[stated, gone], &NodeReports::default()).await.unwrap();
             counters.raise_unknown().unwrap();
             let at_least = |key: String| counters.all[&Key::new(key).unwrap()].at_least;
             // Midnight may pass in between.
@@ -361,12 +369,13 @@ mod tests {
     }
 
     async fn raised(store: &dyn Store, nodes: &NodeReports) -> BTreeMap<String, u64> {
-        let counters = Counters::of(store, &[], nodes).await.unwrap();
+        let counters = CounterLevels::of(store, &[], nodes).await.unwrap();
         counters.all.iter().map(|(key, counter)| (key.to_string(), counter.after(0))).collect()
     }
 
-    /// Goal: counters that the backup lacks are created if nodes received numbers from them, high enough for any stripe; those
-    /// of sources only in the stores of sources. Method: a store without the namespaces, and one with sources.
+    /// Goal: counters that the backup lacks are created if nodes received numbers from them, high enough for
+    /// any stripe; those of sources only in the stores of sources. Method: a store without the namespaces,
+    /// and one with sources.
     #[tokio::test]
     async fn counters_that_the_store_lacks_are_created() {
         let store = snowmint_store::MemoryStore::new();

@@ -1,6 +1,7 @@
 //! URLs as they may be shown: without users and passwords.
 
-/// Returns a URL without user and password, even if it is invalid: a password may contain characters that end a part of a URL.
+/// Returns a URL without user and password, even if it is invalid: a password may contain characters that end
+/// a part of a URL.
 pub fn without_credentials(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else {
         // A path, or a path mistaken for a URL.
@@ -15,7 +16,8 @@ pub fn without_credentials(url: &str) -> String {
         }
         // No user: nothing before the `?` can be the beginning of a password.
         None if !user_and_base.contains(':') && query.is_some_and(is_query) => rest.to_owned(),
-        // Without an `@` before it, the `?` may be in the password, which may begin with digits as a port does.
+        // Without an `@` before it, the `?` may be in the password, which may begin with digits as a port
+        // does.
         _ => rest.rsplit_once('@').map_or(rest, |(_, public)| public).to_owned(),
     };
     let (base, query) = public.split_once('?').map_or((&*public, None), |(base, query)| (base, Some(query)));
@@ -36,7 +38,8 @@ pub fn without_credentials(url: &str) -> String {
     shown
 }
 
-/// Returns a URL as [`without_credentials`], with `...@` in place of a user and password, for an error about it.
+/// Returns a URL as [`without_credentials`], with `...@` in place of a user and password, for an error about
+/// it.
 pub fn masked(url: &str) -> String {
     let shown = without_credentials(url);
     let had_user = url.matches('@').count() > shown.matches('@').count();
@@ -55,7 +58,8 @@ fn is_query(text: &str) -> bool {
     })
 }
 
-/// Returns whether a query after a user may be the end of its password: a parameter has an `@`, which only tags of Leaf have.
+/// Returns whether a query after a user may be the end of its password: a parameter has an `@`, which only
+/// tags of Leaf have.
 fn may_end_a_password(query: &str) -> bool {
     query.split('&').any(|parameter| parameter.contains('@') && !parameter.starts_with("tag="))
 }

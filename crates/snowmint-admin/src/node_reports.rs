@@ -1,5 +1,5 @@
-//! Reads `/metrics` of running nodes: the numbers they received, the ends of their leases, and the faults that they detected. Also
-//! `/readyz`: whether they can make ids.
+//! Reads `/metrics` of running nodes: the numbers they received, the ends of their leases, and the faults
+//! that they detected. Also `/readyz`: whether they can make ids.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,14 +14,16 @@ use snowmint_store::StoreId;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use super::format::thousands;
-use crate::status::ErrorKind;
-use crate::store_label::STORE;
+use crate::format::thousands;
 use crate::url_without_credentials::masked;
 
 const NODE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum bytes of the metrics of a node.
 const MAX_METRICS: usize = 64 << 20;
+/// The header with the identity of the store of a node.
+pub const STORE_HEADER: &str = "snowmint-store";
+/// The type of the problem document of a node to a client that speaks no TLS.
+const BAD_TLS: &str = "urn:snowmint:bad-tls";
 /// The form of an address.
 const FORM: &str = "http://HOST:PORT";
 /// The first byte of an alert of TLS.
@@ -33,14 +35,14 @@ const MAX_READINESS: usize = 1 << 20;
 
 /// The highest number that a node received from a counter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Received {
+pub struct ReceivedUpTo {
     /// The number.
     pub number: u64,
     /// The slots of its stripe that the counter must have given for it.
     pub slots: u64,
 }
 
-impl Received {
+impl ReceivedUpTo {
     /// Returns the numbers of a stripe up to `number`.
     pub fn up_to(number: u64, stripe: Stripe) -> Self {
         let (index, of) = (u64::from(stripe.index()), u64::from(stripe.of()));
@@ -56,11 +58,11 @@ impl Received {
 #[derive(Debug, Default)]
 pub struct NodeReports {
     /// The highest number that a node received, by the key of the counter in the store of the service.
-    pub received: BTreeMap<String, Received>,
+    pub received: BTreeMap<String, ReceivedUpTo>,
     /// The same for counters in the stores of sources.
-    pub received_of_sources: BTreeMap<String, Received>,
-    /// The highest number by namespace, from nodes that do not report counters; without namespaces for which such a node
-    /// reported periods.
+    pub received_of_sources: BTreeMap<String, ReceivedUpTo>,
+    /// The highest number by namespace, from nodes that do not report counters; without namespaces for which
+    /// such a node reported periods.
     pub highest: BTreeMap<String, u64>,
     /// The same by namespace and period, if numbers restart with each period.
     pub highest_of_period: BTreeMap<String, BTreeMap<String, u64>>,
@@ -75,7 +77,8 @@ pub struct NodeReports {
 impl NodeReports {
     /// Adds the metrics of a node.
     ///
-    /// Nodes of earlier versions report no periods: the highest number of the current period is also used for the next one.
+    /// Nodes of earlier versions report no periods: the highest number of the current period is also used for
+    /// the next one.
     pub fn add(&mut self, metrics: &str) {
         let mut with_periods = BTreeSet::new();
         let has_counters = metrics.lines().filter(|line| self.add_counter(line).is_some()).count() > 0;
@@ -123,7 +126,7 @@ impl NodeReports {
         let (labels, value) = labelled(line, "snowmint_counter_numbers_highest", "counter")?;
         let (key, rest) = labels.split_once("\",source=\"")?;
         let (source, stripe) = rest.split_once("\",stripe=\"")?;
-        let received = Received::up_to(value.parse().ok()?, stripe.parse().ok()?);
+        let received = ReceivedUpTo::up_to(value.parse().ok()?, stripe.parse().ok()?);
         let all = if source.is_empty() { &mut self.received } else { &mut self.received_of_sources };
         let known = all.entry(key.to_owned()).or_default();
         *known = known.max(received);
@@ -147,12 +150,12 @@ pub fn sum_of(metrics: &str, name: &str) -> u64 {
 }
 
 /// Returns the identity of the store of a node; `None` if it does not report any.
-pub(super) fn store_of(metrics: &str) -> Option<StoreId> {
+pub(crate) fn store_of(metrics: &str) -> Option<StoreId> {
     metrics.lines().find_map(|line| labelled(line, "snowmint_store_info", "store")?.0.parse().ok())
 }
 
 /// Returns the leases that a node reports: pool, worker and end in unix milliseconds.
-pub(super) fn leases_of(metrics: &str) -> Vec<(String, u32, u64)> {
+pub(crate) fn leases_of(metrics: &str) -> Vec<(String, u32, u64)> {
     let lease = |line: &str| {
         let (labels, value) = labelled(line, "snowmint_lease_until_seconds", "worker")?;
         let (worker, pool) = labels.split_once("\",pool=\"")?;
@@ -227,7 +230,8 @@ pub fn address(node: &str) -> Result<&str, NodeError> {
 ///
 /// # Errors
 ///
-/// [`NodeError`] if the address is invalid, or the node does not answer within 5 s, or not with all of its metrics.
+/// [`NodeError`] if the address is invalid, or the node does not answer within 5 s, or not with all of its
+/// metrics.
 pub async fn fetch(node: &str) -> Result<String, NodeError> {
     let address = address(node)?;
     let metrics = async { metrics_in(&get(address, "/metrics", MAX_METRICS).await?) };
@@ -236,7 +240,7 @@ pub async fn fetch(node: &str) -> Result<String, NodeError> {
 
 /// Whether a node can make ids.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Readiness {
+pub enum NodeReadiness {
     /// It can.
     Ready {
         /// What fails meanwhile, such as the renewals of its lease.
@@ -254,7 +258,7 @@ pub enum Readiness {
 /// # Errors
 ///
 /// [`NodeError`] if the address is invalid, or the node does not answer within 5 s, or not as a node does.
-pub async fn fetch_readiness(node: &str) -> Result<(Readiness, NodeStore), NodeError> {
+pub async fn fetch_readiness(node: &str) -> Result<(NodeReadiness, NodeStore), NodeError> {
     let address = address(node)?;
     let readiness = async {
         let answer = get(address, "/readyz", MAX_READINESS).await?;
@@ -274,11 +278,12 @@ pub struct NodeStore {
     pub workers: Vec<(String, u32)>,
 }
 
-/// Returns the store that an answer of `/readyz` names. A node that is not ready names it in the header alone.
+/// Returns the store that an answer of `/readyz` names. A node that is not ready names it in the header
+/// alone.
 fn store_in(answer: &[u8]) -> Result<NodeStore, String> {
     let (head, body) = parts(answer)?;
     let headers = head.split("\r\n").filter_map(|header| header.split_once(':'));
-    let mut stores = headers.filter(|(name, _)| name.eq_ignore_ascii_case(STORE.as_str()));
+    let mut stores = headers.filter(|(name, _)| name.eq_ignore_ascii_case(STORE_HEADER));
     let id = stores.next().and_then(|(_, id)| id.trim().parse().ok());
     let said: Value = serde_json::from_slice(body).unwrap_or_default();
     let worker = |lease: &Value| {
@@ -316,8 +321,7 @@ fn parts(answer: &[u8]) -> Result<(Cow<'_, str>, &[u8]), String> {
     let end = end.ok_or("the answer ended within its headers: check the node, then retry")?;
     let (head, body) = (String::from_utf8_lossy(&answer[..end]), &answer[end + END_OF_HEAD.len()..]);
     let problem: Option<Value> = if code(&head) == "400" { serde_json::from_slice(body).ok() } else { None };
-    let of_tls = format!("urn:snowmint:{}", ErrorKind::BadTls.status().name);
-    if problem.is_some_and(|problem| problem["type"] == of_tls) {
+    if problem.is_some_and(|problem| problem["type"] == BAD_TLS) {
         return Err(uses_tls());
     }
     Ok((head, body))
@@ -329,7 +333,7 @@ fn code(status: &str) -> &str {
 }
 
 /// Returns the readiness in an answer.
-fn readiness_in(answer: &[u8]) -> Result<Readiness, String> {
+fn readiness_in(answer: &[u8]) -> Result<NodeReadiness, String> {
     let (head, body) = parts(answer)?;
     let status = head.split("\r\n").next().unwrap_or_default();
     let said: Value = match code(status) {
@@ -339,13 +343,15 @@ fn readiness_in(answer: &[u8]) -> Result<Readiness, String> {
     };
     let text = |member: &str| said.get(member).and_then(Value::as_str).map(str::to_owned);
     Ok(match code(status) {
-        "200" => Readiness::Ready { trouble: text("trouble") },
-        _ => Readiness::NotReady { why: text("detail").unwrap_or_else(|| "it gives no reason".to_owned()) },
+        "200" => NodeReadiness::Ready { trouble: text("trouble") },
+        _ => {
+            NodeReadiness::NotReady { why: text("detail").unwrap_or_else(|| "it gives no reason".to_owned()) }
+        }
     })
 }
 
-/// Returns the metrics in an answer, or why they are not all there. A missing line would leave a counter too low, and a
-/// truncated line would report a smaller number.
+/// Returns the metrics in an answer, or why they are not all there. A missing line would leave a counter too
+/// low, and a truncated line would report a smaller number.
 fn metrics_in(answer: &[u8]) -> Result<String, String> {
     let (head, body) = parts(answer)?;
     let mut headers = head.split("\r\n");
@@ -408,9 +414,10 @@ mod tests {
         tokio::join!(fetch(&node), serving).0
     }
 
-    /// Goal: metrics that arrived in part are an error, since a missing counter would not be raised, and a number that was cut in
-    /// half would be taken for a smaller one. Method: an answer that ends at each of its bytes; answers whose length is missing,
-    /// unclear, or not the number of bytes that arrived; one that another program sent.
+    /// Goal: metrics that arrived in part are an error, since a missing counter would not be raised, and a
+    /// number that was cut in half would be taken for a smaller one. Method: an answer that ends at each of
+    /// its bytes; answers whose length is missing, unclear, or not the number of bytes that arrived; one that
+    /// another program sent.
     #[tokio::test]
     async fn metrics_that_did_not_arrive_whole_are_an_error() {
         let head =
@@ -480,7 +487,8 @@ mod tests {
         let series =
             "snowmint_counter_numbers_highest{counter=\"segments/d/series-2\",source=\"\",stripe=\"2/3\"}";
         reports.add(&format!("{series} 26\n"));
-        let of = |key: &str, number, slots| BTreeMap::from([(key.to_owned(), Received { number, slots })]);
+        let of =
+            |key: &str, number, slots| BTreeMap::from([(key.to_owned(), ReceivedUpTo { number, slots })]);
         assert_eq!(reports.received, of("segments/d/series-2", 29, 10));
         assert_eq!(reports.received_of_sources, of("segments/d", 5, 5));
         reports.add("snowmint_numbers_highest{namespace=\"a\"} 9223372036854775807\nother 1\n");

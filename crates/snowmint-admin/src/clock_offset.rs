@@ -3,16 +3,21 @@
 use snowmint::{Clock as _, WallClock};
 use snowmint_store::{Store, StoreError};
 
-/// How far the clock of this machine is ahead of the store's, as bounds: the store read its clock at some moment of the call.
+/// How far the clock of this machine is ahead of the store's, as bounds: the store read its clock at some
+/// moment of the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ClockOffset {
+pub struct ClockOffset {
     least_ms: i64,
     most_ms: i64,
 }
 
 impl ClockOffset {
     /// Asks a store for its clock; `None` if it has none.
-    pub(crate) async fn measure(store: &dyn Store) -> Result<Option<Self>, StoreError> {
+    ///
+    /// # Errors
+    ///
+    /// The error of the store.
+    pub async fn measure(store: &dyn Store) -> Result<Option<Self>, StoreError> {
         let before_ms = WallClock.unix_ms();
         let store_ms = store.unix_ms().await?;
         let error_ms = i64::try_from(store.clock_error().as_millis()).unwrap_or(i64::MAX);
@@ -28,25 +33,26 @@ impl ClockOffset {
     }
 
     /// Returns the bounds for a call that lasted from `before_ms` to `after_ms`.
-    pub(crate) fn of(before_ms: u64, store_ms: u64, after_ms: u64) -> Self {
+    pub fn of(before_ms: u64, store_ms: u64, after_ms: u64) -> Self {
         let ahead = |unix_ms: u64| unix_ms.cast_signed() - store_ms.cast_signed();
         // This clock may be set back during the call.
         let (one, other) = (ahead(before_ms), ahead(after_ms));
         Self { least_ms: one.min(other), most_ms: one.max(other) }
     }
 
-    /// Returns how far this clock is ahead at least; negative if it is behind, and 0 if the clocks may be equal.
-    pub(crate) fn certain_ms(self) -> i64 {
+    /// Returns how far this clock is ahead at least; negative if it is behind, and 0 if the clocks may be
+    /// equal.
+    pub fn certain_ms(self) -> i64 {
         if self.least_ms > 0 { self.least_ms } else { self.most_ms.min(0) }
     }
 
     /// Returns the time of the store's clock at a time of this one.
-    pub(crate) fn of_store(self, unix_ms: u64) -> u64 {
+    pub fn of_store(self, unix_ms: u64) -> u64 {
         unix_ms.saturating_add_signed(self.certain_ms().saturating_neg())
     }
 
     /// Returns how exact the bounds are.
-    pub(crate) const fn within_ms(self) -> u64 {
+    pub const fn within_ms(self) -> u64 {
         self.most_ms.abs_diff(self.least_ms)
     }
 }
@@ -55,8 +61,8 @@ impl ClockOffset {
 mod tests {
     use super::*;
 
-    /// Goal: a slow call alone is no difference. Method: calls of 250 ms, during which the store reads its clock at any time, by
-    /// clocks that agree and by clocks that do not.
+    /// Goal: a slow call alone is no difference. Method: calls of 250 ms, during which the store reads its
+    /// clock at any time, by clocks that agree and by clocks that do not.
     #[test]
     fn the_time_of_the_call_is_no_difference() {
         for read_after in [0, 100, 250] {

@@ -10,11 +10,12 @@ use snowmint_cluster::audit::{self, ChangeFailure, MadeEntries};
 use snowmint_cluster::lease::Record;
 use snowmint_store::{Expected, Key, Store, StoreError, StoreErrorKind, Swap, Versioned};
 
-use super::AdminError;
+use crate::AdminError;
 
 /// A store that remembers what a command wrote, so that the command can wait until it has settled.
 ///
-/// A failover can take back a write that has not settled, so a command reports success only after [`settle`](Self::settle).
+/// A failover can take back a write that has not settled, so a command reports success only after
+/// [`settle`](Self::settle).
 #[derive(Debug)]
 pub struct SettledStore {
     store: Arc<dyn Store>,
@@ -57,11 +58,12 @@ impl SettledStore {
         self.written().insert(key.clone(), value);
     }
 
-    /// Returns the error of a call. "Nothing was written" may be true of this call, but not of the command if it wrote something
-    /// before.
+    /// Returns the error of a call. "Nothing was written" may be true of this call, but not of the command if
+    /// it wrote something before.
     fn failed(&self, error: StoreError) -> StoreError {
         use StoreErrorKind::{AnotherStore, Full, ReadOnly, SplitBrain, Unavailable};
-        // Other kinds do not say that nothing was written; callers rely on their kind, for example to skip a damaged record.
+        // Other kinds do not say that nothing was written; callers rely on their kind, for example to skip a
+        // damaged record.
         if !matches!(error.kind(), Unavailable | SplitBrain | AnotherStore | ReadOnly | Full)
             || !self.may_have_changed.load(Ordering::Relaxed)
         {
@@ -71,8 +73,8 @@ impl SettledStore {
         StoreError::new(StoreErrorKind::OutcomeUnknown, error.operation(), error.store(), cause)
     }
 
-    /// Waits until everything that was written has settled. Returns at once if the store loses no acknowledged writes. The audit
-    /// log then shows which writes were lost, or may be lost.
+    /// Waits until everything that was written has settled. Returns at once if the store loses no
+    /// acknowledged writes. The audit log then shows which writes were lost, or may be lost.
     ///
     /// # Errors
     ///
@@ -197,9 +199,9 @@ mod tests {
     use snowmint_store::MemoryStore;
 
     use super::*;
-    use crate::admin::Author;
-    use crate::admin::namespaces::{self, Addition, Change, Settings};
-    use crate::status::ErrorKind;
+    use crate::AdminErrorKind;
+    use crate::Author;
+    use crate::namespaces::{self, Addition, Change, Settings};
 
     /// A store in memory that may lose what it acknowledged.
     #[derive(Debug)]
@@ -250,8 +252,9 @@ mod tests {
         assert!(matches!(store.compare_and_set(key, at, value).await.unwrap(), Swap::Done(_)));
     }
 
-    /// Goal: a command succeeds only once its writes have settled; a write that a failover takes back is an error. Method: each
-    /// kind of record is written, and is then found unchanged, older, and overwritten by a node.
+    /// Goal: a command succeeds only once its writes have settled; a write that a failover takes back is an
+    /// error. Method: each kind of record is written, and is then found unchanged, older, and overwritten by
+    /// a node.
     #[tokio::test]
     async fn a_write_that_a_failover_takes_back_is_an_error() {
         let written = lease(2, 5000, 5000);
@@ -277,7 +280,8 @@ mod tests {
         }
     }
 
-    /// Goal: a failed read after a write does not say that nothing was written. Method: reads fail before and after a write.
+    /// Goal: a failed read after a write does not say that nothing was written. Method: reads fail before and
+    /// after a write.
     #[tokio::test]
     async fn a_failed_read_after_a_write_leaves_the_outcome_unknown() {
         let inner = Arc::new(forgetful(MAY_LOSE));
@@ -291,13 +295,13 @@ mod tests {
         put(&store, &key, b"7").await;
         inner.2.store(true, Ordering::Relaxed);
         let settled = store.settle().await.unwrap_err();
-        assert_eq!(settled.kind(), ErrorKind::OutcomeUnknown, "{settled}");
+        assert_eq!(settled.kind(), AdminErrorKind::OutcomeUnknown, "{settled}");
         assert!(matches!(ChangeFailure::from(&settled), ChangeFailure::Unknown(_)), "{settled}");
         assert!(!settled.to_string().contains("nothing was written"), "{settled}");
     }
 
-    /// Goal: a command that would change nothing succeeds only once an earlier change has settled. Method: a failover takes back
-    /// the record meanwhile.
+    /// Goal: a command that would change nothing succeeds only once an earlier change has settled. Method: a
+    /// failover takes back the record meanwhile.
     #[tokio::test]
     async fn a_change_that_is_there_already_has_to_settle_too() {
         let inner = Arc::new(forgetful(MAY_LOSE));
@@ -316,8 +320,8 @@ mod tests {
         assert!(matches!(store.settle().await, Err(AdminError::Lost { .. })));
     }
 
-    /// Goal: the audit log does not show a change as made if a failover took it back, even if a later step of the command failed.
-    /// Method: the second of two changes is lost.
+    /// Goal: the audit log does not show a change as made if a failover took it back, even if a later step of
+    /// the command failed. Method: the second of two changes is lost.
     #[tokio::test]
     async fn a_change_that_is_lost_is_named_so_in_the_audit_log() {
         for outcome in [Ok(()), Err(AdminError::Unsupported("a later step"))] {

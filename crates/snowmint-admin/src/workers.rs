@@ -8,7 +8,7 @@ use snowmint_cluster::lease::Tag;
 use snowmint_cluster::lease::admin::{Eviction, LeaseEntry, evict, leases, strange_keys};
 use snowmint_store::Store;
 
-use super::{AdminError, Author, warnings_of_skipped};
+use crate::{AdminError, Author, warnings_of_skipped};
 
 /// Whether a worker has a holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -96,7 +96,11 @@ pub enum Force {
 
 impl Force {
     /// Reads it from a request.
-    pub(crate) fn requested(force: bool, holder: Option<String>) -> Result<Self, AdminError> {
+    ///
+    /// # Errors
+    ///
+    /// A holder without `force`.
+    pub fn requested(force: bool, holder: Option<String>) -> Result<Self, AdminError> {
         match (force, holder) {
             (true, Some(holder)) => Ok(Self::TakeFrom(holder)),
             (true, None) => Ok(Self::Take),
@@ -130,6 +134,17 @@ pub enum Released {
     },
 }
 
+/// The outcome of a release with its warnings.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReleaseAnswer {
+    /// The outcome.
+    #[serde(flatten)]
+    pub released: Released,
+    /// The records that were skipped.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+}
+
 /// Lists the workers of a store.
 ///
 /// # Errors
@@ -142,19 +157,20 @@ pub async fn list(store: &dyn Store) -> Result<Workers, AdminError> {
     Ok(Workers { workers, warnings })
 }
 
-/// Reports that a worker is free, or takes it from its holder. Also returns warnings of skipped records.
+/// Reports that a worker is free, or takes it from its holder.
 ///
 /// # Errors
 ///
-/// [`AdminError::Held`] or [`AdminError::OtherHolder`] if a node holds it and `force` does not allow to take it; [`AdminError`] if the worker is unknown, in
-/// several pools, unreadable, or was renewed at the same time.
+/// [`AdminError::Held`] or [`AdminError::OtherHolder`] if a node holds it and `force` does not allow to take
+/// it; [`AdminError`] if the worker is unknown, in several pools, unreadable, or was renewed at the same
+/// time.
 pub async fn release(
     store: &dyn Store,
     author: &Author,
     worker: u32,
     pool: Option<&str>,
     force: &Force,
-) -> Result<(Released, Vec<String>), AdminError> {
+) -> Result<ReleaseAnswer, AdminError> {
     let (entries, warnings) = entries(store).await?;
     let of_pool =
         |entry: &&LeaseEntry| pool.is_none_or(|pool| entry.pool == pool) && entry.worker.0 == worker;
@@ -173,7 +189,7 @@ pub async fn release(
     let is_held = record.is_held_at(now_unix_ms);
     // A lease that was released in the future still shows that clock until the worker is taken.
     if !is_held && (record.until_unix_ms <= now_unix_ms || record.is_evicted()) {
-        return Ok((Released::Free { worker, ended: until }, warnings));
+        return Ok(ReleaseAnswer { released: Released::Free { worker, ended: until }, warnings });
     }
     let holder = record.holder.to_string();
     match force {
@@ -194,7 +210,8 @@ pub async fn release(
     let subject = format!("{worker} of {}", entry.pool);
     let details = format!("from {holder}, held until {until}");
     let free_from = author.record(store, Action::WorkerRelease, subject, details, evicted).await??;
-    Ok((Released::Taken { worker, holder, free_from: Utc(free_from).to_string() }, warnings))
+    let released = Released::Taken { worker, holder, free_from: Utc(free_from).to_string() };
+    Ok(ReleaseAnswer { released, warnings })
 }
 
 /// Returns the time by which leases end: that of the store if it has a clock, since this one may be wrong.

@@ -8,11 +8,9 @@ use snowmint_cluster::audit::{AuditError, ChangeFailure};
 use snowmint_cluster::namespace::{ChangeError, DefinitionError};
 use snowmint_store::{OpenError, StoreError, StoreErrorKind};
 
-use super::format::thousands;
-use super::node_reports::NodeError;
-use crate::limits::admin::{MAX_OWN_NAMESPACES, RETRY_AFTER};
-use crate::mint::MintError;
-use crate::status::ErrorKind;
+use crate::format::thousands;
+use crate::limits::{MAX_OWN_NAMESPACES, RETRY_AFTER};
+use crate::node_reports::NodeError;
 
 /// Why an operation of an operator failed. Texts name settings and fields of a request in backticks.
 #[derive(Debug, thiserror::Error)]
@@ -26,9 +24,6 @@ pub enum AdminError {
         /// The reason, and what to do.
         why: String,
     },
-    /// The client may not do this.
-    #[error(transparent)]
-    Access(#[from] MintError),
     /// A setting that this client may not use.
     #[error("{setting}: {why}")]
     Forbidden {
@@ -209,56 +204,106 @@ pub enum AdminError {
     Failed(String),
 }
 
+/// The kind of a failure. Its name and status are those of the answer over HTTP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AdminErrorKind {
+    /// The request is invalid.
+    BadRequest,
+    /// The store has no record of the namespace.
+    UnknownNamespace,
+    /// The store has no record of the worker.
+    UnknownWorker,
+    /// The client may not do this.
+    Forbidden,
+    /// A limit of namespaces is reached.
+    TooManyNamespaces,
+    /// The operation conflicts with the records in the store, and a retry would conflict too.
+    Conflict,
+    /// A node still uses what the operation would take away.
+    InUse,
+    /// The record to change was changed in the meantime.
+    Changed,
+    /// A record of the store is unreadable.
+    Unreadable,
+    /// The store is read-only or full until an operator changes that. Nothing was changed.
+    StoreNotWritable,
+    /// The store does not answer, or too many operations are running.
+    NotReady,
+    /// The change may have taken place: the store did not answer in time.
+    OutcomeUnknown,
+}
+
+impl AdminErrorKind {
+    /// Returns the name, the last part of the problem type's URN, and the status code.
+    pub const fn status(self) -> (&'static str, u16) {
+        match self {
+            Self::BadRequest => ("bad-request", 400),
+            Self::UnknownNamespace => ("unknown-namespace", 404),
+            Self::UnknownWorker => ("unknown-worker", 404),
+            Self::Forbidden => ("forbidden", 403),
+            Self::TooManyNamespaces => ("too-many-namespaces", 403),
+            Self::Conflict => ("conflict", 409),
+            Self::InUse => ("in-use", 409),
+            Self::Changed => ("changed", 412),
+            Self::Unreadable => ("unreadable", 500),
+            Self::StoreNotWritable => ("store-not-writable", 500),
+            Self::NotReady => ("not-ready", 503),
+            Self::OutcomeUnknown => ("outcome-unknown", 504),
+        }
+    }
+}
+
 impl AdminError {
-    pub(crate) fn setting(setting: &'static str, why: impl Display) -> Self {
+    /// Returns the error for a setting or field.
+    pub fn setting(setting: &'static str, why: impl Display) -> Self {
         Self::Setting { setting, why: format!("{why}") }
     }
 
     /// Returns the kind of the failure.
-    pub const fn kind(&self) -> ErrorKind {
+    pub const fn kind(&self) -> AdminErrorKind {
         match self {
             Self::Setting { .. } | Self::Request(_) | Self::Definition(_) | Self::SeveralPools { .. } => {
-                ErrorKind::BadRequest
+                AdminErrorKind::BadRequest
             }
             Self::Namespace(error) => match error {
-                NamespaceError::Missing { .. } => ErrorKind::UnknownNamespace,
-                NamespaceError::Unreadable { .. } => ErrorKind::Unreadable,
+                NamespaceError::Missing { .. } => AdminErrorKind::UnknownNamespace,
+                NamespaceError::Unreadable { .. } => AdminErrorKind::Unreadable,
                 NamespaceError::Store(error) => kind_of(error),
-                NamespaceError::Edition { .. } => ErrorKind::Changed,
-                NamespaceError::TooMany { .. } => ErrorKind::TooManyNamespaces,
-                _ => ErrorKind::Conflict,
+                NamespaceError::Edition { .. } => AdminErrorKind::Changed,
+                NamespaceError::TooMany { .. } => AdminErrorKind::TooManyNamespaces,
+                _ => AdminErrorKind::Conflict,
             },
-            Self::Access(error) => error.kind(),
-            Self::Forbidden { .. } => ErrorKind::Forbidden,
-            Self::TooManyOwn { .. } | Self::TooManyInAll { .. } => ErrorKind::TooManyNamespaces,
-            Self::OnlyOver(_) | Self::OtherScheme(_) => ErrorKind::Conflict,
-            Self::StillServed { .. } | Self::Unanswered(_) | Self::Held { .. } => ErrorKind::InUse,
-            Self::WorkerChanged { .. } | Self::OtherHolder { .. } | Self::NotNew { .. } => ErrorKind::Changed,
-            Self::UnknownWorker { .. } => ErrorKind::UnknownWorker,
+            Self::Forbidden { .. } => AdminErrorKind::Forbidden,
+            Self::TooManyOwn { .. } | Self::TooManyInAll { .. } => AdminErrorKind::TooManyNamespaces,
+            Self::OnlyOver(_) | Self::OtherScheme(_) => AdminErrorKind::Conflict,
+            Self::StillServed { .. } | Self::Unanswered(_) | Self::Held { .. } => AdminErrorKind::InUse,
+            Self::WorkerChanged { .. } | Self::OtherHolder { .. } | Self::NotNew { .. } => {
+                AdminErrorKind::Changed
+            }
+            Self::UnknownWorker { .. } => AdminErrorKind::UnknownWorker,
             Self::UnreadableWorker { .. } | Self::Audit(AuditError::Unreadable { .. }) => {
-                ErrorKind::Unreadable
+                AdminErrorKind::Unreadable
             }
             Self::Store(error) | Self::Open(OpenError::Store(error)) => kind_of(error),
             Self::Audit(AuditError::Store(error)) => match kind_of(error) {
                 // That of the entry: the change itself did not begin.
-                ErrorKind::OutcomeUnknown => ErrorKind::NotReady,
+                AdminErrorKind::OutcomeUnknown => AdminErrorKind::NotReady,
                 kind => kind,
             },
-            Self::Lost { .. } | Self::LateChange { .. } => ErrorKind::OutcomeUnknown,
+            Self::Lost { .. } | Self::LateChange { .. } => AdminErrorKind::OutcomeUnknown,
             Self::Audit(_)
             | Self::Open(_)
             | Self::Busy { .. }
             | Self::Late { .. }
             | Self::Unsupported(_)
-            | Self::Failed(_) => ErrorKind::NotReady,
+            | Self::Failed(_) => AdminErrorKind::NotReady,
         }
     }
 
     /// Returns the text of the answer to an operator: the error, and what to do if the error does not say it.
     pub fn answer(&self) -> String {
         match self {
-            Self::Access(error) => error.answer(),
-            error if error.kind() == ErrorKind::StoreNotWritable => format!(
+            error if error.kind() == AdminErrorKind::StoreNotWritable => format!(
                 "{error}; a retry does not help until the store accepts writes again: `snowmint doctor` checks it, `snowmint \
                  explain store-not-writable` says what to do"
             ),
@@ -274,11 +319,10 @@ impl AdminError {
         }
     }
 
-    /// Returns the time after which a retry may help. `None` after an unknown outcome, since the client must read the current
-    /// state first, and for a store that an operator has to mend.
+    /// Returns the time after which a retry may help. `None` after an unknown outcome, since the client must
+    /// read the current state first, and for a store that an operator has to mend.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::Access(error) => error.retry_after(),
             Self::Store(error)
             | Self::Namespace(NamespaceError::Store(error))
             | Self::Audit(AuditError::Store(error))
@@ -288,18 +332,18 @@ impl AdminError {
                 None
             }
             Self::Open(OpenError::Url(_)) => None,
-            error => (error.kind() == ErrorKind::NotReady).then_some(RETRY_AFTER),
+            error => (error.kind() == AdminErrorKind::NotReady).then_some(RETRY_AFTER),
         }
     }
 }
 
 /// Returns the kind of a failed store call.
-const fn kind_of(error: &StoreError) -> ErrorKind {
+const fn kind_of(error: &StoreError) -> AdminErrorKind {
     match error.kind() {
-        StoreErrorKind::OutcomeUnknown => ErrorKind::OutcomeUnknown,
-        StoreErrorKind::Corrupt => ErrorKind::Unreadable,
-        StoreErrorKind::ReadOnly | StoreErrorKind::Full => ErrorKind::StoreNotWritable,
-        _ => ErrorKind::NotReady,
+        StoreErrorKind::OutcomeUnknown => AdminErrorKind::OutcomeUnknown,
+        StoreErrorKind::Corrupt => AdminErrorKind::Unreadable,
+        StoreErrorKind::ReadOnly | StoreErrorKind::Full => AdminErrorKind::StoreNotWritable,
+        _ => AdminErrorKind::NotReady,
     }
 }
 
@@ -307,10 +351,10 @@ impl From<&AdminError> for ChangeFailure {
     fn from(error: &AdminError) -> Self {
         let why = error.to_string();
         match error.kind() {
-            ErrorKind::OutcomeUnknown => Self::Unknown(why),
-            ErrorKind::NotReady | ErrorKind::StoreNotWritable => Self::Failed(why),
+            AdminErrorKind::OutcomeUnknown => Self::Unknown(why),
+            AdminErrorKind::NotReady | AdminErrorKind::StoreNotWritable => Self::Failed(why),
             // The store call failed, so nobody decided against the change.
-            ErrorKind::Unreadable if matches!(error, AdminError::Store(_) | AdminError::Open(_)) => {
+            AdminErrorKind::Unreadable if matches!(error, AdminError::Store(_) | AdminError::Open(_)) => {
                 Self::Failed(why)
             }
             _ => match error {
@@ -329,14 +373,14 @@ mod tests {
     #[test]
     fn a_store_that_an_operator_has_to_mend_gives_no_retry_advice() {
         for (kind, answer, is_retried) in [
-            (StoreErrorKind::Unavailable, ErrorKind::NotReady, true),
-            (StoreErrorKind::SplitBrain, ErrorKind::NotReady, true),
-            (StoreErrorKind::AnotherStore, ErrorKind::NotReady, true),
-            (StoreErrorKind::OutcomeUnknown, ErrorKind::OutcomeUnknown, false),
-            (StoreErrorKind::ReadOnly, ErrorKind::StoreNotWritable, false),
-            (StoreErrorKind::Full, ErrorKind::StoreNotWritable, false),
-            (StoreErrorKind::Corrupt, ErrorKind::Unreadable, false),
-            (StoreErrorKind::Other, ErrorKind::NotReady, false),
+            (StoreErrorKind::Unavailable, AdminErrorKind::NotReady, true),
+            (StoreErrorKind::SplitBrain, AdminErrorKind::NotReady, true),
+            (StoreErrorKind::AnotherStore, AdminErrorKind::NotReady, true),
+            (StoreErrorKind::OutcomeUnknown, AdminErrorKind::OutcomeUnknown, false),
+            (StoreErrorKind::ReadOnly, AdminErrorKind::StoreNotWritable, false),
+            (StoreErrorKind::Full, AdminErrorKind::StoreNotWritable, false),
+            (StoreErrorKind::Corrupt, AdminErrorKind::Unreadable, false),
+            (StoreErrorKind::Other, AdminErrorKind::NotReady, false),
         ] {
             let error = || StoreError::new(kind, "load", "redis://h", "why");
             for error in [
@@ -346,12 +390,13 @@ mod tests {
             ] {
                 assert_eq!((error.kind(), error.retry_after().is_some()), (answer, is_retried), "{error:?}");
                 let is_advised = error.answer() != error.to_string();
-                assert_eq!(is_advised, answer == ErrorKind::StoreNotWritable, "{}", error.answer());
+                assert_eq!(is_advised, answer == AdminErrorKind::StoreNotWritable, "{}", error.answer());
             }
             // The change did not begin, so its outcome is known.
             let of_entry = AdminError::from(AuditError::from(error()));
-            let answer = if answer == ErrorKind::OutcomeUnknown { ErrorKind::NotReady } else { answer };
-            let is_retried = answer == ErrorKind::NotReady && kind != StoreErrorKind::Other;
+            let answer =
+                if answer == AdminErrorKind::OutcomeUnknown { AdminErrorKind::NotReady } else { answer };
+            let is_retried = answer == AdminErrorKind::NotReady && kind != StoreErrorKind::Other;
             assert_eq!((of_entry.kind(), of_entry.retry_after().is_some()), (answer, is_retried), "{kind:?}");
         }
     }

@@ -1,18 +1,15 @@
 //! Records who changes a store, and lists these changes.
 
-use std::fmt::{Display, Write as _};
+use std::fmt::Display;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use snowmint::utc::Utc;
 use snowmint::{Clock as _, WallClock};
 use snowmint_cluster::NamespaceName;
 use snowmint_cluster::audit::{self, Action, AuthorRights, ChangeFailure, Entry, Listed, Logged};
-use snowmint_cluster::namespace::{Definition, Fields};
 use snowmint_store::Store;
 
-use super::namespaces::{KNOWN, SOURCES, Settings};
-use super::{AdminError, warnings_of_skipped};
+use crate::{AdminError, warnings_of_skipped};
 
 /// Who changes a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,52 +52,11 @@ impl Author {
     }
 }
 
-/// Maximum characters of one setting's value in an entry of the log, so that the entry has room for others.
-pub(super) const SHOWN: usize = 60;
-
-/// Describes a definition for an entry of the log: with its owner and description, and with the old values of what changes.
-pub(super) fn details_of(after: &Definition, before: Option<&Definition>) -> String {
-    let shown = |value: &Value| {
-        let text = value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned);
-        let mut shown: String = text.chars().take(SHOWN).collect::<String>().escape_debug().to_string();
-        if text.chars().nth(SHOWN).is_some() {
-            shown.push('…');
-        }
-        shown
-    };
-    let settings = |definition: &Definition| match serde_json::to_value(Fields::from(definition)) {
-        Ok(Value::Object(settings)) => settings,
-        _ => Settings::new(),
-    };
-    let mut details = after.to_string();
-    let (new, old) = (settings(after), before.map(settings));
-    for setting in ["owner", "description"] {
-        if let Some(value) = new.get(setting) {
-            // A write to a String never fails.
-            let _ = write!(details, ", {setting} \"{}\"", shown(value));
-        }
-    }
-    let Some(old) = old else { return details };
-    let changed = KNOWN.iter().filter(|setting| old.get(**setting) != new.get(**setting));
-    let was: Vec<_> = changed
-        .map(|setting| match old.get(*setting) {
-            // Their URLs may have passwords.
-            Some(_) if *setting == SOURCES => "other sources".to_owned(),
-            Some(value) => format!("{setting} \"{}\"", shown(value)),
-            None => format!("no {setting}"),
-        })
-        .collect();
-    if !was.is_empty() {
-        let _ = write!(details, "; before: {}", was.join(", "));
-    }
-    details
-}
-
 /// The outcome of a change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
-pub enum Outcome {
+pub enum ChangeOutcome {
     /// It took place: no failure was recorded.
     #[default]
     Made,
@@ -112,7 +68,7 @@ pub enum Outcome {
     Unknown,
 }
 
-impl Outcome {
+impl ChangeOutcome {
     /// Every outcome.
     pub const ALL: [Self; 4] = [Self::Made, Self::Refused, Self::Failed, Self::Unknown];
 
@@ -127,7 +83,7 @@ impl Outcome {
     }
 }
 
-impl From<&ChangeFailure> for Outcome {
+impl From<&ChangeFailure> for ChangeOutcome {
     fn from(failure: &ChangeFailure) -> Self {
         match failure {
             ChangeFailure::Refused(_) => Self::Refused,
@@ -140,7 +96,7 @@ impl From<&ChangeFailure> for Outcome {
 /// A line of the log as `snowmint audit --json` and the admin API show it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum LogLine {
+pub enum AuditLine {
     /// A change.
     Entry {
         /// When it was made, in UTC.
@@ -159,7 +115,7 @@ pub enum LogLine {
         details: String,
         /// The outcome of the change. Nodes of earlier versions do not record it.
         #[serde(default)]
-        outcome: Outcome,
+        outcome: ChangeOutcome,
         /// Why it was refused or failed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         failed: Option<String>,
@@ -180,11 +136,11 @@ const fn is_unknown(failure: &ChangeFailure) -> bool {
     matches!(failure, ChangeFailure::Unknown(_))
 }
 
-impl From<Listed> for LogLine {
+impl From<Listed> for AuditLine {
     fn from(listed: Listed) -> Self {
         match listed {
             Listed::Entry(Logged { entry, failure }) => Self::Entry {
-                outcome: failure.as_ref().map_or(Outcome::Made, Outcome::from),
+                outcome: failure.as_ref().map_or(ChangeOutcome::Made, ChangeOutcome::from),
                 failed: failure.as_ref().filter(|it| !is_unknown(it)).map(|it| it.why().to_owned()),
                 possibly_made: failure.as_ref().filter(|it| is_unknown(it)).map(|it| it.why().to_owned()),
                 at: Utc(entry.at_unix_ms).to_string(),
@@ -202,15 +158,16 @@ impl From<Listed> for LogLine {
 
 /// The newest lines of the log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Log {
+pub struct AuditLog {
     /// The lines, newest first.
-    pub changes: Vec<LogLine>,
+    pub changes: Vec<AuditLine>,
     /// The records that were skipped.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
 
-/// Lists the newest changes of a store, or of one of its namespaces. For one namespace, it reports nothing about other records.
+/// Lists the newest changes of a store, or of one of its namespaces. For one namespace, it reports nothing
+/// about other records.
 ///
 /// # Errors
 ///
@@ -219,7 +176,7 @@ pub async fn list(
     store: &dyn Store,
     limit: usize,
     namespace: Option<&NamespaceName>,
-) -> Result<Log, AdminError> {
+) -> Result<AuditLog, AdminError> {
     let listed = audit::list(store, if namespace.is_some() { usize::MAX } else { limit }).await?;
     let is_shown = |listed: &Listed| match (listed, namespace) {
         (Listed::Entry(Logged { entry, .. }), Some(name)) => {
@@ -227,7 +184,7 @@ pub async fn list(
         }
         (_, of) => of.is_none(),
     };
-    let changes = listed.into_iter().filter(is_shown).take(limit).map(LogLine::from).collect();
+    let changes = listed.into_iter().filter(is_shown).take(limit).map(AuditLine::from).collect();
     let warnings = if namespace.is_none() { warnings_of_skipped(store) } else { Vec::new() };
-    Ok(Log { changes, warnings })
+    Ok(AuditLog { changes, warnings })
 }

@@ -15,14 +15,14 @@ use snowmint_cluster::namespace::registry::{self, Listed, Room};
 use snowmint_cluster::namespace::{MAX_NAMESPACES, Scheme};
 use snowmint_store::{Expected, Key, Store, StoreErrorKind, StoreId, Versioned, Visibility};
 
-use super::AdminError;
-use super::clock_offset::ClockOffset;
-use super::format::{age, date, thousands};
-use super::namespaces::all_reserved;
-use super::node_reports::{self, NodeError, NodeReports, Readiness};
-use super::recovery::{Behind, behind};
-use super::workers::workers_of;
+use crate::AdminError;
+use crate::clock_offset::ClockOffset;
+use crate::format::{age, date, thousands};
 use crate::limits::MAX_SERVED_NAMESPACES;
+use crate::namespaces::all_reserved;
+use crate::node_reports::{self, NodeError, NodeReadiness, NodeReports};
+use crate::recovery::{Behind, behind};
+use crate::workers::workers_of;
 
 /// No lease that ends within this time from now is a problem.
 const FAR_AHEAD_MS: u64 = 60_000;
@@ -31,7 +31,7 @@ const LONGEST_WINDOW_MS: u64 = 86_400_000;
 /// Few workers are left if fewer than one in this many are free.
 const FEW_LEFT: u64 = 8;
 /// Nodes that are asked at the same time: each may take 5 s and send up to 64 MiB of metrics.
-pub(crate) const NODES: usize = 32;
+pub const NODES: usize = 32;
 /// Workers that one finding names.
 const NAMED: usize = 10;
 /// Number of calls to measure.
@@ -75,13 +75,14 @@ pub struct Findings {
     pub findings: Vec<Finding>,
 }
 
-/// A finding, and what changes from moment to moment, such as the time left: a view that lasts shows the finding alone.
-struct Checked {
+/// A finding, and what changes from moment to moment, such as the time left: a view that lasts shows the
+/// finding alone.
+struct FullFinding {
     finding: Finding,
     detail: String,
 }
 
-impl Checked {
+impl FullFinding {
     const fn of(finding: Finding) -> Self {
         Self { finding, detail: String::new() }
     }
@@ -106,7 +107,8 @@ fn problem(check: &'static str, text: impl Into<String>) -> Finding {
 ///
 /// # Errors
 ///
-/// The error of the store, if it cannot be read at all; an error of the setting `nodes`, if an address is invalid.
+/// The error of the store, if it cannot be read at all; an error of the setting `nodes`, if an address is
+/// invalid.
 pub async fn examine(store: &dyn Store, nodes: &[String]) -> Result<Findings, AdminError> {
     let mut findings = vec![latency(store).await?, identity(store), write(store).await];
     findings.extend(store.warnings().await.into_iter().map(|warning| problem("store", warning)));
@@ -119,7 +121,7 @@ pub async fn examine(store: &dyn Store, nodes: &[String]) -> Result<Findings, Ad
     // This clock may be wrong.
     let now_unix_ms = WallClock.unix_ms();
     let now_unix_ms = offset.map_or(now_unix_ms, |offset| offset.of_store(now_unix_ms));
-    findings.extend(of_leases(&entries, now_unix_ms).into_iter().map(Checked::in_full));
+    findings.extend(of_leases(&entries, now_unix_ms).into_iter().map(FullFinding::in_full));
     let namespaces = registry::list(store).await?;
     let counters = store.list(COUNTERS).await?.into_iter().collect();
     let checked =
@@ -132,7 +134,7 @@ pub async fn examine(store: &dyn Store, nodes: &[String]) -> Result<Findings, Ad
         strange.iter().map(|key| problem("records", format!("`{key}`: its key names no worker; remove it"))),
     );
     findings.extend(store.skipped().into_iter().map(|what| problem("records", format!("skipped {what}"))));
-    findings.extend(of_pools(&entries, now_unix_ms).into_iter().map(Checked::in_full));
+    findings.extend(of_pools(&entries, now_unix_ms).into_iter().map(FullFinding::in_full));
     findings.extend(nodes_and_counters(store, nodes).await?);
     Ok(Findings { findings })
 }
@@ -192,48 +194,49 @@ async fn write(store: &dyn Store) -> Finding {
 }
 
 /// Checks the clock of this machine against that of the store.
-fn clocks(offset: ClockOffset) -> Checked {
+fn clocks(offset: ClockOffset) -> FullFinding {
     let certain_ms = offset.certain_ms();
     if certain_ms == 0 {
         let text =
             format!("this machine's clock equals the store's, within {} ms", offset.within_ms().max(1));
-        return Checked::of(ok("clock", text));
+        return FullFinding::of(ok("clock", text));
     }
     let way = if certain_ms > 0 { "ahead of" } else { "behind" };
     let text = format!("this machine's clock is {way} the store's");
     let detail = format!(", by at least {} ms", certain_ms.unsigned_abs());
-    Checked {
+    FullFinding {
         finding: if certain_ms.abs() < 1000 { ok("clock", text) } else { problem("clock", text) },
         detail,
     }
 }
 
 /// Returns the problem of the clock of this machine, in a text that stays the same while it lasts.
-pub(crate) fn wrong_clock(offset: ClockOffset) -> Option<Finding> {
+pub fn wrong_clock(offset: ClockOffset) -> Option<Finding> {
     Some(clocks(offset).finding).filter(|finding| !finding.ok)
 }
 
 /// Checks the leases of a store: their ends, and whether their records are readable.
-fn of_leases(entries: &[LeaseEntry], now_unix_ms: u64) -> Vec<Checked> {
-    let unreadable = unreadable(entries).map(Checked::of);
+fn of_leases(entries: &[LeaseEntry], now_unix_ms: u64) -> Vec<FullFinding> {
+    let unreadable = unreadable(entries).map(FullFinding::of);
     far_ahead(entries, now_unix_ms).into_iter().chain(unreadable).collect()
 }
 
 /// Checks how many workers of each pool are free.
-fn of_pools(entries: &[LeaseEntry], now_unix_ms: u64) -> Vec<Checked> {
+fn of_pools(entries: &[LeaseEntry], now_unix_ms: u64) -> Vec<FullFinding> {
     let mut pools: Vec<&str> = entries.iter().map(|entry| entry.pool.as_str()).collect();
     pools.dedup();
     pools.into_iter().map(|pool| workers_left(pool, entries, now_unix_ms)).collect()
 }
 
-/// Returns the problems of the leases and workers of a store, in texts that stay the same while a problem lasts.
-pub(crate) fn wrong_with_leases(entries: &[LeaseEntry], now_unix_ms: u64) -> Vec<Finding> {
+/// Returns the problems of the leases and workers of a store, in texts that stay the same while a problem
+/// lasts.
+pub fn wrong_with_leases(entries: &[LeaseEntry], now_unix_ms: u64) -> Vec<Finding> {
     let all = of_leases(entries, now_unix_ms).into_iter().chain(of_pools(entries, now_unix_ms));
     all.map(|checked| checked.finding).filter(|finding| !finding.ok).collect()
 }
 
 /// Checks whether leases end much later than others of their pool, and which one ends last.
-fn far_ahead(entries: &[LeaseEntry], now_unix_ms: u64) -> Option<Checked> {
+fn far_ahead(entries: &[LeaseEntry], now_unix_ms: u64) -> Option<FullFinding> {
     let records: Vec<(&LeaseEntry, &Record)> =
         entries.iter().filter_map(|entry| Some((entry, entry.record.as_ref().ok()?))).collect();
     let is_over = |record: &Record| record.until_unix_ms > now_unix_ms && !record.is_held_at(now_unix_ms);
@@ -243,11 +246,12 @@ fn far_ahead(entries: &[LeaseEntry], now_unix_ms: u64) -> Option<Checked> {
         records.iter().max_by_key(|(_, record)| record.frees_unix_ms(now_unix_ms, 1))
     else {
         let all_over = entries.iter().any(|entry| entry.record.is_ok());
-        return all_over.then(|| Checked::of(ok("leases", "no worker is held: all leases were released")));
+        return all_over
+            .then(|| FullFinding::of(ok("leases", "no worker is held: all leases were released")));
     };
     if ahead(last_record) == 0 {
         let text = format!("no worker is held; the last lease ended at {}", Utc(last_record.until_unix_ms));
-        return Some(Checked::of(ok("leases", text)));
+        return Some(FullFinding::of(ok("leases", text)));
     }
     let far: Vec<_> = records
         .chunk_by(|(one, _), (other, _)| one.pool == other.pool)
@@ -257,7 +261,7 @@ fn far_ahead(entries: &[LeaseEntry], now_unix_ms: u64) -> Option<Checked> {
         let (worker, pool, holder) = (last.worker, &last.pool, &last_record.holder);
         let seconds = ahead(last_record) / 1000;
         let text = format!("worker {worker} of {pool} is held by {holder} for the next {seconds} s");
-        return Some(Checked::of(ok("leases", format!("{text}; every other lease ends earlier"))));
+        return Some(FullFinding::of(ok("leases", format!("{text}; every other lease ends earlier"))));
     };
     let more = match far.len() - 1 {
         0 => String::new(),
@@ -277,13 +281,14 @@ fn far_ahead(entries: &[LeaseEntry], now_unix_ms: u64) -> Option<Checked> {
         entry.worker, entry.pool, record.holder
     );
     let detail = format!("; the lease ends in {} s, at {}", ahead(record) / 1000, Utc(record.until_unix_ms));
-    Some(Checked { finding: problem("leases", what), detail })
+    Some(FullFinding { finding: problem("leases", what), detail })
 }
 
 /// Returns the leases of a pool that reach further ahead than their window.
 ///
-/// A record does not say how long its window is, and it may be a day. Nodes renew early, so most leases of a pool end within a
-/// window, and not before half of it: one that ends much later, or that has not begun, was written by another clock.
+/// A record does not say how long its window is, and it may be a day. Nodes renew early, so most leases of a
+/// pool end within a window, and not before half of it: one that ends much later, or that has not begun, was
+/// written by another clock.
 fn far_of_pool<'a>(
     of_pool: &[(&'a LeaseEntry, &'a Record)],
     now_unix_ms: u64,
@@ -313,7 +318,8 @@ fn unreadable(entries: &[LeaseEntry]) -> Option<Finding> {
         .then(|| problem("records", format!("unreadable: {}; no node takes these workers", names.join(", "))))
 }
 
-pub(crate) fn namespace((name, record): &Listed, now_unix_ms: u64) -> Option<Finding> {
+/// Checks the record of a namespace, and when its layout ends.
+pub fn namespace((name, record): &Listed, now_unix_ms: u64) -> Option<Finding> {
     let record = match record {
         Ok(record) if record.dropped_unix_ms.is_some() => return None,
         Ok(record) => record,
@@ -342,7 +348,7 @@ pub(crate) fn namespace((name, record): &Listed, now_unix_ms: u64) -> Option<Fin
 }
 
 /// Checks that the store has room for further namespaces, and that nodes serve all that it has.
-pub(crate) fn room(listed: &[Listed]) -> Option<Finding> {
+pub fn room(listed: &[Listed]) -> Option<Finding> {
     let taken = Room::among(listed).taken();
     if taken < MAX_NAMESPACES {
         return None;
@@ -364,7 +370,7 @@ pub(crate) fn room(listed: &[Listed]) -> Option<Finding> {
     Some(problem("namespace", text))
 }
 
-fn workers_left(pool: &str, entries: &[LeaseEntry], now_unix_ms: u64) -> Checked {
+fn workers_left(pool: &str, entries: &[LeaseEntry], now_unix_ms: u64) -> FullFinding {
     let of_pool = || entries.iter().filter(|entry| entry.pool == pool);
     // No node takes a worker whose record is unreadable.
     let unreadable = of_pool().filter(|entry| entry.record.is_err()).count() as u64;
@@ -379,7 +385,7 @@ fn workers_left(pool: &str, entries: &[LeaseEntry], now_unix_ms: u64) -> Checked
         format!("; the first lease to end is that of worker {worker}, held by {holder} until {until} unless renewed")
     });
     let enough = left.saturating_mul(FEW_LEFT) >= workers;
-    Checked { finding: if enough { ok("workers", text) } else { problem("workers", text) }, detail }
+    FullFinding { finding: if enough { ok("workers", text) } else { problem("workers", text) }, detail }
 }
 
 /// Finds a namespace without numbers. One that was dropped needs none.
@@ -456,7 +462,8 @@ fn on_another_store(node: &str, other: StoreId, own: StoreId, store: &str) -> Fi
     problem("identity", text)
 }
 
-/// The leases that nodes report, to compare with the records. In a copy of the store, or in one that lost records, they differ.
+/// The leases that nodes report, to compare with the records. In a copy of the store, or in one that lost
+/// records, they differ.
 struct ReportedLeases {
     /// The records before the nodes were asked.
     before: LeaseEnds,
@@ -483,12 +490,14 @@ impl ReportedLeases {
         self.reported.push((node.to_owned(), node_reports::leases_of(metrics)));
     }
 
-    /// Returns a problem for each node whose leases are not those of the store, and for nodes that hold one worker.
+    /// Returns a problem for each node whose leases are not those of the store, and for nodes that hold one
+    /// worker.
     async fn disagreements(mut self, store: &dyn Store) -> Result<Vec<Finding>, AdminError> {
         let mut after = lease_ends(store).await?;
         let mut suspects = self.suspects(&after, store.may_lose());
         if !suspects.is_empty() {
-            // A lease may have been renewed or released meanwhile: only what is still so at a second look counts.
+            // A lease may have been renewed or released meanwhile: only what is still so at a second look
+            // counts.
             self.before = after;
             self.reported.clear();
             for (node, _) in &suspects {
@@ -550,14 +559,14 @@ impl ReportedLeases {
     }
 }
 
-fn node_met(node: &str, metrics: &str, readiness: Result<Readiness, NodeError>) -> Finding {
+fn node_met(node: &str, metrics: &str, readiness: Result<NodeReadiness, NodeError>) -> Finding {
     let mut problems = Vec::new();
     match readiness {
-        Ok(Readiness::Ready { trouble: None }) => {}
-        Ok(Readiness::Ready { trouble: Some(trouble) }) => {
+        Ok(NodeReadiness::Ready { trouble: None }) => {}
+        Ok(NodeReadiness::Ready { trouble: Some(trouble) }) => {
             problems.push(format!("it makes ids, but {trouble}"));
         }
-        Ok(Readiness::NotReady { why }) => problems.push(format!("it is not ready: {why}")),
+        Ok(NodeReadiness::NotReady { why }) => problems.push(format!("it is not ready: {why}")),
         Err(error) => problems.push(error.to_string()),
     }
     let met: Vec<String> = LOSSES
@@ -605,8 +614,8 @@ mod tests {
         wrong_with_leases(&entries, NOW).into_iter().map(|finding| finding.text).collect()
     }
 
-    /// Goal: a long window is no problem, and a lease by another clock is one, also among long windows. Method: leases of nodes
-    /// that renew at thirds of their window, and leases that fit no window.
+    /// Goal: a long window is no problem, and a lease by another clock is one, also among long windows.
+    /// Method: leases of nodes that renew at thirds of their window, and leases that fit no window.
     #[tokio::test]
     async fn long_windows_are_no_problem() {
         let day = 86_400_000;
@@ -630,8 +639,8 @@ mod tests {
         }
     }
 
-    /// Goal: the text of a problem stays the same while it lasts, so that a view that announces changes is quiet. Method: a store
-    /// with each problem, a moment later, with leases renewed.
+    /// Goal: the text of a problem stays the same while it lasts, so that a view that announces changes is
+    /// quiet. Method: a store with each problem, a moment later, with leases renewed.
     #[tokio::test]
     async fn texts_of_problems_do_not_change() {
         let full = |moment: u64| -> Vec<(u32, i64, u64)> {
@@ -651,8 +660,8 @@ mod tests {
         }
     }
 
-    /// Goal: nodes are asked concurrently, and findings keep the order of the nodes. Method: nodes that answer only once all were
-    /// asked for all that is asked, the last one first.
+    /// Goal: nodes are asked concurrently, and findings keep the order of the nodes. Method: nodes that
+    /// answer only once all were asked for all that is asked, the last one first.
     #[tokio::test]
     async fn nodes_are_asked_at_the_same_time() {
         let (mut listeners, mut nodes) = (Vec::new(), Vec::new());

@@ -1,4 +1,5 @@
-//! Checks the sources of a namespace: that their numbers are disjoint, and that a source may move to another place.
+//! Checks the sources of a namespace: that their numbers are disjoint, and that a source may move to another
+//! place.
 
 use std::sync::Arc;
 
@@ -10,8 +11,8 @@ use snowmint_cluster::namespace::{
 use snowmint_cluster::segment::{Mode, SegmentConfig, Stripe};
 use snowmint_store::{Counter, Key, OpenError, Store, StoreError, raise_settled};
 
-use super::AdminError;
-use super::namespaces::Change;
+use super::Change;
+use crate::AdminError;
 
 /// How many numbers two counters give in turns to show that they are the same.
 const TURNS: usize = 4;
@@ -19,8 +20,8 @@ const TURNS: usize = 4;
 /// The numbers that each source gives, with its index in the definition.
 pub(super) type Found = Vec<(usize, Numbers)>;
 
-/// Checks that the counters of other systems exist and give no number twice, also compared with the sources in `before`. A
-/// counter that is unreachable from here is only a warning: the nodes may reach it.
+/// Checks that the counters of other systems exist and give no number twice, also compared with the sources
+/// in `before`. A counter that is unreachable from here is only a warning: the nodes may reach it.
 ///
 /// The same holds for one whose login is unknown here.
 pub(super) async fn check(
@@ -123,25 +124,21 @@ pub(super) async fn check_move(
                 "source {new}: unreachable from here, so not comparable with {old}: {error}"
             ))
         })?;
+        let refused = |why: String| Err(AdminError::setting("sources", why));
         match (open(old, &key, logins).await, above) {
-            (Ok(before), _) => {
-                if !are_one(&*before, &*counter).await? {
-                    let why = format!(
-                        "{new} and {old} both answer and are two counters, which would give numbers twice: stop the old one \
-                         for good, then set `above` to the highest number that it can have given"
-                    );
-                    return Err(AdminError::setting("sources", why));
-                }
+            (Ok(before), _) if are_one(&*before, &*counter).await? => {}
+            (Ok(_), _) => {
+                return refused(format!(
+                    "{new} and {old} both answer and are two counters, which would give numbers twice: stop the old one for \
+                     good, then set `above` to the highest number that it can have given"
+                ));
             }
-            (Err(_), Some(number)) => {
-                raise(&*counter, number, new).await?;
-            }
+            (Err(_), Some(number)) => raise(&*counter, number, new).await?,
             (Err(error), None) => {
-                let why = format!(
+                return refused(format!(
                     "{old} does not answer, so it cannot be compared with {new}: once nothing writes there any more, set \
                      `above` to the highest number that it can have given; its error: {error}"
-                );
-                return Err(AdminError::setting("sources", why));
+                ));
             }
         }
     }
@@ -170,8 +167,9 @@ async fn open(source: &CounterSource, key: &Key, logins: &Logins) -> Result<Arc<
     opened.await.map_err(|error| error.to_string())
 }
 
-/// Returns whether two counters are the same: the numbers that they give in turns grow, and both are on one server. On two
-/// servers the numbers can grow too, if each replicates the other, or if both count in steps as ticket servers do.
+/// Returns whether two counters are the same: the numbers that they give in turns grow, and both are on one
+/// server. On two servers the numbers can grow too, if each replicates the other, or if both count in steps
+/// as ticket servers do.
 async fn are_one(one: &dyn Counter, other: &dyn Counter) -> Result<bool, StoreError> {
     let mut last = None;
     for _ in 0..TURNS {

@@ -12,7 +12,8 @@ pub fn unknown_name<'a>(what: &str, name: &str, known: impl IntoIterator<Item = 
     format!("unknown {what} {}: {hint}", Snippet::of(name))
 }
 
-/// Returns the message of serde for an unknown field with the most similar key instead of all keys; any other message as it is.
+/// Returns the message of serde for an unknown field with the most similar key instead of all keys; any other
+/// message as it is.
 pub fn with_nearest_field(message: &str) -> String {
     let parts = || {
         let (before, rest) = message.split_once("unknown field `")?;
@@ -42,7 +43,8 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
 mod tests {
     use super::*;
 
-    /// Goal: an unknown key of a namespace names the nearest key, and a word that is far from every key names none.
+    /// Goal: an unknown key of a namespace names the nearest key, and a word that is far from every key names
+    /// none.
     #[test]
     fn only_similar_keys_are_suggested() {
         let of = |key: &str| {

@@ -1,12 +1,16 @@
 //! Lists, adds, changes and drops the namespaces of a store while nodes serve them.
 //!
-//! Settings have one form everywhere: that of a namespace file, as JSON. A change is a merge patch of that form (RFC 7396):
-//! a setting that is `null` is removed.
+//! Settings have one form everywhere: that of a namespace file, as JSON. A change is a merge patch of that
+//! form (RFC 7396): a setting that is `null` is removed.
+
+mod check_sources;
+mod details;
 
 use std::collections::BTreeMap;
 
 use futures_util::future::try_join_all;
-use serde::{Deserialize, Serialize};
+use serde::de::{self, Deserializer, Visitor};
+use serde::{Deserialize, Serialize, forward_to_deserialize_any};
 use serde_json::{Map, Value};
 use snowmint::utc::Utc;
 use snowmint::{Clock as _, Layout, WallClock};
@@ -20,18 +24,17 @@ use snowmint_cluster::namespace::{
 use snowmint_cluster::segment::{Mode, Period, SegmentConfig, Stripe};
 use snowmint_store::{Key, Store, Versioned};
 
-use super::audit::details_of;
-use super::format::{date, thousands};
-use super::{AdminError, Author, check_sources, node_reports, warnings_of_skipped};
-use crate::mint::{numbers_ended, raise_maximum};
-use crate::nearest::with_nearest_field;
+use self::details::details_of;
+use crate::format::{date, thousands};
+use crate::nearest::{unknown_name, with_nearest_field};
+use crate::{AdminError, Author, node_reports, warnings_of_skipped};
 
 /// Settings of a namespace in the form of a namespace file, as a JSON object.
 pub type Settings = Map<String, Value>;
 
 const SCHEME: &str = "scheme";
 const LAYOUT: &str = "layout";
-pub(super) const SOURCES: &str = "sources";
+pub(crate) const SOURCES: &str = "sources";
 /// The prefix of the keys of counters.
 const COUNTERS: &str = "segments/";
 /// Settings that only a new namespace can have, besides its scheme.
@@ -43,7 +46,7 @@ const OF_SEGMENT: [&str; 8] =
 /// Which nodes serve a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum State {
+pub enum NamespaceState {
     /// Every node of the store.
     Served,
     /// Nodes whose flags or file name it.
@@ -54,9 +57,9 @@ pub enum State {
     Unreadable,
 }
 
-impl State {
+impl NamespaceState {
     /// Returns the state of a namespace by its record.
-    pub(crate) const fn of(record: &NamespaceRecord) -> Self {
+    pub const fn of(record: &NamespaceRecord) -> Self {
         match (record.dropped_unix_ms, record.served_by) {
             (Some(_), _) => Self::Dropped,
             (None, ServedBy::EveryNode) => Self::Served,
@@ -81,11 +84,12 @@ pub struct NamespaceView {
     /// Its name.
     pub name: String,
     /// Which nodes serve it.
-    pub state: State,
+    pub state: NamespaceState,
     /// When it was dropped, in UTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dropped: Option<String>,
-    /// The highest number reserved in this store, in the current period if numbers restart; `None` if numbers come from elsewhere.
+    /// The highest number reserved in this store, in the current period if numbers restart; `None` if numbers
+    /// come from elsewhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserved_to: Option<u64>,
     /// Why its record is unreadable.
@@ -94,6 +98,9 @@ pub struct NamespaceView {
     /// Its settings; `None` if its record is unreadable.
     #[serde(flatten)]
     pub settings: Option<Fields>,
+    /// The number of times its record was written, if it was read alone.
+    #[serde(skip)]
+    pub edition: Option<u64>,
 }
 
 impl NamespaceView {
@@ -113,7 +120,7 @@ impl NamespaceView {
     }
 
     async fn of(
-        counters: &Counters<'_>,
+        counters: &CounterReader<'_>,
         name: &str,
         record: &Result<NamespaceRecord, String>,
     ) -> Result<Self, AdminError> {
@@ -122,7 +129,7 @@ impl NamespaceView {
             Ok(record) => record,
             Err(why) => {
                 let unreadable = Some(why.clone());
-                let state = State::Unreadable;
+                let state = NamespaceState::Unreadable;
                 return Ok(Self {
                     name,
                     state,
@@ -130,6 +137,7 @@ impl NamespaceView {
                     reserved_to: None,
                     unreadable,
                     settings: None,
+                    edition: None,
                 });
             }
         };
@@ -140,11 +148,12 @@ impl NamespaceView {
     fn from_record(name: String, record: &NamespaceRecord, reserved_to: Option<u64>) -> Self {
         Self {
             name,
-            state: State::of(record),
+            state: NamespaceState::of(record),
             dropped: record.dropped_unix_ms.map(|when| Utc(when).to_string()),
             reserved_to,
             unreadable: None,
             settings: Some(Fields::from(&record.definition)),
+            edition: None,
         }
     }
 }
@@ -174,6 +183,9 @@ pub struct Changed {
     /// Warnings for the operator.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
+    /// Whether the node that ran the operation serves the namespace now; `None` without a node.
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    pub served_here: Option<bool>,
 }
 
 impl Changed {
@@ -186,12 +198,12 @@ impl Changed {
         let edition = record.edition;
         // The change is already made, even if this read fails.
         let reserved_to =
-            reserved_to(&Counters::Of(store), name.as_str(), &record).await.unwrap_or_else(|error| {
+            reserved_to(&CounterReader::Of(store), name.as_str(), &record).await.unwrap_or_else(|error| {
                 warnings.push(format!("{name} is changed, but its counter cannot be read: {error}"));
                 None
             });
         let namespace = NamespaceView::from_record(name.to_string(), &record, reserved_to);
-        Self { namespace, store: store.describe(), edition, resumed_above: None, warnings }
+        Self { namespace, store: store.describe(), edition, resumed_above: None, warnings, served_here: None }
     }
 }
 
@@ -251,7 +263,7 @@ pub async fn list_some(
 ) -> Result<Vec<NamespaceView>, AdminError> {
     let listed = registry::list(store).await?;
     // One call for all, since a store may have thousands.
-    let counters = Counters::Listed(store.list(COUNTERS).await?.into_iter().collect());
+    let counters = CounterReader::Listed(store.list(COUNTERS).await?.into_iter().collect());
     let mut views = Vec::new();
     for (name, record) in listed.iter().filter(|(name, _)| shows(name)) {
         views.push(NamespaceView::of(&counters, name, record).await?);
@@ -259,25 +271,21 @@ pub async fn list_some(
     Ok(views)
 }
 
-/// Returns a namespace and the edition of its record.
+/// Returns a namespace. It reads one record, and its counter.
 ///
 /// # Errors
 ///
 /// [`NamespaceError::Missing`], or the error of the store.
-pub async fn get(
-    store: &dyn Store,
-    name: &NamespaceName,
-) -> Result<(NamespaceView, Option<u64>), AdminError> {
-    let listed = registry::list(store).await?;
-    let found = listed.into_iter().find(|(it, _)| it == name.as_str());
-    let (_, record) =
+pub async fn get(store: &dyn Store, name: &NamespaceName) -> Result<NamespaceView, AdminError> {
+    let found = registry::load(store, name).await?;
+    let record =
         found.ok_or_else(|| NamespaceError::Missing { name: name.clone(), store: store.describe() })?;
-    let edition = record.as_ref().ok().map(|record| record.edition);
-    Ok((NamespaceView::of(&Counters::Of(store), name.as_str(), &record).await?, edition))
+    let view = NamespaceView::of(&CounterReader::Of(store), name.as_str(), &record).await?;
+    Ok(NamespaceView { edition: record.ok().map(|record| record.edition), ..view })
 }
 
-/// Adds a namespace that every node of the store serves, or resumes or restarts a dropped one. Warnings name only other
-/// namespaces that `shows` allows.
+/// Adds a namespace that every node of the store serves, or resumes or restarts a dropped one. Warnings name
+/// only other namespaces that `shows` allows.
 ///
 /// # Errors
 ///
@@ -376,7 +384,8 @@ pub async fn set(
         return Err(AdminError::Request("nothing to change: expected at least one setting".to_owned()));
     }
     check_names(settings, &[])?;
-    let before = find(store, name).await?;
+    // An unreadable one is refused below.
+    let before = registry::load(store, name).await?.and_then(Result::ok);
     if before.is_some() {
         required.check(name, before.as_ref())?;
     }
@@ -391,8 +400,8 @@ pub async fn set(
         let wanted = changed(name, settings, &before.definition)?;
         check_mode(store, &wanted)?;
         if wanted == before.definition && before.dropped_unix_ms.is_none() {
-            // Nothing changes, so there is no log entry and no new edition. The read makes `SettledStore` wait until an earlier
-            // change by another command has settled.
+            // Nothing changes, so there is no log entry and no new edition. The read makes `SettledStore`
+            // wait until an earlier change by another command has settled.
             let found = registry::existing(store, name).await?;
             if found.definition == wanted {
                 return Ok(Changed::of(store, name, found, Vec::new()).await);
@@ -401,7 +410,8 @@ pub async fn set(
         warnings.extend(low_maximum(store, name, before, &wanted).await?);
         details = details_of(&wanted, Some(&before.definition));
     }
-    // Checked before the entry is written: requests that cannot change anything would push real changes out of the log.
+    // Checked before the entry is written: requests that cannot change anything would push real changes out
+    // of the log.
     registry::existing(store, name).await?;
     let patch = |definition: &Definition| {
         let is_same = before.as_ref().is_some_and(|before| before.definition == *definition);
@@ -471,8 +481,8 @@ fn definition_to_add(
     }
 }
 
-/// Returns the definition of a namespace with some settings changed. The scheme is fixed: another scheme, or a setting of another
-/// scheme, conflicts with the record.
+/// Returns the definition of a namespace with some settings changed. The scheme is fixed: another scheme, or
+/// a setting of another scheme, conflicts with the record.
 fn changed(
     name: &NamespaceName,
     settings: &Settings,
@@ -511,53 +521,63 @@ fn define(mut settings: Settings) -> Result<Definition, AdminError> {
             let mut one = Settings::from_iter([(SCHEME.to_owned(), Value::from("segment"))]);
             one.insert(name.clone(), value.clone());
             let invalid = Fields::deserialize(Value::Object(one)).err()?;
-            Some((known_setting(name)?, invalid))
+            Some((known().iter().copied().find(|known| known == name)?, invalid))
         };
         match settings.iter().find_map(is_invalid) {
             Some((setting, error)) => AdminError::setting(setting, error),
             None => AdminError::Request(with_nearest_field(&format!("invalid settings: {error}"))),
         }
     })?;
-    // The layout of the service is for its own namespaces. A namespace of the store without a layout gets Twitter's, as on every
-    // node.
+    // The layout of the service is for its own namespaces. A namespace of the store without a layout gets
+    // Twitter's, as on every node.
     Ok(fields.define(&Layout::TWITTER)?)
 }
 
-/// The settings that a namespace may have.
-pub(super) const KNOWN: [&str; 19] = [
-    SCHEME,
-    LAYOUT,
-    "rule",
-    "sequence_start",
-    "mode",
-    "stripe",
-    SOURCES,
-    "start",
-    "maximum",
-    "reset",
-    "size_min",
-    "size_max",
-    "series",
-    "text",
-    "time_zone",
-    "hide",
-    "hide_check",
-    "description",
-    "owner",
-];
+/// Returns the names of the settings that a namespace may have: those of the fields of [`Fields`].
+fn known() -> &'static [&'static str] {
+    /// Reads nothing: it fails once it knows the names.
+    struct FieldNames<'a>(&'a mut &'static [&'static str]);
 
-fn known_setting(name: &str) -> Option<&'static str> {
-    KNOWN.into_iter().find(|known| *known == name)
+    impl<'de> Deserializer<'de> for FieldNames<'_> {
+        type Error = de::value::Error;
+
+        fn deserialize_struct<V: Visitor<'de>>(
+            self,
+            _: &'static str,
+            fields: &'static [&'static str],
+            visitor: V,
+        ) -> Result<V::Value, Self::Error> {
+            *self.0 = fields;
+            self.deserialize_any(visitor)
+        }
+
+        fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Self::Error> {
+            Err(de::Error::custom("only the names"))
+        }
+
+        forward_to_deserialize_any! {
+            bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf option unit unit_struct
+            newtype_struct seq tuple tuple_struct map enum identifier ignored_any
+        }
+    }
+
+    let mut names: &[&str] = &[];
+    let _ = Fields::deserialize(FieldNames(&mut names));
+    names
 }
 
 /// Checks that every setting is known, or one of `others`.
-pub(crate) fn check_names(settings: &Settings, others: &[&str]) -> Result<(), AdminError> {
-    let is_known = |name: &str| KNOWN.contains(&name) || others.contains(&name);
+///
+/// # Errors
+///
+/// [`AdminError::Request`] suggests the nearest name.
+pub fn check_names(settings: &Settings, others: &[&str]) -> Result<(), AdminError> {
+    let is_known = |name: &str| known().contains(&name) || others.contains(&name);
     match settings.keys().find(|name| !is_known(name)) {
         None => Ok(()),
         Some(unknown) => {
-            let known = KNOWN.iter().chain(others).copied();
-            Err(AdminError::Request(crate::nearest::unknown_name("setting", unknown, known)))
+            let known = known().iter().chain(others).copied();
+            Err(AdminError::Request(unknown_name("setting", unknown, known)))
         }
     }
 }
@@ -601,20 +621,16 @@ async fn move_sources(
     Ok(Changed::of(store, name, record, warnings).await)
 }
 
-/// Returns the record of a namespace, dropped or not.
-async fn find(store: &dyn Store, name: &NamespaceName) -> Result<Option<NamespaceRecord>, AdminError> {
-    Ok(named(name, &registry::list(store).await?))
-}
-
 fn named(name: &NamespaceName, listed: &[Listed]) -> Option<NamespaceRecord> {
     let (_, record) = listed.iter().find(|(it, _)| it == name.as_str())?;
     record.as_ref().ok().cloned()
 }
 
-/// Returns a warning if the key that hides the ids of a namespace also hides those of others. Dropped ones count: their ids are
-/// still in use.
+/// Returns a warning if the key that hides the ids of a namespace also hides those of others. Dropped ones
+/// count: their ids are still in use.
 ///
-/// This is a warning, because the ids of each namespace stay unique. Changing the key of one namespace is an error.
+/// This is a warning, because the ids of each namespace stay unique. Changing the key of one namespace is an
+/// error.
 fn shared_key(
     name: &NamespaceName,
     definition: &Definition,
@@ -688,7 +704,7 @@ async fn low_maximum(
     if new.maximum == old.maximum {
         return Ok(None);
     }
-    let reserved = reserved_to(&Counters::Of(store), name.as_str(), before).await?;
+    let reserved = reserved_to(&CounterReader::Of(store), name.as_str(), before).await?;
     Ok(reserved.filter(|reserved| *reserved > new.maximum).map(|reserved| {
         let (maximum, reserved) = (thousands(new.maximum), thousands(reserved));
         let until = if new.reset.is_some() { " until the next period" } else { "" };
@@ -697,6 +713,17 @@ async fn low_maximum(
              for more, set a maximum above {reserved}"
         )
     }))
+}
+
+/// Returns that the numbers of a namespace are used or reserved, in the current period if `is_of_period`.
+pub fn numbers_ended(name: &str, maximum: u64, what: &str, is_of_period: bool) -> String {
+    let until = if is_of_period { " in this period" } else { "" };
+    format!("every number of {name} up to its maximum, {maximum}, is {what}{until}")
+}
+
+/// Returns what to do about numbers that have ended.
+pub fn raise_maximum(name: &str) -> String {
+    format!("raise it with `snowmint ns set {name} --maximum`, or use a new namespace")
 }
 
 /// Returns that all numbers of a namespace up to its maximum are reserved, if they are, by the counter of
@@ -719,17 +746,17 @@ pub(crate) fn all_reserved(
 }
 
 /// Access to the counters of a store.
-enum Counters<'a> {
+enum CounterReader<'a> {
     /// Loads each counter when it is needed.
     Of(&'a dyn Store),
     /// All counters, listed in advance.
     Listed(BTreeMap<Key, Versioned>),
 }
 
-/// Returns the highest number reserved in this store, in the current period if numbers restart; `None` if numbers come from
-/// elsewhere.
+/// Returns the highest number reserved in this store, in the current period if numbers restart; `None` if
+/// numbers come from elsewhere.
 async fn reserved_to(
-    counters: &Counters<'_>,
+    counters: &CounterReader<'_>,
     name: &str,
     record: &NamespaceRecord,
 ) -> Result<Option<u64>, AdminError> {
@@ -737,23 +764,19 @@ async fn reserved_to(
     let key = Key::new(key).map_err(|error| AdminError::Failed(error.to_string()))?;
     let loaded;
     let value = match counters {
-        Counters::Of(store) => {
+        CounterReader::Of(store) => {
             loaded = store.load(&key).await?;
             loaded.as_ref()
         }
-        Counters::Listed(all) => all.get(&key),
+        CounterReader::Listed(all) => all.get(&key),
     };
     let slots = value.map(|value| String::from_utf8_lossy(&value.value));
     Ok(last_number(slots.as_deref(), stripe))
 }
 
-/// Returns the key and the stripe of the namespace's counter in this store, of the current period if its numbers restart; `None`
-/// if they come from elsewhere, or if this machine does not know its time zone.
-pub(crate) fn own_counter(
-    name: &str,
-    record: &NamespaceRecord,
-    now_unix_ms: u64,
-) -> Option<(String, Stripe)> {
+/// Returns the key and the stripe of the namespace's counter in this store, of the current period if its
+/// numbers restart; `None` if they come from elsewhere, or if this machine does not know its time zone.
+pub fn own_counter(name: &str, record: &NamespaceRecord, now_unix_ms: u64) -> Option<(String, Stripe)> {
     let Scheme::Segment(segment) = &record.definition.scheme else { return None };
     let NumberSource::Own(stripe) = &segment.source else { return None };
     let key = segment.counter_key(&NamespaceName::new(name).ok()?);
@@ -770,7 +793,7 @@ pub(crate) fn own_counter(
 }
 
 /// Returns the highest number of a counter from its record; 0 without a record.
-pub(crate) fn last_number(slots: Option<&str>, stripe: Stripe) -> Option<u64> {
+pub fn last_number(slots: Option<&str>, stripe: Stripe) -> Option<u64> {
     match slots.map_or(Ok(0), str::parse::<u64>).ok()? {
         0 => Some(0),
         slots => (slots - 1).checked_mul(stripe.of().into())?.checked_add(stripe.index().into()),
@@ -779,14 +802,19 @@ pub(crate) fn last_number(slots: Option<&str>, stripe: Stripe) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use crate::admin::audit::{LogLine, SHOWN};
+    use std::num::NonZeroU64;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::details::SHOWN;
+    use crate::AdminErrorKind;
+    use crate::audit::AuditLine;
+    use async_trait::async_trait;
     use snowmint_cluster::audit::{self, AuthorRights};
     use snowmint_cluster::segment::Reset;
-    use snowmint_store::{Expected, MemoryStore};
+    use snowmint_store::{Expected, MemoryStore, StoreError, Swap};
 
     use super::*;
     use crate::limits::MAX_SERVED_NAMESPACES;
-    use crate::status::ErrorKind;
 
     /// Goal: a new maximum below the reserved numbers is a warning, since the namespace has none left.
     /// Numbers that are all reserved are a problem for `doctor`. Method: counters written by hand.
@@ -857,10 +885,10 @@ mod tests {
         let plain = record(Fields { scheme: "segment".to_owned(), ..Fields::default() });
         let striped =
             Fields { scheme: "segment".to_owned(), stripe: "2/3".parse().ok(), ..Fields::default() };
-        assert_eq!(reserved_to(&Counters::Of(&store), "a", &plain).await.unwrap(), Some(0));
+        assert_eq!(reserved_to(&CounterReader::Of(&store), "a", &plain).await.unwrap(), Some(0));
         let _ = store.compare_and_set(&key, Expected::Absent, b"10").await.unwrap();
-        assert_eq!(reserved_to(&Counters::Of(&store), "a", &plain).await.unwrap(), Some(10));
-        assert_eq!(reserved_to(&Counters::Of(&store), "a", &record(striped)).await.unwrap(), Some(29));
+        assert_eq!(reserved_to(&CounterReader::Of(&store), "a", &plain).await.unwrap(), Some(10));
+        assert_eq!(reserved_to(&CounterReader::Of(&store), "a", &record(striped)).await.unwrap(), Some(29));
         let daily = Fields {
             scheme: "segment".to_owned(),
             reset: "daily".parse().ok(),
@@ -868,16 +896,16 @@ mod tests {
             ..Fields::default()
         };
         let daily = record(daily);
-        assert_eq!(reserved_to(&Counters::Of(&store), "a", &daily).await.unwrap(), Some(0));
+        assert_eq!(reserved_to(&CounterReader::Of(&store), "a", &daily).await.unwrap(), Some(0));
         // A counter of tomorrow too, so that midnight does not matter.
         let today = Period::at(Reset::Daily, WallClock.unix_ms());
         for (period, value) in [(today.previous().unwrap(), &b"5"[..]), (today, b"7"), (today.next(), b"7")] {
             let key = Key::new(format!("segments/a/{period}")).unwrap();
             let _ = store.compare_and_set(&key, Expected::Absent, value).await.unwrap();
         }
-        assert_eq!(reserved_to(&Counters::Of(&store), "a", &daily).await.unwrap(), Some(7));
+        assert_eq!(reserved_to(&CounterReader::Of(&store), "a", &daily).await.unwrap(), Some(7));
         let other = NamespaceRecord::new(Definition::snowflake(Layout::TWITTER), ServedBy::ConfiguredNodes);
-        assert_eq!(reserved_to(&Counters::Of(&store), "a", &other).await.unwrap(), None);
+        assert_eq!(reserved_to(&CounterReader::Of(&store), "a", &other).await.unwrap(), None);
     }
 
     fn settings(json: &str) -> Settings {
@@ -908,8 +936,8 @@ mod tests {
         assert!(error.contains("unknown field `schema`: did you mean `scheme`?"), "{error}");
     }
 
-    /// Goal: at the limit of the store no author adds a namespace, resumes one, or pushes entries out of the audit log by
-    /// trying. Doctor reports the limit. Method: a store that is filled without a check.
+    /// Goal: at the limit of the store no author adds a namespace, resumes one, or pushes entries out of the
+    /// audit log by trying. Doctor reports the limit. Method: a store that is filled without a check.
     #[tokio::test]
     async fn at_the_limit_of_the_store_nobody_adds_a_namespace() {
         use snowmint_cluster::namespace::MAX_NAMESPACES;
@@ -924,13 +952,13 @@ mod tests {
             }
         };
         write(1..MAX_NAMESPACES).await;
-        let found = async || super::super::doctor::room(&registry::list(&store).await.unwrap());
+        let found = async || crate::doctor::room(&registry::list(&store).await.unwrap());
         assert_eq!(found().await, None);
         added(&store, "last", r#"{"scheme":"segment"}"#).await.unwrap();
         let entries = audit::list(&store, 1000).await.unwrap().len();
         for (of, json) in [("more", r#"{"scheme":"segment"}"#), ("gone", "{}")] {
             let full = added(&store, of, json).await.unwrap_err();
-            assert_eq!(full.kind(), ErrorKind::TooManyNamespaces, "{full}");
+            assert_eq!(full.kind(), AdminErrorKind::TooManyNamespaces, "{full}");
             assert!(full.to_string().contains("the limit is 10000; drop one"), "{full}");
         }
         assert_eq!(audit::list(&store, 1000).await.unwrap().len(), entries);
@@ -943,8 +971,8 @@ mod tests {
         );
     }
 
-    /// Goal: a client can send a namespace in the form in which it reads it. Method: each scheme and most settings, written as
-    /// JSON and read back.
+    /// Goal: a client can send a namespace in the form in which it reads it. Method: each scheme and most
+    /// settings, written as JSON and read back.
     #[tokio::test]
     async fn a_namespace_is_read_in_the_form_in_which_it_was_added() {
         let store = MemoryStore::new();
@@ -988,12 +1016,13 @@ mod tests {
         ] {
             let error = added(&store, "n", json).await.unwrap_err();
             assert!(error.to_string().starts_with(wanted), "{json}: {error}");
-            assert_eq!(error.kind(), ErrorKind::BadRequest, "{error}");
+            assert_eq!(error.kind(), AdminErrorKind::BadRequest, "{error}");
         }
         assert!(list(&store).await.unwrap().namespaces.is_empty());
     }
 
-    /// Goal: who adds a namespace learns when its ids begin and end. Method: layouts before, near the end of and within their time.
+    /// Goal: who adds a namespace learns when its ids begin and end. Method: layouts before, near the end of
+    /// and within their time.
     #[test]
     fn the_time_of_a_new_layout_is_checked() {
         let check =
@@ -1007,7 +1036,8 @@ mod tests {
         assert!(late.starts_with("n: the layout ends on 2026-"), "{late}");
     }
 
-    /// Goal: a change keeps what it does not name, removes what is null, and is rejected if it could produce duplicates.
+    /// Goal: a change keeps what it does not name, removes what is null, and is rejected if it could produce
+    /// duplicates.
     #[tokio::test]
     async fn a_change_is_a_merge_patch() {
         let store = MemoryStore::new();
@@ -1029,16 +1059,17 @@ mod tests {
             (r#"{"sources":["1/1 sqlite:x"],"mode":"direct"}"#, "bad-request", "sources: changes alone"),
         ] {
             let error = set_to(&store, "n", json).await.unwrap_err();
-            assert_eq!(error.kind().status().name, kind, "{json}: {error}");
+            assert_eq!(error.kind().status().0, kind, "{json}: {error}");
             assert!(error.to_string().contains(wanted), "{json}: {error}");
         }
         let same = set_to(&store, "n", r#"{"scheme":"segment","maximum":80}"#).await.unwrap();
         assert_eq!(same.namespace.settings.unwrap().maximum, Some(80));
         let missing = set_to(&store, "m", r#"{"maximum":3}"#).await.unwrap_err();
-        assert_eq!(missing.kind().status().name, "unknown-namespace");
+        assert_eq!(missing.kind().status().0, "unknown-namespace");
     }
 
-    /// Goal: `KNOWN` has every setting. Method: a value with every field, which no longer compiles if a field is added.
+    /// Goal: every setting is known. Method: a value with every field, which no longer compiles if a field is
+    /// added.
     #[test]
     fn every_setting_is_known() {
         let all = Fields {
@@ -1064,11 +1095,11 @@ mod tests {
         };
         let Value::Object(all) = serde_json::to_value(all).unwrap() else { panic!("no object") };
         check_names(&all, &[]).unwrap();
-        assert_eq!(all.len(), KNOWN.len());
+        assert_eq!(all.len(), known().len());
     }
 
-    /// Goal: a key that hides the ids of another namespace too is reported, whatever its name. Method: namespaces with and without
-    /// a key, of which one was dropped.
+    /// Goal: a key that hides the ids of another namespace too is reported, whatever its name. Method:
+    /// namespaces with and without a key, of which one was dropped.
     #[tokio::test]
     async fn a_hide_key_of_two_namespaces_is_reported() {
         let store = MemoryStore::new();
@@ -1102,8 +1133,9 @@ mod tests {
         assert!(plain.warnings.is_empty(), "{:?}", plain.warnings);
     }
 
-    /// Goal: the audit log shows what changed, including the owner and the description, and what it was before. Method: changes of
-    /// one setting, with a long value and one whose characters must not reach a terminal.
+    /// Goal: the audit log shows what changed, including the owner and the description, and what it was
+    /// before. Method: changes of one setting, with a long value and one whose characters must not reach a
+    /// terminal.
     #[tokio::test]
     async fn the_log_shows_what_changed() {
         let store = MemoryStore::new();
@@ -1113,11 +1145,11 @@ mod tests {
         let long = Value::from(format!("a\u{202e}b\"{}", "x".repeat(250)));
         set_to(&store, "n", &format!(r#"{{"description":{long}}}"#)).await.unwrap();
         let mut details: Vec<_> =
-            audit::list(&store, 9).await.unwrap().into_iter().map(LogLine::from).collect();
+            audit::list(&store, 9).await.unwrap().into_iter().map(AuditLine::from).collect();
         details.reverse();
         let details = details.into_iter().map(|line| match line {
-            LogLine::Entry { details, .. } => details,
-            LogLine::Unreadable { unreadable, .. } => unreadable,
+            AuditLine::Entry { details, .. } => details,
+            AuditLine::Unreadable { unreadable, .. } => unreadable,
         });
         let x = "x".repeat(SHOWN - 4);
         assert_eq!(
@@ -1133,12 +1165,64 @@ mod tests {
         );
     }
 
+    /// A store that counts the calls that read it.
+    #[derive(Debug, Default)]
+    struct Counting {
+        store: MemoryStore,
+        lists: AtomicUsize,
+        loads: AtomicUsize,
+    }
+
+    #[async_trait]
+    impl Store for Counting {
+        async fn load(&self, key: &Key) -> Result<Option<Versioned>, StoreError> {
+            self.loads.fetch_add(1, Ordering::Relaxed);
+            self.store.load(key).await
+        }
+
+        async fn compare_and_set(&self, key: &Key, at: Expected, value: &[u8]) -> Result<Swap, StoreError> {
+            self.store.compare_and_set(key, at, value).await
+        }
+
+        async fn list(&self, prefix: &str) -> Result<Vec<(Key, Versioned)>, StoreError> {
+            assert!(!["namespaces/", COUNTERS].contains(&prefix), "{prefix} is listed");
+            self.lists.fetch_add(1, Ordering::Relaxed);
+            self.store.list(prefix).await
+        }
+
+        async fn add(&self, key: &Key, count: NonZeroU64) -> Result<u64, StoreError> {
+            self.store.add(key, count).await
+        }
+
+        fn describe(&self) -> String {
+            self.store.describe()
+        }
+    }
+
+    /// Goal: to show, change or drop one namespace costs no more in a store of thousands. Method: a store
+    /// that counts the calls, and lists no namespaces.
+    #[tokio::test]
+    async fn one_namespace_is_read_without_the_others() {
+        let store = Counting::default();
+        added(&store.store, "n", r#"{"scheme":"segment"}"#).await.unwrap();
+        let shown = get(&store, &name("n")).await.unwrap();
+        assert_eq!(shown.reserved_to, Some(0));
+        let calls = [&store.loads, &store.lists].map(|it| it.load(Ordering::Relaxed));
+        assert_eq!(calls, [2, 0], "its record and its counter");
+        let missing = get(&store, &name("m")).await.unwrap_err();
+        assert_eq!(missing.kind(), AdminErrorKind::UnknownNamespace, "{missing}");
+        let change = Change { settings: settings(r#"{"maximum":9}"#), ..Change::default() };
+        set(&store, &author(), &name("n"), &change).await.unwrap();
+        drop_namespace(&store, &author(), &name("n"), Required::Any).await.unwrap();
+        assert_eq!(get(&store, &name("n")).await.unwrap().state, NamespaceState::Dropped);
+    }
+
     /// Goal: of two changes that require the same edition, one is rejected.
     #[tokio::test]
     async fn a_required_edition_rejects_the_second_change() {
         let store = MemoryStore::new();
         added(&store, "n", r#"{"scheme":"segment"}"#).await.unwrap();
-        let (_, edition) = get(&store, &name("n")).await.unwrap();
+        let NamespaceView { edition, .. } = get(&store, &name("n")).await.unwrap();
         assert!(edition.is_some());
         let to = |maximum: u64| Change {
             settings: Settings::from_iter([("maximum".to_owned(), maximum.into())]),
@@ -1147,8 +1231,8 @@ mod tests {
         };
         set(&store, &author(), &name("n"), &to(5)).await.unwrap();
         let error = set(&store, &author(), &name("n"), &to(6)).await.unwrap_err();
-        assert_eq!(error.kind().status().name, "changed", "{error}");
-        let (view, _) = get(&store, &name("n")).await.unwrap();
+        assert_eq!(error.kind().status().0, "changed", "{error}");
+        let view = get(&store, &name("n")).await.unwrap();
         assert_eq!(view.settings.unwrap().maximum, Some(5));
     }
 
@@ -1160,7 +1244,7 @@ mod tests {
         let exists = added(&store, "n", r#"{"maximum":80}"#).await.unwrap_err();
         assert!(exists.to_string().contains("already exists"), "{exists}");
         let dropped = drop_namespace(&store, &author(), &name("n"), Required::Any).await.unwrap();
-        assert_eq!(dropped.namespace.state, State::Dropped);
+        assert_eq!(dropped.namespace.state, NamespaceState::Dropped);
         let pinned = added(&store, "n", r#"{"stripe":"1/2"}"#).await.unwrap_err();
         assert!(
             pinned.to_string().starts_with("scheme: missing: `stripe`, `sources`, `reset` and `hide`"),
@@ -1169,7 +1253,7 @@ mod tests {
         let other = added(&store, "n", r#"{"scheme":"segment","stripe":"1/2"}"#).await.unwrap_err();
         assert!(other.to_string().contains("`start_over` repeats earlier ids"), "{other}");
         let resumed = added(&store, "n", "{}").await.unwrap();
-        assert_eq!((resumed.namespace.state, resumed.resumed_above), (State::Served, Some(0)));
+        assert_eq!((resumed.namespace.state, resumed.resumed_above), (NamespaceState::Served, Some(0)));
         assert_eq!(resumed.namespace.settings.unwrap().maximum, Some(90));
         drop_namespace(&store, &author(), &name("n"), Required::Any).await.unwrap();
         let over = Addition { start_over: Some(StartOver::default()), ..Addition::default() };
@@ -1197,13 +1281,13 @@ mod tests {
         {
             let error = new(name("n")).await.unwrap_err();
             assert!(error.to_string().starts_with(words), "{error}");
-            assert_eq!(error.kind(), ErrorKind::Changed);
+            assert_eq!(error.kind(), AdminErrorKind::Changed);
             drop_namespace(&store, &author(), &name("n"), Required::Any).await.ok();
         }
     }
 
-    /// Goal: requests for a namespace that does not exist do not push changes out of the audit log. Method: changes and drops of
-    /// one that is missing, dropped or unreadable.
+    /// Goal: requests for a namespace that does not exist do not push changes out of the audit log. Method:
+    /// changes and drops of one that is missing, dropped or unreadable.
     #[tokio::test]
     async fn a_change_of_a_namespace_that_is_not_there_is_not_in_the_log() {
         let store = MemoryStore::new();
@@ -1223,7 +1307,7 @@ mod tests {
                 set_to(&store, of, r#"{"sources":["1/1 sqlite:x"]}"#).await.unwrap_err(),
                 drop_namespace(&store, &author(), &name(of), Required::Any).await.unwrap_err(),
             ] {
-                assert_eq!(error.kind().status().name, kind, "{of}: {error}");
+                assert_eq!(error.kind().status().0, kind, "{of}: {error}");
                 assert!(error.to_string().starts_with(words), "{of}: {error}");
             }
         }
