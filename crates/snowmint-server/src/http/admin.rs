@@ -25,7 +25,6 @@ use crate::admin::AdminError;
 use crate::admin::namespaces::{self, Addition, Change, Settings, StartOver};
 use crate::admin::workers::Force;
 use crate::http::Serving;
-use crate::http::handler::check_admission;
 use crate::http::request::{check_host, decode, parameters};
 use crate::http::response::{Body, Problem, json};
 use crate::http::{cors, fleet};
@@ -38,7 +37,7 @@ use crate::status::ErrorKind;
 
 const PREFIX: &str = "/v1/admin/";
 /// The paths of the API, for errors.
-const PATHS: &str = "/v1/admin/namespaces, /v1/admin/namespaces/{namespace}, /v1/admin/workers, \
+pub(super) const PATHS: &str = "/v1/admin/namespaces, /v1/admin/namespaces/{namespace}, /v1/admin/workers, \
                      /v1/admin/workers/{worker}/release, /v1/admin/doctor, /v1/admin/drain, /v1/admin/log-level, \
                      /v1/admin/audit, /v1/admin/fleet, /v1/admin/events";
 /// A field of an addition besides the settings.
@@ -80,7 +79,7 @@ where
 {
     let server = serving.server;
     check_host(server.hosts_of(serving.peer.admission), &serving.known_host, &request)?;
-    check_admission(serving)?;
+    serving.check_admission()?;
     cors::check_admin_site(&request)?;
     let (parts, body) = request.into_parts();
     let resource = Resource::of(parts.uri.path(), parts.uri.query());
