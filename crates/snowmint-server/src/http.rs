@@ -1,5 +1,5 @@
-//! HTTP/1.1, HTTP/2 and gRPC on one port: serves one connection with hyper. `request` parses, `handler` asks the mint through
-//! `crate::mint_access`, `response` writes; `cors` admits web pages, `idempotency` keeps answers. Time limits are in `http_timeouts`,
+//! HTTP/1.1, HTTP/2 and gRPC on one port: serves one connection with hyper. `routes` and `request` parse, `handler` asks the mint
+//! through `crate::mint_access`, `response` writes; `cors` admits web pages, `idempotency` keeps answers. Time limits are in `http_timeouts`,
 //! the answers of HTTP/2 in `http2`, those of gRPC in `grpc`.
 //!
 //! A client of HTTP/2 begins with a fixed preface, with or without TLS. So the first bytes decide, and no upgrade is needed.
@@ -13,8 +13,8 @@ mod handler;
 mod idempotency;
 mod leaf;
 mod request;
-mod request_log;
 mod response;
+mod routes;
 mod tinyid;
 
 use std::convert::Infallible;
@@ -29,7 +29,7 @@ use bytes::Bytes;
 use hyper::body::{Frame, Incoming, SizeHint};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Request, Response};
+use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
 use tokio::time::Instant;
 
@@ -41,7 +41,7 @@ use crate::fleet::watch::FleetWatch;
 use crate::grpc;
 use crate::http::idempotency::KeptAnswers;
 use crate::http::request::{KnownHost, check_host};
-use crate::http::response::Body;
+use crate::http::response::{Body, Problem};
 use crate::http_timeouts::{DeliveredBody, Delivery, Making, Pause};
 use crate::http2::{self, Ended, Peer, PeerStream, Preface, Prefaced};
 use crate::limits::http::{MAX_HEAD, MAX_HEADERS};
@@ -55,7 +55,7 @@ use crate::status::ErrorKind;
 /// Returns `true` if path and query parse as a route, for fuzzing.
 #[doc(hidden)]
 pub fn reads_route(path: &str, query: Option<&str>) -> bool {
-    request::route(path, query).is_ok()
+    routes::PathSpec::find(path).is_some_and(|spec| spec.route(&Method::GET, path, query).is_ok())
 }
 
 /// Serves one connection until the client leaves, a time limit passes, or the service ends.
@@ -151,6 +151,19 @@ impl Serving<'_> {
     /// The protocol under which the requests of this connection count.
     fn protocol(&self) -> Protocol {
         self.peer.admission.protocol(Protocol::Http)
+    }
+
+    /// Checks that this connection may send more than probes.
+    fn check_admission(&self) -> Result<(), Problem> {
+        match self.peer.admission {
+            Admission::Client => Ok(()),
+            Admission::Reserved => Err(Problem::too_many_clients(self.server.settings.max_connections)),
+            Admission::Probe => {
+                let detail =
+                    "this port serves /healthz, /readyz and /metrics: request ids from the port of --http";
+                Err(Problem::new(ErrorKind::Unknown, detail.to_owned()))
+            }
+        }
     }
 
     /// Answers a gRPC call, which a web page may have sent.

@@ -29,7 +29,6 @@ use snowmint_cluster::namespace::registry::Required;
 
 use crate::access::{BearerCache, Identity};
 use crate::http::Serving;
-use crate::http::handler::check_admission;
 use crate::http::request::{check_host, decode, parameter_map};
 use crate::http::response::{Body, Problem, json_text};
 use crate::http::{cors, fleet};
@@ -74,7 +73,7 @@ where
 {
     let server = serving.server;
     check_host(server.hosts_of(serving.peer.admission), &serving.known_host, &request)?;
-    check_admission(serving)?;
+    serving.check_admission()?;
     cors::check_admin_site(&request)?;
     let (parts, body) = request.into_parts();
     let place = AdminPath::of(parts.uri.path(), parts.uri.query());

@@ -14,7 +14,6 @@ use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use sha2::{Digest as _, Sha256};
 
 use crate::http::Serving;
-use crate::http::handler::check_admission;
 use crate::http::response::{Body, Problem};
 use crate::status::ErrorKind;
 
@@ -72,16 +71,16 @@ pub(super) fn answer<B>(
     }
     let shown = if path == "/" && accepts_html(request.headers()) { "/console" } else { path };
     if shown == "/console/" {
-        return Some(check_admission(serving).map(|()| moved("../console")));
+        return Some(serving.check_admission().map(|()| moved("../console")));
     }
     if shown == "/" {
         let detail = "unknown path `/`: it is the console, for browsers; ids are at /v1/ids/{namespace}, such as /v1/ids/default, and \
                       /openapi.json describes every path";
         let unknown = Problem::new(ErrorKind::Unknown, detail.to_owned());
-        return Some(check_admission(serving).and(Err(unknown)));
+        return Some(serving.check_admission().and(Err(unknown)));
     }
     let file = FILES.iter().find(|file| file.path == shown)?;
-    let checked = check_admission(serving).and_then(|()| match *request.method() {
+    let checked = serving.check_admission().and_then(|()| match *request.method() {
         Method::GET | Method::HEAD => Ok(()),
         ref method => Err(Problem::bad_method(method, "GET, HEAD")),
     });

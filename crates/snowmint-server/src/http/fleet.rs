@@ -3,14 +3,11 @@
 //! A stream begins with the current state and ends when the service shuts down, or when its token is no
 //! longer valid. Browsers read it with `fetch`, since an `EventSource` cannot send a token.
 
-use std::fmt;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
-use futures_util::stream::{Stream, unfold};
+use futures_util::stream::unfold;
 use hyper::header::{HeaderName, HeaderValue};
 use hyper::{Method, Response};
 
@@ -18,7 +15,7 @@ use crate::access::{Identity, Right};
 use crate::answer_memory::ConnectionAnswers;
 use crate::fleet::watch::{TooManyViewers, Viewer};
 use crate::http::Serving;
-use crate::http::response::{Body, JSON, Problem, ok};
+use crate::http::response::{Body, EventStream, JSON, Problem, ok};
 use crate::limits::fleet::WITHIN;
 use crate::mint::MintError;
 use crate::operator::Operator;
@@ -45,8 +42,9 @@ pub(super) async fn answer(
         let server = serving.server;
         let viewer = serving.services.fleet.view(server, operator.admin())?;
         if is_live {
-            let (identity, answers) = (operator.identity().clone(), serving.peer.answers.clone());
-            Body::Events(EventStream::new(viewer, identity, server.shutdown.listener(), answers))
+            let identity = operator.identity().clone();
+            let (shutdown, answers) = (server.shutdown.listener(), serving.peer.answers.clone());
+            Body::Events(stream(Watching { viewer, identity, shutdown, answers }))
         } else {
             current(viewer).await?
         }
@@ -73,15 +71,6 @@ impl From<TooManyViewers> for Problem {
     }
 }
 
-/// The body of a stream of events.
-pub(super) struct EventStream(Pin<Box<dyn Stream<Item = Bytes> + Send>>);
-
-impl fmt::Debug for EventStream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("EventStream")
-    }
-}
-
 /// The phase of a stream.
 enum Phase {
     Begin(Watching),
@@ -96,29 +85,16 @@ struct Watching {
     answers: ConnectionAnswers,
 }
 
-impl EventStream {
-    fn new(
-        viewer: Viewer,
-        identity: Identity,
-        shutdown: ShutdownListener,
-        answers: ConnectionAnswers,
-    ) -> Self {
-        let begin = Phase::Begin(Watching { viewer, identity, shutdown, answers });
-        Self(Box::pin(unfold(begin, |phase| async move {
-            match phase {
-                // At once, so that the client knows that it is connected.
-                Phase::Begin(watching) => {
-                    Some((Bytes::from_static(b"retry: 2000\n\n"), Phase::Watch(watching)))
-                }
-                Phase::Watch(watching) => Some(watching.next().await),
-                Phase::Ended => None,
-            }
-        })))
-    }
-
-    pub(super) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        self.0.as_mut().poll_next(cx)
-    }
+/// Returns the stream of events that a viewer gets.
+fn stream(watching: Watching) -> EventStream {
+    EventStream(Box::pin(unfold(Phase::Begin(watching), |phase| async move {
+        match phase {
+            // At once, so that the client knows that it is connected.
+            Phase::Begin(watching) => Some((Bytes::from_static(b"retry: 2000\n\n"), Phase::Watch(watching))),
+            Phase::Watch(watching) => Some(watching.next().await),
+            Phase::Ended => None,
+        }
+    })))
 }
 
 impl Watching {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::body::Body as _;
 use hyper::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HeaderValue};
-use hyper::{Method, Request, Response, Version};
+use hyper::{HeaderMap, Method, Request, Response, Version};
 use serde::Serialize;
 use snowmint::utc::Utc;
 use snowmint_cluster::LeaseStatus;
@@ -18,17 +18,15 @@ use crate::access::{Identity, Right};
 use crate::access_log::OK;
 use crate::http::Serving;
 use crate::http::idempotency::{self, Caller, KeyedRequest};
-use crate::http::leaf::{self, LeafFailure};
-use crate::http::request::{OPENAPI, Route, check_host, exposition, ids_format, route};
-use crate::http::request_log;
-use crate::http::response::{Body, IdsFormat, JSON, Problem, Refusal, TEXT, failure, json, ok};
-use crate::http::tinyid::{self, TinyIdFailure};
-use crate::http::{admin, console, console_data, cors};
+use crate::http::request::{check_host, exposition, ids_format};
+use crate::http::response::{Body, Failure, IdsFormat, JSON, Problem, Refusal, TEXT, failure, json, ok};
+use crate::http::routes::{OPENAPI, PathSpec, Route};
+use crate::http::{admin, console, console_data, cors, leaf, routes, tinyid};
 use crate::limits::unread::LONG;
 use crate::metrics::Exposition;
 use crate::mint::{Namespace, parse_count, parse_range_count};
-use crate::protocol::Admission;
-use crate::request_record::RequestRecord;
+use crate::mint_access::TryTake;
+use crate::request_record::{RequestKind, RequestRecord};
 use crate::shutdown::ShutdownListener;
 use crate::state::ServerState;
 use crate::status::ErrorKind;
@@ -72,20 +70,19 @@ where
     let version = request.version();
     let method = request.method().clone();
     let is_head = method == Method::HEAD;
-    let mut record = request_log::begin(serving, &request, began);
-    let (mut response, made) = if admin::is_admin(request.uri().path()) {
+    let spec = PathSpec::find(request.uri().path());
+    let mut record = begin_record(serving, &request, spec, began);
+    let mut identity = None;
+    let (answered, request) = if admin::is_admin(request.uri().path()) {
         // Boxed, since few requests are admin requests.
-        let mut identity = None;
         let action = format!("{} {}", request.method(), request.uri().path());
         let answered = Box::pin(admin::answer(serving, request, &mut identity, &mut record)).await;
         if let Err(problem) = &answered {
             serving.server.admin_refusals.failed(identity.as_ref(), &action, problem.kind, &problem.detail);
         }
-        let answered = answered.and_then(|response| bounded(serving, &method, response));
-        counted(serving, identity.as_ref(), began, answered.map_err(Failure::Problem))
+        (answered.map_err(Failure::from), None)
     } else {
-        let mut identity = None;
-        let is_open = *request.method() == Method::POST && !request.body().is_end_stream();
+        let is_open = method == Method::POST && !request.body().is_end_stream();
         let body = if is_open {
             let within = serving.server.settings.timeouts.request;
             // Boxed, since most clients say at once that there is no body.
@@ -93,15 +90,13 @@ where
         } else {
             Ok(())
         };
-        let answered = try_handle(serving, &request, body, &mut identity, &mut record).await;
-        let answered = match answered {
-            Ok(response) => bounded(serving, &method, response).map_err(Failure::from),
-            Err(failure) => Err(failure),
-        };
-        let (mut response, made) = counted(serving, identity.as_ref(), began, answered);
-        cors::mark(&serving.server.settings.cors_origins, request.headers(), &mut response);
-        (response, made)
+        (try_handle(serving, &request, spec, body, &mut identity, &mut record).await, Some(request))
     };
+    let answered = answered.and_then(|response| Ok(bounded(serving, &method, response)?));
+    let (mut response, made) = counted(serving, identity.as_ref(), began, answered);
+    if let Some(request) = request {
+        cors::mark(&serving.server.settings.cors_origins, request.headers(), &mut response);
+    }
     serving.server.store.mark(response.headers_mut());
     let status = response.status();
     record.ended_with(if status.is_success() { OK } else { status.as_str() }, status.as_u16().into());
@@ -115,6 +110,28 @@ where
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     (response, made)
+}
+
+/// Begins the record of a request. The query stays out, since it may have a token.
+fn begin_record<B>(
+    serving: &Serving<'_>,
+    request: &Request<B>,
+    spec: Option<&PathSpec>,
+    began: Instant,
+) -> RequestRecord {
+    let path = request.uri().path();
+    let what = || {
+        let others = if admin::is_admin(path) { "/v1/admin" } else { "" };
+        let route = spec.map_or(others, |spec| spec.pattern);
+        (RequestKind::Http(route), format!("{} {path}", request.method()))
+    };
+    let (server, protocol) = (serving.server, serving.protocol());
+    let mut record = RequestRecord::begin(server, protocol, request.headers(), began, what);
+    if let Some(spec) = spec.filter(|_| !record.is_empty()) {
+        let (namespace, count) = spec.drawn(request.uri());
+        record.asks(namespace, count);
+    }
+    record
 }
 
 /// Returns the answer with memory for its bytes, which it holds until the client has read them.
@@ -154,16 +171,11 @@ fn counted(
             response
         }
         Err(failure) => {
-            let (kind, response) = match failure {
-                Failure::Problem(problem) => (problem.kind, problem.response()),
-                Failure::Leaf(failure) => (failure.kind(), failure.response()),
-                Failure::TinyId(failure) => (failure.kind(), failure.response()),
-            };
-            metrics.failed(protocol, kind);
+            metrics.failed(protocol, failure.kind);
             if let Some(usage) = identity.and_then(Identity::usage) {
-                usage.failed(kind);
+                usage.failed(failure.kind);
             }
-            response
+            *failure.response
         }
     };
     let now = Instant::now();
@@ -171,99 +183,73 @@ fn counted(
     (response, now)
 }
 
-/// A failure, in the format of the requested path.
-enum Failure {
-    Problem(Problem),
-    Leaf(LeafFailure),
-    TinyId(TinyIdFailure),
-}
-
-impl<P: Into<Problem>> From<P> for Failure {
-    fn from(problem: P) -> Self {
-        Self::Problem(problem.into())
-    }
-}
-
 /// Answers a request. `body` says whether its body may be ignored. `identity` and `record` receive the identity
 /// of the client once it is known.
 async fn try_handle<B>(
     serving: &Serving<'_>,
     request: &Request<B>,
+    spec: Option<&PathSpec>,
     body: Result<(), Problem>,
     identity: &mut Option<Identity>,
     record: &mut RequestRecord,
 ) -> Result<Response<Body>, Failure> {
-    let Serving { server, client, .. } = serving;
+    let server = serving.server;
     check_host(server.hosts_of(serving.peer.admission), &serving.known_host, request)?;
     if let Some(answer) = console::answer(serving, request) {
         return Ok(answer?);
     }
-    let (path, query) = (request.uri().path(), request.uri().query());
-    let route = route(path, query).or_else(|problem| {
-        // A method that the path never takes is reported before an invalid query.
-        check_method(&route(path, None)?, request.method())?;
-        Err(problem)
-    })?;
+    let (path, method) = (request.uri().path(), request.method());
+    let spec = spec.ok_or_else(|| routes::unknown(path))?;
+    let route = spec.route(method, path, request.uri().query())?;
     if !matches!(route, Route::Health | Route::Ready | Route::Metrics) {
-        check_admission(serving)?;
+        serving.check_admission()?;
     }
     if let Some(answer) = cors::preflight(&server.settings.cors_origins, request) {
         return Ok(answer?);
     }
-    let head = request.method() == Method::HEAD;
-    check_method(&route, request.method())?;
+    spec.check_method(method)?;
     let mut key = None;
-    if route.takes_ids() {
+    if spec.takes_ids() {
         body?;
         cors::check_site(&server.settings.cors_origins, request)?;
         key = idempotency::key(request, &route)?;
     }
-    let identity = match route {
-        // Probes and scrapers have no token.
-        Route::Health | Route::Ready | Route::Metrics | Route::OpenApi => identity.insert(server.anonymous()),
-        Route::TinyId { form, token: Some(ref token), .. }
-            if !request.headers().contains_key(AUTHORIZATION) =>
-        {
-            let found = serving.bearer.identity_of_text(token);
-            identity.insert(found.map_err(|error| Failure::TinyId(TinyIdFailure::of(form, &error)))?)
-        }
-        _ => identity.insert(serving.bearer.identity(request.headers())?),
-    };
+    let identity = identity.insert(identify(serving, request.headers(), &route)?);
     record.sent_by(identity);
+    answer(serving, request, route, key, identity).await
+}
+
+/// Returns the identity of the client.
+fn identify(serving: &Serving<'_>, headers: &HeaderMap, route: &Route<'_>) -> Result<Identity, Failure> {
+    match route {
+        // Probes and scrapers have no token.
+        Route::Health | Route::Ready | Route::Metrics | Route::OpenApi => Ok(serving.server.anonymous()),
+        Route::TinyId { form, token: Some(token), .. } if !headers.contains_key(AUTHORIZATION) => {
+            let found = serving.bearer.identity_of_text(token);
+            found.map_err(|error| tinyid::failure(*form, error.kind(), &error.answer()))
+        }
+        _ => Ok(serving.bearer.identity(headers)?),
+    }
+}
+
+/// Answers a request that is valid so far.
+async fn answer<B>(
+    serving: &Serving<'_>,
+    request: &Request<B>,
+    route: Route<'_>,
+    key: Option<&[u8]>,
+    identity: &Identity,
+) -> Result<Response<Body>, Failure> {
+    let Serving { server, client, .. } = serving;
     match route {
         Route::Ids { namespace, count, format, wait } => {
-            let count = parse_count(&count);
-            let may_create = count.is_ok() && !head;
-            let namespace = client.find_or_create(&server.mint, identity, &namespace, may_create).await?;
-            let count = count?;
             let format = format.unwrap_or_else(|| ids_format(request.headers()));
-            if head {
-                return Ok(ok(format.media_type(), Body::whole("")));
-            }
-            let keyed = keyed(serving, identity, &namespace, key, count, format)?;
-            let held_bytes = Body::hold_ids(&serving.peer.answers, &namespace, count, keyed.as_ref())?;
-            // Borrowed: if it were moved, this future would reserve room for it twice.
-            let draw = pin!(client.take(identity, &namespace, count, wait, Namespace::try_take));
-            Ok(idempotency::answer(serving, keyed, format, draw).await?.map(|body| body.counted(held_bytes)))
-        }
-        Route::Ranges { namespace, count, wait } => {
-            let count = parse_range_count(&count);
-            let may_create = count.is_ok() && !head;
-            let namespace = client.find_or_create(&server.mint, identity, &namespace, may_create).await?;
-            let count = count?;
-            if head {
-                return Ok(ok(JSON, Body::whole("")));
-            }
-            let format = IdsFormat::Ranges;
-            let keyed = keyed(serving, identity, &namespace, key, count, format)?;
-            let held_bytes = Some(serving.peer.answers.hold(LONG)?);
-            // Borrowed, as above.
-            let draw = pin!(client.take(identity, &namespace, count, wait, Namespace::try_take_ranges));
-            Ok(idempotency::answer(serving, keyed, format, draw).await?.map(|body| body.counted(held_bytes)))
+            let draw = Draw { namespace: &namespace, count: &count, format, wait, key };
+            Ok(draw.answer(serving, identity, request.method()).await?)
         }
         Route::TinyId { form, namespace, count, .. } => {
-            let answer = tinyid::answer(serving, identity, form, &namespace, count.as_deref(), head);
-            answer.await.map_err(Failure::TinyId)
+            let is_head = request.method() == Method::HEAD;
+            tinyid::answer(serving, identity, form, &namespace, count.as_deref(), is_head).await
         }
         Route::LeafDecode { id } => {
             identity.may_somewhere(Right::Inspect)?;
@@ -272,7 +258,7 @@ async fn try_handle<B>(
         Route::Leaf { mode, key } => {
             // Leaf has no tokens, and so no answer for a wrong one.
             identity.may(Right::Mint, &key)?;
-            leaf::answer(server, client, identity, mode, &key, request).await.map_err(Failure::Leaf)
+            leaf::answer(server, client, identity, mode, &key, request).await
         }
         Route::Inspect { id, by } => Ok(json(&identity.inspect(&server.mint, &id, by.as_ref())?)?),
         Route::Readings { id, by } => {
@@ -296,41 +282,62 @@ async fn try_handle<B>(
     }
 }
 
-fn keyed(
-    serving: &Serving<'_>,
-    identity: &Identity,
-    namespace: &Namespace,
-    key: Option<&[u8]>,
-    count: usize,
+/// A request for ids or ranges.
+struct Draw<'a> {
+    namespace: &'a [u8],
+    count: &'a [u8],
     format: IdsFormat,
-) -> Result<Option<KeyedRequest>, Problem> {
-    let Some(key) = key else { return Ok(None) };
-    let address = serving.address.map(|address| address.ip());
-    let caller = Caller { address, token: identity.token_name() };
-    KeyedRequest::new(caller, namespace.name().as_str(), namespace.definition(), key, count, format).map(Some)
+    wait: Duration,
+    /// The `Idempotency-Key`.
+    key: Option<&'a [u8]>,
 }
 
-/// Checks that a connection may send more than probes.
-pub(super) fn check_admission(serving: &Serving<'_>) -> Result<(), Problem> {
-    match serving.peer.admission {
-        Admission::Client => Ok(()),
-        Admission::Reserved => Err(Problem::too_many_clients(serving.server.settings.max_connections)),
-        Admission::Probe => {
-            let detail =
-                "this port serves /healthz, /readyz and /metrics: request ids from the port of --http";
-            Err(Problem::new(ErrorKind::Unknown, detail.to_owned()))
+impl Draw<'_> {
+    async fn answer(
+        self,
+        serving: &Serving<'_>,
+        identity: &Identity,
+        method: &Method,
+    ) -> Result<Response<Body>, Problem> {
+        let Self { format, wait, .. } = self;
+        let (client, answers) = (&serving.client, &serving.peer.answers);
+        let is_ranges = format == IdsFormat::Ranges;
+        let (count, try_take): (_, TryTake) = if is_ranges {
+            (parse_range_count(self.count), Namespace::try_take_ranges)
+        } else {
+            (parse_count(self.count), Namespace::try_take)
+        };
+        let may_create = count.is_ok() && *method != Method::HEAD;
+        let namespace =
+            client.find_or_create(&serving.server.mint, identity, self.namespace, may_create).await?;
+        let count = count?;
+        if *method == Method::HEAD {
+            return Ok(ok(format.media_type(), Body::whole("")));
         }
+        let keyed = self.keyed(serving, identity, &namespace, count)?;
+        let held_bytes = match keyed {
+            _ if is_ranges => Some(answers.hold(LONG)?),
+            // Its answer is made at once, so that it can be kept.
+            Some(_) => Body::hold_all_ids(answers, &namespace, count)?,
+            None => Body::hold_ids(answers, &namespace, count)?,
+        };
+        // Borrowed: if it were moved, this future would reserve room for it twice.
+        let draw = pin!(client.take(identity, &namespace, count, wait, try_take));
+        Ok(idempotency::answer(serving, keyed, format, draw).await?.map(|body| body.counted(held_bytes)))
     }
-}
 
-/// Checks the method: GET and HEAD for all paths, and POST for paths that take ids.
-fn check_method(route: &Route<'_>, method: &Method) -> Result<(), Problem> {
-    match *method {
-        Method::GET | Method::HEAD => Ok(()),
-        Method::POST if route.takes_ids() => Ok(()),
-        ref method => {
-            Err(Problem::bad_method(method, if route.takes_ids() { "GET, HEAD, POST" } else { "GET, HEAD" }))
-        }
+    fn keyed(
+        &self,
+        serving: &Serving<'_>,
+        identity: &Identity,
+        namespace: &Namespace,
+        count: usize,
+    ) -> Result<Option<KeyedRequest>, Problem> {
+        let Some(key) = self.key else { return Ok(None) };
+        let address = serving.address.map(|address| address.ip());
+        let caller = Caller { address, token: identity.token_name() };
+        let (name, definition) = (namespace.name().as_str(), namespace.definition());
+        KeyedRequest::new(caller, name, definition, key, count, self.format).map(Some)
     }
 }
 

@@ -26,8 +26,8 @@ use tokio::time::Instant;
 
 use crate::access::secret::TokenName;
 use crate::http::Serving;
-use crate::http::request::Route;
 use crate::http::response::{Body, IdsFormat, Problem, failure, ok};
+use crate::http::routes::Route;
 use crate::limits::http::{KEEP, MAX_KEPT, MAX_KEY, MAX_KEYED_COUNT};
 use crate::mint::{Ids, MintError};
 use crate::status::ErrorKind;
@@ -44,7 +44,7 @@ pub(super) fn key<'r, B>(request: &'r Request<B>, route: &Route<'_>) -> Result<O
     let bad = |detail: String| Err(Problem::new(ErrorKind::BadRequest, detail));
     let mut keys = request.headers().get_all(IDEMPOTENCY_KEY).iter();
     let Some(key) = keys.next() else { return Ok(None) };
-    if request.method() != Method::POST || !matches!(route, Route::Ids { .. } | Route::Ranges { .. }) {
+    if request.method() != Method::POST || !matches!(route, Route::Ids { .. }) {
         return bad("unexpected Idempotency-Key: send it with POST to /v1/ids or /v1/ranges".to_owned());
     }
     let key = key.as_bytes();

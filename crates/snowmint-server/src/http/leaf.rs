@@ -2,7 +2,6 @@
 //! An id is decimal text. A failure is 500 with Leaf's error document. It is never `0` with 200, which Leaf answers for a
 //! mode that is off, and which clients take for an id.
 
-use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use serde::Serialize;
 use snowmint::codec::ParseIdError;
@@ -13,8 +12,8 @@ use snowmint::{Id, Parts};
 use snowmint_cluster::namespace::Scheme;
 
 use crate::access::Identity;
-use crate::http::request::LeafMode;
-use crate::http::response::{Body, Problem, TEXT, json, ok};
+use crate::http::response::{Body, Failure, Problem, TEXT, json, ok};
+use crate::http::routes::LeafMode;
 use crate::limits::MAX_WAIT;
 use crate::mint::{Mint, MintError, Minted, Namespace};
 use crate::mint_access::MintAccess;
@@ -50,15 +49,6 @@ struct UndecodedDocument {
     error_msg: String,
 }
 
-/// A failure in the format of Leaf.
-#[derive(Debug)]
-pub(super) struct LeafFailure {
-    error: MintError,
-    mode: LeafMode,
-    unix_ms: u64,
-    path: String,
-}
-
 /// Answers a request as Leaf does.
 pub(super) async fn answer<B>(
     server: &ServerState,
@@ -67,15 +57,15 @@ pub(super) async fn answer<B>(
     mode: LeafMode,
     key: &[u8],
     request: &Request<B>,
-) -> Result<Response<Body>, LeafFailure> {
+) -> Result<Response<Body>, Failure> {
     if request.method() == Method::HEAD {
         return Ok(ok(TEXT, Body::whole("")));
     }
     match take(server, client, identity, mode, key).await {
         Ok(text) => Ok(ok(TEXT, Body::whole(text))),
         Err(error) => {
-            let path = request.uri().path().to_owned();
-            Err(LeafFailure { error, mode, unix_ms: server.settings.clock.unix_ms(), path })
+            let unix_ms = server.settings.clock.unix_ms();
+            Err(failure(&error, mode, unix_ms, request.uri().path()))
         }
     }
 }
@@ -141,30 +131,23 @@ fn wrong_scheme(name: &str, mode: LeafMode) -> MintError {
     MintError::WrongScheme { name: Snippet::of(name), what }
 }
 
-impl LeafFailure {
-    pub(super) const fn kind(&self) -> ErrorKind {
-        self.error.kind()
-    }
-
-    pub(super) fn response(&self) -> Response<Body> {
-        let document = Document {
-            timestamp: self.unix_ms,
-            status: 500,
-            error: "Internal Server Error",
-            exception: "com.sankuai.inf.leaf.server.exception.LeafServerException",
-            message: format!("Result{{id={}, status=EXCEPTION}}", code(self.mode, self.kind())),
-            path: &self.path,
-            detail: self.error.answer(),
-        };
-        // Strings and numbers always serialize.
-        let body = serde_json::to_vec(&document).unwrap_or_default();
-        let mut response = Response::new(Body::whole(body));
-        *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
-        let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json;charset=UTF-8"));
-        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        response
-    }
+/// Returns a failure in the format of Leaf.
+fn failure(error: &MintError, mode: LeafMode, unix_ms: u64, path: &str) -> Failure {
+    let kind = error.kind();
+    let document = Document {
+        timestamp: unix_ms,
+        status: 500,
+        error: "Internal Server Error",
+        exception: "com.sankuai.inf.leaf.server.exception.LeafServerException",
+        message: format!("Result{{id={}, status=EXCEPTION}}", code(mode, kind)),
+        path,
+        detail: error.answer(),
+    };
+    // Strings and numbers always serialize.
+    let mut response =
+        ok("application/json;charset=UTF-8", Body::whole(serde_json::to_vec(&document).unwrap_or_default()));
+    *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+    Failure::new(kind, response)
 }
 
 /// Returns Leaf's code for a failure. Segment: -1 not initialised, -2 unknown key, -3 no segment ready. Snowflake: -1 the

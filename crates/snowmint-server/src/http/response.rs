@@ -2,6 +2,7 @@
 //! Many ids are sent in chunks that are made when the socket takes them: 100,000 ids are 2 MB of text, and a client that
 //! reads slowly must not make us hold them.
 
+use std::fmt;
 use std::io::{self, Write as _};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::stream::Stream;
 use hyper::body::{Frame, SizeHint};
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use hyper::{Method, Response, StatusCode};
@@ -16,8 +18,6 @@ use serde::Serialize;
 
 use crate::admin::node_admin::TokenScope;
 use crate::answer_memory::{ConnectionAnswers, Full, Held};
-use crate::http::fleet::EventStream;
-use crate::http::idempotency::KeyedRequest;
 use crate::limits::http::{CHUNK, WHOLE_BODY_IDS};
 use crate::limits::unread::{LONG, SMALL};
 use crate::metrics::Rendering;
@@ -101,6 +101,15 @@ pub(super) enum Body {
     Events(EventStream),
 }
 
+/// The body of a stream of events.
+pub(super) struct EventStream(pub(super) Pin<Box<dyn Stream<Item = Bytes> + Send>>);
+
+impl fmt::Debug for EventStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("EventStream")
+    }
+}
+
 /// Writes ids in chunks.
 #[derive(Debug)]
 pub(super) struct IdChunks {
@@ -142,19 +151,25 @@ impl Body {
         Ok(Self::Metrics(Box::new(MetricsChunks { rendering, sent: 0, held })))
     }
 
-    /// Holds memory for a body of this many ids, before they are drawn. The answer to a request with a key is made at once, so
-    /// that it can be kept.
+    /// Holds memory for a body of this many ids, before they are drawn. Many ids are sent in chunks.
     pub(super) fn hold_ids(
         answers: &ConnectionAnswers,
         namespace: &Namespace,
         count: usize,
-        keyed: Option<&KeyedRequest>,
     ) -> Result<Option<Held>, Full> {
-        let room = if keyed.is_none() && count > WHOLE_BODY_IDS {
-            LONG
-        } else {
-            (count + SPARE_IDS) * (namespace.longest_text() + AROUND_ID)
-        };
+        if count > WHOLE_BODY_IDS {
+            return answers.hold(LONG).map(Some);
+        }
+        Self::hold_all_ids(answers, namespace, count)
+    }
+
+    /// Holds memory for a body of this many ids that is made at once.
+    pub(super) fn hold_all_ids(
+        answers: &ConnectionAnswers,
+        namespace: &Namespace,
+        count: usize,
+    ) -> Result<Option<Held>, Full> {
+        let room = (count + SPARE_IDS) * (namespace.longest_text() + AROUND_ID);
         (room > SMALL).then(|| answers.hold(room)).transpose()
     }
 
@@ -349,7 +364,11 @@ impl hyper::body::Body for Body {
             })),
             Self::Metrics(chunks) => chunks.next().map(|chunk| chunk.map(Frame::data)),
             Self::Events(events) => {
-                return events.poll_next(cx).map(|event| event.map(|event| Ok(Frame::data(event))));
+                return events
+                    .0
+                    .as_mut()
+                    .poll_next(cx)
+                    .map(|event| event.map(|event| Ok(Frame::data(event))));
             }
         })
     }
@@ -395,7 +414,6 @@ pub(super) fn failure(error: &dyn std::error::Error) -> Problem {
 
 pub(super) fn ok(kind: &'static str, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
-    *response.status_mut() = StatusCode::OK;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -484,12 +502,10 @@ impl Problem {
         };
         // Strings and numbers always serialize.
         let body = serde_json::to_vec(&document).unwrap_or_default();
-        let mut response = Response::new(Body::whole(body));
+        let mut response = ok("application/problem+json", Body::whole(body));
         *response.status_mut() =
             StatusCode::from_u16(status.http).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if self.kind == ErrorKind::Unauthorized {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"snowmint\""));
         }
@@ -501,6 +517,26 @@ impl Problem {
             headers.insert(RETRY_AFTER, HeaderValue::from(u64::try_from(seconds).unwrap_or(u64::MAX)));
         }
         response
+    }
+}
+
+/// A failed request, with its answer in the format of its path.
+pub(super) struct Failure {
+    pub(super) kind: ErrorKind,
+    /// Boxed, since most requests succeed.
+    pub(super) response: Box<Response<Body>>,
+}
+
+impl Failure {
+    pub(super) fn new(kind: ErrorKind, response: Response<Body>) -> Self {
+        Self { kind, response: Box::new(response) }
+    }
+}
+
+impl<P: Into<Problem>> From<P> for Failure {
+    fn from(problem: P) -> Self {
+        let problem = problem.into();
+        Self::new(problem.kind, problem.response())
     }
 }
 

@@ -3,15 +3,14 @@
 //! token of this server, if it has tokens.
 
 use hyper::Response;
-use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use serde::Serialize;
 use snowmint::error::Snippet;
 
 use crate::access::{Identity, Right};
 use crate::answer_memory::Full;
 use crate::http::Serving;
-use crate::http::request::TinyIdForm;
-use crate::http::response::{Body, IdsFormat, failure, ok};
+use crate::http::response::{self, Body, Failure, IdsFormat, ok};
+use crate::http::routes::TinyIdForm;
 use crate::limits::{MAX_COUNT, MAX_WAIT};
 use crate::mint::{MintError, Namespace};
 use crate::status::ErrorKind;
@@ -29,14 +28,6 @@ struct Document<'a> {
     message: &'a str,
 }
 
-/// A failure in the format of TinyID.
-#[derive(Debug)]
-pub(super) struct TinyIdFailure {
-    form: TinyIdForm,
-    kind: ErrorKind,
-    message: String,
-}
-
 /// Answers a request as TinyID does.
 pub(super) async fn answer(
     serving: &Serving<'_>,
@@ -45,12 +36,12 @@ pub(super) async fn answer(
     name: &[u8],
     count: Option<&[u8]>,
     head: bool,
-) -> Result<Response<Body>, TinyIdFailure> {
+) -> Result<Response<Body>, Failure> {
     let format = match form {
         TinyIdForm::Json => IdsFormat::TinyId,
         TinyIdForm::Simple => IdsFormat::TinyIdSimple,
     };
-    let failed = |error: MintError| TinyIdFailure::of(form, &error);
+    let failed = |error: MintError| failure(form, error.kind(), &error.answer());
     identity.may(Right::Mint, name).map_err(failed)?;
     if head {
         return Ok(ok(format.media_type(), Body::whole("")));
@@ -62,13 +53,13 @@ pub(super) async fn answer(
         let name = Snippet::of(namespace.name().as_str());
         return Err(failed(MintError::WrongScheme { name, what: "a namespace of plain numbers" }));
     }
-    let full = |full: Full| TinyIdFailure { form, kind: Full::KIND, message: full.to_string() };
-    let held_bytes = Body::hold_ids(&serving.peer.answers, &namespace, count, None).map_err(full)?;
+    let full = |full: Full| failure(form, Full::KIND, &full.to_string());
+    let held_bytes = Body::hold_ids(&serving.peer.answers, &namespace, count).map_err(full)?;
     let ids =
         client.take(identity, &namespace, count, MAX_WAIT, Namespace::try_take).await.map_err(failed)?;
     let body = Body::ids(ids, format).map_err(|error| {
-        let problem = failure(&error);
-        TinyIdFailure { form, kind: problem.kind, message: problem.detail }
+        let problem = response::failure(&error);
+        failure(form, problem.kind, &problem.detail)
     })?;
     Ok(ok(format.media_type(), body.counted(held_bytes)))
 }
@@ -86,34 +77,21 @@ fn batch_size(text: Option<&[u8]>) -> Result<usize, MintError> {
     Ok(usize::try_from(number.clamp(1, MAX_COUNT as i128)).unwrap_or(MAX_COUNT))
 }
 
-impl TinyIdFailure {
-    pub(super) fn of(form: TinyIdForm, error: &MintError) -> Self {
-        Self { form, kind: error.kind(), message: error.answer() }
-    }
-
-    pub(super) const fn kind(&self) -> ErrorKind {
-        self.kind
-    }
-
-    pub(super) fn response(&self) -> Response<Body> {
-        let (kind, body) = match self.form {
-            TinyIdForm::Json => {
-                let (code, message) = match self.kind {
-                    ErrorKind::Unauthorized | ErrorKind::Forbidden => TOKEN_ERROR,
-                    _ => (SYSTEM_ERROR, &*self.message),
-                };
-                let document = Document { data: None, code, message };
-                // Strings and numbers always serialize.
-                (IdsFormat::TinyId, serde_json::to_vec(&document).unwrap_or_default())
-            }
-            TinyIdForm::Simple => (IdsFormat::TinyIdSimple, Vec::new()),
-        };
-        let mut response = Response::new(Body::whole(body));
-        let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind.media_type()));
-        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        response
-    }
+/// Returns a failure in the format of TinyID.
+pub(super) fn failure(form: TinyIdForm, kind: ErrorKind, message: &str) -> Failure {
+    let (format, body) = match form {
+        TinyIdForm::Json => {
+            let (code, message) = match kind {
+                ErrorKind::Unauthorized | ErrorKind::Forbidden => TOKEN_ERROR,
+                _ => (SYSTEM_ERROR, message),
+            };
+            // Strings and numbers always serialize.
+            let document = serde_json::to_vec(&Document { data: None, code, message }).unwrap_or_default();
+            (IdsFormat::TinyId, document)
+        }
+        TinyIdForm::Simple => (IdsFormat::TinyIdSimple, Vec::new()),
+    };
+    Failure::new(kind, ok(format.media_type(), Body::whole(body)))
 }
 
 #[cfg(test)]
