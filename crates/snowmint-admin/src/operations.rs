@@ -499,7 +499,7 @@ impl Operation for ShowNamespace {
         Ok(Self { name: message.name()? })
     }
 
-    async fn run(self, on: Context) -> Result<AdminError> {
+    async fn run(self, on: Context) -> Result<NamespaceView, AdminError> {
         namespaces::get(&*on.store, &self.name).await
     }
 }

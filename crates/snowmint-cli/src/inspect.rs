@@ -22,7 +22,7 @@ use crate::error::{Failure, report};
 use crate::hide_key;
 use crate::input::{Items, Sink, each_item, standard_input};
 use crate::output::{self, Output, thousands};
-use crate::target::{Target, TargetArgs};
+use crate::target::TargetArgs;
 use of_namespace::NamespaceReader;
 use rows::{GuessedRow, Rows};
 
@@ -156,12 +156,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     };
     let namespace = match namespace {
         Some(name) => Some(NamespaceReader::find(name, hide_keys_file.as_deref(), &args.target)?),
-        None => match args.target.open()? {
-            Target::Store(_) => None,
-            Target::Server(_) => {
-                return Err(Failure::usage("--server without --namespace: name the namespace of the ids"));
-            }
-        },
+        None if args.target.open()?.is_node() => {
+            return Err(Failure::usage("--server without --namespace: name the namespace of the ids"));
+        }
+        None => None,
     };
     let layout = args.reading.layout.filter(|_| namespace.is_none());
     let out = Output::new();

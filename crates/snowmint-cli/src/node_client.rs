@@ -111,9 +111,10 @@ impl NodeClient {
         if (200..300).contains(&status) {
             return serde_json::from_slice(&answer).map(Ok).map_err(|error| unexpected(&error));
         }
-        let problem: AdminProblem = serde_json::from_slice(&answer)
+        let mut problem: AdminProblem = serde_json::from_slice(&answer)
             .map_err(|_| unexpected(&"expected the HTTP address of a Snowmint node"))?;
-        Ok(Err(AdminProblem { status, ..problem }))
+        problem.status = status;
+        Ok(Err(problem))
     }
 
     async fn answer(

@@ -117,6 +117,11 @@ impl TargetArgs {
 }
 
 impl Target<'_> {
+    /// Returns whether the command works through a running node.
+    pub(crate) const fn is_node(&self) -> bool {
+        matches!(self.place, TargetPlace::Server(_))
+    }
+
     /// Runs an operation on the store, or on the node.
     pub(crate) async fn run<O: Operation>(&self, operation: O) -> Result<O::Answer, Failure> {
         self.ask(operation).await?.map_err(|problem| problem.failure())
