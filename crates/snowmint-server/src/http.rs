@@ -33,24 +33,24 @@ use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
 use tokio::time::Instant;
 
-use crate::accept::Accepted;
 use crate::access::BearerCache;
-use crate::access_log;
-use crate::fairness::Turn;
 use crate::fleet::watch::FleetWatch;
 use crate::grpc;
 use crate::http::idempotency::KeptAnswers;
 use crate::http::request::{KnownHost, check_host};
 use crate::http::response::{Body, Problem};
-use crate::http_timeouts::{DeliveredBody, Delivery, Making, Pause};
-use crate::http2::{self, Ended, Peer, PeerStream, Preface, Prefaced};
 use crate::limits::http::{MAX_HEAD, MAX_HEADERS};
+use crate::load::fairness::Turn;
 use crate::mint_access::MintAccess;
 use crate::protocol::{Admission, Protocol};
-use crate::shutdown::ShutdownListener;
-use crate::socket_stream::Stream;
 use crate::state::ServerState;
+use crate::state::shutdown::ShutdownListener;
 use crate::status::ErrorKind;
+use crate::telemetry::access_log;
+use crate::wire::accept::Accepted;
+use crate::wire::http_timeouts::{DeliveredBody, Delivery, Making, Pause};
+use crate::wire::http2::{self, Ended, Peer, PeerStream, Preface, Prefaced};
+use crate::wire::stream::Stream;
 
 /// Returns `true` if path and query parse as a route, for fuzzing.
 #[doc(hidden)]

@@ -51,31 +51,21 @@
 //! # Ok(()) }
 //! ```
 
-mod accept;
 pub mod access;
-mod access_log;
 pub mod admin;
-mod answer_memory;
 mod clock;
-mod connection;
-mod fairness;
 mod fleet;
 mod grpc;
 mod http;
-mod http2;
 pub mod http_client;
-mod http_timeouts;
 pub mod layout_view;
 pub mod limits;
-mod listener;
-mod memory_trimmer;
+mod load;
 mod metrics;
 pub mod mint;
 mod mint_access;
 pub mod namespace_sync;
 mod operator;
-#[cfg(feature = "otlp")]
-mod otlp;
 mod peer_stores;
 mod protocol;
 mod recurring_problem;
@@ -83,14 +73,14 @@ mod request_record;
 mod resp;
 mod server;
 mod settings;
-mod shutdown;
-mod socket_stream;
 mod state;
 pub mod status;
 mod store_label;
+mod telemetry;
 mod thrift;
 mod tls;
 mod watched_files;
+mod wire;
 
 // Unit tests and integration tests share the id source without a store, which names this crate from outside.
 #[cfg(test)]
@@ -101,13 +91,13 @@ mod testing;
 
 pub use access::{Access, Identity, Right};
 pub use clock::SharedClock;
-pub use listener::{BindError, Listener, bind};
 pub use mint::{IdHandle, IdSource, Mint, MintError};
 pub use namespace_sync::NamespaceSync;
-#[cfg(feature = "otlp")]
-pub use otlp::{InvalidEndpoint, InvalidRatio, OtlpEndpoint, SampleRatio, TraceSettings};
 pub use server::{Ended, Listeners, serve};
 pub use settings::{AllowedHosts, CorsOrigins, HostError, OriginError, Settings, Timeouts};
+#[cfg(feature = "otlp")]
+pub use telemetry::otlp::{InvalidEndpoint, InvalidRatio, OtlpEndpoint, SampleRatio, TraceSettings};
+pub use wire::listener::{BindError, Listener, bind};
 
 pub use thrift::{ThriftExceptions, ThriftListener};
 pub use tls::{Tls, TlsError, TlsFiles};

@@ -20,7 +20,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
-use crate::memory_trimmer::MemoryTrimmer;
+use crate::load::memory_trimmer::MemoryTrimmer;
 use crate::mint::Mint;
 use crate::protocol::Protocol;
 use crate::settings::Settings;
@@ -52,7 +52,7 @@ pub(crate) struct Metrics {
     /// The renderings of each [`Exposition`].
     renderings: [Arc<Renderings>; 2],
     #[cfg(feature = "otlp")]
-    pub(crate) spans: Option<crate::otlp::SpanCounters>,
+    pub(crate) spans: Option<crate::telemetry::otlp::SpanCounters>,
 }
 
 impl Metrics {
@@ -95,7 +95,8 @@ impl Metrics {
             Protocol::ALL.map(|protocol| (protocol, Arc::clone(&protocols[protocol as usize].latency)));
         registry.register_collector(Box::new(LatencyCollector(latencies)));
         #[cfg(feature = "otlp")]
-        let spans = settings.traces.as_ref().map(|_| crate::otlp::SpanCounters::register(&mut registry));
+        let spans =
+            settings.traces.as_ref().map(|_| crate::telemetry::otlp::SpanCounters::register(&mut registry));
         let mut process = Registry::default();
         process.register_collector(Box::new(ProcessCollector::new(clock.unix_ms())));
         Self {

@@ -7,15 +7,15 @@ use tokio::time::Instant;
 
 use crate::access::Identity;
 use crate::access::secret::TokenName;
-#[cfg(feature = "otlp")]
-use crate::access_log::OK;
-use crate::access_log::{self, CANCELLED, LoggedRequest};
-#[cfg(feature = "otlp")]
-use crate::otlp::{ActiveSpan, KeyValue, SpanOutcome, Tracer};
 use crate::protocol::Protocol;
 use crate::state::ServerState;
 #[cfg(feature = "otlp")]
 use crate::status::ErrorKind;
+#[cfg(feature = "otlp")]
+use crate::telemetry::access_log::OK;
+use crate::telemetry::access_log::{self, CANCELLED, LoggedRequest};
+#[cfg(feature = "otlp")]
+use crate::telemetry::otlp::{ActiveSpan, KeyValue, SpanOutcome, Tracer};
 
 /// Returns `true` if requests are logged, or some of those without a caller's span are traced. If they are not, the check costs one
 /// or two loads.

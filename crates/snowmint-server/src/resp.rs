@@ -19,20 +19,20 @@ use std::sync::Arc;
 use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, sleep_until};
 
-use crate::accept::{Accepted, reply_and_close};
 use crate::access::Identity;
-use crate::access_log::{self, OK};
-use crate::connection::{ClientTimer, PendingCounts, TimerAction, send};
-use crate::fairness::Turn;
 use crate::limits::resp::{FIRST_ROOM, MAX_READ_ROOM, READ_ROOM};
 use crate::limits::{FLUSH_AT, LAST_REQUESTS};
+use crate::load::fairness::Turn;
 use crate::mint::{ConnectionState, Entry, IdRange, Ids, MintError};
 use crate::protocol::{Admission, Protocol};
 use crate::request_record::{RequestRecord, is_observed};
-use crate::shutdown::ShutdownListener;
-use crate::socket_stream::Stream;
 use crate::state::ServerState;
+use crate::state::shutdown::ShutdownListener;
 use crate::status::ErrorKind;
+use crate::telemetry::access_log::{self, OK};
+use crate::wire::accept::{Accepted, reply_and_close};
+use crate::wire::stream::Stream;
+use crate::wire::{ClientTimer, PendingCounts, TimerAction, send};
 use codec::{Args, Parser, ProtocolError, Step};
 use command::{Call, IdReply, IdRequest, Outcome, Unfinished, refuse, write_id};
 use session::{Queued, Session};
@@ -537,9 +537,9 @@ mod tests {
     use super::*;
     use crate::clock::SharedClock;
     use crate::limits::MAX_WAIT;
-    use crate::listener::Socket;
     use crate::mint::{Backend, Namespace};
     use crate::testing::{TestSource, mint_of};
+    use crate::wire::listener::Socket;
 
     /// Commands with one id each, and everything that may stand between them.
     const COMMANDS: [&str; 28] = [
@@ -700,7 +700,7 @@ mod tests {
     #[test]
     fn an_idle_connection_is_small() {
         block_on(async {
-            let shutdown = crate::shutdown::Shutdown::new();
+            let shutdown = crate::state::shutdown::Shutdown::new();
             let (near, _far) = UnixStream::pair().unwrap();
             let accepted = Accepted { socket: Socket::Unix(near), protocol: Protocol::Resp, tls: None };
             let task = serve(server().await, accepted, Admission::Client, shutdown.listener());

@@ -5,16 +5,16 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use tokio::sync::Semaphore;
 
-use crate::accept::{Acceptor, Capacity};
 #[cfg(feature = "otlp")]
 use crate::limits::LINGER;
-use crate::listener::Listener;
 use crate::mint::Mint;
 use crate::protocol::Protocol;
 use crate::settings::Settings;
 use crate::state::ServerState;
 use crate::thrift::{Thrift, ThriftListener};
-use crate::{connection, grpc, http, peer_stores, resp};
+use crate::wire::accept::{Acceptor, Capacity};
+use crate::wire::listener::Listener;
+use crate::{grpc, http, peer_stores, resp, wire};
 
 /// The open ports. A protocol without a port is off.
 #[derive(Debug, Default)]
@@ -162,7 +162,7 @@ impl<'a> Ports<'a> {
             let (server, namespace) = (Arc::clone(self.server), Arc::clone(&namespace));
             let identity = server.identity_of(token.as_ref());
             let dialogue = Thrift::new(namespace, exceptions, token.clone(), identity);
-            connection::serve(server, accepted, admission, self.server.shutdown.listener(), dialogue)
+            wire::serve(server, accepted, admission, self.server.shutdown.listener(), dialogue)
         };
         self.acceptor(Protocol::Thrift).run(listener, connection).await
     }

@@ -46,7 +46,7 @@ pub struct Settings {
     pub log: Option<Arc<dyn LogControl>>,
     /// Where traces of requests go; `None` for no traces.
     #[cfg(feature = "otlp")]
-    pub traces: Option<crate::otlp::TraceSettings>,
+    pub traces: Option<crate::telemetry::otlp::TraceSettings>,
     /// Time limit for requests in flight at shutdown. With traces, the remaining spans then have a second of their own.
     pub drain: Duration,
     /// How long a shutdown waits with `/readyz` answering 503, so that load balancers notice. All requests are still served.

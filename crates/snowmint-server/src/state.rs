@@ -1,5 +1,7 @@
 //! The state that all connections of all protocols share. It holds no connection.
 
+pub(crate) mod shutdown;
+
 use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -8,21 +10,21 @@ use snowmint_cluster::LeaseStatus;
 
 use crate::access::Identity;
 use crate::access::secret::TokenName;
-use crate::access_log;
 use crate::admin::NodeAdmin;
 use crate::admin::refusals::AdminRefusals;
-use crate::answer_memory::AnswerMemory;
-use crate::fairness::Turns;
-use crate::memory_trimmer::MemoryTrimmer;
+use crate::load::answer_memory::AnswerMemory;
+use crate::load::fairness::Turns;
+use crate::load::memory_trimmer::MemoryTrimmer;
 use crate::metrics::Metrics;
 use crate::mint::Mint;
-#[cfg(feature = "otlp")]
-use crate::otlp::Tracer;
 use crate::protocol::{Admission, Protocol};
 use crate::settings::{AllowedHosts, Settings};
-use crate::shutdown::Shutdown;
+use crate::state::shutdown::Shutdown;
 use crate::status::ErrorKind;
 use crate::store_label::StoreLabel;
+use crate::telemetry::access_log;
+#[cfg(feature = "otlp")]
+use crate::telemetry::otlp::Tracer;
 use crate::tls::HandshakeLog;
 
 /// The state that all connections share: the mint and everything around it.

@@ -18,15 +18,15 @@ use tokio::time::Instant;
 
 use crate::access::secret::TokenName;
 use crate::access::{Identity, Right};
-use crate::access_log::{self, OK};
-use crate::connection::{Broken, Dialogue, Wire};
 use crate::limits::MAX_REPEATS;
-use crate::listener::Listener;
 use crate::mint::{Backend, ConnectionState, MintError, Minted, Namespace, Taken};
 use crate::protocol::Protocol;
 use crate::request_record::{self, RequestKind, RequestRecord};
 use crate::state::ServerState;
 use crate::status::ErrorKind;
+use crate::telemetry::access_log::{self, OK};
+use crate::wire::listener::Listener;
+use crate::wire::{Broken, Dialogue, Wire};
 use codec::{ApplicationError, Declared, Request, parse};
 
 /// The open port of the Thrift service, and the namespace that it serves.

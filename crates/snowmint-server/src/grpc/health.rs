@@ -10,8 +10,8 @@ use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_server::Health;
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 
-use crate::shutdown::ShutdownListener;
 use crate::state::ServerState;
+use crate::state::shutdown::ShutdownListener;
 
 /// Interval between two checks of a node that a client watches.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);

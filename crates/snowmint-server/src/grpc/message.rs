@@ -11,9 +11,9 @@ use prost::Message;
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint, key_len};
 
 use super::Failure;
-use crate::answer_memory::Held;
 use crate::limits::grpc::{CHUNK, MAX_MESSAGE};
 use crate::limits::unread::{LONG, SMALL};
+use crate::load::answer_memory::Held;
 use crate::mint::Ids;
 use crate::status::ErrorKind;
 

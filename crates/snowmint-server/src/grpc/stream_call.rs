@@ -14,13 +14,13 @@ use super::draw::{self, Drawn};
 use super::message::{Answer, MessageReader};
 use super::{BodyFrame, Deadline, Failure, SERVICE, Session, decode_next, end, succeeded};
 use crate::access::Identity;
-use crate::answer_memory::Held;
-use crate::http_timeouts::Delivery;
 use crate::limits::LAST_REQUESTS;
 use crate::limits::grpc::CHUNK;
 use crate::limits::unread::{LONG, SMALL};
+use crate::load::answer_memory::Held;
 use crate::protocol::Protocol;
 use crate::request_record::{RequestKind, RequestRecord};
+use crate::wire::http_timeouts::Delivery;
 
 /// A running call.
 pub(crate) struct StreamCall {

@@ -12,14 +12,14 @@ use hyper::header::{HeaderName, HeaderValue};
 use hyper::{Method, Response};
 
 use crate::access::{Identity, Right};
-use crate::answer_memory::ConnectionAnswers;
 use crate::fleet::watch::{TooManyViewers, Viewer};
 use crate::http::Serving;
 use crate::http::response::{Body, EventStream, JSON, Problem, ok};
 use crate::limits::fleet::WITHIN;
+use crate::load::answer_memory::ConnectionAnswers;
 use crate::mint::MintError;
 use crate::operator::Operator;
-use crate::shutdown::ShutdownListener;
+use crate::state::shutdown::ShutdownListener;
 use crate::status::ErrorKind;
 
 const EVENT_STREAM: &str = "text/event-stream";

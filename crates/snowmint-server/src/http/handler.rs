@@ -15,7 +15,6 @@ use snowmint_cluster::LeaseStatus;
 use tokio::time::{Instant, timeout};
 
 use crate::access::{Identity, Right};
-use crate::access_log::OK;
 use crate::http::Serving;
 use crate::http::idempotency::{self, Caller, KeyedRequest};
 use crate::http::request::{check_host, exposition, ids_format};
@@ -27,9 +26,10 @@ use crate::metrics::Exposition;
 use crate::mint::{Namespace, parse_count, parse_range_count};
 use crate::mint_access::TryTake;
 use crate::request_record::{RequestKind, RequestRecord};
-use crate::shutdown::ShutdownListener;
 use crate::state::ServerState;
+use crate::state::shutdown::ShutdownListener;
 use crate::status::ErrorKind;
+use crate::telemetry::access_log::OK;
 
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";

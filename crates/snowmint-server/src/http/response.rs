@@ -17,9 +17,9 @@ use hyper::{Method, Response, StatusCode};
 use serde::Serialize;
 
 use crate::admin::node_admin::TokenScope;
-use crate::answer_memory::{ConnectionAnswers, Full, Held};
 use crate::limits::http::{CHUNK, WHOLE_BODY_IDS};
 use crate::limits::unread::{LONG, SMALL};
+use crate::load::answer_memory::{ConnectionAnswers, Full, Held};
 use crate::metrics::Rendering;
 use crate::mint::{Entry, IdRange, Ids, MintError, Namespace};
 use crate::status::ErrorKind;

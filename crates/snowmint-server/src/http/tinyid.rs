@@ -7,11 +7,11 @@ use serde::Serialize;
 use snowmint::error::Snippet;
 
 use crate::access::{Identity, Right};
-use crate::answer_memory::Full;
 use crate::http::Serving;
 use crate::http::response::{self, Body, Failure, IdsFormat, ok};
 use crate::http::routes::TinyIdForm;
 use crate::limits::{MAX_COUNT, MAX_WAIT};
+use crate::load::answer_memory::Full;
 use crate::mint::{MintError, Namespace};
 use crate::status::ErrorKind;
 

@@ -15,7 +15,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::limits::unread::{READ_RENDERING, RENDER_EVERY, RENDER_PAUSE, RENDERINGS};
-use crate::memory_trimmer::MemoryTrimmer;
+use crate::load::memory_trimmer::MemoryTrimmer;
 
 /// One rendering of the metrics.
 #[derive(Debug)]

@@ -9,7 +9,6 @@ use snowmint::error::Snippet;
 use snowmint::inspect::{Value, Values};
 
 use crate::access::{Identity, Right, Spent};
-use crate::connection::PendingCounts;
 use crate::limits::MAX_REPEATS;
 use crate::mint::{
     ConnectionState, Entry, Ids, InspectBy, MintError, Minted, Namespace, PartialIds, Taken, parse_count,
@@ -22,6 +21,7 @@ use crate::resp::reply::{self, Version};
 use crate::resp::session::{Queued, Session, Transaction};
 use crate::state::ServerState;
 use crate::status::ErrorKind;
+use crate::wire::PendingCounts;
 
 /// Bytes of an unknown command that its error repeats, as in Redis.
 const REPEATED: usize = 128;

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use crate::access::Identity;
-use crate::access_log::is_on;
 use crate::protocol::Protocol;
 use crate::request_record::{RequestKind, RequestRecord};
 use crate::resp::codec::{Args, Parser, Step};
 use crate::resp::command_table::find_command;
 use crate::state::ServerState;
+use crate::telemetry::access_log::is_on;
 
 /// The outcome of a command that was queued and did not run.
 const DISCARDED: &str = "discarded";

@@ -24,18 +24,18 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-use crate::answer_memory::ConnectionAnswers;
-use crate::fairness::Turn;
-use crate::http_timeouts::{ClientTimer, DeliveredBody, Delivery, Making};
 use crate::limits::http2::{
     CONNECTION_WINDOW, MAX_FAULTS, MAX_HEAD, MAX_RESETS, MAX_SEND_BUFFER, MAX_STREAMS, STREAM_WINDOW,
 };
 use crate::limits::unread::READ_SOON;
 use crate::limits::{LAST_REQUESTS, LINGER};
+use crate::load::answer_memory::ConnectionAnswers;
+use crate::load::fairness::Turn;
 use crate::protocol::Admission;
 use crate::settings::Timeouts;
-use crate::shutdown::ShutdownListener;
-use crate::socket_stream::Stream;
+use crate::state::shutdown::ShutdownListener;
+use crate::wire::http_timeouts::{ClientTimer, DeliveredBody, Delivery, Making};
+use crate::wire::stream::Stream;
 
 /// The first bytes of every HTTP/2 connection (RFC 9113, section 3.4).
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -688,9 +688,9 @@ mod tests {
     use tokio::io::AsyncWriteExt as _;
 
     use super::*;
-    use crate::answer_memory::AnswerMemory;
     use crate::limits::TURN;
-    use crate::shutdown::Shutdown;
+    use crate::load::answer_memory::AnswerMemory;
+    use crate::state::shutdown::Shutdown;
 
     fn answers() -> ConnectionAnswers {
         AnswerMemory::new(Arc::default()).connection()
@@ -752,7 +752,7 @@ mod tests {
         let (flushed, read) = tokio::join!(stream.flush(), client.read_exact(&mut read));
         assert_eq!((flushed.unwrap(), read.unwrap()), ((), 100));
         let rests = tokio::time::timeout(within, peer.timer.pauses()).await;
-        assert_eq!(rests.unwrap(), crate::http_timeouts::Pause::Rests);
+        assert_eq!(rests.unwrap(), crate::wire::http_timeouts::Pause::Rests);
     }
 
     /// Goal: requests that come by the hundred in one packet use up the turn, however small they and their answers are.
@@ -821,7 +821,7 @@ mod tests {
                 }
                 writer
             });
-            let (began, turns) = (Instant::now(), crate::fairness::Turns::new());
+            let (began, turns) = (Instant::now(), crate::load::fairness::Turns::new());
             let mut serving = pin!(serving);
             let closed = turns.take(&turn, serving.as_mut());
             let closed = tokio::time::timeout(within + 5 * LINGER, closed).await;

@@ -1,5 +1,12 @@
-//! Shared code for connections that do not speak HTTP: time limits of a client, sending to a client that may not read, and counts
+//! The sockets: `listener` opens ports, `accept` accepts connections, and each is a `stream` of TCP, TLS or a Unix socket. This
+//! file is shared by connections that do not speak HTTP: time limits of a client, sending to a client that may not read, and counts
 //! that are not added up yet. [`serve`] runs a connection of a simple protocol, Thrift; RESP runs its own.
+
+pub(crate) mod accept;
+pub(crate) mod http2;
+pub(crate) mod http_timeouts;
+pub(crate) mod listener;
+pub(crate) mod stream;
 
 use std::future::Future;
 use std::io;
@@ -10,19 +17,19 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::accept::{Accepted, reply_and_close};
 use crate::access::Usage;
-use crate::access_log;
-use crate::fairness::Turn;
 use crate::limits::{FLUSH_AT, LAST_REQUESTS, READ_ROOM, REST};
+use crate::load::fairness::Turn;
 use crate::metrics::Metrics;
 use crate::mint::{ConnectionState, Namespace};
 use crate::protocol::{Admission, Protocol};
 use crate::settings::Timeouts;
-use crate::shutdown::ShutdownListener;
-use crate::socket_stream::Stream;
 use crate::state::ServerState;
+use crate::state::shutdown::ShutdownListener;
 use crate::status::ErrorKind;
+use crate::telemetry::access_log;
+use crate::wire::accept::{Accepted, reply_and_close};
+use crate::wire::stream::Stream;
 
 /// A protocol that reads its requests from a buffer and answers them in order.
 pub(crate) trait Dialogue: Send {

@@ -6,7 +6,7 @@
 
 use prost::{Message, Oneof};
 
-use crate::access_log::shortened;
+use crate::telemetry::access_log::shortened;
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct ExportRequest {

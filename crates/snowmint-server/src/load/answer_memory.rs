@@ -17,7 +17,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::limits::unread::{ALL, CONNECTION, OWN};
-use crate::memory_trimmer::MemoryTrimmer;
+use crate::load::memory_trimmer::MemoryTrimmer;
 use crate::status::ErrorKind;
 
 /// The memory of all connections for answers.

@@ -162,7 +162,7 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
-    use crate::otlp::SampleRatio;
+    use crate::telemetry::otlp::SampleRatio;
 
     /// Reads one request, answers it and closes. Returns the head of the request.
     async fn answer_once(listener: &TcpListener, answer: &str) -> String {

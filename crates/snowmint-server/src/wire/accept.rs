@@ -17,18 +17,18 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_rustls::TlsAcceptor;
 
-use crate::access_log;
 use crate::limits::{KEEPALIVE, LAST_REQUESTS, LINGER, NEW_AT_ONCE, UNSENT};
-use crate::listener::{Listener, Socket};
-use crate::memory_trimmer::MemoryTrimmer;
+use crate::load::memory_trimmer::MemoryTrimmer;
 use crate::metrics::Metrics;
 use crate::protocol::{Admission, Protocol};
 use crate::recurring_problem::RecurringProblem;
-use crate::shutdown::{self, ShutdownListener};
-use crate::socket_stream::{FirstRead, HANDSHAKE_RECORD, Stream};
 use crate::state::ServerState;
+use crate::state::shutdown::{self, ShutdownListener};
 use crate::status::ErrorKind;
+use crate::telemetry::access_log;
 use crate::tls::Tls;
+use crate::wire::listener::{Listener, Socket};
+use crate::wire::stream::{FirstRead, HANDSHAKE_RECORD, Stream};
 
 /// Pause after `accept` failed for a temporary reason.
 const AFTER_FAILURE: Duration = Duration::from_millis(100);

@@ -23,7 +23,7 @@ use snowmint_admin::url_without_credentials::masked;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 
-use crate::access_log::shortened;
+use crate::telemetry::access_log::shortened;
 use context::Parent;
 use export::{Command, Exporter};
 pub(crate) use message::KeyValue;

@@ -5,7 +5,7 @@ use std::io;
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::access_log::Peer;
+use crate::telemetry::access_log::Peer;
 
 /// An open port: a TCP address or a Unix socket. The file of a Unix socket is removed when it is dropped.
 #[derive(Debug)]
