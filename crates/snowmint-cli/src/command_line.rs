@@ -4,7 +4,8 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Command, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::error::Failure;
-use crate::serve::config_file::ConfigFile;
+use crate::serve::config_file::{ConfigFile, setting};
+use crate::serve::logging::SettingFile;
 use crate::{
     argv, audit, bench, completions, config, convert, doctor, error, explain, health, hide_key, import,
     inspect, layout, log_level, new, ns, output, range, serve, sql, store, token, version, workers,
@@ -136,7 +137,7 @@ pub(crate) fn with_file(cli: Cli, matches: ArgMatches) -> Result<(Cli, ArgMatche
     let serve = matches.subcommand_matches("serve");
     let from_file = |key| {
         let source = serve.and_then(|serve| serve.value_source(key));
-        (source == Some(ValueSource::DefaultValue)).then(|| path.clone())
+        (source == Some(ValueSource::DefaultValue)).then(|| SettingFile { path: path.clone(), read: setting })
     };
     let (log, access_log) = (from_file("log"), from_file("access_log"));
     if let Some(args) = cli.serve_args_mut() {

@@ -7,7 +7,7 @@
 
 mod args;
 pub mod config_file;
-mod logging;
+pub(crate) mod logging;
 pub(crate) mod misspelt_variables;
 mod signals;
 mod start_without_store;

@@ -27,6 +27,8 @@ use crate::{
     Expected, Key, OpenError, Revision, Store, StoreError, StoreErrorKind, Swap, UrlError, Versioned,
 };
 
+/// The limit for connecting to one member, including TLS.
+const CONNECT: Duration = Duration::from_millis(1500);
 /// Number of records in one page of a list: at 64 KiB each they fit [`connect::LARGEST_ANSWER`].
 const PAGE: usize = 500;
 

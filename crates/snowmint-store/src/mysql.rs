@@ -9,18 +9,32 @@ mod history;
 pub(crate) mod session;
 
 use std::num::NonZeroU64;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use sqlx::mysql::MySqlConnectOptions;
 
-use self::connect::MySqlSettings;
+use self::flush_watch::FlushWatch;
 use self::session::{CrashLoss, MySqlSession, may_write, writable};
 use crate::error::Effect;
+use crate::net::url::Password;
 use crate::sql::failure::SqlFailure;
 use crate::sql::pool::Pool;
 use crate::sql::{exactly_one, table};
 use crate::store::{SkippedRecords, add};
 use crate::{Expected, Key, OpenError, Revision, Store, StoreError, Swap, UrlError, Versioned};
+
+/// The settings of a session. They may contain the password, so they are never shown.
+pub(crate) struct MySqlSettings {
+    options: MySqlConnectOptions,
+    password: Password,
+    limit: Duration,
+    may_lose: Duration,
+    /// Shared by all sessions.
+    flushes: Arc<FlushWatch>,
+    crashes: CrashLoss,
+}
 
 /// The table, for the node or a DBA to create. Names compare by bytes; a BLOB would be 1 byte too short for
 /// the longest value.

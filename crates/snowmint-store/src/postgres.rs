@@ -10,17 +10,28 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sqlx::postgres::PgRow;
+use sqlx::postgres::{PgConnectOptions, PgRow};
 use sqlx::{FromRow, Row};
 
-use self::connect::PostgresSettings;
 use self::session::{PostgresSession, bytes, name};
 use crate::error::Effect;
 use crate::net::Confirmation;
+use crate::net::url::Password;
 use crate::sql::pool::Pool;
 use crate::sql::table;
 use crate::store::{SkippedRecords, add};
 use crate::{Expected, Key, OpenError, Revision, Store, StoreError, Swap, UrlError, Versioned};
+
+/// The settings of a session. They may contain the password, so they are never shown.
+struct PostgresSettings {
+    options: PgConnectOptions,
+    password: Password,
+    /// The name on the server of all sessions whose calls have the same limit.
+    sessions: String,
+    limit: Duration,
+    /// Whether to refuse a server that does not sync to its disk.
+    must_keep: bool,
+}
 
 /// The fence of a read: one row, and a commit that waits for the synchronous standbys if there are any.
 ///

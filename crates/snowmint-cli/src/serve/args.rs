@@ -24,8 +24,7 @@ use snowmint_server::namespace_sync::{
 use snowmint_server::{AllowedHosts, CorsOrigins, Settings, ThriftExceptions, Timeouts, Tls, TlsFiles};
 use snowmint_store::StoreId;
 
-use super::config_file::{namespaces_in, token_lines_in, tokens_in};
-use super::logging::{Filter, Format, LogSettings};
+use super::logging::{Filter, Format, LogSettings, SettingFile};
 use super::systemd::Sockets;
 use super::trace_flags;
 use crate::data_directory::data_directory;
@@ -331,15 +330,15 @@ fn with_variable(flag: Arg) -> Arg {
 #[derive(Debug, Default)]
 pub(crate) struct FromConfig {
     /// Set unless another file defines namespaces.
-    pub(crate) namespaces: Option<PathBuf>,
+    pub(crate) namespaces: Option<NamespaceSource>,
     /// Set if it defines tokens.
-    pub(crate) tokens: Option<PathBuf>,
+    pub(crate) tokens: Option<TokensSource>,
     /// Set if no file defines tokens: the first ones may appear in it.
-    pub(crate) first_tokens: Option<PathBuf>,
+    pub(crate) first_tokens: Option<TokensSource>,
     /// Set unless a flag or variable sets the log level.
-    pub(crate) log: Option<PathBuf>,
+    pub(crate) log: Option<SettingFile>,
     /// Set unless a flag or variable sets the access log.
-    pub(crate) access_log: Option<PathBuf>,
+    pub(crate) access_log: Option<SettingFile>,
 }
 
 impl Args {
@@ -373,13 +372,10 @@ impl Args {
     }
 
     fn namespace_flags(&self) -> Result<NamespaceFlags, Failure> {
-        let file = match self.from_config.namespaces.clone() {
-            Some(path) => Some(NamespaceSource { path, parse: namespaces_in }),
-            None => self.namespaces_file.clone().map(NamespaceSource::from),
-        };
+        let file = || self.namespaces_file.clone().map(NamespaceSource::from);
         Ok(NamespaceFlags {
             names: self.namespaces.clone(),
-            file,
+            file: self.from_config.namespaces.clone().or_else(file),
             hide_keys: self.hide_keys_file.clone(),
             logins: flag_values::logins(&self.logins)?,
             layout: self.layout,
@@ -571,7 +567,7 @@ impl ServePlan {
             choice: worker.map_or(WorkerChoice::Any, WorkerChoice::Only),
             namespace_flags,
             namespaces,
-            first_tokens: args.from_config.first_tokens.clone().map(tokens_of_config),
+            first_tokens: args.from_config.first_tokens.clone(),
             warnings: args.warnings(&store_url, settings.access.as_deref()),
             store_url,
             settings,
@@ -619,15 +615,10 @@ fn cors_origins(given: &[String]) -> Result<CorsOrigins, Failure> {
 }
 
 /// Reads the tokens, if a file has some.
-fn load_tokens(file: Option<PathBuf>, config: Option<PathBuf>) -> Result<Option<Arc<Access>>, Failure> {
-    let source = file.map(TokensSource::File).or_else(|| config.map(tokens_of_config));
+fn load_tokens(file: Option<PathBuf>, config: Option<TokensSource>) -> Result<Option<Arc<Access>>, Failure> {
+    let source = file.map(TokensSource::File).or(config);
     let load = |source| Access::load(source, Arc::new(WallClock)).map(Arc::new);
     source.map(load).transpose().map_err(Failure::usage)
-}
-
-/// Returns the tables of tokens in a configuration file.
-const fn tokens_of_config(path: PathBuf) -> TokensSource {
-    TokensSource::ConfigFile { path, lines: token_lines_in, rows: tokens_in }
 }
 
 /// Checks that Thrift clients have a configured token if tokens are required.

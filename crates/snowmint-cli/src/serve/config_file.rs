@@ -15,7 +15,8 @@ use serde::Deserialize as _;
 use snowmint::Layout;
 use snowmint::error::Snippet;
 use snowmint_cluster::namespace::{ConfigTextError, NamespaceFile};
-use snowmint_server::access::{TokenRows, file as tokens_file};
+use snowmint_server::access::{TokenRows, TokensSource, file as tokens_file};
+use snowmint_server::namespace_sync::NamespaceSource;
 use toml::de::{DeString, DeTable, DeValue, Error as TomlError, ValueDeserializer};
 use toml::{Spanned, Value};
 
@@ -78,7 +79,7 @@ impl ConfigFile {
             ))),
             Some(_) => Ok(()),
             None => {
-                args.from_config.namespaces = Some(path);
+                args.from_config.namespaces = Some(NamespaceSource { path, parse: namespaces_in });
                 Ok(())
             }
         }
@@ -97,7 +98,7 @@ impl ConfigFile {
             None => {
                 let from = &mut args.from_config;
                 let of = if self.has_tokens { &mut from.tokens } else { &mut from.first_tokens };
-                *of = Some(path);
+                *of = Some(TokensSource::ConfigFile { path, lines: token_lines_in, rows: tokens_in });
                 Ok(())
             }
         }
@@ -228,7 +229,7 @@ fn has_table(value: &DeValue<'_>) -> bool {
 }
 
 /// Reads one setting, which has one value, from a configuration file.
-pub(super) fn setting(path: &Path, key: &str) -> Result<Option<String>, String> {
+pub(crate) fn setting(path: &Path, key: &str) -> Result<Option<String>, String> {
     let in_file = |why: String| format!("{}: {why}", path.display());
     let text = std::fs::read_to_string(path).map_err(|error| in_file(error.to_string()))?;
     let mut file = ConfigFile::parse(&text).map_err(in_file)?;

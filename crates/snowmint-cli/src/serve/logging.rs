@@ -3,7 +3,7 @@
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io;
 use std::panic::{self, PanicHookInfo};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -18,7 +18,6 @@ use tracing_subscriber::reload::{Handle, Layer};
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Registry, registry};
 
-use super::config_file;
 use crate::argv;
 use crate::error::Failure;
 use crate::log_queue::{self, ACCESS, CleanLine, Lines, LogQueue};
@@ -106,6 +105,19 @@ impl FromStr for Filter {
     }
 }
 
+/// A configuration file that sets values, and how to read one of them again.
+#[derive(Clone, Debug)]
+pub(crate) struct SettingFile {
+    pub(crate) path: PathBuf,
+    pub(crate) read: fn(&Path, &str) -> Result<Option<String>, String>,
+}
+
+impl SettingFile {
+    fn read(&self, key: &str) -> Result<Option<String>, String> {
+        (self.read)(&self.path, key)
+    }
+}
+
 /// The flags for logging.
 #[derive(Clone, Debug)]
 pub(crate) struct LogSettings {
@@ -113,9 +125,9 @@ pub(crate) struct LogSettings {
     pub(crate) filter: Filter,
     pub(crate) access: AccessLog,
     /// The configuration file, if it sets the level.
-    pub(crate) filter_file: Option<PathBuf>,
+    pub(crate) filter_file: Option<SettingFile>,
     /// The configuration file, if it sets the access log.
-    pub(crate) access_file: Option<PathBuf>,
+    pub(crate) access_file: Option<SettingFile>,
 }
 
 impl LogSettings {
@@ -127,13 +139,12 @@ impl LogSettings {
     /// Rereads the settings that come from the configuration file.
     fn read_again(&self) -> Result<Self, String> {
         let mut log = self.clone();
-        if let Some(path) = &self.filter_file {
-            let level = config_file::setting(path, "log")?;
+        if let Some(file) = &self.filter_file {
+            let level = file.read("log")?;
             log.filter = level.as_deref().unwrap_or("info").parse()?;
         }
-        if let Some(path) = &self.access_file {
-            log.access =
-                AccessLog::from(config_file::setting(path, "access_log")?.as_deref() == Some("true"));
+        if let Some(file) = &self.access_file {
+            log.access = AccessLog::from(file.read("access_log")?.as_deref() == Some("true"));
         }
         Ok(log)
     }

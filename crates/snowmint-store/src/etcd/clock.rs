@@ -18,7 +18,7 @@ use hyper::{Request, Uri};
 use rustls::ClientConfig;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::connect::CONNECT;
+use super::CONNECT;
 use super::error::{EtcdFailure, EtcdProtocol};
 use crate::error::chain;
 use crate::net::https::{self, HttpsClient, date_unix_ms};

@@ -16,17 +16,15 @@ use tonic::{Code, Request, Response, Status};
 
 use super::clock::{EtcdClock, MemberClock};
 use super::error::{EtcdFailure, EtcdProtocol};
-use super::wire;
 use super::wire::auth_client::AuthClient;
 use super::wire::kv_client::KvClient;
 use super::wire::maintenance_client::MaintenanceClient;
+use super::{CONNECT, wire};
 use crate::UrlError;
 use crate::error::chain;
 use crate::net::https::{self, DefaultRoots};
 use crate::net::url::{Host, Login, StoreUrl};
 
-/// The limit for connecting to one member, including TLS.
-pub(super) const CONNECT: Duration = Duration::from_millis(1500);
 /// The limit for one member to answer a read, before the next one is asked; an election takes 1 to 2 s.
 const READ: Duration = Duration::from_secs(2);
 /// The limit for a read with all its retries.

@@ -7,12 +7,12 @@ use std::time::Duration;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlSslMode};
 use sqlx::{ConnectOptions, Connection};
 
-use super::TABLE;
 use super::flush_watch::FlushWatch;
 use super::history::ClusterHistory;
 use super::session::{self, CrashLoss, MySqlSession};
+use super::{MySqlSettings, TABLE};
 use crate::error::Effect;
-use crate::net::url::{Host, Password, StoreUrl};
+use crate::net::url::{Host, StoreUrl};
 use crate::net::{Confirmation, Standing, Writable};
 use crate::sql::failure::refusal;
 use crate::sql::pool::{Connect, Connected, Pool};
@@ -36,17 +36,6 @@ const INSPECT: &str = "SELECT CAST(t.engine AS CHAR), \
         WHERE k.table_schema = DATABASE() AND k.table_name = 'snowmint_records' AND k.column_key = 'PRI') \
     FROM information_schema.tables t WHERE t.table_schema = DATABASE() AND t.table_name = 'snowmint_records'";
 const COLUMNS: &str = "name varbinary 200, revision bigint, value mediumblob";
-
-/// The settings of a session. They may contain the password, so they are never shown.
-pub(crate) struct MySqlSettings {
-    options: MySqlConnectOptions,
-    password: Password,
-    limit: Duration,
-    may_lose: Duration,
-    /// Shared by all sessions.
-    flushes: Arc<FlushWatch>,
-    crashes: CrashLoss,
-}
 
 impl MySqlSettings {
     /// Parses `mysql://...` of a store.

@@ -3,8 +3,8 @@
 
 use sqlx::mysql::MySqlDatabaseError;
 
+use super::MySqlSettings;
 use super::TABLE;
-use super::connect::MySqlSettings;
 use crate::StoreErrorKind;
 use crate::error::Effect;
 use crate::sql::failure::{ServerErrors, SqlFailure, server_error};

@@ -11,7 +11,7 @@ use sqlx::mysql::{MySql, MySqlArguments, MySqlConnection, MySqlQueryResult};
 use sqlx::query::Query;
 use tokio::time::Instant;
 
-use super::connect::MySqlSettings;
+use super::MySqlSettings;
 use super::error;
 use super::flush_watch::{FlushWatch, RedoLog};
 use super::history::{ClusterHistory, GaleraView, GtidHistory, STATUS, no_member};

@@ -8,9 +8,9 @@ use sqlx::{ConnectOptions, Connection, FromRow};
 
 use super::error::FSYNC_OFF;
 use super::session::{self, Guard, PostgresSession, STARTED};
-use super::{TABLE, error};
+use super::{PostgresSettings, TABLE, error};
 use crate::error::Effect;
-use crate::net::url::{Host, Password, StoreUrl};
+use crate::net::url::{Host, StoreUrl};
 use crate::net::{Confirmation, HostRefusal, ServerHistory, Standing, Writable};
 use crate::sql::failure::refusal;
 use crate::sql::pool::{Connect, Connected, Pool};
@@ -70,17 +70,6 @@ const INSPECT: &str = "SELECT format('%I.%I', s.nspname, c.relname), \
         AND i.indnkeyatts = 1 AND a.attname = 'name') \
     FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace WHERE c.oid = to_regclass('snowmint_records')";
 const COLUMNS: &str = "name text C, revision bigint, value bytea";
-
-/// The settings of a session. They may contain the password, so they are never shown.
-pub(super) struct PostgresSettings {
-    options: PgConnectOptions,
-    password: Password,
-    /// The name on the server of all sessions whose calls have the same limit.
-    sessions: String,
-    limit: Duration,
-    /// Whether to refuse a server that does not sync to its disk.
-    must_keep: bool,
-}
 
 impl PostgresSettings {
     /// Parses `postgres://...` of a store.

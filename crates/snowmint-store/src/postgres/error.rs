@@ -5,8 +5,7 @@ use std::fmt;
 
 use sqlx::postgres::{PgDatabaseError, PgSeverity};
 
-use super::TABLE;
-use super::connect::PostgresSettings;
+use super::{PostgresSettings, TABLE};
 use crate::StoreErrorKind;
 use crate::error::Effect;
 use crate::sql::failure::{ServerErrors, server_error};

@@ -15,7 +15,7 @@ use tracing::level_filters::LevelFilter;
 use tracing::subscriber::Interest;
 use tracing::{Dispatch, Event, Level, Metadata, Subscriber, dispatcher, span};
 
-use super::connect::PostgresSettings;
+use super::PostgresSettings;
 use super::error::Unconfirmed;
 use crate::StoreErrorKind;
 use crate::net::{Confirmation, HostRefusal};

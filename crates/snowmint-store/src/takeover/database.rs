@@ -3,7 +3,8 @@
 
 use super::Source;
 use crate::error::{Effect, Retries};
-use crate::mysql::connect::{MySqlSettings, PARAMETERS};
+use crate::mysql::MySqlSettings;
+use crate::mysql::connect::PARAMETERS;
 use crate::mysql::error;
 use crate::mysql::session::{CrashLoss, MySqlSession};
 use crate::net::url::StoreUrl;
