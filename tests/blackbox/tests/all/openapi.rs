@@ -286,6 +286,7 @@ put(200, {"start_over": {}}, {"If-Match": "*"})
 call("put", namespace, 200, {}, {**typed, "If-None-Match": "*"}, body='{"scheme": "ulid"}', namespace="other")
 call("get", "/v1/admin/namespaces", 200, {}, ops)
 call("get", "/v1/admin/workers", 200, {}, ops)
+call("get", "/v1/admin/store", 200, {}, ops)
 release = "/v1/admin/workers/{worker}/release"
 call("get", "/v1/admin/doctor", 200, {}, ops)
 call("get", "/v1/admin/doctor", 200, {"nodes": "http://127.0.0.1:9"}, ops)
@@ -326,7 +327,7 @@ for path, operations in document["paths"].items():
     for method, operation in operations.items():
         for status in (500, 503, 504):
             answered.add((path, method, status, "application/problem+json"))
-        is_of_store = path.split("/")[3] in ("namespaces", "workers", "doctor", "audit")
+        is_of_store = path.split("/")[3] in ("namespaces", "workers", "doctor", "audit", "store")
         assert ("503" in operation["responses"]) == is_of_store, f"{method} {path}: 503"
         assert ("504" in operation["responses"]) == (is_of_store and method != "get"), f"{method} {path}: 504"
 call("get", "/v1/admin/audit", 200, {"limit": "5", "namespace": "n"}, ops)
